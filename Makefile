@@ -1,0 +1,40 @@
+# `make test` needs Go and make. It finds or installs a Redis: see internal/redistest.
+
+GO       ?= go
+GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 30s
+
+# What runs a second time under the race detector, in short form.
+RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/redistest))
+
+.PHONY: help test race lint fuzz
+
+help:
+	@echo "make test    all tests, on real Redis servers"
+	@echo "make race    the short tests again, under the race detector (part of make test)"
+	@echo "make lint    formatting, vet and linters, on both modules"
+	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
+
+# The first run brings a Redis and says which one answers.
+test:
+	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
+	$(GO) test -count=1 -timeout 5m ./...
+	@$(MAKE) --no-print-directory race
+	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GO) test -count=1 -timeout 5m ./...; fi
+
+race:
+	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 5m $(RACE); \
+	else echo "No race detector: it needs cgo, and so a C compiler."; fi
+
+lint:
+	$(GOLANGCI) run ./...
+	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GOLANGCI) run --config ../.golangci.yml ./...; fi
+
+fuzz:
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		names=$$($(GO) test -list '^Fuzz' $$pkg); \
+		for name in $$(echo "$$names" | grep '^Fuzz' || true); do \
+			echo "$$pkg $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done

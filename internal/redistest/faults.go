@@ -1,0 +1,142 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Faults breaks a client's connections in ways that a test chooses. Set its
+// Dial as rueidis.ClientOption.DialCtxFn. The zero value breaks nothing; one
+// Faults may serve several connections.
+type Faults struct {
+	mu     sync.Mutex
+	lose   []byte // lose the reply to the next command that holds this
+	refuse int
+	delay  time.Duration
+	conns  map[*conn]struct{}
+}
+
+// LoseReply loses one reply: that to the next command whose bytes hold part,
+// such as "EVALSHA". The server gets the command in full and answers it; the
+// answer is dropped and the connection closed. Other replies that wait on the
+// same connection are lost with it.
+func (f *Faults) LoseReply(part string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lose = []byte(part)
+}
+
+// Refuse has the next n dials fail, as if nobody listened.
+func (f *Faults) Refuse(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse = n
+}
+
+// Delay has everything that the server sends arrive this much later.
+func (f *Faults) Delay(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delay = d
+}
+
+// Cut closes all open connections, so that the client has to dial again.
+func (f *Faults) Cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		_ = c.Conn.Close()
+	}
+}
+
+// Dial connects to addr, or refuses.
+func (f *Faults) Dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	if f.refuses() {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	inner, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return f.wrap(inner), nil
+}
+
+func (f *Faults) refuses() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse == 0 {
+		return false
+	}
+	f.refuse--
+	return true
+}
+
+// wrap makes inner a connection that these faults reach.
+func (f *Faults) wrap(inner net.Conn) *conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.conns == nil {
+		f.conns = map[*conn]struct{}{}
+	}
+	c := &conn{Conn: inner, faults: f, closed: make(chan struct{})}
+	f.conns[c] = struct{}{}
+	return c
+}
+
+// conn is a connection with faults.
+type conn struct {
+	net.Conn
+	faults *Faults
+	losing bool // guarded by faults.mu: what arrives next is lost
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Write sends b. If its reply is to be lost, no reply is read before all of b is sent.
+func (c *conn) Write(b []byte) (int, error) {
+	f := c.faults
+	f.mu.Lock()
+	if f.lose == nil || !bytes.Contains(b, f.lose) {
+		f.mu.Unlock()
+		return c.Conn.Write(b)
+	}
+	defer f.mu.Unlock()
+	f.lose, c.losing = nil, true
+	return c.Conn.Write(b)
+}
+
+// Read passes on what the server sent, late or never.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.faults.mu.Lock()
+	losing, delay := c.losing, c.faults.delay
+	c.faults.mu.Unlock()
+	if losing {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-c.closed:
+		}
+	}
+	return n, err
+}
+
+// Close closes the connection, and ends its delays.
+func (c *conn) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		c.faults.mu.Lock()
+		delete(c.faults.conns, c)
+		c.faults.mu.Unlock()
+	})
+	return c.Conn.Close()
+}

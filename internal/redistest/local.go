@@ -1,0 +1,133 @@
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// startLimit is how long a server may take until it answers.
+const startLimit = 30 * time.Second
+
+// ready is what Redis and Valkey log when they answer.
+const ready = "Ready to accept connections"
+
+// local runs servers as processes of this machine.
+type local struct {
+	path     string // of redis-server or valkey-server
+	noDocker error  // why not in Docker
+}
+
+func (l local) String() string {
+	return fmt.Sprintf("%s on this machine, as Docker does not answer: %v", l.path, l.noDocker)
+}
+
+func (l local) node(port int, args []string) node {
+	args = append([]string{l.path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port)}, args...)
+	return &process{port: port, args: args}
+}
+
+// process is a server with a guard: a shell that waits on a pipe which only
+// the test binary holds open. When the test binary lets go of it, or dies, the
+// guard kills the server and removes its directory.
+type process struct {
+	port int
+	args []string
+
+	guard *exec.Cmd     // nil: not running
+	hold  io.Closer     // closed, it ends the guard
+	pid   string        // the server's
+	ended chan struct{} // closed when the server has ended
+}
+
+const guard = `
+trap '' HUP INT TERM
+dir=$(mktemp -d "${TMPDIR:-/tmp}/redistest.XXXXXX") && cd "$dir" || exit
+sh -c 'echo $$; exec "$@"' sh "$@" </dev/null 2>&1 &
+exec >/dev/null 2>&1
+read -r forever
+kill -KILL $!
+wait
+cd / && rm -rf "$dir"`
+
+func (p *process) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+func (p *process) peer() string { return p.addr() }
+
+func (p *process) start() error {
+	cmd := exec.Command("sh", append([]string{"-c", guard, "sh"}, p.args...)...)
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.guard, p.hold, p.ended = cmd, hold, make(chan struct{})
+	return p.awaitReady(bufio.NewReader(out))
+}
+
+// awaitReady follows the server's log until it is ready. Later lines are
+// dropped, and the end of the log is the end of the server.
+func (p *process) awaitReady(log *bufio.Reader) error {
+	late := time.AfterFunc(startLimit, func() { _ = p.hold.Close() })
+	defer late.Stop()
+	pid, _ := log.ReadString('\n')
+	p.pid = strings.TrimSpace(pid)
+	said, err := readUntil(log, ready)
+	go func() {
+		defer close(p.ended)
+		_, _ = io.Copy(io.Discard, log)
+	}()
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s ended before it was ready: %s", filepath.Base(p.args[0]), said), p.kill())
+	}
+	return nil
+}
+
+// readUntil reads lines up to the one that holds word.
+func readUntil(r *bufio.Reader, word string) (said string, err error) {
+	for err == nil && !strings.Contains(said, word) {
+		var line string
+		line, err = r.ReadString('\n')
+		said += line
+	}
+	return said, err
+}
+
+// kill ends the server by ending its guard, and is done when both are gone.
+func (p *process) kill() error {
+	if p.guard == nil {
+		return nil
+	}
+	_ = p.hold.Close() // closed before, if the server was late
+	<-p.ended
+	err := p.guard.Wait()
+	p.guard = nil
+	return err
+}
+
+func (p *process) pause() error  { return p.signal("STOP") }
+func (p *process) resume() error { return p.signal("CONT") }
+
+// signal goes through the shell, as Go has no such signals on Windows.
+func (p *process) signal(name string) error {
+	if p.guard == nil {
+		return errors.New("the server does not run")
+	}
+	return signal(name, p.pid)
+}
+
+func signal(name, pid string) error {
+	return exec.Command("sh", "-c", `kill -s "$1" "$2"`, "sh", name, pid).Run()
+}

@@ -1,0 +1,168 @@
+// Package redistest gives tests real Redis servers.
+//
+// A package that uses it says so once:
+//
+//	func TestMain(m *testing.M) { redistest.Main(m) }
+//
+// Tests then share one server, and stay apart by [Key]; nothing ever empties
+// that server. A test that needs flags of its own, or breaks its server,
+// calls [Start]; one that needs several shards calls [Cluster].
+//
+// Servers start when first asked for, so that a test binary that only lists
+// its tests starts none. They run in Docker, if it answers; else as processes
+// of redis-server or valkey-server; else apt-get installs one, where that is
+// allowed; else tests fail and say what to install. Two variables steer this:
+// SLIDEGATE_REDIS_IMAGE is the image to run instead of [Image], and
+// SLIDEGATE_REQUIRE_DOCKER=1 makes a Docker that does not answer a failure.
+//
+// Everything started is removed at the end. If the test binary dies before,
+// processes still end, as each has a guard that waits for that, and
+// containers are left to the reaper of testcontainers.
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// started holds what one test binary shares, and what Main has to remove.
+var started struct {
+	mu      sync.Mutex
+	inMain  bool
+	closers []func()
+}
+
+// Main runs the tests, removes all servers that they started, and exits.
+func Main(m *testing.M) {
+	started.inMain = true
+	code := m.Run()
+	started.mu.Lock()
+	for i := len(started.closers) - 1; i >= 0; i-- {
+		started.closers[i]()
+	}
+	os.Exit(code)
+}
+
+// atEnd has Main call f after the tests.
+func atEnd(f func()) {
+	started.mu.Lock()
+	defer started.mu.Unlock()
+	started.closers = append(started.closers, f)
+}
+
+// shared is the one server of the test binary, and its one client.
+var shared = sync.OnceValues(func() (*Server, error) {
+	host, err := theHost()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer(host, nil)
+	if err != nil {
+		return nil, err
+	}
+	atEnd(s.remove)
+	return s, nil
+})
+
+var sharedClient = sync.OnceValues(func() (rueidis.Client, error) {
+	s, err := shared()
+	if err != nil {
+		return nil, err
+	}
+	c, err := rueidis.NewClient(s.options())
+	if err != nil {
+		return nil, err
+	}
+	atEnd(c.Close)
+	return c, nil
+})
+
+// Addr is the host:port of the server that all tests of the binary share.
+// An Example has no testing.TB: give nil, and a failure panics.
+func Addr(tb testing.TB) string {
+	s, err := shared()
+	check(tb, err)
+	return s.Addr()
+}
+
+// Client is a client of the shared server, itself shared: do not close it.
+// As in [Addr], tb is nil in an Example.
+func Client(tb testing.TB) rueidis.Client {
+	c, err := sharedClient()
+	check(tb, err)
+	return c
+}
+
+// NewClient is a client of the shared server with connections of its own,
+// closed when the test ends. Change its options in opt, which may be nil.
+func NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
+	tb.Helper()
+	s, err := shared()
+	check(tb, err)
+	return s.NewClient(tb, opt)
+}
+
+// options are those that a limiter should run with: calls of all goroutines go
+// through one pipeline, so that the deadline of one caller closes nobody's
+// connection, and nothing replays a call that may have been executed.
+func (s *Server) options() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:       []string{s.Addr()},
+		ForceSingleClient: true,
+		AlwaysPipelining:  true,
+		ConnWriteTimeout:  2 * time.Second,
+	}
+}
+
+var keys atomic.Int64
+
+// Key returns a name that no other call in this test binary returns. It fits a
+// limiter's name (at most 64 of A-Z a-z 0-9 . _ : -) and begins like the test's.
+func Key(tb testing.TB) string {
+	tail := fmt.Sprintf("-%d", keys.Add(1))
+	name := strings.Map(nameRune, tb.Name())
+	return name[:min(len(name), 64-len(tail))] + tail
+}
+
+// nameRune replaces what a limiter's name cannot hold.
+func nameRune(r rune) rune {
+	if r < 128 && strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-", r) {
+		return r
+	}
+	return '_'
+}
+
+// check fails the test, or the Example, that has no tb.
+func check(tb testing.TB, err error) {
+	switch {
+	case err == nil:
+	case tb == nil:
+		panic(err)
+	default:
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
+// version asks the server behind c what it is: "Redis 8.8.3", "Valkey 8.1.1".
+func version(ctx context.Context, c rueidis.Client) string {
+	info, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return "unknown: " + err.Error()
+	}
+	name := "Redis "
+	if strings.Contains(info, "valkey_version:") {
+		name = "Valkey "
+	}
+	_, v, _ := strings.Cut(info, strings.ToLower(name[:len(name)-1])+"_version:")
+	v, _, _ = strings.Cut(v, "\r")
+	return name + v
+}

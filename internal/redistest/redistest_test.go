@@ -1,0 +1,177 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// TestServer is what `make test` runs first, for the line that says which
+// server answers.
+func TestServer(t *testing.T) {
+	c := Client(t)
+	if got := version(t.Context(), c); !strings.ContainsAny(got, "0123456789") {
+		t.Errorf("version = %q, want a number", got)
+	}
+	if _, _, err := net.SplitHostPort(Addr(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeysDiffer(t *testing.T) {
+	fits := regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+	a, b := Key(t), Key(t)
+	if a == b || !strings.HasPrefix(a, "TestKeysDiffer-") {
+		t.Errorf("keys %q and %q", a, b)
+	}
+	t.Run("ä name/with {braces} and "+strings.Repeat("x", 80), func(t *testing.T) {
+		if k := Key(t); !fits.MatchString(k) {
+			t.Errorf("key %q does not fit a limiter's name", k)
+		}
+	})
+}
+
+// hosts are all places for servers on this machine: Docker and processes share their tests.
+func hosts(t *testing.T) []host {
+	t.Helper()
+	h, err := theHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []host{h}
+	if _, ok := h.(docker); !ok {
+		return all
+	}
+	l, ok := findLocal(nil)
+	if !ok {
+		t.Log("no redis-server on the PATH: only Docker is tested")
+		return all
+	}
+	return append(all, l)
+}
+
+// onHosts runs a test on a private server of each host.
+func onHosts(t *testing.T, test func(*testing.T, *Server)) {
+	t.Helper()
+	for _, h := range hosts(t) {
+		t.Run(strings.TrimPrefix(fmt.Sprintf("%T", h), "redistest."), func(t *testing.T) {
+			s, err := newServer(h, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.remove)
+			test(t, s)
+		})
+	}
+}
+
+func TestFlags(t *testing.T) {
+	c := Start(t, "--maxmemory", "10mb").Client(t)
+	got, err := c.Do(t.Context(), c.B().ConfigGet().Parameter("maxmemory").Build()).AsStrMap()
+	if err != nil || got["maxmemory"] != "10485760" {
+		t.Errorf("maxmemory = %v, %v", got, err)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, h := range hosts(t) {
+		if s, err := newServer(h, []string{"--no-such-flag", "1"}); err == nil {
+			s.remove()
+			t.Errorf("%s: starts with a flag that does not exist", h)
+		}
+	}
+}
+
+func TestRestart(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *Server) {
+		c, addr := s.Client(t), s.Addr()
+		mustSet(t, c)
+		s.Restart(t)
+		if s.Addr() != addr {
+			t.Errorf("address %s was %s before the restart", s.Addr(), addr)
+		}
+		n, err := s.Client(t).Do(t.Context(), c.B().Dbsize().Build()).AsInt64()
+		if n != 0 || err != nil {
+			t.Errorf("%d keys after a restart, %v", n, err)
+		}
+	})
+}
+
+func TestKill(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *Server) {
+		mustSet(t, s.Client(t))
+		s.Kill(t)
+		if c, err := net.Dial("tcp", s.Addr()); err == nil {
+			c.Close()
+			t.Error("a killed server takes connections")
+		}
+		s.Restart(t)
+		mustSet(t, s.Client(t))
+	})
+}
+
+func TestPause(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *Server) {
+		c := s.Client(t)
+		mustSet(t, c)
+		s.Pause(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := set(ctx, c); err == nil {
+			t.Error("a paused server answers")
+		}
+		s.Resume(t)
+		mustSet(t, c)
+	})
+}
+
+// TestRemovePaused leaves the end of a paused server to its removal.
+func TestRemovePaused(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *Server) {
+		s.Pause(t)
+		s.remove()
+		if c, err := net.Dial("tcp", s.Addr()); err == nil {
+			c.Close()
+			t.Error("a removed server takes connections")
+		}
+	})
+}
+
+func TestCluster(t *testing.T) {
+	c := Cluster(t)
+	if n := len(c.Nodes()); n != masters {
+		t.Errorf("%d nodes, want %d", n, masters)
+	}
+	for range 100 { // enough to meet every shard
+		key := Key(t)
+		if err := c.Do(t.Context(), c.B().Set().Key(key).Value("1").Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for addr, node := range c.Nodes() {
+		n, err := node.Do(t.Context(), node.B().Dbsize().Build()).AsInt64()
+		if n == 0 || err != nil {
+			t.Errorf("%s holds %d keys, %v", addr, n, err)
+		}
+	}
+}
+
+func set(ctx context.Context, c rueidis.Client) error {
+	return c.Do(ctx, c.B().Set().Key("key").Value("1").Build()).Error()
+}
+
+// mustSet is a call that has to succeed.
+func mustSet(t *testing.T, c rueidis.Client) {
+	t.Helper()
+	if err := set(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,159 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/rueidis"
+)
+
+// Server is one Redis server that a test has for itself.
+type Server struct {
+	node node
+}
+
+// node is one place for a server to run: a container, or a local process.
+type node interface {
+	// start runs an empty server, always on the same address, and returns when it answers.
+	start() error
+	// kill ends the server without a farewell, and everything in it.
+	kill() error
+	// pause freezes it: connections stay open, nobody answers. resume ends that.
+	pause() error
+	resume() error
+	// addr is where tests reach it, and peer where other nodes do.
+	addr() string
+	peer() string
+}
+
+// host runs servers.
+type host interface {
+	node(port int, args []string) node
+	// String says where, for the line that tests print at the start.
+	fmt.Stringer
+}
+
+// quiet makes a server keep nothing on disk. More flags may follow, also in conflict.
+var quiet = []string{"--save", "", "--appendonly", "no"}
+
+// Start runs a server for this test, with these flags of redis-server, such as
+// "--maxmemory", "10mb". It is removed when the test ends.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	host, err := theHost()
+	check(tb, err)
+	s, err := newServer(host, args)
+	check(tb, err)
+	tb.Cleanup(s.remove)
+	return s
+}
+
+// newServer starts a server on a free port. That port can be taken by another
+// test binary before the server has it: then it tries again on another.
+func newServer(h host, args []string) (s *Server, err error) {
+	args = append(quiet[:len(quiet):len(quiet)], args...)
+	for range 5 {
+		s = &Server{node: h.node(freePort(), args)}
+		if err = s.node.start(); err == nil {
+			announce(h, s)
+			return s, nil
+		}
+		if !strings.Contains(err.Error(), "in use") && !strings.Contains(err.Error(), "already allocated") {
+			break
+		}
+	}
+	return nil, fmt.Errorf("redistest: %w", err)
+}
+
+// freePort picks a port below those that systems give to outgoing connections,
+// so that a server finds it free again after a restart. The port of its
+// cluster bus, 10000 higher, is below them too.
+func freePort() int {
+	for {
+		port := 16384 + rand.IntN(6000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+}
+
+var announced sync.Once
+
+// announce prints, once, what the tests run on.
+func announce(h host, s *Server) {
+	announced.Do(func() {
+		what := "a Redis that does not answer"
+		if c, err := rueidis.NewClient(s.options()); err == nil {
+			what = version(context.Background(), c)
+			c.Close()
+		}
+		fmt.Fprintf(os.Stderr, "redistest: %s, %s\n", what, h)
+	})
+}
+
+// Addr is the server's host:port. It stays the same over Restart.
+func (s *Server) Addr() string { return s.node.addr() }
+
+// Client is a new client of this server, closed when the test ends.
+func (s *Server) Client(tb testing.TB) rueidis.Client {
+	tb.Helper()
+	return s.NewClient(tb, nil)
+}
+
+// NewClient is as [NewClient], for this server.
+func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
+	tb.Helper()
+	o := s.options()
+	if opt != nil {
+		opt(&o)
+	}
+	c, err := rueidis.NewClient(o)
+	check(tb, err)
+	tb.Cleanup(c.Close)
+	return c
+}
+
+// Restart kills the server and starts it again: empty, on the same address,
+// with the same flags. Open connections break.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	check(tb, errors.Join(s.node.kill(), s.node.start()))
+}
+
+// Kill ends the server without a farewell: open connections break, new ones
+// are refused. Restart brings it back.
+func (s *Server) Kill(tb testing.TB) {
+	tb.Helper()
+	check(tb, s.node.kill())
+}
+
+// Pause freezes the server: connections stay open, and new ones are taken by
+// the system, but nobody answers.
+func (s *Server) Pause(tb testing.TB) {
+	tb.Helper()
+	check(tb, s.node.pause())
+}
+
+// Resume ends a Pause: the server goes on where it was, and executes what it
+// was sent meanwhile.
+func (s *Server) Resume(tb testing.TB) {
+	tb.Helper()
+	check(tb, s.node.resume())
+}
+
+// remove ends the server for good, whatever state it is in.
+func (s *Server) remove() {
+	if err := s.node.kill(); err != nil {
+		fmt.Fprintf(os.Stderr, "redistest: a server is left behind: %v\n", err)
+	}
+}

@@ -1,0 +1,20 @@
+// Package lua holds the scripts that decide. Each opens with its contract, so that a service in any language may load it.
+package lua
+
+import (
+	"crypto/fips140"
+	_ "embed"
+
+	"github.com/redis/rueidis"
+)
+
+// Window is the source of the script that decides over sliding windows.
+//
+//go:embed window.lua
+var Window string
+
+// New readies a script for rueidis. It is sent by its hash, and in full to a server that does not know it; it is never
+// sent twice when a reply is lost. In FIPS mode, where SHA-1 may be forbidden, the server computes the hash.
+func New(source string) *rueidis.Lua {
+	return rueidis.NewLuaScript(source, rueidis.WithLoadSHA1(fips140.Enabled()))
+}

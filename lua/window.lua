@@ -1,0 +1,375 @@
+-- window.lua decides whether an event may happen under several sliding windows at once,
+-- and counts it in all of them or in none. All state of one event is one key.
+--
+-- KEYS[1]  the key of the event
+-- ARGV[1]  what to do:
+--            allow    count the units if every limit admits them
+--            count    the same, but count them when a limit denies, too
+--            peek     what allow would answer
+--            inspect  the state, bucket by bucket
+--            refund   give back units that an earlier call counted
+--            reset    forget the event
+-- ARGV[2]  now, in ms since 1970; empty: the clock of this server
+-- ARGV[3]  units, 1 to 2^53
+-- ARGV[4 + 3i], [5 + 3i], [6 + 3i]  limit i = 0, 1, ...: Per in ms (1 to 2^43), Max in units
+--          (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
+-- The last ARGV, for refund alone: the second reply of the call that counted, in ms.
+--
+-- Reply: a list of integers. Times are in ms; a wait is counted from now.
+--   allow, count, peek   admitted (1 or 0), the time at which it was decided, then for each limit:
+--                        units used, wait until it would admit the same request once more,
+--                        wait until it is as if never used
+--   inspect              0, the time, then for each limit the same three (for the units given),
+--                        how many buckets there are and, oldest first, their times and units
+--   refund, reset        1 if anything changed, else 0
+--
+-- Writes: allow and count one SET with PX when they count; refund one SET or DEL, reset one DEL.
+-- A denied allow writes only to repair a date (NoTimeTravel); peek and inspect never write.
+-- Errors, before anything is written: WRONGTYPE, SLIDEGATE and a sentence that names the key.
+--
+-- The record. A bucket is (time of its last event, units); one is forgotten when it is Per old.
+--   byte      129: the format
+--   6 bytes   T, the time of the last event; numbers are big endian
+--   then for each limit a section:
+--   byte      flags: 0-3 how wide units are (0: every bucket holds 1; 1, 2, 3: 1, 3, 7 bytes),
+--             + 4 x (0: Resolution 1; 1: Per/60, rounded up; 2: in a field), + 16: own last time,
+--             + 32: wide head
+--   1 byte    how many buckets are closed: all but the last (2 bytes in a wide head)
+--   4 bytes   Per (6 in a wide head)
+--   6 bytes   time of its last event, if not T (flag 16)
+--   6 bytes   Resolution under which its last bucket was opened (in a field)
+--   2 x units of all its buckets, and of the last one (unless every bucket holds 1)
+--   closed x  newest first: time of the bucket modulo 256^w, where w is 2, 3, 4 or 6 bytes, the
+--             least that holds Per; and its units (unless every bucket holds 1)
+
+
+local read, write, sub = struct.unpack, struct.pack, string.sub
+local FORMAT, DAY = 129, 86400000
+
+-- encode writes a section whose closed buckets are body, in times of w bytes and units of u, and widens units that need it.
+-- now is the T of the record.
+local function encode(now, per, closed, last, res, total, open, body, w, u)
+  local pack, fits = struct.pack, total == closed + 1 and 0 or total < 256 and 1 or total < 16777216 and 3 or 7
+  if fits > u then
+    local wider = {}
+    for i = 0, closed - 1 do
+      local at = i * (w + u) + 1
+      local units = u == 0 and 1 or struct.unpack('>I' .. u, body, at + w)
+      wider[i + 1] = string.sub(body, at, at + w - 1) .. pack('>I' .. fits, units)
+    end
+    body, u = table.concat(wider), fits
+  end
+  local flags, fields = u > 1 and (u + 5) / 4 or u, ''
+  if last ~= now then flags, fields = flags + 16, pack('>I6', last) end
+  if res == math.ceil(per / 60) then
+    flags = flags + 4
+  elseif res > 1 then
+    flags, fields = flags + 8, fields .. pack('>I6', res)
+  end
+  if u == 1 then
+    fields = fields .. pack('>BB', total, open)
+  elseif u > 1 then
+    fields = fields .. (u == 3 and pack('>I3I3', total, open) or pack('>I7I7', total, open))
+  end
+  if closed < 256 and per < 4294967296 then
+    return pack('>BBI4', flags, closed, per) .. fields .. body
+  end
+  return pack('>BI2I6', flags + 32, closed, per) .. fields .. body
+end
+
+local A = ARGV
+local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] + 0, #A
+local simulated, refund = now ~= '', op == 'refund'
+if simulated then
+  now = now + 0
+else
+  local t = redis.call('TIME')
+  local us = t[2] + 0
+  now = t[1] * 1000 + (us - us % 1000) / 1000
+end
+local limits = (count - (refund and 4 or 3)) / 3
+if not (n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0) then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
+end
+
+local v = redis.pcall('GET', key)
+local len, format, T = 0, FORMAT, 0
+if v then
+  if v.err then
+    return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
+  end
+  len = #v
+  if len > 12 then format, T = read('>BI6', v) else format = 0 end
+end
+if op == 'reset' and format == FORMAT then return {redis.call('DEL', key)} end
+
+-- One turn for each stored section, then one for each limit that has none yet. reply holds what is true once the units are
+-- counted; the first limit that denies puts it back for those before it. out is the new record, kept the one to write if
+-- a denial must repair a date. Since T is the clock's time at the last write, a section has a time of its own only if it is
+-- carried along, or ahead of the clock.
+local counting, admitted, changed = op == 'count', op ~= 'inspect', false
+local newT = refund and T or now
+local reply, out, kept, px, far, keptFar, lasts, lists = nil, '', '', nil, 0, 0, nil, nil
+if limits == 1 then
+  reply = {0, now, false, false, false}
+else
+  reply = {0, now, false, false, false, false, false, false, false, false, false}
+end
+local pos, i, left = 8, 0, limits
+while format == FORMAT and (pos <= len or left > 0 and not refund) do
+  local per, closed, last, res, total, open, at, w, f, wrap, u, pair = 0, 0, now, 1, 0, 0, 1, 0, '', 1, 0, ''
+  i = i + 1
+  if pos <= len then
+    -- Read the section.
+    local flags = 0
+    if pos + 5 <= len then flags, closed, per, at = read('>BBI4', v, pos) end
+    if flags >= 32 and pos + 8 <= len then
+      flags, closed, per, at = read('>BI2I6', v, pos)
+      flags = flags - 32
+    end
+    if per < 65536 then
+      w, f, wrap = 2, '>I2', 65536
+    elseif per < 16777216 then
+      w, f, wrap = 3, '>I3', 16777216
+    elseif per < 4294967296 then
+      w, f, wrap = 4, '>I4', 4294967296
+    else
+      w, f, wrap = 6, '>I6', 281474976710656
+    end
+    pair, last, total, open = f, T, closed + 1, 1
+    if flags == 0 then
+      pos = at + closed * w
+    else
+      u = flags % 4
+      local r = (flags - u) / 4 % 4
+      if u > 1 then u = u * 4 - 5 end
+      pos = at + (flags >= 16 and 6 or 0) + (r == 2 and 6 or 0) + u + u + closed * (w + u)
+      if pos <= len + 1 then
+        if flags >= 16 then last, at = read('>I6', v, at) end
+        if r == 1 then res = (per + 59 - (per + 59) % 60) / 60 elseif r == 2 then res, at = read('>I6', v, at) end
+        if u == 1 then
+          total, open, at = read('>BB', v, at)
+          pair = f .. 'B'
+        elseif u > 1 then
+          total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
+          pair = f .. 'I' .. u
+        end
+      end
+    end
+    if pos > len + 1 or per == 0 or flags > 31 then
+      format = 0
+      break
+    end
+    if i > limits or A[3 * i + 1] + 0 ~= per then
+      i = limits
+      while i > 0 and A[3 * i + 1] + 0 ~= per do i = i - 1 end
+    end
+  else
+    while i > limits or reply[3 * i] do i = i % limits + 1 end
+    per = A[3 * i + 1] + 0
+  end
+  local fin, ahead = pos, now + per
+
+  -- A clock that stepped back (NoTimeTravel): merge what is dated more than Per ahead into one bucket at now + Per.
+  if last > ahead and not refund then
+    while closed > 0 do
+      local b, c = read(pair, v, at)
+      if last - (last - b) % wrap < ahead then break end
+      open, closed, at = open + (u > 0 and c or 1), closed - 1, at + w + u
+    end
+    last, changed = ahead, true
+  end
+
+  if i == 0 then
+    -- Of no limit of the caller: carry it along until it is forgotten.
+    if last + per > now then
+      local section = encode(newT, per, closed, last, res, total, open, sub(v, at, fin - 1), w, u)
+      out, kept = out .. section, kept .. section
+      if last + per > far then far, px = last + per, nil end
+      if last + per > keptFar then keptFar = last + per end
+    end
+  elseif refund then
+    local since, date = A[count] + 0, last > now and last or now
+    local body = sub(v, at, fin - 1)
+    if last >= since and since + per > date then
+      -- Find the first bucket not before since, and take the units from it.
+      local p, t, units = fin, last, open -- it ends at p; the open one has no place in the body
+      while p > at do
+        local b, c = read(pair, v, p - w - u)
+        t = last - (last - b) % wrap
+        if t >= since then
+          units = u > 0 and c or 1
+          break
+        end
+        p = p - w - u
+      end
+      local newer, older = sub(v, at, p - w - u - 1), sub(v, p, fin - 1)
+      changed = true
+      if units > n then
+        total = total - n
+        if p == at then open = open - n else body = newer .. write(pair, t % wrap, units - n) .. older end
+      else
+        total = total - units
+        if p > at then
+          body = newer .. older
+        elseif closed > 0 then
+          -- The bucket before it is closed: Resolution 1 lets nothing join it.
+          local b, c = read(pair, v, at)
+          last, open, res, body = last - (last - b) % wrap, u > 0 and c or 1, 1, sub(v, at + w + u, fin - 1)
+        end
+        closed = closed - 1
+      end
+    end
+    if total > 0 and last + per > now then
+      kept = kept .. encode(newT, per, closed, last, res, total, open, body, w, u)
+      if last + per > keptFar then keptFar = last + per end
+    end
+  else
+    local a = 3 * i
+    local max, width = A[a + 2] + 0, A[a + 3] + 0
+    if not (per >= 1 and per <= 17592186044416 and n <= max and max <= 9007199254740992 and width >= 1 and width <= per) then
+      return redis.error_reply('SLIDEGATE key ' .. key .. ': limit ' .. i .. ' or the units are not as the head of window.lua asks')
+    end
+
+    -- Forget. date is when this limit takes the attempt to happen.
+    local date = last > now and last or now
+    if last + per <= date then
+      total, closed = 0, 0
+    else
+      while closed > 0 do
+        local b, c = read(pair, v, fin - w - u)
+        if last - (last - b) % wrap + per > date then break end
+        total, closed, fin = total - (u > 0 and c or 1), closed - 1, fin - w - u
+      end
+    end
+    if total == 0 then last = date end
+    local joins = last - last % res == date - date % res -- a new event joins the last bucket
+
+    -- Decide. need is how many units must be forgotten until the request fits; once counted, the same request once more.
+    local need = total + n - max
+    if need > 0 and admitted then
+      admitted = false
+      for j = 1, counting and 0 or limits do
+        local k = 3 * j
+        if reply[k] then
+          local used = reply[k] - n
+          reply[k], reply[k + 1] = used, 0
+          reply[k + 2] = used > 0 and (lasts and lasts[j] or T) + A[k + 1] - now or 0
+        end
+      end
+    end
+    local adds = admitted or counting
+    if adds then need = need + n end
+    local wait = 0
+    if need > total then
+      wait = date + per - now
+    elseif need > 0 then
+      local t, p = adds and joins and date or last, fin
+      if u == 0 and need <= closed then
+        t = last - (last - read(f, v, fin - need * w)) % wrap
+      end
+      while u > 0 and need > 0 and p > at do
+        local b, c = read(pair, v, p - w - u)
+        need, p = need - c, p - w - u
+        if need <= 0 then t = last - (last - b) % wrap end
+      end
+      wait = t + per - now
+    end
+    if date < reply[2] or left == limits then reply[2] = date end
+    left = left - 1
+    if adds then
+      reply[a], reply[a + 1], reply[a + 2] = total + n, wait, date + per - now
+    else
+      reply[a], reply[a + 1], reply[a + 2] = total, wait, total > 0 and last + per - now or 0
+    end
+    if last ~= T and total > 0 then
+      lasts = lasts or {}
+      lasts[i] = last
+    end
+
+    if T > now and total > 0 then
+      kept = kept .. encode(newT, per, closed, last, res, total, open, sub(v, at, fin - 1), w, u)
+      if last + per > keptFar then keptFar = last + per end
+    end
+    if op == 'inspect' then
+      local list = {}
+      while total > 0 and fin > at do
+        fin = fin - w - u
+        local b, c = read(pair, v, fin)
+        list[#list + 1], list[#list + 2] = last - (last - b) % wrap, u > 0 and c or 1
+      end
+      if total > 0 then list[#list + 1], list[#list + 2] = last, open end
+      lists = lists or {}
+      lists[i] = list
+    elseif adds and op ~= 'peek' then
+      -- Count.
+      local narrow = per < 4294967296 and date == newT
+      if total == 0 then
+        joins, open, res, w, u, closed = true, 0, width, 0, 0, 0
+      elseif not joins then
+        closed = closed + 1
+      end
+      total = total + n
+      if narrow and closed < 256 and u == 0 and res == 1 and width == 1 and total == closed + 1 then
+        if closed == 0 then
+          out = out .. write('>BBI4', 0, 0, per)
+        elseif joins then
+          out = out .. write('>BBI4', 0, closed, per) .. sub(v, at, fin - 1)
+        else
+          out = out .. write(w == 3 and '>BBI4I3' or w == 4 and '>BBI4I4' or '>BBI4I2', 0, closed, per, last % wrap) .. sub(v, at, fin - 1)
+        end
+      else
+        local body = closed > 0 and sub(v, at, fin - 1) or ''
+        if joins then
+          open = open + n
+        else
+          body = (u > 0 and write(pair, last % wrap, open) or write(f, last % wrap)) .. body
+          open, res = n, width
+        end
+        if narrow and u == 1 and closed < 256 and total < 256 and res == (per + 59 - (per + 59) % 60) / 60 then
+          out = out .. write('>BBI4BB', 5, closed, per, total, open) .. body
+        else
+          out = out .. encode(newT, per, closed, date, res, total, open, body, w, u)
+        end
+      end
+      if date + per > far then
+        far, px = date + per, nil
+        if date == now and not simulated then px = A[a + 1] end
+      end
+    end
+  end
+end
+
+if format ~= FORMAT then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record of format 129; remove it, or rename the limiter')
+end
+
+if op == 'inspect' then
+  local all = {0, reply[2]}
+  for j = 1, limits do
+    local list = lists[j]
+    for k = 3 * j, 3 * j + 2 do all[#all + 1] = reply[k] end
+    all[#all + 1] = #list / 2
+    for k = 1, #list do all[#all + 1] = list[k] end
+  end
+  return all
+end
+
+if op ~= 'peek' then
+  if admitted and not refund or counting then
+  else
+    out, far, px = kept, keptFar, nil
+  end
+  if admitted and not refund or counting or changed then
+    if far == 0 then
+      redis.call('DEL', key)
+    else
+      if not px then px = string.format('%.0f', far - now + (simulated and DAY or 0)) end
+      redis.call('SET', key, write('>BI6', FORMAT, newT) .. out, 'PX', px)
+    end
+  end
+end
+if refund then return {changed and 1 or 0} end
+if admitted then reply[1] = 1 end
+for k = 3 * limits + 3, #reply do reply[k] = nil end
+return reply

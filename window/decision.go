@@ -1,0 +1,84 @@
+package window
+
+import "time"
+
+// Decision is the answer to one attempt.
+type Decision struct {
+	Allowed bool // the attempt may happen
+
+	// RetryAfter is how soon the same request could be admitted: the longest over the limits; 0 if Allowed. Under 1/5s, an
+	// attempt 2 s after an admitted one has a RetryAfter of 3 s: at 2999 ms it would still be denied.
+	RetryAfter time.Duration
+
+	Remaining int64     // units still admissible after this decision, under the tightest limit
+	Counted   int64     // units that this call counted: all if Allowed, or if denials count; else 0, and 0 for a peek
+	At        time.Time // when, on the deciding clock, in UTC; if that reads earlier than the newest bucket of every limit, the earliest of those
+	Usage     []Usage   // one per limit, in the order of Config.Limits
+}
+
+// Usage is how much of one limit is used, after the decision.
+type Usage struct {
+	Limit      Limit
+	Used       int64         // units counted; above Max where denials count, or where Max was lowered
+	Remaining  int64         // units still admissible, never below 0
+	RetryAfter time.Duration // until this limit alone would admit the same request once more; 0 if at once
+	ResetAfter time.Duration // until this limit is as if never used
+}
+
+// Snapshot is the state of one event, for people.
+type Snapshot struct {
+	Event  string
+	Key    string       // the key in Redis
+	At     time.Time    // as in Decision
+	Limits []LimitState // in the order of Config.Limits
+}
+
+// LimitState is the state of one limit of one event.
+type LimitState struct {
+	Usage
+	Buckets []Bucket // oldest first
+}
+
+// Bucket is a slice of time in a window; it is forgotten when Last is Per old.
+type Bucket struct {
+	Last  time.Time // its last event
+	Units int64     // what it counts
+}
+
+// Tightest is the usage of the limit that asks for the longest wait; if Allowed, of the one with the least remaining. Of
+// equals it is the first.
+func (d Decision) Tightest() Usage {
+	var tightest Usage
+	for i, u := range d.Usage {
+		tighter := u.RetryAfter > tightest.RetryAfter
+		if d.Allowed {
+			tighter = u.Remaining < tightest.Remaining
+		}
+		if i == 0 || tighter {
+			tightest = u
+		}
+	}
+	return tightest
+}
+
+// newDecision sums up the usage of all limits.
+func newDecision(allowed bool, counted int64, at time.Time, usage []Usage) Decision {
+	d := Decision{Allowed: allowed, Counted: counted, At: at, Usage: usage, Remaining: usage[0].Remaining}
+	for i := range usage {
+		d.Remaining = min(d.Remaining, usage[i].Remaining)
+		if !allowed {
+			d.RetryAfter = max(d.RetryAfter, usage[i].RetryAfter)
+		}
+	}
+	return d
+}
+
+func newUsage(l Limit, used, retryMS, resetMS int64) Usage {
+	return Usage{
+		Limit: l, Used: used, Remaining: max(0, l.Max-used),
+		RetryAfter: time.Duration(retryMS) * time.Millisecond,
+		ResetAfter: time.Duration(resetMS) * time.Millisecond,
+	}
+}
+
+func utc(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -1,0 +1,266 @@
+package window_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// exactLog is what the limiters are judged by: it keeps every counted attempt of one event under its own date, asks the
+// whole log anew for every answer, and finds a wait by trying out. It shares no code with window.
+type exactLog struct {
+	windows map[int64][]*entry // by Per in ms, in the order they were counted
+	buckets int                // how many were ever opened
+}
+
+// entry is one attempt in one window.
+type entry struct {
+	at, units int64
+	bucket    int   // attempts of one bucket are forgotten together
+	width     int64 // the Resolution under which the bucket was opened
+	shut      bool  // a later bucket was opened
+}
+
+// rule is a limit in ms.
+type rule struct{ per, max, width int64 }
+
+func newExactLog() *exactLog { return &exactLog{windows: map[int64][]*entry{}} }
+
+func rulesOf(limits []window.Limit, countDenied bool) (rules []rule) {
+	for _, l := range limits {
+		r := rule{per: l.Per.Milliseconds(), max: l.Max, width: l.Resolution.Milliseconds()}
+		if r.width == 0 && l.Max <= 60 && !countDenied {
+			r.width = 1
+		}
+		if r.width == 0 {
+			r.width = (r.per + 59) / 60
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+func (x *exactLog) clone() *exactLog {
+	c := &exactLog{windows: map[int64][]*entry{}, buckets: x.buckets}
+	for per, log := range x.windows {
+		for _, e := range log {
+			copied := *e
+			c.windows[per] = append(c.windows[per], &copied)
+		}
+	}
+	return c
+}
+
+// newest is the date of the newest entry, or 0.
+func newest(log []*entry) (at int64) {
+	for _, e := range log {
+		at = max(at, e.at)
+	}
+	return at
+}
+
+// lastOf is when the bucket of e had its last event.
+func lastOf(log []*entry, e *entry) (last int64) {
+	for _, other := range log {
+		if other.bucket == e.bucket {
+			last = max(last, other.at)
+		}
+	}
+	return last
+}
+
+// repair brings what is dated more than Per ahead down to now + Per, as one bucket.
+func (x *exactLog) repair(now int64) (repaired bool) {
+	for per, log := range x.windows {
+		if newest(log) <= now+per {
+			continue
+		}
+		repaired = true
+		open, width := log[len(log)-1].bucket, log[len(log)-1].width
+		var late []*entry
+		for _, e := range log {
+			if lastOf(log, e) >= now+per {
+				late = append(late, e)
+			}
+		}
+		for _, e := range late {
+			e.at, e.bucket, e.width, e.shut = now+per, open, width, false
+		}
+	}
+	return repaired
+}
+
+// alive is what the window still counts at now.
+func alive(log []*entry, per, now int64) (kept []*entry) {
+	date := max(now, newest(log))
+	for _, e := range log {
+		if lastOf(log, e)+per > date {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+func sum(log []*entry) (units int64) {
+	for _, e := range log {
+		units += e.units
+	}
+	return units
+}
+
+// forget drops what is due under these rules, and other windows once they are empty.
+func (x *exactLog) forget(rules []rule, now int64) {
+	for per, log := range x.windows {
+		ours := slices.ContainsFunc(rules, func(r rule) bool { return r.per == per })
+		if kept := alive(log, per, now); ours || newest(log)+per <= now {
+			x.windows[per] = kept
+		}
+	}
+}
+
+func (x *exactLog) count(r rule, n, now int64) {
+	log := x.windows[r.per]
+	date := max(now, newest(log))
+	e := &entry{at: date, units: n, bucket: x.buckets, width: r.width}
+	x.buckets++
+	if len(log) > 0 {
+		if open := log[len(log)-1]; lastOf(log, open) == date || !open.shut && lastOf(log, open)/open.width == date/open.width {
+			e.bucket, e.width = open.bucket, open.width
+		} else {
+			open.shut = true
+		}
+	}
+	x.windows[r.per] = append(log, e)
+}
+
+func (x *exactLog) fits(r rule, n, now int64) bool {
+	return sum(alive(x.windows[r.per], r.per, now))+n <= r.max
+}
+
+// wait finds the soonest moment at which the rule admits n units, by trying every moment at which something is forgotten.
+func (x *exactLog) wait(r rule, n, now int64) int64 {
+	if x.fits(r, n, now) {
+		return 0
+	}
+	log, soonest := x.windows[r.per], int64(-1)
+	for _, e := range log {
+		moment := lastOf(log, e) + r.per
+		if moment > now && (soonest < 0 || moment < soonest) && x.fits(r, n, moment) {
+			soonest = moment
+		}
+	}
+	return soonest - now
+}
+
+// decide answers as AllowN (or PeekN) should; it counts a denied attempt if countDenied.
+func (x *exactLog) decide(limits []window.Limit, n, now int64, countDenied, look bool) window.Decision {
+	if look {
+		x = x.clone()
+	}
+	rules := rulesOf(limits, countDenied)
+	repaired := x.repair(now)
+	d := window.Decision{Allowed: true}
+	at := int64(-1)
+	for _, r := range rules {
+		d.Allowed = d.Allowed && x.fits(r, n, now)
+		if date := max(now, newest(alive(x.windows[r.per], r.per, now))); at < 0 || date < at {
+			at = date
+		}
+	}
+	counts := d.Allowed || countDenied && !look
+	if counts || repaired {
+		x.forget(rules, now)
+	}
+	for _, r := range rules {
+		if counts {
+			x.count(r, n, now)
+		}
+	}
+	if counts && !look {
+		d.Counted = n
+	}
+	d.At, d.Remaining = time.UnixMilli(at).UTC(), 1<<62
+	for i, r := range rules {
+		u := x.usage(limits[i], r, n, now)
+		d.Usage = append(d.Usage, u)
+		d.Remaining = min(d.Remaining, u.Remaining)
+		if !d.Allowed {
+			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
+		}
+	}
+	return d
+}
+
+func (x *exactLog) usage(l window.Limit, r rule, n, now int64) window.Usage {
+	log := alive(x.windows[r.per], r.per, now)
+	u := window.Usage{Limit: l, Used: sum(log), RetryAfter: ms(x.wait(r, n, now))}
+	u.Remaining = max(0, l.Max-u.Used)
+	if len(log) > 0 {
+		u.ResetAfter = ms(newest(log) + r.per - now)
+	}
+	return u
+}
+
+// refund takes back what d counted, in every limit that still has it.
+func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
+	changed, since := false, d.At.UnixMilli()
+	for _, r := range rulesOf(limits, false) {
+		log := x.windows[r.per]
+		if since+r.per <= max(now, newest(log)) {
+			continue
+		}
+		i := slices.IndexFunc(log, func(e *entry) bool { return lastOf(log, e) >= since })
+		if i < 0 {
+			continue
+		}
+		changed = true
+		x.take(r.per, log[i].bucket, d.Counted)
+	}
+	for per, log := range x.windows {
+		if changed && newest(log)+per <= now {
+			delete(x.windows, per)
+		}
+	}
+}
+
+// take removes units from a bucket. Its last event stays, as long as any unit does.
+func (x *exactLog) take(per int64, bucket int, units int64) {
+	log := x.windows[per]
+	last := lastOf(log, log[slices.IndexFunc(log, func(e *entry) bool { return e.bucket == bucket })])
+	wasOpen := log[len(log)-1].bucket == bucket
+	var kept []*entry
+	for _, e := range log {
+		if e.bucket == bucket {
+			taken := min(units, e.units)
+			units, e.units, e.at = units-taken, e.units-taken, last
+		}
+		if e.units > 0 {
+			kept = append(kept, e)
+		}
+	}
+	if len(kept) > 0 && wasOpen && kept[len(kept)-1].bucket != bucket {
+		kept[len(kept)-1].shut = true // what came after it may be gone, yet nothing joins it
+	}
+	x.windows[per] = kept
+}
+
+// buckets are those of Inspect.
+func (x *exactLog) inspect(limits []window.Limit, now int64, countDenied bool) (states []window.LimitState) {
+	x = x.clone()
+	x.repair(now)
+	for i, r := range rulesOf(limits, countDenied) {
+		log := alive(x.windows[r.per], r.per, now)
+		state := window.LimitState{Usage: x.usage(limits[i], r, 1, now)}
+		for k, e := range log {
+			if k == 0 || log[k-1].bucket != e.bucket {
+				state.Buckets = append(state.Buckets, window.Bucket{Last: time.UnixMilli(lastOf(log, e)).UTC()})
+			}
+			state.Buckets[len(state.Buckets)-1].Units += e.units
+		}
+		states = append(states, state)
+	}
+	return states
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,0 +1,237 @@
+package window_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// decisionsPerPlan is how many decisions the histories of one plan add up to, on Redis and in memory each.
+const decisionsPerPlan = 13_000
+
+// plan is a kind of history.
+type plan struct {
+	name    string
+	callers [][]window.Limit // each caller has limits of its own; all share one name
+	denials bool             // denied attempts count
+	jumps   bool             // the clock steps back and jumps ahead, by 1 ms to 1 year
+}
+
+var plans = []plan{
+	{name: "one exact limit", callers: [][]window.Limit{{window.PerSecond(3)}}},
+	{name: "three limits", callers: [][]window.Limit{{limit("1/500ms"), limit("4/5s"), limit("90/10m")}}},
+	{name: "clock", callers: [][]window.Limit{{limit("2/1s"), limit("7/10s@300ms")}}, jumps: true},
+	{name: "clock, four limits", callers: [][]window.Limit{{limit("1/1s"), limit("3/10s"), limit("300/1h"), limit("5/30d@1d")}}, jumps: true},
+	{name: "denials count", callers: [][]window.Limit{{limit("3/1s"), limit("20/1m@7s")}}, denials: true},
+	{name: "denials count, clock", callers: [][]window.Limit{{limit("2/1s@1s"), limit("9/20s")}}, denials: true, jumps: true},
+	{name: "two callers", callers: [][]window.Limit{{limit("2/1s"), limit("6/5s")}, {limit("9/5s@1s"), limit("20/1m"), limit("2/300ms")}}},
+	{name: "changes, clock", jumps: true, callers: [][]window.Limit{
+		{limit("2/1s"), limit("6/5s")}, {limit("6/5s"), limit("2/1s")}, {limit("3/5s@5s")}, {limit("900/5s"), limit("100000/1h"), limit("1/1s")},
+	}},
+	{name: "large", callers: [][]window.Limit{{{Max: 1 << 53, Per: time.Hour}, {Max: 70_000, Per: 100 * time.Second, Resolution: 400 * time.Millisecond}}}},
+}
+
+func limit(s string) window.Limit {
+	l, err := window.ParseLimit(s)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// clock is a clock that a test sets.
+type clock struct{ ms atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()) }
+
+// TestHistories runs random histories on Redis and in memory, and holds every answer against the exact log.
+func TestHistories(t *testing.T) {
+	for _, p := range plans {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			decisions := 0
+			for seed := uint64(1); decisions < decisionsPerPlan; seed++ {
+				decisions += p.run(t, seed)
+			}
+		})
+	}
+}
+
+// contender is a limiter under test, for each caller of the plan, on a clock that they share.
+type contender struct {
+	name     string
+	clock    *clock
+	limiters []*window.Limiter
+}
+
+func (p plan) contenders(t *testing.T, c *clock) []contender {
+	remote, local := contender{name: "redis", clock: c}, contender{name: "local", clock: c}
+	name := redistest.Key(t)
+	for _, limits := range p.callers {
+		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: c.now}
+		remote.limiters = append(remote.limiters, must(window.New(redistest.Client(t), cfg)))
+		local.limiters = append(local.limiters, must(window.NewLocal(cfg)))
+	}
+	if len(p.callers) > 1 { // in memory, nobody shares counts
+		return []contender{remote}
+	}
+	return []contender{remote, local}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// run plays one history of one event and returns how many decisions it took.
+func (p plan) run(t *testing.T, seed uint64) (decisions int) {
+	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
+	h := &history{plan: p, rng: rng, log: newExactLog(), event: fmt.Sprint("event ", seed)}
+	h.contenders = p.contenders(t, &h.clock)
+	h.clock.ms.Store(1_700_000_000_000 + rng.Int64N(1<<40))
+	for range 30 + rng.IntN(200) {
+		decisions += h.step(t)
+		if t.Failed() {
+			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.told, "\n"))
+		}
+	}
+	return decisions
+}
+
+// history is what happens to one event.
+type history struct {
+	plan       plan
+	rng        *rand.Rand
+	clock      clock
+	log        *exactLog
+	event      string
+	contenders []contender
+	decided    []window.Decision // those that counted something
+	jumped     int64             // how far the clock is ahead
+	told       []string
+}
+
+// step lets time pass and does one thing.
+func (h *history) step(t *testing.T) (decisions int) {
+	h.pass()
+	caller := h.rng.IntN(len(h.plan.callers))
+	switch dice := h.rng.IntN(100); {
+	case dice < 70:
+		h.decide(t, caller, false)
+		return 1
+	case dice < 85:
+		h.decide(t, caller, true)
+		return 1
+	case dice < 93:
+		h.refund(t, caller)
+	case dice < 99:
+		h.inspect(t, caller)
+	default:
+		h.reset(t)
+	}
+	return 0
+}
+
+// pass moves the clock: a little, as a rule, and where the plan says so by jumps there and back.
+func (h *history) pass() {
+	limits := h.plan.callers[h.rng.IntN(len(h.plan.callers))]
+	per := limits[h.rng.IntN(len(limits))].Per.Milliseconds()
+	h.clock.ms.Add(h.rng.Int64N(max(2, per/int64(1+h.rng.IntN(8)))))
+	if h.rng.IntN(4) == 0 { // at the very edge of a window
+		h.clock.ms.Add(per - per/2)
+	}
+	if !h.plan.jumps || h.rng.IntN(6) > 0 {
+		return
+	}
+	if h.jumped == 0 || h.rng.IntN(3) == 0 {
+		year := (365 * 24 * time.Hour).Milliseconds()
+		jump := h.rng.Int64N(1 + year>>h.rng.IntN(35))
+		h.jumped += jump
+		h.clock.ms.Add(jump)
+	} else {
+		h.clock.ms.Add(-h.jumped)
+		h.jumped = 0
+	}
+	if h.rng.IntN(5) == 0 {
+		h.clock.ms.Add(-h.rng.Int64N(1 + per>>h.rng.IntN(10)))
+	}
+}
+
+func (h *history) decide(t *testing.T, caller int, look bool) {
+	limits, now := h.plan.callers[caller], h.clock.ms.Load()
+	n := int64(1)
+	if h.rng.IntN(3) == 0 {
+		most := limits[0].Max
+		for _, l := range limits {
+			most = min(most, l.Max)
+		}
+		n = 1 + h.rng.Int64N(most)
+		if most > 10 && h.rng.IntN(2) == 0 {
+			n = 1 + h.rng.Int64N(10)
+		}
+	}
+	want := h.log.decide(limits, n, now, h.plan.denials, look)
+	h.tell("%d: caller %d asks for %d (look %v): allowed %v, wait %v", now, caller, n, look, want.Allowed, want.RetryAfter)
+	for _, c := range h.contenders {
+		ask := c.limiters[caller].AllowN
+		if look {
+			ask = c.limiters[caller].PeekN
+		}
+		got, err := ask(t.Context(), h.event, n)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got)\n%s", c.name, err, diff)
+		}
+	}
+	if want.Counted > 0 {
+		h.decided = append(h.decided, want)
+	}
+}
+
+func (h *history) refund(t *testing.T, caller int) {
+	if len(h.decided) == 0 {
+		return
+	}
+	i := len(h.decided) - 1 - h.rng.IntN(min(4, len(h.decided)))
+	d := h.decided[i]
+	h.decided = append(h.decided[:i], h.decided[i+1:]...)
+	h.log.refund(h.plan.callers[caller], d, h.clock.ms.Load())
+	h.tell("%d: caller %d refunds %d of %d", h.clock.ms.Load(), caller, d.Counted, d.At.UnixMilli())
+	for _, c := range h.contenders {
+		if err := c.limiters[caller].Refund(t.Context(), h.event, d); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func (h *history) inspect(t *testing.T, caller int) {
+	want := h.log.inspect(h.plan.callers[caller], h.clock.ms.Load(), h.plan.denials)
+	h.tell("%d: caller %d inspects", h.clock.ms.Load(), caller)
+	for _, c := range h.contenders {
+		got, err := c.limiters[caller].Inspect(t.Context(), h.event)
+		if diff := cmp.Diff(want, got.Limits); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got)\n%s", c.name, err, diff)
+		}
+	}
+}
+
+func (h *history) reset(t *testing.T) {
+	h.log, h.decided = newExactLog(), nil
+	h.tell("%d: reset", h.clock.ms.Load())
+	for _, c := range h.contenders {
+		if err := c.limiters[0].Reset(t.Context(), h.event); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func (h *history) tell(format string, args ...any) { h.told = append(h.told, fmt.Sprintf(format, args...)) }

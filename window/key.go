@@ -1,0 +1,57 @@
+package window
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+const (
+	suffix   = "}:w"
+	longest  = 128 // a longer event is hashed
+	hexDigit = "0123456789ABCDEF"
+)
+
+// key is the Redis key of an event: the name, the event as hash tag, the kind of record. Two events never share one, and no
+// event can end its tag early: printable ASCII stands for itself but for braces, the percent sign and a leading tilde,
+// and every other byte is written as %XX. A tag that begins with a tilde is a hash.
+func (l *Limiter) key(event string) string {
+	switch {
+	case l.cfg.Secret != nil:
+		mac := hmac.New(sha256.New, l.cfg.Secret)
+		mac.Write([]byte(event))
+		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) + suffix
+	case len(event) > longest:
+		sum := sha256.Sum256([]byte(event))
+		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:]) + suffix
+	case plain(event):
+		return l.prefix + event + suffix
+	}
+	return l.prefix + escape(event) + suffix
+}
+
+func plain(event string) bool {
+	for i := range len(event) {
+		if !plainByte(event[i], i) {
+			return false
+		}
+	}
+	return true
+}
+
+func plainByte(c byte, i int) bool {
+	return c > ' ' && c < 0x7f && c != '{' && c != '}' && c != '%' && (c != '~' || i > 0)
+}
+
+func escape(event string) string {
+	tag := make([]byte, 0, 3*len(event))
+	for i := range len(event) {
+		c := event[i]
+		if plainByte(c, i) {
+			tag = append(tag, c)
+		} else {
+			tag = append(tag, '%', hexDigit[c>>4], hexDigit[c&15])
+		}
+	}
+	return string(tag)
+}

@@ -1,0 +1,190 @@
+package window
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limit bounds what is admitted: at most Max units in any span of length Per.
+//
+// A limit counts in buckets. A bucket is forgotten when its last event is Per old, so a wider bucket saves memory and
+// keeps its first units a little longer, by at most Resolution; it never admits more. With Resolution 0 a limit of at
+// most 60 units is exact (a bucket per millisecond), and a larger one, or one that counts denied attempts, has buckets
+// of Per/60, rounded up to a whole millisecond: a unit under 61 per day is forgotten up to 24 minutes late. To choose
+// finer, set Resolution; a limit may hold at most 256 buckets, so 240 an hour can have 15 s, and 200 an hour can be exact.
+type Limit struct {
+	Max        int64         // most units admitted in any span of Per, from 1 to 2^53
+	Per        time.Duration // length of the window, in whole milliseconds, at least one
+	Resolution time.Duration // width of a bucket, in whole milliseconds, from 1 ms to Per; 0: see above
+}
+
+const (
+	day       = 24 * time.Hour
+	maxUnits  = 1 << 53 // beyond it the doubles of the script skip integers
+	exactMax  = 60      // up to this Max a limit is exact unless told otherwise
+	maxBucket = 256     // most buckets that a limit may hold
+)
+
+// PerSecond is at most max units in any second.
+func PerSecond(max int64) Limit { return Limit{Max: max, Per: time.Second} }
+
+// PerMinute is at most max units in any minute.
+func PerMinute(max int64) Limit { return Limit{Max: max, Per: time.Minute} }
+
+// PerHour is at most max units in any hour.
+func PerHour(max int64) Limit { return Limit{Max: max, Per: time.Hour} }
+
+// PerDay is at most max units in any 24 hours.
+func PerDay(max int64) Limit { return Limit{Max: max, Per: day} }
+
+// Every is at most one unit in any span of d: a minimum distance between two events.
+func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
+
+// ParseLimit reads a limit as "5/1h": Max, a slash, Per. A duration is written as Go writes it, and knows days: "90s",
+// "1h30m", "1d12h"; a unit alone means one of it, as in "5/h". A Resolution follows an @, as in "5/1h@10m". A limit that
+// New would refuse is an error here, too.
+func ParseLimit(s string) (Limit, error) {
+	l, err := parseLimit(s)
+	if err == nil {
+		err = l.check(false)
+	}
+	if err != nil {
+		return Limit{}, fmt.Errorf("limit %q: %w", s, err)
+	}
+	return l, nil
+}
+
+func parseLimit(s string) (Limit, error) {
+	count, window, found := strings.Cut(s, "/")
+	if !found {
+		return Limit{}, fmt.Errorf("has no slash; write units per time, as in 5/1h")
+	}
+	per, width, hasWidth := strings.Cut(window, "@")
+	var l Limit
+	var err error
+	if l.Max, err = strconv.ParseInt(count, 10, 64); err != nil {
+		return l, fmt.Errorf("%q is not a number of units from 1 to 2^53; write units per time, as in 5/1h", count)
+	}
+	if l.Per, err = parseDuration(per); err != nil {
+		return l, err
+	}
+	if !hasWidth {
+		return l, nil
+	}
+	if l.Resolution, err = parseDuration(width); err == nil && l.Resolution == 0 {
+		err = fmt.Errorf("Resolution 0; leave out the @ for the default")
+	}
+	if l.Max > exactMax && l.Resolution == l.defaultResolution() {
+		l.Resolution = 0 // what String shows for 0
+	}
+	return l, err
+}
+
+// parseDuration is time.ParseDuration with days, and with a unit alone for one of it.
+func parseDuration(s string) (time.Duration, error) {
+	text := s
+	if text != "" && (text[0] < '0' || text[0] > '9') {
+		text = "1" + text
+	}
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		days, rest = "0", text
+	} else if rest == "" {
+		rest = "0s"
+	}
+	n, errDays := strconv.ParseInt(days, 10, 64)
+	d, err := time.ParseDuration(rest)
+	if errDays != nil || err != nil || n > int64((1<<63-1)/day) || time.Duration(n)*day > 1<<63-1-d {
+		return 0, fmt.Errorf("%q is not a duration; write one as 500ms, 5s, 1m30s, 1h, 1d or 1d12h", s)
+	}
+	return time.Duration(n)*day + d, nil
+}
+
+// String writes the limit as ParseLimit reads it. It shows the Resolution in force if that is not 1 ms; where Resolution
+// is 0 that is the one of a limiter that does not count denied attempts.
+func (l Limit) String() string {
+	s := strconv.FormatInt(l.Max, 10) + "/" + formatDuration(l.Per)
+	if l.Resolution == 0 && l.Max <= exactMax {
+		return s
+	}
+	return s + "@" + formatDuration(l.resolution(false))
+}
+
+func formatDuration(d time.Duration) string {
+	days := ""
+	if n := d / day; n > 0 {
+		days, d = strconv.FormatInt(int64(n), 10)+"d", d%day
+		if d == 0 {
+			return days
+		}
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return days + s
+}
+
+// MarshalText writes the limit as String does, for flags, JSON, YAML and the environment.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads the limit as ParseLimit does.
+func (l *Limit) UnmarshalText(text []byte) error {
+	parsed, err := ParseLimit(string(text))
+	if err == nil {
+		*l = parsed
+	}
+	return err
+}
+
+// resolution is the width of a bucket that is in force.
+func (l Limit) resolution(countDenied bool) time.Duration {
+	switch {
+	case l.Resolution != 0:
+		return l.Resolution
+	case l.Max <= exactMax && !countDenied:
+		return time.Millisecond
+	}
+	return l.defaultResolution()
+}
+
+// defaultResolution is Per/60, rounded up to a whole millisecond.
+func (l Limit) defaultResolution() time.Duration {
+	return (l.Per/time.Millisecond + 59) / 60 * time.Millisecond
+}
+
+// check says what is wrong with the limit, and what to do about it.
+func (l Limit) check(countDenied bool) error {
+	switch width := l.resolution(countDenied); {
+	case l.Max < 1 || l.Max > maxUnits:
+		return fmt.Errorf("a Max of %d; choose 1 to 2^53 units", l.Max)
+	case l.Per < time.Millisecond || l.Per%time.Millisecond != 0:
+		return fmt.Errorf("a Per of %v; choose whole milliseconds, at least one", l.Per)
+	case width < time.Millisecond || width%time.Millisecond != 0 || width > l.Per:
+		return fmt.Errorf("a Resolution of %v; choose whole milliseconds up to the Per of %v, or 0", width, l.Per)
+	case l.buckets(countDenied) > maxBucket:
+		return fmt.Errorf("a Resolution of %v, so up to %d buckets; choose one of at least %v for at most %d buckets",
+			width, l.buckets(countDenied), l.finest(), maxBucket)
+	}
+	return nil
+}
+
+// buckets is how many buckets the limit can hold at a time.
+func (l Limit) buckets(countDenied bool) int64 {
+	width := l.resolution(countDenied)
+	slots := int64((l.Per+width-1)/width) + 1
+	if countDenied {
+		return slots
+	}
+	return min(l.Max, slots)
+}
+
+// finest is the narrowest Resolution for any Max.
+func (l Limit) finest() time.Duration {
+	return (l.Per/time.Millisecond + maxBucket - 2) / (maxBucket - 1) * time.Millisecond
+}

@@ -1,0 +1,154 @@
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/lua"
+)
+
+// remote keeps the counts in Redis, where window.lua decides.
+type remote struct {
+	l      *Limiter
+	client rueidis.Client
+	script *rueidis.Lua
+	limits []string // Per, Max and Resolution of each limit, as the script takes them
+}
+
+func newRemote(client rueidis.Client, l *Limiter) *remote {
+	r := &remote{l: l, client: client, script: lua.New(lua.Window)}
+	for _, limit := range l.cfg.Limits {
+		r.limits = append(r.limits, integer(limit.Per.Milliseconds()), integer(limit.Max),
+			integer(limit.resolution(l.cfg.CountDenied).Milliseconds()))
+	}
+	return r
+}
+
+func (r *remote) decide(ctx context.Context, v verb, event string, n int64) (Decision, error) {
+	reply, err := r.run(ctx, string(v), event, n)
+	if err != nil {
+		return Decision{}, err
+	}
+	limits := r.l.cfg.Limits
+	if len(reply) != 2+3*len(limits) {
+		return Decision{}, fmt.Errorf("%w: the script replied %d integers for %d limits", ErrUncertain, len(reply), len(limits))
+	}
+	usage := make([]Usage, len(limits))
+	for i, limit := range limits {
+		usage[i] = newUsage(limit, reply[3*i+2], reply[3*i+3], reply[3*i+4])
+	}
+	allowed, counted := reply[0] == 1, int64(0)
+	if v == count || v == allow && allowed {
+		counted = n
+	}
+	return newDecision(allowed, counted, utc(reply[1]), usage), nil
+}
+
+func (r *remote) refund(ctx context.Context, event string, n int64, since time.Time) error {
+	_, err := r.run(ctx, "refund", event, n, integer(since.UnixMilli()))
+	return err
+}
+
+func (r *remote) reset(ctx context.Context, event string) error {
+	_, err := r.run(ctx, "reset", event, 1)
+	return err
+}
+
+func (r *remote) inspect(ctx context.Context, event string) (time.Time, []LimitState, error) {
+	reply, err := r.run(ctx, "inspect", event, 1)
+	if err != nil {
+		return time.Time{}, nil, err
+	}
+	at, reply := utc(reply[1]), reply[2:]
+	states := make([]LimitState, len(r.l.cfg.Limits))
+	for i, limit := range r.l.cfg.Limits {
+		states[i].Usage = newUsage(limit, reply[0], reply[1], reply[2])
+		pairs := reply[4 : 4+2*reply[3]]
+		for ; len(pairs) > 0; pairs = pairs[2:] {
+			states[i].Buckets = append(states[i].Buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})
+		}
+		reply = reply[4+2*reply[3]:]
+	}
+	return at, states, nil
+}
+
+// run runs the script. It repeats only what certainly did not run, for at most patience and inside the deadline of ctx.
+func (r *remote) run(ctx context.Context, verb, event string, n int64, last ...string) ([]int64, error) {
+	now, err := r.now()
+	if err != nil {
+		return nil, err
+	}
+	args := make([]string, 0, 16)
+	args = append(append(append(args, verb, now, integer(n)), r.limits...), last...)
+	key := r.l.key(event)
+	for begin, pause := time.Now(), firstPause; ; pause *= 2 {
+		reply, err := r.script.Exec(ctx, r.client, []string{key}, args).AsIntSlice()
+		if err == nil {
+			return reply, nil
+		}
+		if !notRun(err) || time.Since(begin)+pause > patience || sleep(ctx, pause) != nil {
+			return nil, explain(err, key, verb)
+		}
+	}
+}
+
+// now is the time that the script is told: that of Config.Now, or none.
+func (r *remote) now() (string, error) {
+	if r.l.cfg.Now == nil {
+		return "", nil
+	}
+	ms, err := r.l.nowMS()
+	return integer(ms), err
+}
+
+const (
+	firstPause = 5 * time.Millisecond // before the first repetition; doubled each time
+	patience   = time.Second          // how long a call is repeated that certainly did not run
+)
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// notRun tells whether err proves that the script did not run, though it may if it is sent again.
+func notRun(err error) bool {
+	if reply, ok := rueidis.IsRedisErr(err); ok {
+		return reply.IsTryAgain() || reply.IsClusterDown() || reply.IsLoading() || strings.HasPrefix(reply.Error(), "MASTERDOWN")
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
+}
+
+// explain says what an error means for the count. The script writes last and once, so an error reply means: not counted.
+func explain(err error, key, verb string) error {
+	reply, isReply := rueidis.IsRedisErr(err)
+	looks := verb == string(peek) || verb == "inspect"
+	switch {
+	case isReply && ours(reply.Error()):
+		return fmt.Errorf("%w", err)
+	case isReply || notRun(err) || looks:
+		return fmt.Errorf("key %s: %w: %w", key, ErrOutage, err)
+	}
+	return fmt.Errorf("key %s: %w: %w", key, ErrUncertain, err)
+}
+
+// ours tells whether the script itself refused: it names the key and the remedy.
+func ours(reply string) bool {
+	return strings.HasPrefix(reply, "WRONGTYPE") || strings.HasPrefix(reply, "SLIDEGATE")
+}
+
+func integer(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,235 @@
+// Package window limits how often events happen, by sliding windows: at most 1 every 5 s, and 5 an hour, and 20 a day.
+//
+// A Limiter answers, for an event (an address, an account, an API key): may this happen now, and if not, when? All its
+// limits are decided at once: an attempt is counted in every limit or in none, and a denied one costs nothing. No interval
+// of length Per ever holds more than Max admitted units, and a wait that is told is exact to the millisecond. The state is
+// one Redis key per event, or this process's memory; docs/guarantees.md has the promises by name.
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Config says what a Limiter counts, and under which name. Only Name and Limits are needed.
+type Config struct {
+	// Name names the limiter in its keys: 1 to 64 of A-Z a-z 0-9 . _ - and colon. Limiters of one name share their counts.
+	Name string
+
+	// Limits holds at least one limit, no two with the same Per. An attempt must fit all of them.
+	//
+	// To change them, deploy other limits under the same Name: every limit whose Per stays keeps its counts, an added one
+	// starts at zero, and while old and new callers overlap, each limit bounds what the callers that have it admitted.
+	Limits []Limit
+
+	// CountDenied counts denied attempts too, in every limit and as if admitted, so that whoever keeps hammering stays out.
+	CountDenied bool
+
+	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret, so that nobody
+	// who sees the keys learns the events, and nobody who chooses events can steer which shard they fall on.
+	Secret []byte
+
+	// Now is the clock; nil is the clock of the Redis server, or this process's monotonic clock in memory. It is for
+	// simulations, replay and tests. Its times lie between 1970 and 6429. Redis keeps keys of such a limiter for 24 h of
+	// real time beyond their last window.
+	Now func() time.Time
+}
+
+// Limiter decides about events. It is safe for concurrent use, starts no goroutine and needs no Close.
+//
+// Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
+type Limiter struct {
+	cfg    Config
+	prefix string // what a key begins with
+	state  state
+}
+
+// state is where the counts are: in Redis or in memory. The key is that of the event.
+type state interface {
+	// decide answers an attempt of n units. It counts them if the verb says so.
+	decide(ctx context.Context, v verb, event string, n int64) (Decision, error)
+	// refund takes back n units that were counted at the time since.
+	refund(ctx context.Context, event string, n int64, since time.Time) error
+	reset(ctx context.Context, event string) error
+	inspect(ctx context.Context, event string) (time.Time, []LimitState, error)
+}
+
+// verb is what a decision does with its units, in the words of window.lua.
+type verb string
+
+const (
+	allow verb = "allow" // count them if they fit
+	count verb = "count" // count them in any case
+	peek  verb = "peek"  // count nothing
+)
+
+// Errors that a caller may want to tell apart, by errors.Is.
+var (
+	// ErrEmptyEvent is returned for the event "", which everybody without a name would share.
+	ErrEmptyEvent = errors.New("the event is empty; refuse the request, or name its subject")
+	// ErrCost is returned for less than one unit.
+	ErrCost = errors.New("an attempt costs at least 1 unit")
+	// ErrExceedsLimit is returned for more units than the Max of a limit: such a request can never be admitted.
+	ErrExceedsLimit = errors.New("more units than a limit ever admits; ask for fewer, or raise its Max")
+	// ErrOutage is returned when Redis could not answer, and nothing was counted: decide without it, or try again later.
+	ErrOutage = errors.New("nothing was counted, since Redis cannot answer; try again later, or decide without it")
+	// ErrUncertain is returned when no reply came: the attempt may or may not have been counted. It was sent once only.
+	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
+)
+
+// New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet.
+func New(client rueidis.Client, cfg Config) (*Limiter, error) {
+	if client == nil {
+		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", cfg.Name)
+	}
+	l, err := newLimiter(cfg)
+	if err == nil {
+		l.state = newRemote(client, l)
+	}
+	return l, err
+}
+
+// NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
+// own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted.
+func NewLocal(cfg Config) (*Limiter, error) {
+	l, err := newLimiter(cfg)
+	if err == nil {
+		l.state = newLocal(l)
+	}
+	return l, err
+}
+
+// Allow is shorthand for AllowN(ctx, event, 1).
+func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
+	return l.AllowN(ctx, event, 1)
+}
+
+// AllowN decides whether n units of the event may happen now, and counts all of them or none. A denial is a Decision, not
+// an error. The errors are ErrEmptyEvent, ErrCost, ErrExceedsLimit, ErrOutage, ErrUncertain, those of ctx if it ended
+// before anything was sent, and one that names the key if its value is not a record of this library.
+func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
+	if l.cfg.CountDenied {
+		return l.decide(ctx, count, event, n)
+	}
+	return l.decide(ctx, allow, event, n)
+}
+
+// Peek is shorthand for PeekN(ctx, event, 1).
+func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
+	return l.PeekN(ctx, event, 1)
+}
+
+// PeekN tells what AllowN would answer, but counts nothing and writes nothing. If it admits, Usage is as AllowN would leave
+// it; if it denies, Usage is as it stands, even where denied attempts count.
+func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
+	return l.decide(ctx, peek, event, n)
+}
+
+// Every decision comes through here.
+func (l *Limiter) decide(ctx context.Context, v verb, event string, n int64) (Decision, error) {
+	if err := l.check(ctx, event, n); err != nil {
+		return Decision{}, err
+	}
+	d, err := l.state.decide(ctx, v, event, n)
+	if err != nil {
+		return Decision{}, l.wrap(err)
+	}
+	return d, nil
+}
+
+// Wait is shorthand for WaitN(ctx, event, 1).
+func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
+	return l.WaitN(ctx, event, 1)
+}
+
+// WaitN waits until n units are admitted and counted. It returns at once, with an error that matches
+// context.DeadlineExceeded and the denial, if the deadline of ctx is sooner than that can be. Waiters are served in no
+// order, and hold no place: each sleeps its wait and up to 5 % more (at most 100 ms), then asks again. Waiting is not
+// hammering: where denied attempts count, WaitN peeks first. Where Config.Now is set, the sleep is still one of real time.
+func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
+	for {
+		d, err := l.attempt(ctx, event, n)
+		if err != nil || d.Allowed {
+			return d, err
+		}
+		if err := sleepUntil(ctx, d.RetryAfter); err != nil {
+			return d, l.wrap(fmt.Errorf("waiting %v for %d units: %w", d.RetryAfter, n, err))
+		}
+	}
+}
+
+// attempt is AllowN for those who wait: it is not counted if it is denied, but for a race with another caller.
+func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision, error) {
+	if l.cfg.CountDenied {
+		if d, err := l.PeekN(ctx, event, n); err != nil || !d.Allowed {
+			return d, err
+		}
+	}
+	return l.AllowN(ctx, event, n)
+}
+
+// Refund gives back the units that d counted, in every limit that still counts them: from the first bucket whose last event
+// is not before d.At, never below zero. Units as old as Per are left to be forgotten. A decision that counted nothing is no
+// error and changes nothing. Refund a decision once: a second Refund gives back somebody else's units. If the reply is
+// lost, the error is ErrUncertain, and it is not repeated.
+func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
+	if d.Counted <= 0 {
+		return nil
+	}
+	if err := l.check(ctx, event, 1); err != nil {
+		return err
+	}
+	if err := l.state.refund(ctx, event, d.Counted, d.At); err != nil {
+		return l.wrap(err)
+	}
+	return nil
+}
+
+// Reset forgets the event: all its limits are as if never used. A value that is not of this library is left alone.
+func (l *Limiter) Reset(ctx context.Context, event string) error {
+	if err := l.check(ctx, event, 1); err != nil {
+		return err
+	}
+	if err := l.state.reset(ctx, event); err != nil {
+		return l.wrap(err)
+	}
+	return nil
+}
+
+// Inspect shows every bucket of every limit, for people. It writes nothing. RetryAfter in its Usage is for one unit.
+func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
+	if err := l.check(ctx, event, 1); err != nil {
+		return Snapshot{}, err
+	}
+	at, limits, err := l.state.inspect(ctx, event)
+	if err != nil {
+		return Snapshot{}, l.wrap(err)
+	}
+	return Snapshot{Event: event, Key: l.key(event), At: at, Limits: limits}, nil
+}
+
+// check refuses what could never be admitted, and what comes too late.
+func (l *Limiter) check(ctx context.Context, event string, n int64) error {
+	switch {
+	case event == "":
+		return l.wrap(ErrEmptyEvent)
+	case n < 1:
+		return l.wrap(fmt.Errorf("%w, not %d", ErrCost, n))
+	case ctx.Err() != nil:
+		return l.wrap(fmt.Errorf("nothing was sent: %w", ctx.Err()))
+	}
+	for _, limit := range l.cfg.Limits {
+		if n > limit.Max {
+			return l.wrap(fmt.Errorf("%d units under %v: %w", n, limit, ErrExceedsLimit))
+		}
+	}
+	return nil
+}
+
+func (l *Limiter) wrap(err error) error {
+	return fmt.Errorf("slidegate: limiter %q: %w", l.cfg.Name, err)
+}
