@@ -11,7 +11,7 @@
 --            reset    forget the event
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
 -- ARGV[3]  units, 1 to 2^53
--- ARGV[4 + 3i], [5 + 3i], [6 + 3i]  limit i = 0, 1, ...: Per in ms (1 to 2^43), Max in units
+-- ARGV[4 + 3i], [5 + 3i], [6 + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units
 --          (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
 -- The last ARGV, for refund alone: the second reply of the call that counted, in ms.
 --
@@ -28,8 +28,8 @@
 -- Errors, before anything is written: WRONGTYPE, SLIDEGATE and a sentence that names the key.
 --
 -- The record. A bucket is (time of its last event, units); one is forgotten when it is Per old.
---   byte      129: the format
---   6 bytes   T, the time of the last event; numbers are big endian
+--   byte      128 + the number of sections, 1 to 31: the format
+--   6 bytes   T, the time of the last event (the clock's, if a bucket is ahead); numbers are big endian
 --   then for each limit a section:
 --   byte      flags: 0-3 how wide units are (0: every bucket holds 1; 1, 2, 3: 1, 3, 7 bytes),
 --             + 4 x (0: Resolution 1; 1: Per/60, rounded up; 2: in a field), + 16: own last time,
@@ -44,7 +44,7 @@
 
 
 local read, write, sub = struct.unpack, struct.pack, string.sub
-local FORMAT, DAY = 129, 86400000
+local FORMAT, MOST, DAY = 128, 31, 86400000
 
 -- encode writes a section whose closed buckets are body, in times of w bytes and units of u, and widens units that need it.
 -- now is the T of the record.
@@ -88,20 +88,22 @@ else
   now = t[1] * 1000 + (us - us % 1000) / 1000
 end
 local limits = (count - (refund and 4 or 3)) / 3
-if not (n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0) then
+if not (n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0 and limits <= MOST) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
 end
 
 local v = redis.pcall('GET', key)
-local len, format, T = 0, FORMAT, 0
+local len, first, T = 0, FORMAT, 0
 if v then
   if v.err then
     return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
   end
-  len = #v
-  if len > 12 then format, T = read('>BI6', v) else format = 0 end
+  len, first = #v, 0
+  if len > 12 then first, T = read('>BI6', v) end
 end
-if op == 'reset' and format == FORMAT then return {redis.call('DEL', key)} end
+local sections = first - FORMAT
+local foreign = v and (sections < 1 or sections > MOST)
+if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
 -- One turn for each stored section, then one for each limit that has none yet. reply holds what is true once the units are
 -- counted; the first limit that denies puts it back for those before it. out is the new record, kept the one to write if
@@ -115,8 +117,8 @@ if limits == 1 then
 else
   reply = {0, now, false, false, false, false, false, false, false, false, false}
 end
-local pos, i, left = 8, 0, limits
-while format == FORMAT and (pos <= len or left > 0 and not refund) do
+local pos, i, left, seen, outs, keeps = 8, 0, limits, 0, limits, 0
+while not foreign and (pos <= len or left > 0 and not refund) do
   local per, closed, last, res, total, open, at, w, f, wrap, u, pair = 0, 0, now, 1, 0, 0, 1, 0, '', 1, 0, ''
   i = i + 1
   if pos <= len then
@@ -156,8 +158,9 @@ while format == FORMAT and (pos <= len or left > 0 and not refund) do
         end
       end
     end
-    if pos > len + 1 or per == 0 or flags > 31 then
-      format = 0
+    seen = seen + 1
+    if pos > len + 1 or per == 0 or flags > 31 or seen > sections then
+      foreign = true
       break
     end
     if i > limits or A[3 * i + 1] + 0 ~= per then
@@ -184,7 +187,7 @@ while format == FORMAT and (pos <= len or left > 0 and not refund) do
     -- Of no limit of the caller: carry it along until it is forgotten.
     if last + per > now then
       local section = encode(newT, per, closed, last, res, total, open, sub(v, at, fin - 1), w, u)
-      out, kept = out .. section, kept .. section
+      out, kept, outs, keeps = out .. section, kept .. section, outs + 1, keeps + 1
       if last + per > far then far, px = last + per, nil end
       if last + per > keptFar then keptFar = last + per end
     end
@@ -221,7 +224,7 @@ while format == FORMAT and (pos <= len or left > 0 and not refund) do
       end
     end
     if total > 0 and last + per > now then
-      kept = kept .. encode(newT, per, closed, last, res, total, open, body, w, u)
+      kept, keeps = kept .. encode(newT, per, closed, last, res, total, open, body, w, u), keeps + 1
       if last + per > keptFar then keptFar = last + per end
     end
   else
@@ -288,7 +291,7 @@ while format == FORMAT and (pos <= len or left > 0 and not refund) do
     end
 
     if T > now and total > 0 then
-      kept = kept .. encode(newT, per, closed, last, res, total, open, sub(v, at, fin - 1), w, u)
+      kept, keeps = kept .. encode(newT, per, closed, last, res, total, open, sub(v, at, fin - 1), w, u), keeps + 1
       if last + per > keptFar then keptFar = last + per end
     end
     if op == 'inspect' then
@@ -340,8 +343,9 @@ while format == FORMAT and (pos <= len or left > 0 and not refund) do
   end
 end
 
-if format ~= FORMAT then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record of format 129; remove it, or rename the limiter')
+if foreign or seen < sections then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' .. first ..
+    ', or cut short); remove it, or rename the limiter')
 end
 
 if op == 'inspect' then
@@ -355,18 +359,17 @@ if op == 'inspect' then
   return all
 end
 
-if op ~= 'peek' then
-  if admitted and not refund or counting then
-  else
-    out, far, px = kept, keptFar, nil
+local counts = admitted and not refund or counting
+if (counts or changed) and op ~= 'peek' then
+  if not counts then out, outs, far, px = kept, keeps, keptFar, nil end
+  if outs > MOST then
+    return redis.error_reply('SLIDEGATE key ' .. key .. ' would count for more than 31 limits; wait until some are forgotten, or reset it')
   end
-  if admitted and not refund or counting or changed then
-    if far == 0 then
-      redis.call('DEL', key)
-    else
-      if not px then px = string.format('%.0f', far - now + (simulated and DAY or 0)) end
-      redis.call('SET', key, write('>BI6', FORMAT, newT) .. out, 'PX', px)
-    end
+  if far == 0 then
+    redis.call('DEL', key)
+  else
+    if not px then px = string.format('%.0f', far - now + (simulated and DAY or 0)) end
+    redis.call('SET', key, write('>BI6', FORMAT + outs, newT) .. out, 'PX', px)
   end
 end
 if refund then return {changed and 1 or 0} end

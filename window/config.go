@@ -43,6 +43,9 @@ func checkConfig(cfg Config) error {
 	if len(cfg.Limits) == 0 {
 		return fmt.Errorf("no limits; give at least one, such as window.PerHour(5)")
 	}
+	if len(cfg.Limits) > maxLimits {
+		return fmt.Errorf("%d limits; one record holds at most %d", len(cfg.Limits), maxLimits)
+	}
 	if cfg.Secret != nil && len(cfg.Secret) == 0 {
 		return fmt.Errorf("an empty Secret; give it bytes, or leave it nil to have events readable in keys")
 	}
@@ -72,4 +75,7 @@ func (l *Limiter) nowMS() (int64, error) {
 	return ms, nil
 }
 
-const maxTime = 1 << 47 // the first ms that the script refuses, in the year 6429
+const (
+	maxTime   = 1 << 47 // the first ms that the script refuses, in the year 6429
+	maxLimits = 31      // sections that a record can hold
+)

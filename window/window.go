@@ -20,7 +20,7 @@ type Config struct {
 	// Name names the limiter in its keys: 1 to 64 of A-Z a-z 0-9 . _ - and colon. Limiters of one name share their counts.
 	Name string
 
-	// Limits holds at least one limit, no two with the same Per. An attempt must fit all of them.
+	// Limits holds 1 to 31 limits, no two with the same Per. An attempt must fit all of them.
 	//
 	// To change them, deploy other limits under the same Name: every limit whose Per stays keeps its counts, an added one
 	// starts at zero, and while old and new callers overlap, each limit bounds what the callers that have it admitted.
