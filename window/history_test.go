@@ -50,7 +50,7 @@ func limit(s string) window.Limit {
 // clock is a clock that a test sets.
 type clock struct{ ms atomic.Int64 }
 
-func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()) }
+func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()).UTC() }
 
 // TestHistories runs random histories on Redis and in memory, and holds every answer against the exact log.
 func TestHistories(t *testing.T) {
@@ -234,4 +234,6 @@ func (h *history) reset(t *testing.T) {
 	}
 }
 
-func (h *history) tell(format string, args ...any) { h.told = append(h.told, fmt.Sprintf(format, args...)) }
+func (h *history) tell(format string, args ...any) {
+	h.told = append(h.told, fmt.Sprintf(format, args...))
+}

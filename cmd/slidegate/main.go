@@ -1,0 +1,68 @@
+// Command slidegate shows what limits do. Its first command, replay, asks: what would they have done to this log?
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+type commandLine struct {
+	Replay replayCommand `cmd:"" help:"Show what limits would have done to a log."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program: it returns the exit status, 0, 1 for an error or 130 for an interrupt.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	command, err := parse(args, stdout)
+	if err == nil && command != nil {
+		err = command.Run(ctx, stdout)
+	}
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(stderr, "slidegate:", strings.TrimPrefix(err.Error(), "slidegate: ")) // the library's errors begin so
+	if ctx.Err() != nil {
+		return 130
+	}
+	return 1
+}
+
+// parse reads the command line. It returns no command where all that was asked for is help.
+func parse(args []string, stdout io.Writer) (*replayCommand, error) {
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	if args[0] == "help" {
+		args = append(args[1:len(args):len(args)], "--help")
+	}
+	var line commandLine
+	helped := false
+	k, err := kong.New(&line, kong.Name("slidegate"), kong.Writers(stdout, stdout), kong.Exit(func(int) { helped = true }),
+		kong.Description("Slidegate limits how often events happen.\n\nTry: slidegate replay"), kong.HelpOptions{WrapUpperBound: 100})
+	if err != nil {
+		return nil, err
+	}
+	_, err = k.Parse(args)
+	if helped {
+		return nil, nil
+	}
+	if err != nil && !strings.HasPrefix(err.Error(), "--") { // the value of a flag explains itself
+		err = fmt.Errorf("%w; slidegate help shows what there is", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &line.Replay, nil
+}

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// counts is what a replay and the exact log below must agree in.
+type counts struct {
+	Attempts, Admitted, Denied, Events int
+	DeniedBy                           map[string]int           // by limit
+	Longest                            map[string]time.Duration // by event, of the ten denied most
+}
+
+// An exactLog decides by the list of all admitted times of each event. It shares no code with the program.
+type exactLog struct {
+	limits   map[string]exactLimit
+	admitted map[string][]time.Time
+	denials  map[string]int
+	longest  map[string]time.Duration
+	counts
+}
+
+type exactLimit struct {
+	max int
+	per time.Duration
+}
+
+func newExactLog(limits map[string]exactLimit) *exactLog {
+	return &exactLog{
+		limits: limits, admitted: map[string][]time.Time{}, denials: map[string]int{},
+		longest: map[string]time.Duration{}, counts: counts{DeniedBy: map[string]int{}, Longest: map[string]time.Duration{}},
+	}
+}
+
+func (l *exactLog) attempt(event string, at time.Time) {
+	l.Attempts++
+	var wait time.Duration
+	for name, limit := range l.limits {
+		var last []time.Time
+		for _, t := range l.admitted[event] {
+			if t.After(at.Add(-limit.per)) {
+				last = append(last, t)
+			}
+		}
+		if len(last) >= limit.max {
+			l.DeniedBy[name]++
+			wait = max(wait, last[len(last)-limit.max].Add(limit.per).Sub(at))
+		}
+	}
+	if wait > 0 {
+		l.Denied++
+		l.denials[event]++
+		l.longest[event] = max(l.longest[event], wait)
+		return
+	}
+	l.Admitted++
+	l.admitted[event] = append(l.admitted[event], at)
+}
+
+// result adds up. An event whose first attempt is denied cannot be: so all have admissions.
+func (l *exactLog) result(top []eventReport) counts {
+	l.Events = len(l.admitted)
+	for _, e := range top {
+		l.Longest[e.Event] = l.longest[e.Event]
+	}
+	return l.counts
+}
+
+var exactLine = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(?:Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
+
+// readExactly replays a log in an exactLog, reading it by one regular expression. Its months run from July to June.
+func readExactly(tb testing.TB, log []byte, limits map[string]exactLimit) *exactLog {
+	tb.Helper()
+	exact := newExactLog(limits)
+	for _, m := range exactLine.FindAllSubmatch(log, -1) {
+		at, err := time.Parse("Jan _2 15:04:05", string(m[1]))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if at.Month() < time.July {
+			at = at.AddDate(1, 0, 0)
+		}
+		times, _ := strconv.Atoi(string(m[2]))
+		for range max(1, times) {
+			exact.attempt(string(m[3]), at)
+		}
+	}
+	return exact
+}
+
+// replayed runs the command with --json and reads what it prints.
+func replayed(tb testing.TB, args ...string) report {
+	tb.Helper()
+	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--json"}, args...)...)
+	if status != 0 || stderr != "" {
+		tb.Fatalf("status %d: %s", status, stderr)
+	}
+	var p report
+	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+func (p *report) counts() counts {
+	c := counts{p.Attempts, p.Admitted, p.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
+	for _, l := range p.Limits {
+		c.DeniedBy[l.Limit.String()] = l.Denied
+	}
+	for _, e := range p.Top {
+		c.Longest[e.Event] = time.Duration(e.Longest) * time.Millisecond
+	}
+	return c
+}
+
+// places are where a replay can decide: in memory, on one server, on a cluster.
+func places(tb testing.TB) map[string][]string {
+	tb.Helper()
+	return map[string][]string{
+		"memory":  nil,
+		"redis":   {"--redis", redistest.Addr(tb)},
+		"cluster": {"--redis", clusterAddresses(tb)},
+	}
+}
+
+// clusterAddresses are those that the nodes of the cluster call themselves, as a user would name them.
+func clusterAddresses(tb testing.TB) string {
+	tb.Helper()
+	var reachable []string
+	for a := range redistest.Cluster(tb).Nodes() {
+		c, err := net.DialTimeout("tcp", a, time.Second)
+		if err != nil {
+			tb.Skipf("the node %s cannot be reached from here, as is so with Docker on systems other than Linux: %v", a, err)
+		}
+		c.Close()
+		reachable = append(reachable, a)
+	}
+	return strings.Join(reachable, ",")
+}
+
+// TestRealAttack replays a public log of a real attack, which is not part of this repository.
+func TestRealAttack(t *testing.T) {
+	data := os.Getenv("SLIDEGATE_DATA")
+	if data == "" {
+		data = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	file := filepath.Join(data, "OpenSSH_2k.log")
+	log, err := os.ReadFile(file)
+	if err != nil {
+		t.Skipf("no OpenSSH_2k.log of Loghub here: %v; set SLIDEGATE_DATA to its directory", err)
+	}
+	exact := readExactly(t, log, map[string]exactLimit{"1/5s": {1, 5 * time.Second}, "5/1h": {5, time.Hour}})
+	for place, args := range places(t) {
+		got := replayed(t, append(args, "--limit", "1/5s", "--limit", "5/1h", file)...)
+		if diff := cmp.Diff(exact.result(got.Top), got.counts()); diff != "" {
+			t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
+		}
+		checkForgotten(t, got.Limiter)
+	}
+	t.Logf("%+v", exact.counts)
+}
+
+func TestSampleIsDecidedExactly(t *testing.T) {
+	exact := readExactly(t, sample, map[string]exactLimit{"1/5s": {1, 5 * time.Second}, "5/1h": {5, time.Hour}, "20/1d": {20, 24 * time.Hour}})
+	for place, args := range places(t) {
+		got := replayed(t, args...)
+		if diff := cmp.Diff(exact.result(got.Top), got.counts()); diff != "" {
+			t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
+		}
+		checkForgotten(t, got.Limiter)
+	}
+}
+
+// TestEventsAreDecidedExactly: the same for lines time,event, with odd events and times to the millisecond.
+func TestEventsAreDecidedExactly(t *testing.T) {
+	exact := newExactLog(map[string]exactLimit{"2/1s": {2, time.Second}, "7/1m": {7, time.Minute}})
+	events := []string{"alice", "{}", "}x{", "a, \"b\"", "~", "%41", "\u00e9\x00", strings.Repeat("long", 99)}
+	var lines strings.Builder
+	for n := range 2000 {
+		at, event := time.UnixMilli(1_700_000_000_000+int64(n*n%977)+int64(n)*61), events[n*n%len(events)]
+		if at.Before(newest(exact.admitted[event])) {
+			continue // steps back are another matter
+		}
+		exact.attempt(event, at)
+		lines.WriteString(at.UTC().Format(time.RFC3339Nano) + `,"` + strings.ReplaceAll(event, `"`, `""`) + "\"\n")
+	}
+	file := write(t, lines.String())
+	for place, args := range places(t) {
+		got := replayed(t, append(args, "--limit", "2/1s,7/1m", file)...)
+		if diff := cmp.Diff(exact.result(got.Top), got.counts()); diff != "" {
+			t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
+		}
+		checkForgotten(t, got.Limiter)
+	}
+}
+
+func newest(ts []time.Time) time.Time {
+	return slices.MaxFunc(append(ts, time.Time{}), time.Time.Compare)
+}
+
+// checkForgotten fails the test if the servers still hold a key of the limiter.
+func checkForgotten(tb testing.TB, limiter string) {
+	tb.Helper()
+	if left := keys(tb, "slidegate-replay-"+strings.TrimPrefix(limiter, "slidegate-replay-")); len(left) > 0 {
+		tb.Errorf("keys are left: %q", left)
+	}
+}
+
+// keys are those on any server whose names begin so.
+func keys(tb testing.TB, prefix string) (all []string) {
+	tb.Helper()
+	for _, client := range []rueidis.Client{redistest.Client(tb), redistest.Cluster(tb)} {
+		for _, node := range client.Nodes() {
+			for cursor := uint64(0); ; {
+				page, err := node.Do(tb.Context(), node.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+				if err != nil {
+					tb.Fatal(err)
+				}
+				all = append(all, page.Elements...)
+				if cursor = page.Cursor; cursor == 0 {
+					break
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestUnits: an attempt for several units is counted whole or not at all, and one for more than a limit holds is denied.
+func TestUnits(t *testing.T) {
+	file := write(t, "time,event,units\n0,alice,3\n1,alice,3\n2,alice,2\n3,bob,6\n4,bob,5\n5,carol,9007199254740993\n")
+	for place, args := range places(t) {
+		got := replayed(t, append(args, "--limit", "5/1h,9/1d", file)...)
+		want := counts{6, 3, 3, 3, map[string]int{"5/1h": 3, "9/1d": 1}, map[string]time.Duration{"alice": time.Hour - time.Second, "bob": 0, "carol": 0}}
+		if diff := cmp.Diff(want, got.counts()); diff != "" || got.Hopeless != 2 {
+			t.Errorf("%s: %d never admissible, %s", place, got.Hopeless, diff)
+		}
+	}
+}
+
+// TestClockStepsBack: a time before the last one of its event is decided as that one.
+func TestClockStepsBack(t *testing.T) {
+	file := write(t, "100,alice\n90,alice\n104.999,alice\n105,alice\n95,bob\n")
+	for place, args := range places(t) {
+		got := replayed(t, append(args, "--limit", "1/5s", file)...)
+		want := counts{5, 3, 2, 2, map[string]int{"1/5s": 2}, map[string]time.Duration{"alice": 5 * time.Second}}
+		got.Top[0].Longest = min(got.Top[0].Longest, 5000) // counted from 100, or from 90
+		if diff := cmp.Diff(want, got.counts()); diff != "" || got.StepsBack != 2 {
+			t.Errorf("%s: %d steps back, %s", place, got.StepsBack, diff)
+		}
+	}
+}
+
+func TestSeveralFiles(t *testing.T) {
+	old := write(t, "Dec 31 23:59:58 h sshd[1]: Failed password for root from 192.0.2.1 port 22 ssh2\n")
+	empty := write(t, "")
+	recent := write(t, "\ufeffJan  1 00:00:01 h sshd[1]: Failed password for root from 192.0.2.1 port 22 ssh2\r\n\r\n1009843201,192.0.2.1\r\n")
+	events := write(t, "1009843203.000,192.0.2.1")
+	got := replayed(t, "--limit", "1/4s", old, empty, recent, events)
+	if got.Attempts != 3 || got.Denied != 1 || got.Period != 5000 || got.Lines != 5 || !got.YearAssumed {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestUnreadableLines(t *testing.T) {
+	file := write(t, "when,who\n1,alice\noops\n\n2,alice\n"+strings.Repeat("x", 3*maxLine)+"\n3,bob,none\n4,bob")
+	got := replayed(t, file)
+	want := "line 3 of " + file + ": fields between commas: 1; write time,event or time,event,units"
+	if got.Lines != 8 || got.Unreadable != 3 || got.FirstUnreadable != want || got.Attempts != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestLongestLine: a line of 1 MiB with its end is read, a longer one is not.
+func TestLongestLine(t *testing.T) {
+	event := strings.Repeat("x", maxLine-len("1,\n"))
+	got := replayed(t, write(t, "1,"+event+"\n2,"+event+"y\n3,alice\n"))
+	if got.Attempts != 2 || got.Unreadable != 1 || !strings.HasSuffix(got.FirstUnreadable, "it is longer than 1 MiB") {
+		t.Errorf("%d attempts, %d unreadable lines: %s", got.Attempts, got.Unreadable, got.FirstUnreadable)
+	}
+}
+
+// TestRedisForgetsAfterAnError: a second file that is no log ends the replay, and the first is forgotten.
+func TestRedisForgetsAfterAnError(t *testing.T) {
+	first, second := write(t, "1,alice\n2,bob\n"), write(t, "\x00\x01")
+	for _, place := range []string{redistest.Addr(t), clusterAddresses(t)} {
+		_, stderr, status := command(t.Context(), "replay", "--redis", place, first, second)
+		if status != 1 || !strings.Contains(stderr, "is a binary file") {
+			t.Errorf("status %d: %s", status, stderr)
+		}
+		checkForgotten(t, "")
+	}
+}
+
+// write makes a file in a directory of the test.
+func write(tb testing.TB, text string) string {
+	tb.Helper()
+	f, err := os.CreateTemp(tb.TempDir(), "*.log")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		tb.Fatal(err)
+	}
+	return f.Name()
+}
+
+func command(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	var out, errs strings.Builder
+	status = run(ctx, args, &out, &errs)
+	return out.String(), errs.String(), status
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite sample.log and the files in testdata")
+
+// TestSampleIsMade holds sample.log to the program below that made it. To change it: go test ./cmd/slidegate -update.
+func TestSampleIsMade(t *testing.T) {
+	made := makeSample()
+	if *update {
+		if err := os.WriteFile("sample.log", made, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(made, sample) && !*update {
+		t.Error("sample.log is not what makeSample makes; run go test with -update")
+	}
+}
+
+// A sampleLog is two days of made-up logins on a made-up host, from documentation addresses.
+type sampleLog struct {
+	*rand.Rand
+	lines []sampleLine
+	pid   int
+}
+
+type sampleLine struct {
+	at   time.Time
+	text string
+}
+
+func makeSample() []byte {
+	s := &sampleLog{Rand: rand.New(rand.NewPCG(1, 2)), pid: 4000}
+	s.burst("203.0.113.77", clock(1, "02:14:07"), 118)
+	s.patient("198.51.100.23", clock(1, "00:03:40"), 94)
+	s.fromOneNetwork(clock(2, "03:41:12"))
+	s.trickster("198.51.100.99", clock(1, "13:20:31"))
+	s.honest()
+	s.cron()
+	slices.SortStableFunc(s.lines, func(a, b sampleLine) int { return a.at.Compare(b.at) })
+	var b bytes.Buffer
+	for _, l := range s.lines {
+		fmt.Fprintf(&b, "%s bastion %s\n", l.at.Format(time.Stamp), l.text)
+	}
+	return b.Bytes()
+}
+
+// clock is a time on the first or second day, which are the last of December and the first of January.
+func clock(day int, hms string) time.Time {
+	t, err := time.Parse(time.TimeOnly, hms)
+	if err != nil {
+		panic(err)
+	}
+	return time.Date(2001, time.December, 30+day, t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}
+
+// say adds a line of sshd.
+func (s *sampleLog) say(at time.Time, format string, args ...any) {
+	s.lines = append(s.lines, sampleLine{at, fmt.Sprintf("sshd[%d]: ", s.pid) + fmt.Sprintf(format, args...)})
+}
+
+func (s *sampleLog) between(low, high int) time.Duration {
+	return time.Duration(low+s.IntN(high-low+1)) * time.Second
+}
+
+func (s *sampleLog) fail(at time.Time, user, address string) {
+	s.pid += 1 + s.IntN(5)
+	s.say(at, "Failed password for %s from %s port %d ssh2", user, address, 32768+s.IntN(28000))
+}
+
+func (s *sampleLog) accept(at time.Time, user, address string) {
+	s.pid += 1 + s.IntN(5)
+	s.say(at, "Accepted publickey for %s from %s port %d ssh2: ED25519 SHA256:%s", user, address, 32768+s.IntN(28000), strings.Repeat("0123456789", 5)[:43])
+	s.say(at, "pam_unix(sshd:session): session opened for user %s(uid=%d) by (uid=0)", user, 1000+len(user))
+}
+
+var guesses = []string{"root", "root", "root", "invalid user admin", "invalid user test", "invalid user oracle", "invalid user ubuntu"}
+
+// burst is a program that tries passwords as fast as it can.
+func (s *sampleLog) burst(address string, at time.Time, attempts int) {
+	for n := 0; n < attempts; n++ {
+		s.fail(at, guesses[s.IntN(len(guesses))], address)
+		if n%25 == 24 {
+			s.say(at.Add(3*time.Second), "message repeated 5 times: [ Failed password for root from %s port %d ssh2]", address, 32768+s.IntN(28000))
+			n += 5
+		}
+		at = at.Add(s.between(1, 4))
+	}
+	s.say(at, "Disconnecting authenticating user root %s port 40022: Too many authentication failures [preauth]", address)
+}
+
+// patient is a program that tries four passwords an hour, day and night, to stay below an hourly limit.
+func (s *sampleLog) patient(address string, at time.Time, attempts int) {
+	for range attempts {
+		s.fail(at, guesses[s.IntN(len(guesses))], address)
+		at = at.Add(s.between(15*60, 21*60))
+	}
+}
+
+// fromOneNetwork is one attacker with many addresses of one network.
+func (s *sampleLog) fromOneNetwork(at time.Time) {
+	for n := range 36 {
+		s.fail(at, guesses[s.IntN(len(guesses))], fmt.Sprintf("2001:db8:bad:1::%x", 0xa0+n%6))
+		at = at.Add(s.between(2, 9))
+	}
+}
+
+// trickster puts the address of somebody else into the name of a user.
+func (s *sampleLog) trickster(address string, at time.Time) {
+	for range 9 {
+		s.fail(at, "invalid user x from 192.0.2.10 port 22 ssh2", address)
+		at = at.Add(s.between(20, 90))
+	}
+}
+
+// honest are people who work on the host. Some mistype.
+func (s *sampleLog) honest() {
+	s.accept(clock(1, "07:58:12"), "alice", "192.0.2.10")
+	s.accept(clock(1, "12:47:55"), "alice", "192.0.2.10")
+	s.fail(clock(2, "08:03:20"), "alice", "192.0.2.10")
+	s.fail(clock(2, "08:03:31"), "alice", "192.0.2.10")
+	s.accept(clock(2, "08:03:49"), "alice", "192.0.2.10")
+	s.fail(clock(1, "09:15:02"), "bob", "2001:db8:10::b0b")
+	s.fail(clock(1, "09:15:05"), "bob", "2001:db8:10::b0b") // too quick for 1/5s
+	s.accept(clock(1, "09:15:16"), "bob", "2001:db8:10::b0b")
+	s.accept(clock(2, "09:02:44"), "bob", "2001:db8:10::b0b")
+	s.fail(clock(1, "22:31:08"), "invalid user carl", "192.0.2.77") // carol
+	s.accept(clock(1, "22:31:40"), "carol", "192.0.2.77")
+	for hour := 6; hour < 24; hour += 6 {
+		s.accept(clock(1, fmt.Sprintf("%02d:30:00", hour)), "backup", "192.0.2.200")
+		s.accept(clock(2, fmt.Sprintf("%02d:30:00", hour)), "backup", "192.0.2.200")
+	}
+}
+
+// cron is what else such a log holds.
+func (s *sampleLog) cron() {
+	for hour := range 48 {
+		at := clock(1, "00:17:01").Add(time.Duration(hour) * time.Hour)
+		s.lines = append(s.lines, sampleLine{at, fmt.Sprintf("CRON[%d]: pam_unix(cron:session): session opened for user root(uid=0) by (uid=0)", 9000+hour)})
+	}
+}
+
+var documentation = []netip.Prefix{
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"),
+}
+
+// TestSampleHoldsNoRealAddress allows the addresses that RFC 5737 and RFC 3849 set aside for documentation.
+func TestSampleHoldsNoRealAddress(t *testing.T) {
+	var c calendar
+	for line := range strings.Lines(string(sample)) {
+		a, err := c.sshd(strings.TrimSpace(line))
+		if err != nil {
+			continue
+		}
+		if !slices.ContainsFunc(documentation, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr(a.event)) }) {
+			t.Errorf("%s is no documentation address", a.event)
+		}
+	}
+}

@@ -1,0 +1,663 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Each promise of docs/guarantees.md has a test of its name here, which tries to break it directly. TestHistories holds all
+// of them at once, against an exact log.
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// bench is one limiter under test: on Redis or in memory, on a clock that the test sets.
+type bench struct {
+	*testing.T
+	*window.Limiter
+	clock *clock
+	redis rueidis.Client // nil in memory
+}
+
+// both runs the test on Redis and in memory.
+func both(t *testing.T, cfg window.Config, test func(b bench)) {
+	t.Helper()
+	c := &clock{}
+	c.set(noon)
+	cfg.Now, cfg.Name = c.now, redistest.Key(t)
+	t.Run("redis", func(t *testing.T) {
+		client := redistest.Client(t)
+		test(bench{t, must(window.New(client, cfg)), c, client})
+	})
+	c.set(noon)
+	t.Run("local", func(t *testing.T) {
+		test(bench{t, must(window.NewLocal(cfg)), c, nil})
+	})
+}
+
+func (c *clock) set(at time.Time)      { c.ms.Store(at.UnixMilli()) }
+func (c *clock) pass(d time.Duration)  { c.ms.Add(d.Milliseconds()) }
+func limits(s ...string) window.Config { return window.Config{Limits: parsed(s...)} }
+
+func parsed(s ...string) (all []window.Limit) {
+	for _, text := range s {
+		all = append(all, limit(text))
+	}
+	return all
+}
+
+func (b bench) allow(event string, n int64) window.Decision {
+	b.Helper()
+	return b.good(b.AllowN(b.Context(), event, n))
+}
+
+func (b bench) peek(event string, n int64) window.Decision {
+	b.Helper()
+	return b.good(b.PeekN(b.Context(), event, n))
+}
+
+func (b bench) good(d window.Decision, err error) window.Decision {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d
+}
+
+func (b bench) inspect(event string) window.Snapshot {
+	b.Helper()
+	s, err := b.Inspect(b.Context(), event)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// stored is the key of the event as Redis holds it: its value and when it ends. In memory it is the snapshot.
+func (b bench) stored(event string) string {
+	b.Helper()
+	s := b.inspect(event)
+	if b.redis == nil {
+		return fmt.Sprint(s)
+	}
+	return dump(b.T, b.redis, s.Key)
+}
+
+func dump(t *testing.T, c rueidis.Client, key string) string {
+	t.Helper()
+	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PEXPIRETIME', KEYS[1]) * 1)}`
+	got, err := c.Do(t.Context(), c.B().Eval().Script(script).Numkeys(1).Key(key).Build()).AsStrSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%q", got)
+}
+
+// admitted is an attempt that was admitted, and stays so.
+type admitted struct {
+	at    time.Time
+	units int64
+}
+
+// holds checks that no interval of length Per holds more than Max units.
+func holds(t *testing.T, l window.Limit, log []admitted) {
+	t.Helper()
+	slices.SortStableFunc(log, func(a, b admitted) int { return a.at.Compare(b.at) })
+	units, first := int64(0), 0
+	for _, a := range log {
+		units += a.units
+		for ; a.at.Sub(log[first].at) >= l.Per; first++ {
+			units -= log[first].units
+		}
+		if units > l.Max {
+			t.Fatalf("%v: %d units from %v to %v", l, units, log[first].at, a.at)
+		}
+	}
+}
+
+// TestBounded attacks at the edges of windows and buckets, with any cost, and with refunds or a clock that steps back. An
+// attempt has the date under which the limit counted it: the clock's, or that of its newest bucket if that is later.
+func TestBounded(t *testing.T) {
+	both(t, limits("3/1s", "9/10s@3s", "80/1m"), func(b bench) {
+		for seed := range uint64(40) {
+			rng, event := rand.New(rand.NewPCG(seed, 1)), fmt.Sprint(seed)
+			logs := make([][]admitted, 3)
+			b.clock.set(noon)
+			for range 150 {
+				edges := []time.Duration{0, 1, 333, 334, 999, 1000, 3000, 9999}
+				b.clock.pass(edges[rng.IntN(len(edges))] * time.Millisecond)
+				if seed%2 == 0 && rng.IntN(10) == 0 {
+					b.clock.pass(-time.Duration(rng.IntN(1000)) * time.Millisecond)
+				}
+				d := b.allow(event, 1+rng.Int64N(3))
+				if d.Allowed && seed%2 == 1 && rng.IntN(8) == 0 {
+					b.give(event, d)
+				} else if d.Allowed {
+					for i, u := range d.Usage {
+						logs[i] = append(logs[i], admitted{b.clock.now().Add(u.ResetAfter - u.Limit.Per), d.Counted})
+					}
+				}
+			}
+			for i, l := range parsed("3/1s", "9/10s@3s", "80/1m") {
+				holds(b.T, l, logs[i])
+			}
+		}
+	})
+}
+
+func (b bench) give(event string, d window.Decision) {
+	b.Helper()
+	if err := b.Refund(b.Context(), event, d); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestBoundedUnderLoad has 64 goroutines hammer one event on the real clock.
+func TestBoundedUnderLoad(t *testing.T) {
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h")}
+	for name, l := range map[string]*window.Limiter{
+		"redis": must(window.New(redistest.Client(t), cfg)), "local": must(window.NewLocal(cfg)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := hammer(t, l, 64, 150)
+			if len(log) < 5 {
+				t.Fatalf("only %d were admitted", len(log))
+			}
+			for _, limit := range cfg.Limits {
+				holds(t, limit, log)
+			}
+		})
+	}
+}
+
+// hammer has some goroutines attempt the event at once, each so many times, and returns what was admitted.
+func hammer(t *testing.T, l *window.Limiter, goroutines, times int) (log []admitted) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range times {
+				d, err := l.Allow(t.Context(), "hot")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if d.Allowed {
+					mu.Lock()
+					log = append(log, admitted{d.At, d.Counted})
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return log
+}
+
+// TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and at Per where they stand alone.
+func TestPrompt(t *testing.T) {
+	coarse := limit("1000/10s@700ms")
+	both(t, window.Config{Limits: []window.Limit{coarse, limit("60/3s")}}, func(b bench) {
+		for seed := range uint64(40) {
+			rng, event := rand.New(rand.NewPCG(seed, 2)), fmt.Sprint(seed)
+			var log []admitted
+			for range 60 {
+				b.clock.pass(time.Duration(rng.IntN(900)) * time.Millisecond)
+				if d := b.allow(event, 1+rng.Int64N(2)); d.Allowed {
+					log = append(log, admitted{d.At, d.Counted})
+				}
+				b.clock.pass(time.Duration(rng.IntN(900)) * time.Millisecond)
+				s := b.inspect(event)
+				least, most := younger(log, s.At, 10*time.Second), younger(log, s.At, 10*time.Second+coarse.Resolution)
+				if used := s.Limits[0].Used; used < least || used > most {
+					b.Fatalf("%d units are counted, not %d to %d", used, least, most)
+				}
+				if used := s.Limits[1].Used; used != younger(log, s.At, 3*time.Second) {
+					b.Fatalf("the exact limit counts %d", used)
+				}
+			}
+			b.clock.pass(10*time.Second - b.clock.now().Sub(log[len(log)-1].at))
+			if s := b.inspect(event); s.Limits[0].Used != 0 {
+				b.Fatalf("counted when as old as Per: %v", s.Limits[0])
+			}
+		}
+	})
+}
+
+// younger is how many units were admitted less than age ago.
+func younger(log []admitted, now time.Time, age time.Duration) (units int64) {
+	for _, a := range log {
+		if now.Sub(a.at) < age {
+			units += a.units
+		}
+	}
+	return units
+}
+
+func TestAllOrNone(t *testing.T) {
+	both(t, limits("2/1s", "7/10s", "90/1m@5s"), func(b bench) {
+		rng := rand.New(rand.NewPCG(3, 3))
+		for range 600 {
+			b.clock.pass(time.Duration(rng.IntN(700)) * time.Millisecond)
+			before, n := b.inspect("e"), 1+rng.Int64N(2)
+			d := b.allow("e", n)
+			after := b.inspect("e")
+			for i := range after.Limits {
+				if grown := after.Limits[i].Used - before.Limits[i].Used; grown != d.Counted {
+					b.Fatalf("%v: %d units more, though the decision counted %d", after.Limits[i].Limit, grown, d.Counted)
+				}
+			}
+			if fits := before.Limits[0].Remaining >= n && before.Limits[1].Remaining >= n && before.Limits[2].Remaining >= n; d.Allowed != fits {
+				b.Fatalf("allowed: %v, but every limit had room: %v", d.Allowed, fits)
+			}
+		}
+	})
+}
+
+func TestFreeDenial(t *testing.T) {
+	both(t, limits("2/1s", "7/10s", "90/1m@5s"), func(b bench) {
+		rng, denials := rand.New(rand.NewPCG(4, 4)), 0
+		for range 600 {
+			b.clock.pass(time.Duration(rng.IntN(400)-20) * time.Millisecond)
+			before := b.stored("e")
+			if !b.allow("e", 1+rng.Int64N(2)).Allowed {
+				denials++
+				if after := b.stored("e"); after != before {
+					b.Fatalf("a denial changed %s to %s", before, after)
+				}
+			}
+		}
+		if denials < 100 {
+			b.Fatalf("only %d denials", denials)
+		}
+	})
+}
+
+// TestFreeDenialByChoice checks the other choice: that denied attempts count, all their units in every limit.
+func TestFreeDenialByChoice(t *testing.T) {
+	both(t, window.Config{Limits: parsed("2/10s", "9/1m"), CountDenied: true}, func(b bench) {
+		b.allow("e", 2)
+		d := b.allow("e", 2)
+		if d.Allowed || d.Counted != 2 || d.Usage[0].Used != 4 || d.Usage[1].Used != 4 || d.Remaining != 0 || d.RetryAfter != 10*time.Second {
+			b.Fatalf("%+v", d)
+		}
+		b.clock.pass(9999 * time.Millisecond)
+		if d := b.allow("e", 1); d.Allowed || d.Usage[0].Used != 5 {
+			b.Fatalf("hammering is let in: %+v", d)
+		}
+		b.give("e", d)
+		if s := b.inspect("e"); s.Limits[0].Used != 3 {
+			b.Fatalf("a refunded denial leaves %d units, not 3", s.Limits[0].Used)
+		}
+	})
+}
+
+func TestFreeLook(t *testing.T) {
+	both(t, limits("2/1s", "5/1m", "90/1h"), func(b bench) {
+		look := func(event string) {
+			b.Helper()
+			before := b.stored(event)
+			b.peek(event, 1)
+			b.peek(event, 2)
+			b.inspect(event)
+			if after := b.stored(event); after != before {
+				b.Fatalf("looking changed %s to %s", before, after)
+			}
+		}
+		look("nobody")
+		for range 12 {
+			b.allow("e", 1)
+			look("e")
+			b.clock.pass(300 * time.Millisecond)
+		}
+		b.clock.pass(-30 * time.Minute) // where an attempt would repair a date
+		look("e")
+		b.clock.pass(24 * time.Hour) // where all is forgotten
+		look("e")
+	})
+}
+
+func TestExactRetry(t *testing.T) {
+	for name, cfg := range map[string]window.Config{
+		"exact": limits("1/700ms", "4/5s"), "coarse": limits("3/1s@400ms", "100/20s"),
+		"denials count": {Limits: parsed("2/1s", "9/20s@3s"), CountDenied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, cfg, func(b bench) {
+				rng, denials := rand.New(rand.NewPCG(5, 5)), 0
+				for range 500 {
+					b.clock.pass(time.Duration(rng.IntN(800)-60) * time.Millisecond)
+					n := 1 + rng.Int64N(cfg.Limits[0].Max)
+					if d := b.allow("e", n); !d.Allowed {
+						denials++
+						b.retries("e", n, d)
+					}
+				}
+				if denials < 100 {
+					b.Fatalf("only %d denials", denials)
+				}
+			})
+		})
+	}
+}
+
+// retries checks that the request is admitted after the wait of d, and not 1 ms before; likewise each limit alone.
+func (b bench) retries(event string, n int64, d window.Decision) {
+	b.Helper()
+	defer b.clock.set(b.clock.now())
+	b.clock.pass(d.RetryAfter)
+	if again := b.peek(event, n); !again.Allowed {
+		b.Fatalf("after %v it is denied: %+v", d.RetryAfter, again)
+	}
+	b.clock.pass(-time.Millisecond)
+	if again := b.peek(event, n); again.Allowed || again.RetryAfter != time.Millisecond {
+		b.Fatalf("1 ms before %v: %+v", d.RetryAfter, again)
+	}
+	if tight := d.Tightest(); tight.RetryAfter != d.RetryAfter {
+		b.Fatalf("the tightest limit waits %v, the decision %v", tight.RetryAfter, d.RetryAfter)
+	}
+}
+
+// TestOneKey runs every verb on a cluster, for events and limiters of any slot: one key each, all limiters of an event on
+// one slot, and no error.
+func TestOneKey(t *testing.T) {
+	client := redistest.Cluster(t)
+	name := redistest.Key(t)
+	slots := map[string]int64{}
+	for _, suffix := range []string{"a", "b"} {
+		l := must(window.New(client, window.Config{Name: name + suffix, Limits: parsed("1/1m", "5/1h", "90/1d")}))
+		for i := range 300 {
+			event := fmt.Sprint("event ", i)
+			key := everyVerb(t, l, event)
+			slot := must(client.Do(t.Context(), client.B().ClusterKeyslot().Key(key).Build()).AsInt64())
+			if was, ok := slots[event]; ok && was != slot {
+				t.Fatalf("%s: slots %d and %d", event, was, slot)
+			}
+			slots[event] = slot
+		}
+	}
+	if keys := scan(t, client, name+"*"); len(keys) != 600 {
+		t.Fatalf("%d keys for 600 records", len(keys))
+	}
+}
+
+// everyVerb uses every verb, leaves one unit counted, and returns the key.
+func everyVerb(t *testing.T, l *window.Limiter, event string) string {
+	t.Helper()
+	_, err1 := l.Peek(t.Context(), event)
+	d, err2 := l.Allow(t.Context(), event)
+	again, err3 := l.Allow(t.Context(), event)
+	err4 := l.Refund(t.Context(), event, d)
+	err5 := l.Reset(t.Context(), event)
+	d2, err6 := l.Wait(t.Context(), event)
+	s, err7 := l.Inspect(t.Context(), event)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil || !d.Allowed || again.Allowed || !d2.Allowed {
+		t.Fatalf("%.40q: %v, allowed %v %v %v", event, err, d.Allowed, again.Allowed, d2.Allowed)
+	}
+	return s.Key
+}
+
+func scan(t *testing.T, c rueidis.Client, pattern string) (keys []string) {
+	t.Helper()
+	for _, node := range c.Nodes() {
+		for cursor := uint64(0); ; {
+			page, err := node.Do(t.Context(), node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys, cursor = append(keys, page.Elements...), page.Cursor
+			if cursor == 0 {
+				break
+			}
+		}
+	}
+	return keys
+}
+
+// hostile are events that broke other limiters, or could.
+var hostile = []string{
+	"}", "{", "}x", "{}", "{a}b", "a}b{c}", "a}:w", "%7D", "%", "~", "~a", " ", "\x00", "\xff\xfe", "ü", "\r\n*1\r\n$4\r\nQUIT\r\n",
+	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 10<<20), strings.Repeat("\xff", 128), "KEYS[1]", "'..'", "a:w", "*", "a b",
+}
+
+func TestAnyEvent(t *testing.T) {
+	for _, secret := range [][]byte{nil, []byte("secret")} {
+		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1m", "5/1h"), Secret: secret}
+		remote, local := must(window.New(redistest.Cluster(t), cfg)), must(window.NewLocal(cfg))
+		keys := map[string]string{}
+		for _, event := range hostile {
+			key := everyVerb(t, remote, event)
+			everyVerb(t, local, event)
+			if other, taken := keys[key]; taken {
+				t.Fatalf("%.40q and %.40q share %s", event, other, key)
+			}
+			keys[key] = event
+			wellFormed(t, cfg.Name, key)
+		}
+	}
+}
+
+// wellFormed checks that a key is name:{tag}:w, of printable ASCII, and its tag ends where it should.
+func wellFormed(t *testing.T, name, key string) {
+	t.Helper()
+	tag, prefixed := strings.CutPrefix(key, name+":{")
+	tag, suffixed := strings.CutSuffix(tag, "}:w")
+	odd := strings.ContainsFunc(tag, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '{' || r == '}' })
+	if !prefixed || !suffixed || odd || tag == "" || len(tag) > 3*128 {
+		t.Fatalf("key %q", key)
+	}
+}
+
+// TestNoTimeTravel steps the clock back by less and by more than Per.
+func TestNoTimeTravel(t *testing.T) {
+	both(t, limits("2/10s", "4/1h"), func(b bench) {
+		b.allow("e", 2)
+		for _, back := range []time.Duration{1, 5000, 9999} {
+			b.clock.set(noon.Add(-back * time.Millisecond))
+			d := b.peek("e", 1)
+			if d.Allowed || !d.At.Equal(noon) || d.RetryAfter != 10*time.Second+back*time.Millisecond {
+				b.Fatalf("%d ms back: %+v", back, d)
+			}
+			b.retries("e", 1, d)
+		}
+		b.clock.set(noon.Add(-5 * time.Second))
+		before := b.stored("e")
+		if b.allow("e", 1); b.stored("e") != before {
+			b.Fatal("a denial changed a record that needs no repair")
+		}
+	})
+	both(t, limits("2/10s", "4/1h"), func(b bench) {
+		b.allow("e", 2)
+		b.clock.pass(-30 * time.Minute) // more than 10 s, less than 1 h
+		d := b.allow("e", 1)
+		if d.Allowed || d.RetryAfter != 20*time.Second {
+			b.Fatalf("locked out for %v, not 2 x Per: %+v", d.RetryAfter, d)
+		}
+		if in := d.Usage[1].ResetAfter; in != 90*time.Minute {
+			b.Fatalf("the hour's units are forgotten in %v, not when they were due", in)
+		}
+		b.retries("e", 1, d)
+		b.clock.pass(5 * time.Second)
+		if d := b.allow("e", 1); d.RetryAfter != 15*time.Second {
+			b.Fatalf("repaired again: %+v", d)
+		}
+	})
+	both(t, limits("1/10s", "2/1m@1m", "3/1h"), neverLockedOut)
+}
+
+// neverLockedOut jumps the clock by anything up to a year and back, and waits as told.
+func neverLockedOut(b bench) {
+	for seed := range uint64(60) {
+		rng, event := rand.New(rand.NewPCG(seed, 6)), fmt.Sprint(seed)
+		b.clock.set(noon)
+		b.allow(event, 1)
+		jump := time.Duration(rng.Int64N(int64(365*24*time.Hour) >> rng.IntN(30))).Truncate(time.Millisecond)
+		b.clock.pass(jump)
+		b.allow(event, 1)
+		b.clock.set(noon.Add(time.Duration(rng.IntN(1000)) * time.Millisecond))
+		d := b.allow(event, 1)
+		for _, u := range d.Usage {
+			if u.RetryAfter > 2*u.Limit.Per {
+				b.Fatalf("after a jump of %v: %v locks out for %v", jump, u.Limit, u.RetryAfter)
+			}
+		}
+		if !d.Allowed {
+			b.retries(event, 1, d)
+		}
+	}
+}
+
+// TestSelfCleaning checks that Redis drops the key when the last unit is forgotten, on the server's clock.
+func TestSelfCleaning(t *testing.T) {
+	client := redistest.Client(t)
+	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("9/20ms", "9/60ms@7ms")}))
+	b := bench{T: t, Limiter: l, redis: client}
+	for i := range 20 {
+		event := fmt.Sprint(i)
+		d := b.allow(event, 1)
+		key := b.inspect(event).Key
+		for ends := d.At.Add(d.Usage[1].ResetAfter); ; {
+			state := must(client.Do(t.Context(), client.B().Eval().Script(existsAt).Numkeys(1).Key(key).Build()).AsIntSlice())
+			gone, now := state[0] == 0, time.UnixMilli(state[1])
+			if gone && now.Before(ends.Add(-time.Millisecond)) {
+				t.Fatalf("gone at %v, counted until %v", now, ends)
+			}
+			if gone {
+				break
+			}
+			if now.After(ends.Add(2 * time.Millisecond)) {
+				t.Fatalf("still there at %v, though counted until %v", now, ends)
+			}
+		}
+		d = b.allow(event, 2)
+		if b.give(event, d); dump(t, client, key) != `["" "-2"]` {
+			t.Fatal("a record without a unit is kept")
+		}
+	}
+}
+
+// existsAt tells whether the key is there, and when that was.
+const existsAt = `local t = redis.call('TIME') return {redis.call('EXISTS', KEYS[1]), t[1] * 1000 + math.floor(t[2] / 1000)}`
+
+// TestKeptOnChange changes limits under one name; the counts of every Per that stays are kept.
+func TestKeptOnChange(t *testing.T) {
+	c := &clock{}
+	c.set(noon)
+	name := redistest.Key(t)
+	with := func(s ...string) bench {
+		cfg := window.Config{Name: name, Limits: parsed(s...), Now: c.now}
+		return bench{t, must(window.New(redistest.Client(t), cfg)), c, redistest.Client(t)}
+	}
+	old := with("5/1m", "20/1h@10m")
+	old.allow("e", 4)
+	used := func(b bench) (all []int64) {
+		for _, l := range b.inspect("e").Limits {
+			all = append(all, l.Used)
+		}
+		return all
+	}
+	for _, step := range []struct {
+		limits []string
+		want   []int64
+	}{
+		{[]string{"20/1h", "5/1m"}, []int64{4, 4}},                // reordered, Resolution changed
+		{[]string{"2/1m", "9/1d", "300/1h"}, []int64{4, 0, 4}},    // lowered, added, raised
+		{[]string{"5/1m@30s", "20/1h@1h"}, []int64{4, 4}},         // Resolution again
+		{[]string{"100/2h"}, []int64{0}},                          // others
+		{[]string{"20/1h@10m", "5/1m", "1/5s"}, []int64{4, 4, 0}}, // added
+	} {
+		if diff := cmp.Diff(step.want, used(with(step.limits...))); diff != "" {
+			t.Errorf("%v (-want +got)\n%s", step.limits, diff)
+		}
+	}
+	if d := with("2/1m", "9/1d").allow("e", 1); d.Allowed || d.RetryAfter != time.Minute {
+		t.Errorf("a lowered Max admits: %+v", d)
+	}
+	// A new caller counts in its own limits and carries the other along, until that is forgotten.
+	young := with("1/5s", "20/1h")
+	young.allow("e", 1)
+	if diff := cmp.Diff([]int64{4, 5}, used(old)); diff != "" {
+		t.Errorf("after an admission of a caller who does not know 5/1m (-want +got)\n%s", diff)
+	}
+	c.pass(time.Minute)
+	young.allow("e", 1)
+	if diff := cmp.Diff([]int64{0, 6}, used(old)); diff != "" {
+		t.Errorf("a minute later (-want +got)\n%s", diff)
+	}
+}
+
+// TestHonestOutage loses replies, refuses connections, kills and freezes the server: the caller learns each time whether the
+// attempt was counted, and nothing is sent twice.
+func TestHonestOutage(t *testing.T) {
+	server := redistest.Start(t)
+	faults := &redistest.Faults{}
+	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	b := bench{t, must(window.New(client, window.Config{Name: "outage", Limits: parsed("60/1h")})), nil, client}
+
+	b.allow("e", 1)
+	faults.LoseReply("EVALSHA")
+	if _, err := b.AllowN(t.Context(), "e", 10); !errors.Is(err, window.ErrUncertain) {
+		t.Fatalf("a lost reply: %v", err)
+	}
+	if used := b.inspect("e").Limits[0].Used; used != 11 {
+		t.Fatalf("after a lost reply %d units are counted, not 11", used)
+	}
+	faults.LoseReply("EVALSHA")
+	if _, err := b.Peek(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) {
+		t.Fatalf("a peek cannot be uncertain: %v", err)
+	}
+	faults.LoseReply("EVALSHA")
+	if err := b.Reset(t.Context(), "e"); !errors.Is(err, window.ErrUncertain) {
+		t.Fatalf("a lost reset: %v", err)
+	}
+
+	faults.Refuse(3)
+	faults.Cut()
+	if d, err := onceOpen(b); err != nil || d.Usage[0].Used > 2 {
+		t.Fatalf("refused connections are tried again, and counted once: %+v %v", d, err)
+	}
+
+	server.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.Allow(ctx, "e"); !errors.Is(err, window.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a frozen server: %v", err)
+	}
+	<-ctx.Done()
+	if _, err := b.Allow(ctx, "e"); errors.Is(err, window.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a deadline that passed before: %v", err)
+	}
+	server.Resume(t)
+
+	server.Kill(t)
+	for range 3 {
+		_, err := b.Allow(t.Context(), "e")
+		if !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
+			t.Fatalf("a dead server: %v", err)
+		}
+	}
+	if _, err := b.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) {
+		t.Fatalf("a server that refuses connections: %v", err)
+	}
+}
+
+// onceOpen is an attempt on a connection that was just cut: the first may still meet the broken one.
+func onceOpen(b bench) (window.Decision, error) {
+	d, err := b.Allow(b.Context(), "e")
+	if errors.Is(err, window.ErrUncertain) {
+		return b.Allow(b.Context(), "e")
+	}
+	return d, err
+}
