@@ -2,6 +2,7 @@ package window
 
 import (
 	"crypto/fips140"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -41,13 +42,13 @@ func nameByte(c byte) bool {
 
 func checkConfig(cfg Config) error {
 	if len(cfg.Limits) == 0 {
-		return fmt.Errorf("no limits; give at least one, such as window.PerHour(5)")
+		return errors.New("no limits; give at least one, such as window.PerHour(5)")
 	}
 	if len(cfg.Limits) > maxLimits {
 		return fmt.Errorf("%d limits; one record holds at most %d", len(cfg.Limits), maxLimits)
 	}
 	if cfg.Secret != nil && len(cfg.Secret) == 0 {
-		return fmt.Errorf("an empty Secret; give it bytes, or leave it nil to have events readable in keys")
+		return errors.New("an empty Secret; give it bytes, or leave it nil to have events readable in keys")
 	}
 	if fips140.Enabled() && cfg.Secret != nil && len(cfg.Secret) < 14 {
 		return fmt.Errorf("a Secret of %d bytes; FIPS mode asks for at least 14", len(cfg.Secret))

@@ -76,8 +76,8 @@ func newDecision(allowed bool, counted int64, at time.Time, usage []Usage) Decis
 func newUsage(l Limit, used, retryMS, resetMS int64) Usage {
 	return Usage{
 		Limit: l, Used: used, Remaining: max(0, l.Max-used),
-		RetryAfter: time.Duration(retryMS) * time.Millisecond,
-		ResetAfter: time.Duration(resetMS) * time.Millisecond,
+		RetryAfter: milliseconds(retryMS),
+		ResetAfter: milliseconds(resetMS),
 	}
 }
 

@@ -1,6 +1,7 @@
 package window
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,17 +28,17 @@ const (
 	maxBucket = 256     // most buckets that a limit may hold
 )
 
-// PerSecond is at most max units in any second.
-func PerSecond(max int64) Limit { return Limit{Max: max, Per: time.Second} }
+// PerSecond is at most this many units in any second.
+func PerSecond(units int64) Limit { return Limit{Max: units, Per: time.Second} }
 
-// PerMinute is at most max units in any minute.
-func PerMinute(max int64) Limit { return Limit{Max: max, Per: time.Minute} }
+// PerMinute is at most this many units in any minute.
+func PerMinute(units int64) Limit { return Limit{Max: units, Per: time.Minute} }
 
-// PerHour is at most max units in any hour.
-func PerHour(max int64) Limit { return Limit{Max: max, Per: time.Hour} }
+// PerHour is at most this many units in any hour.
+func PerHour(units int64) Limit { return Limit{Max: units, Per: time.Hour} }
 
-// PerDay is at most max units in any 24 hours.
-func PerDay(max int64) Limit { return Limit{Max: max, Per: day} }
+// PerDay is at most this many units in any 24 hours.
+func PerDay(units int64) Limit { return Limit{Max: units, Per: day} }
 
 // Every is at most one unit in any span of d: a minimum distance between two events.
 func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
@@ -59,7 +60,7 @@ func ParseLimit(s string) (Limit, error) {
 func parseLimit(s string) (Limit, error) {
 	count, window, found := strings.Cut(s, "/")
 	if !found {
-		return Limit{}, fmt.Errorf("has no slash; write units per time, as in 5/1h")
+		return Limit{}, errors.New("has no slash; write units per time, as in 5/1h")
 	}
 	per, width, hasWidth := strings.Cut(window, "@")
 	var l Limit
@@ -74,7 +75,7 @@ func parseLimit(s string) (Limit, error) {
 		return l, nil
 	}
 	if l.Resolution, err = parseDuration(width); err == nil && l.Resolution == 0 {
-		err = fmt.Errorf("Resolution 0; leave out the @ for the default")
+		err = errors.New("has a Resolution of 0; leave out the @ for the default")
 	}
 	if l.Max > exactMax && l.Resolution == l.defaultResolution() {
 		l.Resolution = 0 // what String shows for 0
@@ -155,7 +156,7 @@ func (l Limit) resolution(countDenied bool) time.Duration {
 
 // defaultResolution is Per/60, rounded up to a whole millisecond.
 func (l Limit) defaultResolution() time.Duration {
-	return (l.Per/time.Millisecond + 59) / 60 * time.Millisecond
+	return milliseconds((l.Per.Milliseconds() + 59) / 60)
 }
 
 // check says what is wrong with the limit, and what to do about it.
@@ -186,5 +187,7 @@ func (l Limit) buckets(countDenied bool) int64 {
 
 // finest is the narrowest Resolution for any Max.
 func (l Limit) finest() time.Duration {
-	return (l.Per/time.Millisecond + maxBucket - 2) / (maxBucket - 1) * time.Millisecond
+	return milliseconds((l.Per.Milliseconds() + maxBucket - 2) / (maxBucket - 1))
 }
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

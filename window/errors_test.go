@@ -1,0 +1,273 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestBadAttempts(t *testing.T) {
+	both(t, limits("5/1m", "9/1h"), func(b bench) {
+		ctx := b.Context()
+		_, empty := b.Allow(ctx, "")
+		_, free := b.AllowN(ctx, "e", 0)
+		_, negative := b.PeekN(ctx, "e", -1)
+		_, over := b.WaitN(ctx, "e", 6)
+		for _, test := range []struct {
+			err, is error
+			says    string
+		}{
+			{empty, window.ErrEmptyEvent, "name its subject"},
+			{b.Refund(ctx, "", window.Decision{Counted: 1}), window.ErrEmptyEvent, "empty"},
+			{b.Reset(ctx, ""), window.ErrEmptyEvent, "empty"},
+			{free, window.ErrCost, "not 0"},
+			{negative, window.ErrCost, "not -1"},
+			{over, window.ErrExceedsLimit, "6 units under 5/1m"},
+		} {
+			if !errors.Is(test.err, test.is) || !strings.Contains(test.err.Error(), test.says) || !strings.Contains(test.err.Error(), "limiter \"") {
+				b.Errorf("%v is not %v, or does not say %q and the limiter", test.err, test.is, test.says)
+			}
+		}
+		if used := b.inspect("e").Limits[0].Used; used != 0 {
+			b.Errorf("bad attempts counted %d units", used)
+		}
+	})
+}
+
+func TestClockOutOfRange(t *testing.T) {
+	both(t, limits("5/1m"), func(b bench) {
+		for _, at := range []time.Time{time.UnixMilli(-1), {}, time.UnixMilli(1 << 47)} {
+			b.clock.set(at)
+			if _, err := b.Allow(b.Context(), "e"); err == nil || !strings.Contains(err.Error(), "between 1970 and 6429") {
+				b.Errorf("at %v: %v", at, err)
+			}
+		}
+		b.clock.set(time.UnixMilli(1<<47 - 1))
+		b.allow("e", 5)
+		if d := b.allow("e", 1); d.Allowed || d.RetryAfter != time.Minute {
+			b.Errorf("in 6429: %+v", d)
+		}
+		b.clock.set(time.UnixMilli(0))
+		if d := b.allow("f", 5); !d.Allowed || b.allow("f", 1).Allowed {
+			b.Errorf("in 1970: %+v", d)
+		}
+	})
+}
+
+// TestForeignValues puts other things where a record should be: each verb names the key, and leaves it alone.
+func TestForeignValues(t *testing.T) {
+	client := redistest.Client(t)
+	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("5/1m", "9/1h")}))
+	b := bench{T: t, Limiter: l, redis: client}
+	b.allow("real", 3)
+	b.allow("real", 1)
+	record := must(client.Do(t.Context(), client.B().Get().Key(b.inspect("real").Key).Build()).ToString())
+	foreign := map[string]string{"text": "hello", "empty": "", "JSON": `{"count": 1}`, "later format": "\xa1" + record[1:], "longer": record + "x"}
+	for i := range len(record) {
+		foreign["cut to "+strconv.Itoa(i)] = record[:i]
+	}
+	for event, value := range foreign {
+		key := b.inspect(event).Key
+		client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build())
+		b.refuses(event, key, len(value) < 13 || value[0] > 159 || value[0] < 128)
+	}
+	key := b.inspect("list").Key
+	client.Do(t.Context(), client.B().Rpush().Key(key).Element("x").Build())
+	b.refuses("list", key, true)
+}
+
+// refuses checks that each verb names the key and changes nothing. A record of ours that is damaged may be Reset.
+func (b bench) refuses(event, key string, foreign bool) {
+	b.Helper()
+	before := dump(b.T, b.redis, key)
+	_, err1 := b.Allow(b.Context(), event)
+	_, err2 := b.Peek(b.Context(), event)
+	_, err3 := b.Inspect(b.Context(), event)
+	err4 := b.Refund(b.Context(), event, window.Decision{Counted: 1, At: time.Now()})
+	all := []error{err1, err2, err3, err4}
+	if foreign {
+		all = append(all, b.Reset(b.Context(), event))
+	}
+	for i, err := range all {
+		if err == nil || !strings.Contains(err.Error(), key) || errors.Is(err, window.ErrUncertain) || errors.Is(err, window.ErrOutage) {
+			b.Errorf("%q: verb %d: %v", event, i, err)
+		}
+	}
+	if after := dump(b.T, b.redis, key); after != before {
+		b.Errorf("%s became %s", before, after)
+	}
+}
+
+// FuzzForeignValueAdmitsNothing stores any bytes and asks: an error names the key and changes nothing; an admission keeps
+// to the limits.
+func FuzzForeignValueAdmitsNothing(f *testing.F) {
+	client, name := redistest.Client(f), redistest.Key(f)
+	l := must(window.New(client, window.Config{Name: name, Limits: parsed("5/5s", "9/1h", "200/1d")}))
+	for _, n := range []int64{1, 2, 5} {
+		must(l.AllowN(context.Background(), "seed", n))
+		key := must(l.Inspect(context.Background(), "seed")).Key
+		f.Add(must(client.Do(context.Background(), client.B().Get().Key(key).Build()).AsBytes()))
+	}
+	f.Add([]byte("\x81"))
+	f.Add([]byte("\xa2" + strings.Repeat("\x00", 20)))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		key := name + ":{fuzz}:w"
+		client.Do(t.Context(), client.B().Set().Key(key).Value(string(value)).Build())
+		before := dump(t, client, key)
+		d, err := l.Allow(t.Context(), "fuzz")
+		if err != nil {
+			if !strings.Contains(err.Error(), key) || dump(t, client, key) != before {
+				t.Fatalf("%v, and %s became %s", err, before, dump(t, client, key))
+			}
+			return
+		}
+		for _, u := range d.Usage {
+			if d.Allowed && u.Used > u.Limit.Max {
+				t.Fatalf("admitted, though %d are used of %v", u.Used, u.Limit)
+			}
+		}
+	})
+}
+
+// FuzzEventsNeverShareAKey checks names and keys.
+func FuzzEventsNeverShareAKey(f *testing.F) {
+	for i, event := range hostile {
+		f.Add("login", event[:min(len(event), 1000)], hostile[(i+1)%len(hostile)][:1], []byte(nil))
+	}
+	f.Add("a{b", "x", "y", []byte("secret"))
+	f.Fuzz(func(t *testing.T, name, event, other string, secret []byte) {
+		if len(secret) == 0 {
+			secret = nil
+		}
+		l, err := window.NewLocal(window.Config{Name: name, Limits: parsed("1/1h"), Secret: secret})
+		if err != nil {
+			if !strings.Contains(err.Error(), "name") {
+				t.Fatalf("name %q: %v", name, err)
+			}
+			return
+		}
+		if event == "" || other == "" {
+			return
+		}
+		a, b := key(t, l, event), key(t, l, other)
+		if (a == b) != (event == other) {
+			t.Fatalf("%q has %s, %q has %s", event, a, other, b)
+		}
+		wellFormed(t, name, a)
+		if d := must(l.Allow(t.Context(), event)); !d.Allowed {
+			t.Fatalf("%q is counted before it came", event)
+		}
+		if d := must(l.Allow(t.Context(), other)); d.Allowed != (event != other) {
+			t.Fatalf("%q and %q share a count, or %q has two", event, other, event)
+		}
+	})
+}
+
+func key(t *testing.T, l *window.Limiter, event string) string {
+	t.Helper()
+	return must(l.Inspect(t.Context(), event)).Key
+}
+
+// TestScriptFlush drops the scripts again and again under traffic: nobody notices.
+func TestScriptFlush(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	l := must(window.New(client, window.Config{Name: "flush", Limits: parsed("100000/1h")}))
+	done := make(chan struct{})
+	var flushing sync.WaitGroup
+	flushing.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				client.Do(context.Background(), client.B().ScriptFlush().Build())
+			}
+		}
+	})
+	log := hammer(t, l, 8, 300)
+	close(done)
+	flushing.Wait()
+	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; len(log) != 2400 || used != 2400 {
+		t.Fatalf("%d of 2400 admitted, %d counted", len(log), used)
+	}
+}
+
+// TestRestart kills the server in the middle of traffic and starts it again, empty: calls fail honestly meanwhile, and go on
+// by themselves after; all that is acknowledged since is counted.
+func TestRestart(t *testing.T) {
+	server := redistest.Start(t)
+	l := must(window.New(server.Client(t), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
+	var since, stop atomic.Int64
+	var traffic sync.WaitGroup
+	var epoch atomic.Int64 // 1 once the server is back
+	for range 8 {
+		traffic.Go(func() {
+			for stop.Load() == 0 {
+				after := epoch.Load()
+				_, err := l.Allow(context.Background(), "e")
+				if err == nil {
+					since.Add(after)
+				} else if !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	server.Restart(t)
+	epoch.Store(1)
+	for since.Load() < 1000 && !t.Failed() { // the limiter finds the server again by itself
+		if _, err := l.Peek(t.Context(), "e"); err != nil {
+			t.Log(err)
+		}
+	}
+	stop.Store(1)
+	traffic.Wait()
+	used := must(l.Inspect(t.Context(), "e")).Limits[0].Used
+	if used < since.Load() {
+		t.Fatalf("%d were acknowledged since the restart, %d are counted", since.Load(), used)
+	}
+}
+
+// TestOtherRefusals checks that an error reply is an outage in which nothing was counted: the script writes last.
+func TestOtherRefusals(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+	client := server.Client(t)
+	l := must(window.New(client, window.Config{Name: "full", Limits: parsed("5/1h")}))
+	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("a full server: %v", err)
+	}
+	client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build())
+	client.Do(t.Context(), client.B().Arbitrary("REPLICAOF", "127.0.0.1", "1").Build())
+	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) {
+		t.Errorf("a read-only server: %v", err)
+	}
+}
+
+// TestFIPS runs this binary again where SHA-1 is forbidden.
+func TestFIPS(t *testing.T) {
+	if os.Getenv("GODEBUG") == "fips140=only" {
+		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("fourteen bytes")}
+		everyVerb(t, must(window.New(redistest.Client(t), cfg)), "e")
+		cfg.Secret = []byte("short")
+		if _, err := window.NewLocal(cfg); err == nil || !strings.Contains(err.Error(), "at least 14") {
+			t.Errorf("a short secret: %v", err)
+		}
+		return
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFIPS$", "-test.v")
+	again.Env = append(os.Environ(), "GODEBUG=fips140=only")
+	if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS: TestFIPS") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}

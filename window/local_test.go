@@ -1,0 +1,113 @@
+package window_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestLocalForgets counts a million events and lets them be forgotten: calls on one other event leave nothing behind.
+func TestLocalForgets(t *testing.T) {
+	c := &clock{}
+	c.set(noon)
+	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/5s", "5/1h"), Now: c.now}))
+	events := 1_000_000
+	if testing.Short() {
+		events = 100_000
+	}
+	empty := heap()
+	for i := range events {
+		must(l.Allow(t.Context(), fmt.Sprint("198.51.100.", i)))
+	}
+	full := heap() - empty
+	c.pass(time.Hour)
+	for range events {
+		must(l.Peek(t.Context(), "another"))
+	}
+	left := heap() - empty
+	t.Logf("%d events held %d bytes each; %d bytes in all are left", events, full/events, left)
+	if full < 100*events || left > full/1000 {
+		t.Errorf("%d bytes are left of %d", left, full)
+	}
+	runtime.KeepAlive(l)
+}
+
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// TestLocalStaysSmall sees new events all the time, as under an attack from many addresses: it holds about as many as are
+// still counted.
+func TestLocalStaysSmall(t *testing.T) {
+	c := &clock{}
+	c.set(noon)
+	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("5/1s"), Now: c.now}))
+	const alive = 10_000 // events of one second, at 100 µs between two
+	begin := heap()
+	for i := range 40 * alive {
+		if i%10 == 0 {
+			c.pass(time.Millisecond)
+		}
+		must(l.Allow(t.Context(), fmt.Sprint(i)))
+	}
+	if held := heap() - begin; held > 4*alive*400 {
+		t.Errorf("%d bytes for %d events that are still counted", held, alive)
+	}
+	runtime.KeepAlive(l)
+}
+
+// TestLocalKeepsNothingOfLongEvents holds a hash of what is longer than 128 bytes, and no part of the caller's strings.
+func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
+	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))
+	begin := heap()
+	for i := range 100 {
+		huge := strings.Repeat(string(rune('a'+i%26)), 1<<20) + fmt.Sprint(i)
+		must(l.Allow(t.Context(), huge))
+		must(l.Allow(t.Context(), huge[1<<20-10:]))
+		if must(l.Allow(t.Context(), huge)).Allowed {
+			t.Fatal("a long event is not counted")
+		}
+	}
+	if held := heap() - begin; held > 1<<20 {
+		t.Errorf("%d bytes are held", held)
+	}
+	runtime.KeepAlive(l)
+}
+
+// TestLocalManyEvents counts exactly while goroutines share events, and while records are swept around them.
+func TestLocalManyEvents(t *testing.T) {
+	c := &clock{}
+	c.set(noon)
+	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("40/1h"), Now: c.now}))
+	var mu sync.Mutex
+	allowed := map[string]int{}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 0))
+			for range 5000 {
+				event := fmt.Sprint(rng.IntN(200))
+				if must(l.Allow(t.Context(), event)).Allowed {
+					mu.Lock()
+					allowed[event]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for event, n := range allowed {
+		if n != 40 {
+			t.Errorf("%s was admitted %d times, not 40", event, n)
+		}
+	}
+}
