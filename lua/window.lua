@@ -8,7 +8,7 @@
 --            peek     what allow would answer
 --            inspect  the state, bucket by bucket
 --            refund   give back units that an earlier call counted
---            reset    forget the event
+--            reset    forget the event, also where its record is cut short
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
 -- ARGV[3]  units, 1 to 2^53
 -- ARGV[4 + 3i], [5 + 3i], [6 + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units
@@ -25,7 +25,8 @@
 --
 -- Writes: allow and count one SET with PX when they count; refund one SET or DEL, reset one DEL.
 -- A denied allow writes only to repair a date (NoTimeTravel); peek and inspect never write.
--- Errors, before anything is written: WRONGTYPE, SLIDEGATE and a sentence that names the key.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key; Lua's
+-- own where an argument is no number.
 --
 -- The record. A bucket is (time of its last event, units); one is forgotten when it is Per old.
 --   byte      128 + the number of sections, 1 to 31: the format
@@ -88,7 +89,7 @@ else
   now = t[1] * 1000 + (us - us % 1000) / 1000
 end
 local limits = (count - (refund and 4 or 3)) / 3
-if not (n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0 and limits <= MOST) then
+if not (n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0 and limits >= 1 and limits <= MOST) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
 end
 
@@ -98,11 +99,11 @@ if v then
   if v.err then
     return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
   end
-  len, first = #v, 0
+  len, first = #v, string.byte(v) or 0
   if len > 12 then first, T = read('>BI6', v) end
 end
 local sections = first - FORMAT
-local foreign = v and (sections < 1 or sections > MOST)
+local foreign = v and (len < 13 or sections < 1 or sections > MOST)
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
 -- One turn for each stored section, then one for each limit that has none yet. reply holds what is true once the units are
@@ -110,15 +111,15 @@ if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 -- a denial must repair a date. Since T is the clock's time at the last write, a section has a time of its own only if it is
 -- carried along, or ahead of the clock.
 local counting, admitted, changed = op == 'count', op ~= 'inspect', false
-local newT = refund and T or now
+local newT, since = refund and T or now, refund and A[count] + 0
 local reply, out, kept, px, far, keptFar, lasts, lists = nil, '', '', nil, 0, 0, nil, nil
 if limits == 1 then
   reply = {0, now, false, false, false}
 else
   reply = {0, now, false, false, false, false, false, false, false, false, false}
 end
-local pos, i, left, seen, outs, keeps = 8, 0, limits, 0, limits, 0
-while not foreign and (pos <= len or left > 0 and not refund) do
+local pos, i, left, seen, outs, keeps, twice = 8, 0, limits, 0, limits, 0, false
+while not foreign and not twice and (pos <= len or left > 0 and not refund) do
   local per, closed, last, res, total, open, at, w, f, wrap, u, pair = 0, 0, now, 1, 0, 0, 1, 0, '', 1, 0, ''
   i = i + 1
   if pos <= len then
@@ -159,7 +160,7 @@ while not foreign and (pos <= len or left > 0 and not refund) do
       end
     end
     seen = seen + 1
-    if pos > len + 1 or per == 0 or flags > 31 or seen > sections then
+    if pos > len + 1 or per == 0 or flags > 31 or flags % 16 > 11 or seen > sections then
       foreign = true
       break
     end
@@ -170,6 +171,7 @@ while not foreign and (pos <= len or left > 0 and not refund) do
   else
     while i > limits or reply[3 * i] do i = i % limits + 1 end
     per = A[3 * i + 1] + 0
+    for j = 1, limits do twice = twice or j ~= i and A[3 * j + 1] + 0 == per end
   end
   local fin, ahead = pos, now + per
 
@@ -183,6 +185,14 @@ while not foreign and (pos <= len or left > 0 and not refund) do
     last, changed = ahead, true
   end
 
+  local a = 3 * i
+  local max, width = n, 1
+  if i > 0 then max, width = A[a + 2] + 0, A[a + 3] + 0 end
+  if not ((n <= max or refund) and max <= 9007199254740992 and width >= 1 and width <= per and per <= 17592186044416 and
+    per % 1 + max % 1 + width % 1 == 0) then
+    return redis.error_reply('SLIDEGATE key ' .. key .. ': limit ' .. i .. ' or the units are not as the head of window.lua asks')
+  end
+
   if i == 0 then
     -- Of no limit of the caller: carry it along until it is forgotten.
     if last + per > now then
@@ -192,7 +202,7 @@ while not foreign and (pos <= len or left > 0 and not refund) do
       if last + per > keptFar then keptFar = last + per end
     end
   elseif refund then
-    local since, date = A[count] + 0, last > now and last or now
+    local date = last > now and last or now
     local body = sub(v, at, fin - 1)
     if last >= since and since + per > date then
       -- Find the first bucket not before since, and take the units from it.
@@ -227,13 +237,8 @@ while not foreign and (pos <= len or left > 0 and not refund) do
       kept, keeps = kept .. encode(newT, per, closed, last, res, total, open, body, w, u), keeps + 1
       if last + per > keptFar then keptFar = last + per end
     end
+    reply[a] = 0
   else
-    local a = 3 * i
-    local max, width = A[a + 2] + 0, A[a + 3] + 0
-    if not (per >= 1 and per <= 17592186044416 and n <= max and max <= 9007199254740992 and width >= 1 and width <= per) then
-      return redis.error_reply('SLIDEGATE key ' .. key .. ': limit ' .. i .. ' or the units are not as the head of window.lua asks')
-    end
-
     -- Forget. date is when this limit takes the attempt to happen.
     local date = last > now and last or now
     if last + per <= date then
@@ -312,6 +317,9 @@ while not foreign and (pos <= len or left > 0 and not refund) do
       elseif not joins then
         closed = closed + 1
       end
+      if total > 9007199254740992 - n then
+        return redis.error_reply('SLIDEGATE key ' .. key .. ' would count more than 2^53 units; wait until some are forgotten, or reset it')
+      end
       total = total + n
       if narrow and closed < 256 and u == 0 and res == 1 and width == 1 and total == closed + 1 then
         if closed == 0 then
@@ -343,6 +351,9 @@ while not foreign and (pos <= len or left > 0 and not refund) do
   end
 end
 
+if twice then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
+end
 if foreign or seen < sections then
   return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' .. first ..
     ', or cut short); remove it, or rename the limiter')

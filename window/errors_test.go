@@ -271,3 +271,18 @@ func TestFIPS(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// TestTooManyDenials counts denials up to 2^53, where integers end.
+func TestTooManyDenials(t *testing.T) {
+	most := int64(1 << 53)
+	both(t, window.Config{Limits: []window.Limit{window.PerHour(most), window.PerDay(most)}, CountDenied: true}, func(b bench) {
+		b.allow("e", most-1)
+		if d := b.allow("e", 1); !d.Allowed {
+			b.Fatalf("%+v", d)
+		}
+		before := b.stored("e")
+		if _, err := b.Allow(b.Context(), "e"); err == nil || !strings.Contains(err.Error(), "2^53") || b.stored("e") != before {
+			b.Fatalf("one more: %v", err)
+		}
+	})
+}

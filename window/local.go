@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/hex"
+	"errors"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -94,6 +95,9 @@ func (m *local) decide(_ context.Context, v verb, event string, n int64) (Decisi
 	s, rec, event := m.open(event)
 	defer m.leave(s, now)
 	d, changed := m.answer(rec, v, n, now)
+	if d.Counted > 0 && d.most() > maxUnits {
+		return Decision{}, errors.New("more than 2^53 units would be counted; wait until some are forgotten, or Reset the event")
+	}
 	if d.Counted > 0 && rec == nil {
 		rec = s.add(event, len(m.limits))
 	}
@@ -101,6 +105,14 @@ func (m *local) decide(_ context.Context, v verb, event string, n int64) (Decisi
 		m.store(rec, d.Counted, now)
 	}
 	return d, nil
+}
+
+// most is the highest count of a limit.
+func (d Decision) most() (units int64) {
+	for _, u := range d.Usage {
+		units = max(units, u.Used)
+	}
+	return units
 }
 
 // answer decides without touching the record. It also says whether a date needs repair.
