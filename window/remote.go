@@ -66,17 +66,31 @@ func (r *remote) inspect(ctx context.Context, event string) (time.Time, []LimitS
 	if err != nil {
 		return time.Time{}, nil, err
 	}
+	if !listsBuckets(reply, len(r.l.cfg.Limits)) {
+		return time.Time{}, nil, fmt.Errorf("the script replied %d integers that are no snapshot of %d limits", len(reply), len(r.l.cfg.Limits))
+	}
 	at, reply := utc(reply[1]), reply[2:]
 	states := make([]LimitState, len(r.l.cfg.Limits))
 	for i, limit := range r.l.cfg.Limits {
 		states[i].Usage = newUsage(limit, reply[0], reply[1], reply[2])
-		pairs := reply[4 : 4+2*reply[3]]
-		for ; len(pairs) > 0; pairs = pairs[2:] {
+		for pairs := reply[4 : 4+2*reply[3]]; len(pairs) > 0; pairs = pairs[2:] {
 			states[i].Buckets = append(states[i].Buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})
 		}
 		reply = reply[4+2*reply[3]:]
 	}
 	return at, states, nil
+}
+
+// listsBuckets tells whether a reply to inspect is whole.
+func listsBuckets(reply []int64, limits int) bool {
+	at := int64(2)
+	for range limits {
+		if at+4 > int64(len(reply)) || reply[at+3] < 0 {
+			return false
+		}
+		at += 4 + 2*reply[at+3]
+	}
+	return at == int64(len(reply))
 }
 
 // run runs the script. It repeats only what certainly did not run, for at most patience and inside the deadline of ctx.
