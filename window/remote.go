@@ -127,17 +127,6 @@ const (
 	patience   = time.Second          // how long a call is repeated that certainly did not run
 )
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // notRun tells whether err proves that the script did not run, though it may if it is sent again.
 func notRun(err error) bool {
 	if reply, ok := rueidis.IsRedisErr(err); ok {

@@ -12,7 +12,11 @@ func sleepUntil(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return context.DeadlineExceeded
 	}
-	timer := time.NewTimer(d + time.Duration(rand.Float64()*float64(min(d/20, 100*time.Millisecond))))
+	return sleep(ctx, d+time.Duration(rand.Float64()*float64(min(d/20, 100*time.Millisecond))))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
