@@ -160,7 +160,7 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       end
     end
     seen = seen + 1
-    if pos > len + 1 or per == 0 or flags > 31 or flags % 16 > 11 or seen > sections then
+    if pos > len + 1 or per == 0 or flags > 31 or flags % 16 > 11 or seen > sections or last > T + per then
       foreign = true
       break
     end
@@ -254,7 +254,7 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
     local joins = last - last % res == date - date % res -- a new event joins the last bucket
 
     -- Decide. need is how many units must be forgotten until the request fits; once counted, the same request once more.
-    local need = total + n - max
+    local need = total - (max - n)
     if need > 0 and admitted then
       admitted = false
       for j = 1, counting and 0 or limits do
@@ -267,7 +267,7 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       end
     end
     local adds = admitted or counting
-    if adds then need = need + n end
+    if adds then need = total - (max - n - n) end
     local wait = 0
     if need > total then
       wait = date + per - now

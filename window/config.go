@@ -54,9 +54,9 @@ func checkConfig(cfg Config) error {
 		return fmt.Errorf("a Secret of %d bytes; FIPS mode asks for at least 14", len(cfg.Secret))
 	}
 	seen := map[time.Duration]Limit{}
-	for _, l := range cfg.Limits {
+	for i, l := range cfg.Limits {
 		if err := l.check(cfg.CountDenied); err != nil {
-			return err
+			return fmt.Errorf("limit %d with %w", i+1, err)
 		}
 		if other, twice := seen[l.Per]; twice {
 			return fmt.Errorf("two limits with a Per of %v, %v and %v; keep the tighter one", l.Per, other, l)

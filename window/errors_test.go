@@ -286,3 +286,22 @@ func TestTooManyDenials(t *testing.T) {
 		}
 	})
 }
+
+// TestEdgeOfIntegers decides at a Max of 2^53, where a sum of doubles can be one off, and refunds more than can be.
+func TestEdgeOfIntegers(t *testing.T) {
+	most := int64(1 << 53)
+	both(t, window.Config{Limits: []window.Limit{window.PerHour(most)}}, func(b bench) {
+		b.allow("e", 1)
+		if d := b.peek("e", most); d.Allowed || d.RetryAfter != time.Hour {
+			b.Errorf("%+v", d)
+		}
+		b.clock.pass(10 * time.Minute)
+		if d := b.allow("e", most-1); !d.Allowed || d.Remaining != 0 || d.Usage[0].RetryAfter != time.Hour {
+			b.Errorf("%+v", d)
+		}
+		b.give("e", window.Decision{Counted: 1<<63 - 1, At: b.clock.now()})
+		if used := b.inspect("e").Limits[0].Used; used != 1 {
+			b.Errorf("%d units are left", used)
+		}
+	})
+}

@@ -48,7 +48,7 @@ func ExampleLimiter_Refund() {
 	// true 20000
 }
 
-// How do I send at most 10 push notifications a minute, with at least 3 s between two, without dropping any?
+// How do I send at most 10 push notifications a minute, with 30 ms between two, without dropping any?
 func ExampleLimiter_Wait() {
 	l, _ := window.NewLocal(window.Config{Name: "push", Limits: []window.Limit{window.PerMinute(10), window.Every(30 * time.Millisecond)}})
 	begin := time.Now()

@@ -57,8 +57,11 @@ func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			decisions := 0
-			for seed := uint64(1); decisions < decisionsPerPlan; seed++ {
+			decisions, enough := 0, decisionsPerPlan
+			if testing.Short() {
+				enough /= 10
+			}
+			for seed := uint64(1); decisions < enough; seed++ {
 				decisions += p.run(t, seed)
 			}
 		})

@@ -17,15 +17,16 @@ import (
 // finer, set Resolution; a limit may hold at most 256 buckets, so 240 an hour can have 15 s, and 200 an hour can be exact.
 type Limit struct {
 	Max        int64         // most units admitted in any span of Per, from 1 to 2^53
-	Per        time.Duration // length of the window, in whole milliseconds, at least one
+	Per        time.Duration // length of the window, in whole milliseconds, from one to 100 years
 	Resolution time.Duration // width of a bucket, in whole milliseconds, from 1 ms to Per; 0: see above
 }
 
 const (
 	day       = 24 * time.Hour
 	maxUnits  = 1 << 53 // beyond it the doubles of the script skip integers
-	exactMax  = 60      // up to this Max a limit is exact unless told otherwise
-	maxBucket = 256     // most buckets that a limit may hold
+	maxPer    = 36_525 * day
+	exactMax  = 60  // up to this Max a limit is exact unless told otherwise
+	maxBucket = 256 // most buckets that a limit may hold
 )
 
 // PerSecond is at most this many units in any second.
@@ -86,7 +87,7 @@ func parseLimit(s string) (Limit, error) {
 // parseDuration is time.ParseDuration with days, and with a unit alone for one of it.
 func parseDuration(s string) (time.Duration, error) {
 	text := s
-	if text != "" && (text[0] < '0' || text[0] > '9') {
+	if text != "" && !strings.ContainsRune(".+-0123456789", rune(text[0])) {
 		text = "1" + text
 	}
 	days, rest, found := strings.Cut(text, "d")
@@ -164,8 +165,8 @@ func (l Limit) check(countDenied bool) error {
 	switch width := l.resolution(countDenied); {
 	case l.Max < 1 || l.Max > maxUnits:
 		return fmt.Errorf("a Max of %d; choose 1 to 2^53 units", l.Max)
-	case l.Per < time.Millisecond || l.Per%time.Millisecond != 0:
-		return fmt.Errorf("a Per of %v; choose whole milliseconds, at least one", l.Per)
+	case l.Per < time.Millisecond || l.Per > maxPer || l.Per%time.Millisecond != 0:
+		return fmt.Errorf("a Per of %v; choose whole milliseconds, from one to 100 years", l.Per)
 	case width < time.Millisecond || width%time.Millisecond != 0 || width > l.Per:
 		return fmt.Errorf("a Resolution of %v; choose whole milliseconds up to the Per of %v, or 0", width, l.Per)
 	case l.buckets(countDenied) > maxBucket:

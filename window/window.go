@@ -39,7 +39,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Limiter decides about events. It is safe for concurrent use, starts no goroutine and needs no Close.
+// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use, starts no goroutine and needs no
+// Close.
 //
 // Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
 type Limiter struct {
@@ -183,7 +184,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	if err := l.check(ctx, event, 1); err != nil {
 		return err
 	}
-	if err := l.state.refund(ctx, event, d.Counted, d.At); err != nil {
+	if err := l.state.refund(ctx, event, min(d.Counted, maxUnits), d.At); err != nil {
 		return l.wrap(err)
 	}
 	return nil
