@@ -13,7 +13,7 @@ import (
 //go:embed window.lua
 var Window string
 
-// New readies a script for rueidis. It is sent by its hash, and in full to a server that does not know it; it is never
+// New readies a script, such as Window, for rueidis. It is sent by its hash, and in full to a server that does not know it; it is never
 // sent twice when a reply is lost. In FIPS mode, where SHA-1 may be forbidden, the server computes the hash.
 func New(source string) *rueidis.Lua {
 	return rueidis.NewLuaScript(source, rueidis.WithLoadSHA1(fips140.Enabled()))

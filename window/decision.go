@@ -10,10 +10,14 @@ type Decision struct {
 	// attempt 2 s after an admitted one has a RetryAfter of 3 s: at 2999 ms it would still be denied.
 	RetryAfter time.Duration
 
-	Remaining int64     // units still admissible after this decision, under the tightest limit
-	Counted   int64     // units that this call counted: all if Allowed, or if denials count; else 0, and 0 for a peek
-	At        time.Time // when, on the deciding clock, in UTC; if that reads earlier than the newest bucket of every limit, the earliest of those
-	Usage     []Usage   // one per limit, in the order of Config.Limits
+	Remaining int64 // units still admissible after this decision, under the tightest limit
+	Counted   int64 // units that this call counted: all if Allowed, or if denials count; else 0, and 0 for a peek
+
+	// At is when, on the deciding clock, in UTC. While that clock reads earlier than the newest bucket, because it stepped
+	// back, it is the time of that bucket; if limits then differ, of the earliest.
+	At time.Time
+
+	Usage []Usage // one per limit, in the order of Config.Limits
 }
 
 // Usage is how much of one limit is used, after the decision.

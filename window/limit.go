@@ -10,15 +10,17 @@ import (
 
 // Limit bounds what is admitted: at most Max units in any span of length Per.
 //
-// A limit counts in buckets. A bucket is forgotten when its last event is Per old, so a wider bucket saves memory and
-// keeps its first units a little longer, by at most Resolution; it never admits more. With Resolution 0 a limit of at
-// most 60 units is exact (a bucket per millisecond), and a larger one, or one that counts denied attempts, has buckets
-// of Per/60, rounded up to a whole millisecond: a unit under 61 per day is forgotten up to 24 minutes late. To choose
-// finer, set Resolution; a limit may hold at most 256 buckets, so 240 an hour can have 15 s, and 200 an hour can be exact.
+// With a Max of at most 60 it is exact: a unit is forgotten when it is Per old. A larger limit, or one that counts denied
+// attempts, counts in buckets of Per/60, rounded up to a whole millisecond. A bucket is forgotten as a whole when its last
+// event is Per old, so its first units are forgotten up to that much late: under 61 a day, up to 24 minutes. It never admits
+// more than Max.
+//
+// Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is exact. A limit may hold at
+// most 256 buckets, so 200 an hour can be exact, and 1000 an hour can have buckets of 15 s.
 type Limit struct {
 	Max        int64         // most units admitted in any span of Per, from 1 to 2^53
 	Per        time.Duration // length of the window, in whole milliseconds, from one to 100 years
-	Resolution time.Duration // width of a bucket, in whole milliseconds, from 1 ms to Per; 0: see above
+	Resolution time.Duration // width of a bucket, in whole milliseconds, from 1 ms to Per; 0: the default described here
 }
 
 const (

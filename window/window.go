@@ -17,7 +17,7 @@ import (
 
 // Config says what a Limiter counts, and under which name. Only Name and Limits are needed.
 type Config struct {
-	// Name names the limiter in its keys: 1 to 64 of A-Z a-z 0-9 . _ - and colon. Limiters of one name share their counts.
+	// Name names the limiter in its keys: 1 to 64 bytes of A-Z a-z 0-9 . _ - : only. Limiters of one name share their counts.
 	Name string
 
 	// Limits holds 1 to 31 limits, no two with the same Per. An attempt must fit all of them.
@@ -30,13 +30,14 @@ type Config struct {
 	CountDenied bool
 
 	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret, so that nobody
-	// who sees the keys learns the events, and nobody who chooses events can steer which shard they fall on.
+	// who sees the keys learns the events, and nobody who chooses events can steer which shard they fall on. Give it at
+	// least 16 random bytes; whoever knows it can find short events again by trying.
 	Secret []byte
 
 	// Now is the clock; nil is the clock of the Redis server, or this process's monotonic clock in memory. It is for
 	// simulations, replay and tests. Its times lie between 1970 and 6429. Redis keeps keys of such a limiter for 24 h of
 	// real time beyond their last window.
-	Now func() time.Time
+	Now func() time.Time `json:"-"`
 }
 
 // Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use, starts no goroutine and needs no
@@ -125,7 +126,8 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 }
 
 // PeekN tells what AllowN would answer, but counts nothing and writes nothing. If it admits, Usage is as AllowN would leave
-// it; if it denies, Usage is as it stands, even where denied attempts count.
+// it; if it denies, Usage is as it stands, even where denied attempts count. Errors are as those of AllowN, but never
+// ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, peek, event, n)
 }
@@ -158,7 +160,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 			return d, err
 		}
 		if err := sleepUntil(ctx, d.RetryAfter); err != nil {
-			return d, l.wrap(fmt.Errorf("waiting %v for %d units: %w", d.RetryAfter, n, err))
+			return d, l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", d.RetryAfter, n, err))
 		}
 	}
 }
@@ -173,10 +175,10 @@ func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision,
 	return l.AllowN(ctx, event, n)
 }
 
-// Refund gives back the units that d counted, in every limit that still counts them: from the first bucket whose last event
-// is not before d.At, never below zero. Units as old as Per are left to be forgotten. A decision that counted nothing is no
-// error and changes nothing. Refund a decision once: a second Refund gives back somebody else's units. If the reply is
-// lost, the error is ErrUncertain, and it is not repeated.
+// Refund gives back the units that d counted, in every limit that still counts them; never below zero, and none as old as
+// Per. It needs d.Counted and d.At only, which say how many and from which bucket: the first whose last event is not before
+// d.At. A decision that counted nothing is no error and changes nothing. Refund a decision once: a second Refund gives back
+// somebody else's units. Errors are as those of AllowN; after ErrUncertain the units may or may not be given back.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	if d.Counted <= 0 {
 		return nil
@@ -190,7 +192,8 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	return nil
 }
 
-// Reset forgets the event: all its limits are as if never used. A value that is not of this library is left alone.
+// Reset forgets the event: all its limits are as if never used. A value that is not of this library is an error, and left
+// alone. Errors are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.check(ctx, event, 1); err != nil {
 		return err
@@ -201,7 +204,8 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return nil
 }
 
-// Inspect shows every bucket of every limit, for people. It writes nothing. RetryAfter in its Usage is for one unit.
+// Inspect shows every bucket of every limit, for people. It writes nothing. RetryAfter in its Usage is for one unit. Errors
+// are as those of AllowN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.check(ctx, event, 1); err != nil {
 		return Snapshot{}, err
