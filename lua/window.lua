@@ -89,9 +89,11 @@ else
   now = t[1] * 1000 + (us - us % 1000) / 1000
 end
 local limits = (count - (refund and 4 or 3)) / 3
-if not (n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0 and limits >= 1 and limits <= MOST) then
+local verb = op == 'allow' or op == 'count' or op == 'peek' or op == 'inspect' or refund or op == 'reset'
+if not (verb and n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0 and limits >= 1 and limits <= MOST) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
 end
+limits = math.floor(limits)
 
 local v = redis.pcall('GET', key)
 local len, first, T = 0, FORMAT, 0
@@ -168,6 +170,10 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       i = limits
       while i > 0 and A[3 * i + 1] + 0 ~= per do i = i - 1 end
     end
+    if i > 0 and reply[3 * i] then -- no writer stores two sections of one Per
+      foreign = true
+      break
+    end
   else
     while i > limits or reply[3 * i] do i = i % limits + 1 end
     per = A[3 * i + 1] + 0
@@ -233,7 +239,7 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
         closed = closed - 1
       end
     end
-    if total > 0 and last + per > now then
+    if total > 0 and closed >= 0 and last + per > now then
       kept, keeps = kept .. encode(newT, per, closed, last, res, total, open, body, w, u), keeps + 1
       if last + per > keptFar then keptFar = last + per end
     end
@@ -317,8 +323,9 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       elseif not joins then
         closed = closed + 1
       end
-      if total > 9007199254740992 - n then
-        return redis.error_reply('SLIDEGATE key ' .. key .. ' would count more than 2^53 units; wait until some are forgotten, or reset it')
+      if total > 9007199254740992 - n or closed > 65535 then
+        return redis.error_reply('SLIDEGATE key ' .. key .. ' would count more than 2^53 units or 65,536 buckets; ' ..
+          'wait until some are forgotten, or reset it')
       end
       total = total + n
       if narrow and closed < 256 and u == 0 and res == 1 and width == 1 and total == closed + 1 then

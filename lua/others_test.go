@@ -1,0 +1,76 @@
+package lua_test
+
+import (
+	"bufio"
+	"encoding/hex"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOtherLuas plays the histories on the interpreters of Lua 5.1 to 5.4 that it finds, since a server may bring another
+// Lua than Redis does today. It is an extra: no server has one of these, and a look-alike does not judge in its place.
+func TestOtherLuas(t *testing.T) {
+	found := 0
+	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		found++
+		for _, file := range must(filepath.Glob("testdata/*.txt")) {
+			t.Run(name+"/"+filepath.Base(file), func(t *testing.T) {
+				text := string(must(os.ReadFile(file)))
+				if diff := cmp.Diff(text, play(t, text, onLua(t, path))); diff != "" {
+					t.Errorf("not as on Redis (-redis +%s)\n%s", name, diff)
+				}
+			})
+		}
+	}
+	if found == 0 {
+		t.Skip("none of lua5.1 to lua5.4 is on the PATH: the histories were played on the server alone")
+	}
+}
+
+// onLua runs the script in an interpreter, where testdata/redis.lua stands in for the server.
+func onLua(t *testing.T, path string) judge {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "spied.lua")
+	if err := os.WriteFile(script, []byte(spied), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "testdata/redis.lua", script)
+	cmd.Stderr = os.Stderr
+	in, out := must(cmd.StdinPipe()), bufio.NewReader(must(cmd.StdoutPipe()))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	return func(tb testing.TB, args ...string) answer {
+		tb.Helper()
+		_, _ = io.WriteString(in, strings.Join(args, " ")+"\n") // if it ended, it does not answer
+		line, err := out.ReadString('\n')
+		if err != nil {
+			tb.Fatalf("%s ended: %v", path, err)
+		}
+		return readLine(strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+}
+
+// readLine is what testdata/redis.lua tells.
+func readLine(told []string) (a answer) {
+	if told[0] == "error" {
+		return answer{err: told[1]}
+	}
+	for n := range strings.FieldsSeq(told[1]) {
+		a.reply = append(a.reply, must(strconv.ParseInt(n, 10, 64)))
+	}
+	a.wrote, a.px, a.stored = told[2], told[3], string(must(hex.DecodeString(told[4])))
+	return a
+}

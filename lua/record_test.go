@@ -1,0 +1,78 @@
+package lua_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// layout shows a record in hex: its format and T, then a line for each section, its fields apart as the head of window.lua
+// names them: flags, closed, Per | own last time | Resolution | units | buckets. It knows the format on its own, and panics
+// at what does not fit it.
+func layout(record string) string {
+	if record == "" {
+		return "  none\n"
+	}
+	b := []byte(record)
+	lines := []string{fmt.Sprintf("  %x %x", b[:1], b[1:7])}
+	sections := int(b[0]) - 128
+	for b = b[7:]; len(b) > 0; sections-- {
+		section, n := take(b, widths(b))
+		if len(section) > 120 {
+			section = fmt.Sprintf("%s ... %d bytes in all", section[:120], n)
+		}
+		lines, b = append(lines, "  "+section), b[n:]
+	}
+	if sections != 0 {
+		panic(fmt.Sprintf("not so many sections: %x", record))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// widths are how many bytes each field of the first section takes; 0 is a stroke between them.
+func widths(b []byte) []int {
+	flags, closed, per := b[0], uint64(b[1]), uint64(binary.BigEndian.Uint32(b[2:]))
+	fields := []int{1, 1, 4, 0}
+	if flags&32 != 0 {
+		closed, per = uint64(binary.BigEndian.Uint16(b[1:])), binary.BigEndian.Uint64(b[1:])&(1<<48-1)
+		fields = []int{1, 2, 6, 0}
+	}
+	if flags&16 != 0 {
+		fields = append(fields, 6, 0)
+	}
+	if flags>>2&3 == 2 {
+		fields = append(fields, 6, 0)
+	}
+	bucket := []int{timeWidth(per)}
+	if unit := []int{0, 1, 3, 7}[flags&3]; unit > 0 {
+		fields, bucket = append(fields, unit, unit, 0), []int{timeWidth(per), unit, 0}
+	}
+	for range closed {
+		fields = append(fields, bucket...)
+	}
+	return fields
+}
+
+// timeWidth is how many bytes the time of a closed bucket takes.
+func timeWidth(per uint64) int {
+	for _, w := range []int{2, 3, 4} {
+		if per < 1<<(8*w) {
+			return w
+		}
+	}
+	return 6
+}
+
+// take shows fields of these widths and tells how many bytes they are.
+func take(b []byte, widths []int) (shown string, n int) {
+	var fields []string
+	for _, w := range widths {
+		if w == 0 {
+			fields = append(fields, "|")
+			continue
+		}
+		fields, n = append(fields, hex.EncodeToString(b[n:n+w])), n+w
+	}
+	return strings.TrimRight(strings.Join(fields, " "), " |"), n
+}

@@ -1,0 +1,24 @@
+-- spy.lua wraps a script for tests: it runs it as it is and tells what it replied, the command by which it wrote, and the
+-- value it left. It fails if the script writes twice, writes before an error, or replies anything but whole numbers.
+local server, wrote = redis, {}
+local redis = {error_reply = server.error_reply, pcall = server.pcall}
+
+function redis.call(...)
+  if ({...})[1] ~= 'TIME' then
+    assert(#wrote == 0, 'a second write')
+    wrote = {...}
+  end
+  return server.call(...)
+end
+
+local function script()
+  --SCRIPT--
+end
+
+local reply = script()
+if reply.err then
+  assert(#wrote == 0, 'a write before an error')
+  return reply
+end
+for i = 1, #reply do assert(type(reply[i]) == 'number' and reply[i] % 1 == 0, 'a reply that is no integer') end
+return {reply, wrote, server.call('GET', KEYS[1])}
