@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,11 +59,21 @@ func parse(args []string, stdout io.Writer) (*replayCommand, error) {
 	if helped {
 		return nil, nil
 	}
-	if err != nil && !strings.HasPrefix(err.Error(), "--") { // the value of a flag explains itself
-		err = fmt.Errorf("%w; slidegate help shows what there is", err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, plain(err)
 	}
 	return &line.Replay, nil
+}
+
+// plain puts what kong says into words for everybody.
+func plain(err error) error {
+	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // its guess for every short flag
+	flag, _, isSwitch := strings.Cut(text, ": bool value must be ")
+	switch {
+	case isSwitch:
+		return fmt.Errorf("%s takes no value; leave out the = and what follows", flag)
+	case strings.HasPrefix(text, "--"), strings.HasSuffix(text, "?"): // explains itself
+		return errors.New(text)
+	}
+	return fmt.Errorf("%s; slidegate help shows what there is", text)
 }

@@ -20,11 +20,12 @@ func TestGolden(t *testing.T) {
 	t.Setenv("COLUMNS", "") // else the help is as wide as the terminal
 	notes := write(t, "time,event,units\n"+
 		"2025-03-04T05:06:07Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n2025-03-04T05:06:08Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n"+
-		"2025-03-04T05:06:07Z,bob\nyesterday,bob\n2025-03-04T05:06:09.5Z,bob,6\n2025-03-04T05:06:10Z,"+strings.Repeat("ab", 99)+",6\n")
+		"2025-03-04T06:06:07+01:00,bob\nyesterday,bob\n2025-03-04T05:06:09.5Z,bob,6\n2025-03-04T05:06:10Z,"+strings.Repeat("ab", 99)+",6\n")
 	for name, args := range map[string][]string{
 		"sample":      {"replay"},
 		"sample-json": {"replay", "--json"},
 		"notes":       {"replay", "--limit", "5/1h", notes},
+		"notes-json":  {"replay", "--json", "--limit", "5/1h", notes},
 		"help":        {"help"},
 		"replay-help": {"replay", "--help"},
 	} {
@@ -75,33 +76,48 @@ func TestBadInput(t *testing.T) {
 	header := write(t, "time,event\n")
 	tooLate := write(t, strings.Repeat("hello\n", 100)+"1,alice\n")
 	binary := write(t, "\x7fELF\x00\x00")
-	packed := write(t, "\x1f\x8b\x08")
+	gz, xz := write(t, "\x1f\x8b\x08"), write(t, "\xfd7zXZ\x00\x00")
+	bz2, zst, zip := write(t, "BZh91AY&SY"), write(t, "\x28\xb5\x2f\xfd\x24"), write(t, "PK\x03\x04\x14")
+	journal := write(t, "-- No entries --\n")
+	shortFull := write(t, "-- Boot 5c1a --\nTue 2025-03-04 06:00:05 UTC h systemd[1]: hello\nTue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :: port 22.\n")
 	for _, tt := range []struct{ args, want string }{
 		{"nope", "unexpected argument nope; slidegate help shows what there is"},
 		{"replay --nope", "unknown flag --nope; slidegate help shows what there is"},
+		{"replay -j", "unknown flag -j; slidegate help shows what there is"},
+		{"replay --jsn", `unknown flag --jsn, did you mean "--json"?`},
+		{"replay --json=maybe", "--json takes no value; leave out the = and what follows"},
 		{"replay --limit", "--limit: its value is missing; write one, as in 5/1h"},
 		{"replay --redis --json", "--redis: its value is missing; write one, as in 127.0.0.1:6379"},
 		{"replay --limit=", `--limit: limit "": has no slash; write units per time, as in 5/1h`},
 		{"replay --limit 5", `--limit: limit "5": has no slash; write units per time, as in 5/1h`},
 		{"replay --limit 5/h,0/d", `--limit: limit "0/d": `},
-		{"replay --limit 5/h --limit 6/60m", `limiter "replay" has two limits`},
+		{"replay --limit -1/1h", `--limit: limit "-1/1h": a Max of -1; choose 1 to 2^53 units`},
+		{"replay --limit 5/h --limit 1/5s,6/60m", `--limit: 5/1h and 6/60m have the same window; keep the tighter one`},
 		{"replay --redis=", `--redis: "" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
 		{"replay --redis localhost", `--redis: "localhost" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
 		{"replay --redis 127.0.0.1:1", "--redis 127.0.0.1:1 does not answer as a Redis or one cluster (dial tcp 127.0.0.1:1: connect: connection refused); correct it, or leave out --redis to decide in memory"},
-		{"replay no-such.log", `there is no file "no-such.log"; name a log, or none for the built-in sample`},
-		{"replay " + quiet + " no-such.log", `there is no file "no-such.log"; name a log, or none for the built-in sample`},
+		{"replay no-such.log", `there is no file "no-such.log"; name a log (slidegate help replay tells how to get one), or none for the built-in sample`},
+		{"replay " + quiet + " no-such.log", `there is no file "no-such.log"; name a log (slidegate help replay tells how to get one), or none for the built-in sample`},
+		{"replay -", `standard input cannot be read as "-" yet; name a file, or /dev/stdin`},
 		{"replay .", `"." is a directory; name the logs in it`},
 		{"replay " + empty, "nothing to replay: " + empty + " is empty"},
-		{"replay " + blank, "no attempt in the 3 lines of " + blank + "; one is "},
+		{"replay " + blank, "no attempt in 3 lines of " + blank + "; one is "},
 		{"replay " + binary, `"` + binary + `" is a binary file; name a log in plain text (UTF-8)`},
-		{"replay " + packed, `"` + packed + `" is compressed; unpack it first, with gzip -dk`},
+		{"replay " + gz, `"` + gz + `" is compressed; unpack it first, with gzip -dk`},
+		{"replay " + xz, `"` + xz + `" is compressed; unpack it first, with xz -dk`},
+		{"replay " + bz2, `"` + bz2 + `" is compressed; unpack it first, with bzip2 -dk`},
+		{"replay " + zst, `"` + zst + `" is compressed; unpack it first, with zstd -d`},
+		{"replay " + zip, `"` + zip + `" is compressed; unpack it first, with unzip`},
+		{"replay " + journal, "no attempt in 1 line of " + journal + "; one is "},
+		{"replay " + shortFull, `"` + shortFull + `" is a log of sshd, but in its line 3, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :", ` +
+			"what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso"},
 		{"replay " + prose, `"` + prose + `" is no log of sshd, and its line 1, "Once upon a time", is not time,event: fields between commas: 1; write time,event or time,event,units`},
 		{"replay " + dates, `"` + dates + `" is no log of sshd, and its line 2, "4.3.2025,alice", is not time,event: "4.3.2025" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
 		{"replay " + unreadable, `"` + unreadable + `" is no log of sshd, and its line 1, "1,alice,none", is not time,event: "none" is no number of units; write 1 or more`},
 		{"replay " + tooLate, `"` + tooLate + `" is no log of sshd, and its line 1, "hello", is not time,event: fields between commas: 1; write time,event or time,event,units`},
-		{"replay " + header, "no attempt in the 1 lines of " + header},
-		{"replay " + quiet, `no attempt in the 1 lines of ` + quiet + `; one is "Failed password for root from 192.0.2.1 port 22 ssh2", written by sshd, or a line time,event`},
-		{"replay " + noAttempt, `no attempt in the 1 lines of ` + noAttempt + `; the first of 1 unreadable ones is line 1 of ` + noAttempt + `: the attempt comes from "UNKNOWN", which is no address`},
+		{"replay " + header, "no attempt in 1 line of " + header},
+		{"replay " + quiet, `no attempt in 1 line of ` + quiet + `; one is "Failed password for root from 192.0.2.1 port 22 ssh2", written by sshd, or a line time,event`},
+		{"replay " + noAttempt, `no attempt in 1 line of ` + noAttempt + `; unreadable: 1, the first is line 1 of ` + noAttempt + `: the attempt comes from "UNKNOWN", which is no address`},
 	} {
 		stdout, stderr, status := command(t.Context(), strings.Fields(tt.args)...)
 		if status != 1 || stdout != "" || !strings.HasPrefix(stderr, "slidegate: ") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, tt.want) {

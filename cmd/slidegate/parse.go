@@ -17,12 +17,17 @@ type attempt struct {
 	event string
 	units int64
 	times int
+
+	yearless bool // the line has no year
 }
 
 // A parser reads one line. A line that is no attempt is errNoAttempt; any other error says why it cannot be read.
 type parser func(line string) (attempt, error)
 
-var errNoAttempt = errors.New("no attempt")
+var (
+	errNoAttempt = errors.New("no attempt")
+	errHeader    = errors.New("what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso")
+)
 
 // A calendar reads the times of syslog lines. Traditional syslog writes no year, so the calendar keeps the log moving
 // forward: a line takes the earliest year in which it is at most 30 days before the newest line so far. From December to
@@ -30,7 +35,7 @@ var errNoAttempt = errors.New("no attempt")
 // is; a 29th of February takes the next year that has one. Such times are read as UTC.
 type calendar struct {
 	newest  time.Time // over all lines, attempts or not
-	assumed bool      // the year of some line is not from the log
+	assumed bool      // the year of the line at hand is not from the log
 }
 
 const (
@@ -38,8 +43,12 @@ const (
 	stepBack  = 30 * 24 * time.Hour
 )
 
-// cut splits a line at the end of its time, which ends at a space.
+// cut splits a line at the end of its time, which ends at a space. A priority such as <38> may stand before it.
 func (c *calendar) cut(line string) (at time.Time, rest string, ok bool) {
+	if strings.HasPrefix(line, "<") {
+		_, line, _ = strings.Cut(line, ">")
+	}
+	c.assumed = false
 	if len(line) > 15 && line[3] == ' ' { // "Dec 10 06:55:46", perhaps with a fraction
 		clock, rest, _ := strings.Cut(line[7:], " ")
 		at, err := time.Parse(time.Stamp, line[:7]+clock)
@@ -86,7 +95,7 @@ func parseRFC3339(s string) (time.Time, bool) {
 	if err != nil {
 		at, err = time.Parse("2006-01-02T15:04:05-0700", s)
 	}
-	return at, err == nil && inRange(at)
+	return at.UTC(), err == nil && inRange(at)
 }
 
 // inRange reports whether the limiter can decide at this time.
@@ -96,7 +105,9 @@ var (
 	// syslogTag is what stands between the time and the message: the host, facility and level on some systems, the
 	// program and its process.
 	syslogTag = regexp.MustCompile(`^\S+ (?:<?\w+\.\w+>? )?([^\s:\[]+)(?:\[\d+\])?: `)
-	repeated  = regexp.MustCompile(`^message repeated ([1-9]\d{0,5}) times: \[ (.*)\]$`)
+	// saidBySSHD ends where a message of sshd begins, whatever the header.
+	saidBySSHD = regexp.MustCompile(`\bsshd(?:-session|-auth)?(?:(?:\[\d+\])?:| \d+ - -) +`)
+	repeated   = regexp.MustCompile(`^message repeated ([1-9]\d{0,5}) times: \[ (.*)\]$`)
 
 	login  = regexp.MustCompile(`^(?:Failed|Accepted) \S+ for `)
 	origin = regexp.MustCompile(`^ from (\S+) port \d+(?: ssh\d)?(?: \[preauth\])?(?:: .*)?$`)
@@ -107,41 +118,49 @@ var (
 func (c *calendar) sshd(line string) (attempt, error) {
 	at, rest, ok := c.cut(line)
 	tag := syslogTag.FindStringSubmatch(rest)
-	if !ok || tag == nil || !isSSHD(tag[1]) {
-		return attempt{}, errNoAttempt
+	if !ok || tag == nil {
+		return attempt{}, headerError(line)
 	}
-	a := attempt{at: at, units: 1, times: 1}
-	message := rest[len(tag[0]):]
-	if m := repeated.FindStringSubmatch(message); m != nil {
-		a.times, _ = strconv.Atoi(m[1]) // at most six digits
-		message = m[2]
-	}
-	from := loginFrom(message)
-	if from == "" {
+	from, times := loginFrom(rest[len(tag[0]):])
+	if from == "" || !isSSHD(tag[1]) {
 		return attempt{}, errNoAttempt
 	}
 	address, err := netip.ParseAddr(from)
 	if err != nil {
 		return attempt{}, fmt.Errorf("the attempt comes from %q, which is no address", from)
 	}
-	a.event = address.Unmap().String()
-	return a, nil
+	return attempt{at: at, event: address.Unmap().String(), units: 1, times: times, yearless: c.assumed}, nil
 }
 
-// loginFrom is where an attempt comes from, or nothing if the message tells of none. Whoever attempts it chooses the
-// user name, which may look like the rest of the line: so it is the last origin. After it come the port and, for some
-// methods, the key.
-func loginFrom(message string) string {
+// headerError is what a line is whose header is unknown: an attempt that cannot be read, if sshd tells of one, or none.
+func headerError(line string) error {
+	if said := saidBySSHD.FindStringIndex(line); said != nil {
+		if from, _ := loginFrom(line[said[1]:]); from != "" {
+			return errHeader
+		}
+	}
+	return errNoAttempt
+}
+
+// loginFrom is where an attempt comes from, and how often the message repeats it, or nothing if it tells of none. Whoever
+// attempts it chooses the user name, which may look like the rest of the line: so it is the last origin. After it come
+// the port and, for some methods, the key.
+func loginFrom(message string) (from string, times int) {
+	times = 1
+	if m := repeated.FindStringSubmatch(message); m != nil {
+		times, _ = strconv.Atoi(m[1]) // at most six digits
+		message = m[2]
+	}
 	head := len(login.FindString(message))
 	if head == 0 {
-		return ""
+		return "", 0
 	}
 	for end := len(message); ; {
 		if end = strings.LastIndex(message[:end], " from "); end < head {
-			return ""
+			return "", 0
 		}
 		if m := origin.FindStringSubmatch(message[end:]); m != nil {
-			return m[1]
+			return m[1], times
 		}
 	}
 }

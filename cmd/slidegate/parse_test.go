@@ -35,6 +35,8 @@ func TestSSHD(t *testing.T) {
 		{syslog + "<auth.info> sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{"2025-03-04T05:06:07.089+01:00 bastion sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{"2025-03-04T05:06:07+0100 bastion sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
+		{"<38>" + syslog + "sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
+		{"<38>2025-03-04T05:06:07Z bastion sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 
 		// One address, one event.
 		{syslog + "sshd[99]: Failed password for root from ::ffff:192.0.2.1 port 4022 ssh2", "192.0.2.1"},
@@ -62,9 +64,8 @@ func TestSSHD(t *testing.T) {
 		{syslog + "ftpd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
 		{syslog + "notsshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
 		{syslog + "app[7]: sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
-		{syslog + "app sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
 		{"Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
-		{"Mar 99 05:06:07 bastion sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
+		{"Mar 99 05:06:07 bastion ftpd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
 		{"Mar  4 05:06:07", ""},
 		{"", ""},
 	} {
@@ -82,7 +83,7 @@ func TestSSHD(t *testing.T) {
 func TestRepeatedMessages(t *testing.T) {
 	var c calendar
 	a, err := c.sshd("Mar  4 05:06:07 bastion sshd[9]: message repeated 5 times: [ Failed password for root from 192.0.2.1 port 22 ssh2]")
-	want := attempt{time.Date(firstYear, 3, 4, 5, 6, 7, 0, time.UTC), "192.0.2.1", 1, 5}
+	want := attempt{time.Date(firstYear, 3, 4, 5, 6, 7, 0, time.UTC), "192.0.2.1", 1, 5, true}
 	if err != nil || a != want {
 		t.Errorf("got %v, %v; want %v", a, err, want)
 	}
@@ -97,6 +98,30 @@ func TestAttemptWithoutAddress(t *testing.T) {
 	_, err := c.sshd("Mar  4 05:06:07 bastion sshd[9]: Failed password for root from UNKNOWN port 65535 ssh2")
 	if want := `the attempt comes from "UNKNOWN", which is no address`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestUnknownHeader: an attempt with a header that nobody knows is no line to pass over in silence.
+func TestUnknownHeader(t *testing.T) {
+	const failed = "Failed password for root from 192.0.2.1 port 4022 ssh2"
+	for line, want := range map[string]error{
+		"Tue 2025-03-04 06:00:05 UTC bastion sshd[99]: " + failed:                                   errHeader,
+		"2025-03-04 06:00:10 bastion sshd[99]: " + failed:                                           errHeader,
+		"2025-03-04 06:00:10 bastion sshd-session[99]: message repeated 2 times: [ " + failed + "]": errHeader,
+		"Mar  4 05:06:07 sshd[99]: " + failed:                                                       errHeader,
+		"2025-03-04T05:06:07Z sshd: Accepted publickey for a from ::1 port 4022 ssh2: RSA x":        errHeader,
+		"Mar 99 05:06:07 bastion sshd[99]: " + failed:                                               errHeader,
+		"Mar  4 05:06:07 bastion app sshd[99]: " + failed:                                           errHeader,
+		"<38>1 2025-03-04T05:06:07Z bastion sshd 99 - - " + failed:                                  errHeader,
+
+		"Tue 2025-03-04 06:00:05 UTC bastion sshd[99]: Connection closed by 192.0.2.1 port 4022": errNoAttempt,
+		"Tue 2025-03-04 06:00:05 UTC bastion ftpd[99]: " + failed:                                errNoAttempt,
+		"Mar  4 05:06:07 bastion app[7]: sshd[99]: " + failed:                                    errNoAttempt,
+	} {
+		var c calendar
+		if a, err := c.sshd(line); !errors.Is(err, want) {
+			t.Errorf("%s\ngot %v, %v; want %v", line, a, err, want)
+		}
 	}
 }
 
@@ -156,17 +181,17 @@ func TestParseEvent(t *testing.T) {
 		line string
 		want attempt
 	}{
-		{"2025-03-04T05:06:07Z,alice", attempt{at, "alice", 1, 1}},
-		{"2025-03-04T05:06:07Z,alice,3", attempt{at, "alice", 3, 1}},
-		{"2025-03-04T06:06:07.125+01:00,alice", attempt{at.Add(125 * time.Millisecond), "alice", 1, 1}},
-		{"1741064767,alice", attempt{at, "alice", 1, 1}},
-		{"1741064767.125,alice", attempt{at.Add(125 * time.Millisecond), "alice", 1, 1}},
-		{"1741064767.1234567899,alice", attempt{at.Add(123456789), "alice", 1, 1}},
-		{"0,alice", attempt{time.Unix(0, 0), "alice", 1, 1}},
-		{" 1741064767 , alice smith , 2 ", attempt{at, "alice smith", 2, 1}},
-		{`1741064767,"alice, or ""bob"", or both",2`, attempt{at, `alice, or "bob", or both`, 2, 1}},
-		{`1741064767, "alice"`, attempt{at, "alice", 1, 1}},
-		{"1741064767,\xff\x00{}", attempt{at, "\xff\x00{}", 1, 1}},
+		{"2025-03-04T05:06:07Z,alice", attempt{at, "alice", 1, 1, false}},
+		{"2025-03-04T05:06:07Z,alice,3", attempt{at, "alice", 3, 1, false}},
+		{"2025-03-04T06:06:07.125+01:00,alice", attempt{at.Add(125 * time.Millisecond), "alice", 1, 1, false}},
+		{"1741064767,alice", attempt{at, "alice", 1, 1, false}},
+		{"1741064767.125,alice", attempt{at.Add(125 * time.Millisecond), "alice", 1, 1, false}},
+		{"1741064767.1234567899,alice", attempt{at.Add(123456789), "alice", 1, 1, false}},
+		{"0,alice", attempt{time.Unix(0, 0), "alice", 1, 1, false}},
+		{" 1741064767 , alice smith , 2 ", attempt{at, "alice smith", 2, 1, false}},
+		{`1741064767,"alice, or ""bob"", or both",2`, attempt{at, `alice, or "bob", or both`, 2, 1, false}},
+		{`1741064767, "alice"`, attempt{at, "alice", 1, 1, false}},
+		{"1741064767,\xff\x00{}", attempt{at, "\xff\x00{}", 1, 1, false}},
 	} {
 		got, err := parseEvent(tt.line)
 		if err != nil || !cmp.Equal(got, tt.want, cmp.AllowUnexported(attempt{})) {

@@ -24,6 +24,9 @@ const (
 // checkFiles finds the files that cannot be read before any is.
 func checkFiles(names []string) error {
 	for _, name := range names {
+		if name == "-" {
+			return errors.New(`standard input cannot be read as "-" yet; name a file, or /dev/stdin`)
+		}
 		info, err := os.Stat(name)
 		if err != nil {
 			return unreadable(name, err)
@@ -42,7 +45,7 @@ func unreadable(name string, err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no file %q; name a log, or none for the built-in sample", name)
+		return fmt.Errorf("there is no file %q; name a log (slidegate help replay tells how to get one), or none for the built-in sample", name)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%q may be read by others only; try sudo, or copy it", name)
 	}
@@ -81,10 +84,11 @@ func (r *replay) anyAttempt() error {
 	case r.report.Lines == 0:
 		return fmt.Errorf("nothing to replay: %s is empty", names)
 	case r.report.Unreadable > 0:
-		return fmt.Errorf("no attempt in the %d lines of %s; the first of %d unreadable ones is %s", r.report.Lines, names, r.report.Unreadable, r.report.FirstUnreadable)
+		return fmt.Errorf("no attempt in %s of %s; unreadable: %d, the first is %s",
+			number(r.report.Lines, "line"), names, r.report.Unreadable, r.report.FirstUnreadable)
 	default:
-		return fmt.Errorf("no attempt in the %d lines of %s; "+
-			`one is "Failed password for root from 192.0.2.1 port 22 ssh2", written by sshd, or a line time,event`, r.report.Lines, names)
+		return fmt.Errorf("no attempt in %s of %s; "+
+			`one is "Failed password for root from 192.0.2.1 port 22 ssh2", written by sshd, or a line time,event`, number(r.report.Lines, "line"), names)
 	}
 }
 
@@ -127,12 +131,24 @@ func (r *replay) read(ctx context.Context, name string, src io.Reader) error {
 	return ctx.Err()
 }
 
+// compressed are how files begin that the programs unpack.
+var compressed = []struct{ start, program string }{
+	{"\x1f\x8b", "gzip -dk"},
+	{"\xfd7zXZ\x00", "xz -dk"},
+	{"BZh", "bzip2 -dk"},
+	{"\x28\xb5\x2f\xfd", "zstd -d"},
+	{"PK\x03\x04", "unzip"},
+}
+
 // checkText refuses what is certainly no log in plain text.
 func checkText(name string, in *bufio.Reader) error {
 	start, _ := in.Peek(512)
+	for _, c := range compressed {
+		if bytes.HasPrefix(start, []byte(c.start)) {
+			return fmt.Errorf("%q is compressed; unpack it first, with %s", name, c.program)
+		}
+	}
 	switch {
-	case bytes.HasPrefix(start, []byte("\x1f\x8b")):
-		return fmt.Errorf("%q is compressed; unpack it first, with gzip -dk", name)
 	case bytes.IndexByte(start, 0) >= 0:
 		return fmt.Errorf("%q is a binary file; name a log in plain text (UTF-8)", name)
 	case bytes.HasPrefix(start, []byte("\ufeff")): // some editors begin a text so
@@ -157,9 +173,10 @@ func readLine(in *bufio.Reader) (string, error) {
 	return strings.TrimRight(string(line), "\r\n"), err
 }
 
-// replayText replays a line, or keeps it until the format of its file is known.
+// replayText replays a line, or keeps it until the format of its file is known. Journalctl begins a log with lines such as
+// "-- Boot 5c1a --".
 func (r *replay) replayText(ctx context.Context, f *logFile, text string) error {
-	if strings.TrimSpace(text) == "" {
+	if strings.TrimSpace(text) == "" || f.parse == nil && strings.HasPrefix(text, "-- ") {
 		return nil
 	}
 	if f.parse == nil {
@@ -213,6 +230,11 @@ func (f *logFile) checkFormat() error {
 	}
 	if len(f.waiting) == 0 {
 		return nil
+	}
+	for _, l := range f.waiting {
+		if saidBySSHD.MatchString(l.text) {
+			return fmt.Errorf("%q is a log of sshd, but in its line %d, %.60q, %w", f.name, l.number, l.text, errHeader)
+		}
 	}
 	l := f.waiting[0]
 	_, err := parseEvent(l.text)

@@ -22,7 +22,7 @@ const patience = 5 * time.Second
 // replayCommand is the command line of replay.
 type replayCommand struct {
 	Limits limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any span of PER, such as 1/5s, 5/1h or 20/1d. Repeat it for more limits. Without it: 1/5s, 5/1h and 20/1d."`
-	Redis  addresses `placeholder:"HOST:PORT" help:"Decide on this Redis, or on the cluster that has these nodes (host:port,host:port). What the replay writes there it removes at the end."`
+	Redis  addresses `placeholder:"HOST:PORT" help:"Decide on this Redis, or on the cluster that has these nodes (host:port,host:port). What the replay writes there it removes at the end. Passwords and TLS are not supported yet."`
 	JSON   bool      `name:"json" help:"Print one JSON object."`
 	Files  []string  `arg:"" optional:"" name:"file" help:"Logs to replay, the oldest first. Without one: a sample that is built in."`
 }
@@ -34,6 +34,11 @@ type limits []window.Limit
 func (ls *limits) Decode(c *kong.DecodeContext) error {
 	return eachValue(c, "5/1h", func(s string) error {
 		l, err := window.ParseLimit(s)
+		for _, other := range *ls {
+			if err == nil && l.Per == other.Per {
+				err = fmt.Errorf("%v and %s have the same window; keep the tighter one", other, s)
+			}
+		}
 		*ls = append(*ls, l)
 		return err
 	})
@@ -55,8 +60,7 @@ func (as *addresses) Decode(c *kong.DecodeContext) error {
 
 // eachValue takes a list apart. An empty value is no empty list: it comes from a variable that is not set.
 func eachValue(c *kong.DecodeContext, example string, add func(string) error) error {
-	token := c.Scan.Peek()
-	if !token.IsValue() {
+	if c.Scan.Peek().InferredType().IsAny(kong.EOLToken, kong.FlagToken) {
 		return fmt.Errorf("its value is missing; write one, as in %s", example)
 	}
 	for s := range strings.SplitSeq(c.Scan.Pop().String(), ",") {
@@ -73,10 +77,20 @@ func (replayCommand) Help() string {
 
 A FILE is either of these, recognised by its content:
 
-  - the log of sshd, as syslog or journalctl writes it; the event is the address
+  - the log of sshd, in syslog or journalctl -o short-iso form; the event is the address
   - lines time,event or time,event,units, such as 2025-03-04T05:06:07Z,alice,3; the time may be in seconds since 1970
 
 A log without years is read as one that begins in 2001; from December to January the year goes up. A line that cannot be read, or is longer than 1 MiB, is skipped and counted.
+
+In a log of sshd, an attempt is a line "Failed METHOD for USER from ADDRESS port PORT", or the same with Accepted: a limit decides before the password is checked, so successes count too. "message repeated N times" is N attempts. No other line is an attempt, such as "Invalid user", "Connection closed" and those of PAM or of other programs.
+
+Without a /var/log/auth.log, ask the journal (the unit is sshd on some systems):
+
+    journalctl -u ssh -o short-iso > ssh.log
+
+A limit of more than 60 units counts in buckets of a sixtieth of the window, shown after an @ as in 100/1d@24m: a unit is forgotten up to that much late, and never more is admitted.
+
+In JSON, spans are in milliseconds. An event is "never": true, and has no longest_wait_ms, if all that it was denied asked for more units than a limit holds. denied_more is how many events were denied beyond those in denied_most, years_assumed how many attempts stand in lines without a year.
 
 Examples:
 
@@ -144,7 +158,7 @@ func (r *replay) run(ctx context.Context) error {
 	}
 	err := r.readAll(ctx)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("interrupted after %d lines", r.report.Lines)
+		err = fmt.Errorf("interrupted after %s", number(r.report.Lines, "line"))
 	}
 	if r.client == nil {
 		return err
@@ -156,7 +170,7 @@ func (r *replay) run(ctx context.Context) error {
 	if err == nil {
 		err = left
 	}
-	return fmt.Errorf("%w; keys named %s:* stay there for at most the longest limit and a day", err, r.report.Limiter)
+	return fmt.Errorf("%w; keys named %s:* may stay there, for at most the longest limit and a day", err, r.report.Limiter)
 }
 
 // makeLimiter makes the limiter, in Redis under a name that no other run has.
@@ -181,11 +195,28 @@ func connect(to addresses) (rueidis.Client, error) {
 		AlwaysPipelining: true, // else an interrupt would close the connection, and a late call could follow the removal
 		DisableCache:     true,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("--redis %s does not answer as a Redis or one cluster (%w); correct it, or leave out --redis to decide in memory",
-			strings.Join(to, ","), err)
+	if err == nil {
+		return client, nil
 	}
-	return client, nil
+	remedy := "name one that needs no password and no TLS, which are not supported yet"
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+		remedy = "correct it"
+	}
+	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
+	return nil, fmt.Errorf("--redis %s does not answer as a Redis or one cluster (%s); %s, or leave out --redis to decide in memory",
+		strings.Join(to, ","), cause, remedy)
+}
+
+// failed says what an error of Redis means to a replay. What the library says about the count is for those who go on.
+func (r *replay) failed(err error) error {
+	cause := err.Error()
+	for _, e := range []error{window.ErrOutage, window.ErrUncertain} {
+		if _, after, found := strings.Cut(cause, e.Error()+": "); found {
+			cause = after
+		}
+	}
+	return fmt.Errorf("--redis %s failed after %s (%s); replay again when it works, or leave out --redis to decide in memory",
+		strings.Join(r.report.Redis, ","), number(r.report.Lines, "line"), cause)
 }
 
 // forget removes all events from Redis.
@@ -195,7 +226,7 @@ func (r *replay) forget(ctx context.Context) error {
 		err := r.limiter.Reset(ctx, event)
 		cancel()
 		if err != nil {
-			return err
+			return r.failed(err)
 		}
 	}
 	return nil
@@ -235,6 +266,9 @@ func (r *replay) ask(ctx context.Context, a attempt) (window.Decision, error) {
 	d, err := r.limiter.AllowN(ctx, a.event, a.units)
 	if errors.Is(err, window.ErrExceedsLimit) {
 		return window.Decision{}, nil
+	}
+	if err != nil && r.client != nil {
+		err = r.failed(err)
 	}
 	return d, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -272,7 +273,7 @@ func TestSeveralFiles(t *testing.T) {
 	recent := write(t, "\ufeffJan  1 00:00:01 h sshd[1]: Failed password for root from 192.0.2.1 port 22 ssh2\r\n\r\n1009843201,192.0.2.1\r\n")
 	events := write(t, "1009843203.000,192.0.2.1")
 	got := replayed(t, "--limit", "1/4s", old, empty, recent, events)
-	if got.Attempts != 3 || got.Denied != 1 || got.Period != 5000 || got.Lines != 5 || !got.YearAssumed {
+	if got.Attempts != 3 || got.Denied != 1 || got.Period != 5000 || got.Lines != 5 || got.YearsAssumed != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -286,12 +287,119 @@ func TestUnreadableLines(t *testing.T) {
 	}
 }
 
+// TestOtherHeaders: attempts under a header that nobody knows are counted as unreadable, and lines of journalctl's own are not.
+func TestOtherHeaders(t *testing.T) {
+	const failed = "sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2\n"
+	file := write(t, "-- Logs begin at Tue 2025-03-04 05:00:00 UTC. --\nTue 2025-03-04 06:00:05 UTC h "+failed+
+		"2025-03-04T06:00:06+0000 h "+failed+"-- Boot 5c1a --\n2025-03-04 06:00:10 h "+failed+"2025-03-04T06:00:11+0000 "+failed+"<38>2025-03-04T06:00:12+00:00 h "+failed)
+	got := replayed(t, file)
+	if got.Attempts != 2 || got.Unreadable != 3 || got.FirstUnreadable != "line 2 of "+file+": "+errHeader.Error() {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestPeriod: both ends are in one zone, a year that no line tells is not shown, or is said to be assumed, and a span is not
+// rounded up.
+func TestPeriod(t *testing.T) {
+	const failed = " h sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2\n"
+	for _, tt := range []struct{ log, period, note string }{
+		{"2025-03-04T06:00:04+01:00" + failed + "2025-03-04T06:00:09Z" + failed, "2025-03-04 05:00:04 to 2025-03-04 06:00:09 UTC, 1h0m5s", ""},
+		{"Mar  4 06:00:04" + failed + "Mar  4 06:00:09.9999" + failed, "Mar  4 06:00:04 to Mar  4 06:00:09, 5.999s", ""},
+		{"Mar  4 06:00:04" + failed + "2025-03-04T05:06:20Z" + failed, "2001-03-04 06:00:04 to 2025-03-04 05:06:20 UTC, 8765d23h6m16s", "Years assumed: 1 attempt. "},
+	} {
+		stdout, stderr, _ := command(t.Context(), "replay", write(t, tt.log))
+		if !strings.Contains(stdout, "period    "+tt.period+"\n") || !strings.Contains(stdout, tt.note) || tt.note == "" && strings.Contains(stdout, "Years assumed") {
+			t.Errorf("%s\ngot %s%s\nwant %s, %s", tt.log, stdout, stderr, tt.period, tt.note)
+		}
+	}
+}
+
+// TestMoreDenied: of more than ten events denied it says how many more there are.
+func TestMoreDenied(t *testing.T) {
+	var lines strings.Builder
+	for n := range 60 {
+		fmt.Fprintf(&lines, "%d,event-%d\n", n, n%30)
+	}
+	file := write(t, lines.String())
+	if got := replayed(t, "--limit", "1/1h", file); len(got.Top) != 10 || got.MoreDenied != 20 {
+		t.Errorf("%d events, and %d more", len(got.Top), got.MoreDenied)
+	}
+	if stdout, _, _ := command(t.Context(), "replay", "--limit", "1/1h", file); !strings.Contains(stdout, "  event-17\n  and 20 more\n") {
+		t.Error(stdout)
+	}
+}
+
 // TestLongestLine: a line of 1 MiB with its end is read, a longer one is not.
 func TestLongestLine(t *testing.T) {
 	event := strings.Repeat("x", maxLine-len("1,\n"))
 	got := replayed(t, write(t, "1,"+event+"\n2,"+event+"y\n3,alice\n"))
 	if got.Attempts != 2 || got.Unreadable != 1 || !strings.HasSuffix(got.FirstUnreadable, "it is longer than 1 MiB") {
 		t.Errorf("%d attempts, %d unreadable lines: %s", got.Attempts, got.Unreadable, got.FirstUnreadable)
+	}
+}
+
+// TestRedisThatWantsMore: a Redis with a password, and one that hangs up on plain text, as with TLS.
+func TestRedisThatWantsMore(t *testing.T) {
+	locked := redistest.Start(t)
+	client := locked.Client(t)
+	if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("requirepass", "secret").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for address, cause := range map[string]string{
+		locked.Addr(): "(NOAUTH HELLO must be called with the client already authenticated); ",
+		hangUp(t):     "); ",
+	} {
+		_, stderr, status := command(t.Context(), "replay", "--redis", address)
+		if want := cause + "name one that needs no password and no TLS, which are not supported yet, or leave out --redis to decide in memory\n"; status != 1 || !strings.HasSuffix(stderr, want) {
+			t.Errorf("status %d: %s", status, stderr)
+		}
+	}
+}
+
+// hangUp is a server that closes every connection.
+func hangUp(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// TestRedisDies: what the library says about counts is of no use to somebody who replays a log.
+func TestRedisDies(t *testing.T) {
+	server := redistest.Start(t)
+	r, err := newReplay(&replayCommand{Redis: addresses{server.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.client, err = connect(addresses{server.Addr()}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.client.Close()
+	if err := r.makeLimiter(); err != nil {
+		t.Fatal(err)
+	}
+	a := attempt{at: time.Unix(1, 0), event: "alice", units: 1, times: 1}
+	if err := r.decide(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill(t)
+	want := regexp.MustCompile(`^--redis ` + server.Addr() + ` failed after 0 lines \([^;]+\); replay again when it works, or leave out --redis to decide in memory$`)
+	for name, err := range map[string]error{"decide": r.decide(t.Context(), a), "forget": r.forget(t.Context())} {
+		if err == nil || !want.MatchString(err.Error()) || strings.Contains(err.Error(), "counted") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -34,10 +34,11 @@ type report struct {
 	From            time.Time     `json:"from"`
 	To              time.Time     `json:"to"`
 	Period          int64         `json:"period_ms"`
-	YearAssumed     bool          `json:"year_assumed"` // the log has lines without a year
+	YearsAssumed    int           `json:"years_assumed"` // attempts from lines without a year
 	DefaultLimits   bool          `json:"default_limits"`
 	Limits          []limitReport `json:"limits"`
 	Top             []eventReport `json:"denied_most"`
+	MoreDenied      int           `json:"denied_more"` // events denied that denied_most leaves out
 }
 
 type limitReport struct {
@@ -49,7 +50,8 @@ type eventReport struct {
 	Event    string `json:"event"`
 	Attempts int    `json:"attempts"`
 	Denied   int    `json:"denied"`
-	Longest  int64  `json:"longest_wait_ms"`
+	Never    bool   `json:"never"`                     // all that it was denied asked for more units than a limit holds: no wait helps
+	Longest  int64  `json:"longest_wait_ms,omitempty"` // left out if never
 }
 
 // skip counts a line that cannot be read.
@@ -69,6 +71,9 @@ func (p *report) spans(a attempt) {
 		p.StepsBack += a.times
 	}
 	p.To = later(p.To, a.at)
+	if a.yearless {
+		p.YearsAssumed += a.times
+	}
 }
 
 // count counts one decision. A limit denies if it alone would ask for a wait, or could never hold the units.
@@ -94,17 +99,17 @@ func (r *replay) finish() *report {
 	p := &r.report
 	p.Events = len(r.events)
 	p.Period = p.To.Sub(p.From).Milliseconds()
-	p.YearAssumed = r.calendar.assumed
 	p.Top = []eventReport{}
 	for event, t := range r.events {
 		if t.denied > 0 {
-			p.Top = append(p.Top, eventReport{event, t.attempts, t.denied, t.longest.Milliseconds()})
+			p.Top = append(p.Top, eventReport{event, t.attempts, t.denied, t.longest == 0, t.longest.Milliseconds()})
 		}
 	}
 	slices.SortFunc(p.Top, func(a, b eventReport) int {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.Longest, a.Longest), cmp.Compare(a.Event, b.Event))
 	})
-	p.Top = p.Top[:min(len(p.Top), topEvents)]
+	p.MoreDenied = max(0, len(p.Top)-topEvents)
+	p.Top = p.Top[:len(p.Top)-p.MoreDenied]
 	return p
 }
 
@@ -131,7 +136,7 @@ func (p *report) printHead(b *strings.Builder) {
 	writeTable(b, 0, [][]string{
 		{"limits", p.limits()},
 		{"decided", p.where()},
-		{"log", fmt.Sprintf("%s, %d lines", p.source(), p.Lines)},
+		{"log", p.source() + ", " + number(p.Lines, "line")},
 		{"period", p.period()},
 		{"events", strconv.Itoa(p.Events)},
 		{"attempts", strconv.Itoa(p.Attempts)},
@@ -165,13 +170,13 @@ func (p *report) source() string {
 	return strings.Join(p.Files, ", ")
 }
 
-// period leaves out a year that the log does not tell.
+// period leaves out years and a zone if the log tells none.
 func (p *report) period() string {
-	layout := time.DateTime
-	if p.YearAssumed {
-		layout = time.Stamp
+	layout, zone := time.DateTime, " UTC"
+	if p.YearsAssumed == p.Attempts {
+		layout, zone = time.Stamp, ""
 	}
-	return fmt.Sprintf("%s to %s, %s", p.From.Format(layout), p.To.Format(layout), human(p.To.Sub(p.From)))
+	return fmt.Sprintf("%s to %s%s, %s", p.From.Format(layout), p.To.Format(layout), zone, human(p.To.Sub(p.From)))
 }
 
 func (p *report) share(n int) string {
@@ -197,6 +202,9 @@ func (p *report) printTop(b *strings.Builder) {
 		rows = append(rows, []string{strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), e.longest(), "  " + printable(e.Event)})
 	}
 	writeTable(b, tabwriter.AlignRight, rows)
+	if p.MoreDenied > 0 {
+		fmt.Fprintf(b, "  and %d more\n", p.MoreDenied)
+	}
 }
 
 // writeTable aligns all columns but the last, which is as wide as it is.
@@ -208,9 +216,8 @@ func writeTable(b *strings.Builder, flags uint, rows [][]string) {
 	_ = t.Flush()
 }
 
-// longest is "never" for an event that only asked for more than can ever be admitted.
 func (e eventReport) longest() string {
-	if e.Longest == 0 {
+	if e.Never {
 		return "never"
 	}
 	return human(time.Duration(e.Longest) * time.Millisecond)
@@ -219,10 +226,13 @@ func (e eventReport) longest() string {
 // printNotes tells what else a reader must know to believe the counts.
 func (p *report) printNotes(b *strings.Builder) {
 	if p.Hopeless > 0 {
-		fmt.Fprintf(b, "\nNever admissible: %d of the denied. They ask for more units than a limit holds, so no wait helps.\n", p.Hopeless)
+		fmt.Fprintf(b, "\nNever admissible: %d of the denied, for more units than a limit holds, so no wait helps.\n", p.Hopeless)
 	}
 	if p.StepsBack > 0 {
-		fmt.Fprintf(b, "\nOut of order: %d attempts. Each was decided no earlier than the last one counted for its event.\n", p.StepsBack)
+		fmt.Fprintf(b, "\nOut of order: %s. None is decided earlier than the last one counted for its event.\n", number(p.StepsBack, "attempt"))
+	}
+	if p.YearsAssumed > 0 && p.YearsAssumed < p.Attempts {
+		fmt.Fprintf(b, "\nYears assumed: %s. A log without years is read as one that begins in 2001, or goes on from the sshd log before it.\n", number(p.YearsAssumed, "attempt"))
 	}
 	if p.Unreadable > 0 {
 		fmt.Fprintf(b, "\nUnreadable lines: %d. The first is %s.\n", p.Unreadable, p.FirstUnreadable)
@@ -241,21 +251,19 @@ func printable(event string) string {
 	return s
 }
 
-// human is a duration rounded up to about three digits, written as limits write theirs.
+// number is a number of things, in words that fit.
+func number(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// human is a duration in whole seconds, or milliseconds if it is short, written as limits write theirs.
 func human(d time.Duration) string {
-	unit := time.Hour
-	switch {
-	case d < time.Second:
+	unit := time.Second
+	if d < time.Minute {
 		unit = time.Millisecond
-	case d < time.Minute:
-		unit = time.Second / 10
-	case d < time.Hour:
-		unit = time.Second
-	case d < 24*time.Hour:
-		unit = time.Minute
 	}
-	if up := d.Truncate(unit); up < d {
-		d = up + unit
-	}
-	return strings.TrimPrefix(window.Every(d).String(), "1/")
+	return strings.TrimPrefix(window.Every(d.Truncate(unit)).String(), "1/")
 }
