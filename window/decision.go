@@ -1,6 +1,9 @@
 package window
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Decision is the answer to one attempt.
 type Decision struct {
@@ -63,6 +66,11 @@ func (d Decision) Tightest() Usage {
 		}
 	}
 	return tightest
+}
+
+// counted tells whether the decision counted in a limit. One without Usage may have, in any.
+func (d Decision) counted(l Limit) bool {
+	return len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per == l.Per })
 }
 
 // newDecision sums up the usage of all limits.

@@ -202,12 +202,13 @@ func (x *exactLog) usage(l window.Limit, r rule, n, now int64) window.Usage {
 	return u
 }
 
-// refund takes back what d counted, in every limit that still has it.
+// refund takes back what d counted, in every limit that counted it and still has it.
 func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
 	changed, since := false, d.At.UnixMilli()
 	for _, r := range rulesOf(limits, false) {
 		log := x.windows[r.per]
-		if since+r.per <= max(now, newest(log)) {
+		had := slices.ContainsFunc(d.Usage, func(u window.Usage) bool { return u.Limit.Per == ms(r.per) })
+		if !had || since+r.per <= max(now, newest(log)) {
 			continue
 		}
 		i := slices.IndexFunc(log, func(e *entry) bool { return lastOf(log, e) >= since })

@@ -48,7 +48,7 @@ func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
 
 // ParseLimit reads a limit as "5/1h": Max, a slash, Per. A duration is written as Go writes it, and knows days: "90s",
 // "1h30m", "1d12h"; a unit alone means one of it, as in "5/h". A Resolution follows an @, as in "5/1h@10m". A limit that
-// New would refuse is an error here, too.
+// New would refuse, where denials do not count, is an error here, too.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {

@@ -241,7 +241,7 @@ func (s section) add(units, date, resolution int64) section {
 	return s
 }
 
-func (m *local) refund(_ context.Context, event string, n int64, since time.Time) error {
+func (m *local) refund(_ context.Context, event string, d Decision) error {
 	now, err := m.now()
 	if err != nil {
 		return err
@@ -251,10 +251,11 @@ func (m *local) refund(_ context.Context, event string, n int64, since time.Time
 	if rec == nil {
 		return nil
 	}
-	changed, at := false, since.UnixMilli()
+	changed, at := false, d.At.UnixMilli()
 	for i, b := range m.limits {
 		sec := &rec.sections[i]
-		changed = at+b.per > sec.date(now) && sec.refund(n, at) || changed
+		given := d.counted(m.l.cfg.Limits[i]) && at+b.per > sec.date(now) && sec.refund(d.Counted, at)
+		changed = changed || given
 	}
 	if changed && rec.clean(m.limits, now) {
 		s.remove(rec)

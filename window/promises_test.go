@@ -655,3 +655,21 @@ func onceOpen(b bench) (window.Decision, error) {
 	}
 	return d, err
 }
+
+// TestRefundOfOtherLimits refunds by a limiter that has a limit which the attempt did not: that is left alone.
+func TestRefundOfOtherLimits(t *testing.T) {
+	client, name := redistest.Client(t), redistest.Key(t)
+	old := bench{T: t, Limiter: must(window.New(client, window.Config{Name: name, Limits: parsed("5/1h")}))}
+	young := bench{T: t, Limiter: must(window.New(client, window.Config{Name: name, Limits: parsed("5/1h", "5/1m")}))}
+	d := old.allow("e", 1)
+	young.allow("e", 2)
+	young.give("e", d)
+	if s := young.inspect("e"); s.Limits[0].Used != 2 || s.Limits[1].Used != 2 {
+		t.Errorf("%+v", s)
+	}
+	young.give("e", window.Decision{At: d.At, Counted: 1, Usage: []window.Usage{{Limit: window.PerDay(1)}}})
+	young.give("e", window.Decision{At: d.At, Counted: 1})
+	if s := young.inspect("e"); s.Limits[0].Used != 1 || s.Limits[1].Used != 1 {
+		t.Errorf("a decision without usage is refunded in every limit: %+v", s)
+	}
+}

@@ -25,14 +25,17 @@ type remote struct {
 func newRemote(client rueidis.Client, l *Limiter) *remote {
 	r := &remote{l: l, client: client, script: lua.New(lua.Window)}
 	for _, limit := range l.cfg.Limits {
-		r.limits = append(r.limits, integer(limit.Per.Milliseconds()), integer(limit.Max),
-			integer(limit.resolution(l.cfg.CountDenied).Milliseconds()))
+		r.limits = append(r.limits, r.arguments(limit)...)
 	}
 	return r
 }
 
+func (r *remote) arguments(l Limit) []string {
+	return []string{integer(l.Per.Milliseconds()), integer(l.Max), integer(l.resolution(r.l.cfg.CountDenied).Milliseconds())}
+}
+
 func (r *remote) decide(ctx context.Context, v verb, event string, n int64) (Decision, error) {
-	reply, err := r.run(ctx, string(v), event, n)
+	reply, err := r.run(ctx, string(v), event, n, r.limits...)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -51,18 +54,27 @@ func (r *remote) decide(ctx context.Context, v verb, event string, n int64) (Dec
 	return newDecision(allowed, counted, utc(reply[1]), usage), nil
 }
 
-func (r *remote) refund(ctx context.Context, event string, n int64, since time.Time) error {
-	_, err := r.run(ctx, "refund", event, n, integer(since.UnixMilli()))
+func (r *remote) refund(ctx context.Context, event string, d Decision) error {
+	var args []string
+	for _, limit := range r.l.cfg.Limits {
+		if d.counted(limit) {
+			args = append(args, r.arguments(limit)...)
+		}
+	}
+	if args == nil {
+		return nil
+	}
+	_, err := r.run(ctx, "refund", event, min(d.Counted, maxUnits), append(args, integer(d.At.UnixMilli()))...)
 	return err
 }
 
 func (r *remote) reset(ctx context.Context, event string) error {
-	_, err := r.run(ctx, "reset", event, 1)
+	_, err := r.run(ctx, "reset", event, 1, r.limits...)
 	return err
 }
 
 func (r *remote) inspect(ctx context.Context, event string) (time.Time, []LimitState, error) {
-	reply, err := r.run(ctx, "inspect", event, 1)
+	reply, err := r.run(ctx, "inspect", event, 1, r.limits...)
 	if err != nil {
 		return time.Time{}, nil, err
 	}
@@ -94,13 +106,12 @@ func listsBuckets(reply []int64, limits int) bool {
 }
 
 // run runs the script. It repeats only what certainly did not run, for at most patience and inside the deadline of ctx.
-func (r *remote) run(ctx context.Context, verb, event string, n int64, last ...string) ([]int64, error) {
+func (r *remote) run(ctx context.Context, verb, event string, n int64, more ...string) ([]int64, error) {
 	now, err := r.now()
 	if err != nil {
 		return nil, err
 	}
-	args := make([]string, 0, 16)
-	args = append(append(append(args, verb, now, integer(n)), r.limits...), last...)
+	args := append(append(make([]string, 0, 16), verb, now, integer(n)), more...)
 	key := r.l.key(event)
 	for begin, pause := time.Now(), firstPause; ; pause *= 2 {
 		reply, err := r.script.Exec(ctx, r.client, []string{key}, args).AsIntSlice()

@@ -54,8 +54,8 @@ type Limiter struct {
 type state interface {
 	// decide answers an attempt of n units. It counts them if the verb says so.
 	decide(ctx context.Context, v verb, event string, n int64) (Decision, error)
-	// refund takes back n units that were counted at the time since.
-	refund(ctx context.Context, event string, n int64, since time.Time) error
+	// refund takes back what d counted.
+	refund(ctx context.Context, event string, d Decision) error
 	reset(ctx context.Context, event string) error
 	inspect(ctx context.Context, event string) (time.Time, []LimitState, error)
 }
@@ -112,7 +112,8 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 
 // AllowN decides whether n units of the event may happen now, and counts all of them or none. A denial is a Decision, not
 // an error. The errors are ErrEmptyEvent, ErrCost, ErrExceedsLimit, ErrOutage, ErrUncertain, those of ctx if it ended
-// before anything was sent, and one that names the key if its value is not a record of this library.
+// before anything was sent, and one that names the key if its value is not a record of this library, or can hold no more:
+// 31 limits of all callers of one Name, or 2^53 units. In each of these but ErrUncertain nothing was counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	if l.cfg.CountDenied {
 		return l.decide(ctx, count, event, n)
@@ -176,9 +177,10 @@ func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision,
 }
 
 // Refund gives back the units that d counted, in every limit that still counts them; never below zero, and none as old as
-// Per. It needs d.Counted and d.At only, which say how many and from which bucket: the first whose last event is not before
-// d.At. A decision that counted nothing is no error and changes nothing. Refund a decision once: a second Refund gives back
-// somebody else's units. Errors are as those of AllowN; after ErrUncertain the units may or may not be given back.
+// Per. d.Counted and d.At say how many and from which bucket: the first whose last event is not before d.At. A limit that is
+// not in d.Usage is left alone; with no Usage at all, none is. A decision that counted nothing is no error and changes
+// nothing. Refund a decision once: a second Refund gives back somebody else's units. Errors are as those of AllowN; after
+// ErrUncertain the units may or may not be given back.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	if d.Counted <= 0 {
 		return nil
@@ -186,7 +188,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	if err := l.check(ctx, event, 1); err != nil {
 		return err
 	}
-	if err := l.state.refund(ctx, event, min(d.Counted, maxUnits), d.At); err != nil {
+	if err := l.state.refund(ctx, event, d); err != nil {
 		return l.wrap(err)
 	}
 	return nil
