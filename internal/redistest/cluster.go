@@ -76,14 +76,18 @@ func startNodes(h host) (nodes []*Server, err error) {
 func form(nodes []*Server) (rueidis.Client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	for i, n := range nodes {
+	for i, n := range nodes { // all of them before any meets another: then it is too late
 		first, last := i*slots/len(nodes), (i+1)*slots/len(nodes)-1
-		ip, port, _ := net.SplitHostPort(nodes[(i+1)%len(nodes)].node.peer())
 		err := errors.Join(
 			n.cluster(ctx, "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)),
-			n.cluster(ctx, "SET-CONFIG-EPOCH", strconv.Itoa(i+1)),
-			n.cluster(ctx, "MEET", ip, port))
+			n.cluster(ctx, "SET-CONFIG-EPOCH", strconv.Itoa(i+1)))
 		if err != nil {
+			return nil, err
+		}
+	}
+	for i, n := range nodes {
+		ip, port, _ := net.SplitHostPort(nodes[(i+1)%len(nodes)].node.peer())
+		if err := n.cluster(ctx, "MEET", ip, port); err != nil {
 			return nil, err
 		}
 	}
