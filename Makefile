@@ -7,23 +7,24 @@ FUZZTIME ?= 30s
 # What runs a second time under the race detector, in short form.
 RACE ?= $(addprefix ./,$(wildcard window internal/redistest))
 
-.PHONY: help test race lint fuzz
+.PHONY: help test race lint fuzz bench
 
 help:
 	@echo "make test    all tests, on real Redis servers"
 	@echo "make race    the short tests again, under the race detector (part of make test)"
 	@echo "make lint    formatting, vet and linters, on both modules"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
+	@echo "make bench   what a decision costs a Redis server, beside redis_rate and floors"
 
 # The first run brings a Redis and says which one answers.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -count=1 -timeout 5m ./...
+	$(GO) test -count=1 -timeout 10m ./...
 	@$(MAKE) --no-print-directory race
-	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GO) test -count=1 -timeout 5m ./...; fi
+	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GO) test -count=1 -timeout 10m ./...; fi
 
 race:
-	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 5m $(RACE); \
+	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 10m $(RACE); \
 	else echo "No race detector: it needs cgo, and so a C compiler."; fi
 
 lint:
@@ -38,3 +39,6 @@ fuzz:
 			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; \
 	done
+
+bench:
+	cd bench && $(GO) run . $(BENCHFLAGS)

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func small(t *testing.T) bench {
+	client := must(dial(redistest.Start(t).Addr()))
+	t.Cleanup(client.Close)
+	return bench{rounds: 2, events: 60, callers: 4, memory: 300, client: client, log: log.New(io.Discard, "", 0)}
+}
+
+// TestBench runs all of it in little, with all of its checks.
+func TestBench(t *testing.T) {
+	b := small(t)
+	res, err := b.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Rows) != len(contenders(b.client)) || res.Memory == nil || res.Memory.BytesPerEvent < 50 || res.Memory.Shortest < 20 {
+		t.Errorf("result %+v", res)
+	}
+	for _, r := range res.Rows {
+		if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 {
+			t.Errorf("row %+v", r)
+		}
+	}
+	var table, object strings.Builder
+	if err := res.print(&table, false); err != nil || strings.Count(table.String(), "\nwindow, ") != 7 {
+		t.Errorf("%v, printed %s", err, &table)
+	}
+	if err := res.print(&object, true); err != nil || !strings.Contains(object.String(), `"bytes_per_event":`) {
+		t.Errorf("%v, printed %s", err, &object)
+	}
+}
+
+// TestBenchMeasuresWhatItSays has contenders that do not do what they claim; none gets a number.
+func TestBenchMeasuresWhatItSays(t *testing.T) {
+	b := small(t)
+	honest := floorRow(b.client, "honest", "", 1, `return redis.call('SET', KEYS[1], 'x')`)
+	if err := b.round(t.Context(), []contender{honest}, make([][]float64, 1)); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		lie  func(c *contender)
+		want string
+	}{
+		"it denies":          {func(c *contender) { c.allows = false }, "measures the other"},
+		"it keeps two keys":  {func(c *contender) { c.keys = 2 }, "are claimed"},
+		"it asks twice":      {func(c *contender) { c.ask = twice(c.ask) }, "EVALSHA for"},
+		"it asks one event":  {func(c *contender) { c.ask = always(c.ask, event(0)) }, "are claimed"},
+		"it sends EVAL":      {func(c *contender) { c.ask = eval(b.client) }, "calls of eval"},
+		"it loads anew":      {func(c *contender) { c.ask = load(b.client, c.ask) }, "calls of script"},
+		"it asks by no call": {func(c *contender) { c.ask, c.keys = nothing, 0 }, "0 EVALSHA"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			liar := honest
+			test.lie(&liar)
+			err := b.round(t.Context(), []contender{liar}, make([][]float64, 1))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+type ask = func(context.Context, string) (bool, error)
+
+func twice(f ask) ask {
+	return func(ctx context.Context, event string) (bool, error) {
+		_, _ = f(ctx, event)
+		return f(ctx, event)
+	}
+}
+
+func always(f ask, event string) ask {
+	return func(ctx context.Context, _ string) (bool, error) { return f(ctx, event) }
+}
+
+func eval(client rueidis.Client) ask {
+	return func(ctx context.Context, event string) (bool, error) {
+		return true, client.Do(ctx, client.B().Eval().Script("return redis.call('SET', KEYS[1], 1)").Numkeys(1).Key(event).Build()).Error()
+	}
+}
+
+func load(client rueidis.Client, f ask) ask {
+	return func(ctx context.Context, event string) (bool, error) {
+		if err := client.Do(ctx, client.B().ScriptLoad().Script("return 1").Build()).Error(); err != nil {
+			return false, err
+		}
+		return f(ctx, event)
+	}
+}
+
+func nothing(context.Context, string) (bool, error) { return true, nil }
+
+// TestRefusesKeys is about a server that somebody uses.
+func TestRefusesKeys(t *testing.T) {
+	b := small(t)
+	if err := b.client.Do(t.Context(), b.client.B().Set().Key("theirs").Value("1").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "holds 1 keys") {
+		t.Errorf("error %v", err)
+	}
+	if n, err := b.client.Do(t.Context(), b.client.B().Exists().Key("theirs").Build()).AsInt64(); n != 1 || err != nil {
+		t.Errorf("their key is gone: %d, %v", n, err)
+	}
+}
+
+// BenchmarkCall is a call of the client: an EVALSHA of a constant read as integers, the floor, and decisions. The B/op and
+// allocs/op of a decision over those of the floor are what the library adds.
+func BenchmarkCall(b *testing.B) {
+	client := redistest.Client(b)
+	script := rueidis.NewLuaScript("return {1, 2, 3, 4, 5}")
+	args := []string{"allow", "", "1", "3600000", "50", "1"}
+	b.Run("floor", func(b *testing.B) {
+		b.ReportAllocs()
+		keys := []string{redistest.Key(b)}
+		for b.Loop() {
+			if _, err := script.Exec(b.Context(), client, keys, args).AsIntSlice(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/5s", "1000000/1h", "1000000/1d"}} {
+		l := must(window.New(client, window.Config{Name: redistest.Key(b), Limits: parse(limits)}))
+		b.Run(fmt.Sprintf("window/limits=%d", len(limits)), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if d, err := l.Allow(b.Context(), event(0)); err != nil || !d.Allowed {
+					b.Fatal(d, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkLocal is a decision in memory, under one limit: of one hot event, and of events drawn at random; by one caller,
+// and by as many as -cpu says.
+func BenchmarkLocal(b *testing.B) {
+	for _, events := range []int{1, 1_000, 100_000} {
+		names := make([]string, events)
+		for i := range names {
+			names[i] = event(i)
+		}
+		cfg := window.Config{Name: "login", Limits: []window.Limit{{Max: 1 << 40, Per: time.Hour}}}
+		b.Run(fmt.Sprintf("events=%d", events), func(b *testing.B) {
+			b.ReportAllocs()
+			decideParallel(b, must(window.NewLocal(cfg)), names)
+		})
+	}
+}
+
+var seeds atomic.Uint64
+
+// decideParallel decides about every event once before the clock starts.
+func decideParallel(b *testing.B, l *window.Limiter, names []string) {
+	for _, name := range names {
+		must(l.Allow(b.Context(), name))
+	}
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		rng := rand.New(rand.NewPCG(seeds.Add(1), 0))
+		for pb.Next() {
+			must(l.Allow(b.Context(), names[rng.IntN(len(names))]))
+		}
+	})
+}

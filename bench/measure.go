@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/rueidis"
+)
+
+// contender is one way to decide about an event, in one state and with one outcome.
+type contender struct {
+	name      string
+	like      string // what it is faithful to
+	admission string // the row of the same work admitted, if this one denies
+	allows    bool   // what it must answer
+	keys      int    // keys that one event has afterwards
+
+	// before brings an event into the state in which it is asked about; nil: the event is new.
+	before func(ctx context.Context, event string) error
+	// ask is one decision, by one EVALSHA.
+	ask func(ctx context.Context, event string) (allowed bool, err error)
+
+	first int // its events are those from this number on
+}
+
+// bench says how much to measure, and on which server.
+type bench struct {
+	rounds, events, callers, memory int
+
+	client rueidis.Client
+	log    *log.Logger // told how far it is
+}
+
+// slice is how many decisions of one contender are measured at a time. Small slices of all contenders take turns, so that
+// whatever else the machine does falls on all of them alike.
+const slice = 2000
+
+// run measures all contenders, round by round, and then the memory.
+func (b bench) run(ctx context.Context) (result, error) {
+	if n, err := b.client.Do(ctx, b.client.B().Dbsize().Build()).AsInt64(); err != nil || n > 0 {
+		return result{}, errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
+	}
+	all := contenders(b.client)
+	spent := make([][]float64, len(all))
+	for round := range b.rounds {
+		b.log.Printf("round %d of %d", round+1, b.rounds)
+		if err := b.round(ctx, all, spent); err != nil {
+			return result{}, err
+		}
+	}
+	if b.memory == 0 {
+		return b.result(ctx, all, spent, nil), nil
+	}
+	m, err := b.measureMemory(ctx)
+	return b.result(ctx, all, spent, &m), err
+}
+
+// round asks every contender about each of its events once. It appends to spent, by contender, the mean time in µs that the
+// server took for a decision in each slice.
+func (b bench) round(ctx context.Context, all []contender, spent [][]float64) error {
+	if err := b.prepare(ctx, all); err != nil {
+		return err
+	}
+	keys := 0
+	for from := 0; from < b.events; from += slice {
+		for i := range all {
+			turn := (i + from/slice) % len(all)
+			usec, err := b.measure(ctx, all[turn], from, min(from+slice, b.events))
+			if err != nil {
+				return fmt.Errorf("%s: %w", all[turn].name, err)
+			}
+			spent[turn] = append(spent[turn], usec)
+		}
+	}
+	for _, c := range all {
+		keys += c.keys * b.events
+	}
+	return b.checkKeys(ctx, keys)
+}
+
+// prepare gives each contender events of its own, in the state before.
+func (b bench) prepare(ctx context.Context, all []contender) error {
+	states := make([][]value, len(all))
+	for i, c := range all {
+		var err error
+		if states[i], err = b.stateBefore(ctx, c); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		all[i].first = i * b.events
+	}
+	if err := b.flush(ctx); err != nil {
+		return err
+	}
+	for i, c := range all {
+		if err := b.copyToAll(ctx, c, states[i]); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// value is what a key holds.
+type value struct {
+	key, dump string
+	ttl       int64 // ms; 0: none
+}
+
+// stateBefore is what event 0 has on the server when it is asked about.
+func (b bench) stateBefore(ctx context.Context, c contender) ([]value, error) {
+	if err := errors.Join(b.flush(ctx), b.try(ctx, c), b.flush(ctx)); err != nil || c.before == nil {
+		return nil, err
+	}
+	if err := c.before(ctx, event(0)); err != nil {
+		return nil, err
+	}
+	keys, err := b.client.Do(ctx, b.client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	values := make([]value, len(keys))
+	for i, key := range keys {
+		dump, errDump := b.client.Do(ctx, b.client.B().Dump().Key(key).Build()).ToString()
+		ttl, errTTL := b.client.Do(ctx, b.client.B().Pttl().Key(key).Build()).AsInt64()
+		values[i], err = value{key, dump, max(0, ttl)}, errors.Join(err, errDump, errTTL)
+	}
+	return values, err
+}
+
+// try asks about some new events, so that the server knows the script, and checks that each has keys of its own: after the
+// measurement, when all keys were there before it, that could not be seen.
+func (b bench) try(ctx context.Context, c contender) error {
+	some := min(100, b.events)
+	for i := range some {
+		if _, err := c.ask(ctx, event(i)); err != nil {
+			return err
+		}
+	}
+	return b.checkKeys(ctx, c.keys*some)
+}
+
+func (b bench) flush(ctx context.Context) error {
+	return b.client.Do(ctx, b.client.B().Flushall().Sync().Build()).Error()
+}
+
+// copyToAll gives every event of c the state of event 0. A value does not name its event.
+func (b bench) copyToAll(ctx context.Context, c contender, state []value) error {
+	var batch rueidis.Commands
+	for i := range b.events {
+		for _, v := range state {
+			key := strings.Replace(v.key, event(0), event(c.first+i), 1)
+			batch = append(batch, b.client.B().Restore().Key(key).Ttl(v.ttl).SerializedValue(v.dump).Build())
+		}
+		if len(batch) < 1000 && i+1 < b.events {
+			continue
+		}
+		for _, reply := range b.client.DoMulti(ctx, batch...) {
+			if err := reply.Error(); err != nil {
+				return err
+			}
+		}
+		batch = batch[:0]
+	}
+	return nil
+}
+
+// measure is the mean time, in µs, that the server spends in one decision of c, over the events from one number to another.
+func (b bench) measure(ctx context.Context, c contender, from, to int) (float64, error) {
+	if err := b.client.Do(ctx, b.client.B().ConfigResetstat().Build()).Error(); err != nil {
+		return 0, err
+	}
+	if err := b.askAll(ctx, c, from, to); err != nil {
+		return 0, err
+	}
+	stats, err := b.commandStats(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return float64(stats["evalsha"].usec) / float64(to-from), checkCalls(stats, to-from)
+}
+
+// askAll asks about the events, the callers side by side.
+func (b bench) askAll(ctx context.Context, c contender, from, to int) error {
+	errs := make([]error, b.callers)
+	var callers sync.WaitGroup
+	for i := range b.callers {
+		callers.Go(func() {
+			for j := from + i; j < to && errs[i] == nil; j += b.callers {
+				errs[i] = c.mustAnswer(ctx, event(c.first+j))
+			}
+		})
+	}
+	callers.Wait()
+	return errors.Join(errs...)
+}
+
+// mustAnswer is one decision, with the outcome that is claimed.
+func (c contender) mustAnswer(ctx context.Context, event string) error {
+	allowed, err := c.ask(ctx, event)
+	if err == nil && allowed != c.allows {
+		err = fmt.Errorf("event %s: allowed %v, and this measures the other", event, allowed)
+	}
+	return err
+}
+
+// event names the events: distinct IPv4 addresses, from 198.51.100.0 on.
+func event(i int) string {
+	n := 198<<24 | 51<<16 | 100<<8 + i
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}).String()
+}
+
+// stat is what the server says about one of its commands.
+type stat struct{ calls, usec int }
+
+var statLine = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+),usec=(\d+)`)
+
+func (b bench) commandStats(ctx context.Context) (map[string]stat, error) {
+	info, err := b.client.Do(ctx, b.client.B().Info().Section("commandstats").Build()).ToString()
+	stats := map[string]stat{}
+	for _, m := range statLine.FindAllStringSubmatch(info, -1) {
+		calls, _ := strconv.Atoi(m[2])
+		usec, _ := strconv.Atoi(m[3])
+		stats[m[1]] = stat{calls, usec}
+	}
+	return stats, err
+}
+
+// checkCalls is about what was measured: one EVALSHA for each decision, and no script sent in full.
+func checkCalls(stats map[string]stat, decisions int) error {
+	for name, s := range stats {
+		if strings.HasPrefix(name, "script") || strings.HasPrefix(name, "eval") && name != "evalsha" {
+			return fmt.Errorf("%d calls of %s; the measured part has only EVALSHA", s.calls, name)
+		}
+	}
+	if calls := stats["evalsha"].calls; calls != decisions {
+		return fmt.Errorf("%d EVALSHA for %d decisions", calls, decisions)
+	}
+	return nil
+}
+
+// checkKeys is about what is on the server: as many keys as there are claimed to be.
+func (b bench) checkKeys(ctx context.Context, claimed int) error {
+	keys, err := b.client.Do(ctx, b.client.B().Dbsize().Build()).AsInt64()
+	if err == nil && keys != int64(claimed) {
+		err = fmt.Errorf("%d keys, where %d are claimed", keys, claimed)
+	}
+	return err
+}

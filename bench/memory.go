@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// memory says what an event costs in memory.
+type memory struct {
+	Events        int     `json:"events"`
+	BytesPerEvent float64 `json:"bytes_per_event"` // growth of used_memory
+	Shortest      int64   `json:"shortest"`        // bytes of the values
+	Median        int64   `json:"median"`
+	Longest       int64   `json:"longest"`
+}
+
+// What an event of the measurement of memory has behind it.
+const (
+	times   = 5
+	between = 130 * time.Second
+)
+
+var memoryLimits = []string{"1/5s", "50/1h", "200/1d"}
+
+// measureMemory counts each event five times, 130 s apart, from times spread evenly over a day, and looks how much
+// used_memory has grown: keys, values, expiry and both hash tables of the server, in whatever state of growth they are.
+func (b bench) measureMemory(ctx context.Context) (memory, error) {
+	b.log.Printf("memory of %d events", b.memory)
+	m := memory{Events: b.memory}
+	// What the last row left goes; the script and the buffers are there before.
+	if err := errors.Join(b.flush(ctx), b.countOften(ctx, 1), b.flush(ctx)); err != nil {
+		return m, err
+	}
+	before, err := b.usedMemory(ctx)
+	if err != nil {
+		return m, err
+	}
+	if err := b.countOften(ctx, b.memory); err != nil {
+		return m, err
+	}
+	after, err := b.usedMemory(ctx)
+	if err != nil {
+		return m, err
+	}
+	m.BytesPerEvent = float64(after-before) / float64(b.memory)
+	return m, b.lengths(ctx, &m)
+}
+
+// countOften counts events 0 to n-1, each five times.
+func (b bench) countOften(ctx context.Context, n int) error {
+	var now time.Time
+	cfg := window.Config{Name: "login", Limits: parse(memoryLimits), Now: func() time.Time { return now }}
+	l := must(window.New(b.client, cfg))
+	day := time.Now().Truncate(24 * time.Hour)
+	for i := range n {
+		now = day.Add(time.Duration(i) * (24 * time.Hour / time.Duration(n))).Truncate(time.Millisecond)
+		for range times {
+			d, err := l.Allow(ctx, event(i))
+			if err != nil {
+				return err
+			}
+			if !d.Allowed {
+				return fmt.Errorf("event %s is denied, and this counts its memory: %v", event(i), d)
+			}
+			now = now.Add(between)
+		}
+	}
+	return nil
+}
+
+func (b bench) usedMemory(ctx context.Context) (n int64, err error) {
+	info, err := b.client.Do(ctx, b.client.B().Info().Section("memory").Build()).ToString()
+	if err == nil {
+		_, rest, _ := strings.Cut(info, "used_memory:")
+		_, err = fmt.Sscan(rest, &n)
+	}
+	return n, err
+}
+
+// lengths fills in how long the values are, and checks that there is one for each event.
+func (b bench) lengths(ctx context.Context, m *memory) error {
+	keys, err := b.client.Do(ctx, b.client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	if err != nil {
+		return err
+	}
+	if len(keys) != b.memory {
+		return fmt.Errorf("%d keys for %d events", len(keys), b.memory)
+	}
+	var batch rueidis.Commands
+	for _, key := range keys {
+		batch = append(batch, b.client.B().Strlen().Key(key).Build())
+	}
+	var lengths []int64
+	for _, reply := range b.client.DoMulti(ctx, batch...) {
+		n, err := reply.AsInt64()
+		if err != nil {
+			return err
+		}
+		lengths = append(lengths, n)
+	}
+	slices.Sort(lengths)
+	m.Shortest, m.Median, m.Longest = lengths[0], lengths[len(lengths)/2], lengths[len(lengths)-1]
+	return nil
+}
