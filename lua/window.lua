@@ -44,7 +44,7 @@
 --             least that holds Per; and its units (unless every bucket holds 1)
 
 
-local read, write, sub = struct.unpack, struct.pack, string.sub
+local read, write, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 local FORMAT, MOST, DAY = 128, 31, 86400000
 
 -- encode writes a section whose closed buckets are body, in times of w bytes and units of u, and widens units that need it.
@@ -81,8 +81,10 @@ end
 local A = ARGV
 local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] + 0, #A
 local simulated, refund = now ~= '', op == 'refund'
+local valid = n >= 1 and n <= 9007199254740992 and n % 1 == 0
 if simulated then
   now = now + 0
+  valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
 else
   local t = redis.call('TIME')
   local us = t[2] + 0
@@ -90,10 +92,9 @@ else
 end
 local limits = (count - (refund and 4 or 3)) / 3
 local verb = op == 'allow' or op == 'count' or op == 'peek' or op == 'inspect' or refund or op == 'reset'
-if not (verb and n >= 1 and n <= 9007199254740992 and n % 1 == 0 and now >= 0 and now < 140737488355328 and now % 1 == 0 and limits % 1 == 0 and limits >= 1 and limits <= MOST) then
+if not (verb and valid and limits % 1 == 0 and limits >= 1 and limits <= MOST) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
 end
-limits = math.floor(limits)
 
 local v = redis.pcall('GET', key)
 local len, first, T = 0, FORMAT, 0
@@ -101,8 +102,8 @@ if v then
   if v.err then
     return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
   end
-  len, first = #v, string.byte(v) or 0
-  if len > 12 then first, T = read('>BI6', v) end
+  len = #v
+  if len > 12 then first, T = read('>BI6', v) else first = byte(v) or 0 end
 end
 local sections = first - FORMAT
 local foreign = v and (len < 13 or sections < 1 or sections > MOST)
@@ -120,15 +121,22 @@ if limits == 1 then
 else
   reply = {0, now, false, false, false, false, false, false, false, false, false}
 end
-local pos, i, left, seen, outs, keeps, twice = 8, 0, limits, 0, limits, 0, false
-while not foreign and not twice and (pos <= len or left > 0 and not refund) do
-  local per, closed, last, res, total, open, at, w, f, wrap, u, pair = 0, 0, now, 1, 0, 0, 1, 0, '', 1, 0, ''
-  i = i + 1
+-- a is where a limit has its place in reply, and before its place in ARGV: 3, 6, 9 and so on; 0 is none of the caller's.
+local pos, a, most, left, seen, outs, keeps, twice, earliest = 8, 0, 3 * limits, limits, 0, limits, 0, false, math.huge
+local dated = simulated -- PX is not the Per of a limit, since the clock is not this server's, or stepped back
+while not foreign and (pos <= len or left > 0 and not refund) do
+  local per, closed, last, total, open, at, w, f, wrap, pair, max, width
+  local res, r, u = 1, 0, 0 -- r as in flags: 0 if res is 1, 1 if it is Per/60
+  a = a + 3
   if pos <= len then
     -- Read the section.
-    local flags = 0
+    local flags = 32
     if pos + 5 <= len then flags, closed, per, at = read('>BBI4', v, pos) end
-    if flags >= 32 and pos + 8 <= len then
+    if flags >= 32 then
+      if pos + 8 > len then
+        foreign = true
+        break
+      end
       flags, closed, per, at = read('>BI2I6', v, pos)
       flags = flags - 32
     end
@@ -140,20 +148,26 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       w, f, wrap = 4, '>I4', 4294967296
     else
       w, f, wrap = 6, '>I6', 281474976710656
+      foreign = per > 17592186044416
     end
-    pair, last, total, open = f, T, closed + 1, 1
+    pair = f
+    last = T
+    total = closed + 1
+    open = 1
     if flags == 0 then
       pos = at + closed * w
     else
       u = flags % 4
-      local r = (flags - u) / 4 % 4
+      r = (flags - u) / 4 % 4
+      foreign = foreign or flags > 31 or r == 3
       if u > 1 then u = u * 4 - 5 end
       pos = at + (flags >= 16 and 6 or 0) + (r == 2 and 6 or 0) + u + u + closed * (w + u)
       if pos <= len + 1 then
         if flags >= 16 then last, at = read('>I6', v, at) end
         if r == 1 then res = (per + 59 - (per + 59) % 60) / 60 elseif r == 2 then res, at = read('>I6', v, at) end
         if u == 1 then
-          total, open, at = read('>BB', v, at)
+          total, open = byte(v, at, at + 1)
+          at = at + 2
           pair = f .. 'B'
         elseif u > 1 then
           total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
@@ -162,44 +176,51 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       end
     end
     seen = seen + 1
-    if pos > len + 1 or per == 0 or flags > 31 or flags % 16 > 11 or seen > sections or last > T + per then
+    if foreign or pos > len + 1 or per == 0 or last > T + per then
       foreign = true
       break
     end
-    if i > limits or A[3 * i + 1] + 0 ~= per then
-      i = limits
-      while i > 0 and A[3 * i + 1] + 0 ~= per do i = i - 1 end
+    if a > most or A[a + 1] + 0 ~= per then
+      a = most
+      while a > 0 and A[a + 1] + 0 ~= per do a = a - 3 end
     end
-    if i > 0 and reply[3 * i] then -- no writer stores two sections of one Per
+    if reply[a] then -- no writer stores two sections of one Per
       foreign = true
       break
     end
   else
-    while i > limits or reply[3 * i] do i = i % limits + 1 end
-    per = A[3 * i + 1] + 0
-    for j = 1, limits do twice = twice or j ~= i and A[3 * j + 1] + 0 == per end
+    while a > most or reply[a] do a = a % most + 3 end
+    per = A[a + 1] + 0
+    for b = 3, most, 3 do twice = twice or b ~= a and A[b + 1] + 0 == per end
+    if twice then break end
+    last = now - per -- long enough ago
   end
-  local fin, ahead = pos, now + per
+  local fin, date = pos, now -- date is when this section takes the attempt to happen
 
   -- A clock that stepped back (NoTimeTravel): merge what is dated more than Per ahead into one bucket at now + Per.
-  if last > ahead and not refund then
-    while closed > 0 do
-      local b, c = read(pair, v, at)
-      if last - (last - b) % wrap < ahead then break end
-      open, closed, at = open + (u > 0 and c or 1), closed - 1, at + w + u
+  if last > now then
+    local ahead = now + per
+    if last > ahead and not refund then
+      while closed > 0 do
+        local b, c = read(pair, v, at)
+        if last - (last - b) % wrap < ahead then break end
+        open, closed, at = open + (u > 0 and c or 1), closed - 1, at + w + u
+      end
+      last, changed = ahead, true
     end
-    last, changed = ahead, true
+    date, dated = last, true
   end
 
-  local a = 3 * i
-  local max, width = n, 1
-  if i > 0 then max, width = A[a + 2] + 0, A[a + 3] + 0 end
-  if not ((n <= max or refund) and max <= 9007199254740992 and width >= 1 and width <= per and per <= 17592186044416 and
-    per % 1 + max % 1 + width % 1 == 0) then
-    return redis.error_reply('SLIDEGATE key ' .. key .. ': limit ' .. i .. ' or the units are not as the head of window.lua asks')
+  if a > 0 then
+    max = A[a + 2] + 0
+    width = A[a + 3] + 0
+    if not ((n <= max or refund) and max <= 9007199254740992 and width >= 1 and width <= per and max % 1 + width % 1 == 0 and
+      (closed or per % 1 == 0 and per <= 17592186044416)) then
+      return redis.error_reply(string.format('SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', key, a / 3))
+    end
   end
 
-  if i == 0 then
+  if a == 0 then
     -- Of no limit of the caller: carry it along until it is forgotten.
     if last + per > now then
       local section = encode(newT, per, closed, last, res, total, open, sub(v, at, fin - 1), w, u)
@@ -208,7 +229,6 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       if last + per > keptFar then keptFar = last + per end
     end
   elseif refund then
-    local date = last > now and last or now
     local body = sub(v, at, fin - 1)
     if last >= since and since + per > date then
       -- Find the first bucket not before since, and take the units from it.
@@ -245,10 +265,16 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
     end
     reply[a] = 0
   else
-    -- Forget. date is when this limit takes the attempt to happen.
-    local date = last > now and last or now
+    -- Forget.
+    local due = date + per
     if last + per <= date then
-      total, closed = 0, 0
+      last = date
+      res = width
+      r = width == 1 and 0 or width == (per + 59 - (per + 59) % 60) / 60 and 1 or 2
+      total = 0
+      closed = 0
+      open = 0
+      u = 0
     else
       while closed > 0 do
         local b, c = read(pair, v, fin - w - u)
@@ -256,27 +282,26 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
         total, closed, fin = total - (u > 0 and c or 1), closed - 1, fin - w - u
       end
     end
-    if total == 0 then last = date end
-    local joins = last - last % res == date - date % res -- a new event joins the last bucket
+    local joins = last == date or res > 1 and last - last % res == date - date % res -- a new event joins the last bucket
 
     -- Decide. need is how many units must be forgotten until the request fits; once counted, the same request once more.
     local need = total - (max - n)
-    if need > 0 and admitted then
-      admitted = false
-      for j = 1, counting and 0 or limits do
-        local k = 3 * j
-        if reply[k] then
-          local used = reply[k] - n
-          reply[k], reply[k + 1] = used, 0
-          reply[k + 2] = used > 0 and (lasts and lasts[j] or T) + A[k + 1] - now or 0
+    if need > 0 then
+      for b = 3, admitted and not counting and most or 0, 3 do
+        if reply[b] then
+          local used = reply[b] - n
+          reply[b] = used
+          reply[b + 1] = 0
+          reply[b + 2] = used > 0 and (lasts and lasts[b] or T) + A[b + 1] - now or 0
         end
       end
+      admitted = false
     end
     local adds = admitted or counting
     if adds then need = total - (max - n - n) end
     local wait = 0
     if need > total then
-      wait = date + per - now
+      wait = due - now
     elseif need > 0 then
       local t, p = adds and joins and date or last, fin
       if u == 0 and need <= closed then
@@ -289,16 +314,19 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       end
       wait = t + per - now
     end
-    if date < reply[2] or left == limits then reply[2] = date end
+    if date < earliest then earliest = date end
     left = left - 1
+    reply[a + 1] = wait
     if adds then
-      reply[a], reply[a + 1], reply[a + 2] = total + n, wait, date + per - now
+      reply[a] = total + n
+      reply[a + 2] = due - now
     else
-      reply[a], reply[a + 1], reply[a + 2] = total, wait, total > 0 and last + per - now or 0
+      reply[a] = total
+      reply[a + 2] = total > 0 and last + per - now or 0
     end
     if last ~= T and total > 0 then
       lasts = lasts or {}
-      lasts[i] = last
+      lasts[a] = last
     end
 
     if T > now and total > 0 then
@@ -314,29 +342,29 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
       end
       if total > 0 then list[#list + 1], list[#list + 2] = last, open end
       lists = lists or {}
-      lists[i] = list
+      lists[a] = list
     elseif adds and op ~= 'peek' then
       -- Count.
-      local narrow = per < 4294967296 and date == newT
-      if total == 0 then
-        joins, open, res, w, u, closed = true, 0, width, 0, 0, 0
-      elseif not joins then
-        closed = closed + 1
-      end
-      if total > 9007199254740992 - n or closed > 65535 then
-        return redis.error_reply('SLIDEGATE key ' .. key .. ' would count more than 2^53 units or 65,536 buckets; ' ..
-          'wait until some are forgotten, or reset it')
-      end
-      total = total + n
-      if narrow and closed < 256 and u == 0 and res == 1 and width == 1 and total == closed + 1 then
+      if not joins then closed = closed + 1 end
+      local plain = per < 4294967296 and closed < 256 and date == newT and r < 2 and (joins or res == width)
+      if plain and u == 0 and n == 1 and total == closed then
         if closed == 0 then
-          out = out .. write('>BBI4', 0, 0, per)
-        elseif joins then
-          out = out .. write('>BBI4', 0, closed, per) .. sub(v, at, fin - 1)
+          out = out .. write('>BBI4', 4 * r, 0, per)
         else
-          out = out .. write(w == 3 and '>BBI4I3' or w == 4 and '>BBI4I4' or '>BBI4I2', 0, closed, per, last % wrap) .. sub(v, at, fin - 1)
+          out = out .. write(w == 3 and '>BBI4I3' or w == 4 and '>BBI4I4' or '>BBI4I2', 4 * r, closed, per, last % wrap) .. sub(v, at, fin - 1)
+        end
+      elseif plain and u == 1 and total + n < 256 then
+        if joins then
+          out = out .. write('>BBI4BB', 4 * r + 1, closed, per, total + n, open + n) .. sub(v, at, fin - 1)
+        else
+          out = out .. write(w == 3 and '>BBI4BBI3B' or w == 4 and '>BBI4BBI4B' or '>BBI4BBI2B', 4 * r + 1, closed, per, total + n,
+            n, last % wrap, open) .. sub(v, at, fin - 1)
         end
       else
+        if total > 9007199254740992 - n or closed > 65535 then
+          return redis.error_reply('SLIDEGATE key ' .. key .. ' would count more than 2^53 units or 65,536 buckets; ' ..
+            'wait until some are forgotten, or reset it')
+        end
         local body = closed > 0 and sub(v, at, fin - 1) or ''
         if joins then
           open = open + n
@@ -344,15 +372,11 @@ while not foreign and not twice and (pos <= len or left > 0 and not refund) do
           body = (u > 0 and write(pair, last % wrap, open) or write(f, last % wrap)) .. body
           open, res = n, width
         end
-        if narrow and u == 1 and closed < 256 and total < 256 and res == (per + 59 - (per + 59) % 60) / 60 then
-          out = out .. write('>BBI4BB', 5, closed, per, total, open) .. body
-        else
-          out = out .. encode(newT, per, closed, date, res, total, open, body, w, u)
-        end
+        out = out .. encode(newT, per, closed, date, res, total + n, open, body, w, u)
       end
-      if date + per > far then
-        far, px = date + per, nil
-        if date == now and not simulated then px = A[a + 1] end
+      if due > far then
+        far = due
+        px = A[a + 1]
       end
     end
   end
@@ -361,16 +385,16 @@ end
 if twice then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
 end
-if foreign or seen < sections then
+if foreign or seen ~= sections then
   return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' .. first ..
     ', or cut short); remove it, or rename the limiter')
 end
 
 if op == 'inspect' then
-  local all = {0, reply[2]}
-  for j = 1, limits do
-    local list = lists[j]
-    for k = 3 * j, 3 * j + 2 do all[#all + 1] = reply[k] end
+  local all = {0, earliest}
+  for b = 3, most, 3 do
+    local list = lists[b]
+    for k = b, b + 2 do all[#all + 1] = reply[k] end
     all[#all + 1] = #list / 2
     for k = 1, #list do all[#all + 1] = list[k] end
   end
@@ -386,11 +410,12 @@ if (counts or changed) and op ~= 'peek' then
   if far == 0 then
     redis.call('DEL', key)
   else
-    if not px then px = string.format('%.0f', far - now + (simulated and DAY or 0)) end
+    if dated or not px then px = string.format('%.0f', far - now + (simulated and DAY or 0)) end
     redis.call('SET', key, write('>BI6', FORMAT + outs, newT) .. out, 'PX', px)
   end
 end
 if refund then return {changed and 1 or 0} end
 if admitted then reply[1] = 1 end
-for k = 3 * limits + 3, #reply do reply[k] = nil end
+reply[2] = earliest
+if limits == 2 then reply[9], reply[10], reply[11] = nil, nil, nil end
 return reply
