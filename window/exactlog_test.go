@@ -19,7 +19,7 @@ type entry struct {
 	at, units int64
 	bucket    int   // attempts of one bucket are forgotten together
 	width     int64 // the Resolution under which the bucket was opened
-	shut      bool  // a later bucket was opened
+	shut      bool  // a later bucket was opened, though it may be gone: only an attempt at the same instant joins
 }
 
 // rule is a limit in ms.
@@ -77,7 +77,7 @@ func (x *exactLog) repair(now int64) (repaired bool) {
 			continue
 		}
 		repaired = true
-		open, width := log[len(log)-1].bucket, log[len(log)-1].width
+		open := *log[len(log)-1]
 		var late []*entry
 		for _, e := range log {
 			if lastOf(log, e) >= now+per {
@@ -85,7 +85,7 @@ func (x *exactLog) repair(now int64) (repaired bool) {
 			}
 		}
 		for _, e := range late {
-			e.at, e.bucket, e.width, e.shut = now+per, open, width, false
+			e.at, e.bucket, e.width, e.shut = now+per, open.bucket, open.width, open.shut
 		}
 	}
 	return repaired
@@ -126,7 +126,7 @@ func (x *exactLog) count(r rule, n, now int64) {
 	x.buckets++
 	if len(log) > 0 {
 		if open := log[len(log)-1]; lastOf(log, open) == date || !open.shut && lastOf(log, open)/open.width == date/open.width {
-			e.bucket, e.width = open.bucket, open.width
+			e.bucket, e.width, e.shut = open.bucket, open.width, open.shut
 		} else {
 			open.shut = true
 		}
