@@ -25,13 +25,10 @@ type remote struct {
 func newRemote(client rueidis.Client, l *Limiter) *remote {
 	r := &remote{l: l, client: client, script: lua.New(lua.Window)}
 	for _, limit := range l.cfg.Limits {
-		r.limits = append(r.limits, r.arguments(limit)...)
+		r.limits = append(r.limits, integer(limit.Per.Milliseconds()), integer(limit.Max),
+			integer(limit.resolution(l.cfg.CountDenied).Milliseconds()))
 	}
 	return r
-}
-
-func (r *remote) arguments(l Limit) []string {
-	return []string{integer(l.Per.Milliseconds()), integer(l.Max), integer(l.resolution(r.l.cfg.CountDenied).Milliseconds())}
 }
 
 func (r *remote) decide(ctx context.Context, v verb, event string, n int64) (Decision, error) {
@@ -56,9 +53,9 @@ func (r *remote) decide(ctx context.Context, v verb, event string, n int64) (Dec
 
 func (r *remote) refund(ctx context.Context, event string, d Decision) error {
 	var args []string
-	for _, limit := range r.l.cfg.Limits {
+	for i, limit := range r.l.cfg.Limits {
 		if d.counted(limit) {
-			args = append(args, r.arguments(limit)...)
+			args = append(args, r.limits[3*i:3*i+3]...)
 		}
 	}
 	if args == nil {
@@ -153,7 +150,7 @@ func explain(err error, key, verb string) error {
 	looks := verb == string(peek) || verb == "inspect"
 	switch {
 	case isReply && ours(reply.Error()):
-		return fmt.Errorf("%w", err)
+		return err
 	case isReply || notRun(err) || looks:
 		return fmt.Errorf("key %s: %w: %w", key, ErrOutage, err)
 	}
