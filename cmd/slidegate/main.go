@@ -18,22 +18,28 @@ type commandLine struct {
 	Replay replayCommand `cmd:"" help:"Show what limits would have done to a log."`
 }
 
+// streams are what a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
 // run is the whole program: it returns the exit status, 0, 1 for an error or 130 for an interrupt.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	command, err := parse(args, stdout)
+func run(ctx context.Context, args []string, s streams) int {
+	command, err := parse(args, s.out)
 	if err == nil && command != nil {
-		err = command.Run(ctx, stdout)
+		err = command.Run(ctx, s)
 	}
 	if err == nil {
 		return 0
 	}
-	_, _ = fmt.Fprintln(stderr, "slidegate:", strings.TrimPrefix(err.Error(), "slidegate: ")) // the library's errors begin so
+	_, _ = fmt.Fprintln(s.err, "slidegate:", strings.TrimPrefix(err.Error(), "slidegate: ")) // the library's errors begin so
 	if ctx.Err() != nil {
 		return 130
 	}

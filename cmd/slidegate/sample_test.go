@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
 var update = flag.Bool("update", false, "rewrite sample.log and the files in testdata")
@@ -23,7 +27,7 @@ func TestSampleIsMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !bytes.Equal(made, sample) && !*update {
+	if string(made) != sample && !*update {
 		t.Error("sample.log is not what makeSample makes; run go test with -update")
 	}
 }
@@ -137,6 +141,10 @@ func (s *sampleLog) honest() {
 	s.accept(clock(2, "09:02:44"), "bob", "2001:db8:10::b0b")
 	s.fail(clock(1, "22:31:08"), "invalid user carl", "192.0.2.77") // carol
 	s.accept(clock(1, "22:31:40"), "carol", "192.0.2.77")
+	for _, at := range []string{"10:02:11", "10:02:24", "10:02:40", "10:03:05", "10:03:51"} {
+		s.fail(clock(2, at), "dora", "192.0.2.31")
+	}
+	s.accept(clock(2, "10:04:30"), "dora", "192.0.2.31") // too late for 5/1h
 	for hour := 6; hour < 24; hour += 6 {
 		s.accept(clock(1, fmt.Sprintf("%02d:30:00", hour)), "backup", "192.0.2.200")
 		s.accept(clock(2, fmt.Sprintf("%02d:30:00", hour)), "backup", "192.0.2.200")
@@ -158,14 +166,17 @@ var documentation = []netip.Prefix{
 
 // TestSampleHoldsNoRealAddress allows the addresses that RFC 5737 and RFC 3849 set aside for documentation.
 func TestSampleHoldsNoRealAddress(t *testing.T) {
-	var c calendar
-	for line := range strings.Lines(string(sample)) {
-		a, err := c.sshd(strings.TrimSpace(line))
-		if err != nil {
-			continue
+	log, err := logs.OpenText("sample.log", sample, logs.Options{})
+	for n := 0; err == nil; n++ {
+		var a logs.Attempt
+		if a, err = log.Next(); err != nil {
+			break
 		}
-		if !slices.ContainsFunc(documentation, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr(a.event)) }) {
-			t.Errorf("%s is no documentation address", a.event)
+		if !slices.ContainsFunc(documentation, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr(a.Event)) }) {
+			t.Errorf("%s is no documentation address", a.Event)
 		}
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
 	}
 }

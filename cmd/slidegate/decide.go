@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
+	"github.com/slidegate/slidegate/window"
+)
+
+const (
+	inFlight = 128     // workers on Redis: each waits for one reply at a time
+	ahead    = 1024    // attempts that may wait for a worker
+	maxQuiet = 1 << 16 // events without an attempt for long whose tallies are kept
+)
+
+// A replay decides the attempts of a log at the times that the log tells. Each event has its worker, so that its attempts
+// are decided one after the other, in order; those of other events meanwhile.
+type replay struct {
+	sets     sets
+	redis    addresses
+	client   rueidis.Client // nil: decide in memory
+	name     string         // of the limiters in Redis
+	timeline bool           // a picture is asked for
+	seed     maphash.Seed
+	workers  []*worker
+}
+
+// newReplay takes how many quiet events it is to keep in all.
+func newReplay(sets sets, redis addresses, timeline bool, keep int) (r *replay, err error) {
+	r = &replay{sets: sets, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
+	workers := runtime.GOMAXPROCS(0)
+	if len(redis.InitAddress) > 0 {
+		if r.client, err = redis.connect(); err != nil {
+			return nil, err
+		}
+		workers, r.name = inFlight, "slidegate-replay-"+strings.ToLower(rand.Text())
+	}
+	for range workers {
+		w, err := newWorker(r, keep/workers)
+		if err != nil {
+			r.close()
+			return nil, err
+		}
+		r.workers = append(r.workers, w)
+	}
+	return r, nil
+}
+
+func (r *replay) close() {
+	if r.client != nil {
+		r.client.Close()
+	}
+}
+
+// limiter makes the limiter of one set, in Redis under a name that no other run has.
+func (r *replay) limiter(set int, now func() time.Time) (*window.Limiter, error) {
+	config := window.Config{Name: r.name, Limits: r.sets[set], Now: now}
+	if len(r.sets) > 1 {
+		config.Name = fmt.Sprint(r.name, "-", set+1)
+	}
+	if r.client == nil {
+		return window.NewLocal(config)
+	}
+	return window.New(r.client, config)
+}
+
+// run decides all attempts, and removes what it wrote to Redis, whatever happens.
+func (r *replay) run(ctx context.Context, log *logs.Reader) error {
+	err := r.decideAll(ctx, log)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("interrupted after %s", number(r.decided(), "attempt"))
+	}
+	if r.client == nil {
+		return err
+	}
+	left := r.forget(context.WithoutCancel(ctx))
+	if left == nil {
+		return err
+	}
+	if err == nil {
+		err = left
+	}
+	return fmt.Errorf("%w; keys named %s* may stay there, for at most the longest limit and a day", err, r.name)
+}
+
+// decideAll hands the attempts to the workers, and ends with the first error.
+func (r *replay) decideAll(ctx context.Context, log *logs.Reader) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, w := range r.workers {
+		g.Go(func() error { return w.work(ctx) })
+	}
+	g.Go(func() error {
+		defer r.endOfLog()
+		return r.handOut(ctx, log)
+	})
+	return g.Wait()
+}
+
+func (r *replay) handOut(ctx context.Context, log *logs.Reader) error {
+	for ctx.Err() == nil {
+		a, err := log.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.workers[maphash.String(r.seed, a.Event)%uint64(len(r.workers))].attempts <- a
+	}
+	return ctx.Err()
+}
+
+func (r *replay) endOfLog() {
+	for _, w := range r.workers {
+		close(w.attempts)
+	}
+}
+
+func (r *replay) decided() (attempts int) {
+	for _, w := range r.workers {
+		attempts += w.sets[0].admitted + w.sets[0].denied
+	}
+	return attempts
+}
+
+// forget removes all events from Redis.
+func (r *replay) forget(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, w := range r.workers {
+		g.Go(func() error { return w.forgetAll(ctx) })
+	}
+	return g.Wait()
+}
+
+// A worker decides the attempts of some of the events.
+type worker struct {
+	r        *replay
+	attempts chan logs.Attempt
+	limiters []*window.Limiter // one a set
+	now      time.Time         // of the attempt at hand
+	sets     []*outcome
+	admitted []bool            // the attempt at hand, by each set
+	timeline *picture.Timeline // nil without a picture
+	tallies
+}
+
+func newWorker(r *replay, keep int) (*worker, error) {
+	w := &worker{r: r, attempts: make(chan logs.Attempt, ahead), admitted: make([]bool, len(r.sets)), tallies: newTallies(r.sets, keep)}
+	if r.timeline {
+		w.timeline = picture.NewTimeline(len(r.sets))
+	}
+	for i, limits := range r.sets {
+		l, err := r.limiter(i, func() time.Time { return w.now })
+		if err != nil {
+			return nil, err
+		}
+		w.limiters = append(w.limiters, l)
+		w.sets = append(w.sets, newOutcome(limits))
+	}
+	return w, nil
+}
+
+// work decides until the log ends. After an error it lets the rest pass, so that nobody waits for it.
+func (w *worker) work(ctx context.Context) (err error) {
+	for a := range w.attempts {
+		if err == nil {
+			err = w.decide(ctx, a)
+		}
+	}
+	return err
+}
+
+// decide asks the limiters for each attempt of a line, and counts the answers. A call that has begun ends in peace: whoever
+// cuts it off does not know when Redis runs it.
+func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ctx = context.WithoutCancel(ctx)
+	t := w.of(a)
+	w.now = a.At
+	for range a.Times {
+		t.attempts++
+		for i, l := range w.limiters {
+			d, err := w.ask(ctx, l, a)
+			if err != nil {
+				return err
+			}
+			w.sets[i].count(a, d, &t.sets[i])
+			w.admitted[i] = d.Allowed
+		}
+		if w.timeline != nil {
+			w.timeline.Add(a.At, w.admitted)
+		}
+	}
+	return w.sweep(ctx, w.forget)
+}
+
+// ask has the limiter decide. Units that can never be admitted are a denial like any other, with no wait to name.
+func (w *worker) ask(ctx context.Context, l *window.Limiter, a logs.Attempt) (window.Decision, error) {
+	if w.r.client != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	d, err := l.AllowN(ctx, a.Event, a.Units)
+	if errors.Is(err, window.ErrExceedsLimit) {
+		return window.Decision{}, nil
+	}
+	if err != nil && w.r.client != nil {
+		err = w.r.failed(err)
+	}
+	return d, err
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A moment is one attempt of a history that every format can tell.
+type moment struct {
+	at      time.Time
+	address string
+}
+
+// history is made up, at whole seconds and in order: some addresses hammer, some do not.
+func history(n int) (all []moment) {
+	r := rand.New(rand.NewPCG(3, 4))
+	at := time.Date(2025, time.December, 31, 22, 50, 0, 0, time.UTC)
+	for range n {
+		at = at.Add(time.Duration(r.IntN(3)) * time.Second)
+		all = append(all, moment{at, fmt.Sprintf("192.0.2.%d", 1+r.IntN(1+r.IntN(40)))})
+	}
+	return all
+}
+
+// formats tell a moment in one line each.
+var formats = map[string]func(moment) string{
+	"syslog": func(m moment) string {
+		return m.at.Format(time.Stamp) + " bastion sshd[7]: Failed password for root from " + m.address + " port 4022 ssh2"
+	},
+	"journal": func(m moment) string {
+		return m.at.Format("2006-01-02T15:04:05-0700") + " bastion sshd-session[7]: Accepted publickey for alice from " + m.address + " port 4022 ssh2: ED25519 SHA256:abc"
+	},
+	"common": func(m moment) string {
+		return m.address + " - - [" + m.at.In(time.FixedZone("", -3*3600-1800)).Format("02/Jan/2006:15:04:05 -0700") + `] "GET /index.html HTTP/1.1" 200 2326`
+	},
+	"combined": func(m moment) string {
+		return m.address + " - alice [" + m.at.Format("02/Jan/2006:15:04:05 -0700") + `] "POST /login HTTP/2.0" 401 97 "https://example.org/" "Mozilla/5.0 (\"quoted\")"`
+	},
+	"json": func(m moment) string {
+		return fmt.Sprintf(`{"level":"info","time":%d.25,"event":%q,"request":{"remote_ip":"203.0.113.1"}}`, m.at.Unix(), m.address)
+	},
+	"json-rfc3339": func(m moment) string {
+		return fmt.Sprintf(`{"event":%q,"units":1,"time":%q}`, m.address, m.at.Format(time.RFC3339Nano))
+	},
+	"columns": func(m moment) string { return fmt.Sprintf("%d.250,%s", m.at.Unix(), m.address) },
+}
+
+// TestEveryFormatIsDecidedExactly: the same history in every format, plain and packed, gives the counts of the exact log
+// in memory, on a server and on a cluster.
+func TestEveryFormatIsDecidedExactly(t *testing.T) {
+	moments := history(3000)
+	limits := map[string]exactLimit{"2/10s": {2, 10 * time.Second}, "7/5m": {7, 5 * time.Minute}}
+	exact := newExactLog(limits)
+	for _, m := range moments {
+		exact.attempt(m.address, m.at)
+	}
+	for name, line := range formats {
+		var log strings.Builder
+		for _, m := range moments {
+			log.WriteString(line(m) + "\n")
+		}
+		for _, file := range []string{write(t, log.String()), write(t, packed(t, log.String()))} {
+			for place, args := range places(t) {
+				got := replayed(t, append(args, "--limit", "2/10s,7/5m", file)...)
+				if diff := cmp.Diff(exact.result(got.Sets[0].Top), got.counts()); diff != "" || got.Lines != len(moments) || got.Unreadable != 0 {
+					t.Errorf("%s, %s differs from the exact log (-exact +replay):\n%s", name, place, diff)
+				}
+				checkForgotten(t, got.Limiter)
+			}
+		}
+	}
+	if exact.Denied < 500 || exact.Admitted < 500 {
+		t.Errorf("a poor history: %+v", exact.counts)
+	}
+}
+
+// TestCompareIsManyReplays: each set of --compare has the outcome that it has alone.
+func TestCompareIsManyReplays(t *testing.T) {
+	var log strings.Builder
+	for _, m := range history(2000) {
+		log.WriteString(formats["journal"](m) + "\n")
+	}
+	file := write(t, log.String())
+	sets := []string{"2/10s,7/5m", "1/5s", "100/1m", "1/5s,3/1m,20/1h"}
+	for place, args := range places(t) {
+		compared := replayed(t, append(args, "--compare", sets[0], "--compare", sets[1], "--compare", sets[2], "--compare", sets[3], file)...)
+		for i, set := range sets {
+			alone := replayed(t, "--limit", set, file)
+			if diff := cmp.Diff(alone.Sets[0], compared.Sets[i], cmp.AllowUnexported(result{}), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".waits" }, cmp.Ignore())); diff != "" {
+				t.Errorf("%s: %s (-alone +compared):\n%s", place, set, diff)
+			}
+		}
+		checkForgotten(t, compared.Limiter)
+	}
+}
+
+// TestSort: a log in any order has the outcome of the log in order, and no attempt out of it.
+func TestSort(t *testing.T) {
+	moments := history(2000)
+	rand.New(rand.NewPCG(5, 6)).Shuffle(len(moments), func(i, j int) { moments[i], moments[j] = moments[j], moments[i] })
+	inOrder, shuffled := strings.Builder{}, strings.Builder{}
+	for _, m := range history(2000) {
+		inOrder.WriteString(formats["columns"](m) + "\n")
+	}
+	for _, m := range moments {
+		shuffled.WriteString(formats["columns"](m) + "\n")
+	}
+	want := replayed(t, write(t, inOrder.String()))
+	got := replayed(t, "--sort", write(t, shuffled.String()))
+	if diff := cmp.Diff(want.counts(), got.counts()); diff != "" || got.OutOfOrder != 0 || !got.Sorted {
+		t.Errorf("%d out of order, %s", got.OutOfOrder, diff)
+	}
+	if got := replayed(t, write(t, shuffled.String())); got.OutOfOrder < 1000 || got.FurthestBack < 1000_000 {
+		t.Errorf("not sorted, only %d are out of order, by up to %d ms", got.OutOfOrder, got.FurthestBack)
+	}
+}
+
+func TestStandardInput(t *testing.T) {
+	log, err := os.ReadFile("sample.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, _ := command(t.Context(), "replay", "--json")
+	got, stderr, status := commandWith(t.Context(), strings.NewReader(packed(t, string(log))), "replay", "--json", "-")
+	got = strings.Replace(got, "\"sample\": false,\n  \"files\": [\n    \"-\"\n  ],", `"sample": true,`, 1)
+	if diff := cmp.Diff(want, got); diff != "" || status != 0 {
+		t.Errorf("status %d, %s (-sample +stdin):\n%s", status, stderr, diff)
+	}
+}

@@ -1,0 +1,117 @@
+package logs
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// By says what the event of a line is. The zero By is the first field of the log's format, such as the address.
+type By struct {
+	Field   string         // a field that the format has, such as user
+	Bits    int            // 1 to 128: the field is an address, and an IPv6 one stands for its network of so many bits; 0: take the field as it is
+	Pattern *regexp.Regexp // takes the event from the whole line, by its one group; then the others are empty
+}
+
+// ParseBy reads a field as "user", a field of addresses cut to networks as "address/64", or a regular expression, which
+// is what has a parenthesis, as "rip=([0-9a-f.:]+)". Whether a log has the field shows when it is read.
+func ParseBy(s string) (By, error) {
+	if strings.Contains(s, "(") {
+		return parsePattern(s)
+	}
+	field, bits, network := s, "", false
+	if slash := strings.LastIndexByte(s, '/'); slash >= 0 {
+		field, bits, network = s[:slash], s[slash+1:], true
+	}
+	n, err := strconv.ParseUint(bits, 10, 8)
+	switch {
+	case field == "":
+		return By{}, fmt.Errorf("%q names no field; write one as in user, or address/64", s)
+	case strings.ContainsFunc(field, unicode.IsControl):
+		return By{}, fmt.Errorf("%q holds a control character, as no field does; leave it out", s)
+	case network && (err != nil || n < 1 || n > 128):
+		return By{}, fmt.Errorf("%q has no number from 1 to 128 after the slash; write %s/64", s, field)
+	}
+	return By{Field: field, Bits: int(n)}, nil
+}
+
+func parsePattern(s string) (By, error) {
+	const remedy = "write one group around the event, as in rip=([0-9a-f.:]+)"
+	pattern, err := regexp.Compile(s)
+	if err != nil {
+		return By{}, fmt.Errorf("%q is no regular expression: %s; %s", s, strings.TrimPrefix(err.Error(), "error parsing regexp: "), remedy)
+	}
+	if n := pattern.NumSubexp(); n != 1 {
+		return By{}, fmt.Errorf("%q has %d capturing groups; %s, and others as (?:a|b)", s, n, remedy)
+	}
+	return By{Pattern: pattern}, nil
+}
+
+// field is what By means in a log of this format. Where a log has an address and no ip, ip is the address.
+func (b By) field(f format) string {
+	switch {
+	case b.Field == "":
+		first, _, _ := strings.Cut(f.fields(), ",")
+		return first
+	case b.Field == "ip" && !f.has("ip") && f.has("address"):
+		return "address"
+	}
+	return b.Field
+}
+
+// An emptyFieldError is a line that is no attempt because this field is empty or missing.
+type emptyFieldError string
+
+func (field emptyFieldError) Error() string {
+	return errNoAttempt.Error() + ": its " + string(field) + " is empty"
+}
+
+func (field emptyFieldError) Unwrap() error { return errNoAttempt }
+
+// event reads a line, which is no attempt if it has no event. The event does not keep the line in memory.
+func (b By) event(f format, line string) (Attempt, error) {
+	if b.Pattern != nil {
+		return b.match(f, line)
+	}
+	field := b.field(f)
+	a, err := f.read(line, field)
+	switch {
+	case err != nil:
+		return Attempt{}, err
+	case a.Event == "":
+		return Attempt{}, emptyFieldError(field)
+	case b.Bits == 0:
+		a.Event = strings.Clone(a.Event)
+	default:
+		a.Event, err = network(a.Event, b.Bits)
+	}
+	return a, err
+}
+
+// match reads each line, so that the format sees all times, but a line that does not match may be of any kind.
+func (b By) match(f format, line string) (Attempt, error) {
+	a, err := f.read(line, anyField)
+	m := b.Pattern.FindStringSubmatch(line)
+	if m == nil || m[1] == "" {
+		return Attempt{}, errNoAttempt
+	}
+	a.Event = strings.Clone(m[1])
+	return a, err
+}
+
+// network is the network of an IPv6 address, such as 2001:db8:1:2::/64, or an IPv4 address as a whole.
+func network(event string, bits int) (string, error) {
+	address, err := netip.ParseAddr(event)
+	if err != nil {
+		return "", fmt.Errorf("%q is no address, so it has no /%d", event, bits)
+	}
+	text := make([]byte, 0, 64)
+	if address = address.Unmap(); address.Is4() {
+		return string(address.AppendTo(text)), nil
+	}
+	prefix, err := address.Prefix(bits) // without the zone
+	return string(prefix.AppendTo(text)), err
+}

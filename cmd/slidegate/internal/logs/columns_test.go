@@ -1,0 +1,77 @@
+package logs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestColumns(t *testing.T) {
+	at := time.Date(2025, 3, 4, 5, 6, 7, 0, time.UTC)
+	for _, tt := range []struct {
+		line string
+		want Attempt
+	}{
+		{"2025-03-04T05:06:07Z,alice", Attempt{At: at, Event: "alice", Units: 1, Times: 1}},
+		{"2025-03-04T05:06:07Z,alice,3", Attempt{At: at, Event: "alice", Units: 3, Times: 1}},
+		{"2025-03-04T06:06:07.125+01:00,alice", Attempt{At: at.Add(125 * time.Millisecond), Event: "alice", Units: 1, Times: 1}},
+		{"1741064767,alice", Attempt{At: at, Event: "alice", Units: 1, Times: 1}},
+		{"1741064767.125,alice", Attempt{At: at.Add(125 * time.Millisecond), Event: "alice", Units: 1, Times: 1}},
+		{"1741064767.1234567899,alice", Attempt{At: at.Add(123456789), Event: "alice", Units: 1, Times: 1}},
+		{"1741064767125,alice", Attempt{At: at.Add(125 * time.Millisecond), Event: "alice", Units: 1, Times: 1}},
+		{"0,alice", Attempt{At: time.Unix(0, 0), Event: "alice", Units: 1, Times: 1}},
+		{" 1741064767 , alice smith , 2 ", Attempt{At: at, Event: "alice smith", Units: 2, Times: 1}},
+		{`1741064767,"alice, or ""bob"", or both",2`, Attempt{At: at, Event: `alice, or "bob", or both`, Units: 2, Times: 1}},
+		{`1741064767, "alice"`, Attempt{At: at, Event: "alice", Units: 1, Times: 1}},
+		{"1741064767,\xff\x00{}", Attempt{At: at, Event: "\xff\x00{}", Units: 1, Times: 1}},
+	} {
+		got, err := columns{}.read(tt.line, "event")
+		if err != nil || !cmp.Equal(got, tt.want) {
+			t.Errorf("%s\ngot %v, %v; want %v", tt.line, got, err, tt.want)
+		}
+	}
+}
+
+func TestColumnsRefused(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                      `fields between commas: 1; write time,event or time,event,units`,
+		"alice":                                 `fields between commas: 1; write time,event or time,event,units`,
+		"1741064767;alice":                      `fields between commas: 1; write time,event or time,event,units`,
+		"1741064767,alice,1,2":                  `fields between commas: 4; write time,event or time,event,units`,
+		"1741064767,":                           `the event is empty`,
+		"1741064767,  ,2":                       `the event is empty`,
+		"yesterday,alice":                       `"yesterday" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
+		"2025-03-04 05:06:07,alice":             `"2025-03-04 05:06:07" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
+		"-5,alice":                              `"-5" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
+		"1.7e9,alice":                           `"1.7e9" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
+		"1741064767.123456789 PST,alice":        `"1741064767.123456789 PST" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
+		"1741064767000000,alice":                `"1741064767000000" lies beyond the year 6000; write seconds or milliseconds since 1970`,
+		"1741064767.+5,alice":                   `"1741064767.+5" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
+		"9223372036854775807,alice":             `"9223372036854775807" lies beyond the year 6000; write seconds or milliseconds since 1970`,
+		"1969-12-31T23:59:59Z,alice":            `"1969-12-31T23:59:59Z" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
+		"1741064767,alice,":                     `"" is no number of units; write 1 or more`,
+		"1741064767,alice,0":                    `"0" is no number of units; write 1 or more`,
+		"1741064767,alice,-1":                   `"-1" is no number of units; write 1 or more`,
+		"1741064767,alice,1.5":                  `"1.5" is no number of units; write 1 or more`,
+		"1741064767,alice,99999999999999999999": `"99999999999999999999" is no number of units; write 1 or more`,
+		`1741064767,"alice`:                     `its quotes do not match; quote a field as "a, b", a quote in it as ""`,
+		`1741064767,al"ice`:                     `its quotes do not match; quote a field as "a, b", a quote in it as ""`,
+	} {
+		if a, err := new(columns).read(line, "event"); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot %v, %v\nwant %s", line, a, err, want)
+		}
+	}
+}
+
+// FuzzEventNotEmpty: whatever the line, an attempt has an event, and units and a time that a limiter takes.
+func FuzzEventNotEmpty(f *testing.F) {
+	f.Add("2025-03-04T05:06:07Z,alice,3")
+	f.Add(`1741064767.125, "a, ""b""" ,2`)
+	f.Add("1741064767000,alice")
+	f.Fuzz(func(t *testing.T, line string) {
+		if a, err := new(columns).read(line, "event"); err == nil {
+			checkAttempt(t, line, a)
+		}
+	})
+}

@@ -1,0 +1,353 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	maxLine    = 1 << 20 // the longest line in bytes; a longer one is skipped, and counted as unreadable
+	maxUnknown = 20      // how many lines may pass before one shows the format of its file
+	buffer     = 1 << 16
+)
+
+// checkNames finds the files that cannot be read before any is.
+func checkNames(names []string) error {
+	for i, name := range names {
+		if name == "-" {
+			if slices.Contains(names[:i], "-") {
+				return errors.New(`standard input is named twice; write "-" once`)
+			}
+			continue
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return unreadable(name, err)
+		}
+		if info.IsDir() {
+			return fmt.Errorf("%q is a directory; name the logs in it", name)
+		}
+	}
+	return nil
+}
+
+// Size is how many bytes the files have in all, or -1 if one is no regular file, so that nobody knows.
+func Size(names []string) (bytes int64) {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			return -1
+		}
+		bytes += info.Size()
+	}
+	return bytes
+}
+
+// unreadable says why a file cannot be read, and what to do.
+func unreadable(name string, err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path.Err // which does not name the file once more
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no file %q; name a log (slidegate help replay tells how to get one), or none for the built-in sample", name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%q may be read by others only; try sudo, or copy it", name)
+	}
+	return fmt.Errorf("cannot read %q: %w", name, err)
+}
+
+// A file is one log while it is read.
+type file struct {
+	name    string
+	in      *bufio.Reader
+	source  io.ReadCloser
+	stop    func() bool // no longer closes it when the context ends
+	gzipped bool
+	r       *Reader
+
+	format   format // nil until a line shows it
+	lines    int
+	waiting  []line    // read, and not yet taken
+	header   int       // the line that names columns instead of filling them, if one does
+	start    time.Time // of the line that showed the format
+	yearless bool      // start is without a year
+	next     Attempt
+	ended    bool
+}
+
+type line struct {
+	number int
+	text   string
+	err    error
+}
+
+// open opens a file, and reads it until it shows its format.
+func (r *Reader) open(ctx context.Context, name string) (*file, error) {
+	if name == "-" {
+		f := newFile("standard input", interruptible(ctx, r.options.Stdin), r)
+		return f, f.begin()
+	}
+	source, err := os.Open(name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	f := newFile(name, source, r)
+	f.stop = context.AfterFunc(ctx, func() { _ = source.Close() }) // an interrupt ends the wait for a pipe
+	if err := f.begin(); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// interruptible lets the end of the context end the wait for input, which closing a terminal does not.
+func interruptible(ctx context.Context, in io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	return r
+}
+
+func newFile(name string, source io.ReadCloser, r *Reader) *file {
+	f := &file{name: name, source: source, stop: func() bool { return true }, r: r}
+	var in io.Reader = source
+	if r.options.Progress != nil {
+		in = io.TeeReader(source, r.options.Progress)
+	}
+	f.in = bufio.NewReaderSize(in, buffer)
+	return f
+}
+
+func (f *file) close() {
+	f.stop()
+	_ = f.source.Close() // it was only read
+}
+
+// begin reads on until the format is known, or the file ends.
+func (f *file) begin() error {
+	if err := f.unpack(); err != nil {
+		return err
+	}
+	for len(f.waiting) <= maxUnknown {
+		l, err := f.readLine()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return f.failed(err)
+		}
+		f.waiting = append(f.waiting, l)
+		if f.format = recognise(l.text, f.r.options.TimeField); f.format != nil {
+			return f.recognised(l)
+		}
+	}
+	return f.unrecognised()
+}
+
+func (f *file) recognised(l line) error {
+	f.findHeader()
+	a, _ := f.format.read(l.text, anyField)
+	f.start, f.yearless = a.At, a.Yearless
+	return f.r.options.checkOptions(f.name, f.format)
+}
+
+// startsAt lets a file without years begin at that time.
+func (f *file) startsAt(t time.Time) {
+	if s, ok := f.format.(*syslog); ok {
+		s.newest = t
+	}
+}
+
+// byAddress reports whether the events are addresses or networks.
+func (f *file) byAddress() bool { return f.r.options.By.field(f.format) == "address" }
+
+// compressed are how files begin that the programs unpack.
+var compressed = []struct{ start, program string }{
+	{"\x1f\x8b", "gzip -dc"},
+	{"\xfd7zXZ\x00", "xz -dc"},
+	{"BZh", "bzip2 -dc"},
+	{"\x28\xb5\x2f\xfd", "zstd -dc"},
+	{"PK\x03\x04", "unzip -p"},
+}
+
+// unpack unpacks gzip, and refuses what is certainly no log in plain text.
+func (f *file) unpack() error {
+	if start, _ := f.in.Peek(2); string(start) == compressed[0].start {
+		f.gzipped = true
+		unpacked, err := gzip.NewReader(f.in)
+		if err != nil {
+			return f.failed(err)
+		}
+		f.in = bufio.NewReaderSize(unpacked, buffer)
+	}
+	start, err := f.in.Peek(512)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return f.failed(err)
+	}
+	return f.checkText(start)
+}
+
+func (f *file) checkText(start []byte) error {
+	for _, c := range compressed {
+		if bytes.HasPrefix(start, []byte(c.start)) {
+			return fmt.Errorf("%q is compressed in a way that is not read here; unpack it, as in: %s FILE | slidegate replay -", f.name, c.program)
+		}
+	}
+	switch {
+	case bytes.IndexByte(start, 0) >= 0:
+		return fmt.Errorf("%q is a binary file; name a log in plain text (UTF-8), or one packed by gzip", f.name)
+	case bytes.HasPrefix(start, []byte("\ufeff")): // some editors begin a text so
+		_, err := f.in.Discard(len("\ufeff"))
+		return err
+	}
+	return nil
+}
+
+// failed says why reading stopped in the middle.
+func (f *file) failed(err error) error {
+	switch {
+	case f.gzipped && errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%q ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -", f.name)
+	case f.gzipped && !errors.As(err, new(*fs.PathError)):
+		return fmt.Errorf("%q holds damaged gzip data (%w); copy it again", f.name, err)
+	}
+	return unreadable(f.name, err)
+}
+
+// readLine returns the next line without its end.
+func (f *file) readLine() (line, error) {
+	text, err := f.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		text, err = f.readLong(slices.Clone(text))
+	}
+	if errors.Is(err, io.EOF) && len(text) > 0 {
+		err = nil // the last line has no end
+	}
+	f.lines++
+	l := line{number: f.lines, text: string(bytes.TrimRight(text, "\r\n"))}
+	if errors.Is(err, bufio.ErrBufferFull) {
+		l.err, err = errors.New("it is longer than 1 MiB"), nil
+	}
+	if err == nil {
+		f.r.Lines++
+	}
+	return l, err
+}
+
+// readLong reads the rest of a line that does not fit the buffer. Of one that is too long it keeps nothing.
+func (f *file) readLong(text []byte) ([]byte, error) {
+	for {
+		more, err := f.in.ReadSlice('\n')
+		if len(text) <= maxLine {
+			text = append(text, more...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(text) > maxLine && (err == nil || errors.Is(err, io.EOF)) {
+			return nil, bufio.ErrBufferFull
+		}
+		return text, err
+	}
+}
+
+// advance goes to the next attempt of the file. Other lines are counted, and do not stop it.
+func (f *file) advance() error {
+	for {
+		l, err := f.take()
+		if errors.Is(err, io.EOF) {
+			f.ended = true
+			return nil
+		}
+		if err != nil {
+			return f.failed(err)
+		}
+		if f.next, err = f.attempt(l); err == nil {
+			return nil
+		}
+		f.r.skip(f.name, l.number, err)
+	}
+}
+
+// take returns the first of the waiting lines, and then those that are read.
+func (f *file) take() (line, error) {
+	if len(f.waiting) == 0 {
+		return f.readLine()
+	}
+	l := f.waiting[0]
+	f.waiting = f.waiting[1:]
+	return l, nil
+}
+
+// attempt reads a line.
+func (f *file) attempt(l line) (Attempt, error) {
+	switch {
+	case l.err != nil:
+		return Attempt{}, l.err
+	case l.number == f.header || isEmpty(l.text):
+		return Attempt{}, errNoAttempt
+	}
+	return f.r.options.By.event(f.format, l.text)
+}
+
+// isEmpty reports whether a line holds nothing. Journalctl writes lines such as "-- Boot 5c1a --" around a log.
+func isEmpty(text string) bool {
+	return strings.TrimSpace(text) == "" || strings.HasPrefix(text, "-- ")
+}
+
+// findHeader looks for a header in the first line that holds something.
+func (f *file) findHeader() {
+	first := slices.IndexFunc(f.waiting, func(l line) bool { return !isEmpty(l.text) })
+	if _, ok := f.format.(columns); (ok || f.format == nil) && first >= 0 && isHeader(f.waiting[first].text) {
+		f.header = f.waiting[first].number
+	}
+}
+
+// unrecognised tells a file without content from one of an unknown format.
+func (f *file) unrecognised() error {
+	f.findHeader()
+	empty := func(l line) bool { return l.number == f.header || isEmpty(l.text) && l.err == nil }
+	first := slices.IndexFunc(f.waiting, func(l line) bool { return !empty(l) })
+	if first < 0 {
+		f.r.NoAttempt += len(f.waiting)
+		f.waiting = nil
+		return nil
+	}
+	for _, l := range f.waiting {
+		if saidBySSHD.MatchString(l.text) {
+			return fmt.Errorf("%q is a log of sshd, but in its line %d, %.60q, %w", f.name, l.number, l.text, errHeader)
+		}
+	}
+	l := f.waiting[first]
+	return fmt.Errorf("%q is of no known format (slidegate help replay lists them): its line %d, %.60q, %w", f.name, l.number, l.text, guess(l))
+}
+
+// guess says why a line is not of the format that it resembles most.
+func guess(l line) (err error) {
+	switch {
+	case l.err != nil:
+		return l.err
+	case strings.HasPrefix(l.text, "{"):
+		_, err = jsonLines{timeField: "time"}.read(l.text, "event")
+		return fmt.Errorf("is not read as JSON: %w", err)
+	case strings.Contains(l.text, "] \""):
+		_, err = web{}.read(l.text, "address")
+		return fmt.Errorf("is not read as a line of a web access log: %w", err)
+	}
+	_, err = columns{}.read(l.text, "event")
+	return fmt.Errorf("is no syslog, no web access log, no JSON, and not time,event: %w", err)
+}

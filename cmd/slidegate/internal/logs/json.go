@@ -1,0 +1,149 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// A jsonLines log holds one JSON object a line. A name of a field is looked up at the top of the object as it stands, and
+// then as a path into objects: request.remote_ip. The field units says what an attempt asks for, if it is there.
+type jsonLines struct {
+	timeField string // holds RFC 3339 or seconds since 1970, as a string or a number
+}
+
+const maxNamed = 8 // how many fields an error names
+
+var errNoObject = errors.New("it is no JSON object")
+
+// isJSON reports whether a line is a JSON object.
+func isJSON(line string) bool {
+	return strings.HasPrefix(strings.TrimLeft(line, " \t\r\n"), "{") && gjson.Valid(line)
+}
+
+func (jsonLines) fields() string { return "event, or any other field of the objects" }
+
+func (jsonLines) has(field string) bool { return field != anyField }
+
+func (j jsonLines) read(line, field string) (a Attempt, err error) {
+	if !isJSON(line) {
+		return Attempt{}, errNoObject
+	}
+	object := gjson.Parse(line)
+	a = Attempt{Units: 1, Times: 1}
+	if a.At, err = j.at(object); err != nil {
+		return Attempt{}, err
+	}
+	if units := member(object, "units"); units.Type != gjson.Null {
+		if a.Units, err = parseUnits(wholeNumber(literal(units))); err != nil {
+			return Attempt{}, err
+		}
+	}
+	if field != anyField {
+		a.Event, err = text(lookUp(object, field), field)
+	}
+	return a, err
+}
+
+func (j jsonLines) at(object gjson.Result) (time.Time, error) {
+	v := lookUp(object, j.timeField)
+	if !v.Exists() {
+		return time.Time{}, j.missing(object)
+	}
+	s, err := text(v, j.timeField)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return parseTime(withoutExponent(s))
+}
+
+// missing says which fields could be the time instead.
+func (j jsonLines) missing(object gjson.Result) error {
+	var names []string
+	for name := range object.Keys() {
+		quoted := strconv.Quote(name.Str)
+		names = append(names, quoted[1:len(quoted)-1])
+		if len(names) == maxNamed {
+			break
+		}
+	}
+	if names == nil {
+		return errors.New("it is an empty object")
+	}
+	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", j.timeField, strings.Join(names, ", "))
+}
+
+// lookUp finds a field by its name or, failing that, by its path.
+func lookUp(object gjson.Result, name string) gjson.Result {
+	v := member(object, name)
+	if v.Exists() || !strings.Contains(name, ".") {
+		return v
+	}
+	v = object
+	for part := range strings.SplitSeq(name, ".") {
+		v = member(v, part)
+	}
+	return v
+}
+
+// member finds a name in an object as it stands, though some characters mean more to gjson. The first of two wins.
+func member(v gjson.Result, name string) gjson.Result {
+	if !v.IsObject() {
+		return gjson.Result{}
+	}
+	return v.Get(gjson.Escape(name))
+}
+
+// text is what a field holds, without quotes; of null it is nothing.
+func text(v gjson.Result, name string) (string, error) {
+	switch {
+	case v.IsObject():
+		return "", fmt.Errorf("its %s is an object; name a field in it, as in %s.name", name, name)
+	case v.IsArray():
+		return "", fmt.Errorf("its %s is an array; name a field that holds one value", name)
+	case v.Type == gjson.Null:
+		return "", nil
+	}
+	return literal(v), nil
+}
+
+// literal keeps a number as it is written.
+func literal(v gjson.Result) string {
+	if v.Type == gjson.String {
+		return v.Str
+	}
+	return v.Raw
+}
+
+// wholeNumber writes 3.0 as 3, and 1e2 as 100.
+func wholeNumber(s string) string {
+	s = withoutExponent(s)
+	if whole, fraction, _ := strings.Cut(s, "."); strings.Trim(fraction, "0") == "" {
+		return whole
+	}
+	return s
+}
+
+// withoutExponent writes 1.741064767e9 as 1741064767, exactly. What is no such number, or is beyond all times and units,
+// stays as it is.
+func withoutExponent(s string) string {
+	e := strings.IndexAny(s, "eE")
+	if e < 0 {
+		return s
+	}
+	const most = 40
+	exponent, err := strconv.Atoi(s[e+1:])
+	whole, fraction, _ := strings.Cut(s[:e], ".")
+	if err != nil || exponent < -most || exponent > most || whole == "" || strings.Trim(whole+fraction, "0123456789") != "" {
+		return s
+	}
+	zeros := strings.Repeat("0", most)
+	all := zeros + whole + fraction + zeros
+	point := most + len(whole) + exponent
+	moved := strings.TrimLeft(all[:point-1], "0") + all[point-1:point] + "." + all[point:]
+	return strings.TrimRight(strings.TrimRight(moved, "0"), ".")
+}

@@ -1,0 +1,303 @@
+package logs
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+const (
+	// caddyLine is an access log of Caddy, pinoLine one of Node's pino with other fields, ecsLine one of Elastic's common schema.
+	caddyLine = `{"level":"info","ts":1741064767.089,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"2001:db8:1:2::a1","remote_port":"4022","proto":"HTTP/2.0","method":"POST","host":"example.org","uri":"/login","headers":{"User-Agent":["curl/8.5.0"]}},"user_id":"","duration":0.0012,"size":42,"status":401}`
+	pinoLine  = `{"level":30,"time":1741064767089,"pid":7,"hostname":"web1","msg":"login","user":"alice"}`
+	ecsLine   = `{"@timestamp":"2025-03-04T05:06:07.089Z","source.ip":"192.0.2.1","source":{"ip":"198.51.100.1"},"user":{"name":"alice"},"a|b":"pipe","#":"hash","*":"star","":"none"}`
+)
+
+func TestJSON(t *testing.T) {
+	const at = `"time":"2025-03-04T05:06:07.089Z"`
+	for _, tt := range []struct{ timeField, line, field, want string }{
+		{"time", `{` + at + `,"event":"192.0.2.1"}`, "event", "192.0.2.1"},
+		{"time", ` { ` + at + ` , "event" : "192.0.2.1" } `, "event", "192.0.2.1"},
+		{"time", `{` + at + `,"event":"192.0.2.1"}`, anyField, ""},
+		{"time", `{` + at + `,"event":"a\"b\\\u00e9\ud83d\ude00\n"}`, "event", "a\"b\\é😀\n"},
+		{"time", `{` + at + `,"ev\u0065nt":"a"}`, "event", "a"},
+		{"time", `{` + at + `,"event":42}`, "event", "42"},
+		{"time", `{` + at + `,"event":12345678901234567890.10}`, "event", "12345678901234567890.10"},
+		{"time", `{` + at + `,"event":-1E+2}`, "event", "-1E+2"},
+		{"time", `{` + at + `,"event":true}`, "event", "true"},
+		{"time", `{` + at + `,"event":false}`, "event", "false"},
+		{"time", `{` + at + `,"event":null}`, "event", ""},
+		{"time", `{` + at + `,"event":""}`, "event", ""},
+		{"time", `{` + at + `}`, "event", ""},
+		{"time", `{` + at + `,"event":"first","event":"second"}`, "event", "first"},
+
+		// Names as they stand, then paths.
+		{"ts", caddyLine, "request.remote_ip", "2001:db8:1:2::a1"},
+		{"ts", caddyLine, "request.host", "example.org"},
+		{"ts", caddyLine, "request.none", ""},
+		{"ts", caddyLine, "status.none", ""},
+		{"ts", caddyLine, "request.headers.User-Agent.0", ""}, // a path leads into objects
+		{"ts", caddyLine, "user_id", ""},
+		{"@timestamp", ecsLine, "source.ip", "192.0.2.1"},
+		{"@timestamp", ecsLine, "user.name", "alice"},
+		{"@timestamp", ecsLine, "a|b", "pipe"},
+		{"@timestamp", ecsLine, "#", "hash"},
+		{"@timestamp", ecsLine, "*", "star"},
+		{"@timestamp", ecsLine, "user.*", ""},
+		{"@timestamp", ecsLine, "@this", ""},
+		{"@timestamp", ecsLine, "!true", ""},
+		{"@timestamp", ecsLine, "user|name", ""},
+		{"@timestamp", ecsLine, "{user}", ""},
+		{"@timestamp", ecsLine, "..", ""},
+		{"log.time", `{"log":{"time":1741064767.089},"event":"a"}`, "event", "a"},
+		{"log.time", `{"log":{"time":0},"log.time":1741064767.089,"event":"a"}`, "event", "a"},
+	} {
+		want := Attempt{At: time.Date(2025, 3, 4, 5, 6, 7, 89e6, time.UTC), Event: tt.want, Units: 1, Times: 1}
+		if got, err := (jsonLines{tt.timeField}).read(tt.line, tt.field); err != nil || got != want {
+			t.Errorf("%s of %s\ngot %v, %v\nwant %v", tt.field, tt.line, got, err, want)
+		}
+	}
+}
+
+func TestJSONTime(t *testing.T) {
+	for _, tt := range []struct{ value, want string }{
+		{`"2025-03-04T05:06:07Z"`, "2025-03-04T05:06:07Z"},
+		{`"2025-03-04T06:06:07.089+01:00"`, "2025-03-04T05:06:07.089Z"},
+		{`"2025-03-04T06:06:07+0100"`, "2025-03-04T05:06:07Z"},
+		{`1741064767`, "2025-03-04T05:06:07Z"},
+		{`"1741064767"`, "2025-03-04T05:06:07Z"},
+		{`1741064767.089`, "2025-03-04T05:06:07.089Z"},
+		{`"1741064767.089"`, "2025-03-04T05:06:07.089Z"},
+		{`1741064767.123456789`, "2025-03-04T05:06:07.123456789Z"}, // a float64 ends at …717
+		{`1.741064767e9`, "2025-03-04T05:06:07Z"},
+		{`1.741064767E+09`, "2025-03-04T05:06:07Z"},
+		{`"1.741064767e9"`, "2025-03-04T05:06:07Z"},
+		{`1.741064767089e9`, "2025-03-04T05:06:07.089Z"},
+		{`1.741064767123456789e9`, "2025-03-04T05:06:07.123456789Z"},
+		{`17410647e2`, "2025-03-04T05:05:00Z"},
+		{`1741064767089e-3`, "2025-03-04T05:06:07.089Z"},
+		{`5e-3`, "1970-01-01T00:00:00.005Z"},
+		{`0e0`, "1970-01-01T00:00:00Z"},
+		{`0`, "1970-01-01T00:00:00Z"},
+
+		{`1741064767089`, "2025-03-04T05:06:07.089Z"}, // milliseconds
+		{`1.741064767089e12`, "2025-03-04T05:06:07.089Z"},
+
+		{`1741064767089000`, `"1741064767089000" lies beyond the year 6000; write seconds or milliseconds since 1970`},
+		{`1.741064767e99`, `"1.741064767e99" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`1e20`, `"100000000000000000000" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`1e999999999`, `"1e999999999" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`-1`, `"-1" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`-1e9`, `"-1e9" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`"e9"`, `"e9" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`"yesterday"`, `"yesterday" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`true`, `"true" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`""`, `"" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`null`, `"" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`{"s":1}`, `its time is an object; name a field in it, as in time.name`},
+		{`[1]`, `its time is an array; name a field that holds one value`},
+	} {
+		a, err := jsonLines{"time"}.read(`{"time":`+tt.value+`}`, anyField)
+		got := a.At.Format(time.RFC3339Nano)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s; want %s", tt.value, got, tt.want)
+		}
+	}
+}
+
+func TestJSONUnits(t *testing.T) {
+	for _, tt := range []struct{ value, want string }{
+		{`3`, "3"},
+		{`"3"`, "3"},
+		{`3.0`, "3"},
+		{`1e2`, "100"},
+		{`1.5e1`, "15"},
+		{`9007199254740993`, "9007199254740993"}, // no float64
+		{`null`, "1"},
+		{`0`, `"0" is no number of units; write 1 or more`},
+		{`-3`, `"-3" is no number of units; write 1 or more`},
+		{`1.5`, `"1.5" is no number of units; write 1 or more`},
+		{`1e99`, `"1e99" is no number of units; write 1 or more`},
+		{`""`, `"" is no number of units; write 1 or more`},
+		{`"many"`, `"many" is no number of units; write 1 or more`},
+		{`true`, `"true" is no number of units; write 1 or more`},
+		{`[3]`, `"[3]" is no number of units; write 1 or more`},
+	} {
+		a, err := jsonLines{"time"}.read(`{"time":1,"event":"a","units":`+tt.value+`}`, "event")
+		got := strconv.FormatInt(a.Units, 10)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s; want %s", tt.value, got, tt.want)
+		}
+	}
+}
+
+func TestJSONUnreadable(t *testing.T) {
+	for _, tt := range []struct{ line, field, want string }{
+		{``, "event", "it is no JSON object"},
+		{`[]`, "event", "it is no JSON object"},
+		{`"a"`, "event", "it is no JSON object"},
+		{`{"time":1,"event":"a"`, "event", "it is no JSON object"},
+		{`{"time":1,"event":"a"}}`, "event", "it is no JSON object"},
+		{`{"time":1,"event":"a"} {"time":2}`, "event", "it is no JSON object"},
+		{`{time:1}`, "event", "it is no JSON object"},
+		{`{'time':1}`, "event", "it is no JSON object"},
+		{"{\"time\":1,\"event\":\"a\tb\"}", "event", "it is no JSON object"},
+		{"2025-03-04T05:06:07Z,{}", "event", "it is no JSON object"},
+		{`{"time":1,"request":{"remote_ip":"192.0.2.1"}}`, "request", "its request is an object; name a field in it, as in request.name"},
+		{`{"time":1,"ips":["192.0.2.1"]}`, "ips", "its ips is an array; name a field that holds one value"},
+		{`{}`, "event", "it is an empty object"},
+		{caddyLine, "level", `it has no field "time"; choose one with --time-field: level, ts, logger, msg, request, user_id, duration, size`},
+		{`{"a\u001b[31m\"b":1,"c d":2}`, "event", `it has no field "time"; choose one with --time-field: a\x1b[31m\"b, c d`},
+	} {
+		if _, err := (jsonLines{"time"}).read(tt.line, tt.field); err == nil || err.Error() != tt.want {
+			t.Errorf("%s\ngot %v\nwant %s", tt.line, err, tt.want)
+		}
+	}
+}
+
+func TestIsJSON(t *testing.T) {
+	for line, want := range map[string]bool{
+		`{}`: true, "{\"a\":\t1}\r": true, caddyLine: true, ecsLine: true,
+		``: false, `1`: false, `[{}]`: false, `{`: false, `{}{}`: false, `{"a"}`: false, "\v{}": false,
+	} {
+		if isJSON(line) != want {
+			t.Errorf("%q: want %v", line, want)
+		}
+	}
+}
+
+// FuzzJSONAgreesWithStdlib: a line is an object to both or to none, and each field holds the same.
+func FuzzJSONAgreesWithStdlib(f *testing.F) {
+	for _, line := range []string{
+		caddyLine, pinoLine, ecsLine, `{}`, `{"a":"\u00e9\ud83d\ude00","b":1e5,"c":null,"d":true}`, `{"a":[1,{"b":2}],"a.b":3}`,
+		`{"a":-0.5E-7}`, `{"a":01}`, `{"a":1,}`, `{"\\":"\/"}`, "{\"\x7f\":\"\u2028\"}", `{"a":"\ud800"}`, `{"a":1,"a":2}`,
+	} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		var object map[string]json.RawMessage
+		valid := json.Unmarshal([]byte(line), &object) == nil && object != nil
+		if isJSON(line) != valid {
+			t.Fatalf("%q: want %v", line, valid)
+		}
+		members := 0
+		if valid {
+			gjson.Parse(line).ForEach(func(_, _ gjson.Result) bool { members++; return true })
+		}
+		if members != len(object) { // a name stands there twice
+			return
+		}
+		for name, raw := range object {
+			got, err := text(member(gjson.Parse(line), name), name)
+			want, isText := stdlibText(raw)
+			if !spoilt(name+want) && (got != want || isText != (err == nil)) {
+				t.Errorf("%q of %q: got %q, %v; want %q", name, line, got, err, want)
+			}
+		}
+	})
+}
+
+// stdlibText is what text finds, by encoding/json.
+func stdlibText(raw json.RawMessage) (s string, isText bool) {
+	switch {
+	case raw[0] == '{' || raw[0] == '[':
+		return "", false
+	case string(raw) == "null":
+		return "", true
+	case json.Unmarshal(raw, &s) == nil:
+		return s, true
+	}
+	return string(raw), true
+}
+
+// spoilt reports whether encoding/json has replaced what is no UTF-8, or half of a surrogate pair: gjson keeps the bytes.
+func spoilt(s string) bool { return strings.ContainsRune(s, utf8.RuneError) }
+
+// FuzzJSONFindsAnyName: every name finds its own field at the top, and at the end of a path.
+func FuzzJSONFindsAnyName(f *testing.F) {
+	for _, name := range []string{"user", "source.ip", "@timestamp", "a|b", "#", "*", `\*`, "@this", "!x", "{a,b}", "[a]", "..", "", "\x00", `"`, "é"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if !utf8.ValidString(name) {
+			return
+		}
+		inner := map[string]any{name: "found", name + "*": "other"}
+		for path, object := range map[string]any{name: inner, "outer." + name: map[string]any{"outer": inner, "other": inner}} {
+			line, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "found"
+			if path != name && strings.Contains(name, ".") {
+				want = "" // the path goes on
+			}
+			if got := lookUp(gjson.ParseBytes(line), path); got.Str != want {
+				t.Errorf("%q of %s: got %q; want %q", path, line, got.Str, want)
+			}
+		}
+	})
+}
+
+// FuzzJSONTimeIsExact: a time is its number of seconds as the line writes it, cut to nanoseconds.
+func FuzzJSONTimeIsExact(f *testing.F) {
+	f.Add(uint64(1741064767089), int8(-3), uint8(1))
+	f.Add(uint64(1741064767123456789), int8(-9), uint8(0))
+	f.Add(uint64(17), int8(8), uint8(2))
+	f.Fuzz(func(t *testing.T, mantissa uint64, exponent int8, point uint8) {
+		exponent %= 12
+		whole := strconv.FormatUint(mantissa, 10)
+		written := fmt.Sprintf("%se%d", whole, exponent)
+		if n := int(point) % len(whole); n > 0 {
+			written = fmt.Sprintf("%s.%se%d", whole[:n], whole[n:], int(exponent)+len(whole)-n)
+		}
+		seconds, ok := new(big.Rat).SetString(written)
+		if !ok {
+			t.Fatalf("%s is no number", written)
+		}
+		nanos := new(big.Rat).Mul(seconds, big.NewRat(1e9, 1))
+		n := new(big.Int).Quo(nanos.Num(), nanos.Denom())
+		a, err := jsonLines{"time"}.read(`{"time":`+written+`}`, anyField)
+		if inRange := seconds.Cmp(big.NewRat(1<<47, 1000)) < 0; inRange != (err == nil) {
+			t.Fatalf("%s: got %v, %v", written, a.At, err)
+		}
+		if err != nil {
+			return
+		}
+		got := new(big.Int).Add(new(big.Int).Mul(big.NewInt(a.At.Unix()), big.NewInt(1e9)), big.NewInt(int64(a.At.Nanosecond())))
+		if got.Cmp(n) != 0 {
+			t.Errorf("%s: got %v; want %v ns", written, got, n)
+		}
+	})
+}
+
+func BenchmarkJSON(b *testing.B) {
+	for _, bb := range []struct{ name, timeField, field, line string }{
+		{"short", "time", "event", `{"time":"2025-03-04T05:06:07.089Z","event":"192.0.2.1"}`},
+		{"pino", "time", "user", strings.Replace(pinoLine, "7089", "7.089", 1)},
+		{"caddy", "ts", "request.remote_ip", caddyLine},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			f, by := jsonLines{bb.timeField}, By{Field: bb.field}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := by.event(f, bb.line); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// syslog reads the log of sshd, which is one of the forms of syslog: a time, a host, a program, a message. An attempt is
+// "Failed <method> for <user> from <address> port <port>", or Accepted, said by sshd or one of its processes. Without a
+// field, it is any line of any program.
+type syslog struct{ calendar }
+
+var (
+	errHeader = errors.New("what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso")
+	errTime   = errors.New("no time that is known stands at its beginning; write the log with journalctl -o short-iso")
+
+	// saidBySSHD ends where a message of sshd begins, whatever the header.
+	saidBySSHD = regexp.MustCompile(`\bsshd(?:-session|-auth)?(?:(?:\[\d+\])?:| \d+ - -) +`)
+)
+
+func (*syslog) fields() string        { return "address, user" }
+func (*syslog) has(field string) bool { return field == "address" || field == "user" }
+
+func isSyslog(line string) bool {
+	_, rest, ok := new(calendar).cut(line)
+	_, _, tagged := cutTag(rest)
+	return ok && tagged
+}
+
+func (s *syslog) read(line, field string) (Attempt, error) {
+	at, rest, ok := s.cut(line)
+	program, message, tagged := cutTag(rest)
+	a := Attempt{At: at, Units: 1, Times: 1, Yearless: s.assumed}
+	switch {
+	case field == anyField && !ok:
+		return a, errTime
+	case field == anyField:
+		_, a.Times = cutRepeated(message)
+		return a, nil
+	case !ok || !tagged:
+		return a, headerError(line)
+	case !isSSHD(program):
+		return a, errNoAttempt
+	}
+	message, a.Times = cutRepeated(message)
+	return a.login(message, field)
+}
+
+// login fills in what a message of sshd tells.
+func (a Attempt) login(message, field string) (Attempt, error) {
+	user, from, ok := cutLogin(message)
+	if !ok {
+		return a, errNoAttempt
+	}
+	address, err := netip.ParseAddr(from)
+	if err != nil {
+		return a, fmt.Errorf("the attempt comes from %q, which is no address", from)
+	}
+	a.HasResult, a.Succeeded = true, message[0] == 'A'
+	if a.Event = user; field == "address" {
+		a.Event = address.Unmap().String()
+	}
+	return a, nil
+}
+
+// cutTag takes apart what follows the time: the host, facility and level on some systems, the program and its process.
+func cutTag(rest string) (program, message string, ok bool) {
+	host, rest, _ := strings.Cut(rest, " ")
+	tag, message, ok := strings.Cut(rest, ": ")
+	if level, program, found := strings.Cut(tag, " "); found {
+		tag = program
+		ok = ok && strings.Contains(level, ".")
+	}
+	program, process, found := strings.Cut(tag, "[")
+	if found {
+		process, found = strings.CutSuffix(process, "]")
+		ok = ok && found && isNumber(process)
+	}
+	return program, message, ok && host != "" && program != "" && !strings.ContainsAny(program, " \t:")
+}
+
+func isNumber(s string) bool {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// cutRepeated unpacks "message repeated 5 times: [ … ]".
+func cutRepeated(message string) (string, int) {
+	rest, ok := strings.CutPrefix(message, "message repeated ")
+	count, inner, found := strings.Cut(rest, " times: [ ")
+	inner, closed := strings.CutSuffix(inner, "]")
+	n, err := strconv.Atoi(count)
+	if !ok || !found || !closed || !isNumber(count) || err != nil || n < 1 || n > 999_999 {
+		return message, 1
+	}
+	return inner, n
+}
+
+// headerError is what a line is whose header is unknown: an attempt that cannot be read, if sshd tells of one, or none.
+func headerError(line string) error {
+	if said := saidBySSHD.FindStringIndex(line); said != nil {
+		message, _ := cutRepeated(line[said[1]:])
+		if _, _, ok := cutLogin(message); ok {
+			return errHeader
+		}
+	}
+	return errNoAttempt
+}
+
+// cutLogin finds who attempts a login, and from where. Whoever attempts it chooses the user name, which may look like the
+// rest of the line: so it is the last origin that counts.
+func cutLogin(message string) (user, from string, ok bool) {
+	rest, ok := strings.CutPrefix(message, "Failed ")
+	if !ok {
+		if rest, ok = strings.CutPrefix(message, "Accepted "); !ok {
+			return "", "", false
+		}
+	}
+	method, rest, ok := strings.Cut(rest, " for ")
+	if !ok || method == "" || strings.Contains(method, " ") {
+		return "", "", false
+	}
+	for end := len(rest); ; {
+		if end = strings.LastIndex(rest[:end], " from "); end < 0 {
+			return "", "", false
+		}
+		if from, ok := cutOrigin(rest[end+len(" from "):]); ok {
+			return strings.TrimPrefix(rest[:end], "invalid user "), from, true
+		}
+	}
+}
+
+// cutOrigin reads "<address> port <port>", after which the protocol, [preauth] and, after a colon, the key may come.
+func cutOrigin(s string) (address string, ok bool) {
+	address, s, _ = strings.Cut(s, " port ")
+	port := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	s = s[port:]
+	if len(s) >= 5 && s[:4] == " ssh" && isNumber(s[4:5]) {
+		s = s[5:]
+	}
+	s = strings.TrimPrefix(s, " [preauth]")
+	return address, port > 0 && address != "" && !strings.ContainsAny(address, " \t") && (s == "" || strings.HasPrefix(s, ": "))
+}
+
+// isSSHD knows the names of OpenSSH's processes: those with a dash came with versions 9.8 and 10.
+func isSSHD(program string) bool {
+	return program == "sshd" || program == "sshd-session" || program == "sshd-auth"
+}

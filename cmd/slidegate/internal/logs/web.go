@@ -1,0 +1,213 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// A web log is an access log in the common or combined format of Apache, nginx and others:
+//
+//	192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /login?x=1 HTTP/1.1" 200 2326 "http://ref/" "Mozilla/5.0"
+//
+// The client chooses the user, the request, the referer and the agent. They may imitate any part of the line, but the
+// servers escape their quotes, as \" or \x22: so the first bare quote after a bracket begins the request, the time stands
+// before it, and the address before the first space. Nothing after that quote can change or hide the two.
+//
+// The event is text as the log writes it, escapes and all, but for the address, which is written in one way.
+type web struct{}
+
+const webTime = "02/Jan/2006:15:04:05 -0700"
+
+var errWeb = errors.New(`it does not begin as 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" does`)
+
+// isWeb reports whether a line is one of a web log.
+func isWeb(line string) bool {
+	_, err := web{}.read(line, anyField)
+	return err == nil
+}
+
+func (web) fields() string { return "address, user, path, agent" }
+
+func (web) has(field string) bool {
+	switch field {
+	case "address", "user", "path", "agent":
+		return true
+	}
+	return false
+}
+
+func (web) read(line, field string) (Attempt, error) {
+	host, user, stamp, request, ok := cutWeb(line)
+	if !ok {
+		return Attempt{}, errWeb
+	}
+	address, err := webAddress(host)
+	if err != nil {
+		return Attempt{}, err
+	}
+	a := Attempt{Units: 1, Times: 1}
+	if a.At, ok = parseWebTime(stamp); !ok {
+		return Attempt{}, fmt.Errorf("%q is no time", stamp)
+	}
+	switch field {
+	case "address":
+		a.Event = orNothing(address)
+	case "user":
+		a.Event = orNothing(user)
+	case "path":
+		a.Event = webPath(request)
+	case "agent":
+		a.Event = orNothing(webAgent(request))
+	}
+	return a, nil
+}
+
+// cutWeb takes a line apart, up to the quote that begins the request.
+func cutWeb(line string) (host, user, stamp, request string, ok bool) {
+	host, rest, _ := strings.Cut(line, " ")
+	head, request, quoted := strings.Cut(rest, `] "`)
+	start := len(head) - len(webTime) - len(" [")
+	if !quoted || start < 0 || head[start:start+len(" [")] != " [" {
+		return "", "", "", "", false
+	}
+	_, user, ok = strings.Cut(head[:start], " ") // before the user stands what identd says, nearly always -
+	return host, user, head[start+len(" ["):], request, ok
+}
+
+// orNothing is what a field holds: servers write - for nothing, and Apache "" for a user without a name.
+func orNothing(field string) string {
+	if field == "-" || field == `""` {
+		return ""
+	}
+	return field
+}
+
+// webAddress writes an address in one way, and takes a host name as it is. Others, such as example.org:80, stand first in
+// formats that only look like this one.
+func webAddress(host string) (string, error) {
+	address, err := netip.ParseAddr(host)
+	if err != nil && isWord(host) {
+		return host, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("it begins with %q, which is no address or host name", host)
+	}
+	if text := address.Unmap().AppendTo(make([]byte, 0, 64)); string(text) != host {
+		return string(text), nil
+	}
+	return host, nil
+}
+
+// isWord knows host names and the methods of HTTP.
+func isWord(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && c != '.' && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// parseWebTime is time.Parse for this one layout, in a fraction of the time.
+func parseWebTime(s string) (time.Time, bool) {
+	if len(s) != len(webTime) || s[2] != '/' || s[6] != '/' || s[11] != ':' || s[14] != ':' || s[17] != ':' || s[20] != ' ' {
+		return time.Time{}, false
+	}
+	month := strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", s[3:6])
+	day, year := digits(s[:2]), digits(s[7:11])
+	hour, minute, second := digits(s[12:14]), digits(s[15:17]), digits(s[18:20])
+	offset, ok := parseZone(s[21:])
+	if month < 0 || month%3 != 0 || !ok {
+		return time.Time{}, false
+	}
+	at := time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC)
+	if h, m, s := at.Clock(); at.Day() != day || h != hour || m != minute || s != second {
+		return time.Time{}, false // time.Date makes the 3rd of March from the 31st of February
+	}
+	at = at.Add(-offset)
+	return at, inRange(at)
+}
+
+// parseZone reads -0330 as three and a half hours west.
+func parseZone(s string) (east time.Duration, ok bool) {
+	hours, minutes := digits(s[1:3]), digits(s[3:5])
+	if hours < 0 || hours > 23 || minutes < 0 || minutes > 59 {
+		return 0, false
+	}
+	east = time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
+	if s[0] == '-' {
+		east = -east
+	}
+	return east, s[0] == '-' || s[0] == '+'
+}
+
+// digits is a number without a sign, or -1, which no part of a time is.
+func digits(s string) (n int) {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return -1
+		}
+		n = 10*n + int(s[i]-'0')
+	}
+	return n
+}
+
+// webPath is the path that a request asks for, or nothing if it is no request for a path. A fragment does not belong to
+// it, as servers drop one. A target may hold spaces, and HTTP/0.9 has no version after it.
+func webPath(rest string) string {
+	request, _ := cutQuoted(rest)
+	method, target, _ := strings.Cut(request, " ")
+	if space := strings.LastIndexByte(target, ' '); space >= 0 && strings.HasPrefix(target[space:], " HTTP/") {
+		target = target[:space]
+	}
+	if end := strings.IndexAny(target, "?#"); end >= 0 {
+		target = target[:end]
+	}
+	_, afterScheme, absolute := strings.Cut(target, "://")
+	switch {
+	case !isWord(method):
+		return ""
+	case strings.HasPrefix(target, "/"):
+		return target
+	case absolute:
+		_, path, _ := strings.Cut(afterScheme, "/")
+		return "/" + path
+	}
+	return ""
+}
+
+// webAgent is the second of the quoted texts after the status and the size. The common format has none.
+func webAgent(rest string) string {
+	_, rest = cutQuoted(rest)
+	for range 3 { // " 200 2326 "
+		_, rest, _ = strings.Cut(rest, " ")
+	}
+	referer, hasReferer := strings.CutPrefix(rest, `"`)
+	_, rest = cutQuoted(referer)
+	agent, hasAgent := strings.CutPrefix(rest, ` "`)
+	if !hasReferer || !hasAgent {
+		return ""
+	}
+	agent, _ = cutQuoted(agent)
+	return agent
+}
+
+// cutQuoted cuts what stands after a quote at the quote that ends it, which has no backslash before it that is not itself
+// escaped. A line that was cut off has none.
+func cutQuoted(s string) (quoted, rest string) {
+	for end := 0; ; end++ {
+		next := strings.IndexByte(s[end:], '"')
+		if next < 0 {
+			return s, ""
+		}
+		end += next
+		if backslashes := end - len(strings.TrimRight(s[:end], `\`)); backslashes%2 == 0 {
+			return s[:end], s[end+1:]
+		}
+	}
+}

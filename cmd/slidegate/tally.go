@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/axiomhq/hyperloglog"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
+	"github.com/slidegate/slidegate/window"
+)
+
+// An outcome is what became of the attempts under one set of limits.
+type outcome struct {
+	limits           limits
+	admitted, denied int
+	hopeless         int   // of the denied: they ask for more units than a limit holds
+	succeeded        int   // of the denied: the log says that they gave the right password or key
+	by               []int // denied by each limit, whatever the others say
+	waits            *picture.Waits
+}
+
+func newOutcome(limits limits) *outcome {
+	return &outcome{limits: limits, by: make([]int, len(limits)), waits: &picture.Waits{}}
+}
+
+// count counts one decision. A limit denies if it alone would ask for a wait, or could never hold the units.
+func (o *outcome) count(a logs.Attempt, d window.Decision, f *fate) {
+	if d.Allowed {
+		o.admitted++
+		return
+	}
+	o.denied++
+	f.denied++
+	f.longest = max(f.longest, d.RetryAfter)
+	if a.Succeeded {
+		o.succeeded++
+		f.succeeded++
+	}
+	if d.Usage == nil {
+		o.hopeless++
+	} else {
+		o.waits.Add(d.RetryAfter)
+	}
+	for i, l := range o.limits {
+		if d.Usage == nil && a.Units > l.Max || d.Usage != nil && d.Usage[i].RetryAfter > 0 {
+			o.by[i]++
+		}
+	}
+}
+
+// add adds what another worker counted.
+func (o *outcome) add(other *outcome) {
+	o.admitted += other.admitted
+	o.denied += other.denied
+	o.hopeless += other.hopeless
+	o.succeeded += other.succeeded
+	o.waits.Merge(other.waits)
+	for i := range o.by {
+		o.by[i] += other.by[i]
+	}
+}
+
+// A tally is what one event asked for, and got.
+type tally struct {
+	attempts int
+	last     time.Time // the latest attempt
+	sets     []fate
+}
+
+// fate is what became of one event under one set of limits.
+type fate struct {
+	denied, succeeded int
+	longest           time.Duration
+}
+
+func (t *tally) denied() (n int) {
+	for _, f := range t.sets {
+		n += f.denied
+	}
+	return n
+}
+
+// tallies hold what one worker counts for each event. Memory has a bound: of the events that asked for nothing for twice the
+// longest window, only so many are kept, those denied most. From then on, the number of events is an estimate.
+type tallies struct {
+	events  map[string]*tally
+	all     *hyperloglog.Sketch   // of all events ever
+	denied  []*hyperloglog.Sketch // of those denied, for each set
+	newest  time.Time
+	quiet   time.Duration // how long after its last attempt an event is quiet
+	keep    int           // quiet events to keep
+	sweepAt int           // events at which to look for quiet ones
+	lost    int           // the most denials that a tally had when it was dropped, or -1 if none was
+}
+
+func newTallies(sets sets, keep int) tallies {
+	t := tallies{events: map[string]*tally{}, all: hyperloglog.New14(), keep: keep, sweepAt: 2 * keep, lost: -1}
+	for _, set := range sets {
+		t.denied = append(t.denied, hyperloglog.New14())
+		for _, l := range set {
+			t.quiet = max(t.quiet, 2*l.Per)
+		}
+	}
+	return t
+}
+
+// of is the tally of the event of an attempt.
+func (ts *tallies) of(a logs.Attempt) *tally {
+	t := ts.events[a.Event]
+	if t == nil {
+		t = &tally{sets: make([]fate, len(ts.denied))}
+		ts.events[a.Event] = t
+	}
+	t.last, ts.newest = later(t.last, a.At), later(ts.newest, a.At)
+	return t
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// sweep drops quiet events once there are many. The function is told of each.
+func (ts *tallies) sweep(ctx context.Context, drop func(context.Context, string) error) error {
+	if len(ts.events) < ts.sweepAt {
+		return nil
+	}
+	var quiet []string
+	for event, t := range ts.events {
+		if ts.newest.Sub(t.last) > ts.quiet {
+			quiet = append(quiet, event)
+		}
+	}
+	slices.SortFunc(quiet, func(a, b string) int { return cmp.Compare(ts.events[b].denied(), ts.events[a].denied()) })
+	for _, event := range quiet[min(ts.keep, len(quiet)):] {
+		if err := drop(ctx, event); err != nil {
+			return err
+		}
+		ts.forgotten(event)
+	}
+	ts.sweepAt = 2 * max(ts.keep, len(ts.events))
+	return nil
+}
+
+// forgotten drops a tally. Only the estimates know of it from now on.
+func (ts *tallies) forgotten(event string) {
+	t := ts.events[event]
+	ts.lost = max(ts.lost, t.denied())
+	ts.remember(event, t)
+	delete(ts.events, event)
+}
+
+func (ts *tallies) remember(event string, t *tally) {
+	ts.all.Insert([]byte(event))
+	for i, f := range t.sets {
+		if f.denied > 0 {
+			ts.denied[i].Insert([]byte(event))
+		}
+	}
+}
+
+// count is how many events there were, and how many of them each set denied, exactly if no tally was dropped.
+func (ts *tallies) count() (all int, denied []int) {
+	if ts.lost < 0 {
+		return len(ts.events), ts.countDenied()
+	}
+	for event, t := range ts.events {
+		ts.remember(event, t)
+	}
+	for _, sketch := range ts.denied {
+		denied = append(denied, int(sketch.Estimate()))
+	}
+	return int(ts.all.Estimate()), denied
+}
+
+func (ts *tallies) countDenied() []int {
+	denied := make([]int, len(ts.denied))
+	for _, t := range ts.events {
+		for i, f := range t.sets {
+			if f.denied > 0 {
+				denied[i]++
+			}
+		}
+	}
+	return denied
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// print writes the report as text, or as one JSON object.
+func (p *report) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(p)
+	}
+	var b strings.Builder
+	p.printHead(&b)
+	if len(p.Sets) == 1 {
+		p.printSet(&b, p.Sets[0])
+	} else {
+		p.printSets(&b)
+	}
+	p.printNotes(&b)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (p *report) printHead(b *strings.Builder) {
+	if p.Sample {
+		b.WriteString("This is the built-in sample: two days of made-up logins to one host.\nYour own log: slidegate replay /var/log/auth.log\n\n")
+	}
+	rows := [][]string{
+		{"decided", p.where()},
+		{"log", p.source() + ", " + number(p.Lines, "line")},
+		{"period", p.period()},
+		{"events", p.events()},
+		{"attempts", p.attempts()},
+	}
+	if len(p.Sets) == 1 {
+		rows = slices.Concat([][]string{{"limits", p.limits()}}, rows, p.outcome(p.Sets[0]))
+	}
+	writeTable(b, 0, rows)
+}
+
+func (p *report) limits() string {
+	if p.DefaultLimits {
+		return p.Sets[0].limits() + " (the default; choose by --limit)"
+	}
+	return p.Sets[0].limits()
+}
+
+func (s *result) limits() string {
+	var texts []string
+	for _, l := range s.Limits {
+		texts = append(texts, l.Limit.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (p *report) where() string {
+	if p.Redis == "" {
+		return "in memory"
+	}
+	return "on Redis at " + p.Redis
+}
+
+func (p *report) source() string {
+	if p.Sample {
+		return "sample.log, built in"
+	}
+	if n := len(p.Files); n > 3 {
+		return fmt.Sprintf("%s, %s and %d more files", p.Files[0], p.Files[1], n-2)
+	}
+	return strings.Join(p.Files, ", ")
+}
+
+// period leaves out years and a zone if the log tells none.
+func (p *report) period() string {
+	layout, zone := time.DateTime, " UTC"
+	if p.yearless() {
+		layout, zone = time.Stamp, ""
+	}
+	return fmt.Sprintf("%s to %s%s, %s", p.From.Format(layout), p.To.Format(layout), zone, human(p.Period))
+}
+
+func (p *report) yearless() bool { return p.YearsAssumed == p.Attempts }
+
+func (p *report) events() string {
+	text := p.estimate(p.Events)
+	if p.By != "" {
+		text += " by " + printable(p.By)
+	}
+	return text
+}
+
+func (p *report) estimate(n int) string {
+	if p.Estimated {
+		return "about " + strconv.Itoa(n)
+	}
+	return strconv.Itoa(n)
+}
+
+func (p *report) attempts() string {
+	if p.WithResult == 0 {
+		return strconv.Itoa(p.Attempts)
+	}
+	return fmt.Sprintf("%d, of which %d succeeded", p.Attempts, p.Succeeded)
+}
+
+// outcome is in rows what one set of limits did.
+func (p *report) outcome(s *result) [][]string {
+	rows := [][]string{{"admitted", p.share(s.Admitted)}, {"denied", p.share(s.Denied)}}
+	if s.Denied > 0 {
+		rows[1][1] += ", of " + p.estimate(s.DeniedEvents) + " events" + p.hurt(s)
+	}
+	if s.Denied > s.Hopeless {
+		rows = append(rows, []string{"waits", fmt.Sprintf("half up to %s, 99 %% up to %s, the longest %s", human(s.Wait50), human(s.Wait99), human(s.LongestWait))})
+	}
+	return rows
+}
+
+func (p *report) share(n int) string {
+	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(p.Attempts))
+}
+
+// hurt tells how many of the denied were no attackers, if the log knows.
+func (p *report) hurt(s *result) string {
+	if p.WithResult == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of them had succeeded", s.DeniedSucceeded)
+}
+
+// printSet prints the details of a single set of limits.
+func (p *report) printSet(b *strings.Builder, s *result) {
+	b.WriteString("\nDenied by each limit (one attempt may be denied by several):\n\n")
+	var rows [][]string
+	for _, l := range s.Limits {
+		rows = append(rows, []string{strconv.Itoa(l.Denied), "  " + l.Limit.String()})
+	}
+	writeTable(b, tabwriter.AlignRight, rows)
+	p.printEvents(b, "Denied most:", s.Top, s.MoreDenied)
+	p.printEvents(b, "Denied although they had succeeded, so perhaps by mistake:", s.Hurt, s.MoreHurt)
+}
+
+func (p *report) printEvents(b *strings.Builder, title string, events []eventReport, more int) {
+	if len(events) == 0 {
+		return
+	}
+	b.WriteString("\n" + title + "\n\n")
+	rows := [][]string{{"denied", "of attempts", "had succeeded", "longest wait", "  event"}}
+	for _, e := range events {
+		rows = append(rows, []string{strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + printable(e.Event)})
+	}
+	if p.WithResult == 0 {
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 2, 3)
+		}
+	}
+	writeTable(b, tabwriter.AlignRight, rows)
+	if more > 0 {
+		fmt.Fprintf(b, "  and %d more\n", more)
+	}
+}
+
+func (e eventReport) longest() string {
+	if e.Never {
+		return "never"
+	}
+	return human(e.Longest)
+}
+
+// printSets prints several sets of limits side by side.
+func (p *report) printSets(b *strings.Builder) {
+	b.WriteString("\n")
+	rows := [][]string{{"admitted", "denied", "", "of events", "had succeeded", "half wait up to", "99 % up to", "longest", "  limits"}}
+	for _, s := range p.Sets {
+		rows = append(rows, []string{
+			strconv.Itoa(s.Admitted), strconv.Itoa(s.Denied), fmt.Sprintf("%.1f %%", 100*float64(s.Denied)/float64(p.Attempts)), p.estimate(s.DeniedEvents),
+			strconv.Itoa(s.DeniedSucceeded), s.wait(s.Wait50), s.wait(s.Wait99), s.wait(s.LongestWait), "  " + s.limits(),
+		})
+	}
+	if p.WithResult == 0 {
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 4, 5)
+		}
+	}
+	writeTable(b, tabwriter.AlignRight, rows)
+}
+
+func (s *result) wait(ms int64) string {
+	if s.Denied == s.Hopeless {
+		return "-"
+	}
+	return human(ms)
+}
+
+// writeTable aligns all columns but the last, which is as wide as it is.
+func writeTable(b *strings.Builder, flags uint, rows [][]string) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', flags)
+	for _, row := range rows {
+		_, _ = io.WriteString(t, strings.Join(row, "\t")+"\n") // a strings.Builder takes everything
+	}
+	_ = t.Flush()
+}
+
+// printNotes tells what else a reader must know to believe the counts.
+func (p *report) printNotes(b *strings.Builder) {
+	for _, s := range p.Sets {
+		if s.Hopeless > 0 {
+			fmt.Fprintf(b, "\nNever admissible under %s: %d of the denied, for more units than a limit holds, so no wait helps.\n", s.limits(), s.Hopeless)
+		}
+	}
+	if p.OutOfOrder > 0 {
+		fmt.Fprintf(b, "\nOut of order: %s, dated up to %s before one above. None is decided earlier than the last one counted for its event; --sort puts the log in order first.\n",
+			number(p.OutOfOrder, "attempt"), human(p.FurthestBack))
+	}
+	if p.YearsAssumed > 0 && !p.yearless() {
+		fmt.Fprintf(b, "\nYears assumed: %s. Lines without a year are dated near the other files.\n", number(p.YearsAssumed, "attempt"))
+	}
+	if p.FirstNoEvent != "" {
+		fmt.Fprintf(b, "\nLines without an attempt: %d. The first without an event is %s.\n", p.NoAttempt, p.FirstNoEvent)
+	}
+	if p.Unreadable > 0 {
+		fmt.Fprintf(b, "\nUnreadable lines: %d. The first is %s.\n", p.Unreadable, p.FirstUnreadable)
+	}
+	if p.Estimated {
+		fmt.Fprintf(b, "\nToo many events to keep all: their numbers are estimates, and an event of the lists may have had up to %d more denials at another time.\n", p.Sets[0].Lost)
+	}
+	if p.Picture != "" {
+		fmt.Fprintf(b, "\nPicture: %s\n", p.Picture)
+	}
+}
+
+// printable is an event on one line of a terminal, whatever bytes it has.
+func printable(event string) string {
+	s := event
+	if !strconv.CanBackquote(s) || strings.ContainsAny(s, " \"") {
+		s = strconv.Quote(s)
+	}
+	if r := []rune(s); len(r) > 60 {
+		s = string(r[:59]) + "…"
+	}
+	return s
+}
+
+// number is a number of things, in words that fit.
+func number(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// human is a span in whole seconds, or milliseconds if it is short, written as limits write theirs.
+func human(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d >= time.Minute {
+		d = d.Truncate(time.Second)
+	}
+	return strings.TrimPrefix(window.Every(d).String(), "1/")
+}
