@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -163,15 +162,8 @@ func clusterAddresses(tb testing.TB) string {
 
 // TestRealAttack replays a public log of a real attack, which is not part of this repository.
 func TestRealAttack(t *testing.T) {
-	data := os.Getenv("SLIDEGATE_DATA")
-	if data == "" {
-		data = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	file := filepath.Join(data, "OpenSSH_2k.log")
-	log, err := os.ReadFile(file)
-	if err != nil {
-		t.Skipf("no OpenSSH_2k.log of Loghub here: %v; set SLIDEGATE_DATA to its directory", err)
-	}
+	file := data(t, "OpenSSH_2k.log")
+	log := []byte(text(t, file))
 	exact := readExactly(t, log, map[string]exactLimit{"1/5s": {1, 5 * time.Second}, "5/1h": {5, time.Hour}})
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--limit", "1/5s", "--limit", "5/1h", file)...)

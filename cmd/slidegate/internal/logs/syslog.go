@@ -95,10 +95,13 @@ func isNumber(s string) bool {
 // cutRepeated unpacks "message repeated 5 times: [ … ]".
 func cutRepeated(message string) (string, int) {
 	rest, ok := strings.CutPrefix(message, "message repeated ")
+	if !ok {
+		return message, 1
+	}
 	count, inner, found := strings.Cut(rest, " times: [ ")
 	inner, closed := strings.CutSuffix(inner, "]")
 	n, err := strconv.Atoi(count)
-	if !ok || !found || !closed || !isNumber(count) || err != nil || n < 1 || n > 999_999 {
+	if !found || !closed || !isNumber(count) || err != nil || n < 1 || n > 999_999 {
 		return message, 1
 	}
 	return inner, n

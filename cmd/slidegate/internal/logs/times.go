@@ -69,10 +69,11 @@ func parseRFC3339(s string) (time.Time, bool) {
 	if len(s) < 20 || s[4] != '-' {
 		return time.Time{}, false
 	}
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		at, err = time.Parse("2006-01-02T15:04:05-0700", s)
+	layout := time.RFC3339
+	if zone := s[len(s)-5]; zone == '+' || zone == '-' {
+		layout = "2006-01-02T15:04:05-0700"
 	}
+	at, err := time.Parse(layout, s)
 	return at.UTC(), err == nil && inRange(at)
 }
 

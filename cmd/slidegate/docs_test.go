@@ -1,0 +1,127 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// data is where a public log is, which is no part of this repository, or the test is skipped.
+func data(tb testing.TB, name string) string {
+	tb.Helper()
+	directory := os.Getenv("SLIDEGATE_DATA")
+	if directory == "" {
+		directory = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	file, err := filepath.Abs(filepath.Join(directory, name))
+	if err == nil {
+		_, err = os.Stat(file)
+	}
+	if err != nil {
+		tb.Skipf("no %s of Loghub here: %v; set SLIDEGATE_DATA to its directory", name, err)
+	}
+	return file
+}
+
+// TestReadme runs what the README shows of the sample.
+func TestReadme(t *testing.T) {
+	checkShown(t, text(t, "../../README.md"), 1)
+}
+
+// TestDocs runs what docs/replay.md shows of a public log.
+func TestDocs(t *testing.T) {
+	log, page := data(t, "OpenSSH_2k.log"), text(t, "../../docs/replay.md")
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.Symlink(log, "OpenSSH_2k.log"); err != nil {
+		t.Skip(err)
+	}
+	checkShown(t, page, 3)
+	checkDrawn(t, repository+"/docs/openssh.svg", "limits.svg")
+}
+
+// checkShown runs the commands of a page that stand in its text with what they print, in which ... leaves lines out.
+func checkShown(t *testing.T, page string, commands int) {
+	t.Helper()
+	page = strings.ReplaceAll(page, "go run ./cmd/slidegate replay", "slidegate replay")
+	blocks := strings.Split(page, "    $ slidegate ")[1:]
+	for _, block := range blocks {
+		args, rest, _ := strings.Cut(strings.ReplaceAll(block, "\\\n", ""), "\n")
+		got, stderr, status := command(t.Context(), strings.Fields(args)...)
+		if status != 0 {
+			t.Errorf("slidegate %s: status %d, %s", args, status, stderr)
+		}
+		checkLines(t, args, indented(rest), got)
+	}
+	if len(blocks) != commands {
+		t.Errorf("%d commands are shown, not %d", len(blocks), commands)
+	}
+}
+
+// indented are the lines of a block, up to the first that is not.
+func indented(page string) (lines []string) {
+	for line := range strings.Lines(page) {
+		text, ok := strings.CutPrefix(line, "    ")
+		if !ok && strings.TrimSpace(line) != "" {
+			break
+		}
+		if text = strings.TrimSpace(text); text != "" {
+			lines = append(lines, text)
+		}
+	}
+	return lines
+}
+
+// checkLines looks for the lines in the output, one after the other.
+func checkLines(t *testing.T, args string, want []string, output string) {
+	t.Helper()
+	next := true // the line has to be the next one
+	for _, line := range want {
+		if line == "..." {
+			next = false
+			continue
+		}
+		before, after, found := cutTrimmed(output, line)
+		if !found || next && strings.TrimSpace(before) != "" {
+			t.Errorf("slidegate %s does not print, or not there: %q", args, line)
+			return
+		}
+		output, next = after, true
+	}
+}
+
+// cutTrimmed cuts the output at a line, whatever its indent.
+func cutTrimmed(output, line string) (before, after string, found bool) {
+	for rest := output; rest != ""; {
+		var text string
+		text, rest, _ = strings.Cut(rest, "\n")
+		if strings.TrimSpace(text) == line {
+			return before, rest, true
+		}
+		before += text
+	}
+	return output, "", false
+}
+
+// TestPictureOfReadme holds the picture of the README to the program. To draw it again: go test ./cmd/slidegate -update.
+func TestPictureOfReadme(t *testing.T) {
+	drawn := filepath.Join(t.TempDir(), "sample.svg")
+	if _, stderr, status := command(t.Context(), "replay", "--svg", drawn); status != 0 {
+		t.Fatal(stderr)
+	}
+	checkDrawn(t, "../../docs/sample.svg", drawn)
+}
+
+// checkDrawn compares a picture of the documentation with the one just drawn.
+func checkDrawn(t *testing.T, file, drawn string) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skipf("floating point rounds otherwise on %s", runtime.GOARCH)
+	}
+	checkGolden(t, file, text(t, drawn))
+}
