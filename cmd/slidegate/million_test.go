@@ -82,6 +82,9 @@ func growth(tb testing.TB, s *stream) (grown int64, p *report) {
 // TestMemoryIsConstant: neither the number of lines nor the number of events that have gone quiet needs memory. All
 // lines would be 28 MB, the tallies of all events of the second case more than that.
 func TestMemoryIsConstant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs many lines")
+	}
 	for name, tt := range map[string]struct {
 		event  func(n int) int
 		events int
