@@ -61,5 +61,5 @@ func (p *report) title() string {
 	if len(p.Sets) > 1 {
 		return fmt.Sprintf("%s: %s", p.source(), number(p.Attempts, "attempt"))
 	}
-	return fmt.Sprintf("%s under %s: %d of %s denied", p.source(), p.Sets[0].limits(), p.Sets[0].Denied, number(p.Attempts, "attempt"))
+	return fmt.Sprintf("%s: %d of %s denied", p.source(), p.Sets[0].Denied, number(p.Attempts, "attempt"))
 }

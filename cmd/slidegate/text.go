@@ -74,7 +74,7 @@ func (p *report) where() string {
 
 func (p *report) source() string {
 	if p.Sample {
-		return "sample.log, built in"
+		return "the built-in sample"
 	}
 	if n := len(p.Files); n > 3 {
 		return fmt.Sprintf("%s, %s and %d more files", p.Files[0], p.Files[1], n-2)

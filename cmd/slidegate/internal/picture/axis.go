@@ -22,7 +22,7 @@ type rhythm struct {
 	name, note      string // layouts
 }
 
-// rhythms are those to choose from, the fastest first.
+// rhythms are those to choose from, the fastest first. The slowest does for 20,000 years; no log goes on for so long.
 var rhythms = func() (all []rhythm) {
 	for _, s := range []int64{1, 2, 5, 10, 15, 30} {
 		all = append(all, rhythm{s, 0, time.TimeOnly, "Jan 2, 2006"})
@@ -36,20 +36,16 @@ var rhythms = func() (all []rhythm) {
 	for _, m := range []int64{1, 3, 6} {
 		all = append(all, rhythm{0, m, "Jan", "2006"})
 	}
-	for _, y := range []int64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000} {
+	for _, y := range []int64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000} {
 		all = append(all, rhythm{0, 12 * y, "2006", ""})
 	}
 	return all
 }()
 
-// timeMarks are at most twelve round instants between two seconds since 1970, which are their places.
+// timeMarks are about five to ten round instants between two seconds since 1970, which are their places.
 func timeMarks(from, to float64, yearless bool) (marks []mark) {
-	const most = 11
-	i := slices.IndexFunc(rhythms, func(r rhythm) bool { return (to-from)/r.length() <= most })
-	r := rhythms[max(i, 0)]
-	if i < 0 {
-		r = rhythms[len(rhythms)-1]
-	}
+	i := slices.IndexFunc(rhythms, func(r rhythm) bool { return (to-from)/r.length() <= 10 })
+	r := rhythms[i]
 	if yearless {
 		r.name, r.note = cmp.Or(withoutYear(r.name), "Jan"), withoutYear(r.note)
 	}

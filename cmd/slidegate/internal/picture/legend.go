@@ -2,6 +2,7 @@ package picture
 
 import (
 	"image/color"
+	"math"
 
 	"gonum.org/v1/plot/vg"
 )
@@ -40,9 +41,10 @@ type entry struct {
 
 const sample = 16 // the width of the sample of a look
 
-// layOut puts entries side by side, in as many rows as they need.
+// layOut puts entries side by side, in as many rows as they need. The distance of two is a multiple of one, so most of those
+// below each other begin alike.
 func layOut(entries []entry) (rows int) {
-	const gap = 18
+	const gap, multiple = 14, 30
 	x := float64(margin)
 	for i := range entries {
 		e := &entries[i]
@@ -51,7 +53,7 @@ func layOut(entries []entry) (rows int) {
 			x, rows = margin, rows+1
 		}
 		e.x, e.row = x, rows
-		x += width + gap
+		x += math.Ceil((width+gap)/multiple) * multiple
 	}
 	return rows + 1
 }

@@ -3,7 +3,7 @@ package picture
 // A panel is one of the two diagrams. Its horizontal unit is a bin.
 type panel struct {
 	heading  string
-	remark   string // after the heading
+	remark   string // to the right of the heading
 	empty    string // what to say if there are no curves
 	from, to float64
 	marks    []mark // along the foot
@@ -20,6 +20,13 @@ type curve struct {
 
 // A frame is where a panel is on a sheet.
 type frame struct{ left, right, foot, top float64 }
+
+func (p *panel) height() float64 {
+	if len(p.curves) == 0 {
+		return 10
+	}
+	return panelHeight
+}
 
 // gutter is the room for the numbers on the left.
 func (p *panel) gutter() (width float64) {
@@ -38,9 +45,9 @@ func (p *panel) numbers() []mark {
 
 func (p *panel) draw(s *sheet, f frame) {
 	s.text(heading, point{margin, f.top + 14}, leftAligned, p.heading)
-	s.text(remark, point{margin + heading.width(p.heading) + 8, f.top + 14}, leftAligned, p.remark)
+	s.text(remark, point{f.right, f.top + 14}, rightAligned, p.remark)
 	if len(p.curves) == 0 {
-		s.text(remark, point{(f.left + f.right) / 2, (f.foot + f.top) / 2}, centred, p.empty)
+		s.text(remark, point{margin, f.foot}, leftAligned, p.empty)
 		return
 	}
 	p.drawNumbers(s, f)
@@ -66,9 +73,9 @@ func (p *panel) drawMarks(s *sheet, f frame) {
 		x := p.at(f, m.at, 0).x
 		s.line(rule, 0.6, nil, []point{{x, f.foot}, {x, f.top}})
 		s.line(faint, 0.8, nil, []point{{x, f.foot}, {x, f.foot - 3}})
-		s.text(label, point{x, f.foot - 13}, centred, m.name)
+		s.textInside(label, point{x, f.foot - 13}, m.name)
 		if i == 0 || m.note != p.marks[i-1].note {
-			s.text(remark, point{x, f.foot - 25}, centred, m.note)
+			s.textInside(remark, point{x, f.foot - 25}, m.note)
 		}
 	}
 }

@@ -49,6 +49,8 @@ var (
 	label   = style{regular, 9, ink}
 
 	allAttempts = look{color: color.RGBA{0xcf, 0xd6, 0xde, 0xff}, filled: true}
+	admitted    = look{color: colours[0], filled: true}
+	denied      = look{color: colours[1], filled: true}
 )
 
 // colours are those of Okabe and Ito that stand out from white. People who see fewer colours can tell them apart too.
@@ -62,31 +64,21 @@ var colours = []color.RGBA{
 	{0x00, 0x00, 0x00, 0xff},
 }
 
-// Draw writes the picture as an SVG, about 1000 pixels wide and 640 high; a long legend makes it higher. The same picture is
-// always the same bytes.
+// Draw writes the picture as an SVG, about 1000 pixels wide and 640 high; a long legend makes it higher, and a log without
+// denials less high. The same picture is always the same bytes.
 func Draw(w io.Writer, p Picture) error {
-	legend := p.legend()
+	legend, times, waits := p.legend(), p.times(), p.waits()
 	top := float64(legendTop + layOut(legend)*legendLine + headingRoom)
-	s := newSheet(pageWidth, top+2*panelHeight+timesRoom+headingRoom+waitsRoom)
+	below := timesRoom + headingRoom + waits.height() + waitsRoom
+	s := newSheet(pageWidth, top+times.height()+below)
 	s.text(title, point{margin, s.height - 26}, leftAligned, title.fit(p.Title, pageWidth-2*margin))
 	for _, e := range legend {
 		e.draw(s)
 	}
-	times, waits := p.times(), p.waits()
-	f := frame{left: margin + max(times.gutter(), waits.gutter()), right: pageWidth - 2*margin, top: s.height - top}
-	f.foot = f.top - panelHeight
-	times.draw(s, f)
-	f.top = f.foot - timesRoom - headingRoom
-	f.foot = f.top - panelHeight
-	waits.draw(s, f)
+	left := margin + max(times.gutter(), waits.gutter())
+	times.draw(s, frame{left, pageWidth - 2*margin, below, below + times.height()})
+	waits.draw(s, frame{left, pageWidth - 2*margin, waitsRoom, waitsRoom + waits.height()})
 	return s.writeTo(w)
-}
-
-// look is that of a set: a filled one if it is the only set.
-func (p Picture) look(set int) look {
-	l := lineLook(set)
-	l.filled = len(p.Sets) == 1
-	return l
 }
 
 func (p Picture) legend() []entry {
@@ -96,22 +88,33 @@ func (p Picture) legend() []entry {
 	}
 	entries := []entry{{look: allAttempts, text: "attempts (" + thousands(attempts) + ")"}}
 	for i, s := range p.Sets {
-		text := "admitted under " + label.fit(s.Name, 260) + " (" + thousands(s.Denied) + " denied)"
-		entries = append(entries, entry{look: p.look(i), text: text})
+		text := label.fit(s.Name, 220) // leaves room for two in a row
+		if len(p.Sets) == 1 {
+			text = "admitted under " + label.fit(s.Name, 400)
+		}
+		entries = append(entries, entry{look: p.look(i, admitted), text: text + " (" + thousands(s.Denied) + " denied)"})
 	}
 	return entries
+}
+
+// look is that of a set among several, or of what became of the attempts if it is the only one.
+func (p Picture) look(set int, only look) look {
+	if len(p.Sets) == 1 {
+		return only
+	}
+	return lineLook(set)
 }
 
 // times is the upper panel. Its bins are those of the timeline.
 func (p Picture) times() *panel {
 	t := p.Timeline
-	times := &panel{heading: "Attempts per " + binName(t.width), empty: "There are no attempts."}
+	times := &panel{heading: "Attempts and admissions per " + binName(t.width), empty: "There are no attempts."}
 	if t.bins() == 0 {
 		return times
 	}
 	times.curves = []curve{{allAttempts, 0, t.attempts()}}
 	for i := range p.Sets {
-		times.curves = append(times.curves, curve{p.look(i), 0, t.admitted(i)})
+		times.curves = append(times.curves, curve{p.look(i, admitted), 0, t.admitted(i)})
 	}
 	times.scale = newScale(t.attempts())
 	times.remark = remarks(p.Zone, times.scale.String())
@@ -138,7 +141,7 @@ func (p Picture) waits() *panel {
 	first, last := joinedBin(least, join), joinedBin(most, join)
 	var all []int
 	for i, s := range p.Sets {
-		c := curve{p.look(i), first - 1, s.Waits.joined(join, first, last)}
+		c := curve{p.look(i, denied), first - 1, s.Waits.joined(join, first, last)}
 		waits.curves = append(waits.curves, c)
 		all = append(all, c.counts...)
 	}
@@ -197,7 +200,7 @@ func binName(width int64) string {
 			return u.one
 		}
 		if width%u.seconds == 0 {
-			return fmt.Sprintf("%d %s", width/u.seconds, u.many)
+			return thousands(int(width/u.seconds)) + " " + u.many
 		}
 	}
 	if width == 1 {

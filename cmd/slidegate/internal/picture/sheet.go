@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -56,11 +57,8 @@ func (s style) fit(text string, width float64) string {
 		return text
 	}
 	runes := []rune(text)
-	runes = runes[:min(len(runes), 1000)] // far more than fit, and far less than a name may have
-	for len(runes) > 0 && s.width(string(runes)+"…") > width {
-		runes = runes[:len(runes)-1]
-	}
-	return string(runes) + "…"
+	n := sort.Search(len(runes), func(n int) bool { return s.width(string(runes[:n+1])+"…") > width })
+	return string(runes[:n]) + "…"
 }
 
 // legible replaces what a text in an SVG cannot have or nobody can see: invalid bytes, and characters that control.
@@ -73,7 +71,7 @@ func legible(text string) string {
 	}, text)
 }
 
-// align says which part of a text is at its x: 0 the left end, 0.5 the middle, 1 the right end.
+// align says which part of a text is at its x.
 type align float64
 
 const (
@@ -100,9 +98,17 @@ func (s *sheet) text(st style, at point, a align, text string) {
 	if text == "" {
 		return
 	}
+	text = legible(text)
 	s.canvas.SetColor(st.color)
 	at.x -= float64(a) * st.width(text)
 	s.canvas.FillString(st.sized(), vgPoint(at), text)
+}
+
+// textInside centres a text, but moves it in if it would get into the margin.
+func (s *sheet) textInside(st style, at point, text string) {
+	half := st.width(text) / 2
+	at.x = max(margin+half, min(at.x, s.width-margin-half))
+	s.text(st, at, centred, text)
 }
 
 func (s *sheet) fill(c color.Color, outlines ...[]point) {
