@@ -16,6 +16,9 @@ func newLimiter(cfg Config) (*Limiter, error) {
 	if err := checkConfig(cfg); err != nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = time.Second
+	}
 	cfg.Limits, cfg.Secret = slices.Clone(cfg.Limits), slices.Clone(cfg.Secret)
 	return &Limiter{cfg: cfg, prefix: cfg.Name + ":{"}, nil
 }
@@ -52,6 +55,9 @@ func checkConfig(cfg Config) error {
 	}
 	if fips140.Enabled() && cfg.Secret != nil && len(cfg.Secret) < 14 {
 		return fmt.Errorf("a Secret of %d bytes; FIPS mode asks for at least 14", len(cfg.Secret))
+	}
+	if cfg.Fallback != nil && cfg.Fallback.cfg.Fallback != nil {
+		return fmt.Errorf("a Fallback %q that has a Fallback too; leave out one of them", cfg.Fallback.cfg.Name)
 	}
 	seen := map[time.Duration]Limit{}
 	for i, l := range cfg.Limits {

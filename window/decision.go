@@ -20,7 +20,10 @@ type Decision struct {
 	// back, it is the time of that bucket; if limits then differ, of the earliest.
 	At time.Time
 
-	Usage []Usage // one per limit, in the order of Config.Limits
+	// Degraded says that the Fallback decided, by its own limits and its own clock. Redis may or may not have counted the attempt too.
+	Degraded bool
+
+	Usage []Usage // one per limit, in the order of Config.Limits; of those of the Fallback if Degraded
 }
 
 // Usage is how much of one limit is used, after the decision.

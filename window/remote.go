@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -20,10 +21,15 @@ type remote struct {
 	client rueidis.Client
 	script *rueidis.Lua
 	limits []string // Per, Max and Resolution of each limit, as the script takes them
+
+	made     time.Time
+	cluster  bool
+	underWay atomic.Int32 // calls that have not come back from rueidis
+	parts    [parts]part
 }
 
 func newRemote(client rueidis.Client, l *Limiter) *remote {
-	r := &remote{l: l, client: client, script: lua.New(lua.Window)}
+	r := &remote{l: l, client: client, script: lua.New(lua.Window), made: time.Now(), cluster: client.Mode() == rueidis.ClientModeCluster}
 	for _, limit := range l.cfg.Limits {
 		r.limits = append(r.limits, integer(limit.Per.Milliseconds()), integer(limit.Max),
 			integer(limit.resolution(l.cfg.CountDenied).Milliseconds()))
@@ -102,21 +108,39 @@ func listsBuckets(reply []int64, limits int) bool {
 	return at == int64(len(reply))
 }
 
-// run runs the script. It repeats only what certainly did not run, for at most patience and inside the deadline of ctx.
+// run runs the script, unless the part of the key is left alone.
 func (r *remote) run(ctx context.Context, verb, event string, n int64, more ...string) ([]int64, error) {
 	now, err := r.now()
 	if err != nil {
 		return nil, err
 	}
-	args := append(append(make([]string, 0, 16), verb, now, integer(n)), more...)
 	key := r.l.key(event)
+	s, began := r.partOf(key), time.Since(r.made)
+	may, probes := s.enter(began)
+	if !may {
+		return nil, errLeftAlone
+	}
+	args := append(append(make([]string, 0, 16), verb, now, integer(n)), more...)
+	inTime, cancel := r.within(ctx)
+	defer cancel()
+	reply, err := r.repeat(inTime, s, probes, key, args)
+	r.learn(ctx, s, began, probes, err)
+	if err != nil {
+		return nil, explain(err, key, verb)
+	}
+	return reply, nil
+}
+
+// repeat sends the script, and again only what certainly did not run: for at most patience, inside the deadline of ctx, and
+// not once others have found that its part is to be left alone.
+func (r *remote) repeat(ctx context.Context, s *part, probes bool, key string, args []string) ([]int64, error) {
 	for begin, pause := time.Now(), firstPause; ; pause *= 2 {
-		reply, err := r.script.Exec(ctx, r.client, []string{key}, args).AsIntSlice()
-		if err == nil {
-			return reply, nil
+		reply, err := r.exec(ctx, s, key, args)
+		if err == nil || !notRun(err) || time.Since(begin)+pause > patience {
+			return reply, err
 		}
-		if !notRun(err) || time.Since(begin)+pause > patience || sleep(ctx, pause) != nil {
-			return nil, explain(err, key, verb)
+		if s.until.Load() != 0 && !probes || sleep(ctx, pause) != nil {
+			return nil, err
 		}
 	}
 }

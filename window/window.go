@@ -38,10 +38,22 @@ type Config struct {
 	// simulations, replay and tests. Its times lie between 1970 and 6429. Redis keeps keys of such a limiter for 24 h of
 	// real time beyond their last window.
 	Now func() time.Time `json:"-"`
+
+	// Timeout is how long one call may wait for Redis in all: 0 is a second, less than 0 is for ever, so that only the context
+	// of the call ends it. In memory there is nothing to wait for.
+	Timeout time.Duration
+
+	// Fallback decides while Redis cannot answer, typically one from NewLocal. Its decisions are Degraded, and by its own limits: k
+	// processes that fall back each admit up to its Max, beside what Redis admitted before. It must not have a Fallback itself.
+	Fallback *Limiter `json:"-"`
+
+	// Observe is told of every attempt and peek, and of the begin and end of an outage; not of those of the Fallback. It is called by
+	// many goroutines at once, and the call that it is told of waits for it: it should be quick.
+	Observe func(Observation) `json:"-"`
 }
 
-// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use, starts no goroutine and needs no
-// Close.
+// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. No goroutine
+// outlives its calls, but for a call that Redis leaves hanging: it stays until rueidis gives it up.
 //
 // Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
 type Limiter struct {
@@ -84,6 +96,9 @@ var (
 )
 
 // New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet.
+//
+// It notices when Redis, or a part of a cluster, cannot answer: after three failures in a row, those slots are left alone for a
+// second, and calls get ErrOutage or the Fallback at once; then one call finds out whether they are back.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	if client == nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", cfg.Name)
@@ -96,8 +111,12 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
-// own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted.
+// own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted. It takes no
+// Fallback, as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
+	if cfg.Fallback != nil {
+		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", cfg.Name)
+	}
 	l, err := newLimiter(cfg)
 	if err == nil {
 		l.state = newLocal(l)
@@ -115,10 +134,7 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // before anything was sent, and one that names the key if its value is not a record of this library, or can hold no more:
 // 31 limits of all callers of one Name, or 2^53 units. In each of these but ErrUncertain nothing was counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	if l.cfg.CountDenied {
-		return l.decide(ctx, count, event, n)
-	}
-	return l.decide(ctx, allow, event, n)
+	return l.decide(ctx, l.attempts(), event, n)
 }
 
 // Peek is shorthand for PeekN(ctx, event, 1).
@@ -135,14 +151,46 @@ func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, e
 
 // Every decision comes through here.
 func (l *Limiter) decide(ctx context.Context, v verb, event string, n int64) (Decision, error) {
+	if l.cfg.Observe == nil {
+		return l.answer(ctx, v, event, n)
+	}
+	began := time.Now()
+	d, err := l.answer(ctx, v, event, n)
+	l.observed(v, n, d, err, began)
+	return d, err
+}
+
+func (l *Limiter) answer(ctx context.Context, v verb, event string, n int64) (Decision, error) {
 	if err := l.check(ctx, event, n); err != nil {
 		return Decision{}, err
 	}
 	d, err := l.state.decide(ctx, v, event, n)
-	if err != nil {
-		return Decision{}, l.wrap(err)
+	switch {
+	case err == nil:
+		return d, nil
+	case isOutage(err) && l.cfg.Fallback != nil && ctx.Err() == nil:
+		return l.fallBack(ctx, v, event, n)
 	}
-	return d, nil
+	return Decision{}, l.wrap(err)
+}
+
+// fallBack has the Fallback decide. Whether denials count is its own affair.
+func (l *Limiter) fallBack(ctx context.Context, v verb, event string, n int64) (Decision, error) {
+	f := l.cfg.Fallback
+	if v != peek {
+		v = f.attempts()
+	}
+	d, err := f.answer(ctx, v, event, n)
+	d.Degraded = err == nil
+	return d, err
+}
+
+// attempts is the verb of an attempt.
+func (l *Limiter) attempts() verb {
+	if l.cfg.CountDenied {
+		return count
+	}
+	return allow
 }
 
 // Wait is shorthand for WaitN(ctx, event, 1).
@@ -180,10 +228,13 @@ func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision,
 // Per. d.Counted and d.At say how many and from which bucket: the first whose last event is not before d.At. A limit that is
 // not in d.Usage is left alone; with no Usage at all, none is. A decision that counted nothing is no error and changes
 // nothing. Refund a decision once: a second Refund gives back somebody else's units. Errors are as those of AllowN; after
-// ErrUncertain the units may or may not be given back.
+// ErrUncertain the units may or may not be given back. A Degraded decision is given back in the Fallback.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	if d.Counted <= 0 {
 		return nil
+	}
+	if d.Degraded && l.cfg.Fallback != nil {
+		return l.cfg.Fallback.Refund(ctx, event, d)
 	}
 	if err := l.check(ctx, event, 1); err != nil {
 		return err
@@ -194,11 +245,16 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	return nil
 }
 
-// Reset forgets the event: all its limits are as if never used. A value that is not of this library is an error, and left
-// alone. Errors are as those of AllowN.
+// Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library
+// is an error, and left alone. Errors are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.check(ctx, event, 1); err != nil {
 		return err
+	}
+	if l.cfg.Fallback != nil {
+		if err := l.cfg.Fallback.Reset(ctx, event); err != nil {
+			return err
+		}
 	}
 	if err := l.state.reset(ctx, event); err != nil {
 		return l.wrap(err)

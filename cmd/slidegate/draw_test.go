@@ -14,9 +14,9 @@ import (
 func TestPicture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "limits.svg")
 	for name, args := range map[string][]string{
-		": 124 of 280":   {"--limit", "5/1h"},
-		"3/10m, 20/1d":   {"--compare", "5/1h", "--compare", "3/10m,20/1d"},
-		": 0 of 280":     {"--limit", "1000/1h"},
+		": 124 of 280": {"--limit", "5/1h"},
+		"3/10m, 20/1d": {"--compare", "5/1h", "--compare", "3/10m,20/1d"},
+		": 0 of 280":   {"--limit", "1000/1h"},
 	} {
 		var before string
 		for range 2 {

@@ -1,0 +1,4 @@
+package window
+
+// SlotOf is for tests.
+var SlotOf = slotOf

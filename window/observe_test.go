@@ -1,0 +1,104 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestObserve: every attempt and peek is told once, with what came of it, and without its event.
+func TestObserve(t *testing.T) {
+	var seen []window.Observation
+	cfg := limits("2/1h")
+	cfg.Observe = func(o window.Observation) { seen = append(seen, o) }
+	both(t, cfg, func(b bench) {
+		seen = nil
+		b.allow("secret-event", 2)
+		b.allow("secret-event", 1)
+		b.peek("secret-event", 1)
+		_, _ = b.AllowN(b.Context(), "secret-event", 3)
+		_, _ = b.Allow(b.Context(), "")
+		ctx, cancel := context.WithDeadline(b.Context(), time.Now())
+		defer cancel()
+		_, _ = b.Wait(ctx, "secret-event")
+		var kinds []string
+		for _, o := range seen {
+			kinds = append(kinds, fmt.Sprint(o.Kind, " ", o.Units, " ", o.Decision.Allowed, " ", len(o.Decision.Usage)))
+			if o.Limiter == "" || o.Took <= 0 || strings.Contains(fmt.Sprintf("%+v", o), "secret") {
+				b.Errorf("%+v", o)
+			}
+		}
+		want := []string{"allowed 2 true 1", "denied 1 false 1", "peeked 1 false 1", "refused 3 false 0", "refused 1 false 0", "refused 1 false 0"}
+		if !slices.Equal(kinds, want) {
+			b.Errorf("told  %q\nwant %q", kinds, want)
+		}
+	})
+}
+
+// TestObserveTrouble: an attempt that Redis fails is told as what it is, and one of the Fallback as its answer.
+func TestObserveTrouble(t *testing.T) {
+	server, faults := redistest.Start(t), &redistest.Faults{}
+	var seen []window.Observation
+	cfg := window.Config{Name: "told", Limits: parsed("5/1h"), Observe: func(o window.Observation) { seen = append(seen, o) }}
+	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	l := must(window.New(client, cfg))
+	must(l.Allow(t.Context(), "e"))
+	faults.LoseReply("EVALSHA")
+	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrUncertain) {
+		t.Fatal(err)
+	}
+	do(t, client, "CONFIG", "SET", "maxmemory", "1")
+	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) {
+		t.Fatal(err)
+	}
+	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")}))
+	must(must(window.New(client, cfg)).Allow(t.Context(), "e"))
+	var kinds []window.Kind
+	for _, o := range seen {
+		kinds = append(kinds, o.Kind)
+	}
+	if want := []window.Kind{window.Allowed, window.Uncertain, window.Outage, window.Allowed}; !slices.Equal(kinds, want) || !seen[3].Decision.Degraded {
+		t.Errorf("told %q, want %q", kinds, want)
+	}
+}
+
+// TestSlots: a key of ours is in the slot that rueidis sends it to.
+func TestSlots(t *testing.T) {
+	client := redistest.Cluster(t)
+	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
+	for n := range 1000 {
+		event := fmt.Sprint(n*n, strings.Repeat("x", n%40))
+		if n < len(hostile) && hostile[n] != "" {
+			event = hostile[n]
+		}
+		key := key(t, l, event)
+		command := client.B().Get().Key(key).Build()
+		if got, want := window.SlotOf(key), int(command.Slot()); got != want {
+			t.Fatalf("%q is in slot %d, not %d", key, got, want)
+		}
+		client.Do(t.Context(), command) // a command that is built has to be sent
+	}
+}
+
+func TestBadFallback(t *testing.T) {
+	cfg := window.Config{Name: "bad", Limits: parsed("1/1h")}
+	local := must(window.NewLocal(cfg))
+	cfg.Fallback = local
+	if _, err := window.NewLocal(cfg); err == nil || err.Error() != `slidegate: limiter "bad" is in memory and has a Fallback, which it never needs; leave it out` {
+		t.Error(err)
+	}
+	remote := must(window.New(redistest.Client(t), cfg))
+	cfg.Fallback = remote
+	if _, err := window.New(redistest.Client(t), cfg); err == nil || err.Error() != `slidegate: limiter "bad" has a Fallback "bad" that has a Fallback too; leave out one of them` {
+		t.Error(err)
+	}
+}

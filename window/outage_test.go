@@ -1,0 +1,519 @@
+package window_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// A trouble is a way in which Redis does not answer.
+type trouble struct {
+	name string
+	args []string // of the server
+	// begin makes the trouble, and returns what ends it. The admin is a client that it does not reach.
+	begin func(t *testing.T, s *redistest.Server, f *redistest.Faults, admin rueidis.Client) (end func())
+	says  string // in the error
+	sent  bool   // some attempts may have been counted
+}
+
+var troubles = []trouble{
+	{name: "killed", sent: true, says: "", begin: func(t *testing.T, s *redistest.Server, _ *redistest.Faults, _ rueidis.Client) func() {
+		s.Kill(t)
+		return func() { s.Restart(t) }
+	}},
+	{name: "hung", sent: true, says: "deadline exceeded", begin: func(t *testing.T, s *redistest.Server, _ *redistest.Faults, _ rueidis.Client) func() {
+		s.Pause(t)
+		return func() { s.Resume(t) }
+	}},
+	{name: "slow by 500 ms", sent: true, says: "deadline exceeded", begin: func(_ *testing.T, _ *redistest.Server, f *redistest.Faults, _ rueidis.Client) func() {
+		f.Delay(500 * time.Millisecond)
+		return func() { f.Delay(0) }
+	}},
+	{name: "full", says: "OOM", begin: func(t *testing.T, _ *redistest.Server, _ *redistest.Faults, admin rueidis.Client) func() {
+		do(t, admin, "CONFIG", "SET", "maxmemory", "1")
+		return func() { do(t, admin, "CONFIG", "SET", "maxmemory", "0") }
+	}},
+	{name: "read-only", says: "READONLY", begin: func(t *testing.T, _ *redistest.Server, _ *redistest.Faults, admin rueidis.Client) func() {
+		do(t, admin, "CONFIG", "SET", "replica-serve-stale-data", "yes")
+		do(t, admin, "REPLICAOF", "127.0.0.1", "1")
+		return func() { do(t, admin, "REPLICAOF", "NO", "ONE") }
+	}},
+	{name: "refusing logins", sent: true, says: "NOAUTH", begin: func(t *testing.T, _ *redistest.Server, f *redistest.Faults, admin rueidis.Client) func() {
+		do(t, admin, "CONFIG", "SET", "requirepass", "secret")
+		f.Cut()
+		return func() { do(t, admin, "CONFIG", "SET", "requirepass", "") }
+	}},
+	{name: "forbidding scripts", says: "NOPERM", begin: func(t *testing.T, _ *redistest.Server, _ *redistest.Faults, admin rueidis.Client) func() {
+		do(t, admin, "ACL", "SETUSER", "default", "-evalsha")
+		return func() { do(t, admin, "ACL", "SETUSER", "default", "+evalsha") }
+	}},
+	{
+		name: "loading", says: "LOADING", sent: true, args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024", "--key-load-delay", "500"},
+		begin: func(t *testing.T, _ *redistest.Server, _ *redistest.Faults, admin rueidis.Client) func() {
+			do(t, admin, "DEBUG", "POPULATE", "5000", "load", "100")
+			loaded := make(chan error)
+			go func() {
+				loaded <- admin.Do(context.Background(), admin.B().Arbitrary("DEBUG", "RELOAD").Build()).Error()
+			}()
+			return func() {
+				if err := <-loaded; err != nil {
+					t.Error(err)
+				}
+			}
+		},
+	},
+}
+
+func do(t *testing.T, c rueidis.Client, command ...string) {
+	t.Helper()
+	if err := c.Do(t.Context(), c.B().Arbitrary(command...).Build()).Error(); err != nil {
+		t.Fatalf("%q: %v", command, err)
+	}
+}
+
+// TestTrouble makes each trouble under load, without and with a Fallback: the caller learns the truth in time, and soon
+// after the end Redis decides again. With -v it prints the table of docs/redis.md.
+func TestTrouble(t *testing.T) {
+	for _, tr := range troubles {
+		for _, withFallback := range []bool{false, true} {
+			name := tr.name
+			if withFallback {
+				name += ", with a Fallback"
+			}
+			t.Run(name, func(t *testing.T) { tr.test(t, withFallback) })
+		}
+	}
+}
+
+const troubleTimeout = 200 * time.Millisecond
+
+func (tr trouble) test(t *testing.T, withFallback bool) {
+	server := redistest.Start(t, tr.args...)
+	faults := &redistest.Faults{}
+	admin := server.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute })
+	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	cfg := window.Config{Name: "trouble", Limits: parsed("1000000/1h"), Timeout: troubleTimeout}
+	if withFallback {
+		cfg.Fallback = must(window.NewLocal(cfg))
+	}
+	l := must(window.New(client, cfg))
+	must(l.Allow(t.Context(), "e"))
+	end := tr.begin(t, server, faults, admin)
+	seen := load(t, l, 16, 1500*time.Millisecond)
+	tr.check(t, seen, withFallback)
+	end()
+	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), backAfter(t, l))
+}
+
+// A witness is what callers saw in a trouble.
+type witness struct {
+	mu                          sync.Mutex
+	took                        []time.Duration
+	good, degraded              int
+	outages, uncertain, foreign []error
+}
+
+// load has callers ask for half a thousand events, a call every millisecond each, for some time.
+func load(t *testing.T, l *window.Limiter, callers int, d time.Duration) *witness {
+	t.Helper()
+	var w witness
+	var group sync.WaitGroup
+	begin := time.Now()
+	for c := range callers {
+		group.Go(func() {
+			pace := time.NewTicker(time.Millisecond)
+			defer pace.Stop()
+			for n := 0; time.Since(begin) < d; n++ {
+				called := time.Now()
+				d, err := l.Allow(t.Context(), fmt.Sprint("event-", (c*31+n)%500))
+				w.add(time.Since(called), d, err)
+				<-pace.C
+			}
+		})
+	}
+	group.Wait()
+	return &w
+}
+
+func (w *witness) add(took time.Duration, d window.Decision, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.took = append(w.took, took)
+	switch {
+	case err == nil && d.Degraded:
+		w.degraded++
+	case err == nil:
+		w.good++
+	case errors.Is(err, window.ErrUncertain):
+		w.uncertain = append(w.uncertain, err)
+	case errors.Is(err, window.ErrOutage):
+		w.outages = append(w.outages, err)
+	default:
+		w.foreign = append(w.foreign, err)
+	}
+}
+
+func (w *witness) quantile(q float64) time.Duration { return quantile(w.took, q) }
+func quantile(ds []time.Duration, q float64) time.Duration {
+	ds = slices.Clone(ds)
+	slices.Sort(ds)
+	return ds[min(len(ds)-1, int(q*float64(len(ds))))].Round(100 * time.Nanosecond)
+}
+
+func (tr trouble) check(t *testing.T, w *witness, withFallback bool) {
+	t.Helper()
+	failed := len(w.outages) + len(w.uncertain)
+	switch {
+	case len(w.foreign) > 0:
+		t.Errorf("%d errors say neither that nothing was counted nor that it may have been, such as %v", len(w.foreign), w.foreign[0])
+	case withFallback && (failed > 0 || w.degraded == 0):
+		t.Errorf("%d calls failed, %d were decided by the Fallback", failed, w.degraded)
+	case !withFallback && (failed == 0 || w.degraded > 0):
+		t.Errorf("%d calls failed, %d were decided by no Fallback", failed, w.degraded)
+	case w.good > 0 && tr.name != "loading" && tr.name != "read-only":
+		t.Errorf("%d calls went well", w.good)
+	case !tr.sent && len(w.uncertain) > 0:
+		t.Errorf("nothing was counted, but it is said of %d calls that they may have been: %v", len(w.uncertain), w.uncertain[0])
+	case !withFallback && !strings.Contains(fmt.Sprint(w.outages, w.uncertain), tr.says):
+		t.Errorf("none of %d errors says %q, but %v", failed, tr.says, w.outages[:min(3, len(w.outages))])
+	}
+	if longest := w.quantile(1); longest > troubleTimeout+time.Second { // what a busy machine may take is in it
+		t.Errorf("a call took %v", longest)
+	}
+}
+
+// backAfter is how long it takes until Redis decides again.
+func backAfter(t *testing.T, l *window.Limiter) time.Duration {
+	t.Helper()
+	begin, pace := time.Now(), time.NewTicker(time.Millisecond)
+	defer pace.Stop()
+	for ; ; <-pace.C {
+		d, err := l.Allow(t.Context(), "e")
+		if took := time.Since(begin); err == nil && !d.Degraded {
+			if took > 2*time.Second {
+				t.Errorf("Redis decided again only after %v", took)
+			}
+			return took.Round(time.Millisecond)
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("Redis does not decide again: %+v, %v", d, err)
+		}
+	}
+}
+
+// TestEveryCallIsAccountedFor cuts all connections again and again under load. The server lives on and tells what it counted:
+// all that was acknowledged, nothing twice, and beyond that at most what was named uncertain. One cut is no outage.
+func TestEveryCallIsAccountedFor(t *testing.T) {
+	faults := &redistest.Faults{}
+	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	var seen outages
+	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Observe: seen.observe}))
+	var acknowledged, uncertain, notCounted atomic.Int64
+	var callers sync.WaitGroup
+	for range 32 {
+		callers.Go(func() {
+			for acknowledged.Load() < 20_000 && !t.Failed() {
+				switch _, err := l.Allow(t.Context(), "e"); {
+				case err == nil:
+					acknowledged.Add(1)
+				case errors.Is(err, window.ErrUncertain):
+					uncertain.Add(1)
+				case errors.Is(err, window.ErrOutage):
+					notCounted.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for next := int64(1000); next < 20_000; next += 1000 { // a cut after every thousand
+		for acknowledged.Load() < next && !t.Failed() {
+			runtime.Gosched()
+		}
+		faults.Cut()
+	}
+	callers.Wait()
+	counted := must(onceBack(t, l, "e")).Limits[0].Used
+	if counted < acknowledged.Load() || counted > acknowledged.Load()+uncertain.Load() {
+		t.Errorf("%d are counted, %d acknowledged, %d uncertain", counted, acknowledged.Load(), uncertain.Load())
+	}
+	if uncertain.Load() == 0 || len(seen.kinds()) > 0 {
+		t.Errorf("%d uncertain; told of %v", uncertain.Load(), seen.kinds())
+	}
+	t.Logf("%d counted, %d acknowledged, %d uncertain, %d not counted", counted, acknowledged.Load(), uncertain.Load(), notCounted.Load())
+}
+
+// onceBack inspects an event once Redis answers.
+func onceBack(t *testing.T, l *window.Limiter, event string) (window.Snapshot, error) {
+	t.Helper()
+	backAfter(t, l)
+	s, err := l.Inspect(t.Context(), event)
+	for i := range s.Limits {
+		s.Limits[i].Used-- // by backAfter
+	}
+	return s, err
+}
+
+// TestNobodyElsesDeadline: on a connection of a client with rueidis' own defaults, a caller with a short deadline fails alone.
+func TestNobodyElsesDeadline(t *testing.T) {
+	for range 20 {
+		faults := &redistest.Faults{}
+		client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn, o.AlwaysPipelining = faults.Dial, false })
+		l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second}))
+		must(l.Allow(t.Context(), "e"))
+		faults.Delay(5 * time.Millisecond)
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if _, err := l.Allow(hasty, "e"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the hasty caller: %v", err)
+			}
+		})
+		for range 4 {
+			callers.Go(func() {
+				if _, err := l.Allow(t.Context(), "e"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+	}
+}
+
+// An outage is what Observe tells of one.
+type outages struct {
+	mu   sync.Mutex
+	told []window.Observation
+}
+
+func (o *outages) observe(seen window.Observation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if seen.Kind == window.OutageBegan || seen.Kind == window.OutageEnded {
+		o.told = append(o.told, seen)
+	}
+}
+
+func (o *outages) kinds() (kinds []window.Kind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, seen := range o.told {
+		kinds = append(kinds, seen.Kind)
+	}
+	return kinds
+}
+
+// TestNoOutage: what callers do, and what stands in Redis, is no outage, however often.
+func TestNoOutage(t *testing.T) {
+	faults := &redistest.Faults{}
+	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	var seen outages
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")}))
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/1h"), Fallback: local, Observe: seen.observe, Timeout: 10 * time.Second}
+	l := must(window.New(client, cfg))
+	do(t, client, "SET", must(l.Inspect(t.Context(), "foreign")).Key, "hello")
+	do(t, client, "RPUSH", must(l.Inspect(t.Context(), "list")).Key, "hello")
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	faults.Delay(20 * time.Millisecond)
+	for range 2 * 3 {
+		for _, event := range []string{"foreign", "list"} {
+			if _, err := l.Allow(t.Context(), event); err == nil || errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) {
+				t.Errorf("%s: %v", event, err)
+			}
+		}
+		short, cancelShort := context.WithTimeout(t.Context(), time.Millisecond)
+		if _, err := l.Allow(short, "e"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a short deadline: %v", err)
+		}
+		cancelShort()
+		during, cancelDuring := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancelDuring)
+		if _, err := l.Allow(during, "e"); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled in between: %v", err)
+		}
+		if _, err := l.Allow(cancelled, "e"); !errors.Is(err, context.Canceled) || errors.Is(err, window.ErrUncertain) {
+			t.Errorf("cancelled before: %v", err)
+		}
+	}
+	if d, err := l.Allow(t.Context(), "other"); err != nil || d.Degraded || len(seen.kinds()) > 0 {
+		t.Errorf("%+v, %v, %v", d, err, seen.told)
+	}
+}
+
+// TestOutageBeginsAndEnds: Observe hears of it once each, and nobody calls Redis in between but for a probe a second.
+func TestOutageBeginsAndEnds(t *testing.T) {
+	server := redistest.Start(t)
+	var seen outages
+	var fallback atomic.Int64
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("3/1h"), Observe: func(window.Observation) { fallback.Add(1) }}))
+	client := server.Client(t)
+	l := must(window.New(client, window.Config{Name: "begin", Limits: parsed("5/1h"), Timeout: 50 * time.Millisecond, Fallback: local, Observe: seen.observe}))
+	must(l.Allow(t.Context(), "e"))
+	server.Pause(t)
+	for n := range 5 {
+		if d, err := l.Allow(t.Context(), "e"); err != nil || !d.Degraded || d.Allowed != (n < 3) || d.Usage[0].Limit.Max != 3 {
+			t.Errorf("attempt %d: %+v, %v", n, d, err)
+		}
+	}
+	if diff := slices.Compare(seen.kinds(), []window.Kind{window.OutageBegan}); diff != 0 {
+		t.Errorf("told %v", seen.kinds())
+	}
+	server.Resume(t)
+	backAfter(t, l)
+	if diff := slices.Compare(seen.kinds(), []window.Kind{window.OutageBegan, window.OutageEnded}); diff != 0 || fallback.Load() != 0 {
+		t.Errorf("told %v, and the Fallback told %d times", seen.kinds(), fallback.Load())
+	}
+}
+
+// TestDegradedIsRefundedInTheFallback, and a Reset forgets in both.
+func TestDegradedIsRefundedInTheFallback(t *testing.T) {
+	server := redistest.Start(t)
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
+	l := must(window.New(server.Client(t), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: 50 * time.Millisecond, Fallback: local}))
+	first := must(l.AllowN(t.Context(), "e", 2))
+	server.Pause(t)
+	d := must(l.AllowN(t.Context(), "e", 2))
+	if !d.Degraded || !d.Allowed || must(local.Peek(t.Context(), "e")).Allowed {
+		t.Fatalf("%+v", d)
+	}
+	if err := l.Refund(t.Context(), "e", d); err != nil || must(local.Inspect(t.Context(), "e")).Limits[0].Used != 0 {
+		t.Errorf("%v", err)
+	}
+	must(l.AllowN(t.Context(), "e", 1))
+	if err := l.Refund(t.Context(), "e", first); !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
+		t.Errorf("a decision of Redis is given back there alone: %v", err)
+	}
+	server.Resume(t)
+	backAfter(t, l)
+	if err := l.Reset(t.Context(), "e"); err != nil || must(local.Inspect(t.Context(), "e")).Limits[0].Used != 0 {
+		t.Errorf("after a Reset the Fallback still counts: %v", err)
+	}
+}
+
+// TestOneShardDown: nobody reaches one of three masters; the events of the others are decided as ever.
+func TestOneShardDown(t *testing.T) {
+	nodes := redistest.Cluster(t).Nodes()
+	var all []string
+	for address := range nodes {
+		if c, err := net.DialTimeout("tcp", address, time.Second); err != nil {
+			t.Skipf("the node %s cannot be reached from here, as is so with Docker on systems other than Linux: %v", address, err)
+		} else {
+			c.Close()
+		}
+		all = append(all, address)
+	}
+	slices.Sort(all)
+	down, up := &redistest.Faults{}, &redistest.Faults{}
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: all[1:], AlwaysPipelining: true, DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		if addr == all[0] {
+			return down.Dial(ctx, addr, d, nil)
+		}
+		return up.Dial(ctx, addr, d, nil)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var seen outages
+	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: troubleTimeout, Observe: seen.observe}))
+	of := eventsByNode(t, l, nodes, all)
+	down.Refuse(1 << 30)
+	down.Cut()
+	for range 20 {
+		for i, events := range of {
+			for _, event := range events {
+				if _, err := l.Allow(t.Context(), event); (err == nil) != (i > 0) {
+					t.Fatalf("node %d, %s: %v", i, event, err)
+				}
+			}
+		}
+	}
+	if began := len(seen.kinds()); began == 0 || began > len(of[0]) {
+		t.Errorf("told of %d outages for events in %d parts", began, len(of[0]))
+	}
+	down.Refuse(0)
+	backAfter(t, l)
+}
+
+// eventsByNode finds a few events of each node.
+func eventsByNode(t *testing.T, l *window.Limiter, nodes map[string]rueidis.Client, addresses []string) [][]string {
+	t.Helper()
+	of := make([][]string, len(addresses))
+	for n := range 60 {
+		event := fmt.Sprint("event-", n)
+		must(l.Allow(t.Context(), event))
+		key := must(l.Inspect(t.Context(), event)).Key
+		for i, address := range addresses {
+			err := nodes[address].Do(t.Context(), nodes[address].B().Type().Key(key).Build()).Error()
+			if err == nil && len(of[i]) < 4 {
+				of[i] = append(of[i], event)
+			}
+		}
+	}
+	return of
+}
+
+// TestTimeoutIsKept, where rueidis waits for other things than replies: for a connection to a server that hangs, and for a
+// place in the queue of one.
+func TestTimeoutIsKept(t *testing.T) {
+	for name, cut := range map[string]bool{"connecting": true, "queueing": false} {
+		t.Run(name, func(t *testing.T) {
+			server, faults := redistest.Start(t), &redistest.Faults{}
+			client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+			l := must(window.New(client, window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: troubleTimeout}))
+			must(l.Allow(t.Context(), "e"))
+			server.Pause(t)
+			if cut {
+				faults.Cut()
+			}
+			var callers sync.WaitGroup
+			for range 3000 {
+				callers.Go(func() {
+					called := time.Now()
+					_, err := l.Allow(t.Context(), "e")
+					if took := time.Since(called); took > troubleTimeout+time.Second || !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {
+						t.Errorf("%v after %v", err, took)
+					}
+				})
+			}
+			callers.Wait()
+			server.Resume(t)
+			backAfter(t, l)
+		})
+	}
+}
+
+// BenchmarkOpen is a decision while Redis is left alone: by a Fallback in memory.
+func BenchmarkOpen(b *testing.B) {
+	server := redistest.Start(b)
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
+	l := must(window.New(server.Client(b), window.Config{Name: "open", Limits: parsed("1000000/1h"), Timeout: time.Millisecond, Fallback: local}))
+	server.Pause(b)
+	defer server.Resume(b)
+	var took []time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		if d, err := l.Allow(b.Context(), "e"); err != nil || !d.Degraded {
+			b.Fatal(d, err)
+		}
+		took = append(took, time.Since(begin))
+	}
+	b.ReportMetric(float64(quantile(took, 0.5).Nanoseconds()), "p50-ns")
+	b.ReportMetric(float64(quantile(took, 0.99).Nanoseconds()), "p99-ns")
+}
