@@ -125,6 +125,9 @@ func (r *remote) run(ctx context.Context, verb, event string, n int64, more ...s
 	defer cancel()
 	reply, err := r.repeat(inTime, s, probes, key, args)
 	r.learn(ctx, s, began, probes, err)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("nothing came within %v", r.l.cfg.Timeout) // the caller's own context has not ended
+	}
 	if err != nil {
 		return nil, explain(err, key, verb)
 	}

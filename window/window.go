@@ -36,7 +36,7 @@ type Config struct {
 
 	// Now is the clock; nil is the clock of the Redis server, or this process's monotonic clock in memory. It is for
 	// simulations, replay and tests. Its times lie between 1970 and 6429. Redis keeps keys of such a limiter for 24 h of
-	// real time beyond their last window.
+	// real time beyond their last window; in memory, an event is held until it is Reset.
 	Now func() time.Time `json:"-"`
 
 	// Timeout is how long one call may wait for Redis in all: 0 is a second, less than 0 is for ever, so that only the context
@@ -111,8 +111,8 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
-// own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted. It takes no
-// Fallback, as it never needs one.
+// own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted, unless it has
+// a clock of its own in Config.Now. It takes no Fallback, as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", cfg.Name)

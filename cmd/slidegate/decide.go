@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,11 +39,11 @@ type replay struct {
 }
 
 // newReplay takes how many quiet events it is to keep in all.
-func newReplay(sets sets, redis addresses, timeline bool, keep int) (r *replay, err error) {
+func newReplay(ctx context.Context, sets sets, redis addresses, timeline bool, keep int) (r *replay, err error) {
 	r = &replay{sets: sets, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
 	workers := runtime.GOMAXPROCS(0)
 	if len(redis.InitAddress) > 0 {
-		if r.client, err = redis.connect(); err != nil {
+		if r.client, err = redis.connect(ctx); err != nil {
 			return nil, err
 		}
 		workers, r.name = inFlight, "slidegate-replay-"+strings.ToLower(rand.Text())
@@ -66,7 +67,7 @@ func (r *replay) close() {
 
 // limiter makes the limiter of one set, in Redis under a name that no other run has.
 func (r *replay) limiter(set int, now func() time.Time) (*window.Limiter, error) {
-	config := window.Config{Name: r.name, Limits: r.sets[set], Now: now}
+	config := window.Config{Name: r.name, Limits: r.sets[set], Now: now, Timeout: patience}
 	if len(r.sets) > 1 {
 		config.Name = fmt.Sprint(r.name, "-", set+1)
 	}
@@ -82,7 +83,7 @@ func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("interrupted after %s", number(r.decided(), "attempt"))
 	}
-	if r.client == nil {
+	if r.client == nil || !r.wrote() {
 		return err
 	}
 	left := r.forget(context.WithoutCancel(ctx))
@@ -135,9 +136,14 @@ func (r *replay) decided() (attempts int) {
 	return attempts
 }
 
+// wrote reports whether Redis may hold anything.
+func (r *replay) wrote() bool {
+	return r.decided() > 0 || slices.ContainsFunc(r.workers, func(w *worker) bool { return w.uncertain })
+}
+
 // forget removes all events from Redis.
 func (r *replay) forget(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	for _, w := range r.workers {
 		g.Go(func() error { return w.forgetAll(ctx) })
 	}
@@ -146,13 +152,14 @@ func (r *replay) forget(ctx context.Context) error {
 
 // A worker decides the attempts of some of the events.
 type worker struct {
-	r        *replay
-	attempts chan logs.Attempt
-	limiters []*window.Limiter // one a set
-	now      time.Time         // of the attempt at hand
-	sets     []*outcome
-	admitted []bool            // the attempt at hand, by each set
-	timeline *picture.Timeline // nil without a picture
+	r         *replay
+	attempts  chan logs.Attempt
+	limiters  []*window.Limiter // one a set
+	now       time.Time         // of the attempt at hand
+	uncertain bool              // a call may have been counted though it failed
+	sets      []*outcome
+	admitted  []bool            // the attempt at hand, by each set
+	timeline  *picture.Timeline // nil without a picture
 	tallies
 }
 
@@ -210,16 +217,12 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 
 // ask has the limiter decide. Units that can never be admitted are a denial like any other, with no wait to name.
 func (w *worker) ask(ctx context.Context, l *window.Limiter, a logs.Attempt) (window.Decision, error) {
-	if w.r.client != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
 	d, err := l.AllowN(ctx, a.Event, a.Units)
 	if errors.Is(err, window.ErrExceedsLimit) {
 		return window.Decision{}, nil
 	}
 	if err != nil && w.r.client != nil {
+		w.uncertain = w.uncertain || errors.Is(err, window.ErrUncertain)
 		err = w.r.failed(err)
 	}
 	return d, err

@@ -6,24 +6,56 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 )
 
-// checkPicture finds out before a long replay whether the picture can be written, and changes nothing.
+// checkPicture finds out before a long replay whether the picture can be written, and changes nothing. It does not replace a
+// file that is no picture: that would rather be a log.
 func checkPicture(file string) error {
-	if file == "" {
+	switch file {
+	case "":
 		return nil
+	case "-":
+		return errors.New("--svg: the standard output is for the report; name a file")
 	}
-	_, err := os.Stat(file)
-	isNew := errors.Is(err, fs.ErrNotExist)
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644)
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return checkDirectory(file)
+	case err == nil && info.IsDir():
+		return noPicture(file, syscall.EISDIR)
+	case err == nil && info.Mode().IsRegular():
+		return checkOld(file)
+	case err != nil:
+		return noPicture(file, err)
+	}
+	return nil
+}
+
+// checkDirectory finds out whether a file can be made where this one is to be.
+func checkDirectory(file string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".slidegate-*")
 	if err != nil {
 		return noPicture(file, err)
 	}
 	_ = f.Close()
-	if isNew {
-		_ = os.Remove(file)
+	return os.Remove(f.Name())
+}
+
+// checkOld refuses to replace what is no picture.
+func checkOld(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return noPicture(file, err)
+	}
+	begin := make([]byte, 512)
+	n, err := f.Read(begin)
+	_ = f.Close() // it was only read
+	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) {
+		return fmt.Errorf("--svg: %q exists, and is no SVG picture; name another file", file)
 	}
 	return nil
 }

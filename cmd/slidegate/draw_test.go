@@ -66,16 +66,41 @@ func text(t *testing.T, file string) string {
 
 // TestNoPictureAfterAnError: an older picture stays as it is, and no new one appears.
 func TestNoPictureAfterAnError(t *testing.T) {
-	old, fresh := write(t, "old"), filepath.Join(t.TempDir(), "fresh.svg")
-	for _, file := range []string{old, fresh} {
+	old, fresh, link := write(t, "<svg>old"), filepath.Join(t.TempDir(), "fresh.svg"), filepath.Join(t.TempDir(), "link.svg")
+	if err := os.Symlink(filepath.Join(t.TempDir(), "nowhere"), link); err != nil {
+		t.Log(err)
+	}
+	for _, file := range []string{old, fresh, link} {
 		if _, _, status := command(t.Context(), "replay", "--svg", file, write(t, "")); status != 1 {
 			t.Errorf("status %d", status)
 		}
 	}
-	if got := text(t, old); got != "old" {
+	if got := text(t, old); got != "<svg>old" {
 		t.Errorf("the older picture is %q", got)
 	}
 	if _, err := os.Stat(fresh); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a picture of nothing: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(fresh)); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// TestPictureReplacesNoLog: who forgets the name of the picture, or of the log, keeps the log.
+func TestPictureReplacesNoLog(t *testing.T) {
+	log := write(t, "1,alice\n")
+	for _, args := range [][]string{{"replay", "--svg", log, log}, {"replay", "--svg", log}} {
+		_, stderr, status := command(t.Context(), args...)
+		if want := `slidegate: --svg: "` + log + `" exists, and is no SVG picture; name another file` + "\n"; status != 1 || stderr != want {
+			t.Errorf("status %d, %s", status, stderr)
+		}
+	}
+	if got := text(t, log); got != "1,alice\n" {
+		t.Errorf("the log is %q", got)
+	}
+	for _, file := range []string{write(t, ""), write(t, "<?xml version=\"1.0\"?>\n<svg>")} {
+		if _, stderr, status := command(t.Context(), "replay", "--svg", file); status != 0 {
+			t.Errorf("status %d, %s", status, stderr)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -25,7 +26,7 @@ type streams struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
@@ -66,13 +67,13 @@ func parse(args []string, stdout io.Writer) (*replayCommand, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, plain(err)
+		return nil, plain(err, args)
 	}
 	return &line.Replay, nil
 }
 
 // plain puts what kong says into words for everybody.
-func plain(err error) error {
+func plain(err error, args []string) error {
 	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // its guess for every short flag
 	flag, _, isSwitch := strings.Cut(text, ": bool value must be ")
 	switch {
@@ -81,5 +82,13 @@ func plain(err error) error {
 	case strings.HasPrefix(text, "--"), strings.HasSuffix(text, "?"): // explains itself
 		return errors.New(text)
 	}
+	if short, ok := strings.CutPrefix(text, "unknown flag -"); ok && len(short) == 1 && single(args, short) {
+		text += "; flags begin with two dashes, as in --limit"
+	}
 	return fmt.Errorf("%s; slidegate help shows what there is", text)
+}
+
+// single reports whether a word that begins with one dash and this letter goes on.
+func single(args []string, letter string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-"+letter) && len(arg) > 2 })
 }

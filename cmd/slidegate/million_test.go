@@ -48,7 +48,7 @@ func replayStream(tb testing.TB, r *replay, s *stream) *report {
 	if err := r.run(tb.Context(), log); err != nil {
 		tb.Fatal(err)
 	}
-	return (&replayCommand{Files: []string{"-"}}).report(r, log)
+	return (&replayCommand{Files: []given{"-"}}).report(r, log)
 }
 
 // inUse is the memory that is reachable now.
@@ -62,7 +62,7 @@ func inUse() int64 {
 // growth replays a stream and returns how much more memory is in use at its end than after a quarter of it.
 func growth(tb testing.TB, s *stream) (grown int64, p *report) {
 	tb.Helper()
-	r, err := newReplay(sets{{limit(tb, "5/1m")}}, addresses{}, true, 2000)
+	r, err := newReplay(tb.Context(), sets{{limit(tb, "5/1m")}}, addresses{}, true, 2000)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func readOnly(tb testing.TB, file string) {
 
 func replayFile(tb testing.TB, file string) {
 	tb.Helper()
-	if err := (&replayCommand{Files: []string{file}}).Run(tb.Context(), streams{os.Stdin, io.Discard, io.Discard}); err != nil {
+	if err := (&replayCommand{Files: []given{given(file)}}).Run(tb.Context(), streams{os.Stdin, io.Discard, io.Discard}); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -49,24 +54,42 @@ func (as *addresses) addURL(s string) error {
 // String names the servers, without a password.
 func (as addresses) String() string { return strings.Join(as.InitAddress, ",") }
 
-// connect finds out by itself whether the addresses are of one server or of a cluster.
-func (as addresses) connect() (rueidis.Client, error) {
+// connect finds out by itself whether the addresses are of one server or of a cluster. An interrupt ends the wait for it.
+func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.Dialer = net.Dialer{Timeout: patience}
 	o.ConnWriteTimeout = patience
-	o.AlwaysPipelining = true // else a call that times out would close the connection
-	o.PipelineMultiplex = -1  // one connection: over several, such a call could run after the removal of what it wrote
+	o.PipelineMultiplex = -1 // one connection: over several, a call that timed out could run after the removal of what it wrote
 	o.DisableCache = true
-	client, err := rueidis.NewClient(o)
-	if err == nil {
-		return client, nil
+	type connected struct {
+		rueidis.Client
+		err error
 	}
-	remedy := "write a password or TLS as a URL, rediss://user:password@host:6379"
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-		remedy = "correct it"
+	result := make(chan connected, 1)
+	go func() {
+		client, err := rueidis.NewClient(o)
+		result <- connected{client, err}
+	}()
+	var err error
+	select {
+	case r := <-result:
+		if err = r.err; err == nil {
+			return r.Client, nil
+		}
+	case <-ctx.Done():
+		return nil, errors.New("interrupted before the first attempt")
 	}
 	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
-	return nil, fmt.Errorf("--redis %v does not answer as a Redis or one cluster (%s); %s, or leave out --redis to decide in memory", as, cause, remedy)
+	return nil, fmt.Errorf("--redis %v: no Redis and no cluster answers there (%s); %s, or leave out --redis to decide in memory", as, cause, remedy(err))
+}
+
+// remedy is what to do about a Redis that cannot be connected to.
+func remedy(err error) string {
+	reply, isReply := rueidis.IsRedisErr(err)
+	if isReply && strings.Contains(reply.Error(), "AUTH") || isReply && strings.Contains(reply.Error(), "PASS") || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS"
+	}
+	return "correct it"
 }
 
 // failed says what an error of Redis means to a replay. What the library says about the count is for those who go on.
@@ -80,28 +103,30 @@ func (r *replay) failed(err error) error {
 	return fmt.Errorf("--redis %v failed (%s); replay again when it works, or leave out --redis to decide in memory", r.redis, cause)
 }
 
-// forget removes an event from Redis. In memory, limiters forget by themselves.
+// forget removes an event.
 func (w *worker) forget(ctx context.Context, event string) error {
-	if w.r.client == nil {
-		return nil
-	}
 	for _, l := range w.limiters {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		err := l.Reset(ctx, event)
-		cancel()
-		if err != nil {
+		if err := l.Reset(ctx, event); err != nil {
 			return w.r.failed(err)
 		}
 	}
 	return nil
 }
 
-// forgetAll removes all events from Redis.
-func (w *worker) forgetAll(ctx context.Context) error {
-	for event := range w.events {
-		if err := w.forget(ctx, event); err != nil {
+// forgetAll removes all events from Redis. What it cannot remove it tries again for a while, the rest meanwhile.
+func (w *worker) forgetAll(ctx context.Context) (err error) {
+	left := slices.Collect(maps.Keys(w.events))
+	for begin, pause := time.Now(), time.NewTicker(patience/20); ; <-pause.C {
+		left = slices.DeleteFunc(left, func(event string) bool {
+			failed := w.forget(ctx, event)
+			err = cmp.Or(failed, err)
+			return failed == nil
+		})
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Since(begin) > patience {
 			return err
 		}
 	}
-	return nil
 }

@@ -26,15 +26,15 @@ func (replayCommand) Help() string { return replayHelp }
 
 // replayCommand is the command line of replay.
 type replayCommand struct {
-	Limits    limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any span of PER, such as 1/5s, 5/1h or 20/1d. Repeat it for more limits, all of which hold. Without it: 1/5s, 5/1h and 20/1d."`
+	Limits    limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any span of PER, such as 1/5s, 5/1h or 20/1d. Repeat it, or write 1/5s,5/1h, for more limits, all of which hold. Without it: 1/5s, 5/1h and 20/1d."`
 	Compare   sets      `placeholder:"MAX/PER,..." help:"Limits to compare with those of other --compare flags, side by side, instead of --limit."`
 	By        by        `placeholder:"FIELD" help:"What is limited: address, user, path or another field of the log; ip/64 to take IPv6 addresses by their /64; or a regular expression with a group. Without it: the address, or the field event."`
-	TimeField string    `placeholder:"FIELD" help:"The field of JSON lines that holds the time. Without it: time."`
-	Sort      bool      `help:"Put the whole log in order of time first, in memory: about 150 bytes an attempt."`
-	SVG       string    `name:"svg" placeholder:"FILE" help:"Also draw a picture there: attempts and admissions over time, and the waits."`
+	TimeField given     `placeholder:"FIELD" help:"The field of JSON lines that holds the time. Without it: time."`
+	Sort      bool      `help:"Put the whole log in order of time first, in memory: about 300 bytes an attempt."`
+	SVG       given     `name:"svg" placeholder:"FILE" help:"Also draw a picture there: attempts and admissions over time, and the waits."`
 	JSON      bool      `name:"json" help:"Print one JSON object."`
 	Redis     addresses `placeholder:"HOST:PORT" help:"Decide on this Redis, or on the cluster that has these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. What the replay writes there it removes at the end."`
-	Files     []string  `arg:"" optional:"" name:"file" help:"Logs to replay, plain or packed by gzip, in any order; - is the standard input. Without one: a sample that is built in."`
+	Files     []given   `arg:"" optional:"" name:"file" help:"Logs to replay, plain or packed by gzip, in any order; - is the standard input. Without one: a sample that is built in."`
 }
 
 // by is the flag --by, with its text for the report.
@@ -47,6 +47,9 @@ type by struct {
 func (b *by) Decode(c *kong.DecodeContext) (err error) {
 	if isMissing(c) {
 		return errors.New("its value is missing; write one, as in user")
+	}
+	if b.text != "" {
+		return errors.New("it is given twice; choose one")
 	}
 	b.text = c.Scan.Pop().String()
 	b.By, err = logs.ParseBy(b.text)
@@ -102,6 +105,22 @@ func eachValue(c *kong.DecodeContext, example string, add func(string) error) er
 	return nil
 }
 
+// given is a text that must not be empty: an empty one comes from a variable that is not set.
+type given string
+
+// Decode reads the text as it is: kong itself would take a file name for UTF-8.
+func (g *given) Decode(c *kong.DecodeContext) error {
+	if isMissing(c) {
+		return errors.New("its value is missing; write one, or leave out the flag")
+	}
+	text, ok := c.Scan.Pop().Value.(string)
+	if !ok || text == "" {
+		return errors.New("its value is empty; write one, or leave it out")
+	}
+	*g = given(text)
+	return nil
+}
+
 // isMissing reports whether a flag stands without a value.
 func isMissing(c *kong.DecodeContext) bool {
 	return c.Scan.Peek().InferredType().IsAny(kong.EOLToken, kong.FlagToken)
@@ -128,7 +147,7 @@ func (c *replayCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPicture(c.SVG); err != nil {
+	if err := checkPicture(string(c.SVG)); err != nil {
 		return err
 	}
 	p, err := c.watched(ctx, sets, s)
@@ -143,8 +162,8 @@ func (c *replayCommand) Run(ctx context.Context, s streams) error {
 
 // watched replays with a progress bar, if there is a terminal, and takes it away.
 func (c *replayCommand) watched(ctx context.Context, sets sets, s streams) (*report, error) {
-	o := logs.Options{By: c.By.By, TimeField: c.TimeField, Sort: c.Sort, Stdin: s.in}
-	if bar := newProgress(s.err, c.Files); bar != nil {
+	o := logs.Options{By: c.By.By, TimeField: string(c.TimeField), Sort: c.Sort, Stdin: s.in}
+	if bar := newProgress(s.err, c.files()); bar != nil {
 		defer func() { _ = bar.Clear() }() // where it cannot draw, it has not drawn
 		o.Progress = bar
 	}
@@ -161,7 +180,14 @@ func (c *replayCommand) open(ctx context.Context, o logs.Options) (*logs.Reader,
 	if len(c.Files) == 0 {
 		return logs.OpenText("the sample", sample, o)
 	}
-	return logs.Open(ctx, c.Files, o)
+	return logs.Open(ctx, c.files(), o)
+}
+
+func (c *replayCommand) files() (names []string) {
+	for _, f := range c.Files {
+		names = append(names, string(f))
+	}
+	return names
 }
 
 // interrupted is what to say of an error that may only mean that the user has had enough.
@@ -174,7 +200,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // replay decides the attempts of the log, and reports.
 func (c *replayCommand) replay(ctx context.Context, sets sets, log *logs.Reader) (*report, error) {
-	r, err := newReplay(sets, c.Redis, c.SVG != "", maxQuiet)
+	r, err := newReplay(ctx, sets, c.Redis, c.SVG != "", maxQuiet)
 	if err != nil {
 		return nil, err
 	}

@@ -331,12 +331,12 @@ func TestRedisThatWantsMore(t *testing.T) {
 		hangUp(t):     "); ",
 	} {
 		_, stderr, status := command(t.Context(), "replay", "--redis", address)
-		if want := cause + "write a password or TLS as a URL, rediss://user:password@host:6379, or leave out --redis to decide in memory\n"; status != 1 || !strings.HasSuffix(stderr, want) {
+		if want := cause + "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS, or leave out --redis to decide in memory\n"; status != 1 || !strings.HasSuffix(stderr, want) {
 			t.Errorf("status %d: %s", status, stderr)
 		}
 	}
 	stdout, stderr, status := command(t.Context(), "replay", "--redis", "redis://:secret@"+locked.Addr())
-	if status != 0 || !strings.Contains(stdout, "decided   on Redis at "+locked.Addr()+"\n") || strings.Contains(stdout, "secret") {
+	if status != 0 || !strings.Contains(stdout, "on Redis at "+locked.Addr()+"\n") || strings.Contains(stdout, "secret") {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 }
@@ -347,25 +347,52 @@ func TestQuietEventsLeaveRedis(t *testing.T) {
 	if err := to.add(redistest.Addr(t)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplay(sets{{limit(t, "5/1s")}}, to, false, 2*inFlight)
+	r, err := newReplay(t.Context(), sets{{limit(t, "5/1s")}}, to, false, 2*inFlight)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.close()
-	log, err := logs.OpenText("a log", manyEvents(100_000)+quietEvents(20_000), logs.Options{})
+	log, err := logs.OpenText("a log", manyEvents(20_000)+quietEvents(100_000), logs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.decideAll(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(keys(t, r.name)); n == 0 || n > 10*inFlight {
-		t.Errorf("%d keys are left of 21,000", n)
+	if n := len(keys(t, r.name)); n == 0 || n > 50_000 {
+		t.Errorf("%d keys are left of 101,000", n)
 	}
 	if err := r.forget(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	checkForgotten(t, r.name)
+}
+
+// TestTimesAnywhere: attempts at any times, back and forth by days, are decided in memory as on Redis: no event is forgotten
+// because another one is dated ahead.
+func TestTimesAnywhere(t *testing.T) {
+	var far, twice strings.Builder
+	far.WriteString("1750000000,future\n")
+	for n := range 40_000 {
+		fmt.Fprintf(&far, "%d,event-%d\n", 1_700_000_000+n/10, n%20_000)
+	}
+	for n := range 40_000 {
+		fmt.Fprintf(&twice, "%d,event-%d\n", 1_700_000_000+n%20_000*20, n%180)
+	}
+	for name, tt := range map[string]struct {
+		log, limit string
+		admitted   int
+	}{
+		"one far ahead": {far.String(), "1/6h", 20_001},
+		"a log twice":   {twice.String(), "1/1h", 40_000 - 2*180}, // the second time each event waits until its last bucket is an hour old
+	} {
+		for place, args := range places(t) {
+			got := replayed(t, append(args, "--limit", tt.limit, write(t, tt.log))...)
+			if got.Sets[0].Admitted != tt.admitted {
+				t.Errorf("%s, %s: %d admitted, not %d", name, place, got.Sets[0].Admitted, tt.admitted)
+			}
+		}
+	}
 }
 
 // quietEvents are lines time,event, of as many events, which are heard of once.
@@ -404,7 +431,7 @@ func TestRedisDies(t *testing.T) {
 	if err := to.add(server.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplay(sets{defaultLimits}, to, false, maxQuiet)
+	r, err := newReplay(t.Context(), sets{defaultLimits}, to, false, maxQuiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ type result struct {
 
 type limitReport struct {
 	Limit  window.Limit `json:"limit"`
-	Denied int          `json:"denied"` // attempts that this limit denies, whatever the others say
+	Denied int          `json:"denied"` // attempts that this limit denies, whatever the others say; of those never admissible, only for limits that never hold them
 }
 
 type eventReport struct {
@@ -80,8 +80,8 @@ type eventReport struct {
 // report adds up what the workers counted.
 func (c *replayCommand) report(r *replay, log *logs.Reader) *report {
 	p := &report{
-		Sample: len(c.Files) == 0, Files: c.Files, By: c.By.text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
-		Sorted: c.Sort, Picture: c.SVG,
+		Sample: len(c.Files) == 0, Files: c.files(), By: c.By.text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
+		Sorted: c.Sort, Picture: string(c.SVG),
 	}
 	if r.client != nil {
 		p.Limiter = r.name

@@ -85,16 +85,18 @@ func (t *tally) denied() (n int) {
 }
 
 // tallies hold what one worker counts for each event. Memory has a bound: of the events that asked for nothing for twice the
-// longest window, only so many are kept, those denied most. From then on, the number of events is an estimate.
+// longest window, only so many are kept, those denied most. From then on, the number of events is an estimate. How late
+// it is, the earliest of the last attempts tells: those few that are dated far ahead make no event quiet.
 type tallies struct {
 	events  map[string]*tally
 	all     *hyperloglog.Sketch   // of all events ever
 	denied  []*hyperloglog.Sketch // of those denied, for each set
-	newest  time.Time
-	quiet   time.Duration // how long after its last attempt an event is quiet
-	keep    int           // quiet events to keep
-	sweepAt int           // events at which to look for quiet ones
-	lost    int           // the most denials that a tally had when it was dropped, or -1 if none was
+	recent  [2]time.Time          // the earliest of the last 100 attempts or fewer, and of the 100 before
+	seen    int                   // attempts in all
+	quiet   time.Duration         // how long after its last attempt an event is quiet
+	keep    int                   // quiet events to keep
+	sweepAt int                   // events at which to look for quiet ones
+	lost    int                   // the most denials that a tally had when it was dropped, or -1 if none was
 }
 
 func newTallies(sets sets, keep int) tallies {
@@ -115,8 +117,28 @@ func (ts *tallies) of(a logs.Attempt) *tally {
 		t = &tally{sets: make([]fate, len(ts.denied))}
 		ts.events[a.Event] = t
 	}
-	t.last, ts.newest = later(t.last, a.At), later(ts.newest, a.At)
+	t.last = later(t.last, a.At)
+	ts.pass(a.At)
 	return t
+}
+
+// pass is told the time of each attempt.
+func (ts *tallies) pass(at time.Time) {
+	if ts.seen%100 == 0 {
+		ts.recent = [2]time.Time{at, ts.recent[0]}
+	}
+	ts.seen++
+	if at.Before(ts.recent[0]) {
+		ts.recent[0] = at
+	}
+}
+
+// now is how late it certainly is.
+func (ts *tallies) now() time.Time {
+	if ts.recent[1].Before(ts.recent[0]) {
+		return ts.recent[1]
+	}
+	return ts.recent[0]
 }
 
 func later(a, b time.Time) time.Time {
@@ -131,9 +153,9 @@ func (ts *tallies) sweep(ctx context.Context, drop func(context.Context, string)
 	if len(ts.events) < ts.sweepAt {
 		return nil
 	}
-	var quiet []string
+	now, quiet := ts.now(), []string(nil)
 	for event, t := range ts.events {
-		if ts.newest.Sub(t.last) > ts.quiet {
+		if now.Sub(t.last) > ts.quiet {
 			quiet = append(quiet, event)
 		}
 	}

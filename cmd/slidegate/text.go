@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -35,11 +36,11 @@ func (p *report) print(out io.Writer, asJSON bool) error {
 
 func (p *report) printHead(b *strings.Builder) {
 	if p.Sample {
-		b.WriteString("This is the built-in sample: two days of made-up logins to one host.\nYour own log: slidegate replay /var/log/auth.log\n\n")
+		b.WriteString("This is the built-in sample: two days of made-up logins to one host.\nYour own log: slidegate replay /var/log/auth.log, or - for the standard input\n\n")
 	}
 	rows := [][]string{
 		{"decided", p.where()},
-		{"log", p.source() + ", " + number(p.Lines, "line")},
+		{"log", p.source() + ", " + p.lines()},
 		{"period", p.period()},
 		{"events", p.events()},
 		{"attempts", p.attempts()},
@@ -76,10 +77,20 @@ func (p *report) source() string {
 	if p.Sample {
 		return "the built-in sample"
 	}
-	if n := len(p.Files); n > 3 {
-		return fmt.Sprintf("%s, %s and %d more files", p.Files[0], p.Files[1], n-2)
+	if len(p.Files) == 1 && p.Files[0] == "-" {
+		return "standard input"
 	}
-	return strings.Join(p.Files, ", ")
+	if n := len(p.Files); n > 3 {
+		return logs.Shown(fmt.Sprintf("%s, %s and %d more files", p.Files[0], p.Files[1], n-2))
+	}
+	return logs.Shown(strings.Join(p.Files, ", "))
+}
+
+func (p *report) lines() string {
+	if p.NoAttempt == 0 {
+		return number(p.Lines, "line")
+	}
+	return fmt.Sprintf("%s, of which %d without an attempt", number(p.Lines, "line"), p.NoAttempt)
 }
 
 // period leaves out years and a zone if the log tells none.
@@ -94,18 +105,18 @@ func (p *report) period() string {
 func (p *report) yearless() bool { return p.YearsAssumed == p.Attempts }
 
 func (p *report) events() string {
-	text := p.estimate(p.Events)
+	text := p.estimate(strconv.Itoa(p.Events))
 	if p.By != "" {
 		text += " by " + printable(p.By)
 	}
 	return text
 }
 
-func (p *report) estimate(n int) string {
+func (p *report) estimate(n string) string {
 	if p.Estimated {
-		return "about " + strconv.Itoa(n)
+		return "about " + n
 	}
-	return strconv.Itoa(n)
+	return n
 }
 
 func (p *report) attempts() string {
@@ -119,24 +130,19 @@ func (p *report) attempts() string {
 func (p *report) outcome(s *result) [][]string {
 	rows := [][]string{{"admitted", p.share(s.Admitted)}, {"denied", p.share(s.Denied)}}
 	if s.Denied > 0 {
-		rows[1][1] += ", of " + p.estimate(s.DeniedEvents) + " events" + p.hurt(s)
+		rows[1][1] += ", from " + p.estimate(number(s.DeniedEvents, "event"))
+	}
+	if p.WithResult > 0 {
+		rows = append(rows, []string{"by mistake", fmt.Sprintf("%d of %s that had succeeded", s.DeniedSucceeded, number(p.Succeeded, "attempt"))})
 	}
 	if s.Denied > s.Hopeless {
-		rows = append(rows, []string{"waits", fmt.Sprintf("half up to %s, 99 %% up to %s, the longest %s", human(s.Wait50), human(s.Wait99), human(s.LongestWait))})
+		rows = append(rows, []string{"waits", fmt.Sprintf("half of the denied up to %s, 99 %% up to %s, the longest %s", s.about(s.Wait50), s.about(s.Wait99), human(s.LongestWait))})
 	}
 	return rows
 }
 
 func (p *report) share(n int) string {
 	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(p.Attempts))
-}
-
-// hurt tells how many of the denied were no attackers, if the log knows.
-func (p *report) hurt(s *result) string {
-	if p.WithResult == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; %d of them had succeeded", s.DeniedSucceeded)
 }
 
 // printSet prints the details of a single set of limits.
@@ -147,8 +153,18 @@ func (p *report) printSet(b *strings.Builder, s *result) {
 		rows = append(rows, []string{strconv.Itoa(l.Denied), "  " + l.Limit.String()})
 	}
 	writeTable(b, tabwriter.AlignRight, rows)
+	s.printWidths(b)
 	p.printEvents(b, "Denied most:", s.Top, s.MoreDenied)
-	p.printEvents(b, "Denied although they had succeeded, so perhaps by mistake:", s.Hurt, s.MoreHurt)
+	p.printEvents(b, "Denied by mistake, as they had succeeded:", s.Hurt, s.MoreHurt)
+}
+
+// printWidths explains what stands after an @.
+func (s *result) printWidths(b *strings.Builder) {
+	for _, l := range s.Limits {
+		if _, width, ok := strings.Cut(l.Limit.String(), "@"); ok {
+			fmt.Fprintf(b, "\n%s counts in slices of %s: a unit is forgotten up to that much late, and never more is admitted.\n", l.Limit, width)
+		}
+	}
 }
 
 func (p *report) printEvents(b *strings.Builder, title string, events []eventReport, more int) {
@@ -156,7 +172,7 @@ func (p *report) printEvents(b *strings.Builder, title string, events []eventRep
 		return
 	}
 	b.WriteString("\n" + title + "\n\n")
-	rows := [][]string{{"denied", "of attempts", "had succeeded", "longest wait", "  event"}}
+	rows := [][]string{{"denied", "of attempts", "by mistake", "longest wait", "  event"}}
 	for _, e := range events {
 		rows = append(rows, []string{strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + printable(e.Event)})
 	}
@@ -181,11 +197,11 @@ func (e eventReport) longest() string {
 // printSets prints several sets of limits side by side.
 func (p *report) printSets(b *strings.Builder) {
 	b.WriteString("\n")
-	rows := [][]string{{"admitted", "denied", "", "of events", "had succeeded", "half wait up to", "99 % up to", "longest", "  limits"}}
+	rows := [][]string{{"admitted", "denied", "", "events denied", "by mistake", "half wait up to", "99 % up to", "longest wait", "  limits"}}
 	for _, s := range p.Sets {
 		rows = append(rows, []string{
-			strconv.Itoa(s.Admitted), strconv.Itoa(s.Denied), fmt.Sprintf("%.1f %%", 100*float64(s.Denied)/float64(p.Attempts)), p.estimate(s.DeniedEvents),
-			strconv.Itoa(s.DeniedSucceeded), s.wait(s.Wait50), s.wait(s.Wait99), s.wait(s.LongestWait), "  " + s.limits(),
+			strconv.Itoa(s.Admitted), strconv.Itoa(s.Denied), fmt.Sprintf("%.1f %%", 100*float64(s.Denied)/float64(p.Attempts)), p.estimate(strconv.Itoa(s.DeniedEvents)),
+			strconv.Itoa(s.DeniedSucceeded), s.wait(s.about(s.Wait50)), s.wait(s.about(s.Wait99)), s.wait(human(s.LongestWait)), "  " + s.limits(),
 		})
 	}
 	if p.WithResult == 0 {
@@ -196,11 +212,11 @@ func (p *report) printSets(b *strings.Builder) {
 	writeTable(b, tabwriter.AlignRight, rows)
 }
 
-func (s *result) wait(ms int64) string {
+func (s *result) wait(text string) string {
 	if s.Denied == s.Hopeless {
 		return "-"
 	}
-	return human(ms)
+	return text
 }
 
 // writeTable aligns all columns but the last, which is as wide as it is.
@@ -227,7 +243,7 @@ func (p *report) printNotes(b *strings.Builder) {
 		fmt.Fprintf(b, "\nYears assumed: %s. Lines without a year are dated near the other files.\n", number(p.YearsAssumed, "attempt"))
 	}
 	if p.FirstNoEvent != "" {
-		fmt.Fprintf(b, "\nLines without an attempt: %d. The first without an event is %s.\n", p.NoAttempt, p.FirstNoEvent)
+		fmt.Fprintf(b, "\nThe first line without an event is %s.\n", p.FirstNoEvent)
 	}
 	if p.Unreadable > 0 {
 		fmt.Fprintf(b, "\nUnreadable lines: %d. The first is %s.\n", p.Unreadable, p.FirstUnreadable)
@@ -236,14 +252,14 @@ func (p *report) printNotes(b *strings.Builder) {
 		fmt.Fprintf(b, "\nToo many events to keep all: their numbers are estimates, and an event of the lists may have had up to %d more denials at another time.\n", p.Sets[0].Lost)
 	}
 	if p.Picture != "" {
-		fmt.Fprintf(b, "\nPicture: %s\n", p.Picture)
+		fmt.Fprintf(b, "\nPicture: %s\n", logs.Shown(p.Picture))
 	}
 }
 
 // printable is an event on one line of a terminal, whatever bytes it has.
 func printable(event string) string {
-	s := event
-	if !strconv.CanBackquote(s) || strings.ContainsAny(s, " \"") {
+	s := logs.Shown(event)
+	if s == event && strings.ContainsAny(s, " \"") {
 		s = strconv.Quote(s)
 	}
 	if r := []rune(s); len(r) > 60 {
@@ -267,4 +283,15 @@ func human(ms int64) string {
 		d = d.Truncate(time.Second)
 	}
 	return strings.TrimPrefix(window.Every(d).String(), "1/")
+}
+
+// about is a wait that is only known to about 4 %, rounded up.
+func (s *result) about(ms int64) string {
+	unit := int64(100)
+	for _, u := range []int64{1000, 10_000, 60_000, 600_000, 3_600_000} {
+		if ms >= 100*unit {
+			unit = u
+		}
+	}
+	return human(min((ms+unit-1)/unit*unit, s.LongestWait))
 }

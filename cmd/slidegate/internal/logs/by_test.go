@@ -36,7 +36,10 @@ func TestParseBy(t *testing.T) {
 }
 
 func TestParseByRefuses(t *testing.T) {
-	const group = `write one group around the event, as in rip=([0-9a-f.:]+)`
+	const (
+		noField = ` is no field; write one as in user, or address/64, or a regular expression with a group around the event, as in rip=([0-9a-f.:]+)`
+		group   = `write one group around the event, as in rip=([0-9a-f.:]+)`
+	)
 	for _, tt := range []struct{ text, want string }{
 		{``, `"" names no field; write one as in user, or address/64`},
 		{`/64`, `"/64" names no field; write one as in user, or address/64`},
@@ -45,9 +48,9 @@ func TestParseByRefuses(t *testing.T) {
 		{`ip/0`, `"ip/0" has no number from 1 to 128 after the slash; write ip/64`},
 		{`ip/129`, `"ip/129" has no number from 1 to 128 after the slash; write ip/64`},
 		{`ip/999999`, `"ip/999999" has no number from 1 to 128 after the slash; write ip/64`},
-		{`ip/-1`, `"ip/-1" has no number from 1 to 128 after the slash; write ip/64`},
-		{`ip/+64`, `"ip/+64" has no number from 1 to 128 after the slash; write ip/64`},
-		{`ip/b`, `"ip/b" has no number from 1 to 128 after the slash; write ip/64`},
+		{`ip/-1`, `"ip/-1"` + noField},
+		{`ip/+64`, `"ip/+64"` + noField},
+		{`ip/b`, `"ip/b"` + noField},
 		{"us\x07er", `"us\aer" holds a control character, as no field does; leave it out`},
 		{"ip\n/64", `"ip\n/64" holds a control character, as no field does; leave it out`},
 		{`(`, `"(" is no regular expression: missing closing ): ` + "`(`; " + group},
@@ -137,7 +140,7 @@ func TestByNoEvent(t *testing.T) {
 		{"ip", web{}, webFrom("-"), "no attempt: its address is empty", false},
 		{"ip/64", web{}, webFrom("-"), "no attempt: its address is empty", false},
 		{"ip", jsonLines{"time"}, jsonFrom(""), "no attempt: its ip is empty", false},
-		{"user.name", jsonLines{"time"}, jsonFrom(""), "no attempt: its user.name is empty", false},
+		{"user.name", jsonLines{"time"}, jsonFrom(""), `no attempt: it has no field "user.name"; choose one with --by: time, ip, event, address, units`, false},
 		{`none=(\w+)`, web{}, webFrom("192.0.2.1"), "no attempt", false},
 		{`GET /a(\w*)`, web{}, webFrom("192.0.2.1"), "no attempt", false},
 		{`a=(\w+)|b`, web{}, webFrom("b"), "no attempt", false},

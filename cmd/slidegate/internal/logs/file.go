@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxLine    = 1 << 20 // the longest line in bytes; a longer one is skipped, and counted as unreadable
+	maxLine    = 1 << 20 // the longest line in bytes, without its end; a longer one is skipped, and counted as unreadable
 	maxUnknown = 20      // how many lines may pass before one shows the format of its file
 	buffer     = 1 << 16
 )
@@ -98,7 +98,7 @@ func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 		f := newFile("standard input", interruptible(ctx, r.options.Stdin), r)
 		return f, f.begin()
 	}
-	source, err := os.Open(name)
+	source, err := openFile(ctx, name)
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
@@ -109,6 +109,25 @@ func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// openFile lets the end of the context end the wait for whoever writes to a pipe.
+func openFile(ctx context.Context, name string) (*os.File, error) {
+	type opened struct {
+		*os.File
+		err error
+	}
+	result := make(chan opened, 1)
+	go func() {
+		f, err := os.Open(name)
+		result <- opened{f, err}
+	}()
+	select {
+	case r := <-result:
+		return r.File, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // interruptible lets the end of the context end the wait for input, which closing a terminal does not.
@@ -167,6 +186,7 @@ func (f *file) recognised(l line) error {
 
 // startsAt lets a file without years begin at that time.
 func (f *file) startsAt(t time.Time) {
+	f.start = t
 	if s, ok := f.format.(*syslog); ok {
 		s.newest = t
 	}
@@ -252,13 +272,13 @@ func (f *file) readLine() (line, error) {
 func (f *file) readLong(text []byte) ([]byte, error) {
 	for {
 		more, err := f.in.ReadSlice('\n')
-		if len(text) <= maxLine {
+		if len(text) <= maxLine+len("\r\n") {
 			text = append(text, more...)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
-		if len(text) > maxLine && (err == nil || errors.Is(err, io.EOF)) {
+		if len(bytes.TrimRight(text, "\r\n")) > maxLine && (err == nil || errors.Is(err, io.EOF)) {
 			return nil, bufio.ErrBufferFull
 		}
 		return text, err

@@ -16,7 +16,7 @@ type jsonLines struct {
 	timeField string // holds RFC 3339 or seconds since 1970, as a string or a number
 }
 
-const maxNamed = 8 // how many fields an error names
+const maxNamed = 12 // how many fields an error names
 
 var errNoObject = errors.New("it is no JSON object")
 
@@ -43,9 +43,14 @@ func (j jsonLines) read(line, field string) (a Attempt, err error) {
 			return Attempt{}, err
 		}
 	}
-	if field != anyField {
-		a.Event, err = text(lookUp(object, field), field)
+	if field == anyField {
+		return a, nil
 	}
+	v := lookUp(object, field)
+	if !v.Exists() {
+		return a, missingFieldError{field, object}
+	}
+	a.Event, err = text(v, field)
 	return a, err
 }
 
@@ -61,20 +66,45 @@ func (j jsonLines) at(object gjson.Result) (time.Time, error) {
 	return parseTime(withoutExponent(s))
 }
 
-// missing says which fields could be the time instead.
+// missing says which fields there are instead.
 func (j jsonLines) missing(object gjson.Result) error {
-	var names []string
-	for name := range object.Keys() {
-		quoted := strconv.Quote(name.Str)
-		names = append(names, quoted[1:len(quoted)-1])
-		if len(names) == maxNamed {
-			break
-		}
-	}
+	names := namesIn(object, "")
 	if names == nil {
 		return errors.New("it is an empty object")
 	}
-	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", j.timeField, strings.Join(names, ", "))
+	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", j.timeField, shorten(names))
+}
+
+// A missingFieldError is a line that is no attempt because it lacks the field of --by.
+type missingFieldError struct {
+	field  string
+	object gjson.Result
+}
+
+func (e missingFieldError) Error() string {
+	return fmt.Sprintf("%v: it has no field %q; choose one with --by: %s", errNoAttempt, e.field, shorten(namesIn(e.object, "")))
+}
+
+func (missingFieldError) Unwrap() error { return errNoAttempt }
+
+// namesIn are the fields of an object that hold one value, and of the objects in it, with the path to them.
+func namesIn(object gjson.Result, path string) (names []string) {
+	for key, value := range object.ForEach {
+		if name := path + key.Str; value.IsObject() {
+			names = append(names, namesIn(value, name+".")...)
+		} else if !value.IsArray() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func shorten(names []string) string {
+	text := strconv.Quote(strings.Join(names[:min(maxNamed, len(names))], ", "))
+	if text = text[1 : len(text)-1]; len(names) > maxNamed {
+		text += ", ..."
+	}
+	return text
 }
 
 // lookUp finds a field by its name or, failing that, by its path.

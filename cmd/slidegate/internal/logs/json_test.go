@@ -2,6 +2,7 @@ package logs
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -60,7 +61,11 @@ func TestJSON(t *testing.T) {
 		{"log.time", `{"log":{"time":0},"log.time":1741064767.089,"event":"a"}`, "event", "a"},
 	} {
 		want := Attempt{At: time.Date(2025, 3, 4, 5, 6, 7, 89e6, time.UTC), Event: tt.want, Units: 1, Times: 1}
-		if got, err := (jsonLines{tt.timeField}).read(tt.line, tt.field); err != nil || got != want {
+		got, err := jsonLines{tt.timeField}.read(tt.line, tt.field)
+		if missing := (missingFieldError{}); tt.want == "" && errors.As(err, &missing) {
+			err = nil // that is no event either
+		}
+		if err != nil || got != want {
 			t.Errorf("%s of %s\ngot %v, %v\nwant %v", tt.field, tt.line, got, err, want)
 		}
 	}
@@ -115,6 +120,18 @@ func TestJSONTime(t *testing.T) {
 	}
 }
 
+// TestJSONWithoutField: whoever names a field that is not there learns which are.
+func TestJSONWithoutField(t *testing.T) {
+	for field, want := range map[string]string{
+		"remote_ip": `no attempt: it has no field "remote_ip"; choose one with --by: level, ts, logger, msg, request.remote_ip, request.remote_port, request.proto, request.method, request.host, request.uri, user_id, duration, ...`,
+		"user_id":   "<nil>",
+	} {
+		if _, err := (jsonLines{"ts"}).read(caddyLine, field); fmt.Sprint(err) != want || err != nil && !errors.Is(err, errNoAttempt) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
 func TestJSONUnits(t *testing.T) {
 	for _, tt := range []struct{ value, want string }{
 		{`3`, "3"},
@@ -159,7 +176,7 @@ func TestJSONUnreadable(t *testing.T) {
 		{`{"time":1,"request":{"remote_ip":"192.0.2.1"}}`, "request", "its request is an object; name a field in it, as in request.name"},
 		{`{"time":1,"ips":["192.0.2.1"]}`, "ips", "its ips is an array; name a field that holds one value"},
 		{`{}`, "event", "it is an empty object"},
-		{caddyLine, "level", `it has no field "time"; choose one with --time-field: level, ts, logger, msg, request, user_id, duration, size`},
+		{caddyLine, "level", `it has no field "time"; choose one with --time-field: level, ts, logger, msg, request.remote_ip, request.remote_port, request.proto, request.method, request.host, request.uri, user_id, duration, ...`},
 		{`{"a\u001b[31m\"b":1,"c d":2}`, "event", `it has no field "time"; choose one with --time-field: a\x1b[31m\"b, c d`},
 	} {
 		if _, err := (jsonLines{"time"}).read(tt.line, tt.field); err == nil || err.Error() != tt.want {

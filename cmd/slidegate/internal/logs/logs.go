@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-	"unique"
+	"unicode/utf8"
 )
 
 // An Attempt is what one line of a log asks for.
@@ -78,6 +79,7 @@ func Open(ctx context.Context, names []string, o Options) (*Reader, error) {
 		r.files = append(r.files, f)
 	}
 	r.assumeYears()
+	slices.SortStableFunc(r.files, func(a, b *file) int { return a.start.Compare(b.start) })
 	return r, nil
 }
 
@@ -121,7 +123,7 @@ func (r *Reader) Next() (a Attempt, err error) {
 	return a, err
 }
 
-// merge takes the earliest of the files' next attempts, the first file's if several are at the same time.
+// merge takes the earliest of the files' next attempts; if several are at the same time, that of the file that begins first.
 func (r *Reader) merge() (Attempt, error) {
 	if err := r.begin(); err != nil {
 		return Attempt{}, err
@@ -154,6 +156,7 @@ func (r *Reader) begin() error {
 
 // sort reads everything.
 func (r *Reader) sort() error {
+	events := map[string]string{}
 	for {
 		a, err := r.merge()
 		if errors.Is(err, io.EOF) {
@@ -162,7 +165,10 @@ func (r *Reader) sort() error {
 		if err != nil {
 			return err
 		}
-		a.Event = unique.Make(a.Event).Value() // held once
+		if _, held := events[a.Event]; !held {
+			events[a.Event] = a.Event
+		}
+		a.Event = events[a.Event] // held once
 		r.sorted = append(r.sorted, a)
 	}
 	slices.SortStableFunc(r.sorted, func(a, b Attempt) int { return a.At.Compare(b.At) })
@@ -205,12 +211,12 @@ func (s *Stats) skip(file string, line int, why error) {
 	case errors.Is(why, errNoAttempt):
 		s.NoAttempt++
 		if s.FirstNoEvent == "" && why != errNoAttempt { //nolint:errorlint // wrapped, it names a reason
-			s.FirstNoEvent = fmt.Sprintf("line %d of %s: %v", line, file, why)
+			s.FirstNoEvent = fmt.Sprintf("line %d of %s: %v", line, Shown(file), why)
 		}
 	default:
 		s.Unreadable++
 		if s.FirstUnreadable == "" {
-			s.FirstUnreadable = fmt.Sprintf("line %d of %s: %v", line, file, why)
+			s.FirstUnreadable = fmt.Sprintf("line %d of %s: %v", line, Shown(file), why)
 		}
 	}
 }
@@ -225,7 +231,7 @@ func (r *Reader) anyAttempt() error {
 	case r.Unreadable > 0:
 		return fmt.Errorf("no attempt in %s of %s; unreadable: %d, the first is %s", lines(r.Lines), names, r.Unreadable, r.FirstUnreadable)
 	case r.FirstNoEvent != "":
-		return fmt.Errorf("no attempt in %s of %s; choose by another field: %s", lines(r.Lines), names, r.FirstNoEvent)
+		return fmt.Errorf("no attempt in %s of %s; the first is %s", lines(r.Lines), names, r.FirstNoEvent)
 	case r.options.By.Pattern != nil:
 		return fmt.Errorf("no attempt in %s of %s: none matches %q", lines(r.Lines), names, r.options.By.Pattern)
 	default:
@@ -237,9 +243,17 @@ func (r *Reader) anyAttempt() error {
 func (r *Reader) names() string {
 	var s []string
 	for _, f := range r.files {
-		s = append(s, f.name)
+		s = append(s, Shown(f.name))
 	}
 	return strings.Join(s, ", ")
+}
+
+// Shown is a text as a terminal may show it: quoted if it holds what could control one, or is no UTF-8.
+func Shown(text string) string {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 func lines(n int) string {

@@ -97,19 +97,19 @@ func same(tb testing.TB, want, got any) {
 }
 
 // TestFilesAreMerged: files are read in the order of their times, whatever the order of their names, and whether they
-// follow each other or overlap. Within a file, a step back stays.
+// follow each other or overlap; at the same time, the file that begins first goes first. Within a file, a step back stays.
 func TestFilesAreMerged(t *testing.T) {
 	newest := write(t, "7,newest\n8,newest")
 	middle := write(t, packed(t, "4,middle\n6,middle\n5,middle\n7,middle\n"))
 	empty := write(t, "")
 	oldest := write(t, "1,oldest\n9,oldest\n3,oldest\n")
 	got, r := readAll(t, Options{}, newest, middle, empty, oldest)
-	same(t, []string{"oldest@1", "middle@4", "middle@6", "middle@5", "newest@7", "middle@7", "newest@8", "oldest@9", "oldest@3"}, got)
+	same(t, []string{"oldest@1", "middle@4", "middle@6", "middle@5", "middle@7", "newest@7", "newest@8", "oldest@9", "oldest@3"}, got)
 	want := Stats{Lines: 9, Attempts: 9, OutOfOrder: 2, FurthestBack: 6 * time.Second, From: time.Unix(1, 0).UTC(), To: time.Unix(9, 0).UTC()}
 	same(t, want, r.Stats)
 
 	got, r = readAll(t, Options{Sort: true}, newest, middle, empty, oldest)
-	same(t, []string{"oldest@1", "oldest@3", "middle@4", "middle@5", "middle@6", "newest@7", "middle@7", "newest@8", "oldest@9"}, got)
+	same(t, []string{"oldest@1", "oldest@3", "middle@4", "middle@5", "middle@6", "middle@7", "newest@7", "newest@8", "oldest@9"}, got)
 	want.OutOfOrder, want.FurthestBack = 0, 0
 	same(t, want, r.Stats)
 }
@@ -178,10 +178,10 @@ func TestInterruptEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestLongestLine: a line of 1 MiB with its end is read, a longer one is not.
+// TestLongestLine: a line of 1 MiB without its end is read, a longer one is not.
 func TestLongestLine(t *testing.T) {
-	event := strings.Repeat("x", maxLine-len("1,\n"))
-	got, r := readAll(t, Options{}, write(t, "1,"+event+"\n2,"+event+"y\n3,"+strings.Repeat(event, 3)+"\n4,alice\n5,"+event))
+	event := strings.Repeat("x", maxLine-len("1,"))
+	got, r := readAll(t, Options{}, write(t, "1,"+event+"\r\n2,"+event+"y\n3,"+strings.Repeat(event, 3)+"\n4,alice\n5,"+event))
 	if len(got) != 3 || got[1] != "alice@4" || got[2] != event+"@5" || r.Lines != 5 || r.Unreadable != 2 || !strings.HasSuffix(r.FirstUnreadable, "it is longer than 1 MiB") {
 		t.Errorf("%d attempts, %d lines, %d unreadable: %s", len(got), r.Lines, r.Unreadable, r.FirstUnreadable)
 	}
@@ -305,7 +305,7 @@ func TestByWhat(t *testing.T) {
 		{web, "ip/64", []string{"2001:db8::/64", "2001:db8::/64"}, 0},
 		{web, "user", []string{"alice"}, 0},
 		{web, "path", []string{"/login", "/a"}, 0},
-		{web, `^(\S+) .*"POST /login`, []string{"2001:db8::1"}, 0},
+		{web, `^(\S+) .*\] "POST /login`, []string{"2001:db8::1"}, 0},
 		{sshd, "", []string{"192.0.2.1", "192.0.2.1"}, 1},
 		{sshd, "user", []string{"root", "carol"}, 1},
 		{sshd, `rip=([0-9a-f.:]+)`, []string{"192.0.2.9"}, 0},

@@ -52,9 +52,9 @@ func (s *syslog) read(line, field string) (Attempt, error) {
 
 // login fills in what a message of sshd tells.
 func (a Attempt) login(message, field string) (Attempt, error) {
-	user, from, ok := cutLogin(message)
-	if !ok {
-		return a, errNoAttempt
+	user, from, err := cutLogin(message)
+	if err != nil {
+		return a, err
 	}
 	address, err := netip.ParseAddr(from)
 	if err != nil {
@@ -111,7 +111,7 @@ func cutRepeated(message string) (string, int) {
 func headerError(line string) error {
 	if said := saidBySSHD.FindStringIndex(line); said != nil {
 		message, _ := cutRepeated(line[said[1]:])
-		if _, _, ok := cutLogin(message); ok {
+		if _, _, err := cutLogin(message); !errors.Is(err, errNoAttempt) {
 			return errHeader
 		}
 	}
@@ -119,38 +119,53 @@ func headerError(line string) error {
 }
 
 // cutLogin finds who attempts a login, and from where. Whoever attempts it chooses the user name, which may look like the
-// rest of the line: so it is the last origin that counts.
-func cutLogin(message string) (user, from string, ok bool) {
-	rest, ok := strings.CutPrefix(message, "Failed ")
-	if !ok {
-		if rest, ok = strings.CutPrefix(message, "Accepted "); !ok {
-			return "", "", false
-		}
-	}
-	method, rest, ok := strings.Cut(rest, " for ")
-	if !ok || method == "" || strings.Contains(method, " ") {
-		return "", "", false
+// rest of the line, and what a certificate says of itself, which may look like another end of it. So an origin counts only if
+// nothing follows that sshd would not write, and the line is unreadable if there are two of them.
+func cutLogin(message string) (user, from string, err error) {
+	method, rest, ok := strings.Cut(message, " for ")
+	_, method, spaced := strings.Cut(method, " ")
+	if !ok || !spaced || strings.Contains(method, " ") || !strings.HasPrefix(message, "Failed ") && !strings.HasPrefix(message, "Accepted ") {
+		return "", "", errNoAttempt
 	}
 	for end := len(rest); ; {
 		if end = strings.LastIndex(rest[:end], " from "); end < 0 {
-			return "", "", false
+			break
 		}
-		if from, ok := cutOrigin(rest[end+len(" from "):]); ok {
-			return strings.TrimPrefix(rest[:end], "invalid user "), from, true
+		address, ok := cutOrigin(rest[end+len(" from "):])
+		if ok && from != "" {
+			return "", "", errTwoOrigins
+		}
+		if ok {
+			user, from = strings.TrimPrefix(rest[:end], "invalid user "), address
 		}
 	}
+	if from == "" {
+		return "", "", errNoAttempt
+	}
+	return user, from, nil
 }
 
-// cutOrigin reads "<address> port <port>", after which the protocol, [preauth] and, after a colon, the key may come.
+var (
+	errTwoOrigins = errors.New("it names two addresses in such a way that a client may have made one up")
+
+	// keyInfo is what sshd tells after the port of an attempt by a key: its type and fingerprint, the certificate it is in,
+	// the names that a host vouches for; or the principal of GSSAPI.
+	keyInfo = regexp.MustCompile(`^: (?:\S+|\S+ \S+|\S+-CERT (?:\S+ )?ID .* \(serial \d+\) CA \S+ \S+)(?:, client user ".*", client host ".*")?$`)
+)
+
+// cutOrigin reads "<address> port <port>", after which the protocol, [preauth] and the key may come.
 func cutOrigin(s string) (address string, ok bool) {
 	address, s, _ = strings.Cut(s, " port ")
 	port := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	if port == 0 || address == "" || strings.ContainsAny(address, " \t") {
+		return "", false
+	}
 	s = s[port:]
 	if len(s) >= 5 && s[:4] == " ssh" && isNumber(s[4:5]) {
 		s = s[5:]
 	}
 	s = strings.TrimPrefix(s, " [preauth]")
-	return address, port > 0 && address != "" && !strings.ContainsAny(address, " \t") && (s == "" || strings.HasPrefix(s, ": "))
+	return address, s == "" || keyInfo.MatchString(s)
 }
 
 // isSSHD knows the names of OpenSSH's processes: those with a dash came with versions 9.8 and 10.

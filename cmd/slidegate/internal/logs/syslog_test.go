@@ -89,6 +89,26 @@ func TestRepeatedMessages(t *testing.T) {
 	}
 }
 
+// TestTwoOrigins: what a client writes into its certificate neither moves the attempt to another address nor hides it.
+func TestTwoOrigins(t *testing.T) {
+	const header = "Mar  4 05:06:07 h sshd[1]: "
+	for message, want := range map[string]string{
+		`Failed publickey for root from 198.51.100.7 port 50000 ssh2: RSA-CERT ID x from 203.0.113.9 port 1: (serial 0) CA RSA SHA256:abc`:                            "198.51.100.7",
+		`Failed publickey for root from 198.51.100.7 port 50000 ssh2: RSA-CERT ID x from zzz port 1: (serial 0) CA RSA SHA256:abc`:                                    "198.51.100.7",
+		`Failed publickey for root from 198.51.100.7 port 50000 ssh2: RSA-CERT SHA256:k ID x from 203.0.113.9 port 1 ssh2: RSA SHA256:k (serial 0) CA RSA SHA256:abc`: "198.51.100.7",
+		`Failed hostbased for root from 198.51.100.7 port 50000 ssh2: RSA SHA256:k, client user "x from 203.0.113.9 port 1: y", client host "h"`:                      "198.51.100.7",
+		`Failed gssapi-with-mic for root from 198.51.100.7 port 50000 ssh2: x@EXAMPLE.ORG`:                                                                            "198.51.100.7",
+
+		`Failed publickey for root from 198.51.100.7 port 50000 ssh2: RSA-CERT ID x from 203.0.113.9 port 1 ssh2: RSA-CERT ID y (serial 0) CA RSA SHA256:abc`: "",
+		`Failed publickey for x from 203.0.113.9 port 1 ssh2: RSA-CERT ID y from 198.51.100.7 port 50000 ssh2: RSA-CERT ID z (serial 0) CA RSA SHA256:abc`:    "",
+	} {
+		a, err := new(syslog).read(header+message, "address")
+		if a.Event != want || (want == "") != errors.Is(err, errTwoOrigins) {
+			t.Errorf("%s\ngot %q, %v; want %q", message, a.Event, err, want)
+		}
+	}
+}
+
 func TestAttemptWithoutAddress(t *testing.T) {
 	_, err := new(syslog).read("Mar  4 05:06:07 bastion sshd[9]: Failed password for root from UNKNOWN port 65535 ssh2", "address")
 	if want := `the attempt comes from "UNKNOWN", which is no address`; err == nil || err.Error() != want {

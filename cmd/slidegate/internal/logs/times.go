@@ -10,15 +10,18 @@ import (
 // A calendar reads the times of syslog lines. Traditional syslog writes no year, so the calendar keeps the log moving
 // forward: a line takes the earliest year in which it is at most 30 days before the newest line so far. From December to
 // January the year goes up; a smaller step back is one of the clock. The first line takes 2001, whatever today's date
-// is; a 29th of February takes the next year that has one. Such times are read as UTC.
+// is; or 2004 if it is of a 29th of February. Where a later line is of one, that year gets a day more: from then on, times are
+// a day later than their dates, so that spans are right. Such times are read as UTC.
 type calendar struct {
 	newest  time.Time // over all lines, attempts or not
 	assumed bool      // the year of the line at hand is not from the log
+	leap    int       // the year that has a day more, if one has
 }
 
 const (
-	firstYear = 2001
-	stepBack  = 30 * 24 * time.Hour
+	firstYear     = 2001
+	firstLeapYear = 2004
+	stepBack      = 30 * 24 * time.Hour
 )
 
 // cut splits a line at the end of its time, which ends at a space. A priority such as <38> may stand before it.
@@ -44,17 +47,37 @@ func (c *calendar) cut(line string) (at time.Time, rest string, ok bool) {
 
 func (c *calendar) withYear(at time.Time) time.Time {
 	c.assumed = true
-	year := firstYear
-	if !c.newest.IsZero() {
-		year = c.newest.Add(-stepBack).Year()
+	if c.newest.IsZero() {
+		c.newest = firstTime(at)
+		return c.newest
 	}
-	for ; ; year++ {
-		t := time.Date(year, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC)
-		if t.Month() == at.Month() && !t.Before(c.newest.Add(-stepBack)) {
+	for year := c.newest.Add(-stepBack).Year(); ; year++ {
+		if t := c.inYear(at, year); !t.Before(c.newest.Add(-stepBack)) {
+			if at.Month() == time.February && at.Day() == 29 && t.Month() == time.March {
+				c.leap = year
+			}
 			c.newest = later(c.newest, t)
 			return t
 		}
 	}
+}
+
+// inYear is the time of a date in a year. The 29th of February is the 1st of March where there is none.
+func (c *calendar) inYear(at time.Time, year int) time.Time {
+	t := time.Date(year, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC)
+	if c.leap != 0 && (year > c.leap || year == c.leap && at.Month() > time.February) {
+		return t.AddDate(0, 0, 1)
+	}
+	return t
+}
+
+// firstTime is the first time of a log.
+func firstTime(at time.Time) time.Time {
+	year := firstYear
+	if at.Month() == time.February && at.Day() == 29 {
+		year = firstLeapYear
+	}
+	return time.Date(year, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC)
 }
 
 func later(a, b time.Time) time.Time {

@@ -1,107 +1,71 @@
 package picture
 
-// A panel is one of the two diagrams. Its horizontal unit is a bin.
+import (
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A panel is one of the two diagrams.
 type panel struct {
-	heading  string
-	remark   string // to the right of the heading
-	empty    string // what to say if there are no curves
-	from, to float64
-	marks    []mark // along the foot
-	scale    scale
-	curves   []curve
+	*plot.Plot
+	heading string
+	remark  string // after the heading
 }
 
-// A curve is a count for each bin from a first one on.
-type curve struct {
-	look   look
-	first  int
-	counts []int
+// newPanel has room from the left to the right end of its lower axis, and for the counts on the other.
+func newPanel(left, right float64, ticks plot.Ticker, scale countScale, drawn ...plot.Plotter) *plot.Plot {
+	p := plot.New()
+	axis, grid := draw.LineStyle{Color: faint, Width: 0.8}, draw.LineStyle{Color: rule, Width: 0.6}
+	p.X.Width, p.X.Padding = 0, -axis.Width/2
+	p.X.Tick.LineStyle, p.X.Tick.Length, p.X.Tick.Marker = axis, 3, ticks
+	p.X.Tick.Label.Font, p.X.Tick.Label.Color, p.X.Tick.Label.YAlign = label.Font, ink, -1.2
+	p.Y.Width, p.Y.Padding = 0, 2
+	p.Y.Tick.Length, p.Y.Tick.Marker, p.Y.Scale = 0, scale, scale
+	p.Y.Tick.Label.Font, p.Y.Tick.Label.Color = label.Font, ink
+	p.Add(&plotter.Grid{Vertical: grid, Horizontal: grid})
+	p.Add(drawn...)
+	p.Add(&plotter.Line{XYs: plotter.XYs{{X: left}, {X: right}}, LineStyle: axis}) // over the curves, unlike that of p.X
+	p.X.Min, p.X.Max, p.Y.Min = left, right, 0
+	return p
 }
 
-// A frame is where a panel is on a sheet.
-type frame struct{ left, right, foot, top float64 }
-
-func (p *panel) height() float64 {
-	if len(p.curves) == 0 {
-		return 10
-	}
-	return panelHeight
+// emptyPanel says why there is nothing to draw.
+func emptyPanel(why string) *plot.Plot {
+	s := remark
+	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
+	p := plot.New()
+	p.HideAxes()
+	p.Add(&plotter.Labels{XYs: plotter.XYs{{}}, Labels: []string{why}, TextStyle: []text.Style{s}})
+	return p
 }
 
-// gutter is the room for the numbers on the left.
-func (p *panel) gutter() (width float64) {
-	for _, m := range p.numbers() {
-		width = max(width, label.width(m.name))
-	}
-	return width + 5
+func (p panel) draw(c draw.Canvas) {
+	p.Draw(c)
+	at := vg.Point{X: margin, Y: c.Max.Y + 14}
+	c.FillText(heading, at, p.heading)
+	at.X += heading.Width(p.heading) + 8
+	c.FillText(remark, at, p.remark)
 }
 
-func (p *panel) numbers() []mark {
-	if len(p.curves) == 0 {
-		return nil
-	}
-	return p.scale.marks()
-}
-
-func (p *panel) draw(s *sheet, f frame) {
-	s.text(heading, point{margin, f.top + 14}, leftAligned, p.heading)
-	s.text(remark, point{f.right, f.top + 14}, rightAligned, p.remark)
-	if len(p.curves) == 0 {
-		s.text(remark, point{margin, f.foot}, leftAligned, p.empty)
-		return
-	}
-	p.drawNumbers(s, f)
-	p.drawMarks(s, f)
-	for _, c := range p.curves {
-		c.look.draw(s, p.outlines(f, c))
-	}
-	s.line(faint, 0.8, nil, []point{{f.left, f.foot}, {f.right, f.foot}})
-}
-
-// drawNumbers draws the lines of the grid that lie.
-func (p *panel) drawNumbers(s *sheet, f frame) {
-	for _, m := range p.numbers() {
-		y := p.at(f, 0, m.at).y
-		s.line(rule, 0.6, nil, []point{{f.left, y}, {f.right, y}})
-		s.text(label, point{f.left - 5, y - 3}, rightAligned, m.name)
-	}
-}
-
-// drawMarks draws those that stand. A name near an edge of the page moves in.
-func (p *panel) drawMarks(s *sheet, f frame) {
-	for i, m := range p.marks {
-		x := p.at(f, m.at, 0).x
-		s.line(rule, 0.6, nil, []point{{x, f.foot}, {x, f.top}})
-		s.line(faint, 0.8, nil, []point{{x, f.foot}, {x, f.foot - 3}})
-		s.textInside(label, point{x, f.foot - 13}, m.name)
-		if i == 0 || m.note != p.marks[i-1].note {
-			s.textInside(remark, point{x, f.foot - 25}, m.note)
-		}
-	}
-}
-
-// at is the place of a number of attempts at a distance from the first bin.
-func (p *panel) at(f frame, bin, n float64) point {
-	return point{
-		f.left + (bin-p.from)/(p.to-p.from)*(f.right-f.left),
-		f.foot + p.scale.height(n)*(f.top-f.foot),
-	}
-}
-
-// outlines go along the steps of a curve, from foot to foot, wherever it is not 0.
-func (p *panel) outlines(f frame, c curve) (all [][]point) {
+// steps outline a count for each bin, which begins at its edge. Where there is nothing to count they go below the axis,
+// which cuts them off.
+func steps(counts []int, edge func(bin int) float64) (outline plotter.XYs) {
 	last := 0
-	for i, n := range append(c.counts, 0) {
-		if n == last {
-			continue
+	for i, n := range append(counts, 0) {
+		if n != last {
+			outline = append(outline, plotter.XY{X: edge(i), Y: height(last)}, plotter.XY{X: edge(i), Y: height(n)})
 		}
-		bin := float64(c.first + i)
-		if last == 0 {
-			all = append(all, nil)
-		}
-		run := &all[len(all)-1]
-		*run = append(*run, p.at(f, bin, float64(last)), p.at(f, bin, float64(n)))
 		last = n
 	}
-	return all
+	return outline
+}
+
+func height(n int) float64 {
+	if n == 0 {
+		return -1
+	}
+	return float64(n)
 }

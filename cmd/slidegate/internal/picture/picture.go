@@ -8,6 +8,12 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // A Picture is the outcome of a replay under one or more sets of limits.
@@ -30,27 +36,11 @@ type Set struct {
 const (
 	pageWidth   = 750
 	margin      = 15
-	panelHeight = 150
-	headingRoom = 28 // above each panel
-	timesRoom   = 32 // below the upper panel
-	waitsRoom   = 20 // below the lower one
-	legendTop   = 46 // from the upper edge to the middle of the first line of the legend
+	titleRoom   = 25
 	legendLine  = 15
-)
-
-var (
-	ink   = color.Gray{0x22}
-	faint = color.Gray{0x66}
-	rule  = color.Gray{0xe6}
-
-	title   = style{bold, 14, ink}
-	heading = style{bold, 10, ink}
-	remark  = style{regular, 9, faint}
-	label   = style{regular, 9, ink}
-
-	allAttempts = look{color: color.RGBA{0xcf, 0xd6, 0xde, 0xff}, filled: true}
-	admitted    = look{color: colours[0], filled: true}
-	denied      = look{color: colours[1], filled: true}
+	headingRoom = 32  // above each panel
+	notesRoom   = 12  // below the axis of times
+	panelRoom   = 165 // with its lower axis
 )
 
 // colours are those of Okabe and Ito that stand out from white. People who see fewer colours can tell them apart too.
@@ -64,108 +54,114 @@ var colours = []color.RGBA{
 	{0x00, 0x00, 0x00, 0xff},
 }
 
-// Draw writes the picture as an SVG, about 1000 pixels wide and 640 high; a long legend makes it higher, and a log without
-// denials less high. The same picture is always the same bytes.
+var allAttempts = plotter.Line{FillColor: color.RGBA{0xcf, 0xd6, 0xde, 0xff}}
+
+// Draw writes the picture as an SVG, about 1000 pixels wide and 650 high; a long legend makes it higher. The same picture is
+// always the same bytes.
 func Draw(w io.Writer, p Picture) error {
-	legend, times, waits := p.legend(), p.times(), p.waits()
-	top := float64(legendTop + layOut(legend)*legendLine + headingRoom)
-	below := timesRoom + headingRoom + waits.height() + waitsRoom
-	s := newSheet(pageWidth, top+times.height()+below)
-	s.text(title, point{margin, s.height - 26}, leftAligned, title.fit(p.Title, pageWidth-2*margin))
-	for _, e := range legend {
-		e.draw(s)
-	}
-	left := margin + max(times.gutter(), waits.gutter())
-	times.draw(s, frame{left, pageWidth - 2*margin, below, below + times.height()})
-	waits.draw(s, frame{left, pageWidth - 2*margin, waitsRoom, waitsRoom + waits.height()})
-	return s.writeTo(w)
+	top := vg.Length(titleRoom + legendLine*(1+len(p.Sets)))
+	svg, page := newPage(pageWidth, top+2*(headingRoom+panelRoom)+notesRoom+2*margin, margin)
+	page.FillText(title, vg.Point{X: page.Min.X, Y: page.Max.Y - 12}, fit(title, p.Title, pageWidth-2*margin))
+	p.drawLegend(draw.Crop(page, 0, 0, 0, -titleRoom))
+	times, waits := p.times(), p.waits()
+	tiles := draw.Tiles{Rows: 2, Cols: 1, PadY: headingRoom + notesRoom}
+	canvases := plot.Align([][]*plot.Plot{{times.Plot}, {waits.Plot}}, tiles, draw.Crop(page, 0, 0, 0, -top-headingRoom))
+	times.draw(canvases[0][0])
+	waits.draw(canvases[1][0])
+	return write(w, svg)
 }
 
-func (p Picture) legend() []entry {
+// look is how the counts of a set are drawn, in a panel and in the legend: as an area if it is the only set.
+func (p Picture) look(set int) plotter.Line {
+	c := colours[set%len(colours)]
+	if len(p.Sets) == 1 {
+		return plotter.Line{FillColor: c}
+	}
+	return plotter.Line{LineStyle: draw.LineStyle{Color: c, Width: 1.2, Dashes: plotutil.Dashes(set / len(colours))}}
+}
+
+func (p Picture) drawLegend(c draw.Canvas) {
 	attempts := 0
 	for _, n := range p.Timeline.attempts() {
 		attempts += n
 	}
-	entries := []entry{{look: allAttempts, text: "attempts (" + thousands(attempts) + ")"}}
+	l := plot.NewLegend()
+	l.TextStyle, l.ThumbnailWidth, l.Padding, l.Top, l.Left = label, 19, 7, true, true
+	l.Add("attempts ("+thousands(attempts)+")", sample{allAttempts})
 	for i, s := range p.Sets {
-		text := label.fit(s.Name, 220) // leaves room for two in a row
-		if len(p.Sets) == 1 {
-			text = "admitted under " + label.fit(s.Name, 400)
-		}
-		entries = append(entries, entry{look: p.look(i, admitted), text: text + " (" + thousands(s.Denied) + " denied)"})
+		l.Add("admitted under "+fit(label, s.Name, 500)+" ("+thousands(s.Denied)+" denied)", sample{p.look(i)})
 	}
-	return entries
+	l.Draw(c)
 }
 
-// look is that of a set among several, or of what became of the attempts if it is the only one.
-func (p Picture) look(set int, only look) look {
-	if len(p.Sets) == 1 {
-		return only
-	}
-	return lineLook(set)
+// A sample of a look is what the legend shows, with some room before the name.
+type sample struct{ plotter.Line }
+
+// Thumbnail implements plot.Thumbnailer.
+func (s sample) Thumbnail(c *draw.Canvas) {
+	narrow := draw.Crop(*c, 0, -3, 0, 0)
+	s.Line.Thumbnail(&narrow)
+}
+
+// curve draws the counts of bins.
+func curve(look plotter.Line, counts []int, edge func(bin int) float64) plot.Plotter {
+	look.XYs = steps(counts, edge)
+	return &look
 }
 
 // times is the upper panel. Its bins are those of the timeline.
-func (p Picture) times() *panel {
+func (p Picture) times() panel {
 	t := p.Timeline
-	times := &panel{heading: "Attempts and admissions per " + binName(t.width), empty: "There are no attempts."}
+	name := "Attempts per " + binName(t.width)
 	if t.bins() == 0 {
-		return times
+		return panel{emptyPanel("There are no attempts."), name, ""}
 	}
-	times.curves = []curve{{allAttempts, 0, t.attempts()}}
+	edge := func(bin int) float64 { return float64((t.first + int64(bin)) * t.width) }
+	curves := []plot.Plotter{curve(allAttempts, t.attempts(), edge)}
 	for i := range p.Sets {
-		times.curves = append(times.curves, curve{p.look(i, admitted), 0, t.admitted(i)})
+		curves = append(curves, curve(p.look(i), t.admitted(i), edge))
 	}
-	times.scale = newScale(t.attempts())
-	times.remark = remarks(p.Zone, times.scale.String())
-	times.from, times.to = atLeast(20, 0, float64(t.bins()))
-	width, first := float64(t.width), float64(t.first)
-	for _, m := range timeMarks((first+times.from)*width, (first+times.to)*width, p.Yearless) {
-		m.at = m.at/width - first
-		times.marks = append(times.marks, m)
-	}
-	return times
+	scale := scaleOf(t.attempts())
+	from, to := atLeast(20*float64(t.width), edge(0), edge(t.bins()))
+	ticks := newRhythm(from, to, p.Yearless)
+	return panel{newPanel(from, to, ticks, scale, append(curves, ticks)...), name, remarks(fit(remark, p.Zone, 200), scale)}
 }
 
 // waits is the lower panel. Each of its bins joins 2 or 4 of those of Waits.
-func (p Picture) waits() *panel {
-	waits := &panel{heading: "Denied attempts by the time they have to wait", empty: p.noWaits()}
-	least, most := p.waitBins()
-	if most < 0 {
-		return waits
+func (p Picture) waits() panel {
+	const name = "Denied attempts by the time they have to wait"
+	var together Waits
+	for _, s := range p.Sets {
+		together.Merge(s.Waits)
 	}
+	if together.Count() == 0 {
+		return panel{emptyPanel(p.noWaits()), name, ""}
+	}
+	least := slices.IndexFunc(together.bins[:], func(n int) bool { return n > 0 })
+	most := waitBin(together.Longest())
 	join := 4
 	if most-least < 6*perOctave {
 		join = 2
 	}
+	octaves := float64(join) / perOctave // of a bin
+	edge := func(bin float64) float64 { return float64(shortest) * math.Exp2(bin*octaves) }
 	first, last := joinedBin(least, join), joinedBin(most, join)
-	var all []int
+	var curves []plot.Plotter
+	var counts []int
 	for i, s := range p.Sets {
-		c := curve{p.look(i, denied), first - 1, s.Waits.joined(join, first, last)}
-		waits.curves = append(waits.curves, c)
-		all = append(all, c.counts...)
-	}
-	waits.scale = newScale(all)
-	waits.remark = remarks(fmt.Sprintf("in steps of %.0f %%", 100*math.Exp2(float64(join)/perOctave)-100), waits.scale.String())
-	waits.from, waits.to = atLeast(4*perOctave/float64(join), float64(first-2), float64(last+1))
-	for _, m := range waitMarks(waits.from*float64(join), waits.to*float64(join)) {
-		m.at /= float64(join)
-		waits.marks = append(waits.marks, m)
-	}
-	return waits
-}
-
-// waitBins are the first and the last bin that a wait is in, or -1.
-func (p Picture) waitBins() (least, most int) {
-	least, most = waitBins, -1
-	for _, s := range p.Sets {
-		for i, n := range s.Waits.bins {
-			if n > 0 {
-				least, most = min(least, i), max(most, i)
-			}
+		c := s.Waits.joined(join, first, last)
+		look := p.look(i)
+		if len(p.Sets) == 1 {
+			look.FillColor = colours[1] // that of admissions would seem to say that these were admitted
 		}
+		curves = append(curves, curve(look, c, func(bin int) float64 { return edge(float64(first + bin - 1)) }))
+		counts = append(counts, c...)
 	}
-	return least, most
+	scale := scaleOf(counts)
+	from, to := atLeast(4/octaves, float64(first-2), float64(last+1))
+	lower := newPanel(edge(from), edge(to), plot.TickerFunc(waitTicks), scale, curves...)
+	lower.X.Scale = plot.LogScale{}
+	return panel{lower, name, remarks(fmt.Sprintf("in steps of %.0f %%", 100*math.Exp2(octaves)-100), scale)}
 }
 
 // noWaits tells why there is nothing to draw.
@@ -184,27 +180,21 @@ func atLeast(length, from, to float64) (wideFrom, wideTo float64) {
 	return from - more, to + more
 }
 
-// remarks are put side by side.
-func remarks(all ...string) string {
-	all = slices.DeleteFunc(all, func(s string) bool { return s == "" })
-	return strings.Join(all, ", ")
+// remarks are what there is to say about a panel.
+func remarks(first string, scale countScale) string {
+	return strings.Trim(first+", "+scale.String(), ", ")
 }
 
 // binName is the width of a bin, in the largest unit that measures it.
 func binName(width int64) string {
-	for _, u := range []struct {
+	type unit struct {
 		seconds   int64
 		one, many string
-	}{{7 * day, "week", "weeks"}, {day, "day", "days"}, {hour, "hour", "h"}, {minute, "minute", "min"}} {
-		if width == u.seconds {
-			return u.one
-		}
-		if width%u.seconds == 0 {
-			return thousands(int(width/u.seconds)) + " " + u.many
-		}
 	}
-	if width == 1 {
-		return "second"
+	units := []unit{{7 * day, "week", "weeks"}, {day, "day", "days"}, {hour, "hour", "h"}, {minute, "minute", "min"}, {1, "second", "s"}}
+	u := units[slices.IndexFunc(units, func(u unit) bool { return width%u.seconds == 0 })]
+	if width == u.seconds {
+		return u.one
 	}
-	return fmt.Sprintf("%d s", width)
+	return fmt.Sprintf("%d %s", width/u.seconds, u.many)
 }

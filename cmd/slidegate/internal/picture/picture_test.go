@@ -2,6 +2,7 @@ package picture
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -12,246 +13,448 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+	"gonum.org/v1/plot"
 )
 
-// drawing is what the tests read in an SVG.
-type drawing struct {
-	size  int
-	texts []text
+// A drawn is what a test reads of an SVG.
+type drawn struct {
+	Texts []drawnText `xml:"g>text"`
+	Paths []struct {
+		Data  string `xml:"d,attr"`
+		Style string `xml:"style,attr"`
+	} `xml:"g>path"`
 }
 
-// A text begins at its x.
-type text struct {
+type drawnText struct {
 	X     float64 `xml:"x,attr"`
 	Y     float64 `xml:"y,attr"`
 	Style string  `xml:"style,attr"`
 	Text  string  `xml:",chardata"`
 }
 
-// end is the x at which a text ends.
-func (t text) end() float64 {
-	for _, st := range []style{title, heading, label} {
-		if strings.Contains(t.Style, fmt.Sprintf("font-size:%vpx", st.size)) {
-			return t.X + st.width(t.Text)
+// end is where a text ends, in the font it is drawn in.
+func (d drawnText) end() float64 {
+	for _, s := range []struct {
+		mark  string
+		width func(string) float64
+	}{
+		{"font-size:14px", func(t string) float64 { return title.Width(t).Points() }},
+		{"font-size:10px", func(t string) float64 { return heading.Width(t).Points() }},
+	} {
+		if strings.Contains(d.Style, s.mark) {
+			return d.X + s.width(d.Text)
 		}
 	}
-	return math.NaN()
+	return d.X + label.Width(d.Text).Points()
 }
 
-// drawn draws a picture twice. It must be the same, and well-formed, and no text may lie on another or in the margin.
-func drawn(tb testing.TB, p Picture) drawing {
-	tb.Helper()
-	var b, again bytes.Buffer
-	if err := Draw(&b, p); err != nil {
-		tb.Fatal(err)
+// drawnOf draws a picture twice. It is the same both times, well-formed, and all texts are legible: on the page, and none over another.
+func drawnOf(t *testing.T, p Picture) drawn {
+	t.Helper()
+	var first, second bytes.Buffer
+	if err := errors.Join(Draw(&first, p), Draw(&second, p)); err != nil {
+		t.Fatal(err)
 	}
-	if err := Draw(&again, p); err != nil || !bytes.Equal(b.Bytes(), again.Bytes()) {
-		tb.Errorf("drawn again it differs: %v", err)
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Fatal("two pictures of the same differ")
 	}
-	var svg struct {
-		Texts []text `xml:"g>text"`
+	var d drawn
+	if err := xml.Unmarshal(first.Bytes(), &d); err != nil {
+		t.Fatalf("%v in %s", err, first.Bytes())
 	}
-	if err := xml.Unmarshal(b.Bytes(), &svg); err != nil {
-		tb.Fatalf("%v in\n%s", err, b.Bytes())
-	}
-	for i, t := range svg.Texts {
-		if !(t.X >= margin-0.1 && t.end() <= pageWidth-margin+0.1) {
-			tb.Errorf("%q goes from %v to %v", t.Text, t.X, t.end())
+	for _, path := range d.Paths {
+		if strings.Contains(path.Data, "NaN") || strings.Contains(path.Data, "Inf") {
+			t.Fatalf("a path goes nowhere: %s", path.Data)
 		}
-		for _, other := range svg.Texts[:i] {
-			if math.Abs(t.Y-other.Y) < 8 && t.X < other.end()+1 && other.X < t.end()+1 {
-				tb.Errorf("%q lies on %q", t.Text, other.Text)
+	}
+	checkTexts(t, d.Texts)
+	return d
+}
+
+func checkTexts(t *testing.T, texts []drawnText) {
+	t.Helper()
+	sorted := slices.SortedFunc(slices.Values(texts), func(a, b drawnText) int {
+		return cmp.Or(cmp.Compare(a.Y, b.Y), cmp.Compare(a.X, b.X))
+	})
+	for i, a := range sorted {
+		if a.X < 0 || a.end() > pageWidth || a.Y > 0 {
+			t.Errorf("%q is not on the page: from %v to %v, at %v", a.Text, a.X, a.end(), a.Y)
+		}
+		for _, b := range sorted[i+1:] {
+			if b.Y-a.Y < 9 && b.X < a.end() && a.X < b.end() {
+				t.Errorf("%q and %q overlap", a.Text, b.Text)
 			}
 		}
 	}
-	return drawing{b.Len(), svg.Texts}
 }
 
-// said are the texts of a drawing.
-func (d drawing) said() (all []string) {
-	for _, t := range d.texts {
+func (d drawn) texts() (all []string) {
+	for _, t := range d.Texts {
 		all = append(all, t.Text)
 	}
 	return all
 }
 
-// pictureOf is that of a history whose attempts wait for these times in turn, where a set denies them.
-func pictureOf(history []attempt, waits ...time.Duration) Picture {
-	p := Picture{
-		Title: "auth.log", Zone: "UTC", Timeline: timelineOf(history),
-		Sets: []Set{{Name: "1/5s, 5/1h, 20/1d", Waits: &Waits{}}, {Name: "20/1d", Waits: &Waits{}}},
-	}
-	for i, a := range history {
-		for j, s := range p.Sets {
-			if !a.admitted[j] {
-				s.Waits.Add(waits[i%len(waits)])
-				p.Sets[j].Denied++
-			}
+// strokes counts the lines in a colour.
+func (d drawn) strokes(colour string) (n int) {
+	for _, p := range d.Paths {
+		if strings.Contains(p.Style, "stroke:"+colour) {
+			n++
 		}
+	}
+	return n
+}
+
+// pictureOf has a set of limits for each list of waits. Attempts come at some seconds, of which each set denies as many as it
+// has waits, the last ones.
+func pictureOf(seconds []int64, waits ...[]time.Duration) Picture {
+	p := Picture{Title: "a title", Zone: "UTC", Timeline: NewTimeline(len(waits))}
+	for i, w := range waits {
+		p.Sets = append(p.Sets, Set{Name: fmt.Sprintf("%d/1h", i+1), Waits: waitsOf(w), Denied: len(w)})
+	}
+	for i, s := range seconds {
+		var admitted []bool
+		for _, w := range waits {
+			admitted = append(admitted, i < len(seconds)-len(w))
+		}
+		p.Timeline.Add(time.Unix(s, 0), admitted)
 	}
 	return p
 }
 
-// every is a history that denies each second attempt in the first set, and all in the other.
-func every(from time.Time, step time.Duration, times int) (history []attempt) {
-	for i := range times {
-		history = append(history, attempt{from.Add(time.Duration(i) * step).Unix(), []bool{i%2 == 0, false}})
+// each is seconds from a first one, so many apart.
+func each(from, apart int64, n int) (seconds []int64) {
+	for i := range n {
+		seconds = append(seconds, from+int64(i)*apart)
 	}
-	return history
+	return seconds
 }
 
-var noon = time.Date(2025, time.March, 4, 12, 0, 0, 0, time.UTC)
+const noon = 1741089600 // 2025-03-04 12:00:00 UTC
 
-// TestWords: all words of a picture, from the title down.
-func TestWords(t *testing.T) {
-	p := pictureOf(every(noon, time.Minute, 1500), time.Second, time.Hour)
+func TestDraw(t *testing.T) {
+	p := pictureOf(each(noon, 60, 1500), []time.Duration{time.Second, time.Minute}, nil)
+	p.Title, p.Sets[1].Name = "a < b & \"c\"", "<5/1h>"
 	want := []string{
-		"auth.log", "attempts (1,500)", "1/5s, 5/1h, 20/1d (750 denied)", "20/1d (1,500 denied)",
-		"Attempts and admissions per 5 min", "UTC", "0", "1", "2", "3", "4", "5",
-		"12:00", "Mar 4, 2025", "15:00", "18:00", "21:00", "00:00", "Mar 5, 2025", "03:00", "06:00", "09:00", "12:00",
-		"Denied attempts by the time they have to wait", "in steps of 19 %", "0", "200", "400", "600",
-		"1 s", "10 s", "1 min", "10 min", "1 h",
+		"a < b & \"c\"",
+		"attempts (1,500)", "admitted under 1/1h (2 denied)", "admitted under <5/1h> (0 denied)",
+		"12:00", "15:00", "18:00", "21:00", "00:00", "03:00", "06:00", "09:00", "12:00",
+		"0", "1", "2", "3", "4", "5", "Mar 4, 2025", "Mar 5, 2025",
+		"Attempts per 5 min", "UTC",
+		"1 s", "2 s", "5 s", "10 s", "30 s", "1 min", "0", "1",
+		"Denied attempts by the time they have to wait", "in steps of 9 %",
 	}
-	if diff := cmp.Diff(want, drawn(t, p).said()); diff != "" {
-		t.Errorf("(-want +drawn):\n%s", diff)
-	}
-	p.Sets, p.Zone, p.Yearless = p.Sets[:1], "", true
-	said := drawn(t, p).said()
-	if !slices.Contains(said, "admitted under 1/5s, 5/1h, 20/1d (750 denied)") || !slices.Contains(said, "Mar 4") || strings.Contains(fmt.Sprint(said), "2025") {
-		t.Errorf("%q", said)
+	got := drawnOf(t, p).texts()
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("texts (-want +got):\n%s", diff)
 	}
 }
 
-// TestTimesAreNamed at every length of a log, beginning at odd times.
-func TestTimesAreNamed(t *testing.T) {
-	for n := range 200 {
-		from := time.Unix(1_000_000_007*int64(n)%3_000_000_000, 0)
-		span := time.Duration(math.Exp2(float64(n)/200*33) * float64(time.Second)) // up to 270 years
-		p := pictureOf(every(from, span, 2), time.Second)
-		for _, p.Yearless = range []bool{false, true} {
-			drawn(t, p)
-			if marks := p.times().marks; len(marks) < 3 || len(marks) > 11 {
-				t.Errorf("%v from %v: %d marks", span, from, len(marks))
-			}
+// TestLinesRest: a line ends at the axis where a set admits nothing, and does not go along it.
+func TestLinesRest(t *testing.T) {
+	p := pictureOf([]int64{noon, noon + 10, noon + 10, noon + 20}, nil, nil)
+	if n := drawnOf(t, p).strokes("#0072B2"); n != 1+3 {
+		t.Errorf("%d lines, not one in the legend and three in the panel", n)
+	}
+}
+
+// TestPlaces: an attempt, and a wait, is drawn above its name on the axis. A bin begins at the attempt, and has the wait in it.
+func TestPlaces(t *testing.T) {
+	for wait, name := range map[time.Duration]string{time.Second: "1 s", time.Minute: "1 min", time.Hour: "1 h"} {
+		d := drawnOf(t, pictureOf([]int64{noon, noon}, []time.Duration{wait}))
+		if left, _ := d.bar(1); math.Abs(left-d.middle("12:00:00")) > 0.1 {
+			t.Errorf("noon is at %v, and its attempts from %v", d.middle("12:00:00"), left)
+		}
+		left, right := d.bar(len(d.bars()) - 1)
+		if at := d.middle(name); left > at || at > right {
+			t.Errorf("%s is at %v, and its bin from %v to %v", name, at, left, right)
+		}
+		if left, right = d.bar(1); right-left > pageWidth/20 {
+			t.Errorf("a lonely bin is %v wide", right-left)
 		}
 	}
 }
 
-// TestWaitsAreNamed at every length of a range of waits, and wherever it begins.
-func TestWaitsAreNamed(t *testing.T) {
-	for n := range 60 * 60 / 7 {
-		least := time.Duration(math.Exp2(float64(7*n%60)) * 1.1)
-		p := pictureOf(every(noon, time.Minute, 2), least, max(least, time.Duration(math.Exp2(float64(7*n/60)))))
-		if drawn(t, p); len(p.waits().marks) < 2 {
-			t.Errorf("%v to %v: %d marks", least, p.Sets[1].Waits.Longest(), len(p.waits().marks))
+// bars are the areas in the colour of the first set. The first one is in the legend.
+func (d drawn) bars() (all []string) {
+	for _, p := range d.Paths {
+		if strings.Contains(p.Style, "fill:#0072B2") {
+			all = append(all, p.Data)
 		}
+	}
+	return all
+}
+
+// bar is where an area begins and ends.
+func (d drawn) bar(n int) (left, right float64) {
+	left, right = math.Inf(1), math.Inf(-1)
+	for _, corner := range strings.FieldsFunc(d.bars()[n], func(r rune) bool { return strings.ContainsRune("MLZ", r) }) {
+		var x, y float64
+		_, _ = fmt.Sscanf(corner, "%g,%g", &x, &y)
+		left, right = min(left, x), max(right, x)
+	}
+	return left, right
+}
+
+// middle is where the middle of a text is.
+func (d drawn) middle(text string) float64 {
+	i := slices.IndexFunc(d.Texts, func(t drawnText) bool { return t.Text == text })
+	return (d.Texts[i].X + d.Texts[i].end()) / 2
+}
+
+func TestSteps(t *testing.T) {
+	got := fmt.Sprint(steps([]int{0, 2, 2, 0, 1}, func(bin int) float64 { return float64(10 * bin) }))
+	if want := "[{10 -1} {10 2} {30 2} {30 -1} {40 -1} {40 1} {50 1} {50 -1}]"; got != want {
+		t.Errorf("%s, not %s", got, want)
 	}
 }
 
-// TestScale: a scale has a few round numbers, one of them above the middle. It takes the square root for the sake of the
-// counts of which there are most.
-func TestScale(t *testing.T) {
-	for highest := 1; highest < 1e9; highest += 1 + highest/7 {
-		for _, usual := range []int{1, highest} {
-			s := newScale([]int{0, usual, usual, 0, 0, highest, 0, 0})
-			marks := s.marks()
-			if last := s.height(marks[len(marks)-1].at); len(marks) < 2 || len(marks) > 9 || last < 0.5 || last > 1 {
-				t.Errorf("%d: %v", highest, marks)
-			}
-			if s.root != (highest > 20*usual) {
-				t.Errorf("%d, usually %d: %v", highest, usual, s)
-			}
-		}
+func TestDegenerate(t *testing.T) {
+	never := pictureOf(each(noon, 1, 500), nil)
+	never.Sets[0].Denied = 500
+	twelve := pictureOf(each(noon, 3600, 2000), make([][]time.Duration, 12)...)
+	for i := range twelve.Sets {
+		twelve.Sets[i].Name = strings.Repeat(fmt.Sprintf("%d/1h, ", i), 100)
 	}
-}
-
-// TestOddPictures are those that a program must draw all the same.
-func TestOddPictures(t *testing.T) {
-	waits := &Waits{}
-	waits.Add(0)
-	empty := pictureOf(nil)
-	never := pictureOf(every(noon, time.Hour, 9), time.Hour)
-	for i := range never.Sets {
-		never.Sets[i].Waits = &Waits{}
-	}
-	none := Picture{Timeline: NewTimeline(1), Sets: []Set{{Waits: &Waits{}}}}
-	none.Timeline.Add(noon, []bool{true})
-	many := Picture{Title: strings.Repeat("a long title ", 99), Timeline: NewTimeline(12)}
-	many.Timeline.Add(noon, make([]bool, 12))
-	for i := range 12 {
-		many.Sets = append(many.Sets, Set{Name: strings.Repeat(fmt.Sprint(i, "/1d, "), 99), Waits: waits, Denied: 1})
-	}
-	for says, p := range map[string]Picture{
-		"There are no attempts.": empty,
-		"No attempt is denied.":  none,
-		"No wait helps those denied: they ask for more than a limit holds.": never,
-		"1 ms":                               many,
-		"12:00:00":                           pictureOf(every(noon, 0, 1), 5*time.Second),
-		"Attempts and admissions per second": pictureOf(every(noon, 0, 300), time.Second),
+	twelve.Title = strings.Repeat("long ", 1e4)
+	broken := pictureOf([]int64{noon}, nil)
+	broken.Title, broken.Sets[0].Name, broken.Zone = "a\xffb\x00c]]>\u2028\ufffe", "<\x1b[31m>", strings.Repeat("\x07", 999)
+	bare := pictureOf([]int64{noon})
+	for name, c := range map[string]struct {
+		picture Picture
+		want    string
+	}{
+		"no attempts":       {pictureOf(nil, nil), "There are no attempts."},
+		"no sets":           {bare, "attempts (1)"},
+		"one attempt":       {pictureOf([]int64{noon}, nil), "No attempt is denied."},
+		"at once":           {pictureOf(each(noon, 0, 300), alike(time.Hour, 299)), "admitted under 1/1h (299 denied)"},
+		"no wait helps":     {never, "No wait helps those denied: they ask for more than a limit holds."},
+		"waits of 0":        {pictureOf(each(noon, 1, 9), alike(0, 3)), "1 ms"},
+		"the longest waits": {pictureOf(each(noon, 1, 9), alike(math.MaxInt64, 3)), "200 years"},
+		"all waits":         {pictureOf(each(noon, 1, 9), []time.Duration{0, math.MaxInt64}), "100 years"},
+		"before 1970":       {pictureOf([]int64{-86400 * 500, 0}, nil), "Jan"},
+		"4000 years":        {pictureOf(each(0, 365*86400, 4000), nil, nil), "2500"},
+		"many long names":   {twelve, "Attempts per 6 h"},
+		"broken names":      {broken, "a\ufffdb\ufffdc]]>\ufffd\ufffd"},
 	} {
-		if said := drawn(t, p).said(); !slices.Contains(said, says) {
-			t.Errorf("%q is not in %q", says, said)
+		t.Run(name, func(t *testing.T) {
+			if got := drawnOf(t, c.picture).texts(); !slices.Contains(got, c.want) {
+				t.Errorf("no %q in %q", c.want, got)
+			}
+		})
+	}
+}
+
+func alike(wait time.Duration, n int) []time.Duration { return slices.Repeat([]time.Duration{wait}, n) }
+
+// TestSize draws as many bins as there can be, of which no two neighbours are alike, for five sets.
+func TestSize(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	p := pictureOf(nil, randomWaits(r), randomWaits(r), randomWaits(r), randomWaits(r), randomWaits(r))
+	for second := range int64(maxBins) {
+		for range 1 + r.IntN(1000) {
+			p.Timeline.Add(time.Unix(noon+second, 0), []bool{r.IntN(9) > 0, r.IntN(5) > 0, r.IntN(4) > 0, r.IntN(3) > 0, r.IntN(2) > 0})
+		}
+	}
+	var b bytes.Buffer
+	if err := Draw(&b, p); err != nil || b.Len() > 150_000 {
+		t.Errorf("%d bytes, %v", b.Len(), err)
+	}
+}
+
+func names(ticks []plot.Tick) string {
+	var all []string
+	for _, t := range ticks {
+		all = append(all, t.Label)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestRhythm(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		yearless bool
+		want     string
+		note     string // of the last
+	}{
+		{"2025-03-04T12:00:00Z", "2025-03-04T12:00:05Z", false, "12:00:00 12:00:01 12:00:02 12:00:03 12:00:04 12:00:05", "Mar 4, 2025"},
+		{"2025-03-04T12:00:03Z", "2025-03-04T12:01:20Z", true, "12:00:10 12:00:20 12:00:30 12:00:40 12:00:50 12:01:00 12:01:10 12:01:20", "Mar 4"},
+		{"2025-03-04T23:58:30Z", "2025-03-05T00:04:00Z", false, "23:58:30 23:59:00 23:59:30 00:00:00 00:00:30 00:01:00 00:01:30 00:02:00 00:02:30 00:03:00 00:03:30 00:04:00", "Mar 5, 2025"},
+		{"2025-03-04T12:01:00Z", "2025-03-06T12:00:00Z", false, "18:00 00:00 06:00 12:00 18:00 00:00 06:00 12:00", "Mar 6, 2025"},
+		{"2024-02-26T00:00:00Z", "2024-03-02T12:00:00Z", true, "00:00 12:00 00:00 12:00 00:00 12:00 00:00 12:00 00:00 12:00 00:00 12:00", "Mar 2"},
+		{"2024-02-20T00:00:00Z", "2024-03-02T12:00:00Z", false, "Feb 21 Feb 23 Feb 25 Feb 27 Feb 29 Mar 2", "2024"},
+		{"2024-12-20T00:00:00Z", "2025-02-20T00:00:00Z", true, "Dec 23 Dec 30 Jan 6 Jan 13 Jan 20 Jan 27 Feb 3 Feb 10 Feb 17", ""},
+		{"2024-10-02T00:00:00Z", "2025-08-02T00:00:00Z", false, "Nov Dec Jan Feb Mar Apr May Jun Jul Aug", "2025"},
+		{"2020-01-01T00:00:00Z", "2025-01-01T00:00:00Z", false, "Jan Jul Jan Jul Jan Jul Jan Jul Jan Jul Jan", "2025"},
+		{"2001-06-01T00:00:00Z", "2008-06-01T00:00:00Z", true, "Jan Jan Jan Jan Jan Jan Jan", ""},
+		{"1903-01-01T00:00:00Z", "2090-01-01T00:00:00Z", false, "1920 1940 1960 1980 2000 2020 2040 2060 2080", ""},
+		{"1970-01-01T00:00:00Z", "5970-01-01T00:00:00Z", false, "2000 2500 3000 3500 4000 4500 5000 5500", ""},
+	} {
+		from, to := unix(t, c.from), unix(t, c.to)
+		r := newRhythm(from, to, c.yearless)
+		ticks := r.Ticks(from, to)
+		if got := names(ticks); got != c.want {
+			t.Errorf("from %s to %s: %s, not %s", c.from, c.to, got, c.want)
+		}
+		if note := instant(ticks[len(ticks)-1].Value).Format(r.note); note != c.note {
+			t.Errorf("from %s to %s: %q, not %q", c.from, c.to, note, c.note)
 		}
 	}
 }
 
-// TestSize: eight sets that differ in each of 400 bins make about the largest picture that anybody can read.
-func TestSize(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 1))
-	p := Picture{Timeline: NewTimeline(8)}
-	for range 8 {
-		p.Sets = append(p.Sets, Set{Name: "5/1h", Waits: &Waits{}})
+func unix(t *testing.T, at string) float64 {
+	t.Helper()
+	parsed, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for range 100_000 {
-		decided := make([]bool, 8)
-		for i := range decided {
-			if decided[i] = r.IntN(8) < i; !decided[i] {
-				p.Sets[i].Denied++
-				p.Sets[i].Waits.Add(time.Duration(math.Exp2(60 * r.Float64())))
+	return float64(parsed.Unix())
+}
+
+// TestRhythmsFit: ticks of any span are in order, within it, and there are neither too many nor too few of them.
+func TestRhythmsFit(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 5000 {
+		from := float64(r.Int64N(60e9) - 1e9)
+		to := from + 20*math.Exp(r.Float64()*math.Log(6e9))
+		ticks := newRhythm(from, to, false).Ticks(from, to)
+		inOrder(t, ticks, from, to)
+		if len(ticks) < 2 || len(ticks) > 12 {
+			t.Fatalf("%d ticks from %v to %v", len(ticks), from, to)
+		}
+	}
+}
+
+func inOrder(t *testing.T, ticks []plot.Tick, from, to float64) {
+	t.Helper()
+	for i, tick := range ticks {
+		if tick.Value < from || tick.Value > to || i > 0 && tick.Value <= ticks[i-1].Value {
+			t.Fatalf("from %v to %v: %v", from, to, ticks)
+		}
+	}
+}
+
+func TestWaitTicks(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, c := range []struct {
+		from, to time.Duration
+		want     string
+	}{
+		{time.Millisecond, 10 * time.Millisecond, "1 ms 2 ms 5 ms 10 ms"},
+		{3 * time.Second, 31 * time.Minute, "5 s 10 s 30 s 1 min 2 min 5 min 10 min 30 min"},
+		{time.Second, time.Hour, "1 s 10 s 1 min 10 min 1 h"},
+		{59 * time.Minute, 25 * time.Hour, "1 h 2 h 6 h 12 h 1 d"},
+		{time.Hour, 366 * 24 * time.Hour, "1 h 6 h 1 d 7 d 30 d 1 year"},
+		{year, 250 * year, "1 year 2 years 5 years 10 years 20 years 50 years 100 years 200 years"},
+	} {
+		if got := names(waitTicks(float64(c.from), float64(c.to))); got != c.want {
+			t.Errorf("from %v to %v: %s, not %s", c.from, c.to, got, c.want)
+		}
+	}
+	for from := 1e6; from < 1e18; from *= 1.1 {
+		for to := 8 * from; to < 1e19; to *= 1.3 {
+			inOrder(t, waitTicks(from, to), from, to)
+		}
+	}
+}
+
+// TestWaitNamesFit draws waits of all lengths and ranges: drawnOf checks that no names overlap.
+func TestWaitNamesFit(t *testing.T) {
+	for from := time.Millisecond; from < 1<<61; from *= 9 {
+		for to := from; to > 0 && to < 1<<61; to *= 5 {
+			drawnOf(t, pictureOf([]int64{noon, noon, noon}, []time.Duration{from, to}))
+		}
+	}
+}
+
+func TestCountScale(t *testing.T) {
+	for _, c := range []struct {
+		counts []int
+		roots  bool
+		ticks  string
+	}{
+		{[]int{1}, false, "0 1"},
+		{[]int{0, 0, 3, 1}, false, "0 1 2 3"},
+		{[]int{7, 5, 3}, false, "0 2 4 6"},
+		{[]int{20, 1, 1, 0, 0}, false, "0 5 10 15 20"},
+		{[]int{21, 1, 1, 0, 0}, true, "0 1 5 10 20"},
+		{[]int{999, 800}, false, "0 200 400 600 800"},
+		{[]int{1234567, 3, 4}, true, "0 20,000 100,000 500,000 1,000,000"},
+		{[]int{2_000_000, 1_900_000}, false, "0 500,000 1,000,000 1,500,000 2,000,000"},
+	} {
+		s := scaleOf(c.counts)
+		if got := names(s.Ticks(0, float64(slices.Max(c.counts)))); s.roots != c.roots || got != c.ticks {
+			t.Errorf("%v: roots %v, %s; not %v, %s", c.counts, s.roots, got, c.roots, c.ticks)
+		}
+	}
+	for _, s := range []countScale{{false}, {true}} {
+		for top := 1; top < 1e7; top += 1 + top/7 {
+			if n := len(s.Ticks(0, float64(top))); n < 2 || n > 8 {
+				t.Errorf("%d ticks up to %d, %+v", n, top, s)
 			}
 		}
-		p.Timeline.Add(noon.Add(time.Duration(r.IntN(400))*time.Hour), decided)
-	}
-	if d := drawn(t, p); d.size > 150_000 {
-		t.Errorf("%d bytes", d.size)
 	}
 }
 
-// TestFailedWrite: Draw tells that it could not write.
-func TestFailedWrite(t *testing.T) {
-	if err := Draw(full{}, pictureOf(nil)); err == nil {
-		t.Error("no error")
-	}
-}
-
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
-
-// FuzzWellFormed: whatever the names, the times and the waits are, there is a picture, and each text has its place.
-func FuzzWellFormed(f *testing.F) {
-	f.Add(uint64(1), "auth.log", "1/5s", "UTC", false)
-	f.Add(uint64(2), `<a href="x">&amp;</a>'`, "\x00\x1b\xff\ufffe\u202e", "]]>--", true)
-	f.Add(uint64(3), strings.Repeat("\xff", 1000), "\n\t \u00a0", "", false)
-	f.Fuzz(func(t *testing.T, seed uint64, title, name, zone string, yearless bool) {
-		if len(zone) > 20 {
-			t.Skip("a zone is a short word")
+// TestScaleIsHonest: heights are the square roots of counts if the heading says so, and in proportion if it does not.
+func TestScaleIsHonest(t *testing.T) {
+	for _, c := range []struct {
+		loudest int
+		want    string // the heights of the two counts, in parts of the panel
+	}{
+		{16, "0.25 1.00"},
+		{400, "0.10 1.00"},
+	} {
+		seconds := append(each(noon, 1, 30), each(noon+30, 0, c.loudest)...)
+		for range 3 {
+			seconds = append(seconds, each(noon, 1, 30)...)
 		}
-		r := rand.New(rand.NewPCG(seed, 0))
-		p := pictureOf(randomHistory(r), randomWaits(r)...)
-		p.Title, p.Zone, p.Yearless = title, zone, yearless
-		p.Sets[1].Name = name
-		p.Sets = p.Sets[:1+r.IntN(2)]
-		drawn(t, p)
+		p := pictureOf(seconds, nil)
+		d, upper := drawnOf(t, p), p.times()
+		if got := fmt.Sprintf("%.2f %.2f", upper.Y.Norm(4), upper.Y.Norm(float64(c.loudest))); got != c.want {
+			t.Errorf("heights %s, not %s", got, c.want)
+		}
+		if said := slices.Contains(d.texts(), "UTC, square-root scale"); said != (c.loudest == 400) {
+			t.Errorf("up to %d: said is %v, in %q", c.loudest, said, d.texts())
+		}
+	}
+}
+
+func TestBinName(t *testing.T) {
+	for width, want := range map[int64]string{
+		1: "second", 5: "5 s", 60: "minute", 900: "15 min", 3600: "hour", 6 * 3600: "6 h", 86400: "day", 7 * 86400: "week", 28 * 86400: "4 weeks",
+	} {
+		if got := binName(width); got != want {
+			t.Errorf("%d: %s, not %s", width, got, want)
+		}
+	}
+}
+
+func TestFit(t *testing.T) {
+	for text, want := range map[string]string{"short": "short", "": "", strings.Repeat("wide ", 9): "wide wide wi…", "\n": "\ufffd"} {
+		if got := fit(label, text, 60); got != want {
+			t.Errorf("%q: %q, not %q", text, got, want)
+		}
+	}
+}
+
+// FuzzDraw draws random timelines and waits under random names. drawnOf says what has to hold.
+func FuzzDraw(f *testing.F) {
+	f.Add("OpenSSH_2k.log", "5/1h", "UTC", uint64(1), false)
+	f.Add("\xff\x00<&>]]>", "\u202e\"'", "\x1b", uint64(2), true)
+	f.Fuzz(func(t *testing.T, title, name, zone string, seed uint64, yearless bool) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		p := Picture{Title: title, Zone: zone, Yearless: yearless, Timeline: timelineOf(randomHistory(r))}
+		for range 2 {
+			s := Set{Name: name, Waits: &Waits{}, Denied: r.IntN(1e6)}
+			if r.IntN(4) > 0 {
+				s.Waits = waitsOf(randomWaits(r))
+			}
+			p.Sets = append(p.Sets, s)
+		}
+		drawnOf(t, p)
 	})
-}
-
-func BenchmarkDraw(b *testing.B) {
-	p := pictureOf(every(noon, time.Minute, 1500), time.Second, time.Hour)
-	for b.Loop() {
-		if err := Draw(&bytes.Buffer{}, p); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
