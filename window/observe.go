@@ -10,7 +10,7 @@ type Observation struct {
 	Limiter  string        // Config.Name
 	Kind     Kind          // what happened
 	Units    int64         // of an attempt or a peek: how many it asked for
-	Decision Decision      // of Allowed and Denied; the zero Decision else
+	Decision Decision      // of Allowed, Denied and, without an error, Peeked; the zero Decision else
 	Took     time.Duration // of an attempt or a peek: from call to answer
 	Part     int           // of an outage: which sixty-fourth of the hash slots, from 0; 0 for a server that is no cluster
 }
@@ -18,7 +18,7 @@ type Observation struct {
 // Kind says what an Observation is about. Its text can be a label.
 type Kind string
 
-// What a limiter tells. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
+// What a limiter tells. Begin and end of an outage take turns, for each part. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
 // however it ended.
 const (
 	Allowed   Kind = "allowed"
@@ -53,16 +53,4 @@ func kindOf(d Decision, err error) Kind {
 		return Allowed
 	}
 	return Denied
-}
-
-// observe tells of an outage.
-func (r *remote) observe(kind Kind, s *part) {
-	if r.l.cfg.Observe == nil {
-		return
-	}
-	for i := range r.parts {
-		if s == &r.parts[i] {
-			r.l.cfg.Observe(Observation{Limiter: r.l.cfg.Name, Kind: kind, Part: i})
-		}
-	}
 }

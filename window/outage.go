@@ -12,7 +12,8 @@ import (
 )
 
 // A limiter finds out by itself which part of a cluster is in trouble, for each sixty-fourth of its slots: three failures in a
-// row, and these slots are left alone for a second; then one call probes them, and the rest follow if it succeeds.
+// row, and these slots are left alone for a second; then one call probes them, and the rest follow if it succeeds. Where two
+// masters share a part, it is left alone with either.
 const (
 	failuresInARow = 3
 	leftAlone      = time.Second
@@ -32,7 +33,7 @@ type part struct {
 	_        [36]byte     // keeps neighbours off one cache line
 }
 
-// enter tells whether a call may be made now. After an outage the first one probes, and has a second for it.
+// enter tells whether a call may be made now. After an outage the first one in a second may, as a probe.
 func (s *part) enter(now time.Duration) (may, probes bool) {
 	until := s.until.Load()
 	if until == 0 {
@@ -42,18 +43,18 @@ func (s *part) enter(now time.Duration) (may, probes bool) {
 	return probes, probes
 }
 
-// succeeded is told of a reply, and returns whether that ends an outage.
-func (s *part) succeeded(now time.Duration) (ended bool) {
+// succeeded is told of a reply, and returns whether that may end an outage.
+func (s *part) succeeded(now time.Duration) (ends bool) {
 	if s.failures.Load() != 0 {
 		s.failures.Store(0)
 	}
 	if now-time.Duration(s.success.Load()) > 100*time.Millisecond {
-		s.success.Store(int64(max(1, now)))
+		s.success.Store(int64(now))
 	}
-	return s.until.Load() != 0 && s.until.Swap(0) != 0
+	return s.until.Load() != 0
 }
 
-// failed is told of a call that failed, and returns whether an outage begins with it. A call that began before the last
+// failed is told of a call that failed, and returns whether an outage may begin with it. A call that began before the last
 // success says nothing. Nor does one that broke off with its connection, if it began before the last failure: a connection
 // breaks once, with all calls on it.
 func (s *part) failed(began, now time.Duration, broke bool) (begins bool) {
@@ -61,36 +62,50 @@ func (s *part) failed(began, now time.Duration, broke bool) (begins bool) {
 		return false
 	}
 	s.failure.Store(int64(now))
-	if s.until.Load() != 0 {
-		s.until.Store(int64(now + leftAlone))
+	if until := s.until.Load(); until != 0 {
+		s.until.CompareAndSwap(until, int64(now+leftAlone))
 		return false
 	}
-	return s.failures.Add(1) >= failuresInARow && s.until.CompareAndSwap(0, int64(now+leftAlone))
+	return s.failures.Add(1) >= failuresInARow
 }
 
-// gaveUp is told of a call that its caller ended. If it was a probe, the next call is one.
-func (s *part) gaveUp(probed bool, now time.Duration) {
-	if until := s.until.Load(); probed && until != 0 {
-		s.until.CompareAndSwap(until, int64(max(1, now)))
+// turn begins or ends an outage of a part, and tells of it, in this order for all that turn it.
+func (r *remote) turn(part int, kind Kind, until time.Duration) {
+	r.turning.Lock()
+	defer r.turning.Unlock()
+	s := &r.parts[part]
+	if (s.until.Load() != 0) == (kind == OutageBegan) {
+		return // another call was first
+	}
+	s.until.Store(int64(until))
+	if r.l.cfg.Observe != nil {
+		r.l.cfg.Observe(Observation{Limiter: r.l.cfg.Name, Kind: kind, Part: part})
 	}
 }
 
-// steady tells whether a call can be trusted to come back by itself when its context ends: rueidis connects, and waits for
-// a place in its queue, whatever the context. Where calls succeeded just now and few are under way, it does neither.
-func (s *part) steady(now time.Duration) bool {
-	last := s.success.Load()
-	return last != 0 && now-time.Duration(last) < time.Second
+// learn tells the part how a call ended: one that Redis failed, not one that its caller ended, nor one that the script refused.
+func (r *remote) learn(ctx context.Context, part int, began time.Duration, err error) {
+	now, s := time.Since(r.made), &r.parts[part]
+	reply, isReply := rueidis.IsRedisErr(err)
+	switch {
+	case err == nil || isReply && ours(reply.Error()):
+		if s.succeeded(now) {
+			r.turn(part, OutageEnded, 0)
+		}
+	case !isReply && !notRun(err) && ctx.Err() != nil:
+	default:
+		if s.failed(began, now, !isReply && !notRun(err) && !errors.Is(err, r.expired)) {
+			r.turn(part, OutageBegan, now+leftAlone)
+		}
+	}
 }
-
-// few is how many calls of one limiter rueidis certainly has room for: its queue takes 1024.
-const few = 256
 
 // partOf is the part that a key belongs to. A server that is no cluster is one part.
-func (r *remote) partOf(key string) *part {
+func (r *remote) partOf(key string) int {
 	if !r.cluster {
-		return &r.parts[0]
+		return 0
 	}
-	return &r.parts[slotOf(key)*parts/slots]
+	return slotOf(key) * parts / slots
 }
 
 const slots = 1 << 14
@@ -120,68 +135,76 @@ func makeCRCTable() (table [256]uint16) {
 	return table
 }
 
-// undated is a context that does not tell its deadline, though it ends at it. A deadline would have rueidis close the
-// connection, and fail the calls of others, unless its option AlwaysPipelining is set.
-type undated struct{ context.Context }
-
-// Deadline tells of none.
-func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// within bounds a call by Timeout, if its own context does not end sooner.
-func (r *remote) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	timeout := r.l.cfg.Timeout
-	if deadline, ok := ctx.Deadline(); timeout < 0 || ok && time.Until(deadline) <= timeout {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, timeout)
-}
-
 // isOutage tells whether an error means that Redis could not answer, or not in time.
 func isOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }
 
-// exec sends the script once. It comes back when ctx ends, whatever rueidis waits for.
-func (r *remote) exec(ctx context.Context, s *part, key string, args []string) ([]int64, error) {
-	r.underWay.Add(1)
-	if ctx.Done() == nil || s.steady(time.Since(r.made)) && r.underWay.Load() <= few {
-		defer r.underWay.Add(-1)
-		return r.send(ctx, key, args)
+// A call is one that rueidis makes, in a goroutine of its own, since rueidis waits for connections and for a place in its queue
+// whatever the context. It is also the context that rueidis gets: one that ends in error for a caller that left, so that
+// nothing more is sent for it, but never in time. Else the end of one call would end the connecting that others wait for,
+// and a deadline would have rueidis close the connection that others use.
+type call struct {
+	context.Context // the caller's
+	state           atomic.Int32
+	answers         chan answer
+}
+
+type answer struct {
+	integers []int64
+	err      error
+}
+
+// The states of a call.
+const (
+	waiting  = iota // the caller waits for it
+	left            // the caller left
+	answered        // rueidis is done with it
+)
+
+var never = make(chan struct{})
+
+// Deadline tells of none.
+func (*call) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is never.
+func (*call) Done() <-chan struct{} { return never }
+
+// Err is the caller's.
+func (c *call) Err() error {
+	if c.state.Load() == left {
+		return context.Canceled
 	}
-	type reply struct {
-		integers []int64
-		err      error
+	return c.Context.Err()
+}
+
+// mostAbandoned is how many calls may wait whose callers left. They pile up while Redis hangs.
+const mostAbandoned = 4096
+
+var errTooMany = fmt.Errorf("%w: %d calls wait for it whose callers left", ErrOutage, mostAbandoned)
+
+// exec sends the script once. It comes back when ctx ends or the time is up, whatever rueidis waits for.
+func (r *remote) exec(ctx context.Context, up <-chan time.Time, key string, args []string) ([]int64, error) {
+	if r.abandoned.Load() >= mostAbandoned {
+		return nil, errTooMany
 	}
-	replies := make(chan reply, 1)
+	c := &call{Context: ctx, answers: make(chan answer, 1)}
 	go func() {
-		defer r.underWay.Add(-1)
-		integers, err := r.send(ctx, key, args)
-		replies <- reply{integers, err}
+		integers, err := r.script.Exec(c, r.client, []string{key}, args).AsIntSlice()
+		c.answers <- answer{integers, err}
+		if !c.state.CompareAndSwap(waiting, answered) {
+			r.abandoned.Add(-1)
+		}
 	}()
+	var err error
 	select {
-	case got := <-replies:
-		return got.integers, got.err
+	case a := <-c.answers:
+		return a.integers, a.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
+	case <-up:
+		err = r.expired
 	}
-}
-
-func (r *remote) send(ctx context.Context, key string, args []string) ([]int64, error) {
-	return r.script.Exec(undated{ctx}, r.client, []string{key}, args).AsIntSlice()
-}
-
-// learn tells the part how a call ended: one that Redis failed, not one that its caller ended, nor one that the script refused.
-func (r *remote) learn(ctx context.Context, s *part, began time.Duration, probed bool, err error) {
-	now := time.Since(r.made)
-	reply, isReply := rueidis.IsRedisErr(err)
-	switch {
-	case err == nil || isReply && ours(reply.Error()):
-		if s.succeeded(now) {
-			r.observe(OutageEnded, s)
-		}
-	case !isReply && ctx.Err() != nil:
-		s.gaveUp(probed, now)
-	default:
-		if s.failed(began, now, !isReply && !notRun(err) && !errors.Is(err, context.DeadlineExceeded)) {
-			r.observe(OutageBegan, s)
-		}
+	if c.state.CompareAndSwap(waiting, left) {
+		r.abandoned.Add(1)
 	}
+	return nil, err
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,14 +23,17 @@ type remote struct {
 	script *rueidis.Lua
 	limits []string // Per, Max and Resolution of each limit, as the script takes them
 
-	made     time.Time
-	cluster  bool
-	underWay atomic.Int32 // calls that have not come back from rueidis
-	parts    [parts]part
+	made      time.Time
+	cluster   bool
+	expired   error        // of a call when its time is up
+	abandoned atomic.Int32 // calls that have not come back from rueidis, though their callers left
+	turning   sync.Mutex
+	parts     [parts]part
 }
 
 func newRemote(client rueidis.Client, l *Limiter) *remote {
 	r := &remote{l: l, client: client, script: lua.New(lua.Window), made: time.Now(), cluster: client.Mode() == rueidis.ClientModeCluster}
+	r.expired = fmt.Errorf("nothing came within %v", l.cfg.Timeout)
 	for _, limit := range l.cfg.Limits {
 		r.limits = append(r.limits, integer(limit.Per.Milliseconds()), integer(limit.Max),
 			integer(limit.resolution(l.cfg.CountDenied).Milliseconds()))
@@ -44,7 +48,7 @@ func (r *remote) decide(ctx context.Context, v verb, event string, n int64) (Dec
 	}
 	limits := r.l.cfg.Limits
 	if len(reply) != 2+3*len(limits) {
-		return Decision{}, fmt.Errorf("%w: the script replied %d integers for %d limits", ErrUncertain, len(reply), len(limits))
+		return Decision{}, explain(fmt.Errorf("the script replied %d integers for %d limits", len(reply), len(limits)), r.l.key(event), string(v))
 	}
 	usage := make([]Usage, len(limits))
 	for i, limit := range limits {
@@ -115,37 +119,46 @@ func (r *remote) run(ctx context.Context, verb, event string, n int64, more ...s
 		return nil, err
 	}
 	key := r.l.key(event)
-	s, began := r.partOf(key), time.Since(r.made)
-	may, probes := s.enter(began)
+	part, began := r.partOf(key), time.Since(r.made)
+	may, probes := r.parts[part].enter(began)
 	if !may {
 		return nil, errLeftAlone
 	}
 	args := append(append(make([]string, 0, 16), verb, now, integer(n)), more...)
-	inTime, cancel := r.within(ctx)
-	defer cancel()
-	reply, err := r.repeat(inTime, s, probes, key, args)
-	r.learn(ctx, s, began, probes, err)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = fmt.Errorf("nothing came within %v", r.l.cfg.Timeout) // the caller's own context has not ended
-	}
+	reply, err := r.repeat(ctx, part, probes, key, args)
+	r.learn(ctx, part, began, err)
 	if err != nil {
 		return nil, explain(err, key, verb)
 	}
 	return reply, nil
 }
 
-// repeat sends the script, and again only what certainly did not run: for at most patience, inside the deadline of ctx, and
-// not once others have found that its part is to be left alone.
-func (r *remote) repeat(ctx context.Context, s *part, probes bool, key string, args []string) ([]int64, error) {
+// repeat sends the script, and again only what certainly did not run: for at most patience, while there is time, and not once
+// others have found that the part is to be left alone.
+func (r *remote) repeat(ctx context.Context, part int, probes bool, key string, args []string) ([]int64, error) {
+	end, up := r.end(ctx)
 	for begin, pause := time.Now(), firstPause; ; pause *= 2 {
-		reply, err := r.exec(ctx, s, key, args)
-		if err == nil || !notRun(err) || time.Since(begin)+pause > patience {
+		reply, err := r.exec(ctx, up, key, args)
+		if err == nil || !notRun(err) || time.Since(begin)+pause > patience || time.Until(end) < pause {
 			return reply, err
 		}
-		if s.until.Load() != 0 && !probes || sleep(ctx, pause) != nil {
+		if r.parts[part].until.Load() != 0 && !probes || sleep(ctx, pause) != nil {
 			return nil, err
 		}
 	}
+}
+
+// end is when there is no more time for a call, and what tells of it: by Timeout, if the context does not end before.
+func (r *remote) end(ctx context.Context) (end time.Time, up <-chan time.Time) {
+	end, dated := ctx.Deadline()
+	timeout := r.l.cfg.Timeout
+	if timeout < 0 && !dated {
+		return time.Now().Add(time.Hour), nil
+	}
+	if timeout < 0 || dated && time.Until(end) <= timeout {
+		return end, nil
+	}
+	return time.Now().Add(timeout), time.After(timeout)
 }
 
 // now is the time that the script is told: that of Config.Now, or none.
@@ -176,7 +189,7 @@ func explain(err error, key, verb string) error {
 	reply, isReply := rueidis.IsRedisErr(err)
 	looks := verb == string(peek) || verb == "inspect"
 	switch {
-	case isReply && ours(reply.Error()):
+	case isReply && ours(reply.Error()), errors.Is(err, errTooMany):
 		return err
 	case isReply || notRun(err) || looks:
 		return fmt.Errorf("key %s: %w: %w", key, ErrOutage, err)

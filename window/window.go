@@ -40,7 +40,8 @@ type Config struct {
 	Now func() time.Time `json:"-"`
 
 	// Timeout is how long one call may wait for Redis in all: 0 is a second, less than 0 is for ever, so that only the context
-	// of the call ends it. In memory there is nothing to wait for.
+	// of the call ends it. It should be well below the deadlines of the callers: who gives up before it is over gets no
+	// Fallback, and is no sign of an outage. In memory there is nothing to wait for.
 	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer, typically one from NewLocal. Its decisions are Degraded, and by its own limits: k
@@ -48,12 +49,12 @@ type Config struct {
 	Fallback *Limiter `json:"-"`
 
 	// Observe is told of every attempt and peek, and of the begin and end of an outage; not of those of the Fallback. It is called by
-	// many goroutines at once, and the call that it is told of waits for it: it should be quick.
+	// many goroutines at once, and the call that it is told of waits for it: it should be quick, and not use the limiter.
 	Observe func(Observation) `json:"-"`
 }
 
-// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. No goroutine
-// outlives its calls, but for a call that Redis leaves hanging: it stays until rueidis gives it up.
+// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. Of its
+// goroutines none outlives its call, but those of calls that Redis leaves hanging: they stay until rueidis gives them up.
 //
 // Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
 type Limiter struct {
@@ -165,24 +166,28 @@ func (l *Limiter) answer(ctx context.Context, v verb, event string, n int64) (De
 		return Decision{}, err
 	}
 	d, err := l.state.decide(ctx, v, event, n)
-	switch {
-	case err == nil:
-		return d, nil
-	case isOutage(err) && l.cfg.Fallback != nil && ctx.Err() == nil:
-		return l.fallBack(ctx, v, event, n)
+	if err != nil && isOutage(err) && l.cfg.Fallback != nil && ctx.Err() == nil {
+		d, err = l.fallBack(ctx, v, event, n, err)
 	}
-	return Decision{}, l.wrap(err)
+	if err != nil {
+		return Decision{}, l.wrap(err)
+	}
+	return d, nil
 }
 
-// fallBack has the Fallback decide. Whether denials count is its own affair.
-func (l *Limiter) fallBack(ctx context.Context, v verb, event string, n int64) (Decision, error) {
+// fallBack has the Fallback decide. Whether denials count is its own affair. If it cannot either, the error is that of Redis,
+// which says whether the attempt was counted there.
+func (l *Limiter) fallBack(ctx context.Context, v verb, event string, n int64, cause error) (Decision, error) {
 	f := l.cfg.Fallback
 	if v != peek {
 		v = f.attempts()
 	}
 	d, err := f.answer(ctx, v, event, n)
-	d.Degraded = err == nil
-	return d, err
+	if err != nil {
+		return Decision{}, fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err) //nolint:errorlint // it is to match the cause alone
+	}
+	d.Degraded = true
+	return d, nil
 }
 
 // attempts is the verb of an attempt.
@@ -208,15 +213,19 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 		if err != nil || d.Allowed {
 			return d, err
 		}
-		if err := sleepUntil(ctx, d.RetryAfter); err != nil {
-			return d, l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", d.RetryAfter, n, err))
+		wait := d.RetryAfter
+		if d.Degraded {
+			wait = min(wait, leftAlone) // Redis may be back by then
+		}
+		if err := sleepUntil(ctx, wait); err != nil {
+			return d, l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", wait, n, err))
 		}
 	}
 }
 
 // attempt is AllowN for those who wait: it is not counted if it is denied, but for a race with another caller.
 func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision, error) {
-	if l.cfg.CountDenied {
+	if l.cfg.CountDenied || l.cfg.Fallback != nil && l.cfg.Fallback.cfg.CountDenied {
 		if d, err := l.PeekN(ctx, event, n); err != nil || !d.Allowed {
 			return d, err
 		}
@@ -228,12 +237,14 @@ func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision,
 // Per. d.Counted and d.At say how many and from which bucket: the first whose last event is not before d.At. A limit that is
 // not in d.Usage is left alone; with no Usage at all, none is. A decision that counted nothing is no error and changes
 // nothing. Refund a decision once: a second Refund gives back somebody else's units. Errors are as those of AllowN; after
-// ErrUncertain the units may or may not be given back. A Degraded decision is given back in the Fallback.
+// ErrUncertain the units may or may not be given back. A Degraded decision is given back in the
+// Fallback; where there is none, nowhere.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
-	if d.Counted <= 0 {
+	if d.Counted <= 0 || d.Degraded && l.cfg.Fallback == nil {
 		return nil
 	}
-	if d.Degraded && l.cfg.Fallback != nil {
+	if d.Degraded {
+		d.Degraded = false // to the Fallback it is its own
 		return l.cfg.Fallback.Refund(ctx, event, d)
 	}
 	if err := l.check(ctx, event, 1); err != nil {
@@ -247,14 +258,12 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library
 // is an error, and left alone. Errors are as those of AllowN.
-func (l *Limiter) Reset(ctx context.Context, event string) error {
+func (l *Limiter) Reset(ctx context.Context, event string) (err error) {
 	if err := l.check(ctx, event, 1); err != nil {
 		return err
 	}
 	if l.cfg.Fallback != nil {
-		if err := l.cfg.Fallback.Reset(ctx, event); err != nil {
-			return err
-		}
+		defer func() { err = errors.Join(err, l.cfg.Fallback.Reset(ctx, event)) }()
 	}
 	if err := l.state.reset(ctx, event); err != nil {
 		return l.wrap(err)

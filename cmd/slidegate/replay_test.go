@@ -298,7 +298,7 @@ func TestPeriod(t *testing.T) {
 		{"Mar  4 06:00:04" + failed + "2025-03-04T05:06:20Z" + failed, "2001-03-04 06:00:04 to 2025-03-04 05:06:20 UTC, 8765d23h6m16s", "Years assumed: 1 attempt. "},
 	} {
 		stdout, stderr, _ := command(t.Context(), "replay", write(t, tt.log))
-		if !strings.Contains(stdout, "period    "+tt.period+"\n") || !strings.Contains(stdout, tt.note) || tt.note == "" && strings.Contains(stdout, "Years assumed") {
+		if !regexp.MustCompile(`\nperiod +`+regexp.QuoteMeta(tt.period)+`\n`).MatchString(stdout) || !strings.Contains(stdout, tt.note) || tt.note == "" && strings.Contains(stdout, "Years assumed") {
 			t.Errorf("%s\ngot %s%s\nwant %s, %s", tt.log, stdout, stderr, tt.period, tt.note)
 		}
 	}

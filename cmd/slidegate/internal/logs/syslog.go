@@ -165,7 +165,17 @@ func cutOrigin(s string) (address string, ok bool) {
 		s = s[5:]
 	}
 	s = strings.TrimPrefix(s, " [preauth]")
-	return address, s == "" || keyInfo.MatchString(s)
+	return address, s == "" || isKeyInfo(s)
+}
+
+// isKeyInfo is keyInfo.MatchString, soon done with what is usual: a type and a fingerprint.
+func isKeyInfo(s string) bool {
+	key, ok := strings.CutPrefix(s, ": ")
+	kind, fingerprint, _ := strings.Cut(key, " ")
+	if ok && kind != "" && fingerprint != "" && !strings.ContainsAny(fingerprint, " \t") {
+		return true
+	}
+	return keyInfo.MatchString(s)
 }
 
 // isSSHD knows the names of OpenSSH's processes: those with a dash came with versions 9.8 and 10.

@@ -1,0 +1,36 @@
+package window
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// TestOutagesTakeTurns: however calls end at once, an outage begins and ends in turn.
+func TestOutagesTakeTurns(t *testing.T) {
+	open, turns := false, 0
+	l := &Limiter{cfg: Config{Name: "turns", Observe: func(o Observation) { // never two at once
+		if open == (o.Kind == OutageBegan) {
+			t.Errorf("turn %d: %s", turns, o.Kind)
+		}
+		open = !open
+		turns++
+	}}}
+	r := &remote{l: l, made: time.Now()}
+	var calls sync.WaitGroup
+	for c := range 4 {
+		calls.Go(func() {
+			for n := range 100_000 {
+				ends := []error{rueidis.ErrNoSlot, nil}[min(1, (n+c)%5/4)]
+				r.learn(context.Background(), 0, 1<<62, ends)
+			}
+		})
+	}
+	calls.Wait()
+	if turns < 100 {
+		t.Errorf("a poor test: %d turns", turns)
+	}
+}
