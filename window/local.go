@@ -65,34 +65,40 @@ func newLocal(l *Limiter) *local {
 	return m
 }
 
-func (m *local) now() (int64, error) {
-	if m.l.cfg.Now != nil {
-		return m.l.nowMS()
+// held is what stands for an event in memory: a hash of one that is longer than any event that stands for itself.
+func held(event string) string {
+	if len(event) <= longest {
+		return event
 	}
-	return m.begin.Add(time.Since(m.begin)).UnixMilli(), nil
+	sum := sha512.Sum512([]byte(event))
+	return "~" + hex.EncodeToString(sum[:])
 }
 
-// open locks the shard of the event and returns both; the record is nil if there is none.
-func (m *local) open(event string) (*shard, *record, string) {
-	if len(event) > longest { // hold a hash of it, longer than any event that stands for itself
-		sum := sha512.Sum512([]byte(event))
-		event = "~" + hex.EncodeToString(sum[:])
+// open locks the shard of the event and returns both, and the time; the record is nil if there is none. The clock is read
+// under the lock: else a sweep could go by a later time, and drop what counts at this one.
+func (m *local) open(event string) (s *shard, rec *record, now int64, err error) {
+	if m.l.cfg.Now != nil {
+		if now, err = m.l.nowMS(); err != nil {
+			return nil, nil, 0, err
+		}
 	}
-	s := &m.shards[maphash.String(m.seed, event)%uint64(len(m.shards))]
+	s = &m.shards[maphash.String(m.seed, event)%uint64(len(m.shards))]
 	s.mu.Lock()
-	rec := s.events[event]
-	if rec != nil {
+	if m.l.cfg.Now == nil {
+		now = m.begin.Add(time.Since(m.begin)).UnixMilli()
+	}
+	if rec = s.events[event]; rec != nil {
 		rec.idle = false
 	}
-	return s, rec, event
+	return s, rec, now, nil
 }
 
 func (m *local) decide(_ context.Context, v verb, event string, n int64) (Decision, error) {
-	now, err := m.now()
+	event = held(event)
+	s, rec, now, err := m.open(event)
 	if err != nil {
 		return Decision{}, err
 	}
-	s, rec, event := m.open(event)
 	defer m.leave(s, now)
 	d, changed := m.answer(rec, v, n, now)
 	if d.Counted > 0 && d.most() > maxUnits {
@@ -242,11 +248,10 @@ func (s section) add(units, date, resolution int64) section {
 }
 
 func (m *local) refund(_ context.Context, event string, d Decision) error {
-	now, err := m.now()
+	s, rec, now, err := m.open(held(event))
 	if err != nil {
 		return err
 	}
-	s, rec, _ := m.open(event)
 	defer m.leave(s, now)
 	if rec == nil {
 		return nil
@@ -295,11 +300,10 @@ func (r *record) clean(limits []bounds, now int64) bool {
 }
 
 func (m *local) reset(_ context.Context, event string) error {
-	now, err := m.now()
+	s, rec, now, err := m.open(held(event))
 	if err != nil {
 		return err
 	}
-	s, rec, _ := m.open(event)
 	defer m.leave(s, now)
 	if rec != nil {
 		s.remove(rec)
@@ -308,11 +312,10 @@ func (m *local) reset(_ context.Context, event string) error {
 }
 
 func (m *local) inspect(_ context.Context, event string) (time.Time, []LimitState, error) {
-	now, err := m.now()
+	s, rec, now, err := m.open(held(event))
 	if err != nil {
 		return time.Time{}, nil, err
 	}
-	s, rec, _ := m.open(event)
 	defer m.leave(s, now)
 	at, states := int64(maxTime), make([]LimitState, len(m.limits))
 	for i, b := range m.limits {
