@@ -192,9 +192,6 @@ func (f *file) startsAt(t time.Time) {
 	}
 }
 
-// byAddress reports whether the events are addresses or networks.
-func (f *file) byAddress() bool { return f.r.options.By.field(f.format) == "address" }
-
 // compressed are how files begin that the programs unpack.
 var compressed = []struct{ start, program string }{
 	{"\x1f\x8b", "gzip -dc"},

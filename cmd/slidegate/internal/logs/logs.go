@@ -100,11 +100,6 @@ func (r *Reader) Close() {
 	}
 }
 
-// HasAddresses reports whether the events of all files are addresses or networks.
-func (r *Reader) HasAddresses() bool {
-	return r.options.By.Pattern == nil && !slices.ContainsFunc(r.files, func(f *file) bool { return f.format == nil || !f.byAddress() })
-}
-
 // Next returns the next attempt, or io.EOF. Another error is one sentence for the user, and the end.
 func (r *Reader) Next() (a Attempt, err error) {
 	switch {
