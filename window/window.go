@@ -166,7 +166,7 @@ func (l *Limiter) answer(ctx context.Context, v verb, event string, n int64) (De
 		return Decision{}, err
 	}
 	d, err := l.state.decide(ctx, v, event, n)
-	if err != nil && isOutage(err) && l.cfg.Fallback != nil && ctx.Err() == nil {
+	if isOutage(err) && l.cfg.Fallback != nil && ctx.Err() == nil {
 		d, err = l.fallBack(ctx, v, event, n, err)
 	}
 	if err != nil {
@@ -258,17 +258,18 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library
 // is an error, and left alone. Errors are as those of AllowN.
-func (l *Limiter) Reset(ctx context.Context, event string) (err error) {
+func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.check(ctx, event, 1); err != nil {
 		return err
 	}
+	err := l.state.reset(ctx, event)
+	if err != nil {
+		err = l.wrap(err)
+	}
 	if l.cfg.Fallback != nil {
-		defer func() { err = errors.Join(err, l.cfg.Fallback.Reset(ctx, event)) }()
+		err = errors.Join(err, l.cfg.Fallback.Reset(ctx, event))
 	}
-	if err := l.state.reset(ctx, event); err != nil {
-		return l.wrap(err)
-	}
-	return nil
+	return err
 }
 
 // Inspect shows every bucket of every limit, for people. It writes nothing. RetryAfter in its Usage is for one unit. Errors

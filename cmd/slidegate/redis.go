@@ -77,7 +77,7 @@ func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
 			return r.Client, nil
 		}
 	case <-ctx.Done():
-		return nil, errors.New("interrupted before the first attempt")
+		return nil, interrupted(ctx, ctx.Err())
 	}
 	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
 	return nil, fmt.Errorf("--redis %v: no Redis and no cluster answers there (%s); %s, or leave out --redis to decide in memory", as, cause, remedy(err))
@@ -86,7 +86,8 @@ func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
 // remedy is what to do about a Redis that cannot be connected to.
 func remedy(err error) string {
 	reply, isReply := rueidis.IsRedisErr(err)
-	if isReply && strings.Contains(reply.Error(), "AUTH") || isReply && strings.Contains(reply.Error(), "PASS") || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+	locked := isReply && (strings.Contains(reply.Error(), "AUTH") || strings.Contains(reply.Error(), "PASS"))
+	if locked || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS"
 	}
 	return "correct it"

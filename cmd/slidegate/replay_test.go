@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,9 +17,12 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
+
+var write, packed = logtest.Write, logtest.Packed
 
 // counts is what a replay and the exact log below must agree in.
 type counts struct {
@@ -471,17 +470,6 @@ func manyEvents(lines int) string {
 	return b.String()
 }
 
-func packed(tb testing.TB, text string) string {
-	tb.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := io.WriteString(w, text)
-	if err := errors.Join(err, w.Close()); err != nil {
-		tb.Fatal(err)
-	}
-	return b.String()
-}
-
 func limit(tb testing.TB, s string) window.Limit {
 	tb.Helper()
 	l, err := window.ParseLimit(s)
@@ -489,20 +477,6 @@ func limit(tb testing.TB, s string) window.Limit {
 		tb.Fatal(err)
 	}
 	return l
-}
-
-// write makes a file in a directory of the test.
-func write(tb testing.TB, text string) string {
-	tb.Helper()
-	f, err := os.CreateTemp(tb.TempDir(), "*.log")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteString(text); err != nil {
-		tb.Fatal(err)
-	}
-	return f.Name()
 }
 
 // command runs the program with no standard input.

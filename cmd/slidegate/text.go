@@ -176,12 +176,7 @@ func (p *report) printEvents(b *strings.Builder, title string, events []eventRep
 	for _, e := range events {
 		rows = append(rows, []string{strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + printable(e.Event)})
 	}
-	if p.WithResult == 0 {
-		for i := range rows {
-			rows[i] = slices.Delete(rows[i], 2, 3)
-		}
-	}
-	writeTable(b, tabwriter.AlignRight, rows)
+	p.writeResults(b, rows, 2)
 	if more > 0 {
 		fmt.Fprintf(b, "  and %d more\n", more)
 	}
@@ -204,12 +199,7 @@ func (p *report) printSets(b *strings.Builder) {
 			strconv.Itoa(s.DeniedSucceeded), s.wait(s.about(s.Wait50)), s.wait(s.about(s.Wait99)), s.wait(human(s.LongestWait)), "  " + s.limits(),
 		})
 	}
-	if p.WithResult == 0 {
-		for i := range rows {
-			rows[i] = slices.Delete(rows[i], 4, 5)
-		}
-	}
-	writeTable(b, tabwriter.AlignRight, rows)
+	p.writeResults(b, rows, 4)
 }
 
 func (s *result) wait(text string) string {
@@ -217,6 +207,16 @@ func (s *result) wait(text string) string {
 		return "-"
 	}
 	return text
+}
+
+// writeResults leaves out the column of what was denied by mistake, if the log does not know.
+func (p *report) writeResults(b *strings.Builder, rows [][]string, mistakes int) {
+	for i := range rows {
+		if p.WithResult == 0 {
+			rows[i] = slices.Delete(rows[i], mistakes, mistakes+1)
+		}
+	}
+	writeTable(b, tabwriter.AlignRight, rows)
 }
 
 // writeTable aligns all columns but the last, which is as wide as it is.

@@ -110,7 +110,7 @@ func (r *Reader) Next() (a Attempt, err error) {
 			return r.Next()
 		}
 	default:
-		a, err = r.unsorted()
+		a, err = r.nextSorted()
 	}
 	if err == nil {
 		r.count(a)
@@ -170,7 +170,7 @@ func (r *Reader) sort() error {
 	return nil
 }
 
-func (r *Reader) unsorted() (Attempt, error) {
+func (r *Reader) nextSorted() (Attempt, error) {
 	if len(r.sorted) == 0 {
 		return Attempt{}, io.EOF
 	}
@@ -309,7 +309,7 @@ func inYear(t time.Time) time.Duration {
 // nearest moves t to the year that brings it nearest to the other time.
 func nearest(t, other time.Time) (best time.Time) {
 	for year := other.Year() - 8; year <= other.Year()+8; year++ { // a leap day may be 8 years away
-		c := time.Date(year, t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+		c := sameDate(t, year)
 		if c.Day() == t.Day() && (best.IsZero() || c.Sub(other).Abs() < best.Sub(other).Abs()) {
 			best = c
 		}

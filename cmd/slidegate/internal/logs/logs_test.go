@@ -2,44 +2,21 @@ package logs
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
 )
 
-// write makes a file of the test.
-func write(tb testing.TB, text string) string {
-	tb.Helper()
-	f, err := os.CreateTemp(tb.TempDir(), "*.log")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteString(text); err != nil {
-		tb.Fatal(err)
-	}
-	return f.Name()
-}
-
-func packed(tb testing.TB, text string) string {
-	tb.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := io.WriteString(w, text)
-	if err := errors.Join(err, w.Close()); err != nil {
-		tb.Fatal(err)
-	}
-	return b.String()
-}
+var write, packed = logtest.Write, logtest.Packed
 
 // readAll returns the events with their times, as in "alice@1.5", and the reader at its end.
 func readAll(tb testing.TB, o Options, names ...string) ([]string, *Reader) {

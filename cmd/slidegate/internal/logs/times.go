@@ -64,7 +64,7 @@ func (c *calendar) withYear(at time.Time) time.Time {
 
 // inYear is the time of a date in a year. The 29th of February is the 1st of March where there is none.
 func (c *calendar) inYear(at time.Time, year int) time.Time {
-	t := time.Date(year, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC)
+	t := sameDate(at, year)
 	if c.leap != 0 && (year > c.leap || year == c.leap && at.Month() > time.February) {
 		return t.AddDate(0, 0, 1)
 	}
@@ -77,6 +77,11 @@ func firstTime(at time.Time) time.Time {
 	if at.Month() == time.February && at.Day() == 29 {
 		year = firstLeapYear
 	}
+	return sameDate(at, year)
+}
+
+// sameDate moves a time to another year.
+func sameDate(at time.Time, year int) time.Time {
 	return time.Date(year, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC)
 }
 

@@ -1,0 +1,37 @@
+// Package logtest makes logs for tests.
+package logtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"testing"
+)
+
+// Write makes a file in a directory of the test.
+func Write(tb testing.TB, text string) string {
+	tb.Helper()
+	f, err := os.CreateTemp(tb.TempDir(), "*.log")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		tb.Fatal(err)
+	}
+	return f.Name()
+}
+
+// Packed is a text as gzip packs it.
+func Packed(tb testing.TB, text string) string {
+	tb.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		tb.Fatal(err)
+	}
+	return b.String()
+}
