@@ -13,6 +13,11 @@ import (
 //go:embed window.lua
 var Window string
 
+// AR1 is the source of the script that decides over decaying levels.
+//
+//go:embed ar1.lua
+var AR1 string
+
 // New readies a script, such as Window, for rueidis. It is sent by its hash, and in full to a server that does not know it; it is never
 // sent twice when a reply is lost. In FIPS mode, where SHA-1 may be forbidden, the server computes the hash.
 func New(source string) *rueidis.Lua {

@@ -1,9 +1,6 @@
 package window
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Decision is the answer to one attempt.
 type Decision struct {
@@ -70,30 +67,3 @@ func (d Decision) Tightest() Usage {
 	}
 	return tightest
 }
-
-// counted tells whether the decision counted in a limit. One without Usage may have, in any.
-func (d Decision) counted(l Limit) bool {
-	return len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per == l.Per })
-}
-
-// newDecision sums up the usage of all limits.
-func newDecision(allowed bool, counted int64, at time.Time, usage []Usage) Decision {
-	d := Decision{Allowed: allowed, Counted: counted, At: at, Usage: usage, Remaining: usage[0].Remaining}
-	for i := range usage {
-		d.Remaining = min(d.Remaining, usage[i].Remaining)
-		if !allowed {
-			d.RetryAfter = max(d.RetryAfter, usage[i].RetryAfter)
-		}
-	}
-	return d
-}
-
-func newUsage(l Limit, used, retryMS, resetMS int64) Usage {
-	return Usage{
-		Limit: l, Used: used, Remaining: max(0, l.Max-used),
-		RetryAfter: milliseconds(retryMS),
-		ResetAfter: milliseconds(resetMS),
-	}
-}
-
-func utc(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/gate"
 )
 
 // Limit bounds what is admitted: at most Max units in any span of length Per.
@@ -26,9 +28,8 @@ type Limit struct {
 const (
 	day       = 24 * time.Hour
 	maxUnits  = 1 << 53 // beyond it the doubles of the script skip integers
-	maxPer    = 36_525 * day
-	exactMax  = 60  // up to this Max a limit is exact unless told otherwise
-	maxBucket = 256 // most buckets that a limit may hold
+	exactMax  = 60      // up to this Max a limit is exact unless told otherwise
+	maxBucket = 256     // most buckets that a limit may hold
 )
 
 // PerSecond is at most this many units in any second.
@@ -159,16 +160,15 @@ func (l Limit) resolution(countDenied bool) time.Duration {
 
 // defaultResolution is Per/60, rounded up to a whole millisecond.
 func (l Limit) defaultResolution() time.Duration {
-	return milliseconds((l.Per.Milliseconds() + 59) / 60)
+	return gate.Milliseconds((l.Per.Milliseconds() + 59) / 60)
 }
 
 // check says what is wrong with the limit, and what to do about it.
 func (l Limit) check(countDenied bool) error {
+	if err := gate.CheckRange(l.Max, maxUnits, "2^53", l.Per); err != nil {
+		return err
+	}
 	switch width := l.resolution(countDenied); {
-	case l.Max < 1 || l.Max > maxUnits:
-		return fmt.Errorf("a Max of %d; choose 1 to 2^53 units", l.Max)
-	case l.Per < time.Millisecond || l.Per > maxPer || l.Per%time.Millisecond != 0:
-		return fmt.Errorf("a Per of %v; choose whole milliseconds, from one to 100 years", l.Per)
 	case width < time.Millisecond || width%time.Millisecond != 0 || width > l.Per:
 		return fmt.Errorf("a Resolution of %v; choose whole milliseconds up to the Per of %v, or 0", width, l.Per)
 	case l.buckets(countDenied) > maxBucket:
@@ -190,7 +190,5 @@ func (l Limit) buckets(countDenied bool) int64 {
 
 // finest is the narrowest Resolution for any Max.
 func (l Limit) finest() time.Duration {
-	return milliseconds((l.Per.Milliseconds() + maxBucket - 2) / (maxBucket - 1))
+	return gate.Milliseconds((l.Per.Milliseconds() + maxBucket - 2) / (maxBucket - 1))
 }
-
-func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

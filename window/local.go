@@ -2,48 +2,26 @@ package window
 
 import (
 	"context"
-	"crypto/sha512"
-	"encoding/hex"
 	"errors"
-	"hash/maphash"
 	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/memory"
 )
 
-// local keeps the counts in memory. Events are spread over shards, each with a lock, so that callers on different events do
-// not queue. There is no goroutine: now and then a call sweeps a few events of the next shard.
+// local keeps the counts in memory.
 type local struct {
-	l      *Limiter
-	begin  time.Time // when it was made; the clock is what passed since on the monotonic clock
+	l      *gate.Limiter[Usage]
 	limits []bounds
-	seed   maphash.Seed
-	next   atomic.Uint32 // the shard to sweep next
-	shards [64]shard
+	events *memory.Store[record]
 }
 
 // bounds is a limit in ms.
 type bounds struct{ per, max, resolution int64 }
 
-type shard struct {
-	mu     sync.Mutex
-	events map[string]*record
-	order  []*record // all of events, in any order, for the sweep
-	hand   int       // where in order the sweep goes on
-	peak   int       // most events since the map was made: maps do not shrink
-	calls  uint32
-	_      [64]byte // keeps neighbours off one cache line
-}
-
-// record is the state of one event.
-type record struct {
-	event    string
-	place    int  // its index in order
-	idle     bool // a sweep found it forgotten, and nobody asked for it since
-	sections []section
-}
+// record is the state of one event: a section for each limit.
+type record struct{ sections []section }
 
 // section is the state of one limit of one event.
 type section struct {
@@ -54,93 +32,63 @@ type section struct {
 
 type bucket struct{ last, units int64 }
 
-func newLocal(l *Limiter) *local {
-	m := &local{l: l, begin: time.Now(), seed: maphash.MakeSeed()}
-	for _, limit := range l.cfg.Limits {
-		m.limits = append(m.limits, bounds{limit.Per.Milliseconds(), limit.Max, limit.resolution(l.cfg.CountDenied).Milliseconds()})
+func newLocal(l *gate.Limiter[Usage], cfg Config) *local {
+	m := &local{l: l}
+	for _, limit := range cfg.Limits {
+		m.limits = append(m.limits, bounds{limit.Per.Milliseconds(), limit.Max, limit.resolution(cfg.CountDenied).Milliseconds()})
 	}
-	for i := range m.shards {
-		m.shards[i].events = map[string]*record{}
-	}
+	m.events = memory.New(l.Clock, func(r *record, now int64) bool { return r.forgotten(m.limits, now) })
 	return m
 }
 
-// held is what stands for an event in memory: a hash of one that is longer than any event that stands for itself.
-func held(event string) string {
-	if len(event) <= longest {
-		return event
-	}
-	sum := sha512.Sum512([]byte(event))
-	return "~" + hex.EncodeToString(sum[:])
-}
-
-// open locks the shard of the event and returns both, and the time; the record is nil if there is none. The clock is read
-// under the lock: else a sweep could go by a later time, and drop what counts at this one.
-func (m *local) open(event string) (s *shard, rec *record, now int64, err error) {
-	if m.l.cfg.Now != nil {
-		if now, err = m.l.nowMS(); err != nil {
-			return nil, nil, 0, err
-		}
-	}
-	s = &m.shards[maphash.String(m.seed, event)%uint64(len(m.shards))]
-	s.mu.Lock()
-	if m.l.cfg.Now == nil {
-		now = m.begin.Add(time.Since(m.begin)).UnixMilli()
-	}
-	if rec = s.events[event]; rec != nil {
-		rec.idle = false
-	}
-	return s, rec, now, nil
-}
-
-func (m *local) decide(_ context.Context, v verb, event string, n int64) (Decision, error) {
-	event = held(event)
-	s, rec, now, err := m.open(event)
+// Decide answers an attempt.
+func (m *local) Decide(_ context.Context, v gate.Verb, event string, n int64) (decision, error) {
+	e, err := m.events.Open(event)
 	if err != nil {
-		return Decision{}, err
+		return decision{}, err
 	}
-	defer m.leave(s, now)
-	d, changed := m.answer(rec, v, n, now)
-	if d.Counted > 0 && d.most() > maxUnits {
-		return Decision{}, errors.New("more than 2^53 units would be counted; wait until some are forgotten, or Reset the event")
+	defer e.Close()
+	d, changed := m.answer(e.Record, v, n, e.Now)
+	if d.Counted > 0 && most(d.Usage) > maxUnits {
+		return decision{}, errors.New("more than 2^53 units would be counted; wait until some are forgotten, or Reset the event")
 	}
-	if d.Counted > 0 && rec == nil {
-		rec = s.add(event, len(m.limits))
+	if d.Counted > 0 && e.Record == nil {
+		e.Add().sections = make([]section, len(m.limits))
 	}
-	if rec != nil && (d.Counted > 0 || changed && v != peek) {
-		m.store(rec, d.Counted, now)
+	if e.Record != nil && (d.Counted > 0 || changed && v != gate.Peek) {
+		m.store(e.Record, d.Counted, e.Now)
 	}
 	return d, nil
 }
 
 // most is the highest count of a limit.
-func (d Decision) most() (units int64) {
-	for _, u := range d.Usage {
+func most(usage []Usage) (units int64) {
+	for _, u := range usage {
 		units = max(units, u.Used)
 	}
 	return units
 }
 
 // answer decides without touching the record. It also says whether a date needs repair.
-func (m *local) answer(rec *record, v verb, n, now int64) (Decision, bool) {
+func (m *local) answer(rec *record, v gate.Verb, n, now int64) (decision, bool) {
 	allowed, repaired := true, false
 	for i, b := range m.limits {
 		view, moved := rec.at(i).view(now, b.per)
 		allowed, repaired = allowed && view.total+n <= b.max, repaired || moved
 	}
-	adds, at := allowed || v == count, int64(maxTime)
-	usage := make([]Usage, len(m.limits))
+	adds, at := allowed || v == gate.Count, int64(maxTime)
+	d := decision{Allowed: allowed, Usage: make([]Usage, 0, len(m.limits))}
 	for i, b := range m.limits {
 		view, _ := rec.at(i).view(now, b.per)
 		date := view.date(now)
 		at = min(at, date)
-		usage[i] = view.usage(m.l.cfg.Limits[i], b, n, adds, date, now)
+		used, retry, reset := view.usage(b, n, adds, date, now)
+		m.l.Use(&d, i, used, retry, reset)
 	}
-	counted := int64(0)
-	if adds && v != peek {
-		counted = n
+	if d.At = utc(at); adds && v != gate.Peek {
+		d.Counted = n
 	}
-	return newDecision(allowed, counted, utc(at), usage), repaired
+	return d, repaired
 }
 
 // at is section i of the record: an empty one if there is no record.
@@ -190,20 +138,20 @@ func (s section) date(now int64) int64 {
 	return now
 }
 
-// usage tells how much of the limit is used, after n units were added or not.
-func (s section) usage(l Limit, b bounds, n int64, adds bool, date, now int64) Usage {
+// usage tells how much of the limit is used, after n units were added or not, when it would admit them once more, and when
+// it is as if never used.
+func (s section) usage(b bounds, n int64, adds bool, date, now int64) (used, retry, reset int64) {
 	last := s.date(0)
 	if adds {
 		s.total, last = s.total+n, date
 	}
-	retry, reset := int64(0), int64(0)
 	if s.total+n > b.max {
 		retry = s.freed(s.total+n-b.max, last, adds) + b.per - now
 	}
 	if s.total > 0 {
 		reset = last + b.per - now
 	}
-	return newUsage(l, s.total, retry, reset)
+	return s.total, retry, reset
 }
 
 // freed is the date of the bucket with which the oldest units leave. If units were added at date, those are the newest, and
@@ -247,23 +195,24 @@ func (s section) add(units, date, resolution int64) section {
 	return s
 }
 
-func (m *local) refund(_ context.Context, event string, d Decision) error {
-	s, rec, now, err := m.open(held(event))
+// Refund takes back what d counted.
+func (m *local) Refund(_ context.Context, event string, d decision) error {
+	e, err := m.events.Open(event)
 	if err != nil {
 		return err
 	}
-	defer m.leave(s, now)
-	if rec == nil {
+	defer e.Close()
+	if e.Record == nil {
 		return nil
 	}
 	changed, at := false, d.At.UnixMilli()
 	for i, b := range m.limits {
-		sec := &rec.sections[i]
-		given := d.counted(m.l.cfg.Limits[i]) && at+b.per > sec.date(now) && sec.refund(d.Counted, at)
+		sec := &e.Record.sections[i]
+		given := m.l.CountedIn(d, i) && at+b.per > sec.date(e.Now) && sec.refund(d.Counted, at)
 		changed = changed || given
 	}
-	if changed && rec.clean(m.limits, now) {
-		s.remove(rec)
+	if changed && e.Record.clean(m.limits, e.Now) {
+		e.Remove()
 	}
 	return nil
 }
@@ -299,79 +248,36 @@ func (r *record) clean(limits []bounds, now int64) bool {
 	return empty
 }
 
-func (m *local) reset(_ context.Context, event string) error {
-	s, rec, now, err := m.open(held(event))
+// Reset forgets the event.
+func (m *local) Reset(_ context.Context, event string) error {
+	e, err := m.events.Open(event)
 	if err != nil {
 		return err
 	}
-	defer m.leave(s, now)
-	if rec != nil {
-		s.remove(rec)
+	defer e.Close()
+	if e.Record != nil {
+		e.Remove()
 	}
 	return nil
 }
 
 func (m *local) inspect(_ context.Context, event string) (time.Time, []LimitState, error) {
-	s, rec, now, err := m.open(held(event))
+	e, err := m.events.Open(event)
 	if err != nil {
 		return time.Time{}, nil, err
 	}
-	defer m.leave(s, now)
+	defer e.Close()
 	at, states := int64(maxTime), make([]LimitState, len(m.limits))
 	for i, b := range m.limits {
-		view, _ := rec.at(i).view(now, b.per)
-		at = min(at, view.date(now))
-		states[i].Usage = view.usage(m.l.cfg.Limits[i], b, 1, false, view.date(now), now)
+		view, _ := e.Record.at(i).view(e.Now, b.per)
+		at = min(at, view.date(e.Now))
+		used, retry, reset := view.usage(b, 1, false, view.date(e.Now), e.Now)
+		states[i].Usage = m.l.Usage(i, used, gate.Milliseconds(retry), gate.Milliseconds(reset))
 		for _, bucket := range view.buckets {
 			states[i].Buckets = append(states[i].Buckets, Bucket{Last: utc(bucket.last), Units: bucket.units})
 		}
 	}
 	return utc(at), states, nil
-}
-
-const (
-	sweepEvery = 16 // calls of a shard between two sweeps
-	sweepSome  = 64 // records that a sweep looks at
-)
-
-// leave unlocks the shard. Every so many calls it sweeps the next shard that nobody is using; but not by the clock of
-// Config.Now, which may step back to when a record was not yet forgotten.
-func (m *local) leave(s *shard, now int64) {
-	s.calls++
-	due := s.calls%sweepEvery == 0 && m.l.cfg.Now == nil
-	s.mu.Unlock()
-	if !due {
-		return
-	}
-	s = &m.shards[m.next.Add(1)%uint32(len(m.shards))]
-	if s.mu.TryLock() {
-		s.sweep(m.limits, now)
-		s.mu.Unlock()
-	}
-}
-
-// sweep removes some records that are forgotten and that nobody asked for since the last sweep: a clock that jumped ahead
-// for a moment frees nothing by being swept.
-func (s *shard) sweep(limits []bounds, now int64) {
-	for range min(sweepSome, len(s.order)) {
-		if s.hand >= len(s.order) {
-			s.hand = 0
-		}
-		rec := s.order[s.hand]
-		switch {
-		case !rec.forgotten(limits, now):
-			rec.idle = false
-			s.hand++
-		case rec.idle:
-			s.remove(rec)
-		default:
-			rec.idle = true
-			s.hand++
-		}
-		if len(s.order) == 0 {
-			return
-		}
-	}
 }
 
 // forgotten tells whether every unit of the record is.
@@ -387,29 +293,4 @@ func (r *record) forgotten(limits []bounds, now int64) bool {
 func (s section) forgotten(per, now int64) bool {
 	n := len(s.buckets)
 	return n == 0 || s.buckets[n-1].last+per <= now
-}
-
-func (s *shard) add(event string, limits int) *record {
-	rec := &record{event: strings.Clone(event), place: len(s.order), sections: make([]section, limits)}
-	s.events[rec.event], s.order = rec, append(s.order, rec)
-	s.peak = max(s.peak, len(s.order))
-	return rec
-}
-
-func (s *shard) remove(rec *record) {
-	last := len(s.order) - 1
-	s.order[rec.place], s.order[last].place = s.order[last], rec.place
-	s.order[last], s.order = nil, s.order[:last]
-	delete(s.events, rec.event)
-	if s.peak > 64 && last < s.peak/4 {
-		s.shrink()
-	}
-}
-
-// shrink makes the map and the list anew, since neither gives back memory by itself.
-func (s *shard) shrink() {
-	s.events, s.order, s.peak = make(map[string]*record, len(s.order)), slices.Clone(s.order), len(s.order)
-	for _, rec := range s.order {
-		s.events[rec.event] = rec
-	}
 }

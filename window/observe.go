@@ -1,8 +1,9 @@
 package window
 
 import (
-	"errors"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/gate"
 )
 
 // Observation is what Config.Observe is told. It names no event, so that all of it can go into metrics.
@@ -21,36 +22,13 @@ type Kind string
 // What a limiter tells. Begin and end of an outage take turns, for each part. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
 // however it ended.
 const (
-	Allowed   Kind = "allowed"
-	Denied    Kind = "denied"
-	Outage    Kind = "outage"    // ErrOutage: nothing was counted
-	Uncertain Kind = "uncertain" // ErrUncertain: it may have been counted
-	Refused   Kind = "refused"   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
-	Peeked    Kind = "peeked"
+	Allowed   Kind = gate.Allowed
+	Denied    Kind = gate.Denied
+	Outage    Kind = gate.Outage    // ErrOutage: nothing was counted
+	Uncertain Kind = gate.Uncertain // ErrUncertain: it may have been counted
+	Refused   Kind = gate.Refused   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
+	Peeked    Kind = gate.Peeked
 
-	OutageBegan Kind = "outage began" // three calls in a row failed; Redis is left alone for a second, and again until one succeeds
-	OutageEnded Kind = "outage ended" // a call succeeded
+	OutageBegan Kind = gate.OutageBegan // three calls in a row failed; Redis is left alone for a second, and again until one succeeds
+	OutageEnded Kind = gate.OutageEnded // a call succeeded
 )
-
-// observed tells of an attempt or a peek.
-func (l *Limiter) observed(v verb, n int64, d Decision, err error, began time.Time) {
-	o := Observation{Limiter: l.cfg.Name, Kind: kindOf(d, err), Units: n, Decision: d, Took: time.Since(began)}
-	if v == peek {
-		o.Kind = Peeked
-	}
-	l.cfg.Observe(o)
-}
-
-func kindOf(d Decision, err error) Kind {
-	switch {
-	case errors.Is(err, ErrUncertain):
-		return Uncertain
-	case errors.Is(err, ErrOutage):
-		return Outage
-	case err != nil:
-		return Refused
-	case d.Allowed:
-		return Allowed
-	}
-	return Denied
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -82,7 +83,7 @@ func TestSlots(t *testing.T) {
 		}
 		key := key(t, l, event)
 		command := client.B().Get().Key(key).Build()
-		if got, want := window.SlotOf(key), int(command.Slot()); got != want {
+		if got, want := remote.SlotOf(key), int(command.Slot()); got != want {
 			t.Fatalf("%q is in slot %d, not %d", key, got, want)
 		}
 		client.Do(t.Context(), command) // a command that is built has to be sent

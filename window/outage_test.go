@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -441,10 +442,10 @@ func TestOneShardDown(t *testing.T) {
 	of := eventsByNode(t, l, nodes, all)
 	shared := map[int]bool{}
 	for _, event := range of[0] {
-		shared[window.SlotOf(must(l.Inspect(t.Context(), event)).Key)/256] = true
+		shared[remote.SlotOf(must(l.Inspect(t.Context(), event)).Key)/256] = true
 	}
 	for i := range of[1:] { // two masters may share a part
-		of[i+1] = slices.DeleteFunc(of[i+1], func(event string) bool { return shared[window.SlotOf(must(l.Inspect(t.Context(), event)).Key)/256] })
+		of[i+1] = slices.DeleteFunc(of[i+1], func(event string) bool { return shared[remote.SlotOf(must(l.Inspect(t.Context(), event)).Key)/256] })
 	}
 	down.Refuse(1 << 30)
 	down.Cut()

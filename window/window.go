@@ -8,11 +8,13 @@ package window
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/remote"
+	"github.com/slidegate/slidegate/lua"
 )
 
 // Config says what a Limiter counts, and under which name. Only Name and Limits are needed.
@@ -58,42 +60,31 @@ type Config struct {
 //
 // Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
 type Limiter struct {
-	cfg    Config
-	prefix string // what a key begins with
-	state  state
+	gate  *gate.Limiter[Usage]
+	state state
 }
 
-// state is where the counts are: in Redis or in memory. The key is that of the event.
+// state is where the counts are: in Redis or in memory.
 type state interface {
-	// decide answers an attempt of n units. It counts them if the verb says so.
-	decide(ctx context.Context, v verb, event string, n int64) (Decision, error)
-	// refund takes back what d counted.
-	refund(ctx context.Context, event string, d Decision) error
-	reset(ctx context.Context, event string) error
+	gate.State[Usage]
 	inspect(ctx context.Context, event string) (time.Time, []LimitState, error)
 }
 
-// verb is what a decision does with its units, in the words of window.lua.
-type verb string
-
-const (
-	allow verb = "allow" // count them if they fit
-	count verb = "count" // count them in any case
-	peek  verb = "peek"  // count nothing
-)
+// decision is a Decision under the name that it has inside.
+type decision = gate.Decision[Usage]
 
 // Errors that a caller may want to tell apart, by errors.Is.
 var (
 	// ErrEmptyEvent is returned for the event "", which everybody without a name would share.
-	ErrEmptyEvent = errors.New("the event is empty; refuse the request, or name its subject")
+	ErrEmptyEvent = gate.ErrEmptyEvent
 	// ErrCost is returned for less than one unit.
-	ErrCost = errors.New("an attempt costs at least 1 unit")
+	ErrCost = gate.ErrCost
 	// ErrExceedsLimit is returned for more units than the Max of a limit: such a request can never be admitted.
-	ErrExceedsLimit = errors.New("more units than a limit ever admits; ask for fewer, or raise its Max")
+	ErrExceedsLimit = gate.ErrExceedsLimit
 	// ErrOutage is returned when Redis could not answer, and nothing was counted: decide without it, or try again later.
-	ErrOutage = errors.New("nothing was counted, since Redis cannot answer; try again later, or decide without it")
+	ErrOutage = remote.ErrOutage
 	// ErrUncertain is returned when no reply came: the attempt may or may not have been counted. It was sent once only.
-	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
+	ErrUncertain = remote.ErrUncertain
 )
 
 // New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet.
@@ -101,28 +92,31 @@ var (
 // It notices when Redis, or a part of a cluster, cannot answer: after three failures in a row, those slots are left alone for a
 // second, and calls get ErrOutage or the Fallback at once; then one call finds out whether they are back.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	if client == nil {
-		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", cfg.Name)
+	g, err := gate.New(cfg.common(), "w")
+	if err != nil {
+		return nil, err
 	}
-	l, err := newLimiter(cfg)
-	if err == nil {
-		l.state = newRemote(client, l)
+	r, err := gate.NewRedis(client, lua.Window, g)
+	if err != nil {
+		return nil, err
 	}
-	return l, err
+	return newLimiter(g, redis{r, g}), nil
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
 // own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted, unless it has
 // a clock of its own in Config.Now. It takes no Fallback, as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
-	if cfg.Fallback != nil {
-		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", cfg.Name)
+	g, err := gate.NewLocal(cfg.common(), "w")
+	if err != nil {
+		return nil, err
 	}
-	l, err := newLimiter(cfg)
-	if err == nil {
-		l.state = newLocal(l)
-	}
-	return l, err
+	return newLimiter(g, newLocal(g, cfg)), nil
+}
+
+func newLimiter(g *gate.Limiter[Usage], s state) *Limiter {
+	g.State = s
+	return &Limiter{g, s}
 }
 
 // Allow is shorthand for AllowN(ctx, event, 1).
@@ -135,7 +129,8 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // before anything was sent, and one that names the key if its value is not a record of this library, or can hold no more:
 // 31 limits of all callers of one Name, or 2^53 units. In each of these but ErrUncertain nothing was counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, l.attempts(), event, n)
+	d, err := l.gate.AllowN(ctx, event, n)
+	return Decision(d), err
 }
 
 // Peek is shorthand for PeekN(ctx, event, 1).
@@ -147,55 +142,8 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // it; if it denies, Usage is as it stands, even where denied attempts count. Errors are as those of AllowN, but never
 // ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, peek, event, n)
-}
-
-// Every decision comes through here.
-func (l *Limiter) decide(ctx context.Context, v verb, event string, n int64) (Decision, error) {
-	if l.cfg.Observe == nil {
-		return l.answer(ctx, v, event, n)
-	}
-	began := time.Now()
-	d, err := l.answer(ctx, v, event, n)
-	l.observed(v, n, d, err, began)
-	return d, err
-}
-
-func (l *Limiter) answer(ctx context.Context, v verb, event string, n int64) (Decision, error) {
-	if err := l.check(ctx, event, n); err != nil {
-		return Decision{}, err
-	}
-	d, err := l.state.decide(ctx, v, event, n)
-	if isOutage(err) && l.cfg.Fallback != nil && ctx.Err() == nil {
-		d, err = l.fallBack(ctx, v, event, n, err)
-	}
-	if err != nil {
-		return Decision{}, l.wrap(err)
-	}
-	return d, nil
-}
-
-// fallBack has the Fallback decide. Whether denials count is its own affair. If it cannot either, the error is that of Redis,
-// which says whether the attempt was counted there.
-func (l *Limiter) fallBack(ctx context.Context, v verb, event string, n int64, cause error) (Decision, error) {
-	f := l.cfg.Fallback
-	if v != peek {
-		v = f.attempts()
-	}
-	d, err := f.answer(ctx, v, event, n)
-	if err != nil {
-		return Decision{}, fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err) //nolint:errorlint // it is to match the cause alone
-	}
-	d.Degraded = true
-	return d, nil
-}
-
-// attempts is the verb of an attempt.
-func (l *Limiter) attempts() verb {
-	if l.cfg.CountDenied {
-		return count
-	}
-	return allow
+	d, err := l.gate.PeekN(ctx, event, n)
+	return Decision(d), err
 }
 
 // Wait is shorthand for WaitN(ctx, event, 1).
@@ -208,29 +156,8 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // order, and hold no place: each sleeps its wait and up to 5 % more (at most 100 ms), then asks again. Waiting is not
 // hammering: where denied attempts count, WaitN peeks first. Where Config.Now is set, the sleep is still one of real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
-	for {
-		d, err := l.attempt(ctx, event, n)
-		if err != nil || d.Allowed {
-			return d, err
-		}
-		wait := d.RetryAfter
-		if d.Degraded {
-			wait = min(wait, leftAlone) // Redis may be back by then
-		}
-		if err := sleepUntil(ctx, wait); err != nil {
-			return d, l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", wait, n, err))
-		}
-	}
-}
-
-// attempt is AllowN for those who wait: it is not counted if it is denied, but for a race with another caller.
-func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision, error) {
-	if l.cfg.CountDenied || l.cfg.Fallback != nil && l.cfg.Fallback.cfg.CountDenied {
-		if d, err := l.PeekN(ctx, event, n); err != nil || !d.Allowed {
-			return d, err
-		}
-	}
-	return l.AllowN(ctx, event, n)
+	d, err := l.gate.WaitN(ctx, event, n)
+	return Decision(d), err
 }
 
 // Refund gives back the units that d counted, in every limit that still counts them; never below zero, and none as old as
@@ -240,69 +167,25 @@ func (l *Limiter) attempt(ctx context.Context, event string, n int64) (Decision,
 // ErrUncertain the units may or may not be given back. A Degraded decision is given back in the
 // Fallback; where there is none, nowhere.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
-	if d.Counted <= 0 || d.Degraded && l.cfg.Fallback == nil {
-		return nil
-	}
-	if d.Degraded {
-		d.Degraded = false // to the Fallback it is its own
-		return l.cfg.Fallback.Refund(ctx, event, d)
-	}
-	if err := l.check(ctx, event, 1); err != nil {
-		return err
-	}
-	if err := l.state.refund(ctx, event, d); err != nil {
-		return l.wrap(err)
-	}
-	return nil
+	return l.gate.Refund(ctx, event, decision(d))
 }
 
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library
 // is an error, and left alone. Errors are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	if err := l.check(ctx, event, 1); err != nil {
-		return err
-	}
-	err := l.state.reset(ctx, event)
-	if err != nil {
-		err = l.wrap(err)
-	}
-	if l.cfg.Fallback != nil {
-		err = errors.Join(err, l.cfg.Fallback.Reset(ctx, event))
-	}
-	return err
+	return l.gate.Reset(ctx, event)
 }
 
 // Inspect shows every bucket of every limit, for people. It writes nothing. RetryAfter in its Usage is for one unit. Errors
 // are as those of AllowN, but never ErrUncertain.
-func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
-	if err := l.check(ctx, event, 1); err != nil {
+func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err error) {
+	err = l.gate.Inspect(ctx, event, func() (err error) {
+		s.At, s.Limits, err = l.state.inspect(ctx, event)
+		return err
+	})
+	if err != nil {
 		return Snapshot{}, err
 	}
-	at, limits, err := l.state.inspect(ctx, event)
-	if err != nil {
-		return Snapshot{}, l.wrap(err)
-	}
-	return Snapshot{Event: event, Key: l.key(event), At: at, Limits: limits}, nil
-}
-
-// check refuses what could never be admitted, and what comes too late.
-func (l *Limiter) check(ctx context.Context, event string, n int64) error {
-	switch {
-	case event == "":
-		return l.wrap(ErrEmptyEvent)
-	case n < 1:
-		return l.wrap(fmt.Errorf("%w, not %d", ErrCost, n))
-	case ctx.Err() != nil:
-		return l.wrap(fmt.Errorf("nothing was sent: %w", ctx.Err()))
-	}
-	for _, limit := range l.cfg.Limits {
-		if n > limit.Max {
-			return l.wrap(fmt.Errorf("%d units under %v: %w", n, limit, ErrExceedsLimit))
-		}
-	}
-	return nil
-}
-
-func (l *Limiter) wrap(err error) error {
-	return fmt.Errorf("slidegate: limiter %q: %w", l.cfg.Name, err)
+	s.Event, s.Key = event, l.gate.Key(event)
+	return s, nil
 }

@@ -1,4 +1,4 @@
-package window
+package remote
 
 import (
 	"context"
@@ -16,12 +16,14 @@ import (
 // masters share a part, it is left alone with either.
 const (
 	failuresInARow = 3
-	leftAlone      = time.Second
 	parts          = 64
+
+	// LeftAlone is how long a part in trouble is left alone.
+	LeftAlone = time.Second
 )
 
 // errLeftAlone is what callers get meanwhile.
-var errLeftAlone = fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v", ErrOutage, leftAlone)
+var errLeftAlone = fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v", ErrOutage, LeftAlone)
 
 // part is what is known of one sixty-fourth of the slots, or of a server that is no cluster. Times are those since the
 // limiter was made.
@@ -39,7 +41,7 @@ func (s *part) enter(now time.Duration) (may, probes bool) {
 	if until == 0 {
 		return true, false
 	}
-	probes = now >= time.Duration(until) && s.until.CompareAndSwap(until, int64(now+leftAlone))
+	probes = now >= time.Duration(until) && s.until.CompareAndSwap(until, int64(now+LeftAlone))
 	return probes, probes
 }
 
@@ -63,57 +65,55 @@ func (s *part) failed(began, now time.Duration, broke bool) (begins bool) {
 	}
 	s.failure.Store(int64(now))
 	if until := s.until.Load(); until != 0 {
-		s.until.CompareAndSwap(until, int64(now+leftAlone))
+		s.until.CompareAndSwap(until, int64(now+LeftAlone))
 		return false
 	}
 	return s.failures.Add(1) >= failuresInARow
 }
 
 // turn begins or ends an outage of a part, and tells of it, in this order for all that turn it.
-func (r *remote) turn(part int, kind Kind, until time.Duration) {
+func (r *Runner) turn(part int, begins bool, until time.Duration) {
 	r.turning.Lock()
 	defer r.turning.Unlock()
 	s := &r.parts[part]
-	if (s.until.Load() != 0) == (kind == OutageBegan) {
+	if (s.until.Load() != 0) == begins {
 		return // another call was first
 	}
 	s.until.Store(int64(until))
-	if r.l.cfg.Observe != nil {
-		r.l.cfg.Observe(Observation{Limiter: r.l.cfg.Name, Kind: kind, Part: part})
-	}
+	r.tell(part, begins)
 }
 
 // learn tells the part how a call ended: one that Redis failed, not one that its caller ended, nor one that the script refused.
-func (r *remote) learn(ctx context.Context, part int, began time.Duration, err error) {
+func (r *Runner) learn(ctx context.Context, part int, began time.Duration, err error) {
 	now, s := time.Since(r.made), &r.parts[part]
 	reply, isReply := rueidis.IsRedisErr(err)
 	switch {
 	case err == nil || isReply && ours(reply.Error()):
 		if s.succeeded(now) {
-			r.turn(part, OutageEnded, 0)
+			r.turn(part, false, 0)
 		}
 	case !isReply && !notRun(err) && ctx.Err() != nil:
 	default:
 		if s.failed(began, now, !isReply && !notRun(err) && !errors.Is(err, r.expired)) {
-			r.turn(part, OutageBegan, now+leftAlone)
+			r.turn(part, true, now+LeftAlone)
 		}
 	}
 }
 
 // partOf is the part that a key belongs to. A server that is no cluster is one part.
-func (r *remote) partOf(key string) int {
+func (r *Runner) partOf(key string) int {
 	if !r.cluster {
 		return 0
 	}
-	return slotOf(key) * parts / slots
+	return SlotOf(key) * parts / slots
 }
 
 const slots = 1 << 14
 
-// slotOf is the hash slot of a key of ours, whose tag stands in the only braces: CRC-16/XMODEM, as the cluster specification
+// SlotOf is the hash slot of a key of ours, whose tag stands in the only braces: CRC-16/XMODEM, as the cluster specification
 // of Redis has it.
-func slotOf(key string) int {
-	tag := key[strings.IndexByte(key, '{')+1 : len(key)-len(suffix)]
+func SlotOf(key string) int {
+	tag := key[strings.IndexByte(key, '{')+1 : strings.IndexByte(key, '}')]
 	crc := uint16(0)
 	for i := range len(tag) {
 		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
@@ -134,9 +134,6 @@ func makeCRCTable() (table [256]uint16) {
 	}
 	return table
 }
-
-// isOutage tells whether an error means that Redis could not answer, or not in time.
-func isOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }
 
 // A call is one that rueidis makes, in a goroutine of its own, since rueidis waits for connections and for a place in its queue
 // whatever the context. It is also the context that rueidis gets: one that ends in error for a caller that left, so that
@@ -182,7 +179,7 @@ const mostAbandoned = 4096
 var errTooMany = fmt.Errorf("%w: %d calls wait for it whose callers left", ErrOutage, mostAbandoned)
 
 // exec sends the script once. It comes back when ctx ends or the time is up, whatever rueidis waits for.
-func (r *remote) exec(ctx context.Context, up <-chan time.Time, key string, args []string) ([]int64, error) {
+func (r *Runner) exec(ctx context.Context, up <-chan time.Time, key string, args []string) ([]int64, error) {
 	if r.abandoned.Load() >= mostAbandoned {
 		return nil, errTooMany
 	}

@@ -1,4 +1,4 @@
-package window
+package remote
 
 import (
 	"context"
@@ -12,14 +12,13 @@ import (
 // TestOutagesTakeTurns: however calls end at once, an outage begins and ends in turn.
 func TestOutagesTakeTurns(t *testing.T) {
 	open, turns := false, 0
-	l := &Limiter{cfg: Config{Name: "turns", Observe: func(o Observation) { // never two at once
-		if open == (o.Kind == OutageBegan) {
-			t.Errorf("turn %d: %s", turns, o.Kind)
+	r := &Runner{made: time.Now(), tell: func(_ int, began bool) { // never two at once
+		if open == began {
+			t.Errorf("turn %d: begins %v", turns, began)
 		}
 		open = !open
 		turns++
-	}}}
-	r := &remote{l: l, made: time.Now()}
+	}}
 	var calls sync.WaitGroup
 	for c := range 4 {
 		calls.Go(func() {

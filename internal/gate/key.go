@@ -1,4 +1,4 @@
-package window
+package gate
 
 import (
 	"crypto/hmac"
@@ -7,27 +7,26 @@ import (
 )
 
 const (
-	suffix   = "}:w"
 	longest  = 128 // a longer event is hashed
 	hexDigit = "0123456789ABCDEF"
 )
 
-// key is the Redis key of an event: the name, the event as hash tag, the kind of record. Two events never share one, and no
+// Key is the Redis key of an event: the name, the event as hash tag, the kind of record. Two events never share one, and no
 // event can end its tag early: printable ASCII stands for itself but for braces, the percent sign and a leading tilde,
 // and every other byte is written as %XX. A tag that begins with a tilde is a hash.
-func (l *Limiter) key(event string) string {
+func (l *Limiter[U]) Key(event string) string {
 	switch {
-	case l.cfg.Secret != nil:
-		mac := hmac.New(sha256.New, l.cfg.Secret)
+	case l.Secret != nil:
+		mac := hmac.New(sha256.New, l.Secret)
 		mac.Write([]byte(event))
-		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) + suffix
+		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) + l.suffix
 	case len(event) > longest:
 		sum := sha256.Sum256([]byte(event))
-		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:]) + suffix
+		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:]) + l.suffix
 	case plain(event):
-		return l.prefix + event + suffix
+		return l.prefix + event + l.suffix
 	}
-	return l.prefix + escape(event) + suffix
+	return l.prefix + escape(event) + l.suffix
 }
 
 func plain(event string) bool {

@@ -1,0 +1,119 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/remote"
+	"github.com/slidegate/slidegate/lua"
+)
+
+// Redis is a State that a script keeps in Redis. What scripts take and reply, their heads say.
+type Redis[U any] struct {
+	l      *Limiter[U]
+	runner *remote.Runner
+	args   []string // of all limits
+}
+
+// NewRedis keeps the state of the limiter by the script, in the Redis behind client.
+func NewRedis[U any](client rueidis.Client, script string, l *Limiter[U]) (*Redis[U], error) {
+	if client == nil {
+		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", l.Name)
+	}
+	r := &Redis[U]{l: l, runner: remote.New(client, lua.New(script), l.Timeout, l.turned)}
+	for _, limit := range l.Limits {
+		r.args = append(r.args, limit.Args...)
+	}
+	return r, nil
+}
+
+// Decide answers an attempt.
+func (r *Redis[U]) Decide(ctx context.Context, v Verb, event string, n int64) (Decision[U], error) {
+	reply, err := r.run(ctx, string(v), event, n, r.args...)
+	if err != nil {
+		return Decision[U]{}, err
+	}
+	limits := len(r.l.Limits)
+	if len(reply) != 2+3*limits {
+		err = fmt.Errorf("the script replied %d integers for %d limits", len(reply), limits)
+		return Decision[U]{}, remote.Explain(err, r.l.Key(event), string(v))
+	}
+	d := Decision[U]{Allowed: reply[0] == 1, At: r.l.Clock.Time(reply[1]).UTC(), Usage: make([]U, 0, limits)}
+	if v == Count || v == Allow && d.Allowed {
+		d.Counted = n
+	}
+	for i := range limits {
+		r.l.Use(&d, i, reply[3*i+2], reply[3*i+3], reply[3*i+4])
+	}
+	return d, nil
+}
+
+// Use adds the usage of a limit to a decision; waits are in ms.
+func (l *Limiter[U]) Use(d *Decision[U], limit int, used, retry, reset int64) {
+	retryAfter := Milliseconds(retry)
+	d.Add(l.Usage(limit, used, retryAfter, Milliseconds(reset)), max(0, l.Limits[limit].Max-used), retryAfter)
+}
+
+// Refund takes back what d counted, from those limits that it counted in.
+func (r *Redis[U]) Refund(ctx context.Context, event string, d Decision[U]) error {
+	var args []string
+	for i, limit := range r.l.Limits {
+		if r.l.CountedIn(d, i) {
+			args = append(args, limit.Args...)
+		}
+	}
+	if args == nil {
+		return nil
+	}
+	_, err := r.run(ctx, "refund", event, min(d.Counted, r.l.Most), append(args, integer(r.l.Clock.Unit(d.At)))...)
+	return err
+}
+
+// CountedIn tells whether the decision counted in a limit. One without Usage may have, in any.
+func (l *Limiter[U]) CountedIn(d Decision[U], limit int) bool {
+	return len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u U) bool { return l.PerOf(u) == l.Limits[limit].Per })
+}
+
+// Reset forgets the event.
+func (r *Redis[U]) Reset(ctx context.Context, event string) error {
+	_, err := r.run(ctx, "reset", event, 1, r.args...)
+	return err
+}
+
+// Inspect is the script's own answer.
+func (r *Redis[U]) Inspect(ctx context.Context, event string) ([]int64, error) {
+	reply, err := r.run(ctx, "inspect", event, 1, r.args...)
+	if err == nil && len(reply) < 2 {
+		err = errors.New("the script replied nothing")
+	}
+	return reply, err
+}
+
+func (r *Redis[U]) run(ctx context.Context, verb, event string, n int64, more ...string) ([]int64, error) {
+	now, err := r.now()
+	if err != nil {
+		return nil, err
+	}
+	args := append(append(make([]string, 0, 16), verb, now, integer(n)), more...)
+	return r.runner.Run(ctx, r.l.Key(event), args)
+}
+
+// now is the time that the script is told: that of the configuration, or none.
+func (r *Redis[U]) now() (string, error) {
+	if r.l.Clock.Now == nil {
+		return "", nil
+	}
+	now, err := r.l.Clock.Read()
+	return integer(now), err
+}
+
+func integer(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Milliseconds is a span of n ms.
+func Milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,0 +1,198 @@
+-- ar1.lua decides whether an event may happen under several decaying levels at once, and counts it in all of them or in
+-- none. All state of one event is one key.
+--
+-- Each limit has a level: it grows by 1 with each unit and decays by e^(-time/Per), an AR(1) process. A request for n is
+-- admitted while level + n <= C, where C = 1 / (1 - e^(-1/Max)), about Max + 1/2, is the peak of a steady flow of Max per
+-- Per. A level below 1/4 counts as 0. While the clock reads earlier than the record, the level stays as it was written.
+--
+-- KEYS[1]  the key of the event
+-- ARGV[1]  what to do:
+--            allow    count the units if every limit admits them
+--            count    the same, but count them when a limit denies, too; no level rises above C by that
+--            peek     what allow would answer
+--            inspect  the state
+--            refund   give back what is left of units that an earlier call counted
+--            reset    forget the event, also where its record is cut short
+-- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
+-- ARGV[3]  units, 1 to 10^15
+-- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^15). No two limits have the
+--          same Per.
+-- The last ARGV, for refund alone: the second reply of the call that counted, in us.
+--
+-- Reply: a list of integers. Times are in us, waits in ms from now, rounded up.
+--   allow, count, peek   admitted (1 or 0), now, then for each limit: units used (Max less those that it would admit at
+--                        once), wait until it would admit the same request once more, wait until its level counts as 0
+--   inspect              0, now, then for each limit the same three (for the units given), and the time at which its level
+--                        will have decayed to 1 (or was 1), which is now + Per x ln(level); 0 if the level is 0
+--   refund, reset        1 if anything changed, else 0
+--
+-- Writes: allow and count one SET with PX when they count; refund one SET or DEL, reset one DEL.
+-- A denied allow writes only if the clock stepped back, to date the level anew; peek and inspect never write.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key; Lua's own where an argument
+-- is no number.
+--
+-- The record; numbers are big endian.
+--   byte      160 + the number of sections, 1 to 31: the format
+--   7 bytes   when it was written, in us
+--   then for each limit a section:
+--   4 bytes   Per (4 bytes of 0, then 6 bytes of Per from 2^32 on)
+--   8 bytes   the level at that time, a double
+
+local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
+local REST, MOST_UNITS = 0.25, 1e15 -- a level below REST counts as 0
+
+local A = ARGV
+local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] + 0, #A
+local simulated, refund, looks = now ~= '', op == 'refund', op == 'peek' or op == 'inspect'
+local valid = n >= 1 and n <= MOST_UNITS and n % 1 == 0
+if simulated then
+  now = now + 0
+  valid = valid and now >= 0 and now < 9007199254740992 and now % 1 == 0
+else
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local limits = (count - (refund and 4 or 3)) / 2
+if not (valid and limits % 1 == 0 and limits >= 1 and limits <= 31 and
+  (op == 'allow' or op == 'count' or looks or refund or op == 'reset')) then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of ar1.lua asks')
+end
+
+local v = redis.pcall('GET', key)
+local len, first, at, per1, x1 = 0, 160, now, nil, nil
+if v then
+  if v.err then
+    return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
+  end
+  len = #v
+  if len > 19 then first, at, per1, x1 = read('>BI7I4d', v) else first = v:byte() or 0 end
+end
+local sections = first - 160
+local foreign = v and (len < 20 or sections < 1 or sections > 31)
+if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
+
+-- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, its peak and its level.
+-- The peak is C, and a little more: what a clock that counts us, and doubles, may take from a steady flow. It lies less
+-- than 1 above Max.
+local last = 3 * limits
+local reply = limits == 1 and {0, now, false, false, false} or {0, now, false, false, false, false, false, false, false, false, false}
+for i = 3, last, 3 do
+  local per, max = A[i / 1.5 + 2] + 0, A[i / 1.5 + 3] + 0
+  if not (per >= 1 and per <= 17592186044416 and max >= 1 and max <= MOST_UNITS and per % 1 + max % 1 == 0 and (n <= max or refund)) then
+    return redis.error_reply(string.format('SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', key, i / 3))
+  end
+  for k = 3, i - 3, 3 do
+    if reply[k] == per then
+      return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
+    end
+  end
+  local c = max < 1000 and 1 / (1 - exp(-1 / max)) or max + 0.5 + 1 / (12 * max) -- the latter is right to 10^-12
+  local more = c * (0.001 / per + c * 1e-15)
+  reply[i], reply[i + 1] = per, c + (more < 0.2 and more or 0.2)
+end
+
+-- The stored levels, as they are now, and less what is given back. Those of no limit of the caller are carried along.
+local admitted, age, back, elapsed = op ~= 'inspect', (now - at) / 1000, now < at, 0
+local changed = back and not refund
+if back then age = 0 end
+if refund and now > A[count] + 0 then elapsed = (now - A[count]) / 1000 end
+local out, outs, far, pos, i = '', 0, 0, 9, 0
+while not foreign and pos <= len do
+  local per, x = per1, x1
+  if pos > 9 then
+    per, x = 0, 0
+    if pos + 11 <= len then per, x = read('>I4d', v, pos) end
+  end
+  pos = pos + 12
+  if per == 0 and pos + 5 <= len then
+    per, x = read('>I6d', v, pos - 8)
+    pos = pos + 6
+    foreign = per < 4294967296
+  end
+  sections = sections - 1
+  if foreign or not (per > 0 and x > 0 and x <= 2 * MOST_UNITS) then
+    foreign = true
+    break
+  end
+  x = x * exp(-age / per)
+  i = i + 3
+  if reply[i] ~= per then
+    i = 3
+    while i <= last and reply[i] ~= per do i = i + 3 end
+  end
+  if i <= last then
+    foreign = reply[i + 2] -- no writer stores two sections of one Per
+    if refund and x >= REST then
+      x = x - n * exp(-elapsed / per)
+      changed = true
+    end
+    if x < REST then x = 0 end
+    if x + n > reply[i + 1] then admitted = false end
+    reply[i + 2] = x
+  elseif x >= REST then
+    local left = per * log(x / REST)
+    if left > far then far = left - left % 1 + 1 end
+    out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
+  end
+end
+if foreign or sections ~= 0 then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' .. first ..
+    ', or cut short); remove it, or rename the limiter')
+end
+
+-- Count, and make the sections of the record; one alone is written below.
+local adds, lone, levels = (admitted or op == 'count') and not refund, limits == 1 and outs == 0, nil
+for i = last, 3, -3 do
+  local per, peak, x = reply[i], reply[i + 1], reply[i + 2] or 0
+  if adds then
+    if x + n <= peak then x = x + n elseif x < peak then x = peak end
+  end
+  local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
+  if x + n > peak then
+    wait = per * log(x / (peak - n))
+    wait = wait > 1 and wait - wait % 1 + 1 or 1
+  end
+  if x > 0 then
+    left = per * log(x / REST)
+    left = left - left % 1 + 1
+    if left > far then far = left end
+    outs = outs + 1
+    if per > 4294967295 then
+      out, lone = write('>I4I6d', 0, per, x) .. out, false
+    elseif lone then
+      x1 = x
+    else
+      out = write('>I4d', per, x) .. out
+    end
+  end
+  if op == 'inspect' then
+    levels = levels or {}
+    levels[i] = x > 0 and math.floor(now + 1000 * per * log(x) + 0.5) or 0
+  end
+  reply[i], reply[i + 1], reply[i + 2] = free >= max and 0 or free < 0 and max or max - free + free % 1, wait, left
+end
+
+if op == 'inspect' then
+  local all = {0, now}
+  for i = 3, last, 3 do
+    for k = i, i + 2 do all[#all + 1] = reply[k] end
+    all[#all + 1] = levels[i]
+  end
+  return all
+end
+if (adds or changed) and not looks then
+  if outs > 31 then
+    return redis.error_reply('SLIDEGATE key ' .. key .. ' would count for more than 31 limits; wait until some are forgotten, or reset it')
+  end
+  if outs == 0 then
+    redis.call('DEL', key)
+  else
+    if simulated then far = far + 86400000 end
+    redis.call('SET', key, lone and write('>BI7I4d', 161, now, A[4], x1) or write('>BI7', 160 + outs, now) .. out,
+      'PX', string.format('%d', far))
+  end
+end
+if refund then return {changed and 1 or 0} end
+if admitted then reply[1] = 1 end
+if limits == 2 then reply[9], reply[10], reply[11] = nil, nil, nil end
+return reply

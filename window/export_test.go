@@ -1,4 +1,0 @@
-package window
-
-// SlotOf is for tests.
-var SlotOf = slotOf
