@@ -3,15 +3,17 @@
 --
 -- Each limit has a level: it grows by 1 with each unit and decays by e^(-time/Per), an AR(1) process. A request for n is
 -- admitted while level + n <= C, where C = 1 / (1 - e^(-1/Max)), about Max + 1/2, is the peak of a steady flow of Max per
--- Per. A level below 1/4 counts as 0. While the clock reads earlier than the record, the level stays as it was written.
+-- Per. It may come up to 1 us early, and no more than 1/5 of a unit. A level below 1/4 counts as 0. While the clock reads
+-- earlier than the record, the levels stay as they were written, and whatever writes dates them to now: so whoever gives
+-- a time must give that of one clock for all callers.
 --
 -- KEYS[1]  the key of the event
 -- ARGV[1]  what to do:
 --            allow    count the units if every limit admits them
---            count    the same, but count them when a limit denies, too; no level rises above C by that
+--            count    the same, but count them when a limit denies, too: as many as bring its level to C
 --            peek     what allow would answer
 --            inspect  the state
---            refund   give back what is left of units that an earlier call counted
+--            refund   give back what is left of units that an earlier call admitted
 --            reset    forget the event, also where its record is cut short
 -- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
 -- ARGV[3]  units, 1 to 10^15
@@ -27,7 +29,7 @@
 --   refund, reset        1 if anything changed, else 0
 --
 -- Writes: allow and count one SET with PX when they count; refund one SET or DEL, reset one DEL.
--- A denied allow writes only if the clock stepped back, to date the level anew; peek and inspect never write.
+-- A denied allow writes only if the clock stepped back, to date the levels anew; peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key; Lua's own where an argument
 -- is no number.
 --
@@ -68,12 +70,12 @@ if v then
   if len > 19 then first, at, per1, x1 = read('>BI7I4d', v) else first = v:byte() or 0 end
 end
 local sections = first - 160
-local foreign = v and (len < 20 or sections < 1 or sections > 31)
+local foreign = v and (len < 20 or sections < 1 or sections > 31 or at > 9007199254740991)
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, its peak and its level.
--- The peak is C, and a little more: what a clock that counts us, and doubles, may take from a steady flow. It lies less
--- than 1 above Max.
+-- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, its C and its level.
+-- A request fits at a level of C - n, and a little more: as much as decays in a us, the step of the clock, and as the errors
+-- of doubles add up to; less than 1/4 in all, so that no burst and no interval holds more than it may.
 local last = 3 * limits
 local reply = limits == 1 and {0, now, false, false, false} or {0, now, false, false, false, false, false, false, false, false, false}
 for i = 3, last, 3 do
@@ -86,16 +88,17 @@ for i = 3, last, 3 do
       return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
     end
   end
-  local c = max < 1000 and 1 / (1 - exp(-1 / max)) or max + 0.5 + 1 / (12 * max) -- the latter is right to 10^-12
-  local more = c * (0.001 / per + c * 1e-15)
-  reply[i], reply[i + 1] = per, c + (more < 0.2 and more or 0.2)
+  local c = max < 1000 and 1 / (1 - exp(-1 / max)) or max + 0.5 + 1 / (12 * max) -- the latter is right to 10^-11
+  reply[i], reply[i + 1] = per, c
 end
 
 -- The stored levels, as they are now, and less what is given back. Those of no limit of the caller are carried along.
-local admitted, age, back, elapsed = op ~= 'inspect', (now - at) / 1000, now < at, 0
-local changed = back and not refund
-if back then age = 0 end
-if refund and now > A[count] + 0 then elapsed = (now - A[count]) / 1000 end
+local admitted, back = op ~= 'inspect', now < at
+local age, elapsed, changed = back and 0 or (now - at) / 1000, 0, back and not refund
+if refund then
+  elapsed = (back and at or now) - A[count]
+  elapsed = elapsed > 0 and elapsed / 1000 or 0
+end
 local out, outs, far, pos, i = '', 0, 0, 9, 0
 while not foreign and pos <= len do
   local per, x = per1, x1
@@ -110,7 +113,7 @@ while not foreign and pos <= len do
     foreign = per < 4294967296
   end
   sections = sections - 1
-  if foreign or not (per > 0 and x > 0 and x <= 2 * MOST_UNITS) then
+  if foreign or not (per > 0 and per <= 17592186044416 and x >= REST and x <= 2 * MOST_UNITS) then
     foreign = true
     break
   end
@@ -123,11 +126,14 @@ while not foreign and pos <= len do
   if i <= last then
     foreign = reply[i + 2] -- no writer stores two sections of one Per
     if refund and x >= REST then
-      x = x - n * exp(-elapsed / per)
-      changed = true
+      local less = x - n * exp(-elapsed / per)
+      if less < x then x, changed = less, true end
     end
     if x < REST then x = 0 end
-    if x + n > reply[i + 1] then admitted = false end
+    local c = reply[i + 1]
+    local more = 0.001 / per + c * 1e-15
+    if more * c > 0.2 then more = 0.2 / c end
+    if x > (c - n) * (1 + more) then admitted = false end
     reply[i + 2] = x
   elseif x >= REST then
     local left = per * log(x / REST)
@@ -143,13 +149,16 @@ end
 -- Count, and make the sections of the record; one alone is written below.
 local adds, lone, levels = (admitted or op == 'count') and not refund, limits == 1 and outs == 0, nil
 for i = last, 3, -3 do
-  local per, peak, x = reply[i], reply[i + 1], reply[i + 2] or 0
+  local per, c, x = reply[i], reply[i + 1], reply[i + 2] or 0
+  local more = 0.001 / per + c * 1e-15
+  if more * c > 0.2 then more = 0.2 / c end
+  local most = (c - n) * (1 + more)
   if adds then
-    if x + n <= peak then x = x + n elseif x < peak then x = peak end
+    if x <= most then x = x + n elseif x < c then x = c end
   end
-  local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
-  if x + n > peak then
-    wait = per * log(x / (peak - n))
+  local max, free, wait, left = c - c % 1, c - x / (1 + more), 0, 0 -- C is less than 1 above Max
+  if x > most then
+    wait = per * log(x / most)
     wait = wait > 1 and wait - wait % 1 + 1 or 1
   end
   if x > 0 then

@@ -1,12 +1,16 @@
 package lua_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -16,21 +20,22 @@ import (
 
 var verbs = []string{"allow", "count", "peek", "inspect", "refund", "reset"}
 
-// server is a real Redis, the script as it is shipped, and a key of the test's own.
+// server is a real Redis, a script as it is shipped, and a key of the test's own.
 type server struct {
 	*testing.T
+	script
 	client rueidis.Client
-	script *rueidis.Lua
+	lua    *rueidis.Lua
 	key    string
 }
 
-func newServer(t *testing.T, client rueidis.Client) server {
+func (s script) on(t *testing.T, client rueidis.Client) server {
 	t.Helper()
-	return server{t, client, lua.New(lua.Window), redistest.Key(t)}
+	return server{t, s, client, lua.New(s.source), redistest.Key(t)}
 }
 
 func (s server) call(args ...string) rueidis.RedisResult {
-	return s.script.Exec(s.Context(), s.client, []string{s.key}, args)
+	return s.lua.Exec(s.Context(), s.client, []string{s.key}, args)
 }
 
 // eval runs a script of the test itself.
@@ -56,11 +61,17 @@ func (s server) state() string {
 	return fmt.Sprintf("%q", must(s.eval(script).AsStrSlice()))
 }
 
-// with is a good call with some limits, and one more argument for a refund.
-func with(verb, now, units string, limits ...string) (args []string) {
+// with is a good call with some limits, and one more argument for a refund. It is made at an instant; none is that of the
+// server.
+func (s script) with(verb, at, units string, limits ...string) []string {
+	return s.dated(verb, s.at(at), units, limits...)
+}
+
+// dated is the same, at an instant as the script takes it.
+func (s script) dated(verb, now, units string, limits ...string) (args []string) {
 	args = []string{verb, now, units}
 	for _, l := range limits {
-		args = append(args, limit(l)...)
+		args = append(args, s.limit(l)...)
 	}
 	if verb == "refund" {
 		args = append(args, now)
@@ -68,18 +79,12 @@ func with(verb, now, units string, limits ...string) (args []string) {
 	return args
 }
 
-// Instants of these tests, as the script takes them.
-const (
-	start = "1700006400000"
-	later = "1700006402000"
-)
-
-// record is what two attempts leave under two limits; the second opened a bucket in one of them.
-func record(t *testing.T) string {
+// record is what two attempts leave under two limits; in window, the second opened a bucket in one of them.
+func (s script) record(t *testing.T) string {
 	t.Helper()
-	j := onRedis(t)
-	j(t, with("allow", start, "2", "5/1m@1s", "20/1h@1m")...)
-	return j(t, with("allow", "1700006401000", "1", "5/1m@1s", "20/1h@1m")...).stored
+	j := s.onRedis(t)
+	j(t, s.with("allow", "0s", "2", "5/1m@1s", "20/1h@1m")...)
+	return j(t, s.with("allow", "1s", "1", "5/1m@1s", "20/1h@1m")...).stored
 }
 
 // change spoils one argument.
@@ -88,73 +93,104 @@ func change(i int, bad string) func([]string) []string {
 }
 
 // badCalls are for every verb.
-var badCalls = map[string]func(args []string) []string{
-	"no units":              change(2, "0"),
-	"units below zero":      change(2, "-1"),
-	"a fraction of units":   change(2, "1.5"),
-	"units above 2^53":      change(2, "9007199254740994"),
-	"units in words":        change(2, "one"),
-	"units left out":        change(2, ""),
-	"units not a number":    change(2, "nan"),
-	"units without end":     change(2, "inf"),
-	"time below zero":       change(1, "-1"),
-	"time 2^47":             change(1, "140737488355328"),
-	"a fraction of time":    change(1, "1700006400000.5"),
-	"time in words":         change(1, "now"),
-	"time not a number":     change(1, "nan"),
-	"unknown verb":          change(0, "alow"),
-	"verb in capitals":      change(0, "ALLOW"),
-	"verb left out":         change(0, ""),
-	"one argument too many": func(args []string) []string { return append(args, "1") },
-	"one argument too few":  func(args []string) []string { return args[:len(args)-1] },
-	"no argument":           func([]string) []string { return nil },
-	"no limit":              func(args []string) []string { return append(args[:3], args[9:]...) },
-	"32 limits":             func(args []string) []string { return slices.Insert(args, 3, many(30)...) },
+func (s script) badCalls() map[string]func(args []string) []string {
+	return map[string]func(args []string) []string{
+		"no units":              change(2, "0"),
+		"units below zero":      change(2, "-1"),
+		"a fraction of units":   change(2, "1.5"),
+		"too many units":        change(2, digits(s.most+2)),
+		"units in words":        change(2, "one"),
+		"units left out":        change(2, ""),
+		"units not a number":    change(2, "nan"),
+		"units without end":     change(2, "inf"),
+		"time below zero":       change(1, "-1"),
+		"too late a time":       change(1, digits(s.never)),
+		"a fraction of time":    change(1, s.at("0s")+".5"),
+		"time in words":         change(1, "now"),
+		"time not a number":     change(1, "nan"),
+		"unknown verb":          change(0, "alow"),
+		"verb in capitals":      change(0, "ALLOW"),
+		"verb left out":         change(0, ""),
+		"one argument too many": func(args []string) []string { return append(args, "1") },
+		"one argument too few":  func(args []string) []string { return args[:len(args)-1] },
+		"no argument":           func([]string) []string { return nil },
+		"no limit":              func(args []string) []string { return append(args[:3], args[3+2*s.limited:]...) },
+		"32 limits":             func(args []string) []string { return slices.Insert(args, 3, s.many(30)...) },
+	}
 }
 
 // badLimits are for the verbs that ask what the limits are; refund may find that it needs none, and then changes nothing.
-var badLimits = map[string]func(args []string) []string{
-	"Per 0":                    change(3, "0"),
-	"Per below zero":           change(3, "-60000"),
-	"a fraction of Per":        change(3, "60000.5"),
-	"Per above 2^44":           change(3, "17592186044417"),
-	"Per in words":             change(3, "minute"),
-	"Max 0":                    change(4, "0"),
-	"a fraction of Max":        change(4, "5.5"),
-	"Max above 2^53":           change(4, "9007199254740994"),
-	"Max in words":             change(4, "five"),
-	"Max not a number":         change(4, "nan"),
+func (s script) badLimits() map[string]func(args []string) []string {
+	second := 3 + s.limited
+	bad := map[string]func(args []string) []string{
+		"Per 0":                  change(3, "0"),
+		"Per below zero":         change(3, "-60000"),
+		"a fraction of Per":      change(3, "60000.5"),
+		"Per above 2^44":         change(3, "17592186044417"),
+		"Per in words":           change(3, "minute"),
+		"Per not a number":       change(3, "nan"),
+		"Max 0":                  change(4, "0"),
+		"a fraction of Max":      change(4, "5.5"),
+		"too great a Max":        change(4, digits(s.most+2)),
+		"Max in words":           change(4, "five"),
+		"Max not a number":       change(4, "nan"),
+		"Max without end":        change(4, "inf"),
+		"the last limit's Max 0": change(second+1, "0"),
+		"units over a Max":       change(2, "6"),
+		"two limits of one Per":  change(second, "60000"),
+	}
+	if s.limited == 3 {
+		maps.Copy(bad, badResolutions)
+	}
+	return bad
+}
+
+var badResolutions = map[string]func(args []string) []string{
 	"Resolution 0":             change(5, "0"),
 	"Resolution over Per":      change(5, "60001"),
 	"a fraction of Resolution": change(5, "1.5"),
 	"Resolution not a number":  change(5, "nan"),
-	"the last limit's Max 0":   change(7, "0"),
-	"units over a Max":         change(2, "6"),
-	"two limits of one Per":    change(6, "60000"),
 }
 
 // TestBadArguments gives the verbs every bad argument, for an event that is new and one that is known: an error, and
 // nothing is written.
 func TestBadArguments(t *testing.T) {
-	s := newServer(t, redistest.Client(t))
-	for _, value := range []string{"", record(t)} {
-		for name, spoil := range badCalls {
-			for _, verb := range verbs {
-				s.refuses(name, value, spoil(with(verb, later, "1", "5/1m@1s", "20/1h@1m")))
-			}
+	each(t, func(t *testing.T, s script) {
+		srv := s.on(t, redistest.Client(t))
+		for _, value := range []string{"", s.record(t)} {
+			srv.refusesAll(s.badCalls(), value, verbs...)
+			srv.refusesAll(s.badLimits(), value, "allow", "count", "peek", "inspect")
 		}
-		for name, spoil := range badLimits {
-			for _, verb := range []string{"allow", "count", "peek", "inspect"} {
-				s.refuses(name, value, spoil(with(verb, later, "1", "5/1m@1s", "20/1h@1m")))
-			}
+	})
+}
+
+// refusesAll checks that calls of these verbs, each spoilt in one way, are refused.
+func (s server) refusesAll(bad map[string]func(args []string) []string, value string, verbs ...string) {
+	s.Helper()
+	for name, spoil := range bad {
+		for _, verb := range verbs {
+			s.refuses(name, value, spoil(s.with(verb, "2s", "1", "5/1m@1s", "20/1h@1m")))
 		}
 	}
 }
 
+// TestExtremes has the greatest numbers that the heads allow be answered, and counted.
+func TestExtremes(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		ask, most := s.onRedis(t), digits(s.most)
+		args := []string{"allow", digits(s.never - 1), most, "17592186044416", most, "17592186044416"}[:3+s.limited]
+		for _, want := range []int64{1, 0} {
+			if a := ask(t, args...); a.err != "" || a.reply[0] != want || a.reply[2] != s.most || a.reply[3] <= 0 || a.reply[4] <= 0 {
+				t.Errorf("%q is answered %+v", args, a)
+			}
+		}
+	})
+}
+
 // many are limits of other Pers than those of the tests, as arguments.
-func many(n int) (args []string) {
+func (s script) many(n int) (args []string) {
 	for i := range n {
-		args = append(args, limit(fmt.Sprintf("1/%dms@1ms", i+1))...)
+		args = append(args, s.limit(fmt.Sprintf("1/%dms@1ms", i+1))...)
 	}
 	return args
 }
@@ -189,33 +225,94 @@ func (s server) saysWhat(err error) {
 // TestForeignValues has every verb meet what is no record of this version: an error that names the key, and the value stays.
 // Reset alone forgets what begins as a record, since then nobody else's value is lost.
 func TestForeignValues(t *testing.T) {
-	s, r := newServer(t, redistest.Client(t)), record(t)
-	values := map[string]string{
+	each(t, func(t *testing.T, s script) {
+		srv := s.on(t, redistest.Client(t))
+		for name, value := range s.foreigners(t) {
+			for _, verb := range verbs {
+				srv.put(value)
+				if verb != "reset" || !s.begins(value) {
+					srv.leaves(name, s.with(verb, "0s", "1", "5/1m@1s", "20/1h@1m"))
+				}
+			}
+		}
+	})
+}
+
+// foreigners are values that are no record of the script, by their names.
+func (s script) foreigners(t *testing.T) map[string]string {
+	t.Helper()
+	r := s.record(t)
+	values := s.foreign(r)
+	maps.Copy(values, map[string]string{
 		"text": "hello", "long text": strings.Repeat("hello", 9), "empty": "", "JSON": `{"count":1,"until":1700006400000}`,
-		"number": "1700006400000", "NULs": strings.Repeat("\x00", 40), "0xff": strings.Repeat("\xff", 40),
-		"no section": "\x80" + r[1:], "32 sections": "\xa0" + r[1:], "a section too few": "\x81" + r[1:], "one too many": "\x83" + r[1:],
-		"a byte more": r + "\x00", "two sections of one Per": "\x82" + r[1:7] + strings.Repeat("\x00\x00\x00\x00\xea\x60", 2),
-		"Per 0": "\x81" + r[1:7] + "\x00\x00\x00\x00\x00\x00", "unknown flag": "\x81" + r[1:7] + "\x40" + r[8:13],
-		"unknown Resolution": "\x81" + r[1:7] + "\x0c" + "\x00\x00\x00\xea\x60",
+		"number": "1700006400000", "NULs": strings.Repeat("\x00", 40), "0xff": strings.Repeat("\xff", 40), "a byte more": r + "\x00",
+	})
+	for i, sections := range map[string]byte{"no section": 0, "32 sections": 32, "a section too few": 1, "one too many": 3} {
+		values[i] = string(s.format+sections) + r[1:]
 	}
 	for i := range r {
 		values[fmt.Sprintf("cut to %d bytes", i)] = r[:i]
 	}
-	for name, value := range values {
-		for _, verb := range verbs {
-			s.put(value)
-			if verb == "reset" && len(value) > 12 && value[0] > 128 && value[0] < 160 {
-				continue
+	for _, other := range scripts {
+		if other.name != s.name {
+			values["record of "+other.name] = other.record(t)
+		}
+	}
+	return values
+}
+
+// begins tells whether a value begins as a record.
+func (s script) begins(value string) bool {
+	return len(value) >= s.least && value[0] > s.format && value[0] < s.format+32
+}
+
+// noWindow are values made of a record of window.
+func noWindow(r string) map[string]string {
+	return map[string]string{
+		"two sections of one Per": "\x82" + r[1:7] + strings.Repeat("\x00\x00\x00\x00\xea\x60", 2),
+		"Per 0":                   "\x81" + r[1:7] + "\x00\x00\x00\x00\x00\x00",
+		"unknown flag":            "\x81" + r[1:7] + "\x40" + r[8:13],
+		"unknown Resolution":      "\x81" + r[1:7] + "\x0c" + "\x00\x00\x00\xea\x60",
+	}
+}
+
+// noAR1 are values made of a record of ar1, whose second section is bad.
+func noAR1(r string) map[string]string {
+	const minute, hour, wide = "\x00\x00\xea\x60", "\x00\x36\xee\x80", "\x00\x00\x00\x00\x00\x00"
+	one := level(1)
+	values := map[string]string{
+		"two sections of one Per": minute + one,
+		"Per 0":                   wide[:4] + one,
+		"wide Per 0":              wide + wide[:4] + one,
+		"wide Per of a minute":    wide + minute + one,
+		"wide Per below 2^32":     wide + "\xff\xff\xff\xff" + one,
+		"wide Per cut short":      wide + "\xff\xff\xff\xff" + one[:6],
+	}
+	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, math.Copysign(0, -1), 2.1e15, math.MaxFloat64} {
+		values[fmt.Sprint("level ", x)] = hour + level(x)
+	}
+	for name, section := range values {
+		values[name] = r[:20] + section
+	}
+	return values
+}
+
+// level is a level as a record holds it.
+func level(x float64) string {
+	return string(binary.BigEndian.AppendUint64(nil, math.Float64bits(x)))
+}
+
+// TestWrongType has every verb meet each type that is no string: an error that names the key, and the value stays.
+func TestWrongType(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		srv := s.on(t, redistest.Client(t))
+		for _, command := range []string{"'RPUSH', KEYS[1], 1", "'HSET', KEYS[1], 1, 1", "'SADD', KEYS[1], 1", "'ZADD', KEYS[1], 1, 1", "'XADD', KEYS[1], '1-1', 1, 1"} {
+			srv.eval(`redis.call('DEL', KEYS[1]) return redis.call(` + command + `)`)
+			for _, verb := range verbs {
+				srv.leaves(command, s.with(verb, "0s", "1", "5/1m@1s", "20/1h@1m"))
 			}
-			s.leaves(name, with(verb, start, "1", "5/1m@1s", "20/1h@1m"))
 		}
-	}
-	for _, command := range []string{"'RPUSH', KEYS[1], 1", "'HSET', KEYS[1], 1, 1", "'SADD', KEYS[1], 1", "'ZADD', KEYS[1], 1, 1", "'XADD', KEYS[1], '1-1', 1, 1"} {
-		s.eval(`redis.call('DEL', KEYS[1]) return redis.call(` + command + `)`)
-		for _, verb := range verbs {
-			s.leaves(command, with(verb, start, "1", "5/1m@1s", "20/1h@1m"))
-		}
-	}
+	})
 }
 
 // leaves checks that a call names the key in an error, and leaves the value as it is.
@@ -234,69 +331,90 @@ func (s server) leaves(what string, args []string) {
 
 // TestResetForgetsDamaged is the other side of it: what begins as a record may be cut short, and reset still helps.
 func TestResetForgetsDamaged(t *testing.T) {
-	s, r := newServer(t, redistest.Client(t)), record(t)
-	for _, damaged := range []string{r[:13], r[:len(r)-1], r + "x"} {
-		s.put(damaged)
-		if got := must(s.call(with("reset", start, "1", "5/1m@1s")...).AsIntSlice()); got[0] != 1 || s.state() != `["" "-2"]` {
-			t.Errorf("%x: %v, then %s", damaged, got, s.state())
+	each(t, func(t *testing.T, s script) {
+		srv, r := s.on(t, redistest.Client(t)), s.record(t)
+		for _, damaged := range []string{r[:s.least], r[:len(r)-1], r + "x"} {
+			srv.put(damaged)
+			if got := must(srv.call(s.with("reset", "0s", "1", "5/1m@1s")...).AsIntSlice()); got[0] != 1 || srv.state() != `["" "-2"]` {
+				t.Errorf("%x: %v, then %s", damaged, got, srv.state())
+			}
 		}
-	}
+	})
 }
 
 // TestServerTime leaves the time out: it is then that of the server, read during the call.
 func TestServerTime(t *testing.T) {
-	s := newServer(t, redistest.Client(t))
-	const clock = `local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)`
-	for _, verb := range []string{"peek", "allow", "allow", "count", "inspect"} {
-		before := must(s.eval(clock).AsInt64())
-		at := must(s.call(with(verb, "", "1", "1/1h@1ms")...).AsIntSlice())[1]
-		if after := must(s.eval(clock).AsInt64()); at < before || at > after {
-			t.Errorf("%s is dated %d, but it was %d to %d", verb, at, before, after)
+	each(t, func(t *testing.T, s script) {
+		srv := s.on(t, redistest.Client(t))
+		const clock = `local t = redis.call('TIME') return math.floor((t[1] * 1000000 + t[2]) / ARGV[1])`
+		unit := digits(s.unit.Microseconds())
+		for _, verb := range []string{"peek", "allow", "allow", "count", "inspect"} {
+			before := must(srv.eval(clock, unit).AsInt64())
+			at := must(srv.call(s.with(verb, "", "1", "1/1h@1ms")...).AsIntSlice())[1]
+			if after := must(srv.eval(clock, unit).AsInt64()); at < before || at > after {
+				t.Errorf("%s is dated %d, but it was %d to %d", verb, at, before, after)
+			}
 		}
-	}
+	})
 }
 
 // lifeOf runs the script, and tells how long the key lives, how long all that took at most, and the time of the decision.
-var lifeOf = `
+func (s script) lifeOf() string {
+	return `
 local function clock() local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000) end
 local before = clock()
-local reply = (function() ` + lua.Window + `
+local reply = (function() ` + s.source + `
 end)()
 local life = redis.call('PTTL', KEYS[1])
 return {life, clock() - before, reply[2]}
 `
+}
 
 // TestLife checks when the key ends: when its last unit is forgotten, over all sections, those carried along too, and a day
 // later where the time was given.
 func TestLife(t *testing.T) {
-	const minute, hour, day = 60_000, 3_600_000, 86_400_000
-	s := newServer(t, redistest.Client(t))
-	s.lives(with("allow", "", "1", "9/1m@1s"), 0, minute)
-	s.lives(with("allow", "", "1", "9/1m@1s", "9/1h@1m"), 0, hour)
-	s.lives(with("allow", "", "1", "9/24h@24m", "9/1m@1s", "9/1h@1m"), 0, day)
-	at := s.lives(with("count", "", "1", "9/1h@1m", "1/24h@24m"), 0, day)
-	s.lives(with("allow", "", "1", "9/1m@1s"), at, day) // carried along
-	s.lives(with("allow", "", "1", "1/876000h@8760h"), 0, 876_000*hour)
+	each(t, func(t *testing.T, s script) {
+		srv, peak := s.on(t, redistest.Client(t)), math.E/(math.E-1) // the level of 1/24h at most
+		srv.lives(s.with("allow", "", "1", "9/1m@1s"), 0, s.life(minute, 1))
+		srv.lives(s.with("allow", "", "1", "9/1m@1s", "9/1h@1m"), 0, s.life(hour, 1))
+		srv.lives(s.with("allow", "", "1", "9/24h@24m", "9/1m@1s", "9/1h@1m"), 0, s.life(day, 1))
+		at := srv.lives(s.with("count", "", "1", "9/1h@1m", "1/24h@24m"), 0, s.life(day, peak))
+		srv.lives(s.with("allow", "", "1", "9/1m@1s"), at, s.life(day, peak)) // carried along
+		srv.lives(s.with("allow", "", "1", "1/876000h@8760h"), 0, s.life(876_000*hour, 1))
 
-	s = newServer(t, s.client)
-	s.lives(with("allow", start, "1", "9/1m@1s"), 0, minute+day)
-	s.lives(with("allow", later, "1", "9/1h@1m"), 0, hour+day)
-	s.lives(with("allow", later, "1", "9/1m@1s"), midnight+2000, hour+day)
-	s.lives(with("allow", start, "1", "9/1h@1m"), midnight+2000, hour+day) // the clock stepped back
-	s.lives(with("refund", start, "1", "9/1h@1m"), midnight+2000, hour+day)
+		srv = s.on(t, srv.client)
+		srv.lives(s.with("allow", "0s", "1", "9/1m@1s"), 0, s.life(minute, 1)+day)
+		srv.lives(s.with("allow", "2s", "1", "9/1h@1m"), 0, s.life(hour, 1)+day)
+		srv.lives(s.with("allow", "2s", "1", "9/1m@1s"), s.instant("2s"), s.life(hour, 1)+day)
+	})
 }
+
+// TestLifeAfterStepBack checks it after the clock stepped back: a window dates its buckets as before, a level is dated anew.
+func TestLifeAfterStepBack(t *testing.T) {
+	srv := window.on(t, redistest.Client(t))
+	srv.lives(srv.with("allow", "2s", "1", "9/1h@1m"), 0, hour+day)
+	srv.lives(srv.with("allow", "0s", "1", "9/1h@1m"), srv.instant("2s"), hour+day)
+	srv.lives(srv.with("refund", "0s", "1", "9/1h@1m"), srv.instant("2s"), hour+day)
+
+	srv = ar1.on(t, srv.client)
+	srv.lives(srv.with("allow", "2s", "1", "9/1h"), 0, srv.life(hour, 1)+day)
+	srv.lives(srv.with("allow", "0s", "1", "9/1h"), 0, srv.life(hour, 2)+day)
+	srv.lives(srv.with("refund", "0s", "1", "9/1h"), 0, srv.life(hour, 1)+day)
+}
+
+const minute, hour, day = 60_000, 3_600_000, 86_400_000
 
 // lives checks that a call which writes makes the key end so long after an instant, or after now if that is 0. It returns
 // the time of the decision.
 func (s server) lives(args []string, from, life int64) (at int64) {
 	s.Helper()
-	told := must(s.eval(lifeOf, args...).AsIntSlice())
+	told := must(s.eval(s.lifeOf(), args...).AsIntSlice())
 	now := told[len(told)-1]
 	if args[1] != "" {
 		now = must(strconv.ParseInt(args[1], 10, 64))
 	}
 	if from > 0 {
-		life -= now - from
+		life -= (now - from) * int64(s.unit) / int64(time.Millisecond)
 	}
 	if got, took := told[0], told[1]; got > life || got < life-took-1 {
 		s.Errorf("%q makes the key live for %s, not %s", args, span(got), span(life))
@@ -307,30 +425,36 @@ func (s server) lives(args []string, from, life int64) (at int64) {
 // TestWrites counts what a server executes, and so replicates: one SET where something is counted, one DEL where nothing
 // is left, and else nothing.
 func TestWrites(t *testing.T) {
-	s := newServer(t, redistest.Start(t).Client(t))
-	s.call(with("peek", start, "1", "2/1m@1s")...) // which loads the script
+	client := redistest.Start(t).Client(t)
+	each(t, func(t *testing.T, s script) { s.on(t, client).writes() })
+}
+
+// writes makes calls on an empty key, whose state after each decides what the next writes.
+func (s server) writes() {
+	s.Helper()
+	s.call(s.with("peek", "0s", "1", "2/1m@1s")...) // which loads the script
 	for _, step := range []struct {
 		args []string
 		want string
 	}{
-		{with("allow", start, "2", "2/1m@1s", "9/1h@1m"), "set"},
-		{with("allow", start, "1", "2/1m@1s", "9/1h@1m"), ""},
-		{with("peek", start, "1", "2/1m@1s", "9/1h@1m"), ""},
-		{with("inspect", start, "1", "2/1m@1s", "9/1h@1m"), ""},
-		{with("count", start, "1", "2/1m@1s", "9/1h@1m"), "set"},
-		{with("refund", start, "1", "2/1m@1s", "9/1h@1m"), "set"},
-		{with("refund", "1700092800000", "1", "2/1m@1s", "9/1h@1m"), ""},
-		{with("refund", start, "2", "2/1m@1s", "9/1h@1m"), "del"},
-		{with("allow", start, "2", "2/1m@1s", "9/1h@1m"), "set"},
-		{with("allow", "1690000000000", "1", "2/1m@1s", "9/1h@1m"), "set"}, // a repair
-		{with("peek", "1680000000000", "1", "2/1m@1s", "9/1h@1m"), ""},
-		{with("reset", start, "1", "2/1m@1s", "9/1h@1m"), "del"},
-		{with("allow", start, "3", "2/1m@1s", "9/1h@1m"), ""}, // an error
+		{s.with("allow", "0s", "2", "2/1m@1s", "9/1h@1m"), "set"},
+		{s.with("allow", "0s", "1", "2/1m@1s", "9/1h@1m"), ""},
+		{s.with("peek", "0s", "1", "2/1m@1s", "9/1h@1m"), ""},
+		{s.with("inspect", "0s", "1", "2/1m@1s", "9/1h@1m"), ""},
+		{s.with("count", "0s", "1", "2/1m@1s", "9/1h@1m"), "set"},
+		{s.with("refund", "0s", "1", "2/1m@1s", "9/1h@1m"), "set"},
+		{s.with("refund", "24h", "1", "2/1m@1s", "9/1h@1m"), ""},
+		{s.with("refund", "0s", "2", "2/1m@1s", "9/1h@1m"), "del"},
+		{s.with("allow", "0s", "2", "2/1m@1s", "9/1h@1m"), "set"},
+		{s.with("allow", "-2780h", "1", "2/1m@1s", "9/1h@1m"), "set"}, // a repair
+		{s.with("peek", "-5560h", "1", "2/1m@1s", "9/1h@1m"), ""},
+		{s.with("reset", "0s", "1", "2/1m@1s", "9/1h@1m"), "del"},
+		{s.with("allow", "0s", "3", "2/1m@1s", "9/1h@1m"), ""}, // an error
 	} {
-		s.client.Do(t.Context(), s.client.B().ConfigResetstat().Build())
+		s.client.Do(s.Context(), s.client.B().ConfigResetstat().Build())
 		s.call(step.args...)
 		if got := s.executed(); got != step.want {
-			t.Errorf("%q executes %q, not %q", step.args, got, step.want)
+			s.Errorf("%q executes %q, not %q", step.args, got, step.want)
 		}
 	}
 }
@@ -349,19 +473,21 @@ func (s server) executed() string {
 	return strings.Join(slices.DeleteFunc(all, func(c string) bool { return slices.Contains(idle, c) }), " ")
 }
 
-// TestHeadNamesVerbs holds the contract in the head of the script against what it does.
+// TestHeadNamesVerbs holds the contract in the head of a script against what it does.
 func TestHeadNamesVerbs(t *testing.T) {
-	head, _, _ := strings.Cut(lua.Window, "\n\n")
-	var named []string
-	for _, m := range regexp.MustCompile(`(?m)^-- {12}([a-z]+) `).FindAllStringSubmatch(head, -1) {
-		named = append(named, m[1])
-	}
-	if !slices.Equal(named, verbs) {
-		t.Errorf("the head names the verbs %q, these tests know %q", named, verbs)
-	}
-	for _, m := range regexp.MustCompile(`\bop [=~]= '(\w+)'`).FindAllStringSubmatch(lua.Window, -1) {
-		if !slices.Contains(named, m[1]) {
-			t.Errorf("the head does not name the verb %q", m[1])
+	each(t, func(t *testing.T, s script) {
+		head, _, _ := strings.Cut(s.source, "\n\n")
+		var named []string
+		for _, m := range regexp.MustCompile(`(?m)^-- {12}([a-z]+) `).FindAllStringSubmatch(head, -1) {
+			named = append(named, m[1])
 		}
-	}
+		if !slices.Equal(named, verbs) {
+			t.Errorf("the head names the verbs %q, these tests know %q", named, verbs)
+		}
+		for _, m := range regexp.MustCompile(`\bop [=~]= '(\w+)'`).FindAllStringSubmatch(s.source, -1) {
+			if !slices.Contains(named, m[1]) {
+				t.Errorf("the head does not name the verb %q", m[1])
+			}
+		}
+	})
 }

@@ -3,9 +3,7 @@ package lua_test
 import (
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -16,19 +14,25 @@ import (
 
 // FuzzForeignValueIsRefused stores any bytes under the key and has any verb meet them. Either it is an error that names the
 // key and leaves the value as it is, or they could be a record: then no limit admits more than its Max.
-func FuzzForeignValueIsRefused(f *testing.F) {
-	for i, value := range seeds(f) {
+func FuzzForeignValueIsRefused(f *testing.F) { window.meetsAny(f) }
+
+// FuzzForeignLevelIsRefused is the same for ar1.
+func FuzzForeignLevelIsRefused(f *testing.F) { ar1.meetsAny(f) }
+
+// meetsAny is the fuzz target of a script; ahead is in its unit of time.
+func (s script) meetsAny(f *testing.F) {
+	for i, value := range s.seeds(f) {
 		f.Add(value, uint8(i), uint8(i), int64(0))
-		f.Add(value, uint8(i), uint8(i), int64(-40_000))
-		f.Add(value, uint8(i/6), uint8(i/6), int64(59_500))
+		f.Add(value, uint8(i), uint8(i), s.instant("-40s")-s.midnight())
+		f.Add(value, uint8(i/6), uint8(i/6), s.instant("59.5s")-s.midnight())
 	}
 	client := redistest.Client(f)
 	f.Fuzz(func(t *testing.T, value []byte, verb, units uint8, ahead int64) {
-		s := newServer(t, client)
-		defer s.eval(`return redis.call('DEL', KEYS[1])`)
-		s.put(string(value))
-		now := (midnight + ahead) & (1<<47 - 1)
-		s.meets(verbs[int(verb)%len(verbs)], strconv.FormatInt(now, 10), int64(1+units%5))
+		srv := s.on(t, client)
+		defer srv.eval(`return redis.call('DEL', KEYS[1])`)
+		srv.put(string(value))
+		now := (s.midnight() + ahead) & (s.never - 1)
+		srv.meets(verbs[int(verb)%len(verbs)], digits(now), int64(1+units%5))
 	})
 }
 
@@ -36,12 +40,12 @@ func FuzzForeignValueIsRefused(f *testing.F) {
 var fuzzed = []string{"5/5s@1s", "20/1m@1ms", "300/1h@1m"}
 
 // seeds are all records of the histories, but the largest, and what is no record.
-func seeds(f *testing.F) (values [][]byte) {
+func (s script) seeds(f *testing.F) (values [][]byte) {
 	f.Helper()
 	seen := map[string]bool{"": true, "hello": true, `{"count":1}`: true, "\x80\x01\x8b\xd0\x47\x10\x00": true}
-	for _, file := range must(filepath.Glob("testdata/*.txt")) {
-		ask := onRedis(f)
-		play(f, string(must(os.ReadFile(file))), func(tb testing.TB, args ...string) answer {
+	for _, file := range s.histories() {
+		ask := s.onRedis(f)
+		s.play(f, string(must(os.ReadFile(file))), func(tb testing.TB, args ...string) answer {
 			a := ask(tb, args...)
 			seen[a.stored] = len(a.stored) < 100
 			return a
@@ -59,7 +63,7 @@ func seeds(f *testing.F) (values [][]byte) {
 func (s server) meets(verb, now string, units int64) {
 	s.Helper()
 	before := s.state()
-	reply, err := s.call(with(verb, now, strconv.FormatInt(units, 10), fuzzed...)...).AsIntSlice()
+	reply, err := s.call(s.dated(verb, now, digits(units), fuzzed...)...).AsIntSlice()
 	if err != nil {
 		if _, ok := rueidis.IsRedisErr(err); !ok || !strings.HasPrefix(err.Error(), "SLIDEGATE key "+s.key) {
 			s.Errorf("%s: %v", verb, err)
@@ -71,7 +75,7 @@ func (s server) meets(verb, now string, units int64) {
 	}
 	if slices.Contains([]string{"allow", "count", "peek"}, verb) && reply[0] == 1 {
 		for i, most := range []int64{5, 20, 300} {
-			if used := reply[2+3*i]; used > most {
+			if used := reply[2+3*i]; used < 0 || used > most {
 				s.Errorf("%s admits %d of %d in %s", verb, used, most, before)
 			}
 		}

@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 //go:embed testdata/spy.lua
 var spy string
 
-// spied is window.lua, word for word, inside the spy.
-var spied = strings.Replace(spy, "--SCRIPT--", lua.Window, 1)
+// spied is the script, word for word, inside the spy.
+func (s script) spied() string { return strings.Replace(spy, "--SCRIPT--", s.source, 1) }
 
 // answer is what one call of the script did.
 type answer struct {
@@ -32,9 +32,9 @@ type answer struct {
 type judge func(tb testing.TB, args ...string) answer
 
 // onRedis is the judge that counts: a real server.
-func onRedis(tb testing.TB) judge {
+func (s script) onRedis(tb testing.TB) judge {
 	tb.Helper()
-	client, script, key := redistest.Client(tb), lua.New(spied), redistest.Key(tb)
+	client, script, key := redistest.Client(tb), lua.New(s.spied()), redistest.Key(tb)
 	return func(tb testing.TB, args ...string) answer {
 		tb.Helper()
 		return read(tb, key, script.Exec(tb.Context(), client, []string{key}, args))

@@ -24,28 +24,35 @@ func TestOtherLuas(t *testing.T) {
 			continue
 		}
 		found++
-		for _, file := range must(filepath.Glob("testdata/*.txt")) {
-			t.Run(name+"/"+filepath.Base(file), func(t *testing.T) {
-				text := string(must(os.ReadFile(file)))
-				if diff := cmp.Diff(text, play(t, text, onLua(t, path))); diff != "" {
-					t.Errorf("not as on Redis (-redis +%s)\n%s", name, diff)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, s script) { s.othersAgree(t, path) })
+		})
 	}
 	if found == 0 {
 		t.Skip("none of lua5.1 to lua5.4 is on the PATH: the histories were played on the server alone")
 	}
 }
 
+// othersAgree plays the histories on another interpreter.
+func (s script) othersAgree(t *testing.T, path string) {
+	for _, file := range s.histories() {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text := string(must(os.ReadFile(file)))
+			if diff := cmp.Diff(text, s.play(t, text, s.onLua(t, path))); diff != "" {
+				t.Errorf("not as on Redis (-redis +%s)\n%s", path, diff)
+			}
+		})
+	}
+}
+
 // onLua runs the script in an interpreter, where testdata/redis.lua stands in for the server.
-func onLua(t *testing.T, path string) judge {
+func (s script) onLua(t *testing.T, path string) judge {
 	t.Helper()
-	script := filepath.Join(t.TempDir(), "spied.lua")
-	if err := os.WriteFile(script, []byte(spied), 0o600); err != nil {
+	file := filepath.Join(t.TempDir(), "spied.lua")
+	if err := os.WriteFile(file, []byte(s.spied()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "testdata/redis.lua", script)
+	cmd := exec.Command(path, "testdata/redis.lua", file)
 	cmd.Stderr = os.Stderr
 	in, out := must(cmd.StdinPipe()), bufio.NewReader(must(cmd.StdoutPipe()))
 	if err := cmd.Start(); err != nil {

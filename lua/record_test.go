@@ -4,13 +4,14 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strings"
 )
 
-// layout shows a record in hex: its format and T, then a line for each section, its fields apart as the head of window.lua
+// windowLayout shows a record in hex: its format and T, then a line for each section, its fields apart as the head of window.lua
 // names them: flags, closed, Per | own last time | Resolution | units | buckets. It knows the format on its own, and panics
 // at what does not fit it.
-func layout(record string) string {
+func windowLayout(record string) string {
 	if record == "" {
 		return "  none\n"
 	}
@@ -75,4 +76,27 @@ func take(b []byte, widths []int) (shown string, n int) {
 		fields, n = append(fields, hex.EncodeToString(b[n:n+w])), n+w
 	}
 	return strings.TrimRight(strings.Join(fields, " "), " |"), n
+}
+
+// ar1Layout shows a record in hex: its format and time, then a line for each section, as the head of ar1.lua names them: Per
+// | level, which is told as a number, too.
+func ar1Layout(record string) string {
+	if record == "" {
+		return "  none\n"
+	}
+	b := []byte(record)
+	lines, sections := []string{fmt.Sprintf("  %x %x", b[:1], b[1:8])}, int(b[0])-160
+	for b = b[8:]; len(b) > 0; sections-- {
+		fields := []int{4, 0, 8}
+		if binary.BigEndian.Uint32(b) == 0 {
+			fields = []int{4, 6, 0, 8}
+		}
+		section, n := take(b, fields)
+		level := math.Float64frombits(binary.BigEndian.Uint64(b[n-8:]))
+		lines, b = append(lines, fmt.Sprintf("  %s = %v", section, level)), b[n:]
+	}
+	if sections != 0 {
+		panic(fmt.Sprintf("not so many sections: %x", record))
+	}
+	return strings.Join(lines, "\n") + "\n"
 }

@@ -281,6 +281,10 @@ while not foreign and (pos <= len or left > 0 and not refund) do
         if last - (last - b) % wrap + per > date then break end
         total, closed, fin = total - (u > 0 and c or 1), closed - 1, fin - w - u
       end
+      if total < open then -- no writer counts less in all than in the last bucket
+        foreign = true
+        break
+      end
     end
     local joins = last == date or res > 1 and last - last % res == date - date % res -- a new event joins the last bucket
 

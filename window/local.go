@@ -14,7 +14,7 @@ import (
 type local struct {
 	l      *gate.Limiter[Usage]
 	limits []bounds
-	events *memory.Store[record]
+	*memory.Store[record]
 }
 
 // bounds is a limit in ms.
@@ -37,13 +37,13 @@ func newLocal(l *gate.Limiter[Usage], cfg Config) *local {
 	for _, limit := range cfg.Limits {
 		m.limits = append(m.limits, bounds{limit.Per.Milliseconds(), limit.Max, limit.resolution(cfg.CountDenied).Milliseconds()})
 	}
-	m.events = memory.New(l.Clock, func(r *record, now int64) bool { return r.forgotten(m.limits, now) })
+	m.Store = memory.New(l.Clock, func(r *record, now int64) bool { return r.forgotten(m.limits, now) })
 	return m
 }
 
 // Decide answers an attempt.
 func (m *local) Decide(_ context.Context, v gate.Verb, event string, n int64) (decision, error) {
-	e, err := m.events.Open(event)
+	e, err := m.Open(event)
 	if err != nil {
 		return decision{}, err
 	}
@@ -197,7 +197,7 @@ func (s section) add(units, date, resolution int64) section {
 
 // Refund takes back what d counted.
 func (m *local) Refund(_ context.Context, event string, d decision) error {
-	e, err := m.events.Open(event)
+	e, err := m.Open(event)
 	if err != nil {
 		return err
 	}
@@ -248,21 +248,8 @@ func (r *record) clean(limits []bounds, now int64) bool {
 	return empty
 }
 
-// Reset forgets the event.
-func (m *local) Reset(_ context.Context, event string) error {
-	e, err := m.events.Open(event)
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	if e.Record != nil {
-		e.Remove()
-	}
-	return nil
-}
-
 func (m *local) inspect(_ context.Context, event string) (time.Time, []LimitState, error) {
-	e, err := m.events.Open(event)
+	e, err := m.Open(event)
 	if err != nil {
 		return time.Time{}, nil, err
 	}

@@ -2,6 +2,7 @@
 package memory
 
 import (
+	"context"
 	"crypto/sha512"
 	"encoding/hex"
 	"hash/maphash"
@@ -106,6 +107,19 @@ func (e *Event[R]) Add() *R {
 func (e *Event[R]) Remove() {
 	e.shard.remove(e.entry)
 	e.Record, e.entry = nil, nil
+}
+
+// Reset drops the record of the event, if there is one.
+func (s *Store[R]) Reset(_ context.Context, event string) error {
+	e, err := s.Open(event)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if e.Record != nil {
+		e.Remove()
+	}
+	return nil
 }
 
 const (

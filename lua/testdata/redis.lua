@@ -3,26 +3,50 @@
 local value = false
 struct = {pack = string.pack, unpack = string.unpack}
 
-local function widths(format) return format:sub(2):gsub('B', 'I1'):gmatch('I(%d)') end
+-- fields are those of a format, in their order: how many bytes an integer has, or d.
+local function fields(format) return format:sub(2):gsub('B', 'I1'):gmatch('I?([%dd])') end
+
+local function bytes(n, width)
+  assert(n >= 0 and n < 256 ^ width and n % 1 == 0, 'a number that does not fit')
+  local all = ''
+  for k = width - 1, 0, -1 do all = all .. string.char(math.floor(n / 256 ^ k) % 256) end
+  return all
+end
+
+local function number(s, at, width)
+  local n = 0
+  for k = at, at + width - 1 do n = n * 256 + assert(s:byte(k), 'data too short') end
+  return n
+end
+
+-- A double above 0 is (1 + m / 2^52) x 2^e: 11 bits hold e + 1023, and 52 hold m.
+local function fromDouble(x)
+  local half, e = math.frexp(x)
+  local m = (2 * half - 1) * 2 ^ 52
+  return bytes((e + 1022) * 2 ^ 20 + math.floor(m / 2 ^ 32), 4) .. bytes(m % 2 ^ 32, 4)
+end
+
+local function double(s, at)
+  local high, low = number(s, at, 4), number(s, at + 4, 4)
+  return math.ldexp(1 + (high % 2 ^ 20 * 2 ^ 32 + low) / 2 ^ 52, math.floor(high / 2 ^ 20) - 1023)
+end
 
 if not string.pack then -- before Lua 5.3
   function struct.pack(format, ...)
-    local bytes, i = {}, 0
-    for width in widths(format) do
+    local all, i = '', 0
+    for width in fields(format) do
       i = i + 1
-      local n = ({...})[i]
-      assert(n >= 0 and n < 256 ^ width and n % 1 == 0, 'a number that does not fit')
-      for k = width - 1, 0, -1 do bytes[#bytes + 1] = string.char(math.floor(n / 256 ^ k) % 256) end
+      local n = ({...})[i] + 0
+      all = all .. (width == 'd' and fromDouble(n) or bytes(n, tonumber(width)))
     end
-    return table.concat(bytes)
+    return all
   end
   function struct.unpack(format, s, at)
     local numbers = {}
     at = at or 1
-    for width in widths(format) do
-      local n = 0
-      for k = at, at + width - 1 do n = n * 256 + assert(s:byte(k), 'data too short') end
-      at, numbers[#numbers + 1] = at + width, n
+    for width in fields(format) do
+      numbers[#numbers + 1] = width == 'd' and double(s, at) or number(s, at, tonumber(width))
+      at = at + (tonumber(width) or 8)
     end
     numbers[#numbers + 1] = at
     return (table.unpack or unpack)(numbers)

@@ -1,0 +1,240 @@
+// Package ar1 limits how often events happen, by one number per limit: a level that each unit raises by 1 and that decays
+// by half every 0.69 x Per. It is the package window with less memory and less to explain a decision by.
+//
+// The level x is an exponential moving average of the rate, known as a process AR(1): in steps of time,
+// x' = φ·x + n with φ = e^(-step/Per). A request for n units is admitted while
+//
+//	x + n <= C, where C = 1 / (1 - e^(-1/Max))
+//
+// C is the peak of a steady flow of Max per Per: for a Max of 5 it is 5.52, and in general about Max + 1/2. So, for a limit
+// of 5 in 10 s:
+//
+//   - from rest, exactly Max are admitted at once: 5;
+//   - a steady flow of up to Max per Per, evenly spaced, is never denied: one every 2 s, for ever;
+//   - an interval of length Per holds up to 2 x Max: the burst of 5, and 5 more as the level decays. Where that is too much,
+//     or a minimum distance between two events is wanted, use window, which never admits more than Max.
+//
+// A level below 1/4 counts as 0, and the event is forgotten: 1.4 x Per after a single unit, ln(4 x level) x Per in general.
+// The state is one Redis key per event, or this process's memory. docs/algorithm.md has the maths, in symbols and in numbers,
+// and a picture beside window.
+package ar1
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/lua"
+	"github.com/slidegate/slidegate/window"
+)
+
+// What both kinds of limiter share.
+type (
+	// Limit bounds what is admitted: exactly Max units at once from rest, a steady Max per Per, and up to 2 x Max in any
+	// span of Per. Max is 1 to 10^15. Resolution must be 0: a level has no buckets.
+	Limit = window.Limit
+
+	// Decision is the answer to one attempt. At is in whole microseconds.
+	Decision = window.Decision
+
+	// Usage is how much of one limit is used. Remaining is how many units it would admit at once, so that Used, which is
+	// Max less Remaining, is the level rounded up, or a little less near Max. ResetAfter is until the level counts as 0.
+	Usage = window.Usage
+
+	// Observation is what Config.Observe is told; its kinds are those of window.
+	Observation = window.Observation
+)
+
+// Config says what a Limiter counts, and under which name. Only Name and Limits are needed.
+type Config struct {
+	// Name names the limiter in its keys: 1 to 64 bytes of A-Z a-z 0-9 . _ - : only. Limiters of one name share their levels,
+	// but none with a limiter of window.
+	Name string
+
+	// Limits holds 1 to 31 limits, no two with the same Per. An attempt must fit all of them. Each may hold up to 2 x Max in
+	// a span of Per.
+	//
+	// To change them, deploy other limits under the same Name: every limit whose Per stays keeps its level, an added one
+	// starts at zero. A level above that of a lowered Max denies until it has decayed.
+	Limits []Limit
+
+	// CountDenied counts denied attempts too, in every limit, so that whoever keeps hammering stays out. It raises no level
+	// above its C: after the last attempt, the next unit is admitted Per/Max later.
+	CountDenied bool
+
+	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret. Give it at least
+	// 16 random bytes; whoever knows it can find short events again by trying.
+	Secret []byte
+
+	// Now is the clock, in whole microseconds; nil is the clock of the Redis server, or this process's monotonic clock in
+	// memory. It is for simulations, replay and tests. Its times lie between 1970 and 2255. Redis keeps keys of such a
+	// limiter for 24 h of real time beyond their end; in memory, an event is held until it is Reset.
+	Now func() time.Time `json:"-"`
+
+	// Timeout is how long one call may wait for Redis in all: 0 is a second, less than 0 is for ever, so that only the context
+	// of the call ends it.
+	Timeout time.Duration
+
+	// Fallback decides while Redis cannot answer, typically one from NewLocal. Its decisions are Degraded, and by its own
+	// limits. It must not have a Fallback itself.
+	Fallback *Limiter `json:"-"`
+
+	// Observe is told of every attempt and peek, and of the begin and end of an outage; not of those of the Fallback. It is called by
+	// many goroutines at once, and the call that it is told of waits for it: it should be quick, and not use the limiter.
+	Observe func(Observation) `json:"-"`
+}
+
+// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. Of its
+// goroutines none outlives its call, but those of calls that Redis leaves hanging: they stay until rueidis gives them up.
+//
+// Most callers should use Allow. Inspect also serves as an estimator of the rate, for dashboards and scores.
+type Limiter struct {
+	gate  *gate.Limiter[Usage]
+	state state
+}
+
+// state is where the levels are: in Redis or in memory.
+type state interface {
+	gate.State[Usage]
+	// inspect tells the time, the usage, and for each limit when its level will have decayed to 1, in us since 1970; 0 if it is 0.
+	inspect(ctx context.Context, event string) (now int64, usage []Usage, ones []int64, err error)
+}
+
+// decision is a Decision under the name that it has inside.
+type decision = gate.Decision[Usage]
+
+// Errors that a caller may want to tell apart, by errors.Is. They are those of window.
+var (
+	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
+	ErrCost         = window.ErrCost         // less than one unit
+	ErrExceedsLimit = window.ErrExceedsLimit // more units than the Max of a limit: never admitted
+	ErrOutage       = window.ErrOutage       // Redis could not answer; nothing was counted
+	ErrUncertain    = window.ErrUncertain    // no reply came; it may or may not have been counted
+)
+
+// New returns a limiter that keeps its levels in the Redis or Redis Cluster behind client. It sends nothing yet. What it does
+// about a Redis in trouble is what a limiter of window does.
+func New(client rueidis.Client, cfg Config) (*Limiter, error) {
+	g, err := gate.New(cfg.common(), "a")
+	if err != nil {
+		return nil, err
+	}
+	r, err := gate.NewRedis(client, lua.AR1, g)
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(g, redis{r, g}), nil
+}
+
+// NewLocal returns the same limiter on levels in this process's memory: no Redis, same answers. Each has levels of its own,
+// whatever its Name. It forgets events by itself, unless it has a clock of its own in Config.Now. It takes no Fallback, as
+// it never needs one.
+func NewLocal(cfg Config) (*Limiter, error) {
+	g, err := gate.NewLocal(cfg.common(), "a")
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(g, newLocal(g)), nil
+}
+
+func newLimiter(g *gate.Limiter[Usage], s state) *Limiter {
+	g.State = s
+	return &Limiter{g, s}
+}
+
+// Allow is shorthand for AllowN(ctx, event, 1).
+func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
+	return l.AllowN(ctx, event, 1)
+}
+
+// AllowN decides whether n units of the event may happen now, and counts all of them or none. A denial is a Decision, not
+// an error; the same request is admitted RetryAfter later, and not a millisecond sooner, if nothing else happens in
+// between. The errors are ErrEmptyEvent, ErrCost, ErrExceedsLimit, ErrOutage, ErrUncertain, those of ctx if it ended before
+// anything was sent, and one that names the key if its value is not a record of this library, or can hold no more: 31
+// limits of all callers of one Name. In each of these but ErrUncertain nothing was counted.
+func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
+	d, err := l.gate.AllowN(ctx, event, n)
+	return Decision(d), err
+}
+
+// Peek is shorthand for PeekN(ctx, event, 1).
+func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
+	return l.PeekN(ctx, event, 1)
+}
+
+// PeekN tells what AllowN would answer, but counts nothing and writes nothing. If it admits, Usage is as AllowN would leave
+// it; if it denies, Usage is as it stands, even where denied attempts count. Errors are as those of AllowN, but never
+// ErrUncertain.
+func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
+	d, err := l.gate.PeekN(ctx, event, n)
+	return Decision(d), err
+}
+
+// Wait is shorthand for WaitN(ctx, event, 1).
+func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
+	return l.WaitN(ctx, event, 1)
+}
+
+// WaitN waits until n units are admitted and counted. It returns at once, with an error that matches
+// context.DeadlineExceeded and the denial, if the deadline of ctx is sooner than that can be. Waiters are served in no
+// order, and hold no place: each sleeps its wait and up to 5 % more (at most 100 ms), then asks again. Waiting is not
+// hammering: where denied attempts count, WaitN peeks first. Where Config.Now is set, the sleep is still one of real time.
+func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
+	d, err := l.gate.WaitN(ctx, event, n)
+	return Decision(d), err
+}
+
+// Refund gives back what is left of the units that d counted: they have decayed since d.At, in every limit of d.Usage, as the
+// level has. Of a denial nothing is given back, as it may have raised a level by less than its units (see CountDenied). A
+// decision that counted nothing changes nothing. Refund a decision once, and not across a Reset or a step of the clock:
+// else it gives back somebody else's units. Errors are as those of AllowN; after ErrUncertain the units may or may not be
+// given back. A Degraded decision is given back in the Fallback; where there is none, nowhere.
+func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
+	if !d.Allowed {
+		return nil
+	}
+	return l.gate.Refund(ctx, event, decision(d))
+}
+
+// Reset forgets the event: all its levels are 0, those of a Fallback too. A value that is not of this library is an error,
+// and left alone. Errors are as those of AllowN.
+func (l *Limiter) Reset(ctx context.Context, event string) error {
+	return l.gate.Reset(ctx, event)
+}
+
+// Inspect shows the levels of an event, and the rates that they stand for. It writes nothing. RetryAfter in its Usage is for one
+// unit. Errors are as those of AllowN, but never ErrUncertain.
+func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err error) {
+	err = l.gate.Inspect(ctx, event, func() error {
+		now, usage, ones, err := l.state.inspect(ctx, event)
+		s = Snapshot{Event: event, Key: l.gate.Key(event), At: time.UnixMicro(now).UTC()}
+		for i := range usage {
+			s.Limits = append(s.Limits, newLimitState(usage[i], ones[i], now))
+		}
+		return err
+	})
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return s, nil
+}
+
+// Snapshot is the state of one event.
+type Snapshot struct {
+	Event  string
+	Key    string       // the key in Redis
+	At     time.Time    // as in Decision
+	Limits []LimitState // in the order of Config.Limits
+}
+
+// LimitState is the state of one limit of one event. The average of Rate over time is the rate of what was counted; right after
+// a unit it reads 1/Per higher than right before. An event that was seen once and never again reads 1/Per, and half of it
+// after each HalfLife, until its level is below 1/4.
+type LimitState struct {
+	Usage
+	Level    float64       // in units; 0 below 1/4
+	Rate     float64       // units per second: Level / Per
+	HalfLife time.Duration // in which the level decays by half: Per x ln 2
+}

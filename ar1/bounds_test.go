@@ -1,0 +1,395 @@
+package ar1_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// bench is a limiter under test, on a clock that the test sets.
+type bench struct {
+	*testing.T
+	*ar1.Limiter
+	clock *clock
+}
+
+// both runs a test on Redis and in memory, with a limiter of its own each.
+func both(t *testing.T, cfg ar1.Config, test func(bench)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		c := newClock()
+		cfg.Name, cfg.Now = redistest.Key(t), c.now
+		test(bench{t, must(ar1.New(redistest.Client(t), cfg)), c})
+	})
+	t.Run("local", func(t *testing.T) { test(inMemory(t, cfg)) })
+}
+
+func inMemory(t *testing.T, cfg ar1.Config) bench {
+	t.Helper()
+	c := newClock()
+	cfg.Name, cfg.Now = "local", c.now
+	return bench{t, must(ar1.NewLocal(cfg)), c}
+}
+
+func (b bench) allow(event string, n int64) ar1.Decision {
+	b.Helper()
+	return b.decided(b.AllowN(b.Context(), event, n))
+}
+
+func (b bench) peek(event string, n int64) ar1.Decision {
+	b.Helper()
+	return b.decided(b.PeekN(b.Context(), event, n))
+}
+
+func (b bench) decided(d ar1.Decision, err error) ar1.Decision {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d
+}
+
+// level is that of the first limit of "e".
+func (b bench) level() float64 {
+	b.Helper()
+	s, err := b.Inspect(b.Context(), "e")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s.Limits[0].Level
+}
+
+// TestBurstFromRestIsMax: one by one, all at once, and in two parts.
+func TestBurstFromRestIsMax(t *testing.T) {
+	for _, text := range []string{"1/1ms", "1/1s", "2/1s", "5/1h", "100/1m", "1000000/1ms", "1000000/1h", "1000000000000000/36500d"} {
+		t.Run(text, func(t *testing.T) {
+			l := limits(text)
+			both(t, ar1.Config{Limits: l}, func(b bench) {
+				most := l[0].Max
+				for k := range most {
+					if most > 100 {
+						break
+					}
+					if d := b.allow("singly", 1); !d.Allowed || d.Remaining != most-k-1 || d.Usage[0].Used != k+1 {
+						b.Fatalf("unit %d: %+v", k+1, d)
+					}
+				}
+				if !b.allow("at once", most).Allowed || !b.allow("in parts", most-most/2).Allowed || most > 1 && !b.allow("in parts", most/2).Allowed {
+					b.Error("a part of Max is denied")
+				}
+				for _, event := range []string{"singly", "at once", "in parts"} {
+					if d := b.peek(event, 1); d.Allowed && (most <= 100 || event != "singly") {
+						b.Errorf("%s: one more than Max: %+v", event, d)
+					}
+				}
+			})
+		})
+	}
+}
+
+// entry is what was admitted at a time in us.
+type entry struct{ at, units int64 }
+
+// worst is the most that an interval of length Per holds that is open at one end.
+func worst(log []entry, per time.Duration) (worst int64) {
+	sum, first := int64(0), 0
+	for _, e := range log {
+		for sum += e.units; log[first].at+per.Microseconds() <= e.at; first++ {
+			sum -= log[first].units
+		}
+		worst = max(worst, sum)
+	}
+	return worst
+}
+
+var flows = []string{"1/1ms", "1/1s", "2/1s", "5/10s", "7/1h", "100/1m", "100/1ms", "1000/1d", "100000/1h"}
+
+// TestNoIntervalHoldsMoreThanTwiceMax attacks: it takes all that it gets at the first microsecond at which it gets anything. It
+// should get 2 x Max, as the documentation says that an interval may hold so much.
+func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
+	for _, text := range append(flows, "20000/10ms") {
+		t.Run(text, func(t *testing.T) {
+			l := limits(text)
+			b := inMemory(t, ar1.Config{Limits: l})
+			var log []entry
+			for end := b.clock.us.Load() + 3*l[0].Per.Microseconds(); b.clock.us.Load() < end; b.first() {
+				n := b.allow("e", 1).Remaining
+				if n > 0 && !b.allow("e", n).Allowed {
+					t.Fatalf("%d units remained, and are denied", n)
+				}
+				log = append(log, entry{b.clock.us.Load(), 1 + n})
+			}
+			got := worst(log, l[0].Per)
+			if t.Logf("%d units in %v", got, l[0].Per); got > 2*l[0].Max || got < 2*l[0].Max-1-l[0].Max/10_000 {
+				t.Errorf("that is not 2 x Max")
+			}
+		})
+	}
+}
+
+// first goes to the first microsecond at which a unit of "e" is admitted.
+func (b bench) first() {
+	d := b.peek("e", 1)
+	if d.Allowed {
+		b.Fatalf("there was more to take: %+v", d)
+	}
+	late := b.clock.us.Load() + d.RetryAfter.Microseconds()
+	early := late - 1000
+	for early+1 < late {
+		b.clock.us.Store((early + late) / 2)
+		if b.peek("e", 1).Allowed {
+			late = b.clock.us.Load()
+		} else {
+			early = b.clock.us.Load()
+		}
+	}
+	b.clock.us.Store(late)
+}
+
+// TestRandomAttacks: whatever costs come at whatever times, no interval holds more than 2 x Max.
+func TestRandomAttacks(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		l := limits(flows[rng.IntN(len(flows))])
+		both(t, ar1.Config{Limits: l}, func(b bench) {
+			rng := rand.New(rand.NewPCG(seed, 6))
+			var log []entry
+			for range 400 {
+				n := 1 + rng.Int64N(l[0].Max)>>rng.IntN(10)
+				d := b.allow("e", n)
+				if d.Allowed {
+					log = append(log, entry{b.clock.us.Load(), n})
+				}
+				if rng.IntN(2) == 0 {
+					b.clock.pass(min(d.RetryAfter, l[0].Per))
+				} else {
+					b.clock.us.Add(rng.Int64N(l[0].Per.Microseconds() / min(20, l[0].Max)))
+				}
+			}
+			if got := worst(log, l[0].Per); got > 2*l[0].Max {
+				b.Errorf("seed %d, %v: %d units in Per", seed, l[0], got)
+			}
+		})
+	}
+}
+
+// TestSteadyFlowIsNeverDenied: Max per Per, evenly spaced but for the clock's whole microseconds, and less than that; until the
+// level is as high as it gets.
+func TestSteadyFlowIsNeverDenied(t *testing.T) {
+	for _, text := range append(flows, "3/1s", "1000000/1h", "1000000/1d", "1000000/7s") {
+		for _, rate := range []float64{1, 0.999, 0.7} {
+			t.Run(fmt.Sprint(text, "/", rate), func(t *testing.T) {
+				t.Parallel()
+				l, units := limits(text), int64(300_000)
+				if text == "1000000/1h" && rate == 1 {
+					units = 10_000_000
+				}
+				inMemory(t, ar1.Config{Limits: l}).flow(l[0], rate, min(units, 25*l[0].Max))
+			})
+		}
+	}
+	for _, text := range []string{"1/1s", "2/1s", "5/7s", "100/1h"} {
+		t.Run("redis/"+text, func(t *testing.T) {
+			c, l := newClock(), limits(text)
+			b := bench{t, must(ar1.New(redistest.Client(t), ar1.Config{Name: redistest.Key(t), Limits: l, Now: c.now})), c}
+			b.flow(l[0], 1, 25*l[0].Max+100)
+		})
+	}
+}
+
+// flow asks for so many units, one after the other, at a rate in Max per Per.
+func (b bench) flow(l ar1.Limit, rate float64, units int64) {
+	b.Helper()
+	if testing.Short() {
+		units = min(units, 30_000)
+	}
+	between := float64(l.Per.Microseconds()) / float64(l.Max) / rate
+	for k := range units {
+		b.clock.us.Store(noon + int64(float64(k)*between))
+		if d := b.allow("e", 1); !d.Allowed {
+			b.Fatalf("unit %d of a flow of one every %v us: %+v", k, between, d)
+		}
+	}
+}
+
+// TestSteadyFlowAtItsPeak begins where a flow of a million in Per would be after a long time: at a level of C - 1, as exactly as
+// the record can say it.
+func TestSteadyFlowAtItsPeak(t *testing.T) {
+	l := limits("1000000/1h")
+	c, client := newClock(), redistest.Client(t)
+	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: l, Now: c.now})), c}
+	b.allow("e", 1)
+	key := must(b.Inspect(t.Context(), "e")).Key
+	const script = `return redis.call('SET', KEYS[1], struct.pack('>BI7I4d', 161, ARGV[1], 3600000, ARGV[2]))`
+	c.us.Add(-3600)
+	peak := fmt.Sprintf("%.17g", peakOf(l[0])-1)
+	if err := client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(fmt.Sprint(noon), peak).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for k := range int64(20_000) {
+		c.us.Store(noon + k*3600)
+		if d := b.allow("e", 1); !d.Allowed {
+			t.Fatalf("unit %d: %+v", k, d)
+		}
+	}
+}
+
+// TestExactRetry: a denied request is admitted RetryAfter later, and denied a millisecond before; so is one that would follow.
+func TestExactRetry(t *testing.T) {
+	for _, text := range []string{"1/1s", "5/1h", "100/1m", "70000/7d", "1000000/1d"} {
+		l := limits(text)
+		both(t, ar1.Config{Limits: append(l, limits("3000000/30d")...)}, func(b bench) {
+			rng := rand.New(rand.NewPCG(uint64(l[0].Max), 0))
+			for k := range 300 {
+				n := 1 + rng.Int64N(l[0].Max)
+				d := b.allow("e", n)
+				wait := max(d.RetryAfter, d.Usage[0].RetryAfter, d.Usage[1].RetryAfter)
+				if b.clock.pass(wait - time.Millisecond); wait > 0 && b.peek("e", n).Allowed {
+					b.Fatalf("%v, %d: admitted sooner than %v", l[0], k, wait)
+				}
+				if b.clock.pass(time.Millisecond); !b.peek("e", n).Allowed {
+					b.Fatalf("%v, %d: denied after %v", l[0], k, wait)
+				}
+				b.clock.us.Add(-rng.Int64N(wait.Microseconds()/2 + 1)) // not yet written: no step back
+			}
+		})
+	}
+}
+
+// TestClockNeverLowersALevel steps back, by a little and by a lot, before and after attempts of every kind.
+func TestClockNeverLowersALevel(t *testing.T) {
+	both(t, ar1.Config{Limits: limits("5/10s")}, func(b bench) {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for k := range 500 {
+			b.clock.pass(time.Duration(rng.Int64N(int64(3 * time.Second))))
+			b.allow("e", 1+rng.Int64N(3))
+			before := b.level()
+			b.clock.us.Add(-rng.Int64N(1 << rng.IntN(45)))
+			back := b.level()
+			if back < before*(1-1e-6) {
+				b.Fatalf("%d: a step back lowered the level from %v to %v", k, before, back)
+			}
+			d := b.allow("e", 1)
+			after := b.level()
+			if d.Allowed {
+				after--
+			}
+			if math.Abs(after-back) > 1e-6*back {
+				b.Fatalf("%d: %v became %v: %+v", k, back, after, d)
+			}
+			if d = b.peek("e", 1); d.RetryAfter > 20*time.Second {
+				b.Fatalf("%d: locked out for %v", k, d.RetryAfter)
+			}
+		}
+	})
+}
+
+// TestLoweredMaxFreesNobody: while one with a lowered Max and one with the old one take turns, the old one admits no more than it
+// would alone. If the former took a level above its C for C, the latter would admit without end.
+func TestLoweredMaxFreesNobody(t *testing.T) {
+	c, name := newClock(), redistest.Key(t)
+	old := bench{t, must(ar1.New(redistest.Client(t), ar1.Config{Name: name, Limits: limits("100/1h"), Now: c.now})), c}
+	lowered := bench{t, must(ar1.New(redistest.Client(t), ar1.Config{Name: name, Limits: limits("5/1h"), Now: c.now})), c}
+	var log []entry
+	for range 3600 {
+		for old.allow("e", 1).Allowed {
+			log = append(log, entry{c.us.Load(), 1})
+		}
+		if d := lowered.allow("e", 1); d.Allowed {
+			t.Fatalf("at a level of about 100, a Max of 5 admits: %+v", d)
+		}
+		c.pass(time.Second)
+	}
+	if got := worst(log, time.Hour); got > 200 {
+		t.Errorf("%d admitted in an hour", got)
+	}
+	d := lowered.peek("e", 1)
+	want := time.Duration(float64(time.Hour) * math.Log(lowered.level()/(peakOf(limits("5/1h")[0])-1)))
+	if off := d.RetryAfter - want; off < 0 || off > 2*time.Millisecond {
+		t.Errorf("a wait of %v, not %v", d.RetryAfter, want)
+	}
+}
+
+// TestDeniedAttemptsCount: whoever keeps hammering stays out; who stops is let in after Per/Max.
+func TestDeniedAttemptsCount(t *testing.T) {
+	both(t, ar1.Config{Limits: limits("5/10s"), CountDenied: true}, func(b bench) {
+		b.allow("e", 5)
+		b.allow("e", 1)
+		for range 1000 {
+			b.clock.pass(1900 * time.Millisecond)
+			if d := b.allow("e", 1); d.Allowed || d.Counted != 1 || d.RetryAfter != 2*time.Second {
+				b.Fatalf("hammering: %+v", d)
+			}
+		}
+		b.clock.pass(2 * time.Second)
+		d := b.peek("e", 1)
+		if !d.Allowed || d.Counted != 0 {
+			b.Fatalf("after a pause: %+v", d)
+		}
+		denied := b.allow("e", 5)
+		before := b.level()
+		if err := b.Refund(b.Context(), "e", denied); err != nil || denied.Allowed || b.level() != before {
+			b.Errorf("a denial was refunded, %v: %+v", err, denied)
+		}
+	})
+}
+
+// TestRefundAfterAStepBack gives back no more than what is left as of the last write.
+func TestRefundAfterAStepBack(t *testing.T) {
+	both(t, ar1.Config{Limits: limits("50/1m")}, func(b bench) {
+		d := b.allow("e", 20)
+		b.clock.pass(time.Minute)
+		b.allow("e", 10)
+		b.clock.pass(-30 * time.Second)
+		if err := b.Refund(b.Context(), "e", d); err != nil || math.Abs(b.level()-10) > 1e-6 {
+			b.Errorf("%v: %v is left of 10", err, b.level())
+		}
+	})
+}
+
+// TestRefund gives back what is left of an attempt, and nothing of others.
+func TestRefund(t *testing.T) {
+	both(t, ar1.Config{Limits: limits("50/10s")}, func(b bench) {
+		b.allow("e", 20)
+		b.clock.pass(3 * time.Second)
+		d := b.allow("e", 10)
+		b.clock.pass(4 * time.Second)
+		if err := b.Refund(b.Context(), "e", d); err != nil {
+			b.Fatal(err)
+		}
+		if got, want := b.level(), 20*math.Exp(-0.7); math.Abs(got-want) > 1e-6 {
+			b.Errorf("a level of %v, not %v", got, want)
+		}
+		_ = b.Reset(b.Context(), "e")
+		if b.level() != 0 || b.Refund(b.Context(), "e", d) != nil || b.level() != 0 {
+			b.Error("a refund to a level of 0")
+		}
+		d = b.allow("e", 7)
+		if err := b.Refund(b.Context(), "e", d); err != nil || b.level() != 0 || b.peek("e", 50).Usage[0].Used != 50 {
+			b.Errorf("%v: %v is left", err, b.level())
+		}
+	})
+}
+
+// TestRate: the average of the rate is that of the flow.
+func TestRate(t *testing.T) {
+	both(t, ar1.Config{Limits: limits("1000/1m")}, func(b bench) {
+		var rates []float64
+		for k := range 2400 {
+			b.clock.us.Store(noon + int64(k)*250_000)
+			b.allow("e", 1)
+			b.clock.us.Add(125_000)
+			rates = append(rates, must(b.Inspect(b.Context(), "e")).Limits[0].Rate)
+		}
+		settled := rates[1600:]
+		if low, high := slices.Min(settled), slices.Max(settled); low < 3.98 || high > 4.02 {
+			b.Errorf("a flow of 4 per second has a rate of %v to %v", low, high)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package ar1
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/window"
+)
+
+const maxUnits = 1e15 // beyond it a double does not hold a level to a part of a unit
+
+// common is the configuration as every kind of limiter has it.
+func (cfg Config) common() gate.Config[Usage] {
+	limits := slices.Clone(cfg.Limits)
+	c := gate.Config[Usage]{
+		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, Most: maxUnits,
+		Clock: gate.Clock{Now: cfg.Now, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: 1 << 53, Year: 2255},
+		Usage: func(i int, used int64, retryAfter, resetAfter time.Duration) Usage {
+			return Usage{Limit: limits[i], Used: used, Remaining: limits[i].Max - used, RetryAfter: retryAfter, ResetAfter: resetAfter}
+		},
+		PerOf: func(u Usage) time.Duration { return u.Limit.Per },
+	}
+	for _, l := range limits {
+		c.Limits = append(c.Limits, commonLimit(l))
+	}
+	if cfg.Fallback != nil {
+		c.Fallback = cfg.Fallback.gate
+	}
+	if cfg.Observe != nil {
+		c.Observe = func(o gate.Observation[Usage]) {
+			cfg.Observe(Observation{
+				Limiter: cfg.Name, Kind: window.Kind(o.Kind), Units: o.Units, Decision: Decision(o.Decision), Took: o.Took, Part: o.Part,
+			})
+		}
+	}
+	return c
+}
+
+// commonLimit is a limit as every kind of limiter has it, with what ar1.lua takes.
+func commonLimit(l Limit) gate.Limit {
+	text, _, _ := strings.Cut(l.String(), "@")
+	fault := gate.CheckRange(l.Max, maxUnits, "10^15", l.Per)
+	if fault == nil && l.Resolution != 0 {
+		fault = fmt.Errorf("a Resolution of %v; leave it 0, since a level has no buckets", l.Resolution)
+	}
+	args := []string{strconv.FormatInt(l.Per.Milliseconds(), 10), strconv.FormatInt(l.Max, 10)}
+	return gate.Limit{Text: text, Max: l.Max, Per: l.Per, Args: args, Fault: fault}
+}

@@ -1,0 +1,171 @@
+package ar1_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/lua"
+)
+
+// drift is a level that is carried along in another form: the time at which it will have decayed to 1, in ms since the begin.
+type drift struct{ per, c, one, now float64 }
+
+func newDrift(l ar1.Limit) *drift { return &drift{per: perOf(l), c: peakOf(l), one: math.Inf(-1)} }
+
+func (d *drift) level() float64 { return math.Exp((d.one - d.now) / d.per) }
+
+// step lets us pass and counts a unit if it fits. It reports whether that hinges on less than 10 us.
+func (d *drift) step(us int64) (fits, hinges bool) {
+	d.now += float64(us) / 1000
+	x := d.level()
+	if x < 0.25 {
+		x = 0
+	}
+	fits = x+1 <= d.c
+	hinges = math.Abs(d.per*math.Log(x/(d.c-1))) < hinge || math.Abs(d.per*math.Log(4*d.level())) < hinge
+	if fits {
+		d.one = d.now + d.per*math.Log(x+1)
+	}
+	return fits, hinges
+}
+
+// attempts are random times between attempts, in us, about as many as the limit admits, and none that hinges.
+func attempts(l ar1.Limit, n int) (times []int64, admitted int, end *drift) {
+	rng, d := rand.New(rand.NewPCG(7, uint64(l.Max))), newDrift(l)
+	for now := int64(noon); len(times) < n; {
+		us := rng.Int64N(2 * l.Per.Microseconds() / l.Max)
+		try := *d
+		fits, hinges := try.step(us)
+		if hinges {
+			continue
+		}
+		if fits {
+			admitted++
+		}
+		*d, now = try, now+us
+		times = append(times, now)
+	}
+	return times, admitted, d
+}
+
+var drifting = []string{"1/1s", "50/1h", "10000/1d"}
+
+// TestAMillionSteps: after a million attempts, as many are admitted as by the reference, and the time at which the level will have
+// decayed to 1 is within a ms of it.
+func TestAMillionSteps(t *testing.T) {
+	steps := 1_000_000
+	if testing.Short() {
+		steps = 20_000
+	}
+	for _, text := range drifting {
+		l := limits(text)
+		times, want, end := attempts(l[0], steps)
+		t.Run("redis/"+text, func(t *testing.T) { onRedis(t, l[0], times, want, end) })
+		t.Run("local/"+text, func(t *testing.T) {
+			t.Parallel()
+			b, got := inMemory(t, ar1.Config{Limits: l}), 0
+			for _, now := range times {
+				b.clock.us.Store(now)
+				if b.allow("e", 1).Allowed {
+					got++
+				}
+			}
+			b.near(l[0], got, want, end)
+		})
+	}
+}
+
+// onRedis sends the attempts to the script in batches, since a million round trips would take long.
+func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
+	t.Parallel()
+	c, client := newClock(), redistest.Client(t)
+	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: []ar1.Limit{l}, Now: c.now})), c}
+	key := must(b.Inspect(t.Context(), "e")).Key
+	sha := must(client.Do(t.Context(), client.B().ScriptLoad().Script(lua.AR1).Build()).ToString())
+	got := 0
+	for len(times) > 0 {
+		var batch rueidis.Commands
+		for _, now := range times[:min(1000, len(times))] {
+			args := []string{"allow", fmt.Sprint(now), "1", fmt.Sprint(l.Per.Milliseconds()), fmt.Sprint(l.Max)}
+			batch = append(batch, client.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Arg(args...).Build())
+			c.us.Store(now)
+		}
+		times = times[len(batch):]
+		for _, reply := range client.DoMulti(t.Context(), batch...) {
+			got += int(must(reply.AsIntSlice())[0])
+		}
+	}
+	b.near(l, got, want, end)
+}
+
+func (b bench) near(l ar1.Limit, got, want int, end *drift) {
+	b.Helper()
+	off := perOf(l) * math.Log(b.level()/end.level())
+	b.Logf("%d admitted; the time is off by %.4f ms", got, off)
+	if got != want || !(math.Abs(off) < 1) {
+		b.Errorf("%d admitted, not %d; off by %v ms", got, want, off)
+	}
+}
+
+// TestBytes: an event is one key, and takes at most 180 bytes with one limit and 200 with three, all told, however many there are.
+func TestBytes(t *testing.T) {
+	counts := []int{1000, 20_000, 40_000, 66_000, 100_000}
+	if testing.Short() {
+		counts = counts[:2]
+	}
+	server := redistest.Start(t)
+	client := server.Client(t)
+	for most, texts := range map[float64][]string{180: {"5/1h"}, 200: {"1/5s", "50/1h", "200/1d"}} {
+		for _, n := range counts {
+			l := must(ar1.New(client, ar1.Config{Name: "login", Limits: limits(texts...)}))
+			countAll(t, l, 1000) // for the script and the buffers
+			must("", client.Do(t.Context(), client.B().Flushall().Sync().Build()).Error())
+			before := usedMemory(t, client)
+			countAll(t, l, n)
+			growing := float64(usedMemory(t, client)-before) / float64(n)
+			countAll(t, l, n) // each call helps the server to grow its hash tables; meanwhile it has two of each
+			each := float64(usedMemory(t, client)-before) / float64(n)
+			keys := must(client.Do(t.Context(), client.B().Dbsize().Build()).AsInt64())
+			t.Logf("%d limits, %d events: %.1f bytes each, %.1f right after they came", len(texts), n, each, growing)
+			if keys != int64(n) || each > most {
+				t.Errorf("%d limits, %d events: %d keys, %.1f bytes each", len(texts), n, keys, each)
+			}
+		}
+	}
+}
+
+// countAll counts events once each: addresses.
+func countAll(t *testing.T, l *ar1.Limiter, n int) {
+	t.Helper()
+	const callers = 64
+	errs := make(chan error, callers)
+	for c := range callers {
+		go func() {
+			var err error
+			for i := c; i < n && err == nil; i += callers {
+				_, err = l.Allow(t.Context(), fmt.Sprintf("198.51.%d.%d", 100+i>>8, i&255))
+			}
+			errs <- err
+		}()
+	}
+	for range callers {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func usedMemory(t *testing.T, client rueidis.Client) (n int64) {
+	t.Helper()
+	info := must(client.Do(t.Context(), client.B().Info().Section("memory").Build()).ToString())
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	must(fmt.Sscan(rest, &n))
+	return n
+}

@@ -1,0 +1,190 @@
+package lua_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// event is one of random limits, whose clock only a test moves. Its numbers are the same in every run.
+type event struct {
+	script
+	judge
+	*rand.Rand
+	limits []string
+	max    int64 // the least Max
+	per    int64 // the greatest Per, in ms
+	now    int64 // in the unit of the script
+}
+
+// events runs a test for some random events of a script.
+func (s script) events(t *testing.T, n int, test func(tb testing.TB, e *event)) {
+	for seed := range n {
+		e := &event{script: s, judge: s.onRedis(t), Rand: rand.New(rand.NewPCG(1, uint64(seed))), max: math.MaxInt64, now: s.midnight()}
+		for i := range 1 + e.IntN(3) {
+			e.limit(10 * math.Pow(100, float64(i)))
+		}
+		test(t, e)
+	}
+}
+
+// limit adds one whose Per is about that long.
+func (e *event) limit(ms float64) {
+	per, most := int64(ms*(1+50*e.Float64())), int64(math.Pow(1000, e.Float64()))
+	e.limits = append(e.limits, fmt.Sprintf("%d/%dms@%dms", most, per, 1+per*e.Int64N(2)/10))
+	e.max, e.per = min(e.max, most), max(e.per, per)
+}
+
+// ask makes a call now.
+func (e *event) ask(tb testing.TB, verb string, units int64) answer {
+	tb.Helper()
+	a := e.judge(tb, e.dated(verb, digits(e.now), digits(units), e.limits...)...)
+	if a.err != "" {
+		tb.Fatalf("%s %d under %q: %s", verb, units, e.limits, a.err)
+	}
+	return a
+}
+
+// wait lets some ms pass.
+func (e *event) wait(ms int64) { e.now += ms * int64(time.Millisecond/e.unit) }
+
+// again is how long the last of the limits denies the same request, in ms.
+func again(a answer) (ms int64) {
+	for i := 3; i < len(a.reply); i += 3 {
+		ms = max(ms, a.reply[i])
+	}
+	return ms
+}
+
+// TestAgainIsExact has each denied request come again 1 ms early, which is denied, and in time, which is admitted.
+func TestAgainIsExact(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		s.events(t, 40, func(tb testing.TB, e *event) {
+			for range 30 {
+				e.now += e.Int64N(1 + e.per*int64(time.Millisecond/s.unit)/20)
+				e.comesAgain(tb, 1+e.Int64N(e.max))
+			}
+		})
+	})
+}
+
+// comesAgain makes a request that waits if it is denied.
+func (e *event) comesAgain(tb testing.TB, units int64) {
+	tb.Helper()
+	denied := e.ask(tb, "allow", units)
+	if denied.reply[0] == 1 {
+		return
+	}
+	w := again(denied)
+	e.wait(w - 1)
+	if early := e.ask(tb, "allow", units); early.reply[0] == 1 || again(early) != 1 {
+		tb.Errorf("%q deny %d for %d ms, and 1 ms before that say %v", e.limits, units, w, early.reply)
+	}
+	e.wait(1)
+	if due := e.ask(tb, "allow", units); due.reply[0] == 0 {
+		tb.Errorf("%q deny %d for %d ms, and then %v", e.limits, units, w, due.reply)
+	}
+}
+
+// TestUsedLeavesTheRest has as many units as no limit has used be admitted, and one more not.
+func TestUsedLeavesTheRest(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		s.events(t, 40, func(tb testing.TB, e *event) {
+			for range 30 {
+				e.now += e.Int64N(1 + e.per*int64(time.Millisecond/s.unit)/20)
+				e.ask(tb, "count", 1+e.Int64N(e.max))
+				e.leavesTheRest(tb)
+			}
+		})
+	})
+}
+
+// leavesTheRest looks at the event, and asks for what is left.
+func (e *event) leavesTheRest(tb testing.TB) {
+	tb.Helper()
+	left, state := e.left(tb)
+	if left > 0 && e.ask(tb, "peek", left).reply[0] == 0 {
+		tb.Errorf("%q deny the last %d at %v", e.limits, left, state)
+	}
+	if left < e.max && e.ask(tb, "peek", left+1).reply[0] == 1 {
+		tb.Errorf("%q admit one more than %d at %v", e.limits, left, state)
+	}
+}
+
+// left is how many units no limit has used, by what each replies if it is asked alone.
+func (e *event) left(tb testing.TB) (left int64, used []int64) {
+	tb.Helper()
+	left, all := math.MaxInt64, e.limits
+	defer func() { e.limits = all }()
+	for _, l := range all {
+		e.limits = []string{l}
+		most := must(strconv.ParseInt(e.script.limit(l)[1], 10, 64))
+		used = append(used, e.ask(tb, "inspect", 1).reply[2])
+		left = min(left, max(0, most-used[len(used)-1]))
+	}
+	return left, used
+}
+
+// TestLevelIsTheSumOfWhatDecayed holds the level of ar1 against what it stands for: each admitted unit weighs e^(-age/Per).
+func TestLevelIsTheSumOfWhatDecayed(t *testing.T) {
+	ar1.events(t, 30, func(tb testing.TB, e *event) {
+		e.limits = e.limits[:1]
+		args := e.script.limit(e.limits[0])
+		per, most := 1000*must(strconv.ParseFloat(args[0], 64)), must(strconv.ParseInt(args[1], 10, 64))
+		var admitted [][2]int64
+		for range 40 {
+			e.now += e.Int64N(1 + int64(per/3)) // so seldom at rest that nothing is forgotten
+			n := 1 + e.Int64N(most)
+			want := sum(admitted, e.now, per)
+			if e.ask(tb, "allow", n).reply[0] == 1 {
+				admitted = append(admitted, [2]int64{e.now, n})
+				want += float64(n)
+			}
+			if got := ar1Level(e.ask(tb, "inspect", 1), per); math.Abs(got/want-1) > 1/per { // it is told to 1 us
+				tb.Errorf("%q: level %v, not %v", e.limits, got, want)
+			}
+		}
+	})
+}
+
+// sum is what is left of units that were counted at these instants.
+func sum(counted [][2]int64, now int64, per float64) (level float64) {
+	for _, c := range counted {
+		level += float64(c[1]) * math.Exp(-float64(now-c[0])/per)
+	}
+	return level
+}
+
+// ar1Level is the level of the one limit that inspect tells of, whose Per is in us.
+func ar1Level(inspected answer, per float64) float64 {
+	return math.Exp(float64(inspected.reply[5]-inspected.reply[1]) / per)
+}
+
+// TestRefundGivesBackNoMoreThanIsLeft has a clock step back between the calls: what was decayed in the record stays so.
+func TestRefundGivesBackNoMoreThanIsLeft(t *testing.T) {
+	ask := ar1.onRedis(t)
+	ask(t, ar1.with("allow", "0s", "4", "9/1m")...)
+	ask(t, ar1.with("allow", "1m", "1", "9/1m")...) // 4 x e^-1 + 1
+	refund := ar1.with("refund", "30s", "4", "9/1m")
+	refund[len(refund)-1] = ar1.at("0s")
+	ask(t, refund...)
+	inspected := ask(t, ar1.with("inspect", "30s", "1", "9/1m")...)
+	if got := ar1Level(inspected, 60e6); math.Abs(got-1) > 1e-6 {
+		t.Errorf("1 unit was counted besides, and the level is %v: %v", got, inspected.reply)
+	}
+}
+
+// TestRefundOfForgottenUnits changes nothing, and says so: e^-60 of a unit is less than a level of 1 can tell.
+func TestRefundOfForgottenUnits(t *testing.T) {
+	ask := ar1.onRedis(t)
+	ask(t, ar1.with("allow", "0s", "1", "9/1m")...)
+	ask(t, ar1.with("allow", "1h", "1", "9/1m")...)
+	refund := ar1.with("refund", "1h", "1", "9/1m")
+	refund[len(refund)-1] = ar1.at("0s")
+	if a := ask(t, refund...); a.reply[0] != 0 || a.wrote != "" {
+		t.Errorf("it replies %v, and executes %q", a.reply, a.wrote)
+	}
+}
