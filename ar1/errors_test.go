@@ -1,0 +1,213 @@
+package ar1_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestBadConfig: one sentence names the value and the remedy.
+func TestBadConfig(t *testing.T) {
+	good := ar1.Config{Name: "x", Limits: limits("5/1h")}
+	local := must(ar1.NewLocal(good))
+	for says, spoil := range map[string]func(*ar1.Config){
+		`limiter name "a b" has the byte " "; use only`: func(c *ar1.Config) { c.Name = "a b" },
+		`limiter "x" has no limits; give at least one`:  func(c *ar1.Config) { c.Limits = nil },
+		`limit 1 with a Resolution of 1m0s; leave it 0`: func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 5, Per: time.Hour, Resolution: time.Minute}} },
+		`limit 1 with a Max of 0; choose 1 to 10^15`:    func(c *ar1.Config) { c.Limits = []ar1.Limit{{Per: time.Hour}} },
+		`a Max of 1000000000000001; choose 1 to 10^15`:  func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 1e15 + 1, Per: time.Hour}} },
+		`limit 2 with a Per of 1.5ms; choose whole`: func(c *ar1.Config) {
+			c.Limits = []ar1.Limit{{Max: 1, Per: time.Hour}, {Max: 1, Per: 1500 * time.Microsecond}}
+		},
+		`two limits with a Per of 1h0m0s, 5/1h and 70/1h; keep the tighter one`: func(c *ar1.Config) { c.Limits = limits("5/1h", "70/1h") },
+		`an empty Secret; give it bytes`:                                        func(c *ar1.Config) { c.Secret = []byte{} },
+		`is in memory and has a Fallback, which it never needs`:                 func(c *ar1.Config) { c.Fallback = local },
+	} {
+		cfg := good
+		spoil(&cfg)
+		if _, err := ar1.NewLocal(cfg); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+	if _, err := ar1.New(nil, good); err == nil || !strings.Contains(err.Error(), `limiter "x" has no client; pass one`) {
+		t.Error(err)
+	}
+}
+
+// TestBadAttempts: what can never be admitted is an error, and counts nothing.
+func TestBadAttempts(t *testing.T) {
+	both(t, ar1.Config{Limits: limits("500/1m", "900/1h")}, func(b bench) {
+		_, empty := b.Allow(b.Context(), "")
+		_, free := b.AllowN(b.Context(), "e", 0)
+		_, over := b.WaitN(b.Context(), "e", 501)
+		b.clock.us.Store(-1)
+		_, early := b.Allow(b.Context(), "e")
+		b.clock.us.Store(1 << 53)
+		_, late := b.Allow(b.Context(), "e")
+		b.clock.us.Store(1<<53 - 1)
+		for says, err := range map[string]error{
+			"name its subject": is(empty, ar1.ErrEmptyEvent), "not 0": is(free, ar1.ErrCost), "501 units under 500/1m: more": is(over, ar1.ErrExceedsLimit),
+			"between 1970 and 2255": early, "2255-06-05": late,
+		} {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				b.Errorf("%v does not say %q", err, says)
+			}
+		}
+		if b.level() != 0 || !b.allow("e", 500).Allowed || b.allow("e", 1).Allowed {
+			b.Error("bad attempts counted, or a good one in 2255 did not")
+		}
+	})
+}
+
+// is returns err if it matches.
+func is(err, target error) error {
+	if errors.Is(err, target) {
+		return err
+	}
+	return nil
+}
+
+// hostile are events that broke other limiters.
+var hostile = []string{
+	"}", "{", "{}", "}x", "a{b}c", "}{", "\x00", "\xff\xfe", "~hash", "%7D", " ", "é", "\r\n", strings.Repeat("x", 129), strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
+}
+
+// TestAnyEventOnACluster: each is one key of its own, in the slot of its window, and none disturbs another.
+func TestAnyEventOnACluster(t *testing.T) {
+	client := redistest.Cluster(t)
+	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
+		cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("2/1h"), Secret: secret}
+		l := must(ar1.New(client, cfg))
+		w := must(window.New(client, window.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: secret}))
+		keys := map[string]bool{}
+		for _, event := range hostile {
+			first, second, third := must(l.Allow(t.Context(), event)), must(l.Allow(t.Context(), event)), must(l.Allow(t.Context(), event))
+			key := must(l.Inspect(t.Context(), event)).Key
+			ofWindow := must(w.Inspect(t.Context(), event)).Key
+			if !first.Allowed || !second.Allowed || third.Allowed || keys[key] || !strings.HasSuffix(key, "}:a") || ofWindow != strings.TrimSuffix(key, "a")+"w" {
+				t.Errorf("%.20q, key %s: %+v %+v %+v", event, key, first, second, third)
+			}
+			keys[key] = true
+			if err := errors.Join(l.Refund(t.Context(), event, second), l.Reset(t.Context(), event)); err != nil {
+				t.Errorf("%.20q: %v", event, err)
+			}
+		}
+	}
+}
+
+// TestOneKeyThatGoes: on the clock of the server an event is one key, which ends when its last level is below 1/4.
+func TestOneKeyThatGoes(t *testing.T) {
+	client, name := redistest.Client(t), redistest.Key(t)
+	l := must(ar1.New(client, ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms")}))
+	before := time.Now()
+	d := must(l.Allow(t.Context(), "e"))
+	key := must(l.Inspect(t.Context(), "e")).Key
+	ends := must(client.Do(t.Context(), client.B().Pexpiretime().Key(key).Build()).AsInt64())
+	if want := d.At.Add(d.Usage[1].ResetAfter).UnixMilli(); d.Usage[1].ResetAfter != 139*time.Millisecond || ends < want || ends > want+1 || d.At.Before(before.Add(-time.Second)) {
+		t.Errorf("key ends at %d, the level at %d: %+v", ends, want, d)
+	}
+	for time.Now().Before(d.At.Add(time.Second)) && must(client.Do(t.Context(), client.B().Exists().Key(key).Build()).AsInt64()) > 0 {
+		continue // until the server drops it
+	}
+	if s := must(l.Inspect(t.Context(), "e")); s.Limits[1].Level != 0 || s.Limits[1].Rate != 0 {
+		t.Errorf("a level is left: %+v", s)
+	}
+	if keys := must(client.Do(t.Context(), client.B().Exists().Key(key).Build()).AsInt64()); keys != 0 {
+		t.Error("the key is still there after a second")
+	}
+}
+
+// TestFreeLook: a peek, an inspection and a denial change nothing; all limits count or none.
+func TestFreeLook(t *testing.T) {
+	client, c := redistest.Client(t), newClock()
+	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now})), c}
+	b.allow("e", 1)
+	key := must(b.Inspect(t.Context(), "e")).Key
+	state := func() string {
+		const script = `return {redis.call('DUMP', KEYS[1]), tostring(redis.call('PEXPIRETIME', KEYS[1]))}`
+		return fmt.Sprintf("%q", must(client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(1).Key(key).Build()).AsStrSlice()))
+	}
+	before := state()
+	c.pass(time.Second)
+	b.peek("e", 1)
+	b.level()
+	if d := b.allow("e", 1); d.Allowed || state() != before || d.Tightest().Limit.Max != 1 {
+		t.Errorf("%s became %s: %+v", before, state(), d)
+	}
+}
+
+// TestOutage: a lost reply is ErrUncertain and counted once; a server that refuses is ErrOutage, or the Fallback decides.
+func TestOutage(t *testing.T) {
+	server, faults := redistest.Start(t), &redistest.Faults{}
+	var seen []ar1.Observation
+	cfg := ar1.Config{Name: "outage", Limits: limits("5/1h"), Observe: func(o ar1.Observation) { seen = append(seen, o) }}
+	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	l := must(ar1.New(client, cfg))
+	must(l.Allow(t.Context(), "e"))
+	faults.LoseReply("EVALSHA")
+	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, ar1.ErrUncertain) {
+		t.Error(err)
+	}
+	if used := must(l.Peek(t.Context(), "e")).Usage[0].Used; used != 3 { // a peek that is admitted tells what would be
+		t.Errorf("%d used, and one of them uncertain", used)
+	}
+	must("", client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "1").Build()).Error())
+	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, ar1.ErrOutage) {
+		t.Error(err)
+	}
+	var kinds []window.Kind
+	for _, o := range seen {
+		kinds = append(kinds, o.Kind)
+	}
+	if diff := cmp.Diff([]window.Kind{window.Allowed, window.Uncertain, window.Peeked, window.Outage}, kinds); diff != "" {
+		t.Errorf("told:\n%s", diff)
+	}
+	fallsBack(t, client, cfg)
+}
+
+func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
+	t.Helper()
+	local := must(ar1.NewLocal(ar1.Config{Name: "local", Limits: limits("1/1h")}))
+	cfg.Fallback = local
+	l := must(ar1.New(client, cfg))
+	d := must(l.Allow(t.Context(), "e"))
+	if !d.Degraded || !d.Allowed || must(l.Allow(t.Context(), "e")).Allowed {
+		t.Errorf("the Fallback: %+v", d)
+	}
+	if err := l.Refund(t.Context(), "e", d); err != nil || must(local.Inspect(t.Context(), "e")).Limits[0].Level != 0 {
+		t.Errorf("refunded in the Fallback: %v", err)
+	}
+	if _, err := ar1.New(client, ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: l}); err == nil || !strings.Contains(err.Error(), "leave out one of them") {
+		t.Error(err)
+	}
+}
+
+// TestWait waits on the fake time of synctest: from the burst of 2 on, 0.36 s at first and then half a second each.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := must(ar1.NewLocal(ar1.Config{Name: "wait", Limits: limits("2/1s")}))
+		for i, want := range []time.Duration{0, 0, 261 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond} {
+			begin := time.Now()
+			d, err := l.Wait(t.Context(), "e")
+			if took := time.Since(begin); err != nil || !d.Allowed || took > want+want/20 || took < want*9/10 {
+				t.Fatalf("wait %d took %v, not %v: %+v %v", i, took, want, d, err)
+			}
+		}
+		short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if d, err := l.Wait(short, "e"); !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.RetryAfter == 0 {
+			t.Errorf("%+v %v", d, err)
+		}
+	})
+}
