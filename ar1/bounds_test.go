@@ -93,6 +93,16 @@ func TestBurstFromRestIsMax(t *testing.T) {
 	}
 }
 
+// TestLongestWaits: what takes longer than a Duration can say is said to take 292 years.
+func TestLongestWaits(t *testing.T) {
+	both(t, ar1.Config{Limits: limits("1000000/36500d")}, func(b bench) {
+		d := b.allow("e", 1_000_000)
+		if again := d.Usage[0]; again.RetryAfter < 292*365*24*time.Hour || again.ResetAfter != again.RetryAfter {
+			b.Errorf("%+v", d)
+		}
+	})
+}
+
 // entry is what was admitted at a time in us.
 type entry struct{ at, units int64 }
 

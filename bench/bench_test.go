@@ -41,7 +41,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	var table, object strings.Builder
-	if err := res.print(&table, false); err != nil || strings.Count(table.String(), "\nwindow, ") != 7 {
+	if err := res.print(&table, false); err != nil || strings.Count(table.String(), "\nwindow, ") != 7 || strings.Count(table.String(), "\nar1, ") != 6 {
 		t.Errorf("%v, printed %s", err, &table)
 	}
 	if err := res.print(&object, true); err != nil || !strings.Contains(object.String(), `"bytes_per_event":`) {

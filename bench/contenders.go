@@ -11,5 +11,5 @@ const rate = "redis_rate"
 
 // contenders are the rows of the table, in its order.
 func contenders(client rueidis.Client) []contender {
-	return slices.Concat(redisRate(client), windows(client), floors(client))
+	return slices.Concat(redisRate(client), windows(client), levels(client), floors(client))
 }

@@ -16,11 +16,11 @@ import (
 
 // contender is one way to decide about an event, in one state and with one outcome.
 type contender struct {
-	name      string
-	like      string // what it is faithful to
-	admission string // the row of the same work admitted, if this one denies
-	allows    bool   // what it must answer
-	keys      int    // keys that one event has afterwards
+	name   string
+	like   string // what it is faithful to
+	beside string // a row that this one is also compared with, if any
+	allows bool   // what it must answer
+	keys   int    // keys that one event has afterwards
 
 	// before brings an event into the state in which it is asked about; nil: the event is new.
 	before func(ctx context.Context, event string) error

@@ -14,7 +14,7 @@ func redisRate(client rueidis.Client) []contender {
 	l := redis_rate.NewLimiter(pipeline{client: client})
 	return []contender{
 		rateRow(l, contender{name: rate, like: "50/1h: 4 counted before", allows: true}, 4, redis_rate.PerHour(50)),
-		rateRow(l, contender{name: "redis_rate, denied", like: "4/1h: used up", admission: rate}, 4, redis_rate.PerHour(4)),
+		rateRow(l, contender{name: "redis_rate, denied", like: "4/1h: used up", beside: rate}, 4, redis_rate.PerHour(4)),
 		rateRow(l, contender{name: "redis_rate, new", like: "50/1h: an event without a key", allows: true}, 0, redis_rate.PerHour(50)),
 	}
 }

@@ -22,13 +22,14 @@ type result struct {
 
 // row is one contender. A ratio is the median of those of the slices; half of them lie between Low and High.
 type row struct {
-	Name           string  `json:"name"`
-	Like           string  `json:"like"`
-	Ratio          float64 `json:"ratio"` // to redis_rate's admission
-	Low            float64 `json:"low"`
-	High           float64 `json:"high"`
-	OfItsAdmission float64 `json:"of_its_admission,omitempty"`
-	Micros         float64 `json:"us"` // median
+	Name     string  `json:"name"`
+	Like     string  `json:"like"`
+	Ratio    float64 `json:"ratio"` // to redis_rate's admission
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+	Beside   string  `json:"beside,omitempty"`
+	OfBeside float64 `json:"of_beside,omitempty"` // ratio to that row
+	Micros   float64 `json:"us"`                  // median
 }
 
 // result compares what the contenders spent, in µs by slice, each with redis_rate in the same turn.
@@ -41,8 +42,8 @@ func (b bench) result(ctx context.Context, all []contender, spent [][]float64, m
 	for i, c := range all {
 		of := ratios(spent[i], by[rate])
 		r := row{Name: c.name, Like: c.like, Ratio: quantile(of, 2), Low: quantile(of, 1), High: quantile(of, 3), Micros: quantile(spent[i], 2)}
-		if c.admission != "" {
-			r.OfItsAdmission = quantile(ratios(spent[i], by[c.admission]), 2)
+		if c.beside != "" {
+			r.Beside, r.OfBeside = c.beside, quantile(ratios(spent[i], by[c.beside]), 2)
 		}
 		res.Rows = append(res.Rows, r)
 	}
@@ -92,7 +93,7 @@ func (r result) table() string {
 	fmt.Fprintf(&text, "Time of the server in one decision, by INFO commandstats: %s, %d rounds of %d events,\n", r.Server, r.Rounds, r.Events)
 	fmt.Fprintf(&text, "%d pipelined callers. The ratio is the result: the median over slices of %d decisions that take turns.\n\n", r.Callers, slice)
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "\t× redis_rate\thalf lie in\t× its admission\tµs here\twhat it is")
+	_, _ = fmt.Fprintln(t, "\t× redis_rate\thalf lie in\t× another row\tµs here\twhat it is")
 	for _, row := range r.Rows {
 		_, _ = fmt.Fprintln(t, row)
 	}
@@ -101,11 +102,11 @@ func (r result) table() string {
 }
 
 func (r row) String() string {
-	own := ""
-	if r.OfItsAdmission > 0 {
-		own = fmt.Sprintf("%.2f", r.OfItsAdmission)
+	another := ""
+	if r.Beside != "" {
+		another = fmt.Sprintf("%.2f × %s", r.OfBeside, r.Beside)
 	}
-	return fmt.Sprintf("%s\t%.2f\t%.2f to %.2f\t%s\t%.1f\t%s", r.Name, r.Ratio, r.Low, r.High, own, r.Micros, r.Like)
+	return fmt.Sprintf("%s\t%.2f\t%.2f to %.2f\t%s\t%.1f\t%s", r.Name, r.Ratio, r.Low, r.High, another, r.Micros, r.Like)
 }
 
 func (m memory) sentence() string {

@@ -30,6 +30,7 @@ const (
 // are decided one after the other, in order; those of other events meanwhile.
 type replay struct {
 	sets     sets
+	how      estimator
 	redis    addresses
 	client   rueidis.Client // nil: decide in memory
 	name     string         // of the limiters in Redis
@@ -39,8 +40,8 @@ type replay struct {
 }
 
 // newReplay takes how many quiet events it is to keep in all.
-func newReplay(ctx context.Context, sets sets, redis addresses, timeline bool, keep int) (r *replay, err error) {
-	r = &replay{sets: sets, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
+func newReplay(ctx context.Context, sets sets, how estimator, redis addresses, timeline bool, keep int) (r *replay, err error) {
+	r = &replay{sets: sets, how: how, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
 	workers := runtime.GOMAXPROCS(0)
 	if len(redis.InitAddress) > 0 {
 		if r.client, err = redis.connect(ctx); err != nil {
@@ -66,15 +67,12 @@ func (r *replay) close() {
 }
 
 // limiter makes the limiter of one set, in Redis under a name that no other run has.
-func (r *replay) limiter(set int, now func() time.Time) (*window.Limiter, error) {
-	config := window.Config{Name: r.name, Limits: r.sets[set], Now: now, Timeout: patience}
+func (r *replay) limiter(set int, now func() time.Time) (limiter, error) {
+	name := r.name
 	if len(r.sets) > 1 {
-		config.Name = fmt.Sprint(r.name, "-", set+1)
+		name = fmt.Sprint(r.name, "-", set+1)
 	}
-	if r.client == nil {
-		return window.NewLocal(config)
-	}
-	return window.New(r.client, config)
+	return r.how.limiter(r.client, name, r.sets[set], now)
 }
 
 // run decides all attempts, and removes what it wrote to Redis, whatever happens.
@@ -93,7 +91,7 @@ func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	if err == nil {
 		err = left
 	}
-	return fmt.Errorf("%w; keys named %s* may stay there, for at most the longest limit and a day", err, r.name)
+	return fmt.Errorf("%w; keys named %s* may stay there until a day after they are forgotten", err, r.name)
 }
 
 // decideAll hands the attempts to the workers, and ends with the first error.
@@ -154,9 +152,9 @@ func (r *replay) forget(ctx context.Context) error {
 type worker struct {
 	r         *replay
 	attempts  chan logs.Attempt
-	limiters  []*window.Limiter // one a set
-	now       time.Time         // of the attempt at hand
-	uncertain bool              // a call may have been counted though it failed
+	limiters  []limiter // one a set
+	now       time.Time // of the attempt at hand
+	uncertain bool      // a call may have been counted though it failed
 	sets      []*outcome
 	admitted  []bool            // the attempt at hand, by each set
 	timeline  *picture.Timeline // nil without a picture
@@ -164,7 +162,7 @@ type worker struct {
 }
 
 func newWorker(r *replay, keep int) (*worker, error) {
-	w := &worker{r: r, attempts: make(chan logs.Attempt, ahead), admitted: make([]bool, len(r.sets)), tallies: newTallies(r.sets, keep)}
+	w := &worker{r: r, attempts: make(chan logs.Attempt, ahead), admitted: make([]bool, len(r.sets)), tallies: newTallies(r.sets, r.how, keep)}
 	if r.timeline {
 		w.timeline = picture.NewTimeline(len(r.sets))
 	}
@@ -216,7 +214,7 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 }
 
 // ask has the limiter decide. Units that can never be admitted are a denial like any other, with no wait to name.
-func (w *worker) ask(ctx context.Context, l *window.Limiter, a logs.Attempt) (window.Decision, error) {
+func (w *worker) ask(ctx context.Context, l limiter, a logs.Attempt) (window.Decision, error) {
 	d, err := l.AllowN(ctx, a.Event, a.Units)
 	if errors.Is(err, window.ErrExceedsLimit) {
 		return window.Decision{}, nil

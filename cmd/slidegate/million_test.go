@@ -62,7 +62,7 @@ func inUse() int64 {
 // growth replays a stream and returns how much more memory is in use at its end than after a quarter of it.
 func growth(tb testing.TB, s *stream) (grown int64, p *report) {
 	tb.Helper()
-	r, err := newReplay(tb.Context(), sets{{limit(tb, "5/1m")}}, addresses{}, true, 2000)
+	r, err := newReplay(tb.Context(), sets{{limit(tb, "5/1m")}}, estimator{}, addresses{}, true, 2000)
 	if err != nil {
 		tb.Fatal(err)
 	}

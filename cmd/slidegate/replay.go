@@ -28,6 +28,7 @@ func (replayCommand) Help() string { return replayHelp }
 type replayCommand struct {
 	Limits    limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any span of PER, such as 1/5s, 5/1h or 20/1d. Repeat it, or write 1/5s,5/1h, for more limits, all of which hold. Without it: 1/5s, 5/1h and 20/1d."`
 	Compare   sets      `placeholder:"MAX/PER,..." help:"Limits to compare with those of other --compare flags, side by side, instead of --limit."`
+	Estimator estimator `placeholder:"NAME" help:"How limits count: window, the default, holds at most MAX in any span of PER; ar1 keeps one decaying level for each limit, which holds MAX at once and up to 2 x MAX in a span."`
 	By        by        `placeholder:"FIELD" help:"What is limited: address, user, path or another field of the log; ip/64 to take IPv6 addresses by their /64; or a regular expression with a group. Without it: the address, or the field event."`
 	TimeField given     `placeholder:"FIELD" help:"The field of JSON lines that holds the time. Without it: time."`
 	Sort      bool      `help:"Put the whole log in order of time first, in memory: about 300 bytes an attempt."`
@@ -129,16 +130,21 @@ func isMissing(c *kong.DecodeContext) bool {
 var defaultLimits = limits{window.Every(5 * time.Second), window.PerHour(5), window.PerDay(20)}
 
 // sets are those that the replay compares: one, unless --compare names several.
-func (c *replayCommand) sets() (sets, error) {
+func (c *replayCommand) sets() (ss sets, err error) {
 	switch {
 	case len(c.Compare) > 0 && len(c.Limits) > 0:
 		return nil, errors.New("--limit and --compare do not go together; write the limits of --limit as one more --compare")
 	case len(c.Compare) > 0:
-		return c.Compare, nil
+		ss = c.Compare
 	case len(c.Limits) > 0:
-		return sets{c.Limits}, nil
+		ss = sets{c.Limits}
+	default:
+		ss = sets{defaultLimits}
 	}
-	return sets{defaultLimits}, nil
+	for _, set := range ss {
+		err = errors.Join(err, c.Estimator.check(set))
+	}
+	return ss, err
 }
 
 // Run replays the files, or the sample, and prints the report.
@@ -200,7 +206,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // replay decides the attempts of the log, and reports.
 func (c *replayCommand) replay(ctx context.Context, sets sets, log *logs.Reader) (*report, error) {
-	r, err := newReplay(ctx, sets, c.Redis, c.SVG != "", maxQuiet)
+	r, err := newReplay(ctx, sets, c.Estimator, c.Redis, c.SVG != "", maxQuiet)
 	if err != nil {
 		return nil, err
 	}

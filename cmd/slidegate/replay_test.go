@@ -126,7 +126,7 @@ func (p *report) counts() counts {
 	s := p.Sets[0]
 	c := counts{p.Attempts, s.Admitted, s.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
 	for _, l := range s.Limits {
-		c.DeniedBy[l.Limit.String()] = l.Denied
+		c.DeniedBy[l.Limit] = l.Denied
 	}
 	for _, e := range s.Top {
 		c.Longest[e.Event] = time.Duration(e.Longest) * time.Millisecond
@@ -346,7 +346,7 @@ func TestQuietEventsLeaveRedis(t *testing.T) {
 	if err := to.add(redistest.Addr(t)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplay(t.Context(), sets{{limit(t, "5/1s")}}, to, false, 2*inFlight)
+	r, err := newReplay(t.Context(), sets{{limit(t, "5/1s")}}, estimator{}, to, false, 2*inFlight)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +430,7 @@ func TestRedisDies(t *testing.T) {
 	if err := to.add(server.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplay(t.Context(), sets{defaultLimits}, to, false, maxQuiet)
+	r, err := newReplay(t.Context(), sets{defaultLimits}, estimator{}, to, false, maxQuiet)
 	if err != nil {
 		t.Fatal(err)
 	}

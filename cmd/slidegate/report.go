@@ -7,7 +7,6 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
-	"github.com/slidegate/slidegate/window"
 )
 
 const topEvents = 10 // how many of the events denied most are reported
@@ -19,6 +18,7 @@ type report struct {
 	By              string    `json:"by,omitempty"`    // the flag
 	Redis           string    `json:"redis,omitempty"` // the addresses; in memory without
 	Limiter         string    `json:"limiter,omitempty"`
+	Estimator       string    `json:"estimator"`
 	Lines           int       `json:"lines"`
 	NoAttempt       int       `json:"lines_without_attempt"`
 	FirstNoEvent    string    `json:"first_without_event,omitempty"`
@@ -64,8 +64,8 @@ type result struct {
 }
 
 type limitReport struct {
-	Limit  window.Limit `json:"limit"`
-	Denied int          `json:"denied"` // attempts that this limit denies, whatever the others say; of those never admissible, only for limits that never hold them
+	Limit  string `json:"limit"`
+	Denied int    `json:"denied"` // attempts that this limit denies, whatever the others say; of those never admissible, only for limits that never hold them
 }
 
 type eventReport struct {
@@ -81,7 +81,7 @@ type eventReport struct {
 func (c *replayCommand) report(r *replay, log *logs.Reader) *report {
 	p := &report{
 		Sample: len(c.Files) == 0, Files: c.files(), By: c.By.text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
-		Sorted: c.Sort, Picture: string(c.SVG),
+		Sorted: c.Sort, Picture: string(c.SVG), Estimator: c.Estimator.String(),
 	}
 	if r.client != nil {
 		p.Limiter = r.name
@@ -131,7 +131,7 @@ func newResult(r *replay, set int, limits limits) *result {
 		LongestWait: total.waits.Longest().Milliseconds(), waits: total.waits,
 	}
 	for i, l := range limits {
-		s.Limits = append(s.Limits, limitReport{l, total.by[i]})
+		s.Limits = append(s.Limits, limitReport{r.how.text(l), total.by[i]})
 	}
 	events := denied(r.workers, set)
 	s.Top, s.MoreDenied = most(events, func(e eventReport) int { return e.Denied })

@@ -84,8 +84,8 @@ func (t *tally) denied() (n int) {
 	return n
 }
 
-// tallies hold what one worker counts for each event. Memory has a bound: of the events that asked for nothing for twice the
-// longest window, only so many are kept, those denied most. From then on, the number of events is an estimate. How late
+// tallies hold what one worker counts for each event. Memory has a bound: of the events that asked for nothing for longer
+// than the longest window and for as long as they are remembered, only so many are kept, those denied most. From then on, the number of events is an estimate. How late
 // it is, the earliest of the last attempts tells: those few that are dated far ahead make no event quiet.
 type tallies struct {
 	events  map[string]*tally
@@ -99,12 +99,12 @@ type tallies struct {
 	lost    int                   // the most denials that a tally had when it was dropped, or -1 if none was
 }
 
-func newTallies(sets sets, keep int) tallies {
+func newTallies(sets sets, how estimator, keep int) tallies {
 	t := tallies{events: map[string]*tally{}, all: hyperloglog.New14(), keep: keep, sweepAt: 2 * keep, lost: -1}
 	for _, set := range sets {
 		t.denied = append(t.denied, hyperloglog.New14())
 		for _, l := range set {
-			t.quiet = max(t.quiet, 2*l.Per)
+			t.quiet = max(t.quiet, l.Per+how.remembers(l))
 		}
 	}
 	return t

@@ -45,6 +45,7 @@ func (p *report) printHead(b *strings.Builder) {
 		{"events", p.events()},
 		{"attempts", p.attempts()},
 	}
+	rows = append(p.estimator(), rows...)
 	if len(p.Sets) == 1 {
 		rows = slices.Concat([][]string{{"limits", p.limits()}}, rows, p.outcome(p.Sets[0]))
 	}
@@ -58,10 +59,18 @@ func (p *report) limits() string {
 	return p.Sets[0].limits()
 }
 
+// estimator explains how limits count, if not by windows.
+func (p *report) estimator() [][]string {
+	if p.Estimator == "window" {
+		return nil
+	}
+	return [][]string{{"estimator", p.Estimator + ": levels that decay; a limit holds MAX at once, and up to 2 x MAX in a span of PER"}}
+}
+
 func (s *result) limits() string {
 	var texts []string
 	for _, l := range s.Limits {
-		texts = append(texts, l.Limit.String())
+		texts = append(texts, l.Limit)
 	}
 	return strings.Join(texts, ", ")
 }
@@ -150,7 +159,7 @@ func (p *report) printSet(b *strings.Builder, s *result) {
 	b.WriteString("\nDenied by each limit (one attempt may be denied by several):\n\n")
 	var rows [][]string
 	for _, l := range s.Limits {
-		rows = append(rows, []string{strconv.Itoa(l.Denied), "  " + l.Limit.String()})
+		rows = append(rows, []string{strconv.Itoa(l.Denied), "  " + l.Limit})
 	}
 	writeTable(b, tabwriter.AlignRight, rows)
 	s.printWidths(b)
@@ -161,7 +170,7 @@ func (p *report) printSet(b *strings.Builder, s *result) {
 // printWidths explains what stands after an @.
 func (s *result) printWidths(b *strings.Builder) {
 	for _, l := range s.Limits {
-		if _, width, ok := strings.Cut(l.Limit.String(), "@"); ok {
+		if _, width, ok := strings.Cut(l.Limit, "@"); ok {
 			fmt.Fprintf(b, "\n%s counts in slices of %s: a unit is forgotten up to that much late, and never more is admitted.\n", l.Limit, width)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -115,5 +116,7 @@ func (r *Redis[U]) now() (string, error) {
 
 func integer(n int64) string { return strconv.FormatInt(n, 10) }
 
-// Milliseconds is a span of n ms.
-func Milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+// Milliseconds is a span of n ms, or the longest there is: 292 years.
+func Milliseconds(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}

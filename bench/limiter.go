@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// limiter is one of this library.
+type limiter interface {
+	Allow(ctx context.Context, event string) (window.Decision, error)
+}
+
+// maker makes a limiter under a clock; nil is the clock of the server, as in production.
+type maker func(limits []string, now func() time.Time) limiter
+
+// state is how many units are counted before, and when, in minutes before now.
+type state []int
+
+// The states before. Four units are placed so that the state does not depend on the hour: all in the last 54 minutes, each in a
+// minute of its own, and two in each of the last two slots before the present one.
+var (
+	four = state{-30, -26, -10, -1}
+	once = state{-1}
+)
+
+// slot is the width of a bucket under 200/1d.
+const slot = 24 * time.Minute
+
+// limiterRow completes rows of limiters that make makes: their limits, and the state before.
+func limiterRow(make maker) func(c contender, before state, limits ...string) contender {
+	return func(c contender, before state, limits ...string) contender {
+		l := make(limits, nil)
+		c.keys = 1
+		c.ask = func(ctx context.Context, event string) (bool, error) {
+			d, err := l.Allow(ctx, event)
+			return d.Allowed, err
+		}
+		if before != nil {
+			c.before = func(ctx context.Context, event string) error { return before.count(ctx, make, limits, event) }
+		}
+		return c
+	}
+}
+
+// count counts the units of the state.
+func (s state) count(ctx context.Context, make maker, limits []string, event string) error {
+	begin := time.Now().Truncate(slot)
+	for _, minutes := range s {
+		at := begin.Add(time.Duration(minutes) * time.Minute)
+		d, err := make(limits, func() time.Time { return at }).Allow(ctx, event)
+		if err != nil {
+			return err
+		}
+		if !d.Allowed {
+			return fmt.Errorf("event %s is denied before it is measured: %v", event, d)
+		}
+	}
+	return nil
+}
+
+func parse(texts []string) (limits []window.Limit) {
+	for _, text := range texts {
+		limits = append(limits, must(window.ParseLimit(text)))
+	}
+	return limits
+}
+
+// must is for limits written in this program.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

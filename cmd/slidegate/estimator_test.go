@@ -1,0 +1,110 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
+)
+
+// An exactLevel decides about one event and limit by the sum of all that was admitted, each unit decayed since. It shares no
+// code with the program.
+type exactLevel struct {
+	max      float64
+	per      time.Duration
+	admitted []time.Time
+}
+
+func (l *exactLevel) at(t time.Time) (x float64) {
+	for _, a := range l.admitted {
+		x += math.Exp(-t.Sub(a).Seconds() / l.per.Seconds())
+	}
+	if x < 0.25 {
+		return 0
+	}
+	return x
+}
+
+// fits tells whether one more does, or in how many ms it will.
+func (l *exactLevel) fits(t time.Time) (fits bool, wait int64) {
+	room := 1/(1-math.Exp(-1/l.max)) - 1
+	x := l.at(t)
+	return x <= room, int64(math.Ceil(l.per.Seconds() * 1000 * math.Log(x/room)))
+}
+
+func (l *exactLevel) add(t time.Time) {
+	if l.at(t) == 0 {
+		l.admitted = nil
+	}
+	l.admitted = append(l.admitted, t)
+}
+
+// decideExactly replays moments: what is admitted, what each of the limits denies, and the longest wait.
+func decideExactly(moments []moment, limits map[string]exactLevel) (admitted int, deniedBy map[string]int, longest int64) {
+	levels := map[string]*exactLevel{}
+	deniedBy = map[string]int{}
+	for _, m := range moments {
+		allowed := true
+		for name, limit := range limits {
+			key := name + " " + m.address
+			if levels[key] == nil {
+				levels[key] = &exactLevel{max: limit.max, per: limit.per}
+			}
+			if fits, wait := levels[key].fits(m.at); !fits {
+				allowed, longest = false, max(longest, wait)
+				deniedBy[name]++
+			}
+		}
+		if !allowed {
+			continue
+		}
+		admitted++
+		for name := range limits {
+			levels[name+" "+m.address].add(m.at)
+		}
+	}
+	return admitted, deniedBy, longest
+}
+
+// TestEstimatorAR1: by levels a history has the counts and waits of sums that share no code, in memory, on a server and on a
+// cluster, and nothing is left there.
+func TestEstimatorAR1(t *testing.T) {
+	moments := history(2000)
+	var log strings.Builder
+	for _, m := range moments {
+		log.WriteString(formats["journal"](m) + "\n")
+	}
+	admitted, deniedBy, longest := decideExactly(moments, map[string]exactLevel{"2/10s": {max: 2, per: 10 * time.Second}, "7/5m": {max: 7, per: 5 * time.Minute}})
+	for place, args := range places(t) {
+		got := replayed(t, append(args, "--estimator", "ar1", "--limit", "2/10s,7/5m", write(t, log.String()))...)
+		diff := cmp.Diff(deniedBy, got.counts().DeniedBy)
+		if diff != "" || got.Estimator != "ar1" || got.Sets[0].Admitted != admitted || got.Sets[0].LongestWait != longest {
+			t.Errorf("%s: %d admitted, not %d; a wait of %d, not %d ms; %s", place, got.Sets[0].Admitted, admitted, got.Sets[0].LongestWait, longest, diff)
+		}
+		checkForgotten(t, got.Limiter)
+	}
+	if admitted < 300 || len(deniedBy) < 2 {
+		t.Errorf("a poor history: %d admitted, denied %v", admitted, deniedBy)
+	}
+}
+
+// TestRemembers: a level is at rest by the time that it is said to be remembered for.
+func TestRemembers(t *testing.T) {
+	for _, text := range []string{"1/5s", "20/1d", "1000000/1h", "5/3650d"} {
+		limit := window.Limit(limit(t, text))
+		limit.Resolution = 0
+		l, err := ar1.NewLocal(ar1.Config{Name: "x", Limits: []ar1.Limit{limit}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := l.AllowN(t.Context(), "e", limit.Max)
+		if said := (estimator{levels: true}).remembers(limit); err != nil || d.Usage[0].ResetAfter > said || said > 2*d.Usage[0].ResetAfter {
+			t.Errorf("%s: %v said, %+v %v", text, said, d, err)
+		}
+	}
+}
