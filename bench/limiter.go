@@ -29,28 +29,28 @@ var (
 // slot is the width of a bucket under 200/1d.
 const slot = 24 * time.Minute
 
-// limiterRow completes rows of limiters that make makes: their limits, and the state before.
-func limiterRow(make maker) func(c contender, before state, limits ...string) contender {
+// limiterRow completes rows of limiters of a maker: their limits, and the state before.
+func limiterRow(of maker) func(c contender, before state, limits ...string) contender {
 	return func(c contender, before state, limits ...string) contender {
-		l := make(limits, nil)
+		l := of(limits, nil)
 		c.keys = 1
 		c.ask = func(ctx context.Context, event string) (bool, error) {
 			d, err := l.Allow(ctx, event)
 			return d.Allowed, err
 		}
 		if before != nil {
-			c.before = func(ctx context.Context, event string) error { return before.count(ctx, make, limits, event) }
+			c.before = func(ctx context.Context, event string) error { return before.count(ctx, of, limits, event) }
 		}
 		return c
 	}
 }
 
 // count counts the units of the state.
-func (s state) count(ctx context.Context, make maker, limits []string, event string) error {
+func (s state) count(ctx context.Context, of maker, limits []string, event string) error {
 	begin := time.Now().Truncate(slot)
 	for _, minutes := range s {
 		at := begin.Add(time.Duration(minutes) * time.Minute)
-		d, err := make(limits, func() time.Time { return at }).Allow(ctx, event)
+		d, err := of(limits, func() time.Time { return at }).Allow(ctx, event)
 		if err != nil {
 			return err
 		}

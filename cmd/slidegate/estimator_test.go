@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slidegate/slidegate/ar1"
-	"github.com/slidegate/slidegate/window"
 )
 
 // An exactLevel decides about one event and limit by the sum of all that was admitted, each unit decayed since. It shares no
@@ -96,7 +95,7 @@ func TestEstimatorAR1(t *testing.T) {
 // TestRemembers: a level is at rest by the time that it is said to be remembered for.
 func TestRemembers(t *testing.T) {
 	for _, text := range []string{"1/5s", "20/1d", "1000000/1h", "5/3650d"} {
-		limit := window.Limit(limit(t, text))
+		limit := limit(t, text)
 		limit.Resolution = 0
 		l, err := ar1.NewLocal(ar1.Config{Name: "x", Limits: []ar1.Limit{limit}})
 		if err != nil {

@@ -1,0 +1,173 @@
+package picture
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"image/color"
+	"os"
+	"testing"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
+)
+
+var update = flag.Bool("update", false, "draw docs/levels.svg")
+
+// traffic is one event's attempts, in seconds.
+type traffic struct {
+	name     string
+	attempts []float64
+}
+
+// paced is attempts from one time to another.
+func paced(step, from, to float64) (attempts []float64) {
+	for t := from; t < to; t += step {
+		attempts = append(attempts, t)
+	}
+	return attempts
+}
+
+var traffics = []traffic{
+	{"steady: one every 1.6 s", paced(1.6, 1, 60)},
+	{"burst: two a second from 5 s to 35 s", paced(0.5, 5, 35)},
+	{"on and off: two a second for 4 s of 15", append(append(append(paced(0.5, 2, 6), paced(0.5, 17, 21)...), paced(0.5, 32, 36)...), paced(0.5, 47, 51)...)},
+}
+
+// gauge is a limiter of 5 in 10 s, and what it reads between attempts.
+type gauge struct {
+	name  string
+	line  float64 // up to which it admits one more
+	allow func() bool
+	read  func() float64
+	color color.Color
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// gauges are a window and a level, on a clock.
+func gauges(t *testing.T, now *time.Time) [2]gauge {
+	limits := []window.Limit{{Max: 5, Per: 10 * time.Second}}
+	clock := func() time.Time { return *now }
+	w := must(window.NewLocal(window.Config{Name: "w", Limits: limits, Now: clock}))
+	a := must(ar1.NewLocal(ar1.Config{Name: "a", Limits: limits, Now: clock}))
+	return [2]gauge{
+		{
+			"window, 5/10s: units in the last 10 s", 4, func() bool { return must(w.Allow(t.Context(), "e")).Allowed },
+			func() float64 { return float64(must(w.Inspect(t.Context(), "e")).Limits[0].Used) }, colours[0],
+		}, {
+			"ar1, 5/10s: level", 4.5167, func() bool { return must(a.Allow(t.Context(), "e")).Allowed },
+			func() float64 { return must(a.Inspect(t.Context(), "e")).Limits[0].Level }, colours[2],
+		},
+	}
+}
+
+// track is what a gauge read, and which attempts were admitted and denied.
+type track struct {
+	readings         plotter.XYs
+	admitted, denied plotter.XYs
+}
+
+// run plays a traffic, and reads the gauge ten times a second and around each attempt.
+func (g gauge) run(now *time.Time, of traffic) (k track) {
+	const step = 0.1
+	begin, next := *now, 0
+	read := func(t float64) { k.readings = append(k.readings, plotter.XY{X: t, Y: g.read()}) }
+	for i := range int(60 / step) {
+		t := float64(i) * step
+		for next < len(of.attempts) && of.attempts[next] <= t {
+			t = of.attempts[next]
+			*now = begin.Add(time.Duration(t * float64(time.Second)))
+			read(t)
+			if at := (plotter.XY{X: t, Y: 0.5}); g.allow() {
+				k.admitted = append(k.admitted, at)
+			} else {
+				k.denied = append(k.denied, at)
+			}
+			next++
+		}
+		*now = begin.Add(time.Duration(t * float64(time.Second)))
+		read(t)
+	}
+	return k
+}
+
+// panel draws a track: the readings, the line up to which one more is admitted, and the attempts below.
+func (g gauge) panel(k track, of traffic) panel {
+	p := plot.New()
+	axis := draw.LineStyle{Color: faint, Width: 0.8}
+	curve := &plotter.Line{XYs: k.readings, LineStyle: draw.LineStyle{Color: g.color, Width: 1.2}}
+	bound := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, LineStyle: draw.LineStyle{Color: faint, Width: 0.6, Dashes: []vg.Length{2, 2}}}
+	p.Add(bound, curve, marks(k.denied, -1.1, colours[1]), marks(k.admitted, -0.6, g.color))
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, -1.6, 6
+	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 20, Label: "20 s"}, {Value: 40, Label: "40 s"}, {Value: 60, Label: "60 s"}}
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 5, Label: "5"}}
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.LineStyle, a.Tick.LineStyle, a.Padding = axis, axis, 0
+		a.Tick.Label.Font, a.Tick.Label.Color = label.Font, ink
+	}
+	return panel{p, of.name, fmt.Sprintf("%d of %d", len(k.admitted), len(k.admitted)+len(k.denied))}
+}
+
+// marks are attempts at a height.
+func marks(at plotter.XYs, height float64, c color.Color) plot.Plotter {
+	for i := range at {
+		at[i].Y = height
+	}
+	return &plotter.Scatter{XYs: at, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 1.3, Shape: draw.CircleGlyph{}}}
+}
+
+// TestLevelsAreDrawn holds docs/levels.svg to this program, which draws windows and levels on the same traffic. To draw it again:
+// go test ./cmd/slidegate/internal/picture -update.
+func TestLevelsAreDrawn(t *testing.T) {
+	const file = "../../../../docs/levels.svg"
+	var drawn bytes.Buffer
+	if err := drawLevels(t, &drawn); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, drawn.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept, err := os.ReadFile(file); err != nil || !bytes.Equal(kept, drawn.Bytes()) {
+		t.Errorf("%s is not what this draws; run go test with -update (%v)", file, err)
+	}
+}
+
+func drawLevels(t *testing.T, to *bytes.Buffer) error {
+	t.Helper()
+	const columns, height, gap = 3, 160, 18
+	svg, page := newPage(pageWidth, 2*height+gap+2*margin, margin)
+	for row := range 2 {
+		for column, of := range traffics {
+			now := time.UnixMilli(0)
+			g := gauges(t, &now)[row]
+			p := g.panel(g.run(&now, of), of)
+			width := (page.Max.X - page.Min.X) / columns
+			c := draw.Crop(page, vg.Length(column)*width, vg.Length(column-columns+1)*width, vg.Length(1-row)*(height+gap), -vg.Length(row)*(height+gap))
+			p.drawBelow(draw.Crop(c, 0, -8, 0, 0), g.name, column == 0)
+		}
+	}
+	return write(to, svg)
+}
+
+// drawBelow draws a panel below its headings; the name of the row stands over the first.
+func (p panel) drawBelow(c draw.Canvas, row string, first bool) {
+	if first {
+		c.FillText(heading, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, row)
+	}
+	c.FillText(remark, vg.Point{X: c.Min.X, Y: c.Max.Y - 24}, p.heading+", "+p.remark+" admitted")
+	p.Draw(draw.Crop(c, 0, 0, 0, -30))
+}
