@@ -10,7 +10,7 @@
 // of 5 in 10 s:
 //
 //   - from rest, exactly Max are admitted at once: 5;
-//   - a steady flow of up to Max per Per, evenly spaced, is never denied: one every 2 s, for ever;
+//   - a steady flow of single units of up to Max per Per, evenly spaced, is never denied: one every 2 s, for ever;
 //   - an interval of length Per holds up to 2 x Max: the burst of 5, and 5 more as the level decays. Where that is too much,
 //     or a minimum distance between two events is wanted, use window, which never admits more than Max.
 //
@@ -33,14 +33,15 @@ import (
 // What both kinds of limiter share.
 type (
 	// Limit bounds what is admitted: exactly Max units at once from rest, a steady Max per Per, and up to 2 x Max in any
-	// span of Per. Max is 1 to 10^15. Resolution must be 0: a level has no buckets.
+	// span of Per. Max is 1 to 10^7. Resolution must be 0: a level has no buckets, though String shows one for a large Max.
 	Limit = window.Limit
 
-	// Decision is the answer to one attempt. At is in whole microseconds.
+	// Decision is the answer to one attempt. At is the time of the clock in whole microseconds, also after a step back.
 	Decision = window.Decision
 
-	// Usage is how much of one limit is used. Remaining is how many units it would admit at once, so that Used, which is
-	// Max less Remaining, is the level rounded up, or a little less near Max. ResetAfter is until the level counts as 0.
+	// Usage is how much of one limit is used. Remaining is how many units it would admit at once, and Used is Max less that,
+	// so never above Max: about the level. ResetAfter is until the level counts as 0. A wait that is longer than 290 years,
+	// which only a Per of decades has, is told as that.
 	Usage = window.Usage
 
 	// Observation is what Config.Observe is told; its kinds are those of window.
@@ -60,8 +61,8 @@ type Config struct {
 	// starts at zero. A level above that of a lowered Max denies until it has decayed.
 	Limits []Limit
 
-	// CountDenied counts denied attempts too, in every limit, so that whoever keeps hammering stays out. It raises no level
-	// above its C: after the last attempt, the next unit is admitted Per/Max later.
+	// CountDenied counts denied attempts too, in every limit, so that whoever keeps hammering stays out. They raise a level
+	// to its C at most: after the last attempt, the next unit is admitted Per/Max later.
 	CountDenied bool
 
 	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret. Give it at least
@@ -98,8 +99,7 @@ type Limiter struct {
 // state is where the levels are: in Redis or in memory.
 type state interface {
 	gate.State[Usage]
-	// inspect tells the time, the usage, and for each limit when its level will have decayed to 1, in us since 1970; 0 if it is 0.
-	inspect(ctx context.Context, event string) (now int64, usage []Usage, ones []int64, err error)
+	inspect(ctx context.Context, event string) (time.Time, []LimitState, error)
 }
 
 // decision is a Decision under the name that it has inside.
@@ -165,8 +165,9 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 }
 
 // PeekN tells what AllowN would answer, but counts nothing and writes nothing. If it admits, Usage is as AllowN would leave
-// it; if it denies, Usage is as it stands, even where denied attempts count. Errors are as those of AllowN, but never
-// ErrUncertain.
+// it; if it denies, Usage is as it stands, even where denied attempts count. While the clock reads earlier than the record, as
+// it stepped back, a wait begins with the next attempt, which dates the levels anew. Errors are as those of AllowN, but
+// never ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	d, err := l.gate.PeekN(ctx, event, n)
 	return Decision(d), err
@@ -180,14 +181,14 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // WaitN waits until n units are admitted and counted. It returns at once, with an error that matches
 // context.DeadlineExceeded and the denial, if the deadline of ctx is sooner than that can be. Waiters are served in no
 // order, and hold no place: each sleeps its wait and up to 5 % more (at most 100 ms), then asks again. Waiting is not
-// hammering: where denied attempts count, WaitN peeks first. Where Config.Now is set, the sleep is still one of real time.
+// hammering: where denied attempts count, those of WaitN do not. Where Config.Now is set, the sleep is still one of real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	d, err := l.gate.WaitN(ctx, event, n)
 	return Decision(d), err
 }
 
 // Refund gives back what is left of the units that d counted: they have decayed since d.At, in every limit of d.Usage, as the
-// level has. Of a denial nothing is given back, as it may have raised a level by less than its units (see CountDenied). A
+// level has. Less than 1/4 of a unit is not given back, as it may be forgotten. Of a denial nothing is given back, as it may have raised a level by less than its units (see CountDenied). A
 // decision that counted nothing changes nothing. Refund a decision once, and not across a Reset or a step of the clock:
 // else it gives back somebody else's units. Errors are as those of AllowN; after ErrUncertain the units may or may not be
 // given back. A Degraded decision is given back in the Fallback; where there is none, nowhere.
@@ -207,17 +208,14 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 // Inspect shows the levels of an event, and the rates that they stand for. It writes nothing. RetryAfter in its Usage is for one
 // unit. Errors are as those of AllowN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err error) {
-	err = l.gate.Inspect(ctx, event, func() error {
-		now, usage, ones, err := l.state.inspect(ctx, event)
-		s = Snapshot{Event: event, Key: l.gate.Key(event), At: time.UnixMicro(now).UTC()}
-		for i := range usage {
-			s.Limits = append(s.Limits, newLimitState(usage[i], ones[i], now))
-		}
+	err = l.gate.Inspect(ctx, event, func() (err error) {
+		s.At, s.Limits, err = l.state.inspect(ctx, event)
 		return err
 	})
 	if err != nil {
 		return Snapshot{}, err
 	}
+	s.Event, s.Key = event, l.gate.Key(event)
 	return s, nil
 }
 
@@ -229,12 +227,12 @@ type Snapshot struct {
 	Limits []LimitState // in the order of Config.Limits
 }
 
-// LimitState is the state of one limit of one event. The average of Rate over time is the rate of what was counted; right after
-// a unit it reads 1/Per higher than right before. An event that was seen once and never again reads 1/Per, and half of it
-// after each HalfLife, until its level is below 1/4.
+// LimitState is the state of one limit of one event. The average of Rate over time is the rate of what was counted, if that is
+// at least one unit in a Per; of rarer ones it is less, as a level below 1/4 counts as 0. Right after a unit it reads 1/Per
+// higher than right before.
 type LimitState struct {
 	Usage
-	Level    float64       // in units; 0 below 1/4
+	Level    float64       // in units, to 10^-8; 0 below 1/4
 	Rate     float64       // units per second: Level / Per
 	HalfLife time.Duration // in which the level decays by half: Per x ln 2
 }

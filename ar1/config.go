@@ -1,6 +1,7 @@
 package ar1
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-const maxUnits = 1e15 // beyond it a double does not hold a level to a part of a unit
+const maxUnits = 1e7 // beyond it the errors of doubles add up to more than a part of a unit
 
 // common is the configuration as every kind of limiter has it.
 func (cfg Config) common() gate.Config[Usage] {
@@ -19,8 +20,8 @@ func (cfg Config) common() gate.Config[Usage] {
 	c := gate.Config[Usage]{
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, Most: maxUnits,
 		Clock: gate.Clock{Now: cfg.Now, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: 1 << 53, Year: 2255},
-		Usage: func(i int, used int64, retryAfter, resetAfter time.Duration) Usage {
-			return Usage{Limit: limits[i], Used: used, Remaining: limits[i].Max - used, RetryAfter: retryAfter, ResetAfter: resetAfter}
+		Usage: func(i int, used, remaining int64, retryAfter, resetAfter time.Duration) Usage {
+			return Usage{Limit: limits[i], Used: used, Remaining: remaining, RetryAfter: retryAfter, ResetAfter: resetAfter}
 		},
 		PerOf: func(u Usage) time.Duration { return u.Limit.Per },
 	}
@@ -28,7 +29,7 @@ func (cfg Config) common() gate.Config[Usage] {
 		c.Limits = append(c.Limits, commonLimit(l))
 	}
 	if cfg.Fallback != nil {
-		c.Fallback = cfg.Fallback.gate
+		c.Fallback = cmp.Or(cfg.Fallback.gate, &gate.Limiter[Usage]{})
 	}
 	if cfg.Observe != nil {
 		c.Observe = func(o gate.Observation[Usage]) {
@@ -43,7 +44,7 @@ func (cfg Config) common() gate.Config[Usage] {
 // commonLimit is a limit as every kind of limiter has it, with what ar1.lua takes.
 func commonLimit(l Limit) gate.Limit {
 	text, _, _ := strings.Cut(l.String(), "@")
-	fault := gate.CheckRange(l.Max, maxUnits, "10^15", l.Per)
+	fault := gate.CheckRange(l.Max, maxUnits, "10^7", l.Per)
 	if fault == nil && l.Resolution != 0 {
 		fault = fmt.Errorf("a Resolution of %v; leave it 0, since a level has no buckets", l.Resolution)
 	}

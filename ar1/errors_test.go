@@ -25,8 +25,8 @@ func TestBadConfig(t *testing.T) {
 		`limiter name "a b" has the byte " "; use only`: func(c *ar1.Config) { c.Name = "a b" },
 		`limiter "x" has no limits; give at least one`:  func(c *ar1.Config) { c.Limits = nil },
 		`limit 1 with a Resolution of 1m0s; leave it 0`: func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 5, Per: time.Hour, Resolution: time.Minute}} },
-		`limit 1 with a Max of 0; choose 1 to 10^15`:    func(c *ar1.Config) { c.Limits = []ar1.Limit{{Per: time.Hour}} },
-		`a Max of 1000000000000001; choose 1 to 10^15`:  func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 1e15 + 1, Per: time.Hour}} },
+		`limit 1 with a Max of 0; choose 1 to 10^7`:     func(c *ar1.Config) { c.Limits = []ar1.Limit{{Per: time.Hour}} },
+		`a Max of 10000001; choose 1 to 10^7 units`:     func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 1e7 + 1, Per: time.Hour}} },
 		`limit 2 with a Per of 1.5ms; choose whole`: func(c *ar1.Config) {
 			c.Limits = []ar1.Limit{{Max: 1, Per: time.Hour}, {Max: 1, Per: 1500 * time.Microsecond}}
 		},
@@ -189,6 +189,9 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 		t.Errorf("refunded in the Fallback: %v", err)
 	}
 	if _, err := ar1.New(client, ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: l}); err == nil || !strings.Contains(err.Error(), "leave out one of them") {
+		t.Error(err)
+	}
+	if _, err := ar1.New(client, ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: &ar1.Limiter{}}); err == nil || !strings.Contains(err.Error(), "neither from New nor from NewLocal") {
 		t.Error(err)
 	}
 }

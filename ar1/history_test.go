@@ -324,8 +324,7 @@ func (h *history) inspect(t *testing.T, caller int) {
 func (h *history) judgeState(t *testing.T, name string, l ar1.Limit, s ar1.LimitState) {
 	h.judgeUsage(t, name, l, s.Usage, 1)
 	x := h.ref.level(perOf(l), h.clock.us.Load())
-	off := math.Abs(perOf(l) * math.Log(s.Level/x))
-	if x == 0 && s.Level != 0 || x > 0 && !(off < hinge) {
+	if math.Abs(s.Level-x) > 2e-8+x*hinge/perOf(l) {
 		t.Errorf("%s: %v: a level of %v, not %v", name, l, s.Level, x)
 	}
 	if rate := s.Level / l.Per.Seconds(); math.Abs(s.Rate-rate) > 1e-9*rate || s.HalfLife != time.Duration(float64(l.Per)*math.Ln2) {

@@ -3,6 +3,8 @@ package ar1
 import (
 	"math"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/gate"
 )
 
 // rest is the level below which one counts as 0. It is less than 1/e, to which a level of 1 decays in Per, so that nothing is
@@ -11,24 +13,30 @@ const rest = 0.25
 
 // bounds is a limit in numbers.
 type bounds struct {
-	per  float64 // in ms
-	max  float64
-	c    float64 // 1 / (1 - e^(-1/Max))
-	more float64 // see most
+	per   float64 // in ms
+	max   float64
+	above float64 // C - Max, where C = 1 / (1 - e^(-1/Max))
+	more  float64 // see most
 }
 
-// newBounds computes C, by a formula that does not lose digits for a large Max.
-func newBounds(l Limit) bounds {
+// newBounds computes C - Max for itself, so that a large Max takes no digits from it; from 20 on by a series in 1/Max (that of the
+// Bernoulli numbers) that is right to 10^-15. ar1.lua computes it alike.
+func newBounds(l gate.Limit) bounds {
 	b := bounds{per: float64(l.Per) / float64(time.Millisecond), max: float64(l.Max)}
-	b.c = -1 / math.Expm1(-1/b.max)
-	b.more = min(0.001/b.per+b.c*1e-15, 0.2/b.c)
+	if b.max < 20 {
+		b.above = 1/(1-math.Exp(-1/b.max)) - b.max
+	} else {
+		b.above = 0.5 + 1/(12*b.max) - 1/(720*math.Pow(b.max, 3)) + 1/(30240*math.Pow(b.max, 5))
+	}
+	c := b.max + b.above
+	b.more = min(0.001/b.per+c*1e-15, 0.2/c)
 	return b
 }
 
 // most is the highest level at which n units are admitted: C - n, and a little more. That is as much as decays in a us, the step of
 // the clock, and what the errors of doubles add up to; else a steady flow of Max per Per, which comes up to it, would be
 // denied now and then. It is less than 1/4 of a unit in all: with more, an interval of Per could hold more than 2 x Max.
-func (b bounds) most(n float64) float64 { return (b.c - n) * (1 + b.more) }
+func (b bounds) most(n float64) float64 { return (b.max - n + b.above) * (1 + b.more) }
 
 // after is a level some time later. It stays as it is for a time below 0, when the clock has stepped back.
 func (b bounds) after(x float64, us int64) float64 {
@@ -42,7 +50,7 @@ func (b bounds) after(x float64, us int64) float64 {
 // add adds n units to a level. Where they do not fit, it stops at C, or stays where it was above.
 func (b bounds) add(x, n float64) float64 {
 	if x > b.most(n) {
-		return max(x, b.c)
+		return max(x, b.max+b.above)
 	}
 	return x + n
 }
@@ -50,35 +58,28 @@ func (b bounds) add(x, n float64) float64 {
 // usage tells how many units of Max cannot be admitted at once, how long until n can, and how long until the level counts as
 // 0, in whole ms.
 func (b bounds) usage(x, n float64) (used, retry, reset int64) {
-	most := b.most(n)
-	used = int64(b.max - math.Floor(min(b.max, max(0, b.c-x/(1+b.more)))))
-	if x > most {
-		retry = whole(b.per * math.Log(x/most))
-	}
+	used = int64(b.max - math.Floor(min(b.max, max(0, b.max+b.above-x/(1+b.more)))))
 	if x > 0 {
-		reset = whole(b.per * math.Log(x/rest))
+		reset = 1 + int64(b.per*math.Log(x/rest))
 	}
-	return used, retry, reset
+	return used, b.wait(x, b.most(n)), reset
 }
 
-// whole rounds a wait up to at least 1 ms.
-func whole(ms float64) int64 { return max(1, int64(math.Floor(ms))+1) }
-
-// one is the time at which a level at now will have decayed to 1 (or was 1), in us; 0 if the level is 0.
-func (b bounds) one(x float64, now int64) int64 {
-	if x == 0 {
+// wait is how many whole ms a level takes to decay to another one.
+func (b bounds) wait(x, to float64) int64 {
+	if x <= to {
 		return 0
 	}
-	return int64(math.Floor(float64(now) + 1000*b.per*math.Log(x) + 0.5))
+	ms := math.Floor(b.per * math.Log(x/to))
+	if ms < 1 || x*math.Exp(-ms/b.per) > to {
+		ms++
+	}
+	return int64(ms)
 }
 
-// newLimitState is what a usage, and the time at which the level will have decayed to 1, say of a limit.
-func newLimitState(u Usage, one, now int64) LimitState {
-	per := float64(u.Limit.Per)
-	s := LimitState{Usage: u, HalfLife: time.Duration(per * math.Ln2)}
-	if one != 0 {
-		s.Level = math.Exp(float64(one-now) * float64(time.Microsecond) / per)
-	}
+// newLimitState is what a usage and a level, in 10^-8 units, say of a limit.
+func newLimitState(u Usage, level int64) LimitState {
+	s := LimitState{Usage: u, Level: float64(level) / 1e8, HalfLife: time.Duration(float64(u.Limit.Per) * math.Ln2)}
 	s.Rate = s.Level / u.Limit.Per.Seconds()
 	return s
 }

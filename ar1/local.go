@@ -2,7 +2,6 @@ package ar1
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/gate"
@@ -25,7 +24,7 @@ type record struct {
 func newLocal(l *gate.Limiter[Usage]) *local {
 	m := &local{l: l}
 	for _, limit := range l.Limits {
-		m.limits = append(m.limits, newBounds(Limit{Max: limit.Max, Per: limit.Per}))
+		m.limits = append(m.limits, newBounds(limit))
 	}
 	m.Store = memory.New(l.Clock, m.forgotten)
 	return m
@@ -121,9 +120,9 @@ func (m *local) refund(r *record, d decision, now int64) (changed bool) {
 		if left[i] == 0 || !m.l.CountedIn(d, i) {
 			continue
 		}
-		less := left[i] - float64(d.Counted)*math.Exp(-float64(elapsed)/1000/b.per)
-		changed = changed || less < left[i]
-		left[i] = less
+		units := b.after(float64(d.Counted), elapsed) // less than 1/4 may be forgotten
+		changed = changed || units > 0
+		left[i] -= units
 	}
 	if changed {
 		*r = record{now, left}
@@ -131,17 +130,19 @@ func (m *local) refund(r *record, d decision, now int64) (changed bool) {
 	return changed
 }
 
-func (m *local) inspect(_ context.Context, event string) (now int64, usage []Usage, ones []int64, err error) {
+func (m *local) inspect(_ context.Context, event string) (time.Time, []LimitState, error) {
 	e, err := m.Open(event)
 	if err != nil {
-		return 0, nil, nil, err
+		return time.Time{}, nil, err
 	}
 	defer e.Close()
+	var d decision
+	states := make([]LimitState, len(m.limits))
 	for i, b := range m.limits {
 		x := m.level(e.Record, i, e.Now)
 		used, retry, reset := b.usage(x, 1)
-		usage = append(usage, m.l.Usage(i, used, gate.Milliseconds(retry), gate.Milliseconds(reset)))
-		ones = append(ones, b.one(x, e.Now))
+		m.l.Use(&d, i, used, retry, reset)
+		states[i] = newLimitState(d.Usage[i], int64(x*1e8))
 	}
-	return e.Now, usage, ones, nil
+	return time.UnixMicro(e.Now).UTC(), states, nil
 }

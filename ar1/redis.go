@@ -3,6 +3,7 @@ package ar1
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/gate"
 )
@@ -13,18 +14,20 @@ type redis struct {
 	l *gate.Limiter[Usage]
 }
 
-func (r redis) inspect(ctx context.Context, event string) (now int64, usage []Usage, ones []int64, err error) {
+func (r redis) inspect(ctx context.Context, event string) (time.Time, []LimitState, error) {
 	reply, err := r.Inspect(ctx, event)
 	if err != nil {
-		return 0, nil, nil, err
+		return time.Time{}, nil, err
 	}
 	if len(reply) != 2+4*len(r.l.Limits) {
-		return 0, nil, nil, fmt.Errorf("the script replied %d integers that are no snapshot of %d limits", len(reply), len(r.l.Limits))
+		return time.Time{}, nil, fmt.Errorf("the script replied %d integers that are no snapshot of %d limits", len(reply), len(r.l.Limits))
 	}
-	for i := range r.l.Limits {
+	var d decision
+	states := make([]LimitState, len(r.l.Limits))
+	for i := range states {
 		of := reply[2+4*i:]
-		usage = append(usage, r.l.Usage(i, of[0], gate.Milliseconds(of[1]), gate.Milliseconds(of[2])))
-		ones = append(ones, of[3])
+		r.l.Use(&d, i, of[0], of[1], of[2])
+		states[i] = newLimitState(d.Usage[i], of[3])
 	}
-	return reply[1], usage, ones, nil
+	return time.UnixMicro(reply[1]).UTC(), states, nil
 }

@@ -95,12 +95,12 @@ func (r *reference) count(limits []ar1.Limit, n, now int64) {
 	}
 }
 
-// refund takes back what is left of a decision.
+// refund takes back what is left of a decision, where that is 1/4 of a unit or more.
 func (r *reference) refund(limits []ar1.Limit, d ar1.Decision, now int64) {
 	passed, left := float64(max(0, max(now, r.written)-d.At.UnixMicro()))/1000, map[float64]float64{}
 	for _, l := range limits {
 		per := perOf(l)
-		if x, units := r.level(per, now), float64(d.Counted)*math.Exp(-passed/per); holds(d, l) && x > 0 && x-units < x {
+		if x, units := r.level(per, now), float64(d.Counted)*math.Exp(-passed/per); holds(d, l) && x > 0 && units >= 0.25 {
 			left[per] = units
 		}
 	}

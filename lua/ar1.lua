@@ -13,19 +13,18 @@
 --            count    the same, but count them when a limit denies, too: as many as bring its level to C
 --            peek     what allow would answer
 --            inspect  the state
---            refund   give back what is left of units that an earlier call admitted
+--            refund   give back what is left of units that an earlier call admitted; less than 1/4 may be forgotten
 --            reset    forget the event, also where its record is cut short
 -- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
--- ARGV[3]  units, 1 to 10^15
--- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^15). No two limits have the
+-- ARGV[3]  units, 1 to 10^7
+-- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^7). No two limits have the
 --          same Per.
 -- The last ARGV, for refund alone: the second reply of the call that counted, in us.
 --
 -- Reply: a list of integers. Times are in us, waits in ms from now, rounded up.
 --   allow, count, peek   admitted (1 or 0), now, then for each limit: units used (Max less those that it would admit at
 --                        once), wait until it would admit the same request once more, wait until its level counts as 0
---   inspect              0, now, then for each limit the same three (for the units given), and the time at which its level
---                        will have decayed to 1 (or was 1), which is now + Per x ln(level); 0 if the level is 0
+--   inspect              0, now, then for each limit the same three (for the units given), and its level in units of 10^-8
 --   refund, reset        1 if anything changed, else 0
 --
 -- Writes: allow and count one SET with PX when they count; refund one SET or DEL, reset one DEL.
@@ -41,7 +40,7 @@
 --   8 bytes   the level at that time, a double
 
 local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
-local REST, MOST_UNITS = 0.25, 1e15 -- a level below REST counts as 0
+local REST, MOST_UNITS = 0.25, 1e7 -- a level below REST counts as 0
 
 local A = ARGV
 local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] + 0, #A
@@ -73,9 +72,10 @@ local sections = first - 160
 local foreign = v and (len < 20 or sections < 1 or sections > 31 or at > 9007199254740991)
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, its C and its level.
--- A request fits at a level of C - n, and a little more: as much as decays in a us, the step of the clock, and as the errors
--- of doubles add up to; less than 1/4 in all, so that no burst and no interval holds more than it may.
+-- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, its C - n and its level.
+-- A request fits up to a level of C - n, and a little more: as much as decays in a us, the step of the clock, and as the
+-- errors of doubles add up to; less than 1/4 in all, so that no burst and no interval holds more than it may. C - Max is
+-- computed for itself, by a series where the formula would lose its digits.
 local last = 3 * limits
 local reply = limits == 1 and {0, now, false, false, false} or {0, now, false, false, false, false, false, false, false, false, false}
 for i = 3, last, 3 do
@@ -88,8 +88,8 @@ for i = 3, last, 3 do
       return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
     end
   end
-  local c = max < 1000 and 1 / (1 - exp(-1 / max)) or max + 0.5 + 1 / (12 * max) -- the latter is right to 10^-11
-  reply[i], reply[i + 1] = per, c
+  local above = max < 20 and 1 / (1 - exp(-1 / max)) - max or 0.5 + 1 / (12 * max) - 1 / (720 * max ^ 3) + 1 / (30240 * max ^ 5)
+  reply[i], reply[i + 1] = per, max - n + above
 end
 
 -- The stored levels, as they are now, and less what is given back. Those of no limit of the caller are carried along.
@@ -126,14 +126,14 @@ while not foreign and pos <= len do
   if i <= last then
     foreign = reply[i + 2] -- no writer stores two sections of one Per
     if refund and x >= REST then
-      local less = x - n * exp(-elapsed / per)
-      if less < x then x, changed = less, true end
+      local rest = n * exp(-elapsed / per)
+      if rest >= REST then x, changed = x - rest, true end
     end
     if x < REST then x = 0 end
-    local c = reply[i + 1]
+    local c = reply[i + 1] + n
     local more = 0.001 / per + c * 1e-15
     if more * c > 0.2 then more = 0.2 / c end
-    if x > (c - n) * (1 + more) then admitted = false end
+    if x > reply[i + 1] * (1 + more) then admitted = false end
     reply[i + 2] = x
   elseif x >= REST then
     local left = per * log(x / REST)
@@ -149,17 +149,18 @@ end
 -- Count, and make the sections of the record; one alone is written below.
 local adds, lone, levels = (admitted or op == 'count') and not refund, limits == 1 and outs == 0, nil
 for i = last, 3, -3 do
-  local per, c, x = reply[i], reply[i + 1], reply[i + 2] or 0
+  local per, c, x = reply[i], reply[i + 1] + n, reply[i + 2] or 0
   local more = 0.001 / per + c * 1e-15
   if more * c > 0.2 then more = 0.2 / c end
-  local most = (c - n) * (1 + more)
+  local most = reply[i + 1] * (1 + more)
   if adds then
     if x <= most then x = x + n elseif x < c then x = c end
   end
   local max, free, wait, left = c - c % 1, c - x / (1 + more), 0, 0 -- C is less than 1 above Max
   if x > most then
     wait = per * log(x / most)
-    wait = wait > 1 and wait - wait % 1 + 1 or 1
+    wait = wait - wait % 1
+    if wait < 1 or x * exp(-wait / per) > most then wait = wait + 1 end
   end
   if x > 0 then
     left = per * log(x / REST)
@@ -176,7 +177,7 @@ for i = last, 3, -3 do
   end
   if op == 'inspect' then
     levels = levels or {}
-    levels[i] = x > 0 and math.floor(now + 1000 * per * log(x) + 0.5) or 0
+    levels[i] = x * 1e8 - x * 1e8 % 1
   end
   reply[i], reply[i + 1], reply[i + 2] = free >= max and 0 or free < 0 and max or max - free + free % 1, wait, left
 end

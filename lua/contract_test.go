@@ -288,7 +288,7 @@ func noAR1(r string) map[string]string {
 		"wide Per below 2^32":     wide + "\xff\xff\xff\xff" + one,
 		"wide Per cut short":      wide + "\xff\xff\xff\xff" + one[:6],
 	}
-	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, math.Copysign(0, -1), 2.1e15, math.MaxFloat64} {
+	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, math.Copysign(0, -1), 2.1e7, math.MaxFloat64} {
 		values[fmt.Sprint("level ", x)] = hour + level(x)
 	}
 	for name, section := range values {

@@ -153,10 +153,7 @@ func buckets(s script, rest []int64) (text string, n int) {
 	return ": " + strings.Join(shown, ", "), n
 }
 
-// levelOne shows when the level is 1, which may have been before now.
-func levelOne(s script, rest []int64) (text string, n int) {
-	if rest[0] == 0 {
-		return "", 1
-	}
-	return ": level 1 at " + s.shown(rest[0]), 1
+// ofLevel shows what is in units of 10^-8.
+func ofLevel(_ script, rest []int64) (text string, n int) {
+	return fmt.Sprintf(", level %d.%08d", rest[0]/1e8, rest[0]%1e8), 1
 }

@@ -35,8 +35,8 @@ var (
 		life: func(per int64, _ float64) int64 { return per },
 	}
 	ar1 = script{
-		name: "ar1", source: lua.AR1, unit: time.Microsecond, never: 1 << 53, most: 1e15,
-		limited: 2, format: 160, least: 20, layout: ar1Layout, details: levelOne, foreign: noAR1,
+		name: "ar1", source: lua.AR1, unit: time.Microsecond, never: 1 << 53, most: 1e7,
+		limited: 2, format: 160, least: 20, layout: ar1Layout, details: ofLevel, foreign: noAR1,
 		life: func(per int64, level float64) int64 { return int64(math.Ceil(float64(per) * math.Log(4*level))) },
 	}
 	scripts = []script{window, ar1}

@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -14,8 +15,8 @@ func (cfg Config) common() gate.Config[Usage] {
 	c := gate.Config[Usage]{
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, Most: maxUnits,
 		Clock: gate.Clock{Now: cfg.Now, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
-		Usage: func(i int, used int64, retryAfter, resetAfter time.Duration) Usage {
-			return Usage{limits[i], used, max(0, limits[i].Max-used), retryAfter, resetAfter}
+		Usage: func(i int, used, remaining int64, retryAfter, resetAfter time.Duration) Usage {
+			return Usage{limits[i], used, remaining, retryAfter, resetAfter}
 		},
 		PerOf: func(u Usage) time.Duration { return u.Limit.Per },
 	}
@@ -23,7 +24,7 @@ func (cfg Config) common() gate.Config[Usage] {
 		c.Limits = append(c.Limits, l.common(cfg.CountDenied))
 	}
 	if cfg.Fallback != nil {
-		c.Fallback = cfg.Fallback.gate
+		c.Fallback = cmp.Or(cfg.Fallback.gate, &gate.Limiter[Usage]{})
 	}
 	if cfg.Observe != nil {
 		c.Observe = func(o gate.Observation[Usage]) {

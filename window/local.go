@@ -254,12 +254,14 @@ func (m *local) inspect(_ context.Context, event string) (time.Time, []LimitStat
 		return time.Time{}, nil, err
 	}
 	defer e.Close()
+	var d decision
 	at, states := int64(maxTime), make([]LimitState, len(m.limits))
 	for i, b := range m.limits {
 		view, _ := e.Record.at(i).view(e.Now, b.per)
 		at = min(at, view.date(e.Now))
 		used, retry, reset := view.usage(b, 1, false, view.date(e.Now), e.Now)
-		states[i].Usage = m.l.Usage(i, used, gate.Milliseconds(retry), gate.Milliseconds(reset))
+		m.l.Use(&d, i, used, retry, reset)
+		states[i].Usage = d.Usage[i]
 		for _, bucket := range view.buckets {
 			states[i].Buckets = append(states[i].Buckets, Bucket{Last: utc(bucket.last), Units: bucket.units})
 		}

@@ -23,9 +23,11 @@ func (r redis) inspect(ctx context.Context, event string) (time.Time, []LimitSta
 		return time.Time{}, nil, fmt.Errorf("the script replied %d integers that are no snapshot of %d limits", len(reply), len(r.l.Limits))
 	}
 	at, reply := utc(reply[1]), reply[2:]
+	var d decision
 	states := make([]LimitState, len(r.l.Limits))
 	for i := range states {
-		states[i].Usage = r.l.Usage(i, reply[0], gate.Milliseconds(reply[1]), gate.Milliseconds(reply[2]))
+		r.l.Use(&d, i, reply[0], reply[1], reply[2])
+		states[i].Usage = d.Usage[i]
 		for pairs := reply[4 : 4+2*reply[3]]; len(pairs) > 0; pairs = pairs[2:] {
 			states[i].Buckets = append(states[i].Buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})
 		}

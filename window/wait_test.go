@@ -84,3 +84,23 @@ func TestWaitersKeepTheLimit(t *testing.T) {
 	}
 	holds(t, cfg.Limits[0], log)
 }
+
+// TestWaitAfterAStepBack: where denied attempts count, one who waits repairs the dates without being counted, so that nobody waits
+// for a clock that stepped back.
+func TestWaitAfterAStepBack(t *testing.T) {
+	cfg := limits("5/1000s")
+	cfg.CountDenied = true
+	both(t, cfg, func(b bench) {
+		b.allow("e", 5)
+		b.clock.pass(-time.Hour)
+		soon, cancel := context.WithTimeout(b.Context(), 50*time.Second) // less than the wait, so none begins
+		defer cancel()
+		d, err := b.Wait(soon, "e")
+		if !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.RetryAfter != 2000*time.Second || b.inspect("e").Limits[0].Used != 5 {
+			b.Errorf("%v: %+v", err, d)
+		}
+		if b.clock.pass(d.RetryAfter); !b.peek("e", 1).Allowed {
+			b.Errorf("after %v: %+v", d.RetryAfter, b.peek("e", 1))
+		}
+	})
+}

@@ -154,7 +154,7 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // WaitN waits until n units are admitted and counted. It returns at once, with an error that matches
 // context.DeadlineExceeded and the denial, if the deadline of ctx is sooner than that can be. Waiters are served in no
 // order, and hold no place: each sleeps its wait and up to 5 % more (at most 100 ms), then asks again. Waiting is not
-// hammering: where denied attempts count, WaitN peeks first. Where Config.Now is set, the sleep is still one of real time.
+// hammering: where denied attempts count, those of WaitN do not. Where Config.Now is set, the sleep is still one of real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	d, err := l.gate.WaitN(ctx, event, n)
 	return Decision(d), err

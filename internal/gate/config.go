@@ -18,7 +18,7 @@ type Config[U any] struct {
 	Most        int64 // units of one call that the script takes
 	Fallback    *Limiter[U]
 	Observe     func(Observation[U])
-	Usage       func(limit int, used int64, retryAfter, resetAfter time.Duration) U
+	Usage       func(limit int, used, remaining int64, retryAfter, resetAfter time.Duration) U
 	PerOf       func(U) time.Duration
 }
 
@@ -85,6 +85,8 @@ func (cfg *Config[U]) check() error {
 		return errors.New("an empty Secret; give it bytes, or leave it nil to have events readable in keys")
 	case fips140.Enabled() && cfg.Secret != nil && len(cfg.Secret) < 14:
 		return fmt.Errorf("a Secret of %d bytes; FIPS mode asks for at least 14", len(cfg.Secret))
+	case cfg.Fallback != nil && cfg.Fallback.State == nil:
+		return errors.New("a Fallback that comes neither from New nor from NewLocal; make it by one of them")
 	case cfg.Fallback != nil && cfg.Fallback.Fallback != nil:
 		return fmt.Errorf("a Fallback %q that has a Fallback too; leave out one of them", cfg.Fallback.Name)
 	}
@@ -130,8 +132,8 @@ type Clock struct {
 // Read is the time by Now.
 func (c *Clock) Read() (int64, error) {
 	now := c.Now()
-	t := c.Unit(now)
-	if t < 0 || t >= c.End {
+	t, year := c.Unit(now), now.UTC().Year() // a time that is far away has no Unit
+	if t < 0 || t >= c.End || year < 1970 || year > c.Year {
 		return 0, fmt.Errorf("the clock of Config.Now reads %v; it must lie between 1970 and %d", now, c.Year)
 	}
 	return t, nil

@@ -36,7 +36,16 @@ const (
 	Allow Verb = "allow" // count them if they fit
 	Count Verb = "count" // count them in any case
 	Peek  Verb = "peek"  // count nothing
+	Wait  Verb = "wait"  // to a State it is Allow: who waits does not hammer, also where denials count
 )
+
+// known is the verb as a State knows it.
+func (v Verb) known() Verb {
+	if v == Wait {
+		return Allow
+	}
+	return v
+}
 
 // Decision is window.Decision, field by field, so that each converts to the other.
 type Decision[U any] struct {
@@ -81,7 +90,7 @@ func (l *Limiter[U]) answer(ctx context.Context, v Verb, event string, n int64) 
 	if err := l.check(ctx, event, n); err != nil {
 		return Decision[U]{}, err
 	}
-	d, err := l.State.Decide(ctx, v, event, n)
+	d, err := l.State.Decide(ctx, v.known(), event, n)
 	if l.Fallback != nil && remote.IsOutage(err) && ctx.Err() == nil {
 		d, err = l.fallBack(ctx, v, event, n, err)
 	}
@@ -94,7 +103,7 @@ func (l *Limiter[U]) answer(ctx context.Context, v Verb, event string, n int64) 
 // fallBack has the Fallback decide. Whether denials count is its own affair. If it cannot either, the error is that of Redis,
 // which says whether the attempt was counted there.
 func (l *Limiter[U]) fallBack(ctx context.Context, v Verb, event string, n int64, cause error) (Decision[U], error) {
-	if v != Peek {
+	if v != Peek && v != Wait {
 		v = l.Fallback.attempts()
 	}
 	d, err := l.Fallback.answer(ctx, v, event, n)
@@ -116,7 +125,7 @@ func (l *Limiter[U]) attempts() Verb {
 // WaitN asks until n units are admitted and counted, and sleeps in between.
 func (l *Limiter[U]) WaitN(ctx context.Context, event string, n int64) (Decision[U], error) {
 	for {
-		d, err := l.attempt(ctx, event, n)
+		d, err := l.decide(ctx, Wait, event, n)
 		if err != nil || d.Allowed {
 			return d, err
 		}
@@ -128,16 +137,6 @@ func (l *Limiter[U]) WaitN(ctx context.Context, event string, n int64) (Decision
 			return d, l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", wait, n, err))
 		}
 	}
-}
-
-// attempt is AllowN for those who wait: it is not counted if it is denied, but for a race with another caller.
-func (l *Limiter[U]) attempt(ctx context.Context, event string, n int64) (Decision[U], error) {
-	if l.CountDenied || l.Fallback != nil && l.Fallback.CountDenied {
-		if d, err := l.PeekN(ctx, event, n); err != nil || !d.Allowed {
-			return d, err
-		}
-	}
-	return l.AllowN(ctx, event, n)
 }
 
 // Refund gives back what d counted, where it was counted.
@@ -198,15 +197,4 @@ func (l *Limiter[U]) wrap(err error) error {
 		return nil
 	}
 	return fmt.Errorf("slidegate: limiter %q: %w", l.Name, err)
-}
-
-// Add adds the usage of one more limit.
-func (d *Decision[U]) Add(u U, remaining int64, retryAfter time.Duration) {
-	if len(d.Usage) == 0 || remaining < d.Remaining {
-		d.Remaining = remaining
-	}
-	if !d.Allowed {
-		d.RetryAfter = max(d.RetryAfter, retryAfter)
-	}
-	d.Usage = append(d.Usage, u)
 }

@@ -6,10 +6,10 @@ import (
 	"encoding/base64"
 )
 
-const (
-	longest  = 128 // a longer event is hashed
-	hexDigit = "0123456789ABCDEF"
-)
+// Longest is how many bytes an event may have that stands for itself; a longer one is hashed.
+const Longest = 128
+
+const hexDigit = "0123456789ABCDEF"
 
 // Key is the Redis key of an event: the name, the event as hash tag, the kind of record. Two events never share one, and no
 // event can end its tag early: printable ASCII stands for itself but for braces, the percent sign and a leading tilde,
@@ -20,7 +20,7 @@ func (l *Limiter[U]) Key(event string) string {
 		mac := hmac.New(sha256.New, l.Secret)
 		mac.Write([]byte(event))
 		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) + l.suffix
-	case len(event) > longest:
+	case len(event) > Longest:
 		sum := sha256.Sum256([]byte(event))
 		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:]) + l.suffix
 	case plain(event):

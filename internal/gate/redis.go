@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -57,8 +56,14 @@ func (r *Redis[U]) Decide(ctx context.Context, v Verb, event string, n int64) (D
 
 // Use adds the usage of a limit to a decision; waits are in ms.
 func (l *Limiter[U]) Use(d *Decision[U], limit int, used, retry, reset int64) {
-	retryAfter := Milliseconds(retry)
-	d.Add(l.Usage(limit, used, retryAfter, Milliseconds(reset)), max(0, l.Limits[limit].Max-used), retryAfter)
+	remaining, retryAfter := max(0, l.Limits[limit].Max-used), Milliseconds(retry)
+	if len(d.Usage) == 0 || remaining < d.Remaining {
+		d.Remaining = remaining
+	}
+	if !d.Allowed {
+		d.RetryAfter = max(d.RetryAfter, retryAfter)
+	}
+	d.Usage = append(d.Usage, l.Usage(limit, used, remaining, retryAfter, Milliseconds(reset)))
 }
 
 // Refund takes back what d counted, from those limits that it counted in.
@@ -116,7 +121,8 @@ func (r *Redis[U]) now() (string, error) {
 
 func integer(n int64) string { return strconv.FormatInt(n, 10) }
 
-// Milliseconds is a span of n ms, or the longest there is: 292 years.
+// Milliseconds is a span of n ms, or of 290 years, if that is less: a Duration ends at 292.
 func Milliseconds(n int64) time.Duration {
-	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	const longest = 290 * 365 * 24 * time.Hour
+	return time.Duration(min(n, longest.Milliseconds())) * time.Millisecond
 }

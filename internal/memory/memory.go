@@ -86,7 +86,7 @@ func (s *Store[R]) Open(event string) (e Event[R], err error) {
 
 // held is what stands for an event: a hash of one that is long.
 func held(event string) string {
-	if len(event) <= 128 {
+	if len(event) <= gate.Longest {
 		return event
 	}
 	sum := sha512.Sum512([]byte(event))
