@@ -26,7 +26,9 @@ func newBounds(l gate.Limit) bounds {
 	if b.max < 20 {
 		b.above = 1/(1-math.Exp(-1/b.max)) - b.max
 	} else {
-		b.above = 0.5 + 1/(12*b.max) - 1/(720*math.Pow(b.max, 3)) + 1/(30240*math.Pow(b.max, 5))
+		inverse := 1 / b.max
+		square := inverse * inverse
+		b.above = 0.5 + inverse*(1/12.0-square*(1/720.0-square/30240))
 	}
 	c := b.max + b.above
 	b.more = min(0.001/b.per+c*1e-15, 0.2/c)
