@@ -30,14 +30,13 @@ func newBounds(l gate.Limit) bounds {
 		square := inverse * inverse
 		b.above = 0.5 + inverse*(1/12.0-square*(1/720.0-square/30240))
 	}
-	c := b.max + b.above
-	b.more = min(0.001/b.per+c*1e-15, 0.2/c)
+	b.more = min(0.001/b.per+b.max*1e-15, 0.18/b.max)
 	return b
 }
 
 // most is the highest level at which n units are admitted: C - n, and a little more. That is as much as decays in a us, the step of
 // the clock, and what the errors of doubles add up to; else a steady flow of Max per Per, which comes up to it, would be
-// denied now and then. It is less than 1/4 of a unit in all: with more, an interval of Per could hold more than 2 x Max.
+// denied now and then. It is at most 1/5 of a unit in all: with 1/4, an interval of Per could hold more than 2 x Max.
 func (b bounds) most(n float64) float64 { return (b.max - n + b.above) * (1 + b.more) }
 
 // after is a level some time later. It stays as it is for a time below 0, when the clock has stepped back.
@@ -49,18 +48,13 @@ func (b bounds) after(x float64, us int64) float64 {
 	return x
 }
 
-// add adds n units to a level. Where they do not fit, it stops at C, or stays where it was above.
-func (b bounds) add(x, n float64) float64 {
-	if x > b.most(n) {
-		return max(x, b.max+b.above)
-	}
-	return x + n
-}
+// add adds n units to a level. Where they do not fit, it stops where an admission may bring it, or stays where it was above.
+func (b bounds) add(x, n float64) float64 { return max(x, min(x, b.most(n))+n) }
 
 // usage tells how many units of Max cannot be admitted at once, how long until n can, and how long until the level counts as
 // 0, in whole ms.
 func (b bounds) usage(x, n float64) (used, retry, reset int64) {
-	used = int64(b.max - math.Floor(min(b.max, max(0, b.max+b.above-x/(1+b.more)))))
+	used = int64(b.max - math.Floor(min(b.max, max(0, (b.most(n)-x)/(1+b.more)+n))))
 	if x > 0 {
 		reset = 1 + int64(b.per*math.Log(x/rest))
 	}

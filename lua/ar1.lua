@@ -72,10 +72,10 @@ local sections = first - 160
 local foreign = v and (len < 20 or sections < 1 or sections > 31 or at > 9007199254740991)
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, its C - n and its level.
--- A request fits up to a level of C - n, and a little more: as much as decays in a us, the step of the clock, and as the
--- errors of doubles add up to; less than 1/4 in all, so that no burst and no interval holds more than it may. C - Max is
--- computed for itself, by a series where the formula would lose its digits.
+-- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, the level up to which
+-- it admits the units, and its own level. The former is C - n, and a little more: as much as decays in a us, the step of the
+-- clock, and as the errors of doubles add up to; at most 1/5 in all, so that no burst and no interval holds more than it
+-- may. C - Max is computed for itself, by a series where the formula would lose its digits.
 local last = 3 * limits
 local reply = limits == 1 and {0, now, false, false, false} or {0, now, false, false, false, false, false, false, false, false, false}
 for i = 3, last, 3 do
@@ -88,13 +88,16 @@ for i = 3, last, 3 do
       return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
     end
   end
-  local above = max < 20 and 1 / (1 - exp(-1 / max)) - max or 0.5 + 1 / (12 * max) - 1 / (720 * max ^ 3) + 1 / (30240 * max ^ 5)
-  reply[i], reply[i + 1] = per, max - n + above
+  local y, above = 1 / max, nil
+  if max < 20 then above = 1 / (1 - exp(-y)) - max else above = 0.5 + y * (1 / 12 - y * y * (1 / 720 - y * y / 30240)) end
+  local more = 0.001 / per + max * 1e-15
+  if more * max > 0.18 then more = 0.18 / max end
+  reply[i], reply[i + 1] = per, (max - n + above) * (1 + more)
 end
 
 -- The stored levels, as they are now, and less what is given back. Those of no limit of the caller are carried along.
 local admitted, back = op ~= 'inspect', now < at
-local age, elapsed, changed = back and 0 or (now - at) / 1000, 0, back and not refund
+local aged, elapsed, changed = back and 0 or (at - now) / 1000, 0, back and not refund
 if refund then
   elapsed = (back and at or now) - A[count]
   elapsed = elapsed > 0 and elapsed / 1000 or 0
@@ -113,11 +116,11 @@ while not foreign and pos <= len do
     foreign = per < 4294967296
   end
   sections = sections - 1
-  if foreign or not (per > 0 and per <= 17592186044416 and x >= REST and x <= 2 * MOST_UNITS) then
+  if foreign or not (per > 0 and per <= 17592186044416 and x >= REST and x <= 2e7) then
     foreign = true
     break
   end
-  x = x * exp(-age / per)
+  x = x * exp(aged / per)
   i = i + 3
   if reply[i] ~= per then
     i = 3
@@ -130,10 +133,7 @@ while not foreign and pos <= len do
       if rest >= REST then x, changed = x - rest, true end
     end
     if x < REST then x = 0 end
-    local c = reply[i + 1] + n
-    local more = 0.001 / per + c * 1e-15
-    if more * c > 0.2 then more = 0.2 / c end
-    if x > reply[i + 1] * (1 + more) then admitted = false end
+    if x > reply[i + 1] then admitted = false end
     reply[i + 2] = x
   elseif x >= REST then
     local left = per * log(x / REST)
@@ -149,14 +149,17 @@ end
 -- Count, and make the sections of the record; one alone is written below.
 local adds, lone, levels = (admitted or op == 'count') and not refund, limits == 1 and outs == 0, nil
 for i = last, 3, -3 do
-  local per, c, x = reply[i], reply[i + 1] + n, reply[i + 2] or 0
-  local more = 0.001 / per + c * 1e-15
-  if more * c > 0.2 then more = 0.2 / c end
-  local most = reply[i + 1] * (1 + more)
+  local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
+  local peak = most + n -- less than 1 above Max
   if adds then
-    if x <= most then x = x + n elseif x < c then x = c end
+    if x <= most then x = x + n elseif x < peak then x = peak end
   end
-  local max, free, wait, left = c - c % 1, c - x / (1 + more), 0, 0 -- C is less than 1 above Max
+  local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
+  if free % 1 < 0.2 then -- without what there is more than C - n, it may be one less
+    local more = 0.001 / per + max * 1e-15
+    if more * max > 0.18 then more = 0.18 / max end
+    free = (most - x) / (1 + more) + n
+  end
   if x > most then
     wait = per * log(x / most)
     wait = wait - wait % 1
@@ -170,7 +173,7 @@ for i = last, 3, -3 do
     if per > 4294967295 then
       out, lone = write('>I4I6d', 0, per, x) .. out, false
     elseif lone then
-      x1 = x
+      per1, x1 = per, x
     else
       out = write('>I4d', per, x) .. out
     end
@@ -198,7 +201,7 @@ if (adds or changed) and not looks then
     redis.call('DEL', key)
   else
     if simulated then far = far + 86400000 end
-    redis.call('SET', key, lone and write('>BI7I4d', 161, now, A[4], x1) or write('>BI7', 160 + outs, now) .. out,
+    redis.call('SET', key, lone and write('>BI7I4d', 161, now, per1, x1) or write('>BI7', 160 + outs, now) .. out,
       'PX', string.format('%d', far))
   end
 end
