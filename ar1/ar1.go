@@ -1,16 +1,18 @@
 // Package ar1 limits how often events happen, by one number per limit: a level that each unit raises by 1 and that decays
-// by half every 0.69 x Per. It is the package window with less memory and less to explain a decision by.
+// by half every 0.69 x Per. It has the verbs of the package window, and memory that does not grow with what is counted; but
+// it cannot tell which attempts a denial is due to, and holds less strictly.
 //
-// The level x is an exponential moving average of the rate, known as a process AR(1): in steps of time,
-// x' = φ·x + n with φ = e^(-step/Per). A request for n units is admitted while
+// The level divided by Per is an exponential moving average of the rate. In steps of time it is a first-order
+// autoregressive process, x' = φ·x + n with φ = e^(-step/Per), hence the name. A request for n units is admitted while
 //
 //	x + n <= C, where C = 1 / (1 - e^(-1/Max))
 //
 // C is the peak of a steady flow of Max per Per: for a Max of 5 it is 5.52, and in general about Max + 1/2. So, for a limit
 // of 5 in 10 s:
 //
-//   - from rest, exactly Max are admitted at once: 5;
-//   - a steady flow of single units of up to Max per Per, evenly spaced, is never denied: one every 2 s, for ever;
+//   - of an event at rest, whose level is 0, exactly Max units are admitted at once: 5;
+//   - a steady flow of single units of up to Max per Per, evenly spaced and at least 5 µs apart, is never denied: one every
+//     2 s, for ever. Batches are: all 5 at once again need 23 s of silence;
 //   - an interval of length Per holds up to 2 x Max: the burst of 5, and 5 more as the level decays. Where that is too much,
 //     or a minimum distance between two events is wanted, use window, which never admits more than Max.
 //
@@ -33,10 +35,12 @@ import (
 // What both kinds of limiter share.
 type (
 	// Limit bounds what is admitted: exactly Max units at once from rest, a steady Max per Per, and up to 2 x Max in any
-	// span of Per. Max is 1 to 10^7. Resolution must be 0: a level has no buckets, though String shows one for a large Max.
+	// span of Per; it is no minimum distance, so not for window.Every. Max is 1 to 10^7. Resolution must be 0: a level has no
+	// buckets, though String shows one for a large Max. window.PerHour and window.ParseLimit make such limits.
 	Limit = window.Limit
 
-	// Decision is the answer to one attempt. At is the time of the clock in whole microseconds, also after a step back.
+	// Decision is the answer to one attempt. At is the time of the clock in whole microseconds, also after a step back. Of a
+	// denial, Counted is what was asked for, not what was added: that is less (see Config.CountDenied).
 	Decision = window.Decision
 
 	// Usage is how much of one limit is used. Remaining is how many units it would admit at once, and Used is Max less that,
@@ -205,7 +209,8 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return l.gate.Reset(ctx, event)
 }
 
-// Inspect shows the levels of an event, and the rates that they stand for. It writes nothing. RetryAfter in its Usage is for one
+// Inspect shows the levels of an event, and the rates that they stand for: of what was counted, so of what was admitted unless
+// denied attempts count. It writes nothing, and never asks the Fallback. RetryAfter in its Usage is for one
 // unit. Errors are as those of AllowN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err error) {
 	err = l.gate.Inspect(ctx, event, func() (err error) {

@@ -176,7 +176,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return l.gate.Reset(ctx, event)
 }
 
-// Inspect shows every bucket of every limit, for people. It writes nothing. RetryAfter in its Usage is for one unit. Errors
+// Inspect shows every bucket of every limit, for people. It writes nothing, and never asks the Fallback. RetryAfter in its Usage is for one unit. Errors
 // are as those of AllowN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err error) {
 	err = l.gate.Inspect(ctx, event, func() (err error) {

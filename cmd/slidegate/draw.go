@@ -90,8 +90,12 @@ func (p *report) draw() error {
 }
 
 func (p *report) title() string {
-	if len(p.Sets) > 1 {
-		return fmt.Sprintf("%s: %s", p.source(), number(p.Attempts, "attempt"))
+	title := fmt.Sprintf("%s: %s", p.source(), number(p.Attempts, "attempt"))
+	if len(p.Sets) == 1 {
+		title = fmt.Sprintf("%s: %d of %s denied", p.source(), p.Sets[0].Denied, number(p.Attempts, "attempt"))
 	}
-	return fmt.Sprintf("%s: %d of %s denied", p.source(), p.Sets[0].Denied, number(p.Attempts, "attempt"))
+	if p.Estimator == "ar1" {
+		title += " by levels (ar1)"
+	}
+	return title
 }

@@ -22,20 +22,22 @@ type limiter interface {
 }
 
 // estimator says how limits count: by windows, or by levels.
-type estimator struct{ levels bool }
+type estimator struct{ given, levels bool }
 
 // Decode reads the flag.
 func (e *estimator) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write window or ar1")
 	}
-	switch name := c.Scan.Pop().String(); name {
-	case "window", "ar1":
-		e.levels = name == "ar1"
-		return nil
-	default:
+	name := c.Scan.Pop().String()
+	switch {
+	case name != "window" && name != "ar1":
 		return fmt.Errorf("there is no estimator %q; choose window or ar1", name)
+	case e.given:
+		return errors.New("it is given twice; replay twice to compare both")
 	}
+	e.given, e.levels = true, name == "ar1"
+	return nil
 }
 
 func (e estimator) String() string {
@@ -48,13 +50,18 @@ func (e estimator) String() string {
 // check refuses limits that the estimator cannot count by.
 func (e estimator) check(limits limits) error {
 	for _, l := range limits {
-		if e.levels && l.Resolution != 0 {
-			text, width, _ := strings.Cut(l.String(), "@")
+		text, width, _ := strings.Cut(l.String(), "@")
+		switch {
+		case e.levels && l.Resolution != 0:
 			return fmt.Errorf("%s@%s has slices, and a level of --estimator ar1 has none; write %s", text, width, text)
+		case e.levels && l.Max > mostOfLevel:
+			return fmt.Errorf("%s is too much for --estimator ar1; choose at most %d units, or --estimator window", text, mostOfLevel)
 		}
 	}
 	return nil
 }
+
+const mostOfLevel = 10_000_000 // the largest Max of ar1
 
 // limiter makes a limiter in Redis, or in memory without a client.
 func (e estimator) limiter(client rueidis.Client, name string, limits limits, now func() time.Time) (limiter, error) {

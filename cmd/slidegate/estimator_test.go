@@ -107,3 +107,24 @@ func TestRemembers(t *testing.T) {
 		}
 	}
 }
+
+// TestEstimatorIsTold: in the report, in the picture, and by what is wrong with its flags.
+func TestEstimatorIsTold(t *testing.T) {
+	file := t.TempDir() + "/levels.svg"
+	stdout, stderr, status := command(t.Context(), "replay", "--estimator", "ar1", "--limit", "100/1m", "--svg", file)
+	if status != 0 || !strings.Contains(stdout, "estimator   ar1: levels that decay") || strings.Contains(stdout, "100/1m@") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+	checkSVG(t, text(t, file), "denied by levels (ar1)")
+	for says, args := range map[string][]string{
+		`there is no estimator "ewma"; choose window or ar1`: {"--estimator", "ewma"},
+		"its value is missing; write window or ar1":          {"--estimator"},
+		"it is given twice; replay twice":                    {"--estimator", "ar1", "--estimator", "window"},
+		"5/1h@10m has slices, and a level":                   {"--estimator", "ar1", "--limit", "5/1h@10m"},
+		"choose at most 10000000 units":                      {"--estimator", "ar1", "--limit", "20000000/1h"},
+	} {
+		if _, stderr, status := command(t.Context(), append([]string{"replay"}, args...)...); status != 1 || !strings.Contains(stderr, says) {
+			t.Errorf("status %d: %s, not %q", status, stderr, says)
+		}
+	}
+}
