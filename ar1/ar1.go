@@ -129,7 +129,7 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(g, redis{r, g}), nil
+	return newLimiter(g, redis{r}), nil
 }
 
 // NewLocal returns the same limiter on levels in this process's memory: no Redis, same answers. Each has levels of its own,

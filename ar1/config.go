@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,13 +40,12 @@ func (cfg Config) common() gate.Config[Usage] {
 	return c
 }
 
-// commonLimit is a limit as every kind of limiter has it, with what ar1.lua takes.
+// commonLimit is a limit as every kind of limiter has it.
 func commonLimit(l Limit) gate.Limit {
 	text, _, _ := strings.Cut(l.String(), "@")
 	fault := gate.CheckRange(l.Max, maxUnits, "10^7", l.Per)
 	if fault == nil && l.Resolution != 0 {
 		fault = fmt.Errorf("a Resolution of %v; leave it 0, since a level has no buckets", l.Resolution)
 	}
-	args := []string{strconv.FormatInt(l.Per.Milliseconds(), 10), strconv.FormatInt(l.Max, 10)}
-	return gate.Limit{Text: text, Max: l.Max, Per: l.Per, Args: args, Fault: fault}
+	return gate.Limit{Text: text, Max: l.Max, Per: l.Per, Fault: fault}
 }

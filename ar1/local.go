@@ -89,9 +89,7 @@ func (m *local) answer(r *record, v gate.Verb, n, now int64) decision {
 // store dates the levels to now, and adds the units.
 func (m *local) store(r *record, n, now int64) {
 	for i, b := range m.limits {
-		if r.levels[i] = m.level(r, i, now); n > 0 {
-			r.levels[i] = b.add(r.levels[i], float64(n))
-		}
+		r.levels[i] = b.add(m.level(r, i, now), float64(n))
 	}
 	r.at = now
 }

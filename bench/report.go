@@ -96,7 +96,7 @@ func (r result) print(w io.Writer, asJSON bool) error {
 func (r result) table() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Time of the server in one decision, by INFO commandstats: %s, %d rounds of %d events,\n", r.Server, r.Rounds, r.Events)
-	fmt.Fprintf(&text, "%d pipelined callers. The ratio is the result: the median over slices of %d decisions that take turns.\n\n", r.Callers, slice)
+	fmt.Fprintf(&text, "%d pipelined callers. The ratio is the result: the median over slices of %d decisions that take turns;\nundisturbed, that of the fastest tenth of the slices.\n\n", r.Callers, slice)
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "\t× redis_rate\thalf lie in\tundisturbed\t× another row, undisturbed\tµs here\twhat it is")
 	for _, row := range r.Rows {

@@ -3,7 +3,6 @@ package window
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/gate"
@@ -34,12 +33,9 @@ func (cfg Config) common() gate.Config[Usage] {
 	return c
 }
 
-// common is the limit as every kind of limiter has it, with what window.lua takes.
+// common is the limit as every kind of limiter has it.
 func (l Limit) common(countDenied bool) gate.Limit {
-	args := []string{ms(l.Per), strconv.FormatInt(l.Max, 10), ms(l.resolution(countDenied))}
-	return gate.Limit{Text: l.String(), Max: l.Max, Per: l.Per, Args: args, Fault: l.check(countDenied)}
+	return gate.Limit{Text: l.String(), Max: l.Max, Per: l.Per, Resolution: l.resolution(countDenied), Fault: l.check(countDenied)}
 }
-
-func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 const maxTime = 1 << 47 // the first ms that the script refuses, in the year 6429

@@ -32,10 +32,10 @@ type section struct {
 
 type bucket struct{ last, units int64 }
 
-func newLocal(l *gate.Limiter[Usage], cfg Config) *local {
+func newLocal(l *gate.Limiter[Usage]) *local {
 	m := &local{l: l}
-	for _, limit := range cfg.Limits {
-		m.limits = append(m.limits, bounds{limit.Per.Milliseconds(), limit.Max, limit.resolution(cfg.CountDenied).Milliseconds()})
+	for _, limit := range l.Limits {
+		m.limits = append(m.limits, bounds{limit.Per.Milliseconds(), limit.Max, limit.Resolution.Milliseconds()})
 	}
 	m.Store = memory.New(l.Clock, func(r *record, now int64) bool { return r.forgotten(m.limits, now) })
 	return m

@@ -2,31 +2,24 @@ package window
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/gate"
 )
 
 // redis keeps the counts in Redis, where window.lua decides.
-type redis struct {
-	*gate.Redis[Usage]
-	l *gate.Limiter[Usage]
-}
+type redis struct{ *gate.Redis[Usage] }
 
 func (r redis) inspect(ctx context.Context, event string) (time.Time, []LimitState, error) {
-	reply, err := r.Inspect(ctx, event)
+	reply, err := r.Inspect(ctx, event, listsBuckets)
 	if err != nil {
 		return time.Time{}, nil, err
 	}
-	if !listsBuckets(reply, len(r.l.Limits)) {
-		return time.Time{}, nil, fmt.Errorf("the script replied %d integers that are no snapshot of %d limits", len(reply), len(r.l.Limits))
-	}
 	at, reply := utc(reply[1]), reply[2:]
 	var d decision
-	states := make([]LimitState, len(r.l.Limits))
+	states := make([]LimitState, len(r.L.Limits))
 	for i := range states {
-		r.l.Use(&d, i, reply[0], reply[1], reply[2])
+		r.L.Use(&d, i, reply[0], reply[1], reply[2])
 		states[i].Usage = d.Usage[i]
 		for pairs := reply[4 : 4+2*reply[3]]; len(pairs) > 0; pairs = pairs[2:] {
 			states[i].Buckets = append(states[i].Buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})

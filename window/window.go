@@ -100,7 +100,7 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(g, redis{r, g}), nil
+	return newLimiter(g, redis{r}), nil
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
@@ -111,7 +111,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(g, newLocal(g, cfg)), nil
+	return newLimiter(g, newLocal(g)), nil
 }
 
 func newLimiter(g *gate.Limiter[Usage], s state) *Limiter {

@@ -24,11 +24,11 @@ type Config[U any] struct {
 
 // Limit is one of a limiter.
 type Limit struct {
-	Text  string // as a person reads it
-	Max   int64
-	Per   time.Duration
-	Args  []string // what its script takes
-	Fault error    // what is wrong with it, and the remedy
+	Text       string // as a person reads it
+	Max        int64
+	Per        time.Duration
+	Resolution time.Duration // 0: it has none, and its script takes none
+	Fault      error         // what is wrong with it, and the remedy
 }
 
 const maxLimits = 31 // sections that a record can hold

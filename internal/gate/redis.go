@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,9 +15,10 @@ import (
 
 // Redis is a State that a script keeps in Redis. What scripts take and reply, their heads say.
 type Redis[U any] struct {
-	l      *Limiter[U]
+	L      *Limiter[U]
 	runner *remote.Runner
-	args   []string // of all limits
+	args   [][]string // of each limit
+	all    []string   // of all
 }
 
 // NewRedis keeps the state of the limiter by the script, in the Redis behind client.
@@ -26,30 +26,40 @@ func NewRedis[U any](client rueidis.Client, script string, l *Limiter[U]) (*Redi
 	if client == nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", l.Name)
 	}
-	r := &Redis[U]{l: l, runner: remote.New(client, lua.New(script), l.Timeout, l.turned)}
+	r := &Redis[U]{L: l, runner: remote.New(client, lua.New(script), l.Timeout, l.turned)}
 	for _, limit := range l.Limits {
-		r.args = append(r.args, limit.Args...)
+		r.args = append(r.args, limit.args())
 	}
+	r.all = slices.Concat(r.args...)
 	return r, nil
+}
+
+// args are those that a script takes for the limit.
+func (l Limit) args() []string {
+	args := []string{integer(l.Per.Milliseconds()), integer(l.Max)}
+	if l.Resolution != 0 {
+		args = append(args, integer(l.Resolution.Milliseconds()))
+	}
+	return args
 }
 
 // Decide answers an attempt.
 func (r *Redis[U]) Decide(ctx context.Context, v Verb, event string, n int64) (Decision[U], error) {
-	reply, err := r.run(ctx, string(v), event, n, r.args...)
+	reply, err := r.run(ctx, string(v), event, n, r.all...)
 	if err != nil {
 		return Decision[U]{}, err
 	}
-	limits := len(r.l.Limits)
+	limits := len(r.L.Limits)
 	if len(reply) != 2+3*limits {
 		err = fmt.Errorf("the script replied %d integers for %d limits", len(reply), limits)
-		return Decision[U]{}, remote.Explain(err, r.l.Key(event), string(v))
+		return Decision[U]{}, remote.Explain(err, r.L.Key(event), string(v))
 	}
-	d := Decision[U]{Allowed: reply[0] == 1, At: r.l.Clock.Time(reply[1]).UTC(), Usage: make([]U, 0, limits)}
+	d := Decision[U]{Allowed: reply[0] == 1, At: r.L.Clock.Time(reply[1]).UTC(), Usage: make([]U, 0, limits)}
 	if v == Count || v == Allow && d.Allowed {
 		d.Counted = n
 	}
 	for i := range limits {
-		r.l.Use(&d, i, reply[3*i+2], reply[3*i+3], reply[3*i+4])
+		r.L.Use(&d, i, reply[3*i+2], reply[3*i+3], reply[3*i+4])
 	}
 	return d, nil
 }
@@ -69,15 +79,15 @@ func (l *Limiter[U]) Use(d *Decision[U], limit int, used, retry, reset int64) {
 // Refund takes back what d counted, from those limits that it counted in.
 func (r *Redis[U]) Refund(ctx context.Context, event string, d Decision[U]) error {
 	var args []string
-	for i, limit := range r.l.Limits {
-		if r.l.CountedIn(d, i) {
-			args = append(args, limit.Args...)
+	for i, limit := range r.args {
+		if r.L.CountedIn(d, i) {
+			args = append(args, limit...)
 		}
 	}
 	if args == nil {
 		return nil
 	}
-	_, err := r.run(ctx, "refund", event, min(d.Counted, r.l.Most), append(args, integer(r.l.Clock.Unit(d.At)))...)
+	_, err := r.run(ctx, "refund", event, min(d.Counted, r.L.Most), append(args, integer(r.L.Clock.Unit(d.At)))...)
 	return err
 }
 
@@ -88,15 +98,15 @@ func (l *Limiter[U]) CountedIn(d Decision[U], limit int) bool {
 
 // Reset forgets the event.
 func (r *Redis[U]) Reset(ctx context.Context, event string) error {
-	_, err := r.run(ctx, "reset", event, 1, r.args...)
+	_, err := r.run(ctx, "reset", event, 1, r.all...)
 	return err
 }
 
-// Inspect is the script's own answer.
-func (r *Redis[U]) Inspect(ctx context.Context, event string) ([]int64, error) {
-	reply, err := r.run(ctx, "inspect", event, 1, r.args...)
-	if err == nil && len(reply) < 2 {
-		err = errors.New("the script replied nothing")
+// Inspect is the script's own answer, if it is whole for so many limits.
+func (r *Redis[U]) Inspect(ctx context.Context, event string, whole func(reply []int64, limits int) bool) ([]int64, error) {
+	reply, err := r.run(ctx, "inspect", event, 1, r.all...)
+	if err == nil && !whole(reply, len(r.args)) {
+		err = fmt.Errorf("the script replied %d integers that are no snapshot of %d limits", len(reply), len(r.args))
 	}
 	return reply, err
 }
@@ -107,15 +117,15 @@ func (r *Redis[U]) run(ctx context.Context, verb, event string, n int64, more ..
 		return nil, err
 	}
 	args := append(append(make([]string, 0, 16), verb, now, integer(n)), more...)
-	return r.runner.Run(ctx, r.l.Key(event), args)
+	return r.runner.Run(ctx, r.L.Key(event), args)
 }
 
 // now is the time that the script is told: that of the configuration, or none.
 func (r *Redis[U]) now() (string, error) {
-	if r.l.Clock.Now == nil {
+	if r.L.Clock.Now == nil {
 		return "", nil
 	}
-	now, err := r.l.Clock.Read()
+	now, err := r.L.Clock.Read()
 	return integer(now), err
 }
 
