@@ -152,7 +152,7 @@ func TestOutage(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []ar1.Observation
 	cfg := ar1.Config{Name: "outage", Limits: limits("5/1h"), Observe: func(o ar1.Observation) { seen = append(seen, o) }}
-	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	client := server.NewClient(t, faults.Break)
 	l := must(ar1.New(client, cfg))
 	must(l.Allow(t.Context(), "e"))
 	faults.LoseReply("EVALSHA")

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/window"
@@ -50,7 +48,7 @@ func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
 	cfg := window.Config{Name: "told", Limits: parsed("5/1h"), Observe: func(o window.Observation) { seen = append(seen, o) }}
-	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	client := server.NewClient(t, faults.Break)
 	l := must(window.New(client, cfg))
 	must(l.Allow(t.Context(), "e"))
 	faults.LoseReply("EVALSHA")

@@ -110,7 +110,7 @@ func (tr trouble) test(t *testing.T, withFallback bool) {
 	server := redistest.Start(t, tr.args...)
 	faults := &redistest.Faults{}
 	admin := server.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute })
-	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	client := server.NewClient(t, faults.Break)
 	cfg := window.Config{Name: "trouble", Limits: parsed("1000000/1h"), Timeout: troubleTimeout}
 	if withFallback {
 		cfg.Fallback = must(window.NewLocal(cfg))
@@ -226,7 +226,7 @@ func backAfter(t *testing.T, l *window.Limiter) time.Duration {
 // all that was acknowledged, nothing twice, and beyond that at most what was named uncertain. One cut is no outage.
 func TestEveryCallIsAccountedFor(t *testing.T) {
 	faults := &redistest.Faults{}
-	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	client := redistest.NewClient(t, faults.Break)
 	var seen outages
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Observe: seen.observe}))
 	var acknowledged, uncertain, notCounted atomic.Int64
@@ -328,7 +328,7 @@ func (o *outages) kinds() (kinds []window.Kind) {
 // TestNoOutage: what callers do, and what stands in Redis, is no outage, however often.
 func TestNoOutage(t *testing.T) {
 	faults := &redistest.Faults{}
-	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	client := redistest.NewClient(t, faults.Break)
 	var seen outages
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")}))
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/1h"), Fallback: local, Observe: seen.observe, Timeout: 10 * time.Second}
@@ -489,7 +489,7 @@ func TestTimeoutIsKept(t *testing.T) {
 	for name, cut := range map[string]bool{"connecting": true, "queueing": false} {
 		t.Run(name, func(t *testing.T) {
 			server, faults := redistest.Start(t), &redistest.Faults{}
-			client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+			client := server.NewClient(t, faults.Break)
 			l := must(window.New(client, window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: troubleTimeout}))
 			for warm := time.Now().Add(200 * time.Millisecond); time.Now().Before(warm); { // all connections are made
 				must(l.Allow(t.Context(), "e"))
@@ -562,7 +562,7 @@ func TestDeadlinesOfCallers(t *testing.T) {
 // TestFallbackFails: the error tells what became of the attempt in Redis.
 func TestFallbackFails(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
-	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	client := server.NewClient(t, faults.Break)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
 	l := must(window.New(client, window.Config{Name: "fails", Limits: parsed("5/1h"), Fallback: local}))
 	must(l.Allow(t.Context(), "e"))

@@ -597,7 +597,7 @@ func TestKeptOnChange(t *testing.T) {
 func TestHonestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	faults := &redistest.Faults{}
-	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = faults.Dial })
+	client := server.NewClient(t, faults.Break)
 	b := bench{t, must(window.New(client, window.Config{Name: "outage", Limits: parsed("60/1h")})), nil, client}
 
 	b.allow("e", 1)

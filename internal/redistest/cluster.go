@@ -2,39 +2,29 @@ package redistest
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// masters is the size of the cluster, and slots the number of Redis Cluster's hash slots.
+// masters is the size of a cluster, and slots the number of Redis Cluster's hash slots.
 const (
 	masters = 3
 	slots   = 16384
 )
 
-// cluster is the one cluster of the test binary: its nodes and a client.
-var cluster = sync.OnceValues(func() (rueidis.Client, error) {
-	host, err := theHost()
+// plain is the one cluster without replicas of the test binary, and its client.
+var plain = sync.OnceValues(func() (rueidis.Client, error) {
+	n, err := newNodes(0)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := startNodes(host)
-	for _, n := range nodes {
-		atEnd(n.remove)
-	}
-	if err != nil {
-		return nil, err
-	}
-	c, err := form(nodes)
+	c, err := rueidis.NewClient(n.options())
 	if err == nil {
 		atEnd(c.Close)
 	}
@@ -44,111 +34,109 @@ var cluster = sync.OnceValues(func() (rueidis.Client, error) {
 // Cluster is a client of a Redis Cluster of three masters without replicas. All
 // tests of the binary share it: isolate by [Key], do not close it.
 func Cluster(tb testing.TB) rueidis.Client {
-	c, err := cluster()
+	c, err := plain()
 	check(tb, err)
 	return c
 }
 
-// startNodes starts the servers at the same time. It returns those that run, also on an error.
-func startNodes(h host) (nodes []*Server, err error) {
+// replicated is the one cluster with replicas of the test binary.
+var replicated = sync.OnceValues(func() (*Nodes, error) { return newNodes(1) })
+
+// Replicated is a Redis Cluster of three masters with a replica each, whole. All
+// tests of the binary share it: stay apart by [Key], and do not run in parallel
+// what breaks it.
+func Replicated(tb testing.TB) *Nodes {
+	tb.Helper()
+	n, err := replicated()
+	check(tb, err)
+	n.Heal(tb)
+	return n
+}
+
+// nodeArgs have a new replica get its data at once, and no node take another for dead only because the machine is busy.
+var nodeArgs = []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
+
+// newNodes starts a cluster with so many replicas of each master, and returns once it is whole.
+func newNodes(replicas int) (*Nodes, error) {
+	h, err := theHost()
+	if err == nil {
+		h, err = h.cluster()
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := &Nodes{replicas: replicas}
+	if n.All, err = startServers(h, masters*(1+replicas)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return n, n.form(ctx)
+}
+
+// startServers starts the nodes at the same time, and has Main remove them.
+func startServers(h host, n int) (servers []*Server, err error) {
 	type result struct {
 		*Server
 		err error
 	}
 	results := make(chan result)
-	for range masters {
+	for range n {
 		go func() {
-			s, err := newServer(h, []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1500"})
+			s, err := newServer(h, nodeArgs)
 			results <- result{s, err}
 		}()
 	}
-	for range masters {
+	for range n {
 		r := <-results
-		if err = errors.Join(err, r.err); r.Server != nil {
-			nodes = append(nodes, r.Server)
+		if err = errors.Join(err, r.err); r.err == nil {
+			atEnd(r.remove)
+			servers = append(servers, r.Server)
 		}
 	}
-	return nodes, err
+	return servers, err
 }
 
-// form makes one cluster of these nodes, and returns a client of it once every
-// node has seen that all slots are served.
-func form(nodes []*Server) (rueidis.Client, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	for i, n := range nodes { // all of them before any meets another: then it is too late
-		first, last := i*slots/len(nodes), (i+1)*slots/len(nodes)-1
-		err := errors.Join(
-			n.cluster(ctx, "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)),
-			n.cluster(ctx, "SET-CONFIG-EPOCH", strconv.Itoa(i+1)))
+// form gives the slots to the first three nodes, has all meet, and makes the others replicas.
+func (n *Nodes) form(ctx context.Context) (err error) {
+	for i, s := range n.All { // all of them before any meets another: then it is too late
+		if s.id, err = s.Do(ctx, "CLUSTER", "MYID").ToString(); err == nil {
+			err = s.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)).Error()
+		}
+		if first, last := i*slots/masters, (i+1)*slots/masters-1; err == nil && i < masters {
+			err = s.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)).Error()
+		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	for i, n := range nodes {
-		ip, port, _ := net.SplitHostPort(nodes[(i+1)%len(nodes)].node.peer())
-		if err := n.cluster(ctx, "MEET", ip, port); err != nil {
-			return nil, err
+	for i, s := range n.All {
+		if err = n.meet(ctx, s, n.All[(i+1)%len(n.All)]); err != nil {
+			return err
 		}
 	}
-	for _, n := range nodes {
-		if err := n.awaitCluster(ctx, len(nodes)); err != nil {
-			return nil, err
+	for i, s := range n.All[masters:] {
+		if err = n.replicate(ctx, s, n.All[i%masters]); err != nil {
+			return err
 		}
 	}
-	return rueidis.NewClient(clusterOptions(nodes))
+	return n.whole(ctx)
 }
 
-// cluster sends one CLUSTER command to one node.
-func (s *Server) cluster(ctx context.Context, args ...string) error {
-	_, err := s.askCluster(ctx, args...)
-	return err
+// meet introduces two nodes, and so all that know either.
+func (n *Nodes) meet(ctx context.Context, a, b *Server) error {
+	ip, port, _ := net.SplitHostPort(b.node.peer())
+	return a.Do(ctx, "CLUSTER", "MEET", ip, port).Error()
 }
 
-func (s *Server) askCluster(ctx context.Context, args ...string) (string, error) {
-	c, err := rueidis.NewClient(s.options())
+// replicate makes a node a replica, once it knows its master.
+func (n *Nodes) replicate(ctx context.Context, s, master *Server) error {
+	err := until(ctx, func() (bool, error) {
+		err := s.Do(ctx, "CLUSTER", "REPLICATE", master.id).Error()
+		return err == nil, err
+	})
 	if err != nil {
-		return "", err
+		return fmt.Errorf("no replica of %s: %w", master.Addr(), err)
 	}
-	defer c.Close()
-	return c.Do(ctx, c.B().Arbitrary("CLUSTER").Args(args...).Build()).ToString()
-}
-
-// awaitCluster returns when this node knows n nodes and serves requests.
-func (s *Server) awaitCluster(ctx context.Context, n int) error {
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		info, err := s.askCluster(ctx, "INFO")
-		if strings.Contains(info, "cluster_state:ok") &&
-			strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", n)) {
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return fmt.Errorf("no cluster after %v: %w, %s", startLimit, err, info)
-		}
-	}
-}
-
-// clusterOptions are those of a client of the whole cluster. Nodes announce
-// the addresses that they have among themselves; the client dials those that
-// reach them from here, which in Docker are others.
-func clusterOptions(nodes []*Server) rueidis.ClientOption {
-	o := nodes[0].options()
-	o.ForceSingleClient = false
-	o.InitAddress = nil
-	reach := map[string]string{}
-	for _, n := range nodes {
-		o.InitAddress = append(o.InitAddress, n.Addr())
-		reach[n.node.peer()] = n.Addr()
-	}
-	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		if a, ok := reach[addr]; ok {
-			addr = a
-		}
-		return d.DialContext(ctx, "tcp", addr)
-	}
-	return o
+	return nil
 }

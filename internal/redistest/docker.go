@@ -7,13 +7,15 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/network"
+	ports "github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/log"
+	"github.com/testcontainers/testcontainers-go/network"
 	"github.com/testcontainers/testcontainers-go/wait"
 )
 
@@ -25,6 +27,7 @@ type docker struct {
 	image   string
 	version string // of the Docker daemon
 	address string // where the ports of containers are
+	network string // of the nodes of a cluster
 }
 
 // findDocker returns within limit what answers as Docker, or why nothing does.
@@ -64,7 +67,7 @@ func askDocker(ctx context.Context) (d docker, err error) {
 		return d, err
 	}
 	address, err := p.DaemonHost(ctx)
-	return docker{imageName(), info.Info.ServerVersion, address}, err
+	return docker{image: imageName(), version: info.Info.ServerVersion, address: address}, err
 }
 
 // pingDockerHost asks the daemon that DOCKER_HOST names: where that one does
@@ -98,6 +101,23 @@ func (d docker) node(port int, args []string) node {
 	return &box{docker: d, port: port, args: args}
 }
 
+// cluster makes a network for the nodes. Ports of the Docker host lead to them through another, so a node that leaves it can still be reached.
+func (d docker) cluster() (host, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	made, err := network.New(ctx, network.WithInternal())
+	if err != nil {
+		return nil, err
+	}
+	d.network = made.Name
+	atEnd(func() {
+		if err := made.Remove(context.Background()); err != nil {
+			fmt.Fprintf(os.Stderr, "redistest: a network is left behind: %v\n", err)
+		}
+	})
+	return d, nil
+}
+
 // box is a server in a container. Each start makes a new container, on the
 // same port of the Docker host.
 type box struct {
@@ -106,11 +126,15 @@ type box struct {
 	args   []string
 
 	container *testcontainers.DockerContainer // nil: not running
-	ip        string                          // on the network of containers
+	ip        atomic.Value                    // a string: its address on the network of a cluster, which each start and rejoin can change
 }
 
 func (b *box) addr() string { return net.JoinHostPort(b.docker.address, strconv.Itoa(b.port)) }
-func (b *box) peer() string { return net.JoinHostPort(b.ip, "6379") }
+
+func (b *box) peer() string {
+	ip, _ := b.ip.Load().(string)
+	return net.JoinHostPort(ip, "6379")
+}
 
 func (b *box) start() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // it may have to pull the image
@@ -121,8 +145,8 @@ func (b *box) start() (err error) {
 		testcontainers.WithHostConfigModifier(b.publish),
 		testcontainers.WithWaitStrategyAndDeadline(startLimit,
 			wait.ForLog(ready).WithPollInterval(20*time.Millisecond)))
-	if err == nil {
-		b.ip, err = b.container.ContainerIP(ctx)
+	if err == nil && b.docker.network != "" {
+		err = b.rejoin()
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("image %s: %w", b.docker.image, err), b.kill())
@@ -132,8 +156,8 @@ func (b *box) start() (err error) {
 
 // publish gives the server its port on the Docker host.
 func (b *box) publish(c *container.HostConfig) {
-	c.PortBindings = network.PortMap{
-		network.MustParsePort("6379/tcp"): {{HostPort: strconv.Itoa(b.port)}},
+	c.PortBindings = ports.PortMap{
+		ports.MustParsePort("6379/tcp"): {{HostPort: strconv.Itoa(b.port)}},
 	}
 }
 
@@ -156,6 +180,32 @@ func (b *box) pause() error {
 func (b *box) resume() error {
 	return b.ask(func(ctx context.Context, c *testcontainers.DockerClient, id string) error {
 		_, err := c.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
+		return err
+	})
+}
+
+func (b *box) isolate() error {
+	if b.docker.network == "" {
+		return errNoCluster
+	}
+	return b.ask(func(ctx context.Context, c *testcontainers.DockerClient, id string) error {
+		_, err := c.NetworkDisconnect(ctx, b.docker.network, client.NetworkDisconnectOptions{Container: id})
+		return err
+	})
+}
+
+func (b *box) rejoin() error {
+	if b.docker.network == "" {
+		return errNoCluster
+	}
+	return b.ask(func(ctx context.Context, c *testcontainers.DockerClient, id string) error {
+		if _, err := c.NetworkConnect(ctx, b.docker.network, client.NetworkConnectOptions{Container: id}); err != nil {
+			return err
+		}
+		now, err := b.container.Inspect(ctx)
+		if err == nil {
+			b.ip.Store(now.NetworkSettings.Networks[b.docker.network].IPAddress.String())
+		}
 		return err
 	})
 }

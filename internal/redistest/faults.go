@@ -9,17 +9,27 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
-// Faults breaks a client's connections in ways that a test chooses. Set its
-// Dial as rueidis.ClientOption.DialCtxFn. The zero value breaks nothing; one
-// Faults may serve several connections.
+// Faults breaks a client's connections in ways that a test chooses: pass its
+// Break to a NewClient. The zero value breaks nothing; one Faults may serve
+// several connections.
 type Faults struct {
+	reach func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+
 	mu     sync.Mutex
 	lose   []byte // lose the reply to the next command that holds this
 	refuse int
 	delay  time.Duration
 	conns  map[*conn]struct{}
+}
+
+// Break has a client connect through f.
+func (f *Faults) Break(o *rueidis.ClientOption) {
+	f.reach = o.DialCtxFn
+	o.DialCtxFn = f.Dial
 }
 
 // LoseReply loses one reply: that to the next command whose bytes hold part,
@@ -60,7 +70,13 @@ func (f *Faults) Dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Co
 	if f.refuses() {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	inner, err := d.DialContext(ctx, "tcp", addr)
+	var inner net.Conn
+	var err error
+	if f.reach != nil {
+		inner, err = f.reach(ctx, addr, d, nil)
+	} else {
+		inner, err = d.DialContext(ctx, "tcp", addr)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 func faulty(t *testing.T) (*Faults, rueidis.Client) {
 	t.Helper()
 	f := new(Faults)
-	return f, NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn = f.Dial })
+	return f, NewClient(t, f.Break)
 }
 
 func incr(ctx context.Context, c rueidis.Client, key string) (int64, error) {

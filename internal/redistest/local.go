@@ -23,6 +23,7 @@ const ready = "Ready to accept connections"
 type local struct {
 	path     string // of redis-server or valkey-server
 	noDocker error  // why not in Docker
+	wires    *wires // between the nodes of a cluster
 }
 
 func (l local) String() string {
@@ -31,7 +32,16 @@ func (l local) String() string {
 
 func (l local) node(port int, args []string) node {
 	args = append([]string{l.path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port)}, args...)
-	return &process{port: port, args: args}
+	p := process{port: port, args: args}
+	if l.wires == nil {
+		return &p
+	}
+	return &wired{process: p, wires: l.wires}
+}
+
+func (l local) cluster() (host, error) {
+	l.wires = newWires()
+	return l, nil
 }
 
 // process is a server with a guard: a shell that waits on a pipe which only
@@ -119,6 +129,9 @@ func (p *process) kill() error {
 
 func (p *process) pause() error  { return p.signal("STOP") }
 func (p *process) resume() error { return p.signal("CONT") }
+
+func (p *process) isolate() error { return errNoCluster }
+func (p *process) rejoin() error  { return errNoCluster }
 
 // signal goes through the shell, as Go has no such signals on Windows.
 func (p *process) signal(name string) error {

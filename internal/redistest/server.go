@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -18,7 +19,25 @@ import (
 // Server is one Redis server that a test has for itself.
 type Server struct {
 	node node
+	ails ailment
+
+	id      string    // in a cluster
+	deposed time.Time // when a replica last took over from it
+	elected time.Time // when it last took over
+
+	mu    sync.Mutex
+	admin rueidis.Client // made when first asked for
 }
+
+// ailment is what a test did to a server and has not yet ended.
+type ailment int
+
+const (
+	well ailment = iota
+	dead
+	paused
+	isolated
+)
 
 // node is one place for a server to run: a container, or a local process.
 type node interface {
@@ -29,6 +48,9 @@ type node interface {
 	// pause freezes it: connections stay open, nobody answers. resume ends that.
 	pause() error
 	resume() error
+	// isolate cuts it off from the other nodes of its cluster, but not from tests. rejoin ends that.
+	isolate() error
+	rejoin() error
 	// addr is where tests reach it, and peer where other nodes do.
 	addr() string
 	peer() string
@@ -37,9 +59,13 @@ type node interface {
 // host runs servers.
 type host interface {
 	node(port int, args []string) node
+	// cluster is this host for the nodes of one cluster.
+	cluster() (host, error)
 	// String says where, for the line that tests print at the start.
 	fmt.Stringer
 }
+
+var errNoCluster = errors.New("the server is in no cluster")
 
 // quiet makes a server keep nothing on disk. More flags may follow, also in conflict.
 var quiet = []string{"--save", "", "--appendonly", "no"}
@@ -101,6 +127,20 @@ func announce(h host, s *Server) {
 	})
 }
 
+// Do sends the server one command, on a connection of its own.
+func (s *Server) Do(ctx context.Context, command ...string) rueidis.RedisResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.admin == nil {
+		c, err := rueidis.NewClient(s.options())
+		if err != nil {
+			return rueidis.NewErrorResult(err)
+		}
+		s.admin = c
+	}
+	return s.admin.Do(ctx, s.admin.B().Arbitrary(command[0]).Args(command[1:]...).Build())
+}
+
 // Addr is the server's host:port. It stays the same over Restart.
 func (s *Server) Addr() string { return s.node.addr() }
 
@@ -128,6 +168,7 @@ func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueid
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	check(tb, errors.Join(s.node.kill(), s.node.start()))
+	s.ails = well
 }
 
 // Kill ends the server without a farewell: open connections break, new ones
@@ -135,6 +176,7 @@ func (s *Server) Restart(tb testing.TB) {
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
 	check(tb, s.node.kill())
+	s.ails = dead
 }
 
 // Pause freezes the server: connections stay open, and new ones are taken by
@@ -142,6 +184,7 @@ func (s *Server) Kill(tb testing.TB) {
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
 	check(tb, s.node.pause())
+	s.ails = paused
 }
 
 // Resume ends a Pause: the server goes on where it was, and executes what it
@@ -149,10 +192,29 @@ func (s *Server) Pause(tb testing.TB) {
 func (s *Server) Resume(tb testing.TB) {
 	tb.Helper()
 	check(tb, s.node.resume())
+	s.ails = well
+}
+
+// Isolate cuts a node off from the others of its cluster and from its replica.
+// Clients still reach it.
+func (s *Server) Isolate(tb testing.TB) {
+	tb.Helper()
+	check(tb, s.node.isolate())
+	s.ails = isolated
+}
+
+// Rejoin ends an isolation.
+func (s *Server) Rejoin(tb testing.TB) {
+	tb.Helper()
+	check(tb, s.node.rejoin())
+	s.ails = well
 }
 
 // remove ends the server for good, whatever state it is in.
 func (s *Server) remove() {
+	if s.admin != nil {
+		s.admin.Close()
+	}
 	if err := s.node.kill(); err != nil {
 		fmt.Fprintf(os.Stderr, "redistest: a server is left behind: %v\n", err)
 	}
