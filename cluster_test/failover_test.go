@@ -1,0 +1,374 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// An incident takes a master out of service, so that its replica takes over.
+type incident struct {
+	name     string
+	settings settings
+	begin    func(testing.TB, *redistest.Server)
+	lasts    time.Duration // at least
+}
+
+// settings are those of the servers that matter in an incident.
+type settings struct {
+	coverage string // cluster-require-full-coverage: whether the other masters then refuse, too
+	replicas string // min-replicas-to-write: how many a master needs so as not to refuse
+}
+
+var incidents = []incident{
+	{name: "killed", settings: settings{"yes", "0"}, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
+	{name: "killed, coverage not required", settings: settings{"no", "0"}, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
+	{name: "paused for 5 s", settings: settings{"no", "0"}, begin: func(tb testing.TB, s *redistest.Server) { s.Pause(tb) }, lasts: 5 * time.Second},
+	{name: "isolated", settings: settings{"no", "0"}, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
+	{name: "isolated, a replica required", settings: settings{"no", "1"}, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
+}
+
+// set gives all nodes these settings, until the test ends, and has them notice quickly that one is gone.
+func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
+	t.Helper()
+	configure := func(s settings, nodeTimeout string) {
+		for _, node := range nodes.All {
+			must(node.Do(context.Background(), "CONFIG", "SET", "cluster-node-timeout", nodeTimeout, "cluster-require-full-coverage", s.coverage,
+				"min-replicas-to-write", s.replicas, "min-replicas-max-lag", "1").ToString())
+		}
+	}
+	configure(s, "1500")
+	t.Cleanup(func() { nodes.Heal(t); configure(settings{"yes", "0"}, "5000") })
+}
+
+// TestFailover loses a master under load in each way. What it had acknowledged and its replica not yet received may be admitted again,
+// and nothing else. Calls end in time, and every one is accounted for. With -v it prints the table of docs/redis.md.
+func TestFailover(t *testing.T) {
+	t.Log("| master | replica took over after | no decision for | of other shards for | a decision of theirs, before and during | acknowledged by the old master afterwards " +
+		"| lost | admitted beyond Max | uncertain | refused |")
+	for _, in := range incidents {
+		t.Run(in.name, func(t *testing.T) { each(t, in.test) })
+	}
+}
+
+const (
+	timeout = 300 * time.Millisecond
+	slack   = 2 * time.Second // what a busy machine may take beyond that
+	victim  = 0               // the shard that loses its master
+)
+
+// shardEvents are some events of each shard. None is in a part of the slots that two masters share, which limiters leave alone with either.
+var shardEvents = someEvents(20)
+
+func someEvents(each int) (of [3][]string) {
+	for n := 0; len(of[0]) < each || len(of[1]) < each || len(of[2]) < each; n++ {
+		event := fmt.Sprint("198.51.100.", n)
+		slot := slotOf(event)
+		shard, part := slot*3/16384, slot/256
+		if shared := part == 21 || part == 42; !shared && len(of[shard]) < each {
+			of[shard] = append(of[shard], event)
+		}
+	}
+	return of
+}
+
+// A story is what is known of an incident.
+type story struct {
+	began    time.Time
+	over     time.Time // when the replica was seen to be the master, or the pause had ended
+	attempts []attempt
+	lost     map[string]int64 // units that the old master acknowledged and its replica had not received
+}
+
+func (in incident) test(t *testing.T, k kind) {
+	const most = 500
+	nodes, name, all := redistest.Replicated(t), redistest.Key(t), slices.Concat(shardEvents[:]...)
+	in.settings.set(t, nodes)
+	client := nodes.NewClient(t, nil)
+	l := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(most)}, Timeout: timeout}))
+	crowd := load(16, l.Allow, inTurn(all))
+	crowd.await(t, 3000)
+
+	var s story
+	old := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
+	heir := nodes.ReplicaOf(t, old)
+	in.begin(t, old)
+	s.began = time.Now()
+	received := k.received(t, heir, name, shardEvents[victim])
+	nodes.AwaitFailover(t, old, heir)
+	s.over = time.Now()
+	eventually(t, "the incident lasts so long", func() bool { return time.Since(s.began) > in.lasts })
+	nodes.Heal(t)
+	s.awaitDecision(t, l)
+	s.attempts = slices.Concat(s.attempts, crowd.end(), drain(l, all))
+	s.lost = s.missing(t, k, client, received, most)
+	sum := settle(t, l, most, s.attempts, s.lost)
+	s.check(t, in)
+	s.tell(t, sum, most)
+	if sum.refused == 0 {
+		t.Error("a poor test: no call was refused")
+	}
+}
+
+// awaitDecision asks about an event of the shard until there is a decision.
+func (s *story) awaitDecision(t *testing.T, l limiter) {
+	t.Helper()
+	eventually(t, "the shard is served again", func() bool {
+		a := asker(l.Allow).attempt(t.Context(), shardEvents[victim][0])
+		s.attempts = append(s.attempts, a)
+		return a.err == nil
+	})
+}
+
+// received reads the records of events from a replica that gets no more from its master, before it takes over.
+func (k kind) received(t *testing.T, replica *redistest.Server, name string, events []string) map[string]string {
+	t.Helper()
+	offset, same := "", 0
+	eventually(t, "the replica gets no more", func() bool {
+		info := must(replica.Do(t.Context(), "INFO", "replication").ToString())
+		_, at, _ := strings.Cut(info, "slave_repl_offset:")
+		if at, _, _ = strings.Cut(at, "\r"); at != offset {
+			offset, same = at, 0
+		}
+		same++
+		return strings.Contains(info, "master_link_status:down") || same == 200
+	})
+	records := map[string]string{}
+	must(replica.Do(t.Context(), "READONLY").ToString())
+	for _, event := range events {
+		records[event] = must(replica.Do(t.Context(), "GET", k.key(name, event)).ToString())
+	}
+	if info := must(replica.Do(t.Context(), "INFO", "replication").ToString()); !strings.Contains(info, "role:slave") {
+		t.Fatal("the replica was promoted before the test had read what it received")
+	}
+	return records
+}
+
+// missing compares what the old master acknowledged with the records that its replica had received.
+func (s *story) missing(t *testing.T, k kind, client rueidis.Client, received map[string]string, most int64) map[string]int64 {
+	t.Helper()
+	name, acknowledged, lost := redistest.Key(t), map[string]int64{}, map[string]int64{}
+	copies := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(most)}}))
+	for _, a := range s.attempts {
+		if a.admitted() && a.decision.At.Before(s.over) {
+			acknowledged[a.event]++
+		}
+	}
+	for event, record := range received {
+		key := k.key(name, event)
+		if err := client.Do(t.Context(), client.B().Set().Key(key).Value(record).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		lost[event] = max(0, acknowledged[event]-(most-free(t, copies, event)))
+	}
+	return lost
+}
+
+// ofVictim tells whether the event belongs to the shard that lost its master.
+func ofVictim(event string) bool { return slices.Contains(shardEvents[victim], event) }
+
+// check holds that calls ended in time, and that the other shards were served as ever, as far as their masters did not refuse.
+func (s *story) check(t *testing.T, in incident) {
+	t.Helper()
+	var others, down int
+	for _, a := range s.attempts {
+		if a.took > timeout+slack {
+			t.Errorf("%s: a call took %v: %v", a.event, a.took, a.err)
+		}
+		if a.err == nil || ofVictim(a.event) {
+			continue
+		}
+		others++
+		if strings.Contains(a.err.Error(), "CLUSTERDOWN") {
+			down++
+		}
+		if in.settings.coverage == "no" || !errors.Is(a.err, window.ErrOutage) {
+			t.Fatalf("%s belongs to another shard: %v", a.event, a.err)
+		}
+	}
+	if others > 0 && down == 0 {
+		t.Errorf("%d decisions of other shards failed, though their masters did not refuse", others)
+	}
+	if before, during := s.median(false), s.median(true); during > 2*before+time.Millisecond {
+		t.Errorf("a decision of the other shards took %v before and %v during the incident", before, during)
+	}
+}
+
+// median is what a decision of the other shards took before the incident, or until the replica took over.
+func (s *story) median(during bool) time.Duration {
+	var took []time.Duration
+	for _, a := range s.attempts {
+		if a.err == nil && !ofVictim(a.event) && a.began.Before(s.over) && a.began.After(s.began) == during {
+			took = append(took, a.took)
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)/2].Round(10 * time.Microsecond)
+}
+
+// without is how long the shard, or the others, had no decision at a time in which some were asked for.
+func (s *story) without(victims bool) (longest time.Duration) {
+	attempts := slices.DeleteFunc(slices.Clone(s.attempts), func(a attempt) bool { return a.err != nil || ofVictim(a.event) != victims })
+	slices.SortFunc(attempts, func(a, b attempt) int { return a.ended().Compare(b.ended()) })
+	for i := range attempts[1:] {
+		longest = max(longest, attempts[i+1].ended().Sub(attempts[i].ended()))
+	}
+	return longest.Round(10 * time.Millisecond)
+}
+
+// tell prints a row of the table in docs/redis.md.
+func (s *story) tell(t *testing.T, sum tally, most int64) {
+	t.Helper()
+	var after, lost, extra int64
+	var last time.Duration
+	for _, a := range s.attempts {
+		if ofVictim(a.event) && a.admitted() && a.began.After(s.began) && a.decision.At.Before(s.over) {
+			after++
+			last = max(last, a.ended().Sub(s.began))
+		}
+	}
+	for event, n := range count(t, s.attempts) {
+		lost += s.lost[event]
+		extra += max(0, n.admitted-most)
+	}
+	t.Logf("| %s | %v | %v | %v | %v, %v | %d in %v | %d | %d | %d | %d |", strings.ReplaceAll(strings.TrimPrefix(t.Name(), "TestFailover/"), "_", " "), s.over.Sub(s.began).Round(10*time.Millisecond),
+		s.without(true), s.without(false), s.median(false), s.median(true), after, last.Round(10*time.Millisecond), lost, extra, sum.uncertain, sum.refused)
+}
+
+// TestPausedMaster pauses a master for 5 s whose replica does not take over: what it was sent meanwhile it executes then, for callers
+// who left in time and know that it may be so.
+func TestPausedMaster(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		const most = 500
+		nodes, all := redistest.Replicated(t), slices.Concat(shardEvents[:]...)
+		settings{"no", "0"}.set(t, nodes)
+		master := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
+		heir := nodes.ReplicaOf(t, master)
+		must(heir.Do(t.Context(), "CONFIG", "SET", "cluster-replica-no-failover", "yes").ToString())
+		t.Cleanup(func() {
+			must(heir.Do(context.Background(), "CONFIG", "SET", "cluster-replica-no-failover", "no").ToString())
+		})
+		l := must(k.make(nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(most)}, Timeout: timeout}))
+		crowd := load(16, l.Allow, inTurn(all))
+		crowd.await(t, 3000)
+		master.Pause(t)
+		s := story{began: time.Now()}
+		eventually(t, "the pause lasts 5 s", func() bool { return time.Since(s.began) > 5*time.Second })
+		s.over = time.Now()
+		nodes.Heal(t)
+		s.awaitDecision(t, l)
+		s.attempts = slices.Concat(s.attempts, crowd.end(), drain(l, all))
+		s.check(t, incident{settings: settings{coverage: "no"}})
+		sum := settle(t, l, most, s.attempts, nil)
+		t.Logf("%+v, %v without a decision", sum, s.without(true))
+		if sum.uncertain == 0 {
+			t.Error("a poor test: no call was under way")
+		}
+	})
+}
+
+// TestGracefulFailover lets every replica take over under load, of a cluster whose old masters then restart as empty nodes: so does a rolling
+// restart go, and so each shard is led in turn by a node that never saw the script. No caller notices, and nothing is lost.
+func TestGracefulFailover(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		const most = 100_000
+		nodes := redistest.Replicated(t)
+		settings{"yes", "0"}.set(t, nodes)
+		l := k.of(t, nodes.NewClient(t, nil), months(most))
+		crowd := load(16, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
+		for _, events := range shardEvents {
+			crowd.await(t, 1000)
+			old := nodes.MasterOf(t, slotOf(events[0]))
+			heir := nodes.Failover(t, old)
+			eventually(t, "nobody asks the old master any more", func() bool {
+				before := redirected(t, old)
+				crowd.await(t, 500)
+				return redirected(t, old) == before
+			})
+			old.Kill(t)
+			nodes.Heal(t)
+			nodes.Failover(t, heir)
+		}
+		attempts := crowd.end()
+		clean(t, attempts)
+		t.Logf("%+v", settle(t, l, most, attempts, nil))
+	})
+}
+
+// redirected tells how many calls of scripts the server refused, as it does with those for another node.
+func redirected(t *testing.T, s *redistest.Server) string {
+	t.Helper()
+	info := must(s.Do(t.Context(), "INFO", "commandstats").ToString())
+	return regexp.MustCompile(`cmdstat_evalsha:.*rejected_calls=\d+`).FindString(info)
+}
+
+// TestClockStepsBack hands a shard from a master whose clock is ahead to one that is right. That frees nothing, and locks nobody out for
+// longer than promised. A server's own clock cannot be set here: the first master is told the time by Config.Now.
+func TestClockStepsBack(t *testing.T) {
+	for _, ahead := range []time.Duration{40 * time.Second, time.Hour} { // less than Per, and much more
+		t.Run(ahead.String(), func(t *testing.T) {
+			each(t, func(t *testing.T, k kind) { stepBack(t, k, ahead) })
+		})
+	}
+}
+
+func stepBack(t *testing.T, k kind, ahead time.Duration) {
+	nodes := redistest.Replicated(t)
+	settings{"yes", "0"}.set(t, nodes)
+	client, cfg := nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerMinute(4)}}
+	clock := func(ahead time.Duration) limiter {
+		cfg := cfg
+		cfg.Now = func() time.Time { return time.Now().Add(ahead) }
+		return must(k.make(client, cfg))
+	}
+	admit := func(l limiter, event string, n int) {
+		t.Helper()
+		for range n {
+			if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
+				t.Fatalf("%s: %+v %v", event, d, err)
+			}
+		}
+	}
+	full, half := shardEvents[victim][0], shardEvents[victim][1]
+	admit(clock(ahead), full, 4)
+	admit(clock(ahead), half, 2)
+	nodes.Failover(t, nodes.MasterOf(t, slotOf(full)))
+	right := must(k.make(client, cfg))
+	admit(right, half, 2)
+	for _, event := range []string{full, half} {
+		d, err := right.Allow(t.Context(), event)
+		if err != nil || d.Allowed || d.RetryAfter > 2*time.Minute {
+			t.Errorf("%s: %+v %v", event, d, err)
+		}
+		admit(clock(d.RetryAfter), event, 1)
+	}
+}
+
+// TestScriptFlush has masters forget the script, again and again, under load. No caller notices.
+func TestScriptFlush(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		const most = 100_000
+		nodes := redistest.Replicated(t)
+		l := k.of(t, nodes.NewClient(t, nil), months(most))
+		crowd := load(16, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
+		for range 10 {
+			for _, events := range shardEvents {
+				crowd.await(t, 100)
+				must(nodes.MasterOf(t, slotOf(events[0])).Do(t.Context(), "SCRIPT", "FLUSH").ToString())
+			}
+		}
+		attempts := crowd.end()
+		clean(t, attempts)
+		t.Logf("%+v", settle(t, l, most, attempts, nil))
+	})
+}

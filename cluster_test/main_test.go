@@ -1,0 +1,154 @@
+// Package cluster_test holds limiters against a real Redis Cluster of three masters and three replicas, whose slots move and whose nodes fail
+// while they decide. With -v, tests print what they measured.
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/remote"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// limiter is one of either kind.
+type limiter interface {
+	Allow(ctx context.Context, event string) (window.Decision, error)
+	Peek(ctx context.Context, event string) (window.Decision, error)
+	Wait(ctx context.Context, event string) (window.Decision, error)
+	Refund(ctx context.Context, event string, d window.Decision) error
+	Reset(ctx context.Context, event string) error
+}
+
+// A kind of limiter. Each passes the same tests.
+type kind struct {
+	name   string
+	suffix string // of its keys
+	make   func(rueidis.Client, window.Config) (limiter, error)
+}
+
+var kinds = []kind{
+	{"window", "w", func(client rueidis.Client, cfg window.Config) (limiter, error) { return window.New(client, cfg) }},
+	{"ar1", "a", func(client rueidis.Client, cfg window.Config) (limiter, error) {
+		return ar1.New(client, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now})
+	}},
+}
+
+// each runs a test for each kind.
+func each(t *testing.T, test func(*testing.T, kind)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { test(t, k) })
+	}
+}
+
+// of is a limiter of this kind that no other test shares, with these limits.
+func (k kind) of(t *testing.T, client rueidis.Client, limits ...window.Limit) limiter {
+	t.Helper()
+	return must(k.make(client, window.Config{Name: redistest.Key(t), Limits: limits}))
+}
+
+// key is that of an event which stands for itself.
+func (k kind) key(name, event string) string { return name + ":{" + event + "}:" + k.suffix }
+
+// slotOf is the hash slot of an event that stands for itself.
+func slotOf(event string) int { return remote.SlotOf("{" + event + "}") }
+
+// months is so many in thirty days, so that nothing is forgotten while a test runs, nor decays by more than a little.
+func months(n int64) window.Limit { return window.Limit{Max: n, Per: 30 * 24 * time.Hour} }
+
+// TestSlots: of 10,000 events, which are spread over all slots, each leaves one key, in its own slot.
+func TestSlots(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		nodes, name, spread := redistest.Replicated(t), redistest.Key(t), map[int]bool{}
+		client := nodes.NewClient(t, nil)
+		l := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(1), window.PerHour(2)}}))
+		for i := range 10_000 {
+			event := fmt.Sprint("203.0.113.", i)
+			spread[slotOf(event)/64] = true
+			if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
+				t.Fatalf("%s: %+v %v", event, d, err)
+			}
+			if err := client.Do(t.Context(), client.B().Get().Key(k.key(name, event)).Build()).Error(); err != nil {
+				t.Fatalf("%s: %v", event, err)
+			}
+		}
+		if made := keys(t, nodes, name); made != 10_000 || len(spread) != 256 {
+			t.Errorf("%d keys, in %d of 256 parts of the slots", made, len(spread))
+		}
+	})
+}
+
+// keys is how many keys of a limiter there are, on the masters of all shards.
+func keys(t *testing.T, nodes *redistest.Nodes, name string) (n int) {
+	t.Helper()
+	for _, events := range shardEvents {
+		master := nodes.MasterOf(t, slotOf(events[0]))
+		for at := uint64(0); ; {
+			page, err := master.Do(t.Context(), "SCAN", strconv.FormatUint(at, 10), "MATCH", name+":*", "COUNT", "1000").AsScanEntry()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(page.Elements)
+			if at = page.Cursor; at == 0 {
+				break
+			}
+		}
+	}
+	return n
+}
+
+// hostile are events that broke other limiters.
+var hostile = []string{
+	"}", "{", "{}", "}x", "a{b}c", "}{", "{}{user}", "\x00", "\xff\xfe", "~hash", "%7D", " ", "é", "\r\n", "w", ":w",
+	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
+}
+
+// TestHostileEvents: each is one event to every verb, without an error, and disturbs no other.
+func TestHostileEvents(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		l := k.of(t, redistest.Replicated(t).NewClient(t, nil), months(1), window.PerHour(5))
+		taken := map[string]window.Decision{}
+		for _, allowed := range []bool{true, false} {
+			for _, event := range hostile {
+				d, err := l.Allow(t.Context(), event)
+				if err != nil || d.Allowed != allowed {
+					t.Errorf("%.20q: %+v %v", event, d, err)
+				}
+				if allowed {
+					taken[event] = d
+				}
+			}
+		}
+		for i, event := range hostile {
+			if err := l.Refund(t.Context(), event, taken[event]); err != nil {
+				t.Errorf("%.20q: %v", event, err)
+			}
+			for j, other := range hostile {
+				if d, err := l.Peek(t.Context(), other); err != nil || d.Allowed != (j <= i) {
+					t.Errorf("%.20q after the refund of %.20q: %+v %v", other, event, d, err)
+				}
+			}
+		}
+		for _, event := range hostile {
+			if err := l.Reset(t.Context(), event); err != nil {
+				t.Errorf("%.20q: %v", event, err)
+			}
+		}
+	})
+}
