@@ -17,8 +17,9 @@ import (
 type Redis[U any] struct {
 	L      *Limiter[U]
 	runner *remote.Runner
-	args   [][]string // of each limit
-	all    []string   // of all
+	args   [][]string          // of each limit
+	all    []string            // of all
+	ones   map[string][]string // all that the script is told of decisions about one unit, by its own clock
 }
 
 // NewRedis keeps the state of the limiter by the script, in the Redis behind client.
@@ -31,6 +32,10 @@ func NewRedis[U any](client rueidis.Client, script string, l *Limiter[U]) (*Redi
 		r.args = append(r.args, limit.args())
 	}
 	r.all = slices.Concat(r.args...)
+	r.ones = map[string][]string{}
+	for _, v := range []Verb{Allow, Count, Peek} {
+		r.ones[string(v)] = append([]string{string(v), "", "1"}, r.all...)
+	}
 	return r, nil
 }
 
@@ -112,11 +117,14 @@ func (r *Redis[U]) Inspect(ctx context.Context, event string, whole func(reply [
 }
 
 func (r *Redis[U]) run(ctx context.Context, verb, event string, n int64, more ...string) ([]int64, error) {
-	now, err := r.now()
-	if err != nil {
-		return nil, err
+	args := r.ones[verb]
+	if args == nil || n != 1 || r.L.Clock.Now != nil {
+		now, err := r.now()
+		if err != nil {
+			return nil, err
+		}
+		args = append([]string{verb, now, integer(n)}, more...)
 	}
-	args := append(append(make([]string, 0, 16), verb, now, integer(n)), more...)
 	return r.runner.Run(ctx, r.L.Key(event), args)
 }
 

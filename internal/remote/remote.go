@@ -54,7 +54,9 @@ func (r *Runner) Run(ctx context.Context, key string, args []string) ([]int64, e
 	if !may {
 		return nil, errLeftAlone
 	}
-	reply, err := r.repeat(ctx, part, probes, key, args)
+	c := r.call(ctx, key, args)
+	reply, err := c.repeat(part, probes)
+	c.free()
 	r.learn(ctx, part, began, err)
 	if err != nil {
 		return nil, Explain(err, key, args[0])
@@ -64,29 +66,31 @@ func (r *Runner) Run(ctx context.Context, key string, args []string) ([]int64, e
 
 // repeat sends the script, and again only what certainly did not run: for at most patience, while there is time, and not once
 // others have found that the part is to be left alone.
-func (r *Runner) repeat(ctx context.Context, part int, probes bool, key string, args []string) ([]int64, error) {
-	end, up := r.end(ctx)
+func (c *call) repeat(part int, probes bool) ([]int64, error) {
+	end, up := c.end()
 	for begin, pause := time.Now(), firstPause; ; pause *= 2 {
-		reply, err := r.exec(ctx, up, key, args)
+		reply, err := c.exec(up)
 		if err == nil || !notRun(err) || time.Since(begin)+pause > patience || time.Until(end) < pause {
 			return reply, err
 		}
-		if r.parts[part].until.Load() != 0 && !probes || Sleep(ctx, pause) != nil {
+		if c.runner.parts[part].until.Load() != 0 && !probes || Sleep(c.Context, pause) != nil {
 			return nil, err
 		}
 	}
 }
 
 // end is when there is no more time for a call, and what tells of it: by the timeout, if the context does not end before.
-func (r *Runner) end(ctx context.Context) (end time.Time, up <-chan time.Time) {
-	end, dated := ctx.Deadline()
-	if r.timeout < 0 && !dated {
+func (c *call) end() (end time.Time, up <-chan time.Time) {
+	end, dated := c.Context.Deadline()
+	timeout := c.runner.timeout
+	if timeout < 0 && !dated {
 		return time.Now().Add(time.Hour), nil
 	}
-	if r.timeout < 0 || dated && time.Until(end) <= r.timeout {
+	if timeout < 0 || dated && time.Until(end) <= timeout {
 		return end, nil
 	}
-	return time.Now().Add(r.timeout), time.After(r.timeout)
+	c.timer.Reset(timeout)
+	return time.Now().Add(timeout), c.timer.C
 }
 
 const (

@@ -1,0 +1,31 @@
+package window_test
+
+import (
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestAllocations: a decision makes two allocations, its key and its Usage, beside those of rueidis for a bare EVALSHA.
+func TestAllocations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("under the race detector, pools forget at random")
+	}
+	client := redistest.Client(t)
+	bare := rueidis.NewLuaScript("return {1, 1700000000000, 1, 0, 3600000, 1, 0, 3600000, 1, 0, 3600000}")
+	keys, args := []string{redistest.Key(t)}, []string{"allow", "", "1"}
+	floor := testing.AllocsPerRun(1000, func() { must(bare.Exec(t.Context(), client, keys, args).AsIntSlice()) })
+	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/5s", "1000000/1h", "1000000/1d"}} {
+		l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed(limits...)}))
+		if n := testing.AllocsPerRun(1000, func() { must(l.Allow(t.Context(), "198.51.100.7")) }); n > floor+2 {
+			t.Errorf("%d limits: %v allocations in a decision, %v in a bare EVALSHA", len(limits), n, floor)
+		}
+	}
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h", "1000000/1d")}))
+	if n := testing.AllocsPerRun(1000, func() { must(local.Allow(t.Context(), "198.51.100.7")) }); n > 1 {
+		t.Errorf("%v allocations in a decision in memory", n)
+	}
+}
