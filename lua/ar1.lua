@@ -63,6 +63,7 @@ local v = redis.pcall('GET', key)
 local len, first, at, per1, x1 = 0, 160, now, nil, nil
 if v then
   if v.err then
+    if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
     return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
   end
   len = #v
