@@ -195,6 +195,8 @@ func (tr trouble) check(t *testing.T, w *witness, withFallback bool) {
 		t.Errorf("%d calls went well", w.good)
 	case !tr.sent && len(w.uncertain) > 0:
 		t.Errorf("nothing was counted, but it is said of %d calls that they may have been: %v", len(w.uncertain), w.uncertain[0])
+	case !tr.sent && slices.ContainsFunc(w.outages, func(err error) bool { return !strings.Contains(err.Error(), tr.says) }):
+		t.Errorf("not every error names its cause, such as %v", w.outages[len(w.outages)-1])
 	case !withFallback && !strings.Contains(fmt.Sprint(w.outages, w.uncertain), tr.says):
 		t.Errorf("none of %d errors says %q, but %v", failed, tr.says, w.outages[:min(3, len(w.outages))])
 	}

@@ -22,9 +22,6 @@ const (
 	LeftAlone = time.Second
 )
 
-// errLeftAlone is what callers get meanwhile.
-var errLeftAlone = fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v", ErrOutage, LeftAlone)
-
 // part is what is known of one sixty-fourth of the slots, or of a server that is no cluster. Times are those since the
 // limiter was made.
 type part struct {
@@ -32,7 +29,8 @@ type part struct {
 	until    atomic.Int64 // the end of the time for which it is left alone; 0 if it is not
 	success  atomic.Int64 // when the last call that succeeded ended, to a tenth of a second
 	failure  atomic.Int64 // when the last failure was counted
-	_        [36]byte     // keeps neighbours off one cache line
+	why      atomic.Value // the error that callers get while it is left alone
+	_        [16]byte     // keeps neighbours off one cache line
 }
 
 // enter tells whether a call may be made now. After an outage the first one in a second may, as a probe.
@@ -71,13 +69,16 @@ func (s *part) failed(began, now time.Duration, broke bool) (begins bool) {
 	return s.failures.Add(1) >= failuresInARow
 }
 
-// turn begins or ends an outage of a part, and tells of it, in this order for all that turn it.
-func (r *Runner) turn(part int, begins bool, until time.Duration) {
+// turn begins or ends an outage of a part, and tells of it, in this order for all that turn it. It begins with a cause.
+func (r *Runner) turn(part int, begins bool, until time.Duration, cause error) {
 	r.turning.Lock()
 	defer r.turning.Unlock()
 	s := &r.parts[part]
 	if (s.until.Load() != 0) == begins {
 		return // another call was first
+	}
+	if begins {
+		s.why.Store(fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v; the last one: %v", ErrOutage, LeftAlone, cause)) //nolint:errorlint // another call's error is only told
 	}
 	s.until.Store(int64(until))
 	r.tell(part, begins)
@@ -90,12 +91,12 @@ func (r *Runner) learn(ctx context.Context, part int, began time.Duration, err e
 	switch {
 	case err == nil || isReply && ours(reply.Error()):
 		if s.succeeded(now) {
-			r.turn(part, false, 0)
+			r.turn(part, false, 0, nil)
 		}
 	case !isReply && !notRun(err) && ctx.Err() != nil:
 	default:
 		if s.failed(began, now, !isReply && !notRun(err) && !errors.Is(err, r.expired)) {
-			r.turn(part, true, now+LeftAlone)
+			r.turn(part, true, now+LeftAlone, err)
 		}
 	}
 }

@@ -52,7 +52,8 @@ func (r *Runner) Run(ctx context.Context, key string, args []string) ([]int64, e
 	part, began := r.partOf(key), time.Since(r.made)
 	may, probes := r.parts[part].enter(began)
 	if !may {
-		return nil, errLeftAlone
+		why, _ := r.parts[part].why.Load().(error)
+		return nil, why
 	}
 	c := r.call(ctx, key, args)
 	reply, err := c.repeat(part, probes)
@@ -68,7 +69,7 @@ func (r *Runner) Run(ctx context.Context, key string, args []string) ([]int64, e
 // others have found that the part is to be left alone.
 func (c *call) repeat(part int, probes bool) ([]int64, error) {
 	end, up := c.end()
-	for begin, pause := time.Now(), firstPause; ; pause *= 2 {
+	for begin, pause := time.Now(), firstPause; ; pause = min(2*pause, longestPause) {
 		reply, err := c.exec(up)
 		if err == nil || !notRun(err) || time.Since(begin)+pause > patience || time.Until(end) < pause {
 			return reply, err
@@ -94,8 +95,9 @@ func (c *call) end() (end time.Time, up <-chan time.Time) {
 }
 
 const (
-	firstPause = 5 * time.Millisecond // before the first repetition; doubled each time
-	patience   = time.Second          // how long a call is repeated that certainly did not run
+	firstPause   = 5 * time.Millisecond  // before the first repetition; doubled each time
+	longestPause = 40 * time.Millisecond // up to this
+	patience     = time.Second           // how long a call is repeated that certainly did not run
 )
 
 // Sleep sleeps, unless ctx ends before.
