@@ -46,8 +46,10 @@ type crowd struct {
 }
 
 // load has so many callers ask, each at most once in 2 ms. The nth attempt of all is about the event that next tells.
-func load(callers int, ask asker, next func(n int) string) *crowd {
+func load(t *testing.T, callers int, ask asker, next func(n int) string) *crowd {
+	t.Helper()
 	var c crowd
+	t.Cleanup(func() { c.end() })
 	var n atomic.Int64
 	for range callers {
 		c.callers.Go(func() {
@@ -102,8 +104,8 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// A tally is what became of the attempts on an event. Whatever else an error is fails the test.
-type tally struct{ asked, admitted, denied, uncertain, refused int64 }
+// A tally is what became of the attempts on an event, and how many units are counted in the end.
+type tally struct{ asked, admitted, denied, uncertain, refused, counted int64 }
 
 func count(t *testing.T, attempts []attempt) map[string]*tally {
 	t.Helper()
@@ -112,13 +114,15 @@ func count(t *testing.T, attempts []attempt) map[string]*tally {
 		if of[a.event] == nil {
 			of[a.event] = &tally{}
 		}
-		of[a.event].add(t, a)
+		if !of[a.event].add(a) {
+			t.Fatalf("%s: an error that does not say whether it was counted, or not truly: %v", a.event, a.err)
+		}
 	}
 	return of
 }
 
-func (n *tally) add(t *testing.T, a attempt) {
-	t.Helper()
+// add tells whether the error is one that a caller can act on. What never reached a server was not counted for certain.
+func (n *tally) add(a attempt) bool {
 	n.asked++
 	switch {
 	case a.admitted():
@@ -127,11 +131,13 @@ func (n *tally) add(t *testing.T, a attempt) {
 		n.denied++
 	case errors.Is(a.err, window.ErrUncertain):
 		n.uncertain++
+		return !strings.Contains(a.err.Error(), "dial tcp")
 	case errors.Is(a.err, window.ErrOutage), strings.Contains(a.err.Error(), "nothing was sent"):
 		n.refused++
 	default:
-		t.Errorf("%s: an error that does not say whether it was counted: %v", a.event, a.err)
+		return false
 	}
+	return true
 }
 
 // settle compares all attempts with what is counted in the end, for a limiter with one limit of most units in thirty days. What
@@ -139,18 +145,19 @@ func (n *tally) add(t *testing.T, a attempt) {
 func settle(t *testing.T, l limiter, most int64, attempts []attempt, lost map[string]int64) (sum tally) {
 	t.Helper()
 	for event, n := range count(t, attempts) {
-		used := most - free(t, l, event)
+		n.counted = most - free(t, l, event)
 		if n.asked != n.admitted+n.denied+n.uncertain+n.refused {
 			t.Errorf("%s: not every attempt is accounted for: %+v", event, *n)
 		}
-		if used < n.admitted-lost[event] || used > n.admitted+n.uncertain || n.admitted > most+lost[event] {
-			t.Errorf("%s: %d are counted of %d; %+v, %d lost", event, used, most, *n, lost[event])
+		if n.counted < n.admitted-lost[event] || n.counted > n.admitted+n.uncertain || n.admitted > most+lost[event] {
+			t.Errorf("%s: of %d units, %d lost, %+v", event, most, lost[event], *n)
 		}
 		sum.asked += n.asked
 		sum.admitted += n.admitted
 		sum.denied += n.denied
 		sum.uncertain += n.uncertain
 		sum.refused += n.refused
+		sum.counted += n.counted
 	}
 	return sum
 }
@@ -169,18 +176,26 @@ func free(t *testing.T, l limiter, event string) int64 {
 }
 
 // drain asks about each event until it is denied.
-func drain(l limiter, events []string) (attempts []attempt) {
+func drain(t *testing.T, l limiter, events []string) (attempts []attempt) {
+	t.Helper()
 	var mu sync.Mutex
 	var callers sync.WaitGroup
+	late := time.Now().Add(20 * time.Second)
 	for part := range slices.Chunk(events, (len(events)+15)/16) {
 		callers.Go(func() {
+			pace := time.NewTicker(time.Millisecond / 2)
+			defer pace.Stop()
 			for _, event := range part {
-				for open := true; open; {
+				for denied := false; !denied; <-pace.C {
 					a := asker(l.Allow).attempt(context.Background(), event)
 					mu.Lock()
 					attempts = append(attempts, a)
 					mu.Unlock()
-					open = a.admitted()
+					denied = a.err == nil && !a.decision.Allowed
+					if !denied && time.Now().After(late) {
+						t.Errorf("%s is not denied in the end: %v", event, a.err)
+						return
+					}
 				}
 			}
 		})
@@ -194,6 +209,6 @@ func clean(t *testing.T, attempts []attempt) {
 	t.Helper()
 	failed := slices.DeleteFunc(slices.Clone(attempts), func(a attempt) bool { return a.err == nil })
 	if len(failed) > 0 {
-		t.Errorf("%d of %d attempts failed, such as %v", len(failed), len(attempts), failed[0].err)
+		t.Errorf("%d of %d attempts failed, such as that on %s after %v: %v", len(failed), len(attempts), failed[0].event, failed[0].took, failed[0].err)
 	}
 }

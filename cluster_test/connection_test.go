@@ -25,7 +25,9 @@ func TestLostReply(t *testing.T) {
 		faults := &redistest.Faults{}
 		l := k.of(t, redistest.Replicated(t).NewClient(t, faults.Break), months(most))
 		for _, event := range slices.Concat(shardEvents[:]...) {
-			must(l.Allow(t.Context(), event)) // connects, and brings the script
+			if _, err := l.Allow(t.Context(), event); err != nil { // connects, and brings the script
+				t.Fatal(err)
+			}
 			faults.LoseReply("EVALSHA")
 			if d, err := l.Allow(t.Context(), event); !errors.Is(err, window.ErrUncertain) {
 				t.Fatalf("%s: %+v %v", event, d, err)
@@ -43,7 +45,7 @@ func TestCutConnections(t *testing.T) {
 		const most = 100_000
 		faults := &redistest.Faults{}
 		l := k.of(t, redistest.Replicated(t).NewClient(t, faults.Break), months(most))
-		crowd := load(16, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
+		crowd := load(t, callers, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
 		for range 30 {
 			crowd.await(t, 200)
 			faults.Cut()
@@ -73,17 +75,17 @@ func hasty(t *testing.T, k kind, pipelining bool) {
 		o.AlwaysPipelining = pipelining
 	})
 	l := k.of(t, client, months(most))
-	patient := load(16, l.Allow, inTurn(all))
+	patient := load(t, callers, l.Allow, inTurn(all))
 	patient.await(t, 100)
-	faults.Delay(5 * time.Millisecond)
+	faults.Delay(100 * time.Millisecond)
 	var failed []attempt
 	var mu sync.Mutex
-	var callers sync.WaitGroup
+	var group sync.WaitGroup
 	for c := range 8 {
-		callers.Go(func() {
-			for n := range 50 {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
-				a := asker(l.Allow).attempt(ctx, all[(c*50+n)%len(all)])
+		group.Go(func() {
+			for n := range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				a := asker(l.Allow).attempt(ctx, all[(c*20+n)%len(all)])
 				cancel()
 				mu.Lock()
 				failed = append(failed, a)
@@ -91,7 +93,7 @@ func hasty(t *testing.T, k kind, pipelining bool) {
 			}
 		})
 	}
-	callers.Wait()
+	group.Wait()
 	faults.Delay(0)
 	for _, a := range failed {
 		if !errors.Is(a.err, context.DeadlineExceeded) {
@@ -103,7 +105,41 @@ func hasty(t *testing.T, k kind, pipelining bool) {
 	t.Logf("%+v", settle(t, l, most, append(attempts, failed...), nil))
 }
 
-// TestACL: the user that docs/redis.md describes may do what a limiter does, and nothing with other keys.
+// TestFirstOfAConnection: the first call of a connection has a deadline that is too short, and the one that follows it is answered all
+// the same. rueidis reads and writes such calls by themselves, and sets the deadline on the connection, if it is told of one.
+func TestFirstOfAConnection(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		for n, event := range slices.Concat(shardEvents[0][:3], shardEvents[1][:3], shardEvents[2][:3]) {
+			faults := &redistest.Faults{}
+			client := redistest.Replicated(t).NewClient(t, func(o *rueidis.ClientOption) {
+				faults.Break(o)
+				o.AlwaysPipelining = false
+			})
+			if n%2 == 0 { // the connection is there, or not yet
+				if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := k.of(t, client, months(100))
+			faults.Delay(200 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			var hasty error
+			var group sync.WaitGroup
+			group.Go(func() { _, hasty = l.Allow(ctx, event) })
+			<-time.After(20 * time.Millisecond) // the hasty caller is first
+			if _, err := l.Allow(t.Context(), event); err != nil {
+				t.Errorf("%s, after a hasty caller: %v", event, err)
+			}
+			group.Wait()
+			cancel()
+			if !errors.Is(hasty, context.DeadlineExceeded) {
+				t.Errorf("%s, a hasty caller: %v", event, hasty)
+			}
+		}
+	})
+}
+
+// TestACL: the user that docs/redis.md describes may do what a limiter does, also while slots move, and nothing with other keys.
 func TestACL(t *testing.T) {
 	page := string(must(os.ReadFile("../docs/redis.md")))
 	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(page)
@@ -111,25 +147,68 @@ func TestACL(t *testing.T) {
 		t.Fatal("docs/redis.md has no rule for a user")
 	}
 	nodes := redistest.Replicated(t)
-	for _, s := range nodes.All {
-		must(s.Do(t.Context(), append([]string{"ACL", "SETUSER"}, strings.Fields(rule[1])...)...).ToString())
-	}
+	onAll(t, nodes, append([]string{"ACL", "SETUSER"}, strings.Fields(rule[1])...)...)
+	onAll(t, nodes, "ACL", "LOG", "RESET")
 	client := nodes.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "limiter", "password" })
 	each(t, func(t *testing.T, k kind) {
-		l := must(k.make(client, window.Config{Name: "login", Limits: []window.Limit{months(2)}}))
-		other := must(k.make(client, window.Config{Name: "other", Limits: []window.Limit{months(2)}}))
+		const most = 300
+		l := must(k.make(client, window.Config{Name: "login", Limits: []window.Limit{months(most)}}))
+		crowd := load(t, callers, l.Allow, knownAndNew())
+		thereAndBack(t, nodes, 2)
+		attempts := crowd.end()
+		clean(t, attempts)
+		settle(t, l, most, attempts, nil)
 		for _, events := range shardEvents {
-			d := must(l.Allow(t.Context(), events[0]))
-			must(l.Wait(t.Context(), events[0]))
-			if err := l.Refund(t.Context(), events[0], d); err != nil || free(t, l, events[0]) != 1 {
-				t.Error(err)
+			d, err1 := l.Allow(t.Context(), events[0])
+			_, err2 := l.Wait(t.Context(), events[0])
+			err3 := l.Refund(t.Context(), events[0], d)
+			if err := errors.Join(err1, err2, err3); err != nil || free(t, l, events[0]) != most-1 {
+				t.Errorf("%d units are free, %v", free(t, l, events[0]), err)
 			}
 			if err := l.Reset(t.Context(), events[0]); err != nil {
 				t.Error(err)
 			}
-			if _, err := other.Allow(t.Context(), events[0]); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't access") {
-				t.Errorf("another limiter's keys: %v", err)
+		}
+		for _, s := range nodes.All {
+			if denied := must(s.Do(t.Context(), "ACL", "LOG").ToArray()); len(denied) > 0 && !strings.Contains(denied[0].String(), "setinfo") {
+				t.Errorf("%s denied %v", s.Addr(), denied)
 			}
 		}
 	})
+	each(t, func(t *testing.T, k kind) { forbidden(t, k, nodes, client) })
+	for _, command := range [][]string{{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"PUBLISH", "c", "m"}, {"CLUSTER", "RESET"}} {
+		err := client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error()
+		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			t.Errorf("%q: %v", command, err)
+		}
+	}
+}
+
+// forbidden is what the user may not do: the caller learns that nothing was counted, whichever command it is.
+func forbidden(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Client) {
+	t.Helper()
+	refused := func(name string) {
+		t.Helper()
+		l := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(2)}}))
+		d, err := l.Allow(t.Context(), shardEvents[victim][1])
+		if !errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) {
+			t.Errorf("%+v %v", d, err)
+		}
+	}
+	refused("other")
+	for _, command := range []string{"get", "set", "time", "evalsha"} {
+		onAll(t, nodes, "ACL", "SETUSER", "limiter", "-"+command)
+		refused("login")
+		onAll(t, nodes, "ACL", "SETUSER", "limiter", "+"+command)
+	}
+}
+
+// onAll sends a command to all nodes.
+func onAll(t *testing.T, nodes *redistest.Nodes, command ...string) {
+	t.Helper()
+	for _, s := range nodes.All {
+		if err := s.Do(context.Background(), command...).Error(); err != nil {
+			t.Fatalf("%q: %v", command, err)
+		}
+	}
 }

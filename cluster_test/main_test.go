@@ -4,7 +4,10 @@ package cluster_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -88,14 +91,14 @@ func TestSlots(t *testing.T) {
 				t.Fatalf("%s: %v", event, err)
 			}
 		}
-		if made := keys(t, nodes, name); made != 10_000 || len(spread) != 256 {
-			t.Errorf("%d keys, in %d of 256 parts of the slots", made, len(spread))
+		if made := keys(t, nodes, name); len(made) != 10_000 || len(spread) != 256 {
+			t.Errorf("%d keys, in %d of 256 parts of the slots", len(made), len(spread))
 		}
 	})
 }
 
-// keys is how many keys of a limiter there are, on the masters of all shards.
-func keys(t *testing.T, nodes *redistest.Nodes, name string) (n int) {
+// keys are those of a limiter, on the masters of all shards.
+func keys(t *testing.T, nodes *redistest.Nodes, name string) (all []string) {
 	t.Helper()
 	for _, events := range shardEvents {
 		master := nodes.MasterOf(t, slotOf(events[0]))
@@ -104,25 +107,33 @@ func keys(t *testing.T, nodes *redistest.Nodes, name string) (n int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n += len(page.Elements)
+			all = append(all, page.Elements...)
 			if at = page.Cursor; at == 0 {
 				break
 			}
 		}
 	}
-	return n
+	return all
 }
 
 // hostile are events that broke other limiters.
 var hostile = []string{
 	"}", "{", "{}", "}x", "a{b}c", "}{", "{}{user}", "\x00", "\xff\xfe", "~hash", "%7D", " ", "é", "\r\n", "w", ":w",
-	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
+	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 129) + "y", hashed(strings.Repeat("x", 129)),
+	strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
+}
+
+// hashed is how a long event is stored.
+func hashed(event string) string {
+	sum := sha256.Sum256([]byte(event))
+	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // TestHostileEvents: each is one event to every verb, without an error, and disturbs no other.
 func TestHostileEvents(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
-		l := k.of(t, redistest.Replicated(t).NewClient(t, nil), months(1), window.PerHour(5))
+		nodes, name := redistest.Replicated(t), redistest.Key(t)
+		l := must(k.make(nodes.NewClient(t, nil), window.Config{Name: name, Limits: []window.Limit{months(1), window.PerHour(5)}}))
 		taken := map[string]window.Decision{}
 		for _, allowed := range []bool{true, false} {
 			for _, event := range hostile {
@@ -134,6 +145,16 @@ func TestHostileEvents(t *testing.T) {
 					taken[event] = d
 				}
 			}
+		}
+		whole := regexp.MustCompile(`^` + regexp.QuoteMeta(name) + `:\{[^{}]+\}:` + k.suffix + `$`)
+		made := keys(t, nodes, name)
+		for _, key := range made {
+			if !whole.MatchString(key) {
+				t.Errorf("an event left its braces: %q", key)
+			}
+		}
+		if len(made) != len(hostile) {
+			t.Errorf("%d keys of %d events: %q", len(made), len(hostile), made)
 		}
 		for i, event := range hostile {
 			if err := l.Refund(t.Context(), event, taken[event]); err != nil {

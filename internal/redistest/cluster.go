@@ -3,7 +3,6 @@ package redistest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 	"sync"
@@ -131,12 +130,8 @@ func (n *Nodes) meet(ctx context.Context, a, b *Server) error {
 
 // replicate makes a node a replica, once it knows its master.
 func (n *Nodes) replicate(ctx context.Context, s, master *Server) error {
-	err := until(ctx, func() (bool, error) {
+	return until(ctx, s.Addr()+" becomes a replica of "+master.Addr(), func() (bool, error) {
 		err := s.Do(ctx, "CLUSTER", "REPLICATE", master.id).Error()
 		return err == nil, err
 	})
-	if err != nil {
-		return fmt.Errorf("no replica of %s: %w", master.Addr(), err)
-	}
-	return nil
 }

@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -112,6 +114,7 @@ type conn struct {
 	losing bool // guarded by faults.mu: what arrives next is lost
 	once   sync.Once
 	closed chan struct{}
+	end    atomic.Value // a time.Time: the deadline of reads
 }
 
 // Write sends b. If its reply is to be lost, no reply is read before all of b is sent.
@@ -142,8 +145,23 @@ func (c *conn) Read(b []byte) (int, error) {
 		case <-time.After(delay):
 		case <-c.closed:
 		}
+		if end, _ := c.end.Load().(time.Time); !end.IsZero() && time.Now().After(end) {
+			return 0, os.ErrDeadlineExceeded
+		}
 	}
 	return n, err
+}
+
+// SetDeadline also ends what is late: the server answered in time, but the reader does not know.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.end.Store(t)
+	return c.Conn.SetDeadline(t)
+}
+
+// SetReadDeadline is the same for reads alone.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.end.Store(t)
+	return c.Conn.SetReadDeadline(t)
 }
 
 // Close closes the connection, and ends its delays.

@@ -149,7 +149,7 @@ func (s *Server) awaitVotes(ctx context.Context, master *Server) error {
 		return err
 	}
 	timeout, err := time.ParseDuration(config["cluster-node-timeout"] + "ms")
-	return errors.Join(err, until(ctx, func() (bool, error) {
+	return errors.Join(err, until(ctx, s.Addr()+" can be elected", func() (bool, error) {
 		return time.Since(master.deposed) > 2*timeout && time.Since(s.elected) > 4*timeout, nil
 	}))
 }
@@ -159,7 +159,7 @@ func (n *Nodes) AwaitFailover(tb testing.TB, master, heir *Server) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	check(tb, until(ctx, func() (bool, error) {
+	check(tb, until(ctx, heir.Addr()+" takes over", func() (bool, error) {
 		info, err := heir.Do(ctx, "INFO", "replication").ToString()
 		return strings.Contains(info, "role:master"), err
 	}))
@@ -213,7 +213,7 @@ func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 
 // forget has the node forget another, once that serves nothing.
 func (s *Server) forget(ctx context.Context, id string) error {
-	return until(ctx, func() (bool, error) {
+	return until(ctx, s.Addr()+" forgets "+id, func() (bool, error) {
 		view, err := s.view(ctx)
 		i := slices.IndexFunc(view, func(m member) bool { return m.id == id })
 		if err != nil || i >= 0 && len(view[i].serves) > 0 {
@@ -243,7 +243,7 @@ func (n *Nodes) bereft(ctx context.Context, nodes []*Server) (*Server, error) {
 
 // whole returns when all nodes see the same cluster, in which every slot is served, and every master has its replicas, which are connected.
 func (n *Nodes) whole(ctx context.Context) error {
-	return until(ctx, func() (bool, error) {
+	return until(ctx, "the cluster is whole", func() (bool, error) {
 		first, err := n.All[0].view(ctx)
 		for _, s := range n.All {
 			if err == nil {
@@ -281,7 +281,7 @@ func (s *Server) sees(ctx context.Context, all []member, replicas int) error {
 }
 
 // until asks every 20 ms until it is so, or the context ends.
-func until(ctx context.Context, so func() (bool, error)) error {
+func until(ctx context.Context, what string, so func() (bool, error)) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for {
@@ -292,7 +292,7 @@ func until(ctx context.Context, so func() (bool, error)) error {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w, and %v", ctx.Err(), err) //nolint:errorlint // the last error is only told
+			return fmt.Errorf("%s: %w: %v", what, ctx.Err(), err) //nolint:errorlint // the last error is only told
 		}
 	}
 }
@@ -310,7 +310,7 @@ func (n *Nodes) Move(tb testing.TB, slot int, to *Server) {
 	check(tb, to.Do(ctx, "CLUSTER", "SETSLOT", id, "NODE", to.id).Error())
 	check(tb, from.Do(ctx, "CLUSTER", "SETSLOT", id, "NODE", to.id).Error())
 	for _, s := range n.All {
-		check(tb, until(ctx, func() (bool, error) {
+		check(tb, until(ctx, s.Addr()+" knows that the slot moved", func() (bool, error) {
 			view, err := s.view(ctx)
 			return slices.ContainsFunc(view, func(m member) bool { return m.id == to.id && m.has(slot) }), err
 		}))
