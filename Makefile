@@ -14,7 +14,7 @@ help:
 	@echo "make race    the short tests again, under the race detector (part of make test)"
 	@echo "make lint    formatting, vet and linters, on both modules"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
-	@echo "make bench   what a decision costs a Redis server, beside redis_rate and floors"
+	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 
 # The first run brings a Redis and says which one answers. Those on a cluster that breaks have the machine for themselves, and print what they measure.
 test:

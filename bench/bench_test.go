@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
@@ -20,9 +21,11 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 func small(t *testing.T) bench {
-	client := must(dial(redistest.Start(t).Addr()))
+	addr := redistest.Start(t).Addr()
+	client, theirs := must(dial(addr)), redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(client.Close)
-	return bench{rounds: 2, events: 60, callers: 4, memory: 300, client: client, log: log.New(io.Discard, "", 0)}
+	t.Cleanup(func() { theirs.Close() })
+	return bench{rounds: 2, events: 60, callers: 4, memory: 300, client: client, theirs: theirs, log: log.New(io.Discard, "", 0)}
 }
 
 // TestBench runs all of it in little, with all of its checks.
@@ -32,16 +35,16 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Rows) != len(contenders(b.client)) || res.Memory == nil || res.Memory.BytesPerEvent < 50 || res.Memory.Shortest < 20 {
+	if len(res.Rows) != len(contenders(b.client, b.theirs)) || res.Memory == nil || res.Memory.BytesPerEvent < 50 || res.Memory.Shortest < 20 || res.Rows[0].Event < 50 {
 		t.Errorf("result %+v", res)
 	}
 	for _, r := range res.Rows {
-		if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 {
+		if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 || r.Process <= 0 || r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Allocs <= 0 {
 			t.Errorf("row %+v", r)
 		}
 	}
 	var table, object strings.Builder
-	if err := res.print(&table, false); err != nil || strings.Count(table.String(), "\nwindow, ") != 7 || strings.Count(table.String(), "\nar1, ") != 6 {
+	if err := res.print(&table, false); err != nil || strings.Count(table.String(), "\n| window, ") != 7 || strings.Count(table.String(), "\n| ar1, ") != 6 {
 		t.Errorf("%v, printed %s", err, &table)
 	}
 	if err := res.print(&object, true); err != nil || !strings.Contains(object.String(), `"bytes_per_event":`) {
@@ -53,7 +56,7 @@ func TestBench(t *testing.T) {
 func TestBenchMeasuresWhatItSays(t *testing.T) {
 	b := small(t)
 	honest := floorRow(b.client, "honest", "", 1, `return redis.call('SET', KEYS[1], 'x')`)
-	if err := b.round(t.Context(), []contender{honest}, make([][]float64, 1)); err != nil {
+	if err := b.round(t.Context(), []contender{honest}, make([][]sample, 1)); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
@@ -62,25 +65,23 @@ func TestBenchMeasuresWhatItSays(t *testing.T) {
 	}{
 		"it denies":          {func(c *contender) { c.allows = false }, "measures the other"},
 		"it keeps two keys":  {func(c *contender) { c.keys = 2 }, "are claimed"},
-		"it asks twice":      {func(c *contender) { c.ask = twice(c.ask) }, "EVALSHA for"},
+		"it asks twice":      {func(c *contender) { c.ask = twice(c.ask) }, "calls of evalsha for"},
 		"it asks one event":  {func(c *contender) { c.ask = always(c.ask, event(0)) }, "are claimed"},
 		"it sends EVAL":      {func(c *contender) { c.ask = eval(b.client) }, "calls of eval"},
 		"it loads anew":      {func(c *contender) { c.ask = load(b.client, c.ask) }, "calls of script"},
-		"it asks by no call": {func(c *contender) { c.ask, c.keys = nothing, 0 }, "0 EVALSHA"},
+		"it asks by no call": {func(c *contender) { c.ask, c.keys = nothing, 0 }, "0 calls of evalsha"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			liar := honest
 			test.lie(&liar)
-			err := b.round(t.Context(), []contender{liar}, make([][]float64, 1))
+			err := b.round(t.Context(), []contender{liar}, make([][]sample, 1))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
 	}
 }
-
-type ask = func(context.Context, string) (bool, error)
 
 func twice(f ask) ask {
 	return func(ctx context.Context, event string) (bool, error) {

@@ -1,15 +1,34 @@
 package main
 
 import (
+	"context"
 	"slices"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
 
 // rate is the name of the row that the others are ratios of.
 const rate = "redis_rate"
 
-// contenders are the rows of the table, in its order.
-func contenders(client rueidis.Client) []contender {
-	return slices.Concat(redisRate(client), windows(client), levels(client), floors(client))
+// contenders are the rows of the table, in its order. Libraries that bring their own client get theirs.
+func contenders(client rueidis.Client, theirs *redis.Client) []contender {
+	return slices.Concat(redisRate(client), windows(client), levels(client), libraries(theirs), scripted(client), plainCommands(client), floors(client))
+}
+
+// ask is one decision about an event.
+type ask = func(ctx context.Context, event string) (allowed bool, err error)
+
+// askRow completes c, of which an event has one key. The state before is four events.
+func askRow(c contender, ask ask) contender {
+	c.keys, c.ask = 1, ask
+	c.before = func(ctx context.Context, event string) error {
+		for range 4 {
+			if _, err := ask(ctx, event); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c
 }

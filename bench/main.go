@@ -1,7 +1,7 @@
-// Command bench measures what a decision of Slidegate costs a Redis server, beside redis_rate and beside floors, and what
-// an event costs in memory.
+// Command bench measures what a decision of Slidegate costs a Redis server and its caller, beside other libraries, beside scripts that
+// many use, and beside floors; and what an event costs in memory.
 //
-//	cd bench && go run . [-redis ADDR] [-rounds 7] [-events 100000] [-callers 16] [-memory 20000] [-json]
+//	cd bench && go run . [-redis ADDR] [-rounds 7] [-events 20000] [-callers 16] [-memory 20000] [-json]
 //
 // Its result is ratios within one run: microseconds depend on the machine and on what else it does. Before each round it
 // brings every event into the state that the row names. It checks that the server held as many keys, gave the answers and
@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
 
@@ -24,7 +25,7 @@ func main() {
 	var b bench
 	addr := flag.String("redis", "", "`address` of an empty Redis that nothing else uses; it is emptied over and over. Without it, a redis-server is started here")
 	flag.IntVar(&b.rounds, "rounds", 7, "rounds; each asks every row about each of its events once")
-	flag.IntVar(&b.events, "events", 100_000, "events of each row")
+	flag.IntVar(&b.events, "events", 20_000, "events of each row")
 	flag.IntVar(&b.callers, "callers", 16, "callers at a time, which share one pipeline")
 	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory; 0: leave it out")
 	asJSON := flag.Bool("json", false, "print one JSON object")
@@ -56,6 +57,8 @@ func run(ctx context.Context, b bench, addr string, asJSON bool) error {
 		return fmt.Errorf("cannot reach the Redis at %s: %w", addr, err)
 	}
 	defer client.Close()
+	b.theirs = redis.NewClient(&redis.Options{Addr: addr, PoolSize: b.callers})
+	defer func() { _ = b.theirs.Close() }()
 	b.client, b.log = client, log.New(os.Stderr, "", 0)
 	res, err := b.run(ctx)
 	if err != nil {

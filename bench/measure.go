@@ -7,10 +7,13 @@ import (
 	"log"
 	"net/netip"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
 
@@ -22,10 +25,13 @@ type contender struct {
 	allows bool   // what it must answer
 	keys   int    // keys that one event has afterwards
 
+	commands map[string]int // that one decision makes; nil: an EVALSHA
+	inside   map[string]int // of these, those that its script makes, whose time is in that of the script
+
 	// before brings an event into the state in which it is asked about; nil: the event is new.
 	before func(ctx context.Context, event string) error
-	// ask is one decision, by one EVALSHA.
-	ask func(ctx context.Context, event string) (allowed bool, err error)
+	// ask is one decision.
+	ask ask
 
 	first int // its events are those from this number on
 }
@@ -35,7 +41,8 @@ type bench struct {
 	rounds, events, callers, memory int
 
 	client rueidis.Client
-	log    *log.Logger // told how far it is
+	theirs *redis.Client // of libraries that know no other
+	log    *log.Logger   // told how far it is
 }
 
 // slice is how many decisions of one contender are measured at a time. Small slices of all contenders take turns, so that
@@ -47,24 +54,23 @@ func (b bench) run(ctx context.Context) (result, error) {
 	if n, err := b.client.Do(ctx, b.client.B().Dbsize().Build()).AsInt64(); err != nil || n > 0 {
 		return result{}, errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
 	}
-	all := contenders(b.client)
-	spent := make([][]float64, len(all))
+	all := contenders(b.client, b.theirs)
+	seen := make([][]sample, len(all))
 	for round := range b.rounds {
 		b.log.Printf("round %d of %d", round+1, b.rounds)
-		if err := b.round(ctx, all, spent); err != nil {
+		if err := b.round(ctx, all, seen); err != nil {
 			return result{}, err
 		}
 	}
+	res := b.result(ctx, all, seen)
 	if b.memory == 0 {
-		return b.result(ctx, all, spent, nil), nil
+		return res, nil
 	}
-	m, err := b.measureMemory(ctx)
-	return b.result(ctx, all, spent, &m), err
+	return res, b.memories(ctx, all, &res)
 }
 
-// round asks every contender about each of its events once. It appends to spent, by contender, the mean time in µs that the
-// server took for a decision in each slice.
-func (b bench) round(ctx context.Context, all []contender, spent [][]float64) error {
+// round asks every contender about each of its events once. It appends to seen, by contender, what it measured in each slice.
+func (b bench) round(ctx context.Context, all []contender, seen [][]sample) error {
 	if err := b.prepare(ctx, all); err != nil {
 		return err
 	}
@@ -72,11 +78,11 @@ func (b bench) round(ctx context.Context, all []contender, spent [][]float64) er
 	for from := 0; from < b.events; from += slice {
 		for i := range all {
 			turn := (i + from/slice) % len(all)
-			usec, err := b.measure(ctx, all[turn], from, min(from+slice, b.events))
+			m, err := b.measure(ctx, all[turn], from, min(from+slice, b.events))
 			if err != nil {
 				return fmt.Errorf("%s: %w", all[turn].name, err)
 			}
-			spent[turn] = append(spent[turn], usec)
+			seen[turn] = append(seen[turn], m)
 		}
 	}
 	for _, c := range all {
@@ -167,29 +173,83 @@ func (b bench) copyToAll(ctx context.Context, c contender, state []value) error 
 	return nil
 }
 
-// measure is the mean time, in µs, that the server spends in one decision of c, over the events from one number to another.
-func (b bench) measure(ctx context.Context, c contender, from, to int) (float64, error) {
-	if err := b.client.Do(ctx, b.client.B().ConfigResetstat().Build()).Error(); err != nil {
-		return 0, err
-	}
-	if err := b.askAll(ctx, c, from, to); err != nil {
-		return 0, err
-	}
-	stats, err := b.commandStats(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return float64(stats["evalsha"].usec) / float64(to-from), checkCalls(stats, to-from)
+// sample is what was measured in a slice, for one decision.
+type sample struct {
+	server  float64 // µs in the commands, by commandstats
+	process float64 // µs of CPU of the server's process
+	rate    float64 // decisions per second, of all callers
+	allocs  float64 // of this program
+	bytes   float64 // of these
+	took    []time.Duration
 }
 
-// askAll asks about the events, the callers side by side.
-func (b bench) askAll(ctx context.Context, c contender, from, to int) error {
+// measure asks about the events of c from one number to another.
+func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, error) {
+	if err := b.client.Do(ctx, b.client.B().ConfigResetstat().Build()).Error(); err != nil {
+		return sample{}, err
+	}
+	names := make([]string, to-from)
+	for i := range names {
+		names[i] = event(c.first + from + i)
+	}
+	n, m := float64(len(names)), sample{took: make([]time.Duration, len(names))}
+	var before, after runtime.MemStats
+	cpuBefore, err := b.cpu(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	if err = b.askAll(ctx, c, names, m.took); err != nil {
+		return sample{}, err
+	}
+	m.rate = n / time.Since(begin).Seconds()
+	runtime.ReadMemStats(&after)
+	cpuAfter, err1 := b.cpu(ctx)
+	stats, err2 := b.commandStats(ctx)
+	if err = errors.Join(err1, err2); err != nil {
+		return sample{}, err
+	}
+	for command, calls := range c.sends() {
+		m.server += float64(stats[command].usec) / n * float64(calls-c.inside[command]) / float64(calls)
+	}
+	m.process = (cpuAfter - cpuBefore) * 1e6 / n
+	m.allocs, m.bytes = float64(after.Mallocs-before.Mallocs)/n, float64(after.TotalAlloc-before.TotalAlloc)/n
+	return m, checkCalls(stats, c.sends(), to-from)
+}
+
+// cpu is what the server's process has used so far, in seconds.
+func (b bench) cpu(ctx context.Context) (seconds float64, err error) {
+	info, err := b.client.Do(ctx, b.client.B().Info().Section("cpu").Build()).ToString()
+	for _, name := range []string{"used_cpu_user:", "used_cpu_sys:"} {
+		var n float64
+		if _, rest, found := strings.Cut(info, "\n"+name); found {
+			_, errScan := fmt.Sscan(rest, &n)
+			err = errors.Join(err, errScan)
+		}
+		seconds += n
+	}
+	return seconds, err
+}
+
+// sends are the commands of one decision that are measured.
+func (c contender) sends() map[string]int {
+	if c.commands == nil {
+		return map[string]int{"evalsha": 1}
+	}
+	return c.commands
+}
+
+// askAll asks about the events, the callers side by side, and fills in how long each call took.
+func (b bench) askAll(ctx context.Context, c contender, names []string, took []time.Duration) error {
 	errs := make([]error, b.callers)
 	var callers sync.WaitGroup
 	for i := range b.callers {
 		callers.Go(func() {
-			for j := from + i; j < to && errs[i] == nil; j += b.callers {
-				errs[i] = c.mustAnswer(ctx, event(c.first+j))
+			for j := i; j < len(names) && errs[i] == nil; j += b.callers {
+				begin := time.Now()
+				errs[i] = c.mustAnswer(ctx, names[j])
+				took[j] = time.Since(begin)
 			}
 		})
 	}
@@ -228,15 +288,17 @@ func (b bench) commandStats(ctx context.Context) (map[string]stat, error) {
 	return stats, err
 }
 
-// checkCalls is about what was measured: one EVALSHA for each decision, and no script sent in full.
-func checkCalls(stats map[string]stat, decisions int) error {
+// checkCalls is about what was measured: the commands of each decision, and no other script.
+func checkCalls(stats map[string]stat, commands map[string]int, decisions int) error {
 	for name, s := range stats {
-		if strings.HasPrefix(name, "script") || strings.HasPrefix(name, "eval") && name != "evalsha" {
-			return fmt.Errorf("%d calls of %s; the measured part has only EVALSHA", s.calls, name)
+		if (strings.HasPrefix(name, "script") || strings.HasPrefix(name, "eval")) && commands[name] == 0 {
+			return fmt.Errorf("%d calls of %s, of which the measured part has none", s.calls, name)
 		}
 	}
-	if calls := stats["evalsha"].calls; calls != decisions {
-		return fmt.Errorf("%d EVALSHA for %d decisions", calls, decisions)
+	for name, n := range commands {
+		if calls := stats[name].calls; calls != n*decisions {
+			return fmt.Errorf("%d calls of %s for %d decisions", calls, name, decisions)
+		}
 	}
 	return nil
 }

@@ -30,6 +30,31 @@ const (
 
 var memoryLimits = []string{"1/5s", "50/1h", "200/1d"}
 
+// memories fills in what an event of each contender takes in the state in which it is asked about, and what one takes that was
+// counted five times.
+func (b bench) memories(ctx context.Context, all []contender, res *result) error {
+	b.events = b.memory
+	for i, c := range all {
+		if c.before == nil {
+			continue
+		}
+		state, err := b.stateBefore(ctx, c)
+		if err == nil {
+			err = b.flush(ctx)
+		}
+		before, err1 := b.usedMemory(ctx)
+		err2 := b.copyToAll(ctx, c, state)
+		after, err3 := b.usedMemory(ctx)
+		if err = errors.Join(err, err1, err2, err3, b.checkKeys(ctx, c.keys*b.events)); err != nil {
+			return fmt.Errorf("memory of %s: %w", c.name, err)
+		}
+		res.Rows[i].Event = float64(after-before) / float64(b.events)
+	}
+	m, err := b.measureMemory(ctx)
+	res.Memory = &m
+	return err
+}
+
 // measureMemory counts each event five times, 130 s apart, from times spread evenly over a day, and looks how much
 // used_memory has grown: keys, values, expiry and both hash tables of the server, in whatever state of growth they are.
 func (b bench) measureMemory(ctx context.Context) (memory, error) {

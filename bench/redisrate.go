@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
@@ -12,24 +14,32 @@ import (
 // redisRate are the rows of redis_rate v10: its own library and script, over the pipeline that all rows share.
 func redisRate(client rueidis.Client) []contender {
 	l := redis_rate.NewLimiter(pipeline{client: client})
+	three := []redis_rate.Limit{{Rate: 50, Burst: 50, Period: 30 * time.Minute}, redis_rate.PerHour(50), {Rate: 200, Burst: 200, Period: 24 * time.Hour}}
 	return []contender{
 		rateRow(l, contender{name: rate, like: "50/1h: 4 counted before", allows: true}, 4, redis_rate.PerHour(50)),
 		rateRow(l, contender{name: "redis_rate, denied", like: "4/1h: used up", beside: rate}, 4, redis_rate.PerHour(4)),
+		rateRow(l, contender{name: "redis_rate, 3 limits", like: "3 calls: 50/30m, 50/1h, 200/1d", beside: rate, allows: true}, 4, three...),
 		rateRow(l, contender{name: "redis_rate, new", like: "50/1h: an event without a key", allows: true}, 0, redis_rate.PerHour(50)),
 	}
 }
 
-// rateRow completes c: its limit, and how many units are counted before.
-func rateRow(l *redis_rate.Limiter, c contender, counted int, limit redis_rate.Limit) contender {
-	c.keys = 1
-	c.ask = func(ctx context.Context, event string) (bool, error) {
-		r, err := l.Allow(ctx, event, limit)
-		return err == nil && r.Allowed > 0, err
+// rateRow completes c: its limits, a call each, and how many units are counted before.
+func rateRow(l *redis_rate.Limiter, c contender, counted int, limits ...redis_rate.Limit) contender {
+	allow := func(ctx context.Context, event string, n int) (bool, error) {
+		for i, limit := range limits {
+			r, err := l.AllowN(ctx, "{"+event+"}"+strconv.Itoa(i), limit, n)
+			if err != nil || r.Allowed < n {
+				return false, err
+			}
+		}
+		return true, nil
 	}
+	c.keys, c.commands = len(limits), map[string]int{"evalsha": len(limits)}
+	c.ask = func(ctx context.Context, event string) (bool, error) { return allow(ctx, event, 1) }
 	if counted > 0 {
 		c.before = func(ctx context.Context, event string) error {
-			r, err := l.AllowN(ctx, event, limit, counted)
-			if err == nil && r.Allowed != counted {
+			admitted, err := allow(ctx, event, counted)
+			if err == nil && !admitted {
 				err = fmt.Errorf("event %s is denied before it is measured", event)
 			}
 			return err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 )
 
 // result is what one run says.
@@ -31,28 +30,59 @@ type row struct {
 	Quiet    float64 `json:"quiet"`
 	Beside   string  `json:"beside,omitempty"`
 	OfBeside float64 `json:"of_beside,omitempty"` // ratio to that row, of the fastest tenths
-	Micros   float64 `json:"us"`                  // median
+	Micros   float64 `json:"us"`                  // median, as all that follow
+	Process  float64 `json:"process_us"`          // CPU of the server's process
+	Rate     float64 `json:"per_second"`          // decisions of all callers
+	P50      float64 `json:"p50_us"`              // of calls
+	P99      float64 `json:"p99_us"`
+	Allocs   float64 `json:"allocs"` // of the client, in a call
+	Bytes    float64 `json:"bytes"`
+	Event    float64 `json:"bytes_per_event,omitempty"` // in the server, in the state before
 }
 
-// result compares what the contenders spent, in µs by slice, each with redis_rate in the same turn.
-func (b bench) result(ctx context.Context, all []contender, spent [][]float64, m *memory) result {
-	res := result{Server: b.version(ctx), Rounds: b.rounds, Events: b.events, Callers: b.callers, Memory: m}
+// result compares what the contenders spent, slice by slice, each with redis_rate in the same turn.
+func (b bench) result(ctx context.Context, all []contender, seen [][]sample) result {
+	res := result{Server: b.version(ctx), Rounds: b.rounds, Events: b.events, Callers: b.callers}
 	by := map[string][]float64{}
 	for i, c := range all {
-		by[c.name] = spent[i]
+		by[c.name] = each(seen[i], func(s sample) float64 { return s.server })
 	}
 	for i, c := range all {
-		of := ratios(spent[i], by[rate])
+		spent := by[c.name]
+		of, took := ratios(spent, by[rate]), tooks(seen[i])
 		r := row{
 			Name: c.name, Like: c.like, Ratio: quantile(of, 50), Low: quantile(of, 25), High: quantile(of, 75),
-			Quiet: quantile(spent[i], 10) / quantile(by[rate], 10), Micros: quantile(spent[i], 50),
+			Quiet: quantile(spent, 10) / quantile(by[rate], 10), Micros: quantile(spent, 50),
+			Process: quantile(each(seen[i], func(s sample) float64 { return s.process }), 50),
+			Rate:    quantile(each(seen[i], func(s sample) float64 { return s.rate }), 50),
+			Allocs:  quantile(each(seen[i], func(s sample) float64 { return s.allocs }), 50),
+			Bytes:   quantile(each(seen[i], func(s sample) float64 { return s.bytes }), 50),
+			P50:     quantile(took, 50), P99: quantile(took, 99),
 		}
 		if c.beside != "" {
-			r.Beside, r.OfBeside = c.beside, quantile(spent[i], 10)/quantile(by[c.beside], 10)
+			r.Beside, r.OfBeside = c.beside, quantile(spent, 10)/quantile(by[c.beside], 10)
 		}
 		res.Rows = append(res.Rows, r)
 	}
 	return res
+}
+
+func each(samples []sample, of func(sample) float64) []float64 {
+	all := make([]float64, len(samples))
+	for i, s := range samples {
+		all[i] = of(s)
+	}
+	return all
+}
+
+// tooks are the times of all calls, in µs.
+func tooks(samples []sample) (all []float64) {
+	for _, s := range samples {
+		for _, took := range s.took {
+			all = append(all, float64(took.Nanoseconds())/1000)
+		}
+	}
+	return all
 }
 
 func ratios(of, to []float64) []float64 {
@@ -93,25 +123,29 @@ func (r result) print(w io.Writer, asJSON bool) error {
 	return err
 }
 
+// table is in Markdown.
 func (r result) table() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "Time of the server in one decision, by INFO commandstats: %s, %d rounds of %d events,\n", r.Server, r.Rounds, r.Events)
-	fmt.Fprintf(&text, "%d pipelined callers. The ratio is the result: the median over slices of %d decisions that take turns;\nundisturbed, that of the fastest tenth of the slices.\n\n", r.Callers, slice)
-	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "\t× redis_rate\thalf lie in\tundisturbed\t× another row, undisturbed\tµs here\twhat it is")
+	fmt.Fprintf(&text, "%s, %d rounds of %d events, %d callers. Ratios are of the time in the server, by INFO commandstats: the median over\n", r.Server, r.Rounds, r.Events, r.Callers)
+	fmt.Fprintf(&text, "slices of %d decisions that take turns, with the half of them that lies around it; undisturbed, that of the fastest tenth.\n\n", slice)
+	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | decisions/s | p50 µs | p99 µs | allocs | B | bytes/event | what it is |\n")
+	text.WriteString("|---|" + strings.Repeat("---:|", 12) + "---|\n")
 	for _, row := range r.Rows {
-		_, _ = fmt.Fprintln(t, row)
+		text.WriteString(row.String() + "\n")
 	}
-	_ = t.Flush() // into memory
 	return text.String()
 }
 
 func (r row) String() string {
-	another := ""
+	another, bytes := "", ""
 	if r.Beside != "" {
 		another = fmt.Sprintf("%.2f × %s", r.OfBeside, r.Beside)
 	}
-	return fmt.Sprintf("%s\t%.2f\t%.2f to %.2f\t%.2f\t%s\t%.1f\t%s", r.Name, r.Ratio, r.Low, r.High, r.Quiet, another, r.Micros, r.Like)
+	if r.Event > 0 {
+		bytes = fmt.Sprintf("%.0f", r.Event)
+	}
+	return fmt.Sprintf("| %s | %.2f | %.2f to %.2f | %.2f | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.1f | %.0f | %s | %s |", r.Name, r.Ratio, r.Low, r.High, r.Quiet, another,
+		r.Micros, r.Process, r.Rate, r.P50, r.P99, r.Allocs, r.Bytes, bytes, r.Like)
 }
 
 func (m memory) sentence() string {

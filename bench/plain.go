@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// plainCommands are the rows of what is done without a script.
+func plainCommands(client rueidis.Client) []contender {
+	counter := func(ctx context.Context, event string, b bound) (bool, error) {
+		key := "window:{" + event + "}"
+		n, err := client.DoMulti(ctx, client.B().Incr().Key(key).Build(),
+			client.B().Pexpire().Key(key).Milliseconds(b.per.Milliseconds()).Nx().Build())[0].AsInt64()
+		return n <= b.max, err
+	}
+	log := func(ctx context.Context, event string, b bound) (bool, error) {
+		key, now := "log:{"+event+"}", time.Now()
+		replies, err := client.DoMulti(ctx, client.B().Multi().Build(),
+			client.B().Zremrangebyscore().Key(key).Min("-inf").Max(strconv.FormatInt(now.Add(-b.per).UnixMicro(), 10)).Build(),
+			client.B().Zadd().Key(key).ScoreMember().ScoreMember(float64(now.UnixMicro()), strconv.FormatInt(now.UnixNano(), 10)).Build(),
+			client.B().Zcard().Key(key).Build(),
+			client.B().Pexpire().Key(key).Milliseconds(b.per.Milliseconds()).Build(),
+			client.B().Exec().Build())[5].ToArray()
+		if err != nil {
+			return false, err
+		}
+		n, err := replies[2].AsInt64()
+		return n <= b.max, err
+	}
+	incr, exec := map[string]int{"incr": 1, "pexpire": 1}, map[string]int{"multi": 1, "exec": 1}
+	return []contender{
+		askRow(contender{name: "fixed window, INCR", like: "INCR and PEXPIRE NX in a pipeline; denials count", commands: incr, allows: true}, under(counter, oneBound[0])),
+		askRow(contender{name: "fixed window, INCR, denied", like: "4/1h: used up", beside: "fixed window, INCR", commands: incr}, under(counter, usedUp[0])),
+		askRow(contender{name: "log by MULTI", like: "a member for each event, by MULTI and EXEC; denials count", commands: exec, allows: true}, under(log, oneBound[0])),
+		askRow(contender{name: "log by MULTI, denied", like: "4/1h: used up", beside: "log by MULTI", commands: exec}, under(log, usedUp[0])),
+	}
+}
+
+// under asks under one limit.
+func under(ask func(context.Context, string, bound) (bool, error), b bound) ask {
+	return func(ctx context.Context, event string) (bool, error) { return ask(ctx, event, b) }
+}
