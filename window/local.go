@@ -48,47 +48,56 @@ func (m *local) Decide(_ context.Context, v gate.Verb, event string, n int64) (d
 		return decision{}, err
 	}
 	defer e.Close()
-	d, changed := m.answer(e.Record, v, n, e.Now)
+	var few [4]section // no allocation, but for more limits
+	views, repaired := m.views(few[:0], e.Record, e.Now)
+	d := m.answer(views, v, n, e.Now)
 	if d.Counted > 0 && most(d.Usage) > maxUnits {
 		return decision{}, errors.New("more than 2^53 units would be counted; wait until some are forgotten, or Reset the event")
 	}
 	if d.Counted > 0 && e.Record == nil {
 		e.Add().sections = make([]section, len(m.limits))
 	}
-	if e.Record != nil && (d.Counted > 0 || changed && v != gate.Peek) {
-		m.store(e.Record, d.Counted, e.Now)
+	if e.Record != nil && (d.Counted > 0 || repaired && v != gate.Peek) {
+		m.store(e.Record, views, d.Counted, e.Now)
 	}
 	return d, nil
 }
 
 // most is the highest count of a limit.
 func most(usage []Usage) (units int64) {
-	for _, u := range usage {
-		units = max(units, u.Used)
+	for i := range usage {
+		units = max(units, usage[i].Used)
 	}
 	return units
 }
 
-// answer decides without touching the record. It also says whether a date needs repair.
-func (m *local) answer(rec *record, v gate.Verb, n, now int64) (decision, bool) {
-	allowed, repaired := true, false
-	for i, b := range m.limits {
-		view, moved := rec.at(i).view(now, b.per)
-		allowed, repaired = allowed && view.total+n <= b.max, repaired || moved
+// views appends the sections as they are to be read now, and tells whether a date needs repair.
+func (m *local) views(views []section, rec *record, now int64) (_ []section, repaired bool) {
+	for i := range m.limits {
+		view, moved := rec.at(i).view(now, m.limits[i].per)
+		views, repaired = append(views, view), repaired || moved
+	}
+	return views, repaired
+}
+
+// answer decides by the sections as they are now.
+func (m *local) answer(views []section, v gate.Verb, n, now int64) decision {
+	allowed := true
+	for i := range m.limits {
+		allowed = allowed && views[i].total+n <= m.limits[i].max
 	}
 	adds, at := allowed || v == gate.Count, int64(maxTime)
 	d := decision{Allowed: allowed, Usage: make([]Usage, 0, len(m.limits))}
 	for i, b := range m.limits {
-		view, _ := rec.at(i).view(now, b.per)
-		date := view.date(now)
+		date := views[i].date(now)
 		at = min(at, date)
-		used, retry, reset := view.usage(b, n, adds, date, now)
+		used, retry, reset := views[i].usage(b, n, adds, date, now)
 		m.l.Use(&d, i, used, retry, reset)
 	}
 	if d.At = utc(at); adds && v != gate.Peek {
 		d.Counted = n
 	}
-	return d, repaired
+	return d
 }
 
 // at is section i of the record: an empty one if there is no record.
@@ -174,12 +183,11 @@ func (s section) joins(date int64) bool {
 	return n > 0 && s.buckets[n-1].last/s.resolution == date/s.resolution
 }
 
-// store writes what view reads, and adds the units.
-func (m *local) store(rec *record, units, now int64) {
-	for i, b := range m.limits {
-		view, _ := rec.sections[i].view(now, b.per)
+// store writes the sections as they are now, and adds the units.
+func (m *local) store(rec *record, views []section, units, now int64) {
+	for i, view := range views {
 		if units > 0 {
-			view = view.add(units, view.date(now), b.resolution)
+			view = view.add(units, view.date(now), m.limits[i].resolution)
 		}
 		rec.sections[i] = view
 	}

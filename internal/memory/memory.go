@@ -23,6 +23,7 @@ type Store[R any] struct {
 	forgotten func(r *R, now int64) bool
 	seed      maphash.Seed
 	next      atomic.Uint32 // the shard to sweep next
+	due       atomic.Uint32 // what calls of a shard owe when it is their turn to sweep one
 	shards    [64]shard[R]
 }
 
@@ -32,8 +33,8 @@ type shard[R any] struct {
 	order  []*entry[R] // all of events, in any order, for the sweep
 	hand   int         // where in order the sweep goes on
 	peak   int         // most events since the map was made: maps do not shrink
-	calls  uint32
-	_      [64]byte // keeps neighbours off one cache line
+	owed   uint32      // what calls since the last sweep owe
+	_      [64]byte    // keeps neighbours off one cache line
 }
 
 type entry[R any] struct {
@@ -47,6 +48,7 @@ type entry[R any] struct {
 // configuration, which may step back to when a record was not yet forgotten.
 func New[R any](clock gate.Clock, forgotten func(r *R, now int64) bool) *Store[R] {
 	s := &Store[R]{clock: clock, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
+	s.due.Store(seldom)
 	for i := range s.shards {
 		s.shards[i].events = map[string]*entry[R]{}
 	}
@@ -99,6 +101,7 @@ func (e *Event[R]) Add() *R {
 	e.entry = &entry[R]{event: strings.Clone(e.name), place: len(s.order)}
 	s.events[e.entry.event], s.order = e.entry, append(s.order, e.entry)
 	s.peak = max(s.peak, len(s.order))
+	s.owed += addOwes
 	e.Record = &e.entry.record
 	return e.Record
 }
@@ -122,15 +125,23 @@ func (s *Store[R]) Reset(_ context.Context, event string) error {
 	return nil
 }
 
+// A sweep looks at some records. One that is forgotten goes when it is looked at the second time. Who adds a record owes a sixteenth
+// of a sweep, any other call a 256th; the more was forgotten of what the last sweep saw, the less has to be owed for the next.
 const (
-	sweepEvery = 16 // calls of a shard between two sweeps
-	sweepSome  = 64 // records that a sweep looks at
+	sweepSome = 64
+	callOwes  = 1
+	addOwes   = 16
+	seldom    = 256
+	often     = 16
 )
 
-// Close unlocks the shard. Every so many calls it sweeps the next shard that nobody is using.
+// Close unlocks the shard. Once enough is owed it sweeps the next shard that nobody is using.
 func (e *Event[R]) Close() {
-	e.shard.calls++
-	due := e.shard.calls%sweepEvery == 0 && e.store.clock.Now == nil
+	e.shard.owed += callOwes
+	due := e.shard.owed >= e.store.due.Load() && e.store.clock.Now == nil
+	if due {
+		e.shard.owed = 0
+	}
 	e.shard.mu.Unlock()
 	if due {
 		e.store.sweep(e.Now)
@@ -140,33 +151,35 @@ func (e *Event[R]) Close() {
 func (s *Store[R]) sweep(now int64) {
 	next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 	if next.mu.TryLock() {
-		next.sweep(s.forgotten, now)
+		waste := next.sweep(s.forgotten, now)
 		next.mu.Unlock()
+		s.due.Store(seldom - (seldom-often)*waste/sweepSome)
 	}
 }
 
 // sweep removes some records that are forgotten and that nobody asked for since the last sweep: a clock that jumped ahead
-// for a moment frees nothing by being swept.
-func (s *shard[R]) sweep(forgotten func(*R, int64) bool, now int64) {
+// for a moment frees nothing by being swept. It returns how many were forgotten.
+func (s *shard[R]) sweep(forgotten func(*R, int64) bool, now int64) (waste uint32) {
 	for range min(sweepSome, len(s.order)) {
 		if s.hand >= len(s.order) {
 			s.hand = 0
 		}
 		entry := s.order[s.hand]
-		switch {
-		case !forgotten(&entry.record, now):
+		if !forgotten(&entry.record, now) {
 			entry.idle = false
 			s.hand++
-		case entry.idle:
-			s.remove(entry)
-		default:
+			continue
+		}
+		if waste++; !entry.idle {
 			entry.idle = true
 			s.hand++
+			continue
 		}
-		if len(s.order) == 0 {
-			return
+		if s.remove(entry); len(s.order) == 0 {
+			break
 		}
 	}
+	return waste
 }
 
 func (s *shard[R]) remove(e *entry[R]) {
