@@ -52,6 +52,41 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestAccuracy: the attacks find what is known of the algorithms, and nothing of window.
+func TestAccuracy(t *testing.T) {
+	b := small(t)
+	all, err := b.accuracies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := map[string]float64{counting: 1.2, "ulule": 1.2, rate: 1.2, "ar1": 1.2} // nearly twice Max, where the machine is quiet
+	for _, a := range all {
+		exact := a.Name == "window" || strings.HasPrefix(a.Name, "log in")
+		if exact && a.Most > 1 || a.Most < least[a.Name] || a.Most > 2.01 || a.Denied == 0 {
+			t.Errorf("%+v", a)
+		}
+	}
+	if len(all) != 7+len(rivals) {
+		t.Errorf("%d contenders", len(all))
+	}
+}
+
+// TestSpans counts by hand.
+func TestSpans(t *testing.T) {
+	begin := time.Now()
+	at := func(ms int, admitted bool) answer {
+		sent := begin.Add(time.Duration(ms) * time.Millisecond)
+		return answer{sent, sent.Add(time.Millisecond), admitted}
+	}
+	answers := []answer{at(0, true), at(10, true), at(500, false), at(997, true), at(998, true), at(1007, true)}
+	if n := mostInPer(answers); n != 4 {
+		t.Errorf("%d in a span", n)
+	}
+	if denied, needless := needless(answers); denied != 1 || needless != 1 {
+		t.Errorf("%d denied, %d needlessly", denied, needless)
+	}
+}
+
 // TestBenchMeasuresWhatItSays has contenders that do not do what they claim; none gets a number.
 func TestBenchMeasuresWhatItSays(t *testing.T) {
 	b := small(t)

@@ -63,10 +63,14 @@ func (b bench) run(ctx context.Context) (result, error) {
 		}
 	}
 	res := b.result(ctx, all, seen)
-	if b.memory == 0 {
-		return res, nil
+	if b.memory > 0 {
+		if err := b.memories(ctx, all, &res); err != nil {
+			return res, err
+		}
 	}
-	return res, b.memories(ctx, all, &res)
+	var err error
+	res.Accuracy, err = b.accuracies(ctx)
+	return res, err
 }
 
 // round asks every contender about each of its events once. It appends to seen, by contender, what it measured in each slice.

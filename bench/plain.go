@@ -8,8 +8,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// plainCommands are the rows of what is done without a script.
-func plainCommands(client rueidis.Client) []contender {
+const (
+	counting = "fixed window, INCR"
+	logging  = "log by MULTI"
+)
+
+// plain is what is done without a script, under a limit.
+func plain(client rueidis.Client) map[string]func(ctx context.Context, event string, b bound) (bool, error) {
 	counter := func(ctx context.Context, event string, b bound) (bool, error) {
 		key := "window:{" + event + "}"
 		n, err := client.DoMulti(ctx, client.B().Incr().Key(key).Build(),
@@ -30,12 +35,19 @@ func plainCommands(client rueidis.Client) []contender {
 		n, err := replies[2].AsInt64()
 		return n <= b.max, err
 	}
+	return map[string]func(ctx context.Context, event string, b bound) (bool, error){counting: counter, logging: log}
+}
+
+// plainCommands are the rows of it.
+func plainCommands(client rueidis.Client) []contender {
+	asks := plain(client)
+	counter, log := asks[counting], asks[logging]
 	incr, exec := map[string]int{"incr": 1, "pexpire": 1}, map[string]int{"multi": 1, "exec": 1}
 	return []contender{
-		askRow(contender{name: "fixed window, INCR", like: "INCR and PEXPIRE NX in a pipeline; denials count", commands: incr, allows: true}, under(counter, oneBound[0])),
-		askRow(contender{name: "fixed window, INCR, denied", like: "4/1h: used up", beside: "fixed window, INCR", commands: incr}, under(counter, usedUp[0])),
-		askRow(contender{name: "log by MULTI", like: "a member for each event, by MULTI and EXEC; denials count", commands: exec, allows: true}, under(log, oneBound[0])),
-		askRow(contender{name: "log by MULTI, denied", like: "4/1h: used up", beside: "log by MULTI", commands: exec}, under(log, usedUp[0])),
+		askRow(contender{name: counting, like: "INCR and PEXPIRE NX in a pipeline; denials count", commands: incr, allows: true}, under(counter, oneBound[0])),
+		askRow(contender{name: counting + ", denied", like: "4/1h: used up", beside: counting, commands: incr}, under(counter, usedUp[0])),
+		askRow(contender{name: logging, like: "a member for each event, by MULTI and EXEC; denials count", commands: exec, allows: true}, under(log, oneBound[0])),
+		askRow(contender{name: logging + ", denied", like: "4/1h: used up", beside: logging, commands: exec}, under(log, usedUp[0])),
 	}
 }
 

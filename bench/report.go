@@ -17,6 +17,8 @@ type result struct {
 	Callers int     `json:"callers"`
 	Rows    []row   `json:"rows"`
 	Memory  *memory `json:"memory,omitempty"`
+
+	Accuracy []accuracy `json:"accuracy"`
 }
 
 // row is one contender. A ratio is the median of those of the slices; half of them lie between Low and High. Quiet is the ratio of what
@@ -119,7 +121,7 @@ func (r result) print(w io.Writer, asJSON bool) error {
 	if r.Memory != nil {
 		text += r.Memory.sentence()
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, text+accuracyTable(r.Accuracy))
 	return err
 }
 
