@@ -33,15 +33,16 @@ type shard[R any] struct {
 	order  []*entry[R] // all of events, in any order, for the sweep
 	hand   int         // where in order the sweep goes on
 	peak   int         // most events since the map was made: maps do not shrink
-	owed   uint32      // what calls since the last sweep owe
+	owed   uint32      // what calls since they last swept owe
+	sweeps uint32      // of this shard so far
 	_      [64]byte    // keeps neighbours off one cache line
 }
 
 type entry[R any] struct {
 	record R
 	event  string
-	place  int  // its index in order
-	idle   bool // a sweep found it forgotten, and nobody asked for it since
+	place  int    // its index in order
+	idle   uint32 // the sweep that found it forgotten, if nobody asked for it since; else 0
 }
 
 // New returns an empty store. It drops records that are forgotten, in the course of other calls; but not by the clock of a
@@ -80,7 +81,7 @@ func (s *Store[R]) Open(event string) (e Event[R], err error) {
 		e.Now = s.clock.Unit(s.begin.Add(time.Since(s.begin)))
 	}
 	if e.entry = e.shard.events[e.name]; e.entry != nil {
-		e.entry.idle = false
+		e.entry.idle = 0
 		e.Record = &e.entry.record
 	}
 	return e, nil
@@ -151,35 +152,37 @@ func (e *Event[R]) Close() {
 func (s *Store[R]) sweep(now int64) {
 	next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 	if next.mu.TryLock() {
-		waste := next.sweep(s.forgotten, now)
+		looks, waste := next.sweep(s.forgotten, now)
 		next.mu.Unlock()
-		s.due.Store(seldom - (seldom-often)*waste/sweepSome)
+		if looks > 0 {
+			s.due.Store(seldom - (seldom-often)*waste/looks)
+		}
 	}
 }
 
 // sweep removes some records that are forgotten and that nobody asked for since the last sweep: a clock that jumped ahead
-// for a moment frees nothing by being swept. It returns how many were forgotten.
-func (s *shard[R]) sweep(forgotten func(*R, int64) bool, now int64) (waste uint32) {
-	for range min(sweepSome, len(s.order)) {
+// for a moment frees nothing by being swept. It returns at how many it looked, and how many of them were forgotten.
+func (s *shard[R]) sweep(forgotten func(*R, int64) bool, now int64) (looks, waste uint32) {
+	s.sweeps++
+	for most := min(sweepSome, len(s.order)); looks < uint32(most) && len(s.order) > 0; looks++ {
 		if s.hand >= len(s.order) {
 			s.hand = 0
 		}
 		entry := s.order[s.hand]
-		if !forgotten(&entry.record, now) {
-			entry.idle = false
+		switch {
+		case !forgotten(&entry.record, now):
+			entry.idle = 0
 			s.hand++
-			continue
-		}
-		if waste++; !entry.idle {
-			entry.idle = true
+		case entry.idle == 0 || entry.idle == s.sweeps:
+			entry.idle = s.sweeps
+			waste++
 			s.hand++
-			continue
-		}
-		if s.remove(entry); len(s.order) == 0 {
-			break
+		default:
+			s.remove(entry)
+			waste++
 		}
 	}
-	return waste
+	return looks, waste
 }
 
 func (s *shard[R]) remove(e *entry[R]) {

@@ -6,7 +6,8 @@
 //
 // Tests then share one server, and stay apart by [Key]; nothing ever empties
 // that server. A test that needs flags of its own, or breaks its server,
-// calls [Start]; one that needs several shards calls [Cluster].
+// calls [Start]; one that needs several shards calls [Cluster], and one that
+// moves slots or breaks nodes [Replicated].
 //
 // Servers start when first asked for, so that a test binary that only lists
 // its tests starts none. They run in Docker, if it answers; else as processes
