@@ -23,6 +23,9 @@ type accuracy struct {
 	Most     float64 `json:"most"`     // units in a span of Per, over Max: the most of all attacks
 	Denied   int     `json:"denied"`   // attempts of a random flow
 	Needless int     `json:"needless"` // of these, those before which the last Per held fewer than Max
+
+	Tells bool          `json:"tells"`           // how long to wait
+	Wrong time.Duration `json:"wrong,omitempty"` // by so much at worst, in ns
 }
 
 // tried is the limit of the attacks: short, so that they take seconds.
@@ -108,6 +111,10 @@ func (b bench) accuracies(ctx context.Context) ([]accuracy, error) {
 	if err := b.flush(ctx); err != nil {
 		return nil, err
 	}
+	waits, err := tellers(b.client, b.theirs)
+	if err != nil {
+		return nil, err
+	}
 	var all []accuracy
 	var failed error
 	var mu sync.Mutex
@@ -115,9 +122,13 @@ func (b bench) accuracies(ctx context.Context) ([]accuracy, error) {
 	first := 0
 	for name, ask := range suspects(b.client, b.theirs) {
 		begin := first // events of its own: some have the same keys
-		first += len(attacks) + 1
+		first += len(attacks) + 1 + trials
 		group.Go(func() {
 			a, err := judge(ctx, name, ask, begin)
+			if tell, tells := waits[name]; tells && err == nil {
+				a.Tells = true
+				a.Wrong, err = worstWait(ctx, tell, begin+len(attacks)+1)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, a)
@@ -200,9 +211,14 @@ func needless(answers []answer) (denied, needless int) {
 func accuracyTable(all []accuracy) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\nUnder %d in %v, attacked in real time: the most units in any span of that length, over Max, and what a random flow of\n", tried.max, tried.per)
-	text.WriteString("half as many again was denied though the span before held fewer than Max.\n\n| | most / Max | denied | needlessly |\n|---|---:|---:|---:|\n")
+	text.WriteString("half as many again was denied though the span before held fewer than Max; and by how much the wait that a denied caller was told\n")
+	text.WriteString("was wrong at worst, by callers who ask every 1 or 2 ms.\n\n| | most / Max | denied | needlessly | wait wrong by |\n|---|---:|---:|---:|---:|\n")
 	for _, a := range all {
-		fmt.Fprintf(&text, "| %s | %.2f | %d | %d |\n", a.Name, a.Most, a.Denied, a.Needless)
+		wrong := "tells none"
+		if a.Tells {
+			wrong = fmt.Sprint(a.Wrong.Round(100 * time.Microsecond))
+		}
+		fmt.Fprintf(&text, "| %s | %.2f | %d | %d | %s |\n", a.Name, a.Most, a.Denied, a.Needless, wrong)
 	}
 	return text.String()
 }

@@ -25,7 +25,7 @@ func small(t *testing.T) bench {
 	client, theirs := must(dial(addr)), redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(client.Close)
 	t.Cleanup(func() { theirs.Close() })
-	return bench{rounds: 2, events: 60, callers: 4, memory: 300, client: client, theirs: theirs, log: log.New(io.Discard, "", 0)}
+	return bench{rounds: 2, events: 60, callers: 4, memory: 300, addr: addr, client: client, theirs: theirs, log: log.New(io.Discard, "", 0)}
 }
 
 // TestBench runs all of it in little, with all of its checks.
@@ -41,6 +41,9 @@ func TestBench(t *testing.T) {
 	for _, r := range res.Rows {
 		if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 || r.Process <= 0 || r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Allocs <= 0 {
 			t.Errorf("row %+v", r)
+		}
+		if writes := r.Event > 0 && !strings.HasSuffix(r.Name, "denied"); writes && (r.Replicated < 30 || r.Replicated > 2000) || r.Name == "window, 3 limits, denied" && r.Replicated > 1 {
+			t.Errorf("%s: %.1f bytes replicated", r.Name, r.Replicated)
 		}
 	}
 	var table, object strings.Builder

@@ -59,7 +59,7 @@ func run(ctx context.Context, b bench, addr string, asJSON bool) error {
 	defer client.Close()
 	b.theirs = redis.NewClient(&redis.Options{Addr: addr, PoolSize: b.callers})
 	defer func() { _ = b.theirs.Close() }()
-	b.client, b.log = client, log.New(os.Stderr, "", 0)
+	b.addr, b.client, b.log = addr, client, log.New(os.Stderr, "", 0)
 	res, err := b.run(ctx)
 	if err != nil {
 		return err

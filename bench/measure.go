@@ -40,6 +40,7 @@ type contender struct {
 type bench struct {
 	rounds, events, callers, memory int
 
+	addr   string // of the server
 	client rueidis.Client
 	theirs *redis.Client // of libraries that know no other
 	log    *log.Logger   // told how far it is
@@ -67,6 +68,9 @@ func (b bench) run(ctx context.Context) (result, error) {
 		if err := b.memories(ctx, all, &res); err != nil {
 			return res, err
 		}
+	}
+	if err := b.replications(ctx, all, &res); err != nil {
+		return res, err
 	}
 	var err error
 	res.Accuracy, err = b.accuracies(ctx)

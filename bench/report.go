@@ -40,6 +40,8 @@ type row struct {
 	Allocs   float64 `json:"allocs"` // of the client, in a call
 	Bytes    float64 `json:"bytes"`
 	Event    float64 `json:"bytes_per_event,omitempty"` // in the server, in the state before
+
+	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
 
 // result compares what the contenders spent, slice by slice, each with redis_rate in the same turn.
@@ -130,8 +132,8 @@ func (r result) table() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %d rounds of %d events, %d callers. Ratios are of the time in the server, by INFO commandstats: the median over\n", r.Server, r.Rounds, r.Events, r.Callers)
 	fmt.Fprintf(&text, "slices of %d decisions that take turns, with the half of them that lies around it; undisturbed, that of the fastest tenth.\n\n", slice)
-	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | decisions/s | p50 µs | p99 µs | allocs | B | bytes/event | what it is |\n")
-	text.WriteString("|---|" + strings.Repeat("---:|", 12) + "---|\n")
+	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | decisions/s | p50 µs | p99 µs | allocs | B | bytes/event | bytes replicated | what it is |\n")
+	text.WriteString("|---|" + strings.Repeat("---:|", 13) + "---|\n")
 	for _, row := range r.Rows {
 		text.WriteString(row.String() + "\n")
 	}
@@ -146,8 +148,8 @@ func (r row) String() string {
 	if r.Event > 0 {
 		bytes = fmt.Sprintf("%.0f", r.Event)
 	}
-	return fmt.Sprintf("| %s | %.2f | %.2f to %.2f | %.2f | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.1f | %.0f | %s | %s |", r.Name, r.Ratio, r.Low, r.High, r.Quiet, another,
-		r.Micros, r.Process, r.Rate, r.P50, r.P99, r.Allocs, r.Bytes, bytes, r.Like)
+	return fmt.Sprintf("| %s | %.2f | %.2f to %.2f | %.2f | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.1f | %.0f | %s | %.0f | %s |", r.Name, r.Ratio, r.Low, r.High, r.Quiet, another,
+		r.Micros, r.Process, r.Rate, r.P50, r.P99, r.Allocs, r.Bytes, bytes, r.Replicated, r.Like)
 }
 
 func (m memory) sentence() string {

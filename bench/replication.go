@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// replicated is how many decisions are replicated, to see how long they are.
+const replicated = 200
+
+// replications fills in how many bytes a decision of each contender sends to a replica: what the server adds to its replication
+// offset, while somebody listens as one.
+func (b bench) replications(ctx context.Context, all []contender, res *result) error {
+	b.log.Print("replication")
+	b.events = replicated
+	listener, err := b.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	if err := b.prepare(ctx, all); err != nil {
+		return err
+	}
+	for i, c := range all {
+		before, err := b.offset(ctx)
+		if err == nil {
+			_, err = b.measure(ctx, c, 0, replicated)
+		}
+		after, errAfter := b.offset(ctx)
+		if err = errors.Join(err, errAfter); err != nil {
+			return fmt.Errorf("replication of %s: %w", c.name, err)
+		}
+		res.Rows[i].Replicated = float64(after-before) / replicated
+	}
+	return nil
+}
+
+// listen connects as a replica that keeps nothing.
+func (b bench) listen(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", b.addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = conn.Write([]byte("SYNC\r\n")); err != nil {
+		return nil, err
+	}
+	go io.Copy(io.Discard, conn) //nolint:errcheck // its end is that of the connection
+	for late := time.Now().Add(10 * time.Second); time.Now().Before(late); <-time.After(10 * time.Millisecond) {
+		info, err := b.client.Do(ctx, b.client.B().Info().Section("replication").Build()).ToString()
+		if err != nil || strings.Contains(info, "state=online") {
+			return conn, err
+		}
+	}
+	return nil, fmt.Errorf("%s takes nobody for its replica", b.addr)
+}
+
+// offset is how much the server has replicated so far.
+func (b bench) offset(ctx context.Context) (n int64, err error) {
+	info, err := b.client.Do(ctx, b.client.B().Info().Section("replication").Build()).ToString()
+	if err == nil {
+		_, rest, _ := strings.Cut(info, "master_repl_offset:")
+		_, err = fmt.Sscan(rest, &n)
+	}
+	return n, err
+}
