@@ -9,12 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
-
-	"github.com/slidegate/slidegate/ar1"
-	"github.com/slidegate/slidegate/window"
 )
 
 // accuracy is whether a contender keeps its limit, under attacks that know the algorithms, in real time.
@@ -31,27 +26,11 @@ type accuracy struct {
 // tried is the limit of the attacks: short, so that they take seconds.
 var tried = bound{20, time.Second}
 
-// suspects are the contenders, under the limit.
-func suspects(client rueidis.Client, theirs *redis.Client) map[string]ask {
-	rated := redis_rate.NewLimiter(pipeline{client: client})
-	limit := window.Limit{Max: tried.max, Per: tried.per}
-	windows := must(window.New(client, window.Config{Name: "accuracy", Limits: []window.Limit{limit}}))
-	levels := must(ar1.New(client, ar1.Config{Name: "accuracy", Limits: []window.Limit{limit}}))
-	asks := map[string]ask{
-		rate: func(ctx context.Context, event string) (bool, error) {
-			r, err := rated.Allow(ctx, event, redis_rate.Limit{Rate: int(tried.max), Burst: int(tried.max), Period: tried.per})
-			return err == nil && r.Allowed > 0, err
-		},
-		"window": func(ctx context.Context, event string) (bool, error) {
-			d, err := windows.Allow(ctx, event)
-			return d.Allowed, err
-		},
-		"ar1": func(ctx context.Context, event string) (bool, error) {
-			d, err := levels.Allow(ctx, event)
-			return d.Allowed, err
-		},
-		"throttled": throttle(theirs, tried),
-		"ulule":     increment(theirs, tried),
+// suspects are all contenders, under the limit.
+func suspects(client rueidis.Client, waits map[string]teller) map[string]ask {
+	asks := map[string]ask{}
+	for name, tell := range waits {
+		asks[name] = tell.ask
 	}
 	for _, r := range rivals {
 		asks[r.name] = r.row(client, contender{}, []bound{tried}).ask
@@ -111,16 +90,13 @@ func (b bench) accuracies(ctx context.Context) ([]accuracy, error) {
 	if err := b.flush(ctx); err != nil {
 		return nil, err
 	}
-	waits, err := tellers(b.client, b.theirs)
-	if err != nil {
-		return nil, err
-	}
+	waits := tellers(b.client, b.theirs)
 	var all []accuracy
 	var failed error
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	first := 0
-	for name, ask := range suspects(b.client, b.theirs) {
+	for name, ask := range suspects(b.client, waits) {
 		begin := first // events of its own: some have the same keys
 		first += len(attacks) + 1 + trials
 		group.Go(func() {

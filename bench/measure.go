@@ -227,17 +227,23 @@ func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, 
 }
 
 // cpu is what the server's process has used so far, in seconds.
-func (b bench) cpu(ctx context.Context) (seconds float64, err error) {
-	info, err := b.client.Do(ctx, b.client.B().Info().Section("cpu").Build()).ToString()
-	for _, name := range []string{"used_cpu_user:", "used_cpu_sys:"} {
-		var n float64
-		if _, rest, found := strings.Cut(info, "\n"+name); found {
-			_, errScan := fmt.Sscan(rest, &n)
-			err = errors.Join(err, errScan)
+func (b bench) cpu(ctx context.Context) (float64, error) {
+	return b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
+}
+
+// info is the sum of numbers that the server tells in a section of INFO.
+func (b bench) info(ctx context.Context, section string, fields ...string) (sum float64, err error) {
+	text, err := b.client.Do(ctx, b.client.B().Info().Section(section).Build()).ToString()
+	for _, field := range fields {
+		if err != nil {
+			return 0, err
 		}
-		seconds += n
+		var n float64
+		_, rest, _ := strings.Cut(text, "\n"+field+":")
+		_, err = fmt.Sscan(rest, &n)
+		sum += n
 	}
-	return seconds, err
+	return sum, err
 }
 
 // sends are the commands of one decision that are measured.

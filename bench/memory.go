@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -42,13 +41,13 @@ func (b bench) memories(ctx context.Context, all []contender, res *result) error
 		if err == nil {
 			err = b.flush(ctx)
 		}
-		before, err1 := b.usedMemory(ctx)
+		before, err1 := b.info(ctx, "memory", "used_memory")
 		err2 := b.copyToAll(ctx, c, state)
-		after, err3 := b.usedMemory(ctx)
+		after, err3 := b.info(ctx, "memory", "used_memory")
 		if err = errors.Join(err, err1, err2, err3, b.checkKeys(ctx, c.keys*b.events)); err != nil {
 			return fmt.Errorf("memory of %s: %w", c.name, err)
 		}
-		res.Rows[i].Event = float64(after-before) / float64(b.events)
+		res.Rows[i].Event = (after - before) / float64(b.events)
 	}
 	m, err := b.measureMemory(ctx)
 	res.Memory = &m
@@ -64,18 +63,18 @@ func (b bench) measureMemory(ctx context.Context) (memory, error) {
 	if err := errors.Join(b.flush(ctx), b.countOften(ctx, 1), b.flush(ctx)); err != nil {
 		return m, err
 	}
-	before, err := b.usedMemory(ctx)
+	before, err := b.info(ctx, "memory", "used_memory")
 	if err != nil {
 		return m, err
 	}
 	if err := b.countOften(ctx, b.memory); err != nil {
 		return m, err
 	}
-	after, err := b.usedMemory(ctx)
+	after, err := b.info(ctx, "memory", "used_memory")
 	if err != nil {
 		return m, err
 	}
-	m.BytesPerEvent = float64(after-before) / float64(b.memory)
+	m.BytesPerEvent = (after - before) / float64(b.memory)
 	return m, b.lengths(ctx, &m)
 }
 
@@ -99,15 +98,6 @@ func (b bench) countOften(ctx context.Context, n int) error {
 		}
 	}
 	return nil
-}
-
-func (b bench) usedMemory(ctx context.Context) (n int64, err error) {
-	info, err := b.client.Do(ctx, b.client.B().Info().Section("memory").Build()).ToString()
-	if err == nil {
-		_, rest, _ := strings.Cut(info, "used_memory:")
-		_, err = fmt.Sscan(rest, &n)
-	}
-	return n, err
 }
 
 // lengths fills in how long the values are, and checks that there is one for each event.

@@ -27,15 +27,15 @@ func (b bench) replications(ctx context.Context, all []contender, res *result) e
 		return err
 	}
 	for i, c := range all {
-		before, err := b.offset(ctx)
+		before, err := b.info(ctx, "replication", "master_repl_offset")
 		if err == nil {
 			_, err = b.measure(ctx, c, 0, replicated)
 		}
-		after, errAfter := b.offset(ctx)
+		after, errAfter := b.info(ctx, "replication", "master_repl_offset")
 		if err = errors.Join(err, errAfter); err != nil {
 			return fmt.Errorf("replication of %s: %w", c.name, err)
 		}
-		res.Rows[i].Replicated = float64(after-before) / replicated
+		res.Rows[i].Replicated = (after - before) / replicated
 	}
 	return nil
 }
@@ -58,14 +58,4 @@ func (b bench) listen(ctx context.Context) (net.Conn, error) {
 		}
 	}
 	return nil, fmt.Errorf("%s takes nobody for its replica", b.addr)
-}
-
-// offset is how much the server has replicated so far.
-func (b bench) offset(ctx context.Context) (n int64, err error) {
-	info, err := b.client.Do(ctx, b.client.B().Info().Section("replication").Build()).ToString()
-	if err == nil {
-		_, rest, _ := strings.Cut(info, "master_repl_offset:")
-		_, err = fmt.Sscan(rest, &n)
-	}
-	return n, err
 }

@@ -7,10 +7,6 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
-	"github.com/throttled/throttled/v2"
-	store "github.com/throttled/throttled/v2/store/goredisstore.v9"
-	ulule "github.com/ulule/limiter/v3"
-	driver "github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/window"
@@ -19,44 +15,36 @@ import (
 // A teller is an ask that also tells a denied caller how long to wait.
 type teller func(ctx context.Context, event string) (admitted bool, wait time.Duration, err error)
 
+// ask is the answer alone.
+func (t teller) ask(ctx context.Context, event string) (bool, error) {
+	admitted, _, err := t(ctx, event)
+	return admitted, err
+}
+
 // tellers are the contenders that do, under the limit of the attacks.
-func tellers(client rueidis.Client, theirs *redis.Client) (map[string]teller, error) {
+func tellers(client rueidis.Client, theirs *redis.Client) map[string]teller {
 	rated := redis_rate.NewLimiter(pipeline{client: client})
 	limits := []window.Limit{{Max: tried.max, Per: tried.per}}
-	windows := must(window.New(client, window.Config{Name: "waits", Limits: limits}))
-	levels := must(ar1.New(client, ar1.Config{Name: "waits", Limits: limits}))
-	quota := throttled.RateQuota{MaxRate: throttled.PerDuration(int(tried.max), tried.per), MaxBurst: int(tried.max) - 1}
-	gcra := must(throttled.NewGCRARateLimiterCtx(must(store.NewCtx(theirs, "waits:")), quota))
-	counters, err := driver.NewStore(theirs)
-	if err != nil {
-		return nil, err
-	}
-	counter := ulule.New(counters, ulule.Rate{Period: tried.per, Limit: tried.max})
 	return map[string]teller{
 		rate: func(ctx context.Context, event string) (bool, time.Duration, error) {
-			r, err := rated.Allow(ctx, "waits:"+event, redis_rate.Limit{Rate: int(tried.max), Burst: int(tried.max), Period: tried.per})
+			r, err := rated.Allow(ctx, event, redis_rate.Limit{Rate: int(tried.max), Burst: int(tried.max), Period: tried.per})
 			if err != nil {
 				return false, 0, err
 			}
 			return r.Allowed > 0, r.RetryAfter, nil
 		},
-		"window": func(ctx context.Context, event string) (bool, time.Duration, error) {
-			d, err := windows.Allow(ctx, event)
-			return d.Allowed, d.RetryAfter, err
-		},
-		"ar1": func(ctx context.Context, event string) (bool, time.Duration, error) {
-			d, err := levels.Allow(ctx, event)
-			return d.Allowed, d.RetryAfter, err
-		},
-		"throttled": func(ctx context.Context, event string) (bool, time.Duration, error) {
-			limited, r, err := gcra.RateLimitCtx(ctx, event, 1)
-			return !limited, r.RetryAfter, err
-		},
-		"ulule": func(ctx context.Context, event string) (bool, time.Duration, error) {
-			c, err := counter.Get(ctx, "waits:"+event)
-			return !c.Reached, time.Until(time.Unix(c.Reset, 0)), err
-		},
-	}, nil
+		"window":    telling(must(window.New(client, window.Config{Name: "accuracy", Limits: limits}))),
+		"ar1":       telling(must(ar1.New(client, ar1.Config{Name: "accuracy", Limits: limits}))),
+		"throttled": throttle(theirs, tried),
+		"ulule":     increment(theirs, tried),
+	}
+}
+
+func telling(l limiter) teller {
+	return func(ctx context.Context, event string) (bool, time.Duration, error) {
+		d, err := l.Allow(ctx, event)
+		return d.Allowed, d.RetryAfter, err
+	}
 }
 
 const trials = 4

@@ -104,8 +104,8 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// A tally is what became of the attempts on an event, and how many units are counted in the end.
-type tally struct{ asked, admitted, denied, uncertain, refused, counted int64 }
+// A tally is what became of the attempts on an event, how many units are counted in the end, and how many were admitted beyond its limit.
+type tally struct{ asked, admitted, denied, uncertain, refused, counted, beyond int64 }
 
 func count(t *testing.T, attempts []attempt) map[string]*tally {
 	t.Helper()
@@ -145,7 +145,7 @@ func (n *tally) add(a attempt) bool {
 func settle(t *testing.T, l limiter, most int64, attempts []attempt, lost map[string]int64) (sum tally) {
 	t.Helper()
 	for event, n := range count(t, attempts) {
-		n.counted = most - free(t, l, event)
+		n.counted, n.beyond = most-free(t, l, event), max(0, n.admitted-most)
 		if n.asked != n.admitted+n.denied+n.uncertain+n.refused {
 			t.Errorf("%s: not every attempt is accounted for: %+v", event, *n)
 		}
@@ -158,6 +158,7 @@ func settle(t *testing.T, l limiter, most int64, attempts []attempt, lost map[st
 		sum.uncertain += n.uncertain
 		sum.refused += n.refused
 		sum.counted += n.counted
+		sum.beyond += n.beyond
 	}
 	return sum
 }

@@ -126,7 +126,7 @@ func (in incident) test(t *testing.T, k kind) {
 	sum := settle(t, l, most, s.attempts, s.lost)
 	s.check(t, in)
 	s.checkLoss(t, in, sum)
-	s.tell(t, sum, most)
+	s.tell(t, sum)
 }
 
 // awaitDecision asks about an event of the shard until there is a decision.
@@ -281,15 +281,11 @@ func (s *story) without(victims bool) (longest time.Duration) {
 }
 
 // tell prints a row of the table in docs/redis.md.
-func (s *story) tell(t *testing.T, sum tally, most int64) {
+func (s *story) tell(t *testing.T, sum tally) {
 	t.Helper()
 	after, last, lost := s.after(s.began)
-	extra := int64(0)
-	for _, n := range count(t, s.attempts) {
-		extra += max(0, n.admitted-most)
-	}
 	t.Logf("| %s | %v | %v | %v | %v, %v | %d in %v | %d | %d | %d | %d |", strings.NewReplacer("TestFailover/", "", "_", " ", "/", ", ").Replace(t.Name()), s.over.Sub(s.began).Round(10*time.Millisecond),
-		s.without(true), s.without(false), s.median(t, false), s.median(t, true), after, last, lost, extra, sum.uncertain, sum.refused)
+		s.without(true), s.without(false), s.median(t, false), s.median(t, true), after, last, lost, sum.beyond, sum.uncertain, sum.refused)
 }
 
 // TestPausedMaster pauses a master for 5 s whose replica does not take over: what it was sent meanwhile it executes then, for callers

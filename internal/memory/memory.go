@@ -164,7 +164,7 @@ func (s *Store[R]) sweep(now int64) {
 // for a moment frees nothing by being swept. It returns at how many it looked, and how many of them were forgotten.
 func (s *shard[R]) sweep(forgotten func(*R, int64) bool, now int64) (looks, waste uint32) {
 	s.sweeps++
-	for most := min(sweepSome, len(s.order)); looks < uint32(most) && len(s.order) > 0; looks++ {
+	for most := min(sweepSome, len(s.order)); looks < uint32(most); looks++ {
 		if s.hand >= len(s.order) {
 			s.hand = 0
 		}

@@ -45,14 +45,7 @@ func (n *Nodes) options() rueidis.ClientOption {
 // NewClient is as [NewClient], for this cluster.
 func (n *Nodes) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
-	o := n.options()
-	if opt != nil {
-		opt(&o)
-	}
-	c, err := rueidis.NewClient(o)
-	check(tb, err)
-	tb.Cleanup(c.Close)
-	return c
+	return newClient(tb, n.options(), opt)
 }
 
 // A member is a node as another one sees it.

@@ -153,7 +153,12 @@ func (s *Server) Client(tb testing.TB) rueidis.Client {
 // NewClient is as [NewClient], for this server.
 func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
-	o := s.options()
+	return newClient(tb, s.options(), opt)
+}
+
+// newClient is a client with these options, changed by opt, which may be nil. It is closed when the test ends.
+func newClient(tb testing.TB, o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.Client {
+	tb.Helper()
 	if opt != nil {
 		opt(&o)
 	}
@@ -167,47 +172,48 @@ func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueid
 // with the same flags. Open connections break.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
-	check(tb, errors.Join(s.node.kill(), s.node.start()))
-	s.ails = well
+	s.suffer(tb, well, func() error { return errors.Join(s.node.kill(), s.node.start()) })
 }
 
 // Kill ends the server without a farewell: open connections break, new ones
 // are refused. Restart brings it back.
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
-	check(tb, s.node.kill())
-	s.ails = dead
+	s.suffer(tb, dead, s.node.kill)
 }
 
 // Pause freezes the server: connections stay open, and new ones are taken by
 // the system, but nobody answers.
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
-	check(tb, s.node.pause())
-	s.ails = paused
+	s.suffer(tb, paused, s.node.pause)
 }
 
 // Resume ends a Pause: the server goes on where it was, and executes what it
 // was sent meanwhile.
 func (s *Server) Resume(tb testing.TB) {
 	tb.Helper()
-	check(tb, s.node.resume())
-	s.ails = well
+	s.suffer(tb, well, s.node.resume)
 }
 
 // Isolate cuts a node off from the others of its cluster and from its replica.
 // Clients still reach it.
 func (s *Server) Isolate(tb testing.TB) {
 	tb.Helper()
-	check(tb, s.node.isolate())
-	s.ails = isolated
+	s.suffer(tb, isolated, s.node.isolate)
 }
 
 // Rejoin ends an isolation.
 func (s *Server) Rejoin(tb testing.TB) {
 	tb.Helper()
-	check(tb, s.node.rejoin())
-	s.ails = well
+	s.suffer(tb, well, s.node.rejoin)
+}
+
+// suffer does something to the server, after which it has this ailment.
+func (s *Server) suffer(tb testing.TB, ails ailment, do func() error) {
+	tb.Helper()
+	check(tb, do())
+	s.ails = ails
 }
 
 // remove ends the server for good, whatever state it is in.
