@@ -23,6 +23,7 @@ func levels(client rueidis.Client) []contender {
 		row(contender{name: "ar1, 1 limit, denied", like: "1/1h: used up", beside: "ar1, 1 limit"}, once, "1/1h"),
 		row(contender{name: "ar1, 3 limits, denied", like: "1/30m, 1/1h, 200/1d: the first two are used up", beside: "ar1, 3 limits"}, once, "1/30m", "1/1h", "200/1d"),
 		row(contender{name: "ar1, 1 limit, new", like: "50/1h: an event without a key", beside: "window, 1 limit, new", allows: true}, nil, "50/1h"),
+		row(contender{name: "ar1, 1 limit, hot", like: hotLike, beside: "ar1, 1 limit", allows: true, hot: true}, four, "1000000/1h"),
 		row(contender{name: "ar1, 3 limits, new", like: "1/5s, 50/1h, 200/1d: an event without a key", beside: "window, 3 limits, new", allows: true}, nil, "1/5s", "50/1h", "200/1d"),
 	}
 }

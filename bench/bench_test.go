@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
@@ -20,12 +23,13 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func small(t *testing.T) bench {
-	addr := redistest.Start(t).Addr()
-	client, theirs := must(dial(addr)), redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(client.Close)
-	t.Cleanup(func() { theirs.Close() })
-	return bench{rounds: 2, events: 60, callers: 4, memory: 3000, addr: addr, client: client, theirs: theirs, log: log.New(io.Discard, "", 0)}
+func small(t *testing.T) bench { return on(t, redistest.Start(t).Addr()) }
+
+// on is a bench of few events on the servers at an address.
+func on(t *testing.T, addr string) bench {
+	servers := must(dial(t.Context(), addr, 4))
+	t.Cleanup(servers.close)
+	return bench{servers: servers, rounds: 2, events: 60, callers: []int{1, 4}, memory: 3000, log: log.New(io.Discard, "", 0)}
 }
 
 // TestBench runs all of it in little, with all of its checks.
@@ -39,19 +43,63 @@ func TestBench(t *testing.T) {
 		t.Errorf("result %+v", res)
 	}
 	for _, r := range res.Rows {
-		if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 || r.Process <= 0 || r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Allocs <= 0 {
-			t.Errorf("row %+v", r)
-		}
-		if writes := r.Event > 0 && !strings.HasSuffix(r.Name, "denied"); writes && (r.Replicated < 30 || r.Replicated > 2000) || r.Name == "window, 3 limits, denied" && r.Replicated > 1 {
-			t.Errorf("%s: %.1f bytes replicated", r.Name, r.Replicated)
+		r.check(t, b.callers)
+	}
+	if text := res.tables(); strings.Count(text, "\n| window, 3 limits") != 10 || strings.Count(text, "\n| window, buckets: 60, denied") != 2 {
+		t.Errorf("printed %s", text)
+	}
+	if object, err := json.Marshal(res); err != nil || !strings.Contains(string(object), `"bytes_per_event":`) {
+		t.Errorf("%v, printed %s", err, object)
+	}
+	res.checkPictures(t)
+}
+
+func (r row) check(t *testing.T, callers []int) {
+	t.Helper()
+	if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 || r.Process <= 0 || r.Allocs <= 0 || len(r.Calls) != len(callers) {
+		t.Errorf("row %+v", r)
+	}
+	for i, c := range r.Calls {
+		if c.Callers != callers[i] || c.Rate <= 0 || c.OfFloor <= 0 || r.Name == floor && c.OfFloor != 1 || c.P50 <= 0 || c.P99 < c.P50 {
+			t.Errorf("%s: calls %+v", r.Name, c)
 		}
 	}
-	var table, object strings.Builder
-	if err := res.print(&table, false); err != nil || strings.Count(table.String(), "\n| window, ") != 7 || strings.Count(table.String(), "\n| ar1, ") != 6 {
-		t.Errorf("%v, printed %s", err, &table)
+	if writes := r.Event > 0 && !strings.HasSuffix(r.Name, "denied"); writes && (r.Replicated < 30 || r.Replicated > 2000) || r.Name == "window, 3 limits, denied" && r.Replicated > 1 {
+		t.Errorf("%s: %.1f bytes replicated", r.Name, r.Replicated)
 	}
-	if err := res.print(&object, true); err != nil || !strings.Contains(object.String(), `"bytes_per_event":`) {
-		t.Errorf("%v, printed %s", err, &object)
+}
+
+// checkPictures looks for the names of what was measured.
+func (r result) checkPictures(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := r.draw(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, word := range map[string]string{"server": "list and counter, 3 limits: ", "callers": "window, 3 limits", "growth": "buckets, denied"} {
+		if picture, err := os.ReadFile(filepath.Join(dir, "bench-"+name+".svg")); err != nil || !strings.Contains(string(picture), word) {
+			t.Errorf("picture %s: %v, and no %q", name, err, word)
+		}
+	}
+}
+
+// TestCluster: the same on a cluster, where counts are sums over the masters.
+func TestCluster(t *testing.T) {
+	b := on(t, redistest.Replicated(t).MasterOf(t, 0).Addr())
+	b.memory = 100
+	b.rows = regexp.MustCompile("^(window|ar1|fixed window|log|throttled|ulule)")
+	res, err := b.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(res.Server, "3 masters, ") {
+		t.Errorf("on %q", res.Server)
+	}
+	for _, r := range res.Rows {
+		r.check(t, b.callers)
+	}
+	if err := res.draw(t.TempDir()); err != nil { // of some rows
+		t.Error(err)
 	}
 }
 
@@ -93,8 +141,8 @@ func TestSpans(t *testing.T) {
 // TestBenchMeasuresWhatItSays has contenders that do not do what they claim; none gets a number.
 func TestBenchMeasuresWhatItSays(t *testing.T) {
 	b := small(t)
-	honest := floorRow(b.client, "honest", "", 1, `return redis.call('SET', KEYS[1], 'x')`)
-	if err := b.round(t.Context(), []contender{honest}, make([][]sample, 1)); err != nil {
+	honest := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
+	if err := b.round(t.Context(), []contender{honest}, make([][]sample, 1), 0); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
@@ -113,7 +161,7 @@ func TestBenchMeasuresWhatItSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			liar := honest
 			test.lie(&liar)
-			err := b.round(t.Context(), []contender{liar}, make([][]sample, 1))
+			err := b.round(t.Context(), []contender{liar}, make([][]sample, 1), 0)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}

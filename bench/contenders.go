@@ -8,12 +8,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// rate is the name of the row that the others are ratios of.
-const rate = "redis_rate"
+// The rows that the others are ratios of: their time in the server, and their calls.
+const (
+	rate  = "redis_rate"
+	floor = "floor: constant"
+)
 
 // contenders are the rows of the table, in its order. Libraries that bring their own client get theirs.
-func contenders(client rueidis.Client, theirs *redis.Client) []contender {
-	return slices.Concat(redisRate(client), windows(client), levels(client), libraries(theirs), scripted(client), plainCommands(client), floors(client))
+func contenders(client rueidis.Client, theirs redis.UniversalClient) []contender {
+	return slices.Concat(redisRate(client), windows(client), levels(client), libraries(theirs), scripted(client), plainCommands(client), growth(client), floors(client))
 }
 
 // ask is one decision about an event.

@@ -13,17 +13,18 @@ import (
 )
 
 // libraries are the rows of libraries that bring their own client: throttled v2 and ulule v3.
-func libraries(client *redis.Client) []contender {
+func libraries(client redis.UniversalClient) []contender {
 	swap, look := map[string]int{"time": 1, "get": 2, "eval": 1}, map[string]int{"time": 1, "get": 1}
 	return []contender{
 		askRow(contender{name: "throttled", like: "GCRA by compare and swap: TIME, GET, and its script in full", commands: swap, inside: map[string]int{"get": 1}, allows: true}, throttle(client, oneBound[0]).ask),
 		askRow(contender{name: "throttled, denied", like: "4/1h: used up; TIME and GET", beside: "throttled", commands: look}, throttle(client, usedUp[0]).ask),
 		askRow(contender{name: "ulule", like: "fixed window by a script; denials count", allows: true}, increment(client, oneBound[0]).ask),
 		askRow(contender{name: "ulule, denied", like: "4/1h: used up", beside: "ulule"}, increment(client, usedUp[0]).ask),
+		askRow(contender{name: "ulule, hot", like: hotLike, beside: "ulule", allows: true, hot: true}, increment(client, hotBound[0]).ask),
 	}
 }
 
-func throttle(client *redis.Client, b bound) teller {
+func throttle(client redis.UniversalClient, b bound) teller {
 	quota := throttled.RateQuota{MaxRate: throttled.PerDuration(int(b.max), b.per), MaxBurst: int(b.max) - 1}
 	l := must(throttled.NewGCRARateLimiterCtx(must(store.NewCtx(client, "throttled:")), quota))
 	return func(ctx context.Context, event string) (bool, time.Duration, error) {
@@ -33,7 +34,7 @@ func throttle(client *redis.Client, b bound) teller {
 }
 
 // increment makes its limiter when first asked: that loads its scripts.
-func increment(client *redis.Client, b bound) teller {
+func increment(client redis.UniversalClient, b bound) teller {
 	made := sync.OnceValues(func() (*ulule.Limiter, error) {
 		s, err := driver.NewStore(client)
 		return ulule.New(s, ulule.Rate{Period: b.per, Limit: b.max}), err

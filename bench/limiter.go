@@ -16,15 +16,24 @@ type limiter interface {
 // maker makes a limiter under a clock; nil is the clock of the server, as in production.
 type maker func(limits []string, now func() time.Time) limiter
 
-// state is how many units are counted before, and when, in minutes before now.
-type state []int
+// state is the units counted before: how long before now each was.
+type state []time.Duration
 
 // The states before. Four units are placed so that the state does not depend on the hour: all in the last 54 minutes, each in a
 // minute of its own, and two in each of the last two slots before the present one.
 var (
-	four = state{-30, -26, -10, -1}
-	once = state{-1}
+	four = state{30 * time.Minute, 26 * time.Minute, 10 * time.Minute, time.Minute}
+	once = state{time.Minute}
 )
+
+// spread is n units evenly over half an hour.
+func spread(n int) state {
+	s := make(state, n)
+	for i := range s {
+		s[i] = 30 * time.Minute * time.Duration(n-i) / time.Duration(n)
+	}
+	return s
+}
 
 // slot is the width of a bucket under 200/1d.
 const slot = 24 * time.Minute
@@ -48,8 +57,8 @@ func limiterRow(of maker) func(c contender, before state, limits ...string) cont
 // count counts the units of the state.
 func (s state) count(ctx context.Context, of maker, limits []string, event string) error {
 	begin := time.Now().Truncate(slot)
-	for _, minutes := range s {
-		at := begin.Add(time.Duration(minutes) * time.Minute)
+	for _, before := range s {
+		at := begin.Add(-before).Truncate(time.Millisecond)
 		d, err := of(limits, func() time.Time { return at }).Allow(ctx, event)
 		if err != nil {
 			return err

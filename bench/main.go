@@ -1,7 +1,7 @@
 // Command bench measures what a decision of Slidegate costs a Redis server and its caller, beside other libraries, beside scripts that
-// many use, and beside floors; and what an event costs in memory.
+// many use, and beside floors; what an event costs in memory; and whether each keeps its limit.
 //
-//	cd bench && go run . [-redis ADDR] [-rounds 7] [-events 20000] [-callers 16] [-memory 20000] [-json]
+//	cd bench && go run . [-redis ADDR] [-rounds 5] [-events 12000] [-callers 1,16,256] [-rows REGEXP] [-memory 20000] [-plots DIR] [-json]
 //
 // Its result is ratios within one run: microseconds depend on the machine and on what else it does. Before each round it
 // brings every event into the state that the row names. It checks that the server held as many keys, gave the answers and
@@ -16,22 +16,31 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
+	"github.com/slidegate/slidegate/internal/redistest"
 )
 
 func main() {
-	var b bench
-	addr := flag.String("redis", "", "`address` of an empty Redis that nothing else uses; it is emptied over and over. Without it, a redis-server is started here")
-	flag.IntVar(&b.rounds, "rounds", 7, "rounds; each asks every row about each of its events once")
-	flag.IntVar(&b.events, "events", 20_000, "events of each row")
-	flag.IntVar(&b.callers, "callers", 16, "callers at a time, which share one pipeline")
+	b := bench{callers: []int{1, 16, 256}, log: log.New(os.Stderr, "", 0)}
+	var out output
+	addr := flag.String("redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds; each asks every row about each of its events once")
+	flag.IntVar(&b.events, "events", 12_000, "events of each row")
+	flag.Func("callers", "`numbers` of callers at a time, which share one client and take turns (default 1,16,256)", b.setCallers)
+	flag.Func("rows", "`regexp` of the rows to measure, beside "+rate+" and "+floor+" (default all)", func(s string) (err error) {
+		b.rows, err = regexp.Compile(s)
+		return err
+	})
 	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory; 0: leave it out")
-	asJSON := flag.Bool("json", false, "print one JSON object")
+	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG")
+	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, b, *addr, *asJSON)
+	err := run(ctx, b, *addr, out)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -39,37 +48,46 @@ func main() {
 	}
 }
 
+// setCallers reads "1,16,256".
+func (b *bench) setCallers(s string) error {
+	b.callers = nil
+	for _, text := range strings.Split(s, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return errors.New("give numbers from 1 on, such as 1,16,256")
+		}
+		b.callers = append(b.callers, n)
+	}
+	return nil
+}
+
+// output is what becomes of the result.
+type output struct {
+	json  bool
+	plots string // directory; empty: none
+}
+
 // run measures on the Redis at addr, or on one of its own, and prints the result.
-func run(ctx context.Context, b bench, addr string, asJSON bool) error {
-	if b.rounds < 1 || b.callers < 1 || b.events < 2 || b.memory < 0 || flag.NArg() > 0 {
-		return errors.New("give at least 1 round, 1 caller and 2 events, and nothing that is not a flag")
+func run(ctx context.Context, b bench, addr string, out output) error {
+	if b.rounds < 1 || b.events < 2 || b.memory < 0 || flag.NArg() > 0 {
+		return errors.New("give at least 1 round and 2 events, and nothing that is not a flag")
 	}
 	if addr == "" {
-		server, err := startServer(ctx)
+		own, stop, err := redistest.Serve()
 		if err != nil {
 			return err
 		}
-		defer server.stop()
-		addr = server.addr
+		defer stop()
+		addr = own
 	}
-	client, err := dial(addr)
-	if err != nil {
+	var err error
+	if b.servers, err = dial(ctx, addr, slices.Max(b.callers)); err != nil {
 		return fmt.Errorf("cannot reach the Redis at %s: %w", addr, err)
 	}
-	defer client.Close()
-	b.theirs = redis.NewClient(&redis.Options{Addr: addr, PoolSize: b.callers})
-	defer func() { _ = b.theirs.Close() }()
-	b.addr, b.client, b.log = addr, client, log.New(os.Stderr, "", 0)
+	defer b.close()
 	res, err := b.run(ctx)
 	if err != nil {
 		return err
 	}
-	return res.print(os.Stdout, asJSON)
-}
-
-// dial makes the one client that all callers share.
-func dial(addr string) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{addr}, ForceSingleClient: true, AlwaysPipelining: true, DisableCache: true,
-	})
+	return out.write(res)
 }

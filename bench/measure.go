@@ -8,12 +8,11 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
 
@@ -24,6 +23,10 @@ type contender struct {
 	beside string // a row that this one is also compared with, if any
 	allows bool   // what it must answer
 	keys   int    // keys that one event has afterwards
+	hot    bool   // all decisions are about one event
+
+	grows string // what this row shows to grow, if anything
+	size  int    // and how large it is here
 
 	commands map[string]int // that one decision makes; nil: an EVALSHA
 	inside   map[string]int // of these, those that its script makes, whose time is in that of the script
@@ -36,30 +39,46 @@ type contender struct {
 	first int // its events are those from this number on
 }
 
-// bench says how much to measure, and on which server.
-type bench struct {
-	rounds, events, callers, memory int
+// event is what it is asked about the i-th time.
+func (c contender) event(i int) string {
+	if c.hot {
+		i = 0
+	}
+	return event(c.first + i)
+}
 
-	addr   string // of the server
-	client rueidis.Client
-	theirs *redis.Client // of libraries that know no other
-	log    *log.Logger   // told how far it is
+// distinct is how many events it is asked about, in so many decisions.
+func (c contender) distinct(decisions int) int {
+	if c.hot {
+		return 1
+	}
+	return decisions
+}
+
+// bench says how much to measure, and on which servers.
+type bench struct {
+	servers
+
+	rounds, events, memory int
+	callers                []int          // take turns
+	rows                   *regexp.Regexp // nil: all
+	log                    *log.Logger    // told how far it is
 }
 
 // slice is how many decisions of one contender are measured at a time. Small slices of all contenders take turns, so that
 // whatever else the machine does falls on all of them alike.
-const slice = 2000
+func (b bench) slice() int { return max(1, min(2000, b.events/len(b.callers))) }
 
 // run measures all contenders, round by round, and then the memory.
 func (b bench) run(ctx context.Context) (result, error) {
-	if n, err := b.client.Do(ctx, b.client.B().Dbsize().Build()).AsInt64(); err != nil || n > 0 {
+	if n, err := b.countKeys(ctx); err != nil || n > 0 {
 		return result{}, errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
 	}
-	all := contenders(b.client, b.theirs)
+	all := slices.DeleteFunc(contenders(b.client, b.theirs), func(c contender) bool { return !b.wants(c.name) })
 	seen := make([][]sample, len(all))
 	for round := range b.rounds {
 		b.log.Printf("round %d of %d", round+1, b.rounds)
-		if err := b.round(ctx, all, seen); err != nil {
+		if err := b.round(ctx, all, seen, round); err != nil {
 			return result{}, err
 		}
 	}
@@ -77,16 +96,22 @@ func (b bench) run(ctx context.Context) (result, error) {
 	return res, err
 }
 
+// wants says whether a row is measured.
+func (b bench) wants(name string) bool {
+	return b.rows == nil || name == rate || name == floor || b.rows.MatchString(name)
+}
+
 // round asks every contender about each of its events once. It appends to seen, by contender, what it measured in each slice.
-func (b bench) round(ctx context.Context, all []contender, seen [][]sample) error {
+func (b bench) round(ctx context.Context, all []contender, seen [][]sample, round int) error {
 	if err := b.prepare(ctx, all); err != nil {
 		return err
 	}
-	keys := 0
+	keys, slice := 0, b.slice()
 	for from := 0; from < b.events; from += slice {
+		callers := b.callers[(round+from/slice)%len(b.callers)]
 		for i := range all {
 			turn := (i + from/slice) % len(all)
-			m, err := b.measure(ctx, all[turn], from, min(from+slice, b.events))
+			m, err := b.measure(ctx, all[turn], from, min(from+slice, b.events), callers)
 			if err != nil {
 				return fmt.Errorf("%s: %w", all[turn].name, err)
 			}
@@ -94,9 +119,12 @@ func (b bench) round(ctx context.Context, all []contender, seen [][]sample) erro
 		}
 	}
 	for _, c := range all {
-		keys += c.keys * b.events
+		keys += c.keys * c.distinct(b.events)
 	}
-	return b.checkKeys(ctx, keys)
+	if err := b.checkKeys(ctx, keys); err != nil {
+		return fmt.Errorf("%w; some expire after five minutes: if a round takes longer, take fewer events or rows", err)
+	}
+	return nil
 }
 
 // prepare gives each contender events of its own, in the state before.
@@ -134,7 +162,7 @@ func (b bench) stateBefore(ctx context.Context, c contender) ([]value, error) {
 	if err := c.before(ctx, event(0)); err != nil {
 		return nil, err
 	}
-	keys, err := b.client.Do(ctx, b.client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	keys, err := b.keys(ctx)
 	values := make([]value, len(keys))
 	for i, key := range keys {
 		dump, errDump := b.client.Do(ctx, b.client.B().Dump().Key(key).Build()).ToString()
@@ -156,19 +184,16 @@ func (b bench) try(ctx context.Context, c contender) error {
 	return b.checkKeys(ctx, c.keys*some)
 }
 
-func (b bench) flush(ctx context.Context) error {
-	return b.client.Do(ctx, b.client.B().Flushall().Sync().Build()).Error()
-}
-
 // copyToAll gives every event of c the state of event 0. A value does not name its event.
 func (b bench) copyToAll(ctx context.Context, c contender, state []value) error {
 	var batch rueidis.Commands
-	for i := range b.events {
+	events := c.distinct(b.events)
+	for i := range events {
 		for _, v := range state {
-			key := strings.Replace(v.key, event(0), event(c.first+i), 1)
+			key := strings.Replace(v.key, event(0), c.event(i), 1)
 			batch = append(batch, b.client.B().Restore().Key(key).Ttl(v.ttl).SerializedValue(v.dump).Build())
 		}
-		if len(batch) < 1000 && i+1 < b.events {
+		if len(batch) < 1000 && i+1 < events {
 			continue
 		}
 		for _, reply := range b.client.DoMulti(ctx, batch...) {
@@ -183,6 +208,8 @@ func (b bench) copyToAll(ctx context.Context, c contender, state []value) error 
 
 // sample is what was measured in a slice, for one decision.
 type sample struct {
+	callers int
+
 	server  float64 // µs in the commands, by commandstats
 	process float64 // µs of CPU of the server's process
 	rate    float64 // decisions per second, of all callers
@@ -192,28 +219,28 @@ type sample struct {
 }
 
 // measure asks about the events of c from one number to another.
-func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, error) {
-	if err := b.client.Do(ctx, b.client.B().ConfigResetstat().Build()).Error(); err != nil {
+func (b bench) measure(ctx context.Context, c contender, from, to, callers int) (sample, error) {
+	if err := b.resetStats(ctx); err != nil {
 		return sample{}, err
 	}
 	names := make([]string, to-from)
 	for i := range names {
-		names[i] = event(c.first + from + i)
+		names[i] = c.event(from + i)
 	}
-	n, m := float64(len(names)), sample{took: make([]time.Duration, len(names))}
+	n, m := float64(len(names)), sample{callers: callers, took: make([]time.Duration, len(names))}
 	var before, after runtime.MemStats
-	cpuBefore, err := b.cpu(ctx)
+	cpuBefore, err := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
 	if err != nil {
 		return sample{}, err
 	}
 	runtime.ReadMemStats(&before)
 	begin := time.Now()
-	if err = b.askAll(ctx, c, names, m.took); err != nil {
+	if err = askAll(ctx, c, names, m.took, callers); err != nil {
 		return sample{}, err
 	}
 	m.rate = n / time.Since(begin).Seconds()
 	runtime.ReadMemStats(&after)
-	cpuAfter, err1 := b.cpu(ctx)
+	cpuAfter, err1 := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
 	stats, err2 := b.commandStats(ctx)
 	if err = errors.Join(err1, err2); err != nil {
 		return sample{}, err
@@ -226,26 +253,6 @@ func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, 
 	return m, checkCalls(stats, c.sends(), to-from)
 }
 
-// cpu is what the server's process has used so far, in seconds.
-func (b bench) cpu(ctx context.Context) (float64, error) {
-	return b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
-}
-
-// info is the sum of numbers that the server tells in a section of INFO.
-func (b bench) info(ctx context.Context, section string, fields ...string) (sum float64, err error) {
-	text, err := b.client.Do(ctx, b.client.B().Info().Section(section).Build()).ToString()
-	for _, field := range fields {
-		if err != nil {
-			return 0, err
-		}
-		var n float64
-		_, rest, _ := strings.Cut(text, "\n"+field+":")
-		_, err = fmt.Sscan(rest, &n)
-		sum += n
-	}
-	return sum, err
-}
-
 // sends are the commands of one decision that are measured.
 func (c contender) sends() map[string]int {
 	if c.commands == nil {
@@ -255,19 +262,19 @@ func (c contender) sends() map[string]int {
 }
 
 // askAll asks about the events, the callers side by side, and fills in how long each call took.
-func (b bench) askAll(ctx context.Context, c contender, names []string, took []time.Duration) error {
-	errs := make([]error, b.callers)
-	var callers sync.WaitGroup
-	for i := range b.callers {
-		callers.Go(func() {
-			for j := i; j < len(names) && errs[i] == nil; j += b.callers {
+func askAll(ctx context.Context, c contender, names []string, took []time.Duration, callers int) error {
+	errs := make([]error, callers)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for j := i; j < len(names) && errs[i] == nil; j += callers {
 				begin := time.Now()
 				errs[i] = c.mustAnswer(ctx, names[j])
 				took[j] = time.Since(begin)
 			}
 		})
 	}
-	callers.Wait()
+	group.Wait()
 	return errors.Join(errs...)
 }
 
@@ -286,22 +293,6 @@ func event(i int) string {
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}).String()
 }
 
-// stat is what the server says about one of its commands.
-type stat struct{ calls, usec int }
-
-var statLine = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+),usec=(\d+)`)
-
-func (b bench) commandStats(ctx context.Context) (map[string]stat, error) {
-	info, err := b.client.Do(ctx, b.client.B().Info().Section("commandstats").Build()).ToString()
-	stats := map[string]stat{}
-	for _, m := range statLine.FindAllStringSubmatch(info, -1) {
-		calls, _ := strconv.Atoi(m[2])
-		usec, _ := strconv.Atoi(m[3])
-		stats[m[1]] = stat{calls, usec}
-	}
-	return stats, err
-}
-
 // checkCalls is about what was measured: the commands of each decision, and no other script.
 func checkCalls(stats map[string]stat, commands map[string]int, decisions int) error {
 	for name, s := range stats {
@@ -315,13 +306,4 @@ func checkCalls(stats map[string]stat, commands map[string]int, decisions int) e
 		}
 	}
 	return nil
-}
-
-// checkKeys is about what is on the server: as many keys as there are claimed to be.
-func (b bench) checkKeys(ctx context.Context, claimed int) error {
-	keys, err := b.client.Do(ctx, b.client.B().Dbsize().Build()).AsInt64()
-	if err == nil && keys != int64(claimed) {
-		err = fmt.Errorf("%d keys, where %d are claimed", keys, claimed)
-	}
-	return err
 }

@@ -34,7 +34,7 @@ var memoryLimits = []string{"1/5s", "50/1h", "200/1d"}
 func (b bench) memories(ctx context.Context, all []contender, res *result) error {
 	b.events = b.memory
 	for i, c := range all {
-		if c.before == nil {
+		if c.before == nil || c.hot {
 			continue
 		}
 		state, err := b.stateBefore(ctx, c)
@@ -102,7 +102,7 @@ func (b bench) countOften(ctx context.Context, n int) error {
 
 // lengths fills in how long the values are, and checks that there is one for each event.
 func (b bench) lengths(ctx context.Context, m *memory) error {
-	keys, err := b.client.Do(ctx, b.client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	keys, err := b.keys(ctx)
 	if err != nil {
 		return err
 	}

@@ -13,23 +13,25 @@ import (
 // replicated is how many decisions are replicated, to see how long they are.
 const replicated = 200
 
-// replications fills in how many bytes a decision of each contender sends to a replica: what the server adds to its replication
-// offset, while somebody listens as one.
+// replications fills in how many bytes a decision of each contender sends to a replica: what the masters add to their replication
+// offsets, while somebody listens as one.
 func (b bench) replications(ctx context.Context, all []contender, res *result) error {
 	b.log.Print("replication")
 	b.events = replicated
-	listener, err := b.listen(ctx)
-	if err != nil {
-		return err
+	for addr := range b.masters {
+		listener, err := b.listen(ctx, addr)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = listener.Close() }()
 	}
-	defer func() { _ = listener.Close() }()
 	if err := b.prepare(ctx, all); err != nil {
 		return err
 	}
 	for i, c := range all {
 		before, err := b.info(ctx, "replication", "master_repl_offset")
 		if err == nil {
-			_, err = b.measure(ctx, c, 0, replicated)
+			_, err = b.measure(ctx, c, 0, replicated, b.callers[0])
 		}
 		after, errAfter := b.info(ctx, "replication", "master_repl_offset")
 		if err = errors.Join(err, errAfter); err != nil {
@@ -40,10 +42,10 @@ func (b bench) replications(ctx context.Context, all []contender, res *result) e
 	return nil
 }
 
-// listen connects as a replica that keeps nothing.
-func (b bench) listen(ctx context.Context) (net.Conn, error) {
+// listen connects to a master as a replica that keeps nothing.
+func (b bench) listen(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", b.addr)
+	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +53,12 @@ func (b bench) listen(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	go io.Copy(io.Discard, conn) //nolint:errcheck // its end is that of the connection
+	master := b.masters[addr]
 	for late := time.Now().Add(10 * time.Second); time.Now().Before(late); <-time.After(10 * time.Millisecond) {
-		info, err := b.client.Do(ctx, b.client.B().Info().Section("replication").Build()).ToString()
+		info, err := master.Do(ctx, master.B().Info().Section("replication").Build()).ToString()
 		if err != nil || strings.Contains(info, "state=online") {
 			return conn, err
 		}
 	}
-	return nil, fmt.Errorf("%s takes nobody for its replica", b.addr)
+	return nil, fmt.Errorf("%s takes nobody for its replica", addr)
 }

@@ -4,19 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"os"
 	"slices"
 	"strings"
 )
 
 // result is what one run says.
 type result struct {
-	Server  string  `json:"server"`
-	Rounds  int     `json:"rounds"`
-	Events  int     `json:"events"`
-	Callers int     `json:"callers"`
-	Rows    []row   `json:"rows"`
-	Memory  *memory `json:"memory,omitempty"`
+	Server string  `json:"server"`
+	Rounds int     `json:"rounds"`
+	Events int     `json:"events"`
+	Rows   []row   `json:"rows"`
+	Memory *memory `json:"memory,omitempty"`
 
 	Accuracy []accuracy `json:"accuracy"`
 }
@@ -26,6 +25,8 @@ type result struct {
 type row struct {
 	Name     string  `json:"name"`
 	Like     string  `json:"like"`
+	Grows    string  `json:"grows,omitempty"`
+	Size     int     `json:"size,omitempty"`
 	Ratio    float64 `json:"ratio"` // to redis_rate's admission
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
@@ -33,42 +34,71 @@ type row struct {
 	Beside   string  `json:"beside,omitempty"`
 	OfBeside float64 `json:"of_beside,omitempty"` // ratio to that row, of the fastest tenths
 	Micros   float64 `json:"us"`                  // median, as all that follow
-	Process  float64 `json:"process_us"`          // CPU of the server's process
-	Rate     float64 `json:"per_second"`          // decisions of all callers
-	P50      float64 `json:"p50_us"`              // of calls
-	P99      float64 `json:"p99_us"`
-	Allocs   float64 `json:"allocs"` // of the client, in a call
+	Process  float64 `json:"process_us"`          // CPU of the servers' processes
+	Allocs   float64 `json:"allocs"`              // of the client, in a call
 	Bytes    float64 `json:"bytes"`
-	Event    float64 `json:"bytes_per_event,omitempty"` // in the server, in the state before
+	Event    float64 `json:"bytes_per_event,omitempty"` // in the servers, in the state before
+	Calls    []calls `json:"calls"`
 
 	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
 
+// calls is what so many callers at a time get.
+type calls struct {
+	Callers int     `json:"callers"`
+	Rate    float64 `json:"per_second"` // decisions of all of them
+	OfFloor float64 `json:"of_floor"`   // over that of the bare EVALSHA
+	P50     float64 `json:"p50_us"`
+	P99     float64 `json:"p99_us"`
+}
+
 // result compares what the contenders spent, slice by slice, each with redis_rate in the same turn.
 func (b bench) result(ctx context.Context, all []contender, seen [][]sample) result {
-	res := result{Server: b.version(ctx), Rounds: b.rounds, Events: b.events, Callers: b.callers}
-	by := map[string][]float64{}
+	res := result{Server: b.describe(ctx), Rounds: b.rounds, Events: b.events}
+	of := map[string][]sample{}
 	for i, c := range all {
-		by[c.name] = each(seen[i], func(s sample) float64 { return s.server })
+		of[c.name] = seen[i]
 	}
-	for i, c := range all {
-		spent := by[c.name]
-		of, took := ratios(spent, by[rate]), tooks(seen[i])
-		r := row{
-			Name: c.name, Like: c.like, Ratio: quantile(of, 50), Low: quantile(of, 25), High: quantile(of, 75),
-			Quiet: quantile(spent, 10) / quantile(by[rate], 10), Micros: quantile(spent, 50),
-			Process: quantile(each(seen[i], func(s sample) float64 { return s.process }), 50),
-			Rate:    quantile(each(seen[i], func(s sample) float64 { return s.rate }), 50),
-			Allocs:  quantile(each(seen[i], func(s sample) float64 { return s.allocs }), 50),
-			Bytes:   quantile(each(seen[i], func(s sample) float64 { return s.bytes }), 50),
-			P50:     quantile(took, 50), P99: quantile(took, 99),
+	for _, c := range all {
+		r := compare(of[c.name], of[rate], of[c.beside])
+		r.Name, r.Like, r.Grows, r.Size = c.name, c.like, c.grows, c.size
+		if r.OfBeside > 0 {
+			r.Beside = c.beside
 		}
-		if c.beside != "" {
-			r.Beside, r.OfBeside = c.beside, quantile(spent, 10)/quantile(by[c.beside], 10)
+		for _, callers := range b.callers {
+			r.Calls = append(r.Calls, callsOf(of[c.name], of[floor], callers))
 		}
 		res.Rows = append(res.Rows, r)
 	}
 	return res
+}
+
+// compare is a row, beside that of redis_rate and one of its own, which may be empty.
+func compare(seen, rated, beside []sample) row {
+	server := func(s sample) float64 { return s.server }
+	spent, of := each(seen, server), ratios(seen, rated, server)
+	r := row{
+		Ratio: quantile(of, 50), Low: quantile(of, 25), High: quantile(of, 75),
+		Quiet: quantile(spent, 10) / quantile(each(rated, server), 10), Micros: quantile(spent, 50),
+		Process: quantile(each(seen, func(s sample) float64 { return s.process }), 50),
+		Allocs:  quantile(each(seen, func(s sample) float64 { return s.allocs }), 50),
+		Bytes:   quantile(each(seen, func(s sample) float64 { return s.bytes }), 50),
+	}
+	if len(beside) > 0 {
+		r.OfBeside = quantile(spent, 10) / quantile(each(beside, server), 10)
+	}
+	return r
+}
+
+// callsOf is what so many callers got, beside what they got of the floor in the same turns.
+func callsOf(seen, floor []sample, callers int) calls {
+	others := func(s sample) bool { return s.callers != callers }
+	seen, floor = slices.DeleteFunc(slices.Clone(seen), others), slices.DeleteFunc(slices.Clone(floor), others)
+	if len(seen) == 0 {
+		return calls{Callers: callers}
+	}
+	took, rate := tooks(seen), func(s sample) float64 { return s.rate }
+	return calls{callers, quantile(each(seen, rate), 50), quantile(ratios(seen, floor, rate), 50), quantile(took, 50), quantile(took, 99)}
 }
 
 func each(samples []sample, of func(sample) float64) []float64 {
@@ -89,10 +119,11 @@ func tooks(samples []sample) (all []float64) {
 	return all
 }
 
-func ratios(of, to []float64) []float64 {
-	r := make([]float64, len(of))
+// ratios are those of the same turns.
+func ratios(seen, others []sample, of func(sample) float64) []float64 {
+	r := make([]float64, len(seen))
 	for i := range r {
-		r[i] = of[i] / to[i]
+		r[i] = of(seen[i]) / of(others[i])
 	}
 	return r
 }
@@ -102,38 +133,35 @@ func quantile(of []float64, percent int) float64 {
 	return slices.Sorted(slices.Values(of))[(len(of)-1)*percent/100]
 }
 
-// version is what the server calls itself.
-func (b bench) version(ctx context.Context) string {
-	info, _ := b.client.Do(ctx, b.client.B().Info().Section("server").Build()).ToString()
-	for _, name := range []string{"valkey", "redis"} {
-		if _, rest, found := strings.Cut(info, name+"_version:"); found {
-			version, _, _ := strings.Cut(rest, "\r")
-			return name + " " + version
+// write prints the tables, or one JSON object, and draws the pictures.
+func (o output) write(r result) error {
+	if o.plots != "" {
+		if err := r.draw(o.plots); err != nil {
+			return err
 		}
 	}
-	return "unknown"
-}
-
-// print writes the table, or one JSON object.
-func (r result) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(r)
+	if o.json {
+		return json.NewEncoder(os.Stdout).Encode(r)
 	}
-	text := r.table()
-	if r.Memory != nil {
-		text += r.Memory.sentence()
-	}
-	_, err := io.WriteString(w, text+accuracyTable(r.Accuracy))
+	_, err := os.Stdout.WriteString(r.tables())
 	return err
 }
 
-// table is in Markdown.
-func (r result) table() string {
+// tables are in Markdown.
+func (r result) tables() string {
+	text := r.serverTable() + r.callsTable()
+	if r.Memory != nil {
+		text += r.Memory.sentence()
+	}
+	return text + accuracyTable(r.Accuracy)
+}
+
+func (r result) serverTable() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %d rounds of %d events, %d callers. Ratios are of the time in the server, by INFO commandstats: the median over\n", r.Server, r.Rounds, r.Events, r.Callers)
-	fmt.Fprintf(&text, "slices of %d decisions that take turns, with the half of them that lies around it; undisturbed, that of the fastest tenth.\n\n", slice)
-	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | decisions/s | p50 µs | p99 µs | allocs | B | bytes/event | bytes replicated | what it is |\n")
-	text.WriteString("|---|" + strings.Repeat("---:|", 13) + "---|\n")
+	fmt.Fprintf(&text, "%s, %d rounds of %d events. Ratios are of the time in the server, by INFO commandstats: the median over slices\n", r.Server, r.Rounds, r.Events)
+	text.WriteString("of decisions that take turns, with the half of them that lies around it; undisturbed, that of the fastest tenth.\n\n")
+	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | allocs | B | bytes/event | bytes replicated | what it is |\n")
+	text.WriteString("|---|" + strings.Repeat("---:|", 10) + "---|\n")
 	for _, row := range r.Rows {
 		text.WriteString(row.String() + "\n")
 	}
@@ -148,8 +176,25 @@ func (r row) String() string {
 	if r.Event > 0 {
 		bytes = fmt.Sprintf("%.0f", r.Event)
 	}
-	return fmt.Sprintf("| %s | %.2f | %.2f to %.2f | %.2f | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.1f | %.0f | %s | %.0f | %s |", r.Name, r.Ratio, r.Low, r.High, r.Quiet, another,
-		r.Micros, r.Process, r.Rate, r.P50, r.P99, r.Allocs, r.Bytes, bytes, r.Replicated, r.Like)
+	return fmt.Sprintf("| %s | %.2f | %.2f to %.2f | %.2f | %s | %.1f | %.1f | %.1f | %.0f | %s | %.0f | %s |", r.Name, r.Ratio, r.Low, r.High, r.Quiet, another,
+		r.Micros, r.Process, r.Allocs, r.Bytes, bytes, r.Replicated, r.Like)
+}
+
+func (r result) callsTable() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "\nDecisions a second of so many callers at a time, also over those of %q in the same turn, and how long each takes.\n\n|", floor)
+	for _, c := range r.Rows[0].Calls {
+		fmt.Fprintf(&text, " | callers: %d | × floor | p50 µs | p99 µs", c.Callers)
+	}
+	text.WriteString(" |\n|---|" + strings.Repeat("---:|", 4*len(r.Rows[0].Calls)) + "\n")
+	for _, row := range r.Rows {
+		text.WriteString("| " + row.Name)
+		for _, c := range row.Calls {
+			fmt.Fprintf(&text, " | %.0f | %.2f | %.0f | %.0f", c.Rate, c.OfFloor, c.P50, c.P99)
+		}
+		text.WriteString(" |\n")
+	}
+	return text.String()
 }
 
 func (m memory) sentence() string {

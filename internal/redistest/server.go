@@ -82,6 +82,20 @@ func Start(tb testing.TB, args ...string) *Server {
 	return s
 }
 
+// Serve runs a server for a program that is no test, until stop removes it. A program that ends without leaves nothing behind
+// but a container that Docker's reaper takes.
+func Serve() (addr string, stop func(), err error) {
+	host, err := pickHost()
+	if err != nil {
+		return "", nil, err
+	}
+	s, err := newServer(host, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	return s.Addr(), s.remove, nil
+}
+
 // newServer starts a server on a free port. That port can be taken by another
 // test binary before the server has it: then it tries again on another.
 func newServer(h host, args []string) (s *Server, err error) {

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Colours that people with any sight tell apart, from Okabe and Ito.
+var colours = []color.Color{
+	color.RGBA{R: 0, G: 114, B: 178, A: 255},
+	color.RGBA{R: 213, G: 94, B: 0, A: 255},
+	color.RGBA{R: 0, G: 158, B: 115, A: 255},
+	color.RGBA{R: 204, G: 121, B: 167, A: 255},
+	color.RGBA{R: 86, G: 180, B: 233, A: 255},
+	color.RGBA{R: 100, G: 100, B: 100, A: 255},
+}
+
+// draw saves the pictures.
+func (r result) draw(dir string) error {
+	servers, err := r.drawServer()
+	if err != nil {
+		return err
+	}
+	pictures := map[string]struct {
+		plot   *plot.Plot
+		height vg.Length
+	}{
+		"bench-server.svg":  {servers, vg.Length(len(servers.Y.Tick.Marker.Ticks(0, 0))) * 5 * vg.Millimeter},
+		"bench-callers.svg": {r.drawCallers(), 9 * vg.Centimeter},
+		"bench-growth.svg":  {r.drawGrowth(), 9 * vg.Centimeter},
+	}
+	for name, picture := range pictures {
+		if err := picture.plot.Save(18*vg.Centimeter, picture.height+2*vg.Centimeter, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain says whether a row is neither of growth nor a special state of another.
+func (r row) plain() bool {
+	return r.Grows == "" && !strings.HasSuffix(r.Name, ", hot") && !strings.HasSuffix(r.Name, ", new") && !strings.HasSuffix(r.Name, "denied")
+}
+
+// drawServer has a bar for each way to admit an event.
+func (r result) drawServer() (*plot.Plot, error) {
+	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(r row) bool { return !r.plain() })
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.Ratio, a.Ratio) })
+	p := newPlot("An admission: time in the server, over that of redis_rate's", "", "")
+	names := make([]string, len(rows))
+	for i, row := range rows {
+		bar, err := plotter.NewBarChart(plotter.Values{row.Ratio}, 3*vg.Millimeter)
+		if err != nil {
+			return nil, err
+		}
+		bar.Horizontal, bar.XMin, bar.Color, bar.LineStyle.Width = true, float64(i), row.color(), 0
+		names[i] = fmt.Sprintf("%s: %.2f", row.Name, row.Ratio)
+		p.Add(bar)
+	}
+	p.NominalY(names...)
+	return p, nil
+}
+
+// color tells this library, others and floors apart.
+func (r row) color() color.Color {
+	switch {
+	case strings.HasPrefix(r.Name, "window"), strings.HasPrefix(r.Name, "ar1"):
+		return colours[0]
+	case strings.HasPrefix(r.Name, "floor"), strings.HasSuffix(r.Name, "alone"):
+		return colours[5]
+	default:
+		return colours[1]
+	}
+}
+
+// drawCallers has a line for some ways: decisions a second, by callers.
+func (r result) drawCallers() *plot.Plot {
+	p := newPlot("Decisions a second, by callers at a time", "callers", "")
+	lines := 0
+	for _, row := range r.Rows {
+		if !slices.Contains([]string{floor, counting, rate, "window, 1 limit", "window, 3 limits", "redis_rate, 3 limits"}, row.Name) {
+			continue
+		}
+		var points plotter.XYs
+		var callers []int
+		for _, c := range row.Calls {
+			points, callers = append(points, plotter.XY{X: math.Log2(float64(c.Callers)), Y: c.Rate}), append(callers, c.Callers)
+		}
+		p.X.Tick.Marker = powers(callers...)
+		addLine(p, row.Name, points, colours[lines])
+		lines++
+	}
+	return p
+}
+
+// drawGrowth has a line for what grows with buckets, and with limits.
+func (r result) drawGrowth() *plot.Plot {
+	p := newPlot("Time in the server, over an admission by redis_rate", "buckets of one limit, or limits of 4 buckets", "")
+	p.X.Tick.Marker = powers(1, 4, 16, 60, 250)
+	lines := map[string]plotter.XYs{}
+	for _, row := range r.Rows {
+		if row.Grows != "" {
+			lines[row.Grows] = append(lines[row.Grows], plotter.XY{X: math.Log2(float64(row.Size)), Y: row.Ratio})
+		}
+	}
+	for i, name := range []string{"limits", "buckets, admitted", "buckets, denied"} {
+		if len(lines[name]) > 0 {
+			addLine(p, name, lines[name], colours[i])
+		}
+	}
+	return p
+}
+
+// powers marks numbers on an axis of their logarithms.
+func powers(numbers ...int) (ticks plot.ConstantTicks) {
+	for _, n := range numbers {
+		ticks = append(ticks, plot.Tick{Value: math.Log2(float64(n)), Label: fmt.Sprint(n)})
+	}
+	return ticks
+}
+
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.White
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.X.Min, p.Y.Min = 0, 0
+	p.Title.Padding, p.Legend.Top, p.Legend.Left = 3*vg.Millimeter, true, true
+	return p
+}
+
+// addLine adds a line with a dot at each value, and its name.
+func addLine(p *plot.Plot, name string, points plotter.XYs, c color.Color) {
+	line := &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.5}}
+	dots := &plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 2.5, Shape: draw.CircleGlyph{}}}
+	p.Add(line, dots)
+	p.Legend.Add(name, line, dots)
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+// servers are what is measured: one server, or a cluster.
+type servers struct {
+	client  rueidis.Client            // that all callers share
+	masters map[string]rueidis.Client // by address
+	theirs  redis.UniversalClient     // of libraries that know no other
+}
+
+// dial connects to the server at addr, or to the cluster that it is a node of.
+func dial(ctx context.Context, addr string, callers int) (s servers, err error) {
+	s.client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true, DisableCache: true})
+	if err != nil {
+		return s, err
+	}
+	s.masters = map[string]rueidis.Client{}
+	var addrs []string
+	for addr, node := range s.client.Nodes() {
+		role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+		if err != nil {
+			return s, err
+		}
+		if name, _ := role[0].ToString(); name == "master" {
+			s.masters[addr], addrs = node, append(addrs, addr)
+		}
+	}
+	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: callers})
+	return s, nil
+}
+
+func (s servers) close() {
+	_ = s.theirs.Close()
+	s.client.Close()
+}
+
+// onEach sends each master a command.
+func (s servers) onEach(ctx context.Context, command func(rueidis.Builder) rueidis.Completed, then func(rueidis.RedisResult) error) error {
+	for _, master := range s.masters {
+		if err := then(master.Do(ctx, command(master.B()))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s servers) flush(ctx context.Context) error {
+	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Flushall().Sync().Build() }, rueidis.RedisResult.Error)
+}
+
+// countKeys is how many keys there are.
+func (s servers) countKeys(ctx context.Context) (keys int64, err error) {
+	err = s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Dbsize().Build() }, func(r rueidis.RedisResult) error {
+		n, err := r.AsInt64()
+		keys += n
+		return err
+	})
+	return keys, err
+}
+
+// keys are all keys.
+func (s servers) keys(ctx context.Context) (keys []string, err error) {
+	err = s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Keys().Pattern("*").Build() }, func(r rueidis.RedisResult) error {
+		some, err := r.AsStrSlice()
+		keys = append(keys, some...)
+		return err
+	})
+	return keys, err
+}
+
+// checkKeys is about what is on the servers: as many keys as there are claimed to be.
+func (s servers) checkKeys(ctx context.Context, claimed int) error {
+	keys, err := s.countKeys(ctx)
+	if err == nil && keys != int64(claimed) {
+		err = fmt.Errorf("%d keys, where %d are claimed", keys, claimed)
+	}
+	return err
+}
+
+// sections has each master tell a section of INFO.
+func (s servers) sections(ctx context.Context, name string, tell func(text string) error) error {
+	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Info().Section(name).Build() }, func(r rueidis.RedisResult) error {
+		text, err := r.ToString()
+		return errors.Join(err, tell(text))
+	})
+}
+
+// info is the sum of numbers that the masters tell in a section of INFO.
+func (s servers) info(ctx context.Context, section string, fields ...string) (sum float64, err error) {
+	err = s.sections(ctx, section, func(text string) error {
+		for _, field := range fields {
+			var n float64
+			_, rest, _ := strings.Cut(text, "\n"+field+":")
+			if _, err := fmt.Sscan(rest, &n); err != nil {
+				return fmt.Errorf("INFO %s: %s: %w", section, field, err)
+			}
+			sum += n
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// stat is what the servers say about one of their commands.
+type stat struct{ calls, usec int }
+
+var statLine = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+),usec=(\d+)`)
+
+func (s servers) commandStats(ctx context.Context) (map[string]stat, error) {
+	stats := map[string]stat{}
+	err := s.sections(ctx, "commandstats", func(text string) error {
+		for _, m := range statLine.FindAllStringSubmatch(text, -1) {
+			calls, _ := strconv.Atoi(m[2])
+			usec, _ := strconv.Atoi(m[3])
+			stats[m[1]] = stat{stats[m[1]].calls + calls, stats[m[1]].usec + usec}
+		}
+		return nil
+	})
+	return stats, err
+}
+
+func (s servers) resetStats(ctx context.Context) error {
+	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)
+}
+
+// String is what they call themselves: "redis 7.0.15", or "3 masters, redis 7.0.15".
+func (s servers) describe(ctx context.Context) (name string) {
+	_ = s.sections(ctx, "server", func(text string) error {
+		for _, kind := range []string{"redis", "valkey"} {
+			if _, rest, found := strings.Cut(text, kind+"_version:"); found {
+				version, _, _ := strings.Cut(rest, "\r")
+				name = kind + " " + version
+			}
+		}
+		return nil
+	})
+	if len(s.masters) > 1 {
+		return fmt.Sprintf("%d masters, %s", len(s.masters), name)
+	}
+	return name
+}
