@@ -76,7 +76,7 @@ func (r result) checkPictures(t *testing.T) {
 	if err := r.draw(dir); err != nil {
 		t.Fatal(err)
 	}
-	for name, word := range map[string]string{"server": "list and counter, 3 limits: ", "callers": "window, 3 limits", "growth": "buckets, denied"} {
+	for name, word := range map[string]string{"server": "list and counter, 3 limits: ", "callers": "window, 3 limits", "limits": "limits of 4 buckets", "buckets": "buckets, denied"} {
 		if picture, err := os.ReadFile(filepath.Join(dir, "bench-"+name+".svg")); err != nil || !strings.Contains(string(picture), word) {
 			t.Errorf("picture %s: %v, and no %q", name, err, word)
 		}

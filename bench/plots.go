@@ -27,6 +27,7 @@ var colours = []color.Color{
 
 // draw saves the pictures.
 func (r result) draw(dir string) error {
+	plot.DefaultFont.Variant = "Sans"
 	servers, err := r.drawServer()
 	if err != nil {
 		return err
@@ -35,28 +36,30 @@ func (r result) draw(dir string) error {
 		plot   *plot.Plot
 		height vg.Length
 	}{
-		"bench-server.svg":  {servers, vg.Length(len(servers.Y.Tick.Marker.Ticks(0, 0))) * 5 * vg.Millimeter},
+		"bench-server.svg":  {servers, vg.Length(len(servers.Y.Tick.Marker.Ticks(0, 0)))*5*vg.Millimeter + 2*vg.Centimeter},
 		"bench-callers.svg": {r.drawCallers(), 9 * vg.Centimeter},
-		"bench-growth.svg":  {r.drawGrowth(), 9 * vg.Centimeter},
+		"bench-limits.svg":  {r.drawGrowth("limits of 4 buckets each", "limits"), 7 * vg.Centimeter},
+		"bench-buckets.svg": {r.drawGrowth("buckets of one limit", "buckets, admitted", "buckets, denied"), 7 * vg.Centimeter},
 	}
 	for name, picture := range pictures {
-		if err := picture.plot.Save(18*vg.Centimeter, picture.height+2*vg.Centimeter, filepath.Join(dir, name)); err != nil {
+		if err := picture.plot.Save(18*vg.Centimeter, picture.height, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plain says whether a row is neither of growth nor a special state of another.
+// plain says whether a row is neither of growth nor a special case of another.
 func (r row) plain() bool {
-	return r.Grows == "" && !strings.HasSuffix(r.Name, ", hot") && !strings.HasSuffix(r.Name, ", new") && !strings.HasSuffix(r.Name, "denied")
+	special := func(end string) bool { return strings.HasSuffix(r.Name, end) }
+	return r.Grows == "" && !slices.ContainsFunc([]string{", hot", ", new", ", wide", "denied", "alone"}, special)
 }
 
 // drawServer has a bar for each way to admit an event.
 func (r result) drawServer() (*plot.Plot, error) {
 	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(r row) bool { return !r.plain() })
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.Ratio, a.Ratio) })
-	p := newPlot("An admission: time in the server, over that of redis_rate's", "", "")
+	p := newPlot("An admission: time in the server, over that of redis_rate's", "")
 	names := make([]string, len(rows))
 	for i, row := range rows {
 		bar, err := plotter.NewBarChart(plotter.Values{row.Ratio}, 3*vg.Millimeter)
@@ -68,6 +71,7 @@ func (r result) drawServer() (*plot.Plot, error) {
 		p.Add(bar)
 	}
 	p.NominalY(names...)
+	p.X.Max *= 1.05
 	return p, nil
 }
 
@@ -76,7 +80,7 @@ func (r row) color() color.Color {
 	switch {
 	case strings.HasPrefix(r.Name, "window"), strings.HasPrefix(r.Name, "ar1"):
 		return colours[0]
-	case strings.HasPrefix(r.Name, "floor"), strings.HasSuffix(r.Name, "alone"):
+	case strings.HasPrefix(r.Name, "floor"):
 		return colours[5]
 	default:
 		return colours[1]
@@ -85,7 +89,7 @@ func (r row) color() color.Color {
 
 // drawCallers has a line for some ways: decisions a second, by callers.
 func (r result) drawCallers() *plot.Plot {
-	p := newPlot("Decisions a second, by callers at a time", "callers", "")
+	p := newPlot("Decisions a second, by callers at a time", "callers")
 	lines := 0
 	for _, row := range r.Rows {
 		if !slices.Contains([]string{floor, counting, rate, "window, 1 limit", "window, 3 limits", "redis_rate, 3 limits"}, row.Name) {
@@ -103,19 +107,18 @@ func (r result) drawCallers() *plot.Plot {
 	return p
 }
 
-// drawGrowth has a line for what grows with buckets, and with limits.
-func (r result) drawGrowth() *plot.Plot {
-	p := newPlot("Time in the server, over an admission by redis_rate", "buckets of one limit, or limits of 4 buckets", "")
-	p.X.Tick.Marker = powers(1, 4, 16, 60, 250)
-	lines := map[string]plotter.XYs{}
-	for _, row := range r.Rows {
-		if row.Grows != "" {
-			lines[row.Grows] = append(lines[row.Grows], plotter.XY{X: math.Log2(float64(row.Size)), Y: row.Ratio})
+// drawGrowth has a line for each of some things that grow.
+func (r result) drawGrowth(what string, names ...string) *plot.Plot {
+	p := newPlot("Time in the server, over an admission by redis_rate", what)
+	for i, name := range names {
+		var points plotter.XYs
+		for _, row := range r.Rows {
+			if row.Grows == name {
+				points = append(points, plotter.XY{X: float64(row.Size), Y: row.Ratio})
+			}
 		}
-	}
-	for i, name := range []string{"limits", "buckets, admitted", "buckets, denied"} {
-		if len(lines[name]) > 0 {
-			addLine(p, name, lines[name], colours[i])
+		if len(points) > 0 {
+			addLine(p, name, points, colours[i])
 		}
 	}
 	return p
@@ -129,12 +132,13 @@ func powers(numbers ...int) (ticks plot.ConstantTicks) {
 	return ticks
 }
 
-func newPlot(title, x, y string) *plot.Plot {
+// newPlot is empty, from 0 on, with a grid.
+func newPlot(title, x string) *plot.Plot {
 	p := plot.New()
-	p.BackgroundColor = color.White
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Title.Text, p.X.Label.Text = title, x
 	p.X.Min, p.Y.Min = 0, 0
-	p.Title.Padding, p.Legend.Top, p.Legend.Left = 3*vg.Millimeter, true, true
+	p.Title.Padding, p.Legend.Padding, p.Legend.Top, p.Legend.Left = 3*vg.Millimeter, vg.Millimeter, true, true
+	p.Add(plotter.NewGrid())
 	return p
 }
 
