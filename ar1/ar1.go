@@ -42,6 +42,8 @@ type (
 	// Decision is the answer to one attempt. At is the time of the clock in whole microseconds, also after a step back. Of a
 	// denial, Counted is what was asked for, not what was added: that is less (see Config.CountDenied).
 	Decision = window.Decision
+	// Result is what AllowEach answers about one event: a Decision, or why there is none.
+	Result = window.Result
 
 	// Usage is how much of one limit is used. Remaining is how many units it would admit at once, and Used is Max less that,
 	// so never above Max: about the level. ResetAfter is until the level counts as 0. A wait that is longer than 290 years,
@@ -161,6 +163,14 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	d, err := l.gate.AllowN(ctx, event, n)
 	return Decision(d), err
+}
+
+// AllowEach is Allow for each of many events, sent together, as in window: the answers are those of as many calls of Allow in order, in
+// one round trip to each shard, each with an error of its own.
+func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
+	results := make([]Result, len(events))
+	l.gate.AllowEach(ctx, events, func(i int, d decision, err error) { results[i] = Result{Decision: Decision(d), Err: err} })
+	return results
 }
 
 // Peek is shorthand for PeekN(ctx, event, 1).

@@ -65,6 +65,14 @@ func (m *local) Decide(_ context.Context, v gate.Verb, event string, n int64) (d
 	return d, nil
 }
 
+// DecideEach answers an attempt of one unit for each event.
+func (m *local) DecideEach(ctx context.Context, v gate.Verb, events []string, tell func(i int, d decision, err error)) {
+	for i, event := range events {
+		d, err := m.Decide(ctx, v, event, 1)
+		tell(i, d, err)
+	}
+}
+
 // answer decides without touching the record.
 func (m *local) answer(r *record, v gate.Verb, n, now int64) decision {
 	d := decision{Allowed: true, At: time.UnixMicro(now).UTC(), Usage: make([]Usage, 0, len(m.limits))}

@@ -3,7 +3,9 @@ package lua
 
 import (
 	"crypto/fips140"
+	"crypto/sha1"
 	_ "embed"
+	"encoding/hex"
 
 	"github.com/redis/rueidis"
 )
@@ -22,4 +24,13 @@ var AR1 string
 // sent twice when a reply is lost. In FIPS mode, where SHA-1 may be forbidden, the server computes the hash.
 func New(source string) *rueidis.Lua {
 	return rueidis.NewLuaScript(source, rueidis.WithLoadSHA1(fips140.Enabled()))
+}
+
+// Hash is what servers know a script by, in EVALSHA. In FIPS mode it is empty: SCRIPT LOAD tells it.
+func Hash(source string) string {
+	if fips140.Enabled() {
+		return ""
+	}
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
 }

@@ -32,6 +32,12 @@ type Usage struct {
 	ResetAfter time.Duration // until this limit is as if never used
 }
 
+// Result is what AllowEach answers about one event: a Decision, or why there is none.
+type Result struct {
+	Decision
+	Err error
+}
+
 // Snapshot is the state of one event, for people.
 type Snapshot struct {
 	Event  string

@@ -258,7 +258,13 @@ func TestOtherRefusals(t *testing.T) {
 func TestFIPS(t *testing.T) {
 	if os.Getenv("GODEBUG") == "fips140=only" {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("fourteen bytes")}
-		everyVerb(t, must(window.New(redistest.Client(t), cfg)), "e")
+		l := must(window.New(redistest.Client(t), cfg))
+		everyVerb(t, l, "e")
+		for i, r := range l.AllowEach(t.Context(), []string{"f", "g", "f"}) {
+			if r.Err != nil || r.Allowed != (i < 2) {
+				t.Errorf("%d: %+v", i, r)
+			}
+		}
 		cfg.Secret = []byte("short")
 		if _, err := window.NewLocal(cfg); err == nil || !strings.Contains(err.Error(), "at least 14") {
 			t.Errorf("a short secret: %v", err)

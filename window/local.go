@@ -63,6 +63,14 @@ func (m *local) Decide(_ context.Context, v gate.Verb, event string, n int64) (d
 	return d, nil
 }
 
+// DecideEach answers an attempt of one unit for each event.
+func (m *local) DecideEach(ctx context.Context, v gate.Verb, events []string, tell func(i int, d decision, err error)) {
+	for i, event := range events {
+		d, err := m.Decide(ctx, v, event, 1)
+		tell(i, d, err)
+	}
+}
+
 // most is the highest count of a limit.
 func most(usage []Usage) (units int64) {
 	for i := range usage {

@@ -460,6 +460,12 @@ func TestOneShardDown(t *testing.T) {
 			}
 		}
 	}
+	together := slices.Concat(of...)
+	for i, r := range l.AllowEach(t.Context(), together) {
+		if (r.Err == nil) == slices.Contains(of[0], together[i]) {
+			t.Errorf("%s, with all others: %v", together[i], r.Err)
+		}
+	}
 	if began := len(seen.kinds()); began == 0 || began > len(of[0]) {
 		t.Errorf("told of %d outages for events in %d parts", began, len(of[0]))
 	}

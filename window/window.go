@@ -133,6 +133,16 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 	return Decision(d), err
 }
 
+// AllowEach is Allow for each of many events, sent together: the answers are those of as many calls of Allow in order, in one round trip
+// to each shard. Results are in the order of events, each with an error of its own: a shard in trouble fails only its own. An event
+// that is there twice is decided about twice, in order. Config.Timeout is for up to 4,096 events of a sixty-fourth of the slots, or of
+// a server that is no cluster; more than that go one after the other.
+func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
+	results := make([]Result, len(events))
+	l.gate.AllowEach(ctx, events, func(i int, d decision, err error) { results[i] = Result{Decision(d), err} })
+	return results
+}
+
 // Peek is shorthand for PeekN(ctx, event, 1).
 func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 	return l.PeekN(ctx, event, 1)

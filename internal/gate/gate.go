@@ -23,6 +23,8 @@ type Limiter[U any] struct {
 type State[U any] interface {
 	// Decide answers an attempt of n units. It counts them if the verb says so.
 	Decide(ctx context.Context, v Verb, event string, n int64) (Decision[U], error)
+	// DecideEach answers an attempt of one unit for each event, and tells the answer to that in each place.
+	DecideEach(ctx context.Context, v Verb, events []string, tell func(i int, d Decision[U], err error))
 	// Refund takes back what d counted.
 	Refund(ctx context.Context, event string, d Decision[U]) error
 	Reset(ctx context.Context, event string) error
@@ -75,15 +77,41 @@ func (l *Limiter[U]) PeekN(ctx context.Context, event string, n int64) (Decision
 	return l.decide(ctx, Peek, event, n)
 }
 
-// Every decision comes through here.
+// AllowEach decides as AllowN with 1 about each event, and tells the answer to that in each place.
+func (l *Limiter[U]) AllowEach(ctx context.Context, events []string, tell func(i int, d Decision[U], err error)) {
+	began, v := time.Now(), l.attempts()
+	var places []int
+	var sound []string
+	for i, event := range events {
+		if err := l.check(ctx, event, 1); err != nil {
+			l.observe(v, 1, Decision[U]{}, err, began)
+			tell(i, Decision[U]{}, err)
+		} else {
+			places, sound = append(places, i), append(sound, event)
+		}
+	}
+	l.State.DecideEach(ctx, v.known(), sound, func(k int, d Decision[U], err error) {
+		d, err = l.settle(ctx, v, sound[k], 1, d, err)
+		l.observe(v, 1, d, err, began)
+		tell(places[k], d, err)
+	})
+}
+
+// Every decision about one event comes through here.
 func (l *Limiter[U]) decide(ctx context.Context, v Verb, event string, n int64) (Decision[U], error) {
 	if l.Observe == nil {
 		return l.answer(ctx, v, event, n)
 	}
 	began := time.Now()
 	d, err := l.answer(ctx, v, event, n)
-	l.Observe(Observation[U]{Kind: kindOf(v, d.Allowed, err), Units: n, Decision: d, Took: time.Since(began)})
+	l.observe(v, n, d, err, began)
 	return d, err
+}
+
+func (l *Limiter[U]) observe(v Verb, n int64, d Decision[U], err error, began time.Time) {
+	if l.Observe != nil {
+		l.Observe(Observation[U]{Kind: kindOf(v, d.Allowed, err), Units: n, Decision: d, Took: time.Since(began)})
+	}
 }
 
 func (l *Limiter[U]) answer(ctx context.Context, v Verb, event string, n int64) (Decision[U], error) {
@@ -91,6 +119,11 @@ func (l *Limiter[U]) answer(ctx context.Context, v Verb, event string, n int64) 
 		return Decision[U]{}, err
 	}
 	d, err := l.State.Decide(ctx, v.known(), event, n)
+	return l.settle(ctx, v, event, n, d, err)
+}
+
+// settle has the Fallback decide where Redis could not.
+func (l *Limiter[U]) settle(ctx context.Context, v Verb, event string, n int64, d Decision[U], err error) (Decision[U], error) {
 	if l.Fallback != nil && remote.IsOutage(err) && ctx.Err() == nil {
 		d, err = l.fallBack(ctx, v, event, n, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/remote"
-	"github.com/slidegate/slidegate/lua"
 )
 
 // Redis is a State that a script keeps in Redis. What scripts take and reply, their heads say.
@@ -27,7 +26,7 @@ func NewRedis[U any](client rueidis.Client, script string, l *Limiter[U]) (*Redi
 	if client == nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", l.Name)
 	}
-	r := &Redis[U]{L: l, runner: remote.New(client, lua.New(script), l.Timeout, l.turned)}
+	r := &Redis[U]{L: l, runner: remote.New(client, script, l.Timeout, l.turned)}
 	for _, limit := range l.Limits {
 		r.args = append(r.args, limit.args())
 	}
@@ -54,9 +53,36 @@ func (r *Redis[U]) Decide(ctx context.Context, v Verb, event string, n int64) (D
 	if err != nil {
 		return Decision[U]{}, err
 	}
+	return r.decision(v, event, n, reply)
+}
+
+// DecideEach answers an attempt of one unit for each event, and tells the answer to that in each place.
+func (r *Redis[U]) DecideEach(ctx context.Context, v Verb, events []string, tell func(i int, d Decision[U], err error)) {
+	args, err := r.arguments(string(v), 1, r.all...)
+	keys := make([]string, len(events))
+	for i, event := range events {
+		keys[i] = r.L.Key(event)
+	}
+	var answers []remote.Answer
+	if err == nil {
+		answers = r.runner.RunEach(ctx, keys, args)
+	} else {
+		answers = slices.Repeat([]remote.Answer{{Err: err}}, len(keys))
+	}
+	for i, a := range answers {
+		var d Decision[U]
+		if a.Err == nil {
+			d, a.Err = r.decision(v, events[i], 1, a.Integers)
+		}
+		tell(i, d, a.Err)
+	}
+}
+
+// decision is what the script's reply says.
+func (r *Redis[U]) decision(v Verb, event string, n int64, reply []int64) (Decision[U], error) {
 	limits := len(r.L.Limits)
 	if len(reply) != 2+3*limits {
-		err = fmt.Errorf("the script replied %d integers for %d limits", len(reply), limits)
+		err := fmt.Errorf("the script replied %d integers for %d limits", len(reply), limits)
 		return Decision[U]{}, remote.Explain(err, r.L.Key(event), string(v))
 	}
 	d := Decision[U]{Allowed: reply[0] == 1, At: r.L.Clock.Time(reply[1]).UTC(), Usage: make([]U, 0, limits)}
@@ -117,15 +143,20 @@ func (r *Redis[U]) Inspect(ctx context.Context, event string, whole func(reply [
 }
 
 func (r *Redis[U]) run(ctx context.Context, verb, event string, n int64, more ...string) ([]int64, error) {
-	args := r.ones[verb]
-	if args == nil || n != 1 || r.L.Clock.Now != nil {
-		now, err := r.now()
-		if err != nil {
-			return nil, err
-		}
-		args = append([]string{verb, now, integer(n)}, more...)
+	args, err := r.arguments(verb, n, more...)
+	if err != nil {
+		return nil, err
 	}
 	return r.runner.Run(ctx, r.L.Key(event), args)
+}
+
+// arguments are what the script is told.
+func (r *Redis[U]) arguments(verb string, n int64, more ...string) ([]string, error) {
+	if args := r.ones[verb]; args != nil && n == 1 && r.L.Clock.Now == nil {
+		return args, nil
+	}
+	now, err := r.now()
+	return append([]string{verb, now, integer(n)}, more...), err
 }
 
 // now is the time that the script is told: that of the configuration, or none.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // A call is one that rueidis makes, in a goroutine of its own, since rueidis waits for connections and for a place in its queue
@@ -15,17 +17,28 @@ import (
 type call struct {
 	context.Context // the caller's
 	runner          *Runner
-	key             [1]string
+	keys            []string // for each, the script is sent once
 	args            []string
+	loads           bool // the server does not know the script
 	state           atomic.Int32
-	answers         chan answer
+	answers         chan reply
 	timer           *time.Timer // of the runner's timeout
 	run             func()      // is execute
+
+	key [1]string // the array of keys, where there is one
+	got [1]Answer // and of its answer, to the caller
 }
 
-type answer struct {
-	integers []int64
-	err      error
+// A reply is what rueidis got: one answer, or several.
+type reply struct {
+	one  Answer
+	each []Answer
+}
+
+// An Answer is what the script replied about one key.
+type Answer struct {
+	Integers []int64
+	Err      error
 }
 
 // The states of a call.
@@ -37,16 +50,16 @@ const (
 
 // calls are used again, but for those whose callers left: rueidis may still hold them.
 var calls = sync.Pool{New: func() any {
-	c := &call{answers: make(chan answer, 1), timer: time.NewTimer(time.Hour)}
+	c := &call{answers: make(chan reply, 1), timer: time.NewTimer(time.Hour)}
 	c.timer.Stop()
 	c.run = c.execute
 	return c
 }}
 
 // call prepares one. It is to be freed.
-func (r *Runner) call(ctx context.Context, key string, args []string) *call {
+func (r *Runner) call(ctx context.Context, args []string) *call {
 	c := calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
-	c.Context, c.runner, c.key[0], c.args = ctx, r, key, args
+	c.Context, c.runner, c.args = ctx, r, args
 	return c
 }
 
@@ -54,7 +67,8 @@ func (r *Runner) call(ctx context.Context, key string, args []string) *call {
 func (c *call) free() {
 	c.timer.Stop()
 	if c.state.Load() != left {
-		c.Context, c.runner, c.key[0], c.args = context.Background(), nil, "", nil
+		c.Context, c.runner, c.keys, c.args, c.loads = context.Background(), nil, nil, nil, false
+		c.key[0], c.got[0] = "", Answer{}
 		calls.Put(c)
 	}
 }
@@ -80,17 +94,17 @@ const mostAbandoned = 4096
 
 var errTooMany = fmt.Errorf("%w: %d calls wait for it whose callers left", ErrOutage, mostAbandoned)
 
-// exec sends the script once. It comes back when the caller's context ends or the time is up, whatever rueidis waits for.
-func (c *call) exec(up <-chan time.Time) ([]int64, error) {
+// exec sends the script once for each key. It comes back when the caller's context ends or the time is up, whatever rueidis waits for.
+func (c *call) exec(up <-chan time.Time) []Answer {
 	if c.runner.abandoned.Load() >= mostAbandoned {
-		return nil, errTooMany
+		return c.fail(errTooMany)
 	}
 	c.state.Store(waiting)
 	go c.run()
 	var err error
 	select {
-	case a := <-c.answers:
-		return a.integers, a.err
+	case reply := <-c.answers:
+		return c.take(reply)
 	case <-c.Context.Done():
 		err = c.Context.Err()
 	case <-up:
@@ -99,19 +113,65 @@ func (c *call) exec(up <-chan time.Time) ([]int64, error) {
 	c.runner.abandoned.Add(1)
 	if !c.state.CompareAndSwap(waiting, left) { // it came just now
 		c.runner.abandoned.Add(-1)
-		a := <-c.answers
-		return a.integers, a.err
+		return c.take(<-c.answers)
 	}
-	return nil, err
+	return c.fail(err)
+}
+
+func (c *call) take(r reply) []Answer {
+	if r.each != nil {
+		return r.each
+	}
+	c.got[0] = r.one
+	return c.got[:]
 }
 
 // execute has rueidis do it. Nobody but a caller that waits for the answer uses the call again.
 func (c *call) execute() {
 	r := c.runner
-	integers, err := r.script.Exec(c, r.client, c.key[:], c.args).AsIntSlice()
+	var got reply
+	if len(c.keys) == 1 {
+		got.one.Integers, got.one.Err = r.script.Exec(c, r.client, c.keys, c.args).AsIntSlice()
+	} else {
+		got.each = c.executeEach()
+	}
 	if c.state.CompareAndSwap(waiting, answered) {
-		c.answers <- answer{integers, err}
+		c.answers <- got
 	} else {
 		r.abandoned.Add(-1)
 	}
+}
+
+// executeEach sends the script for all keys in one pipeline. Where the server does not know it, the first sends it in full, and the
+// others find it there.
+func (c *call) executeEach() []Answer {
+	r := c.runner
+	hash, err := r.hash(c)
+	if err != nil {
+		return c.fail(err)
+	}
+	batch := make(rueidis.Commands, len(c.keys))
+	for i, key := range c.keys {
+		batch[i] = r.client.B().Evalsha().Sha1(hash).Numkeys(1).Key(key).Arg(c.args...).Build()
+	}
+	if c.loads {
+		batch[0] = r.client.B().Eval().Script(r.source).Numkeys(1).Key(c.keys[0]).Arg(c.args...).Build()
+	}
+	answers := make([]Answer, len(batch))
+	for i, reply := range r.client.DoMulti(c, batch...) {
+		answers[i].Integers, answers[i].Err = reply.AsIntSlice()
+	}
+	return answers
+}
+
+// hash is what servers know the script by. In FIPS mode one has to be asked.
+func (r *Runner) hash(ctx context.Context) (string, error) {
+	if hash, _ := r.sha1.Load().(string); hash != "" {
+		return hash, nil
+	}
+	hash, err := r.client.Do(ctx, r.client.B().ScriptLoad().Script(r.source).Build()).ToString()
+	if err == nil {
+		r.sha1.Store(hash)
+	}
+	return hash, err
 }

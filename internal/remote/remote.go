@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/lua"
 )
 
 var (
@@ -28,7 +31,9 @@ func IsOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(er
 // Runner runs one script of one limiter, and learns from its calls which part of a cluster is in trouble.
 type Runner struct {
 	client  rueidis.Client
+	source  string
 	script  *rueidis.Lua
+	sha1    atomic.Value  // of the source; none until a server told it, in FIPS mode
 	timeout time.Duration // of one call; less than 0: none
 	tell    func(part int, began bool)
 
@@ -40,44 +45,155 @@ type Runner struct {
 	parts     [parts]part
 }
 
-// New returns a Runner. It tells of the begin and end of outages of a part, in turn for each.
-func New(client rueidis.Client, script *rueidis.Lua, timeout time.Duration, tell func(part int, began bool)) *Runner {
-	r := &Runner{client: client, script: script, timeout: timeout, tell: tell, made: time.Now(), cluster: client.Mode() == rueidis.ClientModeCluster}
+// New returns a Runner of a script. It tells of the begin and end of outages of a part, in turn for each.
+func New(client rueidis.Client, source string, timeout time.Duration, tell func(part int, began bool)) *Runner {
+	r := &Runner{
+		client: client, source: source, script: lua.New(source), timeout: timeout, tell: tell,
+		made: time.Now(), cluster: client.Mode() == rueidis.ClientModeCluster,
+	}
+	r.sha1.Store(lua.Hash(source))
 	r.expired = fmt.Errorf("nothing came within %v", timeout)
 	return r
 }
 
 // Run runs the script on one key, unless the part of the key is left alone. The first argument is the verb, as the scripts have it.
 func (r *Runner) Run(ctx context.Context, key string, args []string) ([]int64, error) {
-	part, began := r.partOf(key), time.Since(r.made)
+	c := r.call(ctx, args)
+	c.key[0], c.keys = key, c.key[:]
+	a := c.runIn(r.partOf(key), c.keys)[0]
+	c.free()
+	return a.Integers, a.Err
+}
+
+// RunEach runs the script on each key, in one pipeline for each part, side by side. Answers are in the order of the keys; a key that
+// comes twice is decided about twice, in this order.
+func (r *Runner) RunEach(ctx context.Context, keys, args []string) []Answer {
+	of, answers := map[int][]int{}, make([]Answer, len(keys))
+	for i, key := range keys {
+		part := r.partOf(key)
+		of[part] = append(of[part], i)
+	}
+	var group sync.WaitGroup
+	for part, places := range of {
+		group.Go(func() { r.runPart(ctx, part, keys, places, args, answers) })
+	}
+	group.Wait()
+	return answers
+}
+
+// mostAtOnce is how many keys a pipeline has.
+const mostAtOnce = 4096
+
+// runPart is RunEach for the keys in some places, all of one part. Once nothing came in time, nothing more is sent.
+func (r *Runner) runPart(ctx context.Context, part int, keys []string, places []int, args []string, answers []Answer) {
+	var late error
+	for some := range slices.Chunk(places, mostAtOnce) {
+		if err := ctx.Err(); err != nil {
+			late = fmt.Errorf("nothing was sent: %w", err)
+		}
+		if late == nil {
+			r.runSome(ctx, part, keys, some, args, answers)
+		}
+		for _, i := range some {
+			if late != nil {
+				answers[i].Err = late
+			}
+		}
+		if errors.Is(answers[some[0]].Err, r.expired) {
+			late = fmt.Errorf("%w: it was not sent, as others in the same call got no reply: %v", ErrOutage, r.expired) //nolint:errorlint // that of others is only told
+		}
+	}
+}
+
+func (r *Runner) runSome(ctx context.Context, part int, keys []string, places []int, args []string, answers []Answer) {
+	some := make([]string, len(places))
+	for k, i := range places {
+		some[k] = keys[i]
+	}
+	c := r.call(ctx, args)
+	defer c.free()
+	c.keys = some
+	for k, a := range c.runIn(part, some) {
+		answers[places[k]] = a
+	}
+}
+
+// runIn runs the script on the keys, all of one part.
+func (c *call) runIn(part int, keys []string) []Answer {
+	r, verb := c.runner, c.args[0]
+	began := time.Since(r.made)
 	may, probes := r.parts[part].enter(began)
 	if !may {
 		why, _ := r.parts[part].why.Load().(error)
-		return nil, why
+		return c.fail(why)
 	}
-	c := r.call(ctx, key, args)
-	reply, err := c.repeat(part, probes)
-	c.free()
-	r.learn(ctx, part, began, err)
-	if err != nil {
-		return nil, Explain(err, key, args[0])
+	answers := c.repeat(part, probes)
+	i := slices.IndexFunc(answers, func(a Answer) bool { return a.Err == nil })
+	r.learn(c.Context, part, began, answers[max(0, i)].Err)
+	for i := range answers {
+		if answers[i].Err != nil {
+			answers[i] = Answer{Err: Explain(answers[i].Err, keys[i], verb)}
+		}
 	}
-	return reply, nil
+	return answers
 }
 
-// repeat sends the script, and again only what certainly did not run: for at most patience, while there is time, and not once
-// others have found that the part is to be left alone.
-func (c *call) repeat(part int, probes bool) ([]int64, error) {
+// fail is an answer to each key.
+func (c *call) fail(err error) []Answer { return slices.Repeat([]Answer{{Err: err}}, len(c.keys)) }
+
+// repeat sends the script, and again for those keys for which it certainly did not run: for at most patience, while there is time, and
+// not once others have found that the part is to be left alone.
+func (c *call) repeat(part int, probes bool) []Answer {
 	end, up := c.end()
+	keys, answers := c.keys, c.exec(up)
 	for begin, pause := time.Now(), firstPause; ; pause = min(2*pause, longestPause) {
-		reply, err := c.exec(up)
-		if err == nil || !notRun(err) || time.Since(begin)+pause > patience || time.Until(end) < pause {
-			return reply, err
+		open := unrun(keys, answers)
+		if len(open) == 0 || time.Since(begin)+pause > patience || time.Until(end) < pause {
+			return answers
 		}
 		if c.runner.parts[part].until.Load() != 0 && !probes || Sleep(c.Context, pause) != nil {
-			return nil, err
+			return answers
 		}
+		c.again(keys, answers, open, up)
 	}
+}
+
+// again sends those in some places once more.
+func (c *call) again(keys []string, answers []Answer, open []int, up <-chan time.Time) {
+	some := make([]string, len(open))
+	for k, i := range open {
+		some[k] = keys[i]
+	}
+	reply, _ := rueidis.IsRedisErr(answers[open[0]].Err)
+	c.keys, c.loads = some, reply != nil && reply.IsNoScript()
+	for k, a := range c.exec(up) {
+		answers[open[k]] = a
+	}
+}
+
+// unrun are the places of those keys for which the script certainly did not run. What a key has got it gets in the first of its places.
+func unrun(keys []string, answers []Answer) (open []int) {
+	missing := map[string][]int(nil)
+	for i := range answers {
+		places := missing[keys[i]]
+		switch {
+		case answers[i].Err != nil && notRun(answers[i].Err):
+			if missing == nil {
+				missing = map[string][]int{}
+			}
+		case len(places) > 0:
+			answers[i], answers[places[0]] = answers[places[0]], answers[i]
+			places = places[1:]
+		default:
+			continue
+		}
+		missing[keys[i]] = append(places, i)
+	}
+	for _, places := range missing {
+		open = append(open, places...)
+	}
+	slices.Sort(open)
+	return open
 }
 
 // end is when there is no more time for a call, and what tells of it: by the timeout, if the context does not end before.
@@ -115,7 +231,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // notRun tells whether err proves that the script did not run, though it may if it is sent again.
 func notRun(err error) bool {
 	if reply, ok := rueidis.IsRedisErr(err); ok {
-		return reply.IsTryAgain() || reply.IsClusterDown() || reply.IsLoading() || strings.HasPrefix(reply.Error(), "MASTERDOWN")
+		return reply.IsTryAgain() || reply.IsNoScript() || reply.IsClusterDown() || reply.IsLoading() || strings.HasPrefix(reply.Error(), "MASTERDOWN")
 	}
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
