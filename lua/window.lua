@@ -44,9 +44,6 @@
 --             least that holds Per; and its units (unless every bucket holds 1)
 
 
-local read, write, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
-local FORMAT, MOST, DAY = 128, 31, 86400000
-
 -- encode writes a section whose closed buckets are body, in times of w bytes and units of u, and widens units that need it.
 -- now is the T of the record.
 local function encode(now, per, closed, last, res, total, open, body, w, u)
@@ -55,7 +52,7 @@ local function encode(now, per, closed, last, res, total, open, body, w, u)
     local wider = {}
     for i = 0, closed - 1 do
       local at = i * (w + u) + 1
-      local units = u == 0 and 1 or struct.unpack('>I' .. u, body, at + w)
+      local units = u == 0 and 1 or struct.unpack(u == 1 and '>I1' or '>I3', body, at + w)
       wider[i + 1] = string.sub(body, at, at + w - 1) .. pack('>I' .. fits, units)
     end
     body, u = table.concat(wider), fits
@@ -78,10 +75,12 @@ local function encode(now, per, closed, last, res, total, open, body, w, u)
   return pack('>BI2I6', flags + 32, closed, per) .. fields .. body
 end
 
-local A = ARGV
-local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] + 0, #A
+local struct, redis, sub, A = struct, redis, string.sub, ARGV
+local read, write = struct.unpack, struct.pack
+local FORMAT, MOST, DAY = 128, 31, 86400000
+local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 local simulated, refund = now ~= '', op == 'refund'
-local valid = n >= 1 and n <= 9007199254740992 and n % 1 == 0
+local valid = n == 1 or n >= 1 and n <= 9007199254740992 and n % 1 == 0
 if simulated then
   now = now + 0
   valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
@@ -97,17 +96,20 @@ if not (verb and valid and limits % 1 == 0 and limits >= 1 and limits <= MOST) t
 end
 
 local v = redis.pcall('GET', key)
-local len, first, T = 0, FORMAT, 0
+local len, first, T, foreign, head, closed, per, at = 0, FORMAT, 0, false
 if v then
-  if v.err then
+  len = #v -- 0 if v is an error
+  if len > 12 then
+    first, T, head, at = read('>BI6I6', v) -- with the first head
+    foreign = first <= FORMAT or first > FORMAT + MOST
+  elseif v.err then
     if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
     return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
+  else
+    first, foreign = v:byte() or 0, true
   end
-  len = #v
-  if len > 12 then first, T = read('>BI6', v) else first = byte(v) or 0 end
 end
 local sections = first - FORMAT
-local foreign = v and (len < 13 or sections < 1 or sections > MOST)
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
 -- One turn for each stored section, then one for each limit that has none yet. reply holds what is true once the units are
@@ -115,43 +117,53 @@ if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 -- a denial must repair a date. Since T is the clock's time at the last write, a section has a time of its own only if it is
 -- carried along, or ahead of the clock.
 local counting, admitted, changed = op == 'count', op ~= 'inspect', false
+local adds = admitted
 local newT, since = refund and T or now, refund and A[count] + 0
 local reply, out, kept, px, far, keptFar, lasts, lists = nil, '', '', nil, 0, 0, nil, nil
 if limits == 1 then
-  reply = {0, now, false, false, false}
+  reply = {1, now, nil, nil, nil}
 else
-  reply = {0, now, false, false, false, false, false, false, false, false, false}
+  reply = {1, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 end
 -- a is where a limit has its place in reply, and before its place in ARGV: 3, 6, 9 and so on; 0 is none of the caller's.
-local pos, a, most, left, seen, outs, keeps, twice, earliest = 8, 0, 3 * limits, limits, 0, limits, 0, false, math.huge
+local pos, a, most, left, seen, outs, keeps, twice, earliest = 8, 0, 3 * limits, refund and 0 or limits, 0, limits, 0, false, 281474976710656
+local sought = false -- whether a section was not that of the next limit; else none can come twice
+if foreign then pos, left = len + 1, 0 end
+local tail = len - 5 -- where the last head may begin
 local dated = simulated -- PX is not the Per of a limit, since the clock is not this server's, or stepped back
-while not foreign and (pos <= len or left > 0 and not refund) do
-  local per, closed, last, total, open, at, w, f, wrap, pair, max, width
-  local res, r, u = 1, 0, 0 -- r as in flags: 0 if res is 1, 1 if it is Per/60
+while pos <= len or left > 0 do
+  local last, total, open, w, pair, wrap, max, width
+  local res, u, form = 1, 0, 0 -- form is the flags, as they stand in the head, if the section can be written the short way
   a = a + 3
   if pos <= len then
     -- Read the section.
-    local flags = 32
-    if pos + 5 <= len then flags, closed, per, at = read('>BBI4', v, pos) end
-    if flags >= 32 then
-      if pos + 8 > len then
-        foreign = true
-        break
+    if pos > 8 then head, at = read('>I6', v, pos) end -- flags, closed and Per as one number
+    local flags = 0
+    per = head % 4294967296
+    closed = (head - per) / 4294967296
+    if closed > 255 then
+      flags = (closed - closed % 256) / 256
+      closed = closed % 256
+      if flags >= 32 then
+        if pos + 8 > len then
+          foreign = true
+          break
+        end
+        flags, closed, per, at = read('>BI2I6', v, pos)
+        flags = flags - 32
       end
-      flags, closed, per, at = read('>BI2I6', v, pos)
-      flags = flags - 32
     end
     if per < 65536 then
-      w, f, wrap = 2, '>I2', 65536
+      w, pair, wrap = 2, '>I2', 65536
+      foreign = per == 0
     elseif per < 16777216 then
-      w, f, wrap = 3, '>I3', 16777216
+      w, pair, wrap = 3, '>I3', 16777216
     elseif per < 4294967296 then
-      w, f, wrap = 4, '>I4', 4294967296
+      w, pair, wrap = 4, '>I4', 4294967296
     else
-      w, f, wrap = 6, '>I6', 281474976710656
+      w, pair, wrap, form = 6, '>I6', 281474976710656, nil
       foreign = per > 17592186044416
     end
-    pair = f
     last = T
     total = closed + 1
     open = 1
@@ -159,39 +171,43 @@ while not foreign and (pos <= len or left > 0 and not refund) do
       pos = at + closed * w
     else
       u = flags % 4
-      r = (flags - u) / 4 % 4
+      local r = (flags - u) / 4 % 4
+      form = form and r < 2 and (4 * r + u) * 1099511627776
       foreign = foreign or flags > 31 or r == 3
       if u > 1 then u = u * 4 - 5 end
       pos = at + (flags >= 16 and 6 or 0) + (r == 2 and 6 or 0) + u + u + closed * (w + u)
       if pos <= len + 1 then
-        if flags >= 16 then last, at = read('>I6', v, at) end
+        if flags >= 16 then
+          last, at = read('>I6', v, at)
+          foreign = foreign or last > T + per
+        end
         if r == 1 then res = (per + 59 - (per + 59) % 60) / 60 elseif r == 2 then res, at = read('>I6', v, at) end
         if u == 1 then
-          total, open = byte(v, at, at + 1)
-          at = at + 2
-          pair = f .. 'B'
+          total, open, at = read('>BB', v, at)
+          pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
         elseif u > 1 then
           total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
-          pair = f .. 'I' .. u
+          pair = pair .. (u == 3 and 'I3' or 'I7')
         end
       end
     end
     seen = seen + 1
-    if foreign or pos > len + 1 or per == 0 or last > T + per then
+    if foreign or pos > tail and pos ~= len + 1 then
       foreign = true
       break
     end
     if a > most or A[a + 1] + 0 ~= per then
-      a = most
+      a, sought = most, true
       while a > 0 and A[a + 1] + 0 ~= per do a = a - 3 end
     end
-    if reply[a] then -- no writer stores two sections of one Per
+    if sought and reply[a] then -- no writer stores two sections of one Per
       foreign = true
       break
     end
   else
     while a > most or reply[a] do a = a % most + 3 end
     per = A[a + 1] + 0
+    closed = nil
     for b = 3, most, 3 do twice = twice or b ~= a and A[b + 1] + 0 == per end
     if twice then break end
     last = now - per -- long enough ago
@@ -209,14 +225,16 @@ while not foreign and (pos <= len or left > 0 and not refund) do
       end
       last, changed = ahead, true
     end
-    date, dated = last, true
+    date, dated, form = last, true, nil
   end
 
   if a > 0 then
     max = A[a + 2] + 0
-    width = A[a + 3] + 0
-    if not ((n <= max or refund) and max <= 9007199254740992 and width >= 1 and width <= per and max % 1 + width % 1 == 0 and
-      (closed or per % 1 == 0 and per <= 17592186044416)) then
+    width = A[a + 3]
+    width = width == '1' and 1 or width + 0
+    if not ((n <= max or refund) and max <= 9007199254740992 and max % 1 == 0 and
+      (width == 1 or width >= 1 and width <= per and width % 1 == 0) and
+      (closed or per >= 1 and per % 1 == 0 and per <= 17592186044416)) then
       return redis.error_reply(string.format('SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', key, a / 3))
     end
   end
@@ -271,7 +289,7 @@ while not foreign and (pos <= len or left > 0 and not refund) do
     if last + per <= date then
       last = date
       res = width
-      r = width == 1 and 0 or width == (per + 59 - (per + 59) % 60) / 60 and 1 or 2
+      form = per < 4294967296 and (width == 1 and 0 or width == (per + 59 - (per + 59) % 60) / 60 and 4398046511104)
       total = 0
       closed = 0
       open = 0
@@ -300,17 +318,16 @@ while not foreign and (pos <= len or left > 0 and not refund) do
           reply[b + 2] = used > 0 and (lasts and lasts[b] or T) + A[b + 1] - now or 0
         end
       end
-      admitted = false
+      admitted, adds = false, counting
     end
-    local adds = admitted or counting
-    if adds then need = total - (max - n - n) end
+    if adds then need = need + n end
     local wait = 0
     if need > total then
       wait = due - now
     elseif need > 0 then
       local t, p = adds and joins and date or last, fin
       if u == 0 and need <= closed then
-        t = last - (last - read(f, v, fin - need * w)) % wrap
+        t = last - (last - read(pair, v, fin - need * w)) % wrap
       end
       while u > 0 and need > 0 and p > at do
         local b, c = read(pair, v, p - w - u)
@@ -351,19 +368,19 @@ while not foreign and (pos <= len or left > 0 and not refund) do
     elseif adds and op ~= 'peek' then
       -- Count.
       if not joins then closed = closed + 1 end
-      local plain = per < 4294967296 and closed < 256 and date == newT and r < 2 and (joins or res == width)
+      local plain = form and closed < 256 and (joins or res == width)
       if plain and u == 0 and n == 1 and total == closed then
         if closed == 0 then
-          out = out .. write('>BBI4', 4 * r, 0, per)
+          out = out .. write('>I6', form + per)
         else
-          out = out .. write(w == 3 and '>BBI4I3' or w == 4 and '>BBI4I4' or '>BBI4I2', 4 * r, closed, per, last % wrap) .. sub(v, at, fin - 1)
+          out = out .. write(w == 3 and '>I6I3' or w == 4 and '>I6I4' or '>I6I2', form + closed * 4294967296 + per, last % wrap) .. sub(v, at, fin - 1)
         end
       elseif plain and u == 1 and total + n < 256 then
         if joins then
-          out = out .. write('>BBI4BB', 4 * r + 1, closed, per, total + n, open + n) .. sub(v, at, fin - 1)
+          out = out .. write('>I6BB', form + closed * 4294967296 + per, total + n, open + n) .. sub(v, at, fin - 1)
         else
-          out = out .. write(w == 3 and '>BBI4BBI3B' or w == 4 and '>BBI4BBI4B' or '>BBI4BBI2B', 4 * r + 1, closed, per, total + n,
-            n, last % wrap, open) .. sub(v, at, fin - 1)
+          out = out .. write(w == 3 and '>I6BBI3B' or w == 4 and '>I6BBI4B' or '>I6BBI2B', form + closed * 4294967296 + per,
+            total + n, n, last % wrap, open) .. sub(v, at, fin - 1)
         end
       else
         if total > 9007199254740992 - n or closed > 65535 then
@@ -374,7 +391,7 @@ while not foreign and (pos <= len or left > 0 and not refund) do
         if joins then
           open = open + n
         else
-          body = (u > 0 and write(pair, last % wrap, open) or write(f, last % wrap)) .. body
+          body = write(pair, last % wrap, open) .. body -- the units are ignored where every bucket holds 1
           open, res = n, width
         end
         out = out .. encode(newT, per, closed, date, res, total + n, open, body, w, u)
@@ -420,7 +437,6 @@ if (counts or changed) and op ~= 'peek' then
   end
 end
 if refund then return {changed and 1 or 0} end
-if admitted then reply[1] = 1 end
-reply[2] = earliest
-if limits == 2 then reply[9], reply[10], reply[11] = nil, nil, nil end
+if not admitted then reply[1] = 0 end
+if earliest > now then reply[2] = earliest end
 return reply

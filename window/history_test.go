@@ -30,6 +30,7 @@ var plans = []plan{
 	{name: "three limits", callers: [][]window.Limit{{limit("1/500ms"), limit("4/5s"), limit("90/10m")}}},
 	{name: "clock", callers: [][]window.Limit{{limit("2/1s"), limit("7/10s@300ms")}}, jumps: true},
 	{name: "clock, four limits", callers: [][]window.Limit{{limit("1/1s"), limit("3/10s"), limit("300/1h"), limit("5/30d@1d")}}, jumps: true},
+	{name: "months", callers: [][]window.Limit{{limit("40/60d"), limit("300/1d"), limit("200/90d@1d")}}},
 	{name: "denials count", callers: [][]window.Limit{{limit("3/1s"), limit("20/1m@7s")}}, denials: true},
 	{name: "denials count, clock", callers: [][]window.Limit{{limit("2/1s@1s"), limit("9/20s")}}, denials: true, jumps: true},
 	{name: "two callers", callers: [][]window.Limit{{limit("2/1s"), limit("6/5s")}, {limit("9/5s@1s"), limit("20/1m"), limit("2/300ms")}}},
