@@ -88,6 +88,9 @@ type Config struct {
 	// limits. It must not have a Fallback itself.
 	Fallback *Limiter `json:"-"`
 
+	// DenialCache is how many denied events to remember, as in window; 0 is none.
+	DenialCache int
+
 	// Observe is told of every attempt and peek, and of the begin and end of an outage; not of those of the Fallback. It is called by
 	// many goroutines at once, and the call that it is told of waits for it: it should be quick, and not use the limiter.
 	Observe func(Observation) `json:"-"`

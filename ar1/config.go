@@ -17,7 +17,7 @@ const maxUnits = 1e7 // beyond it the errors of doubles add up to more than a pa
 func (cfg Config) common() gate.Config[Usage] {
 	limits := slices.Clone(cfg.Limits)
 	c := gate.Config[Usage]{
-		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, Most: maxUnits,
+		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache, Most: maxUnits,
 		Clock: gate.Clock{Now: cfg.Now, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: 1 << 53, Year: 2255},
 		Usage: func(i int, used, remaining int64, retryAfter, resetAfter time.Duration) Usage {
 			return Usage{Limit: limits[i], Used: used, Remaining: remaining, RetryAfter: retryAfter, ResetAfter: resetAfter}

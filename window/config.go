@@ -12,7 +12,7 @@ import (
 func (cfg Config) common() gate.Config[Usage] {
 	limits := slices.Clone(cfg.Limits)
 	c := gate.Config[Usage]{
-		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, Most: maxUnits,
+		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache, Most: maxUnits,
 		Clock: gate.Clock{Now: cfg.Now, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
 		Usage: func(i int, used, remaining int64, retryAfter, resetAfter time.Duration) Usage {
 			return Usage{limits[i], used, remaining, retryAfter, resetAfter}

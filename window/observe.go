@@ -31,4 +31,6 @@ const (
 
 	OutageBegan Kind = gate.OutageBegan // three calls in a row failed; Redis is left alone for a second, and again until one succeeds
 	OutageEnded Kind = gate.OutageEnded // a call succeeded
+
+	CacheOff Kind = gate.CacheOff // told once: the client does not keep what it looks at, so DenialCache is of no use
 )

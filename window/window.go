@@ -50,6 +50,17 @@ type Config struct {
 	// processes that fall back each admit up to its Max, beside what Redis admitted before. It must not have a Fallback itself.
 	Fallback *Limiter `json:"-"`
 
+	// DenialCache is how many denied events to remember; 0 is none. While one is remembered, the same attempt on it (as many units) is
+	// denied here and costs Redis nothing: the client has Redis tell it of changes of the event's key (server-assisted client-side
+	// caching), and the denial ends with the first change, such as a Reset, a Refund or an admission anywhere, or with its RetryAfter.
+	// What is told after a change and within the round trip in which Redis tells of it can still be the denial; so it is for up to 12 s,
+	// or as long as the client's keep-alive and ConnWriteTimeout are together, if the connection falls silent. In a remembered denial, Used and
+	// Remaining are as they were when Redis was last asked, and the waits are up to date.
+	//
+	// The client must not have DisableCache, nor track with NOLOOP or by prefixes; one that does not keep what it looks at is noticed,
+	// told of as CacheOff, and asked no more. AllowEach does without it. It does not go with CountDenied, nor with Now, nor in memory.
+	DenialCache int
+
 	// Observe is told of every attempt and peek, and of the begin and end of an outage; not of those of the Fallback. It is called by
 	// many goroutines at once, and the call that it is told of waits for it: it should be quick, and not use the limiter.
 	Observe func(Observation) `json:"-"`

@@ -17,6 +17,7 @@ type Config[U any] struct {
 	Timeout     time.Duration
 	Most        int64 // units of one call that the script takes
 	Fallback    *Limiter[U]
+	DenialCache int
 	Observe     func(Observation[U])
 	Usage       func(limit int, used, remaining int64, retryAfter, resetAfter time.Duration) U
 	PerOf       func(U) time.Duration
@@ -51,6 +52,9 @@ func New[U any](cfg Config[U], kind string) (*Limiter[U], error) {
 func NewLocal[U any](cfg Config[U], kind string) (*Limiter[U], error) {
 	if cfg.Fallback != nil {
 		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", cfg.Name)
+	}
+	if cfg.DenialCache != 0 {
+		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has a DenialCache, which would save it nothing; leave it out", cfg.Name)
 	}
 	return New(cfg, kind)
 }
@@ -90,7 +94,22 @@ func (cfg *Config[U]) check() error {
 	case cfg.Fallback != nil && cfg.Fallback.Fallback != nil:
 		return fmt.Errorf("a Fallback %q that has a Fallback too; leave out one of them", cfg.Fallback.Name)
 	}
+	if err := cfg.checkDenialCache(); err != nil {
+		return err
+	}
 	return checkLimits(cfg.Limits)
+}
+
+func (cfg *Config[U]) checkDenialCache() error {
+	switch {
+	case cfg.DenialCache < 0:
+		return fmt.Errorf("a DenialCache of %d; say how many denied events to remember, or 0 for none", cfg.DenialCache)
+	case cfg.DenialCache > 0 && cfg.CountDenied:
+		return errors.New("CountDenied and a DenialCache; a denial that is to be counted cannot be answered without Redis, so leave out one of them")
+	case cfg.DenialCache > 0 && cfg.Clock.Now != nil:
+		return errors.New("a clock of its own and a DenialCache, which goes by real time; leave out Now or the DenialCache")
+	}
+	return nil
 }
 
 func checkLimits(limits []Limit) error {

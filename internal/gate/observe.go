@@ -26,6 +26,7 @@ const (
 	Peeked      = "peeked"
 	OutageBegan = "outage began"
 	OutageEnded = "outage ended"
+	CacheOff    = "denial cache off"
 )
 
 func kindOf(v Verb, allowed bool, err error) string {
@@ -52,5 +53,12 @@ func (l *Limiter[U]) turned(part int, began bool) {
 	}
 	if l.Observe != nil {
 		l.Observe(Observation[U]{Kind: kind, Part: part})
+	}
+}
+
+// tell tells of what concerns no event.
+func (l *Limiter[U]) tell(kind string) {
+	if l.Observe != nil {
+		l.Observe(Observation[U]{Kind: kind})
 	}
 }

@@ -19,6 +19,8 @@ type Redis[U any] struct {
 	args   [][]string          // of each limit
 	all    []string            // of all
 	ones   map[string][]string // all that the script is told of decisions about one unit, by its own clock
+
+	denials *denials[U] // nil: none are remembered
 }
 
 // NewRedis keeps the state of the limiter by the script, in the Redis behind client.
@@ -35,6 +37,9 @@ func NewRedis[U any](client rueidis.Client, script string, l *Limiter[U]) (*Redi
 	for _, v := range []Verb{Allow, Count, Peek} {
 		r.ones[string(v)] = append([]string{string(v), "", "1"}, r.all...)
 	}
+	if l.DenialCache > 0 {
+		r.denials = newDenials(r, l.DenialCache)
+	}
 	return r, nil
 }
 
@@ -49,6 +54,9 @@ func (l Limit) args() []string {
 
 // Decide answers an attempt.
 func (r *Redis[U]) Decide(ctx context.Context, v Verb, event string, n int64) (Decision[U], error) {
+	if r.denials != nil && v == Allow && !r.denials.off.Load() {
+		return r.denials.decide(ctx, event, n)
+	}
 	reply, err := r.run(ctx, string(v), event, n, r.all...)
 	if err != nil {
 		return Decision[U]{}, err
@@ -118,6 +126,7 @@ func (r *Redis[U]) Refund(ctx context.Context, event string, d Decision[U]) erro
 	if args == nil {
 		return nil
 	}
+	defer r.forget(event)
 	_, err := r.run(ctx, "refund", event, min(d.Counted, r.L.Most), append(args, integer(r.L.Clock.Unit(d.At)))...)
 	return err
 }
@@ -129,8 +138,16 @@ func (l *Limiter[U]) CountedIn(d Decision[U], limit int) bool {
 
 // Reset forgets the event.
 func (r *Redis[U]) Reset(ctx context.Context, event string) error {
+	defer r.forget(event)
 	_, err := r.run(ctx, "reset", event, 1, r.all...)
 	return err
+}
+
+// forget forgets a denial, which the client would be told of a little later.
+func (r *Redis[U]) forget(event string) {
+	if r.denials != nil {
+		r.denials.forget(event)
+	}
 }
 
 // Inspect is the script's own answer, if it is whole for so many limits.

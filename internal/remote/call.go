@@ -22,8 +22,10 @@ type call struct {
 	loads           bool // the server does not know the script
 	state           atomic.Int32
 	answers         chan reply
-	timer           *time.Timer // of the runner's timeout
-	run             func()      // is execute
+	within          time.Duration // as the runner's timeout
+	ttl             time.Duration // of what is looked at
+	timer           *time.Timer   // of within
+	run, look       func()        // are execute and read
 
 	key [1]string // the array of keys, where there is one
 	got [1]Answer // and of its answer, to the caller
@@ -39,6 +41,9 @@ type reply struct {
 type Answer struct {
 	Integers []int64
 	Err      error
+
+	value string // of the key, if that was looked at
+	hit   bool   // and was known here
 }
 
 // The states of a call.
@@ -52,14 +57,14 @@ const (
 var calls = sync.Pool{New: func() any {
 	c := &call{answers: make(chan reply, 1), timer: time.NewTimer(time.Hour)}
 	c.timer.Stop()
-	c.run = c.execute
+	c.run, c.look = c.execute, c.read
 	return c
 }}
 
 // call prepares one. It is to be freed.
 func (r *Runner) call(ctx context.Context, args []string) *call {
 	c := calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
-	c.Context, c.runner, c.args = ctx, r, args
+	c.Context, c.runner, c.args, c.within = ctx, r, args, r.timeout
 	return c
 }
 
@@ -94,13 +99,13 @@ const mostAbandoned = 4096
 
 var errTooMany = fmt.Errorf("%w: %d calls wait for it whose callers left", ErrOutage, mostAbandoned)
 
-// exec sends the script once for each key. It comes back when the caller's context ends or the time is up, whatever rueidis waits for.
-func (c *call) exec(up <-chan time.Time) []Answer {
+// exec has something done, such as the script sent once for each key. It comes back when the caller's context ends or the time is up, whatever rueidis waits for.
+func (c *call) exec(do func(), up <-chan time.Time) []Answer {
 	if c.runner.abandoned.Load() >= mostAbandoned {
 		return c.fail(errTooMany)
 	}
 	c.state.Store(waiting)
-	go c.run()
+	go do()
 	var err error
 	select {
 	case reply := <-c.answers:
@@ -108,7 +113,7 @@ func (c *call) exec(up <-chan time.Time) []Answer {
 	case <-c.Context.Done():
 		err = c.Context.Err()
 	case <-up:
-		err = c.runner.expired
+		err = c.expired()
 	}
 	c.runner.abandoned.Add(1)
 	if !c.state.CompareAndSwap(waiting, left) { // it came just now
@@ -135,11 +140,27 @@ func (c *call) execute() {
 	} else {
 		got.each = c.executeEach()
 	}
+	c.answer(got)
+}
+
+func (c *call) answer(got reply) {
 	if c.state.CompareAndSwap(waiting, answered) {
 		c.answers <- got
 	} else {
-		r.abandoned.Add(-1)
+		c.runner.abandoned.Add(-1)
 	}
+}
+
+// read gets the value of the key, from the cache of the client if it is there.
+func (c *call) read() {
+	client, got := c.runner.client, reply{}
+	result := client.DoCache(c, client.B().Get().Key(c.key[0]).Cache(), c.ttl)
+	got.one.value, got.one.Err = result.ToString()
+	got.one.hit = result.IsCacheHit()
+	if rueidis.IsRedisNil(got.one.Err) {
+		got.one.Err = nil
+	}
+	c.answer(got)
 }
 
 // executeEach sends the script for all keys in one pipeline. Where the server does not know it, the first sends it in full, and the

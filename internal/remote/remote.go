@@ -39,7 +39,6 @@ type Runner struct {
 
 	made      time.Time
 	cluster   bool
-	expired   error        // of a call when its time is up
 	abandoned atomic.Int32 // calls that have not come back from rueidis, though their callers left
 	turning   sync.Mutex
 	parts     [parts]part
@@ -52,17 +51,74 @@ func New(client rueidis.Client, source string, timeout time.Duration, tell func(
 		made: time.Now(), cluster: client.Mode() == rueidis.ClientModeCluster,
 	}
 	r.sha1.Store(lua.Hash(source))
-	r.expired = fmt.Errorf("nothing came within %v", timeout)
 	return r
 }
 
 // Run runs the script on one key, unless the part of the key is left alone. The first argument is the verb, as the scripts have it.
 func (r *Runner) Run(ctx context.Context, key string, args []string) ([]int64, error) {
+	return r.RunWithin(ctx, r.timeout, key, args)
+}
+
+// RunWithin is Run with a timeout of its own.
+func (r *Runner) RunWithin(ctx context.Context, timeout time.Duration, key string, args []string) ([]int64, error) {
 	c := r.call(ctx, args)
-	c.key[0], c.keys = key, c.key[:]
+	c.key[0], c.keys, c.within = key, c.key[:], timeout
 	a := c.runIn(r.partOf(key), c.keys)[0]
 	c.free()
 	return a.Integers, a.Err
+}
+
+// Look is the value of a key, by a GET that the client keeps the answer to until Redis tells it of a change, for ttl at most. It hits
+// if the client knew it, and then Redis was not asked. Of a part that is left alone it knows nothing.
+func (r *Runner) Look(ctx context.Context, timeout time.Duration, key string, ttl time.Duration) (value string, hit bool, err error) {
+	part := r.partOf(key)
+	s := &r.parts[part]
+	if s.near.Load() {
+		if value, hit = r.lookHere(key, ttl); hit {
+			return value, true, nil
+		}
+		s.near.Store(false)
+	}
+	if s.until.Load() != 0 {
+		return "", false, nil
+	}
+	began := time.Since(r.made)
+	a := r.lookThere(ctx, timeout, key, ttl)
+	switch {
+	case a.hit:
+		s.near.Store(true)
+	case errors.Is(a.Err, context.Canceled) && ctx.Err() == nil: // by one that looked here only
+		return "", false, nil
+	default:
+		r.learn(ctx, part, began, a.Err)
+	}
+	if a.Err != nil {
+		return "", false, Explain(a.Err, key, "peek")
+	}
+	return a.value, a.hit, nil
+}
+
+// lookHere is what the client knows. Nothing is sent, nor waited for: the context has ended. It is asked in the goroutine of the caller,
+// and only while the last one to look hit and no call has failed since: rueidis would wait for a connection that is being made.
+func (r *Runner) lookHere(key string, ttl time.Duration) (value string, hit bool) {
+	result := r.client.DoCache(ended, r.client.B().Get().Key(key).Cache(), ttl)
+	value, err := result.ToString()
+	return value, err == nil && result.IsCacheHit()
+}
+
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// lookThere asks Redis for what the client does not know.
+func (r *Runner) lookThere(ctx context.Context, timeout time.Duration, key string, ttl time.Duration) Answer {
+	c := r.call(ctx, nil)
+	defer c.free()
+	c.key[0], c.keys, c.within, c.ttl = key, c.key[:], timeout, ttl
+	_, up := c.end()
+	return c.exec(c.look, up)[0]
 }
 
 // RunEach runs the script on each key, in one pipeline for each part, side by side. Answers are in the order of the keys; a key that
@@ -99,8 +155,8 @@ func (r *Runner) runPart(ctx context.Context, part int, keys []string, places []
 				answers[i].Err = late
 			}
 		}
-		if errors.Is(answers[some[0]].Err, r.expired) {
-			late = fmt.Errorf("%w: it was not sent, as others in the same call got no reply: %v", ErrOutage, r.expired) //nolint:errorlint // that of others is only told
+		if errors.Is(answers[some[0]].Err, errExpired) {
+			late = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, r.timeout)
 		}
 	}
 }
@@ -145,7 +201,7 @@ func (c *call) fail(err error) []Answer { return slices.Repeat([]Answer{{Err: er
 // not once others have found that the part is to be left alone.
 func (c *call) repeat(part int, probes bool) []Answer {
 	end, up := c.end()
-	keys, answers := c.keys, c.exec(up)
+	keys, answers := c.keys, c.exec(c.run, up)
 	for begin, pause := time.Now(), firstPause; ; pause = min(2*pause, longestPause) {
 		open := unrun(keys, answers)
 		if len(open) == 0 || time.Since(begin)+pause > patience || time.Until(end) < pause {
@@ -166,7 +222,7 @@ func (c *call) again(keys []string, answers []Answer, open []int, up <-chan time
 	}
 	reply, _ := rueidis.IsRedisErr(answers[open[0]].Err)
 	c.keys, c.loads = some, reply != nil && reply.IsNoScript()
-	for k, a := range c.exec(up) {
+	for k, a := range c.exec(c.run, up) {
 		answers[open[k]] = a
 	}
 }
@@ -199,7 +255,7 @@ func unrun(keys []string, answers []Answer) (open []int) {
 // end is when there is no more time for a call, and what tells of it: by the timeout, if the context does not end before.
 func (c *call) end() (end time.Time, up <-chan time.Time) {
 	end, dated := c.Context.Deadline()
-	timeout := c.runner.timeout
+	timeout := c.within
 	if timeout < 0 && !dated {
 		return time.Now().Add(time.Hour), nil
 	}
@@ -209,6 +265,10 @@ func (c *call) end() (end time.Time, up <-chan time.Time) {
 	c.timer.Reset(timeout)
 	return time.Now().Add(timeout), c.timer.C
 }
+
+var errExpired = errors.New("nothing came")
+
+func (c *call) expired() error { return fmt.Errorf("%w within %v", errExpired, c.within) }
 
 const (
 	firstPause   = 5 * time.Millisecond  // before the first repetition; doubled each time

@@ -1,0 +1,352 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// guarded is a limiter on a server of its own that remembers denials, and a client that it does not know of.
+type guarded struct {
+	*window.Limiter
+	server *redistest.Server
+	admin  rueidis.Client
+	told   *atomic.Int32 // of CacheOff
+}
+
+func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.ClientOption)) guarded {
+	t.Helper()
+	server, told := redistest.Start(t), &atomic.Int32{}
+	cfg := window.Config{Name: "guarded", Limits: limits, DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(o window.Observation) {
+		if o.Kind == window.CacheOff {
+			told.Add(1)
+		}
+	}}
+	return guarded{must(window.New(server.NewClient(t, change), cfg)), server, server.Client(t), told}
+}
+
+// other is the same limiter in another process.
+func (g guarded) other(limits []window.Limit) *window.Limiter {
+	return must(window.New(g.admin, window.Config{Name: "guarded", Limits: limits}))
+}
+
+// commands is how often the server was sent a command.
+func (g guarded) commands(t *testing.T, names ...string) (calls int) {
+	t.Helper()
+	info := must(g.admin.Do(t.Context(), g.admin.B().Info().Section("commandstats").Build()).ToString())
+	for _, name := range names {
+		_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
+		n := 0
+		for _, digit := range rest {
+			if digit < '0' || digit > '9' {
+				break
+			}
+			n = 10*n + int(digit-'0')
+		}
+		calls += n
+	}
+	return calls
+}
+
+var cacheCommands = []string{"evalsha", "eval", "get", "multi", "exec", "pttl", "client|caching"}
+
+// denied has the event e denied until the denial is remembered: nothing is sent for it any more.
+func (g guarded) denied(t *testing.T) window.Decision {
+	t.Helper()
+	for range 1000 {
+		before := g.commands(t, cacheCommands...)
+		d := must(g.Allow(t.Context(), "e"))
+		if !d.Allowed && g.commands(t, cacheCommands...) == before {
+			return d
+		}
+	}
+	t.Fatal("no denial is remembered")
+	return window.Decision{}
+}
+
+// TestDenialsCostNothing: one event, 64 callers.
+func TestDenialsCostNothing(t *testing.T) {
+	g := newGuarded(t, parsed("5/1h"), nil)
+	g.denied(t)
+	asking, denials := 10*time.Second, atomic.Int64{}
+	if testing.Short() {
+		asking = time.Second
+	}
+	before := g.commands(t, cacheCommands...)
+	var callers sync.WaitGroup
+	for range 64 {
+		callers.Go(func() {
+			for begin := time.Now(); time.Since(begin) < asking; denials.Add(1) {
+				if d, err := g.Allow(context.Background(), "e"); err != nil || d.Allowed {
+					t.Errorf("%+v, %v", d, err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	sent := g.commands(t, cacheCommands...) - before
+	t.Logf("%d denials in %v, %d commands", denials.Load(), asking, sent)
+	if float64(sent) > 2*asking.Seconds() {
+		t.Errorf("%d commands in %v", sent, asking)
+	}
+}
+
+// TestFirstDenials: many callers that come at once for an event of which a denial is known make few calls, also when the wait is over.
+func TestFirstDenials(t *testing.T) {
+	g := newGuarded(t, parsed("1/200ms"), nil)
+	g.denied(t)
+	var callers sync.WaitGroup
+	var admitted atomic.Int64
+	before, begin := g.commands(t, cacheCommands...), time.Now()
+	for range 64 {
+		callers.Go(func() {
+			for time.Since(begin) < time.Second {
+				if must(g.Allow(context.Background(), "e")).Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	rounds := int(time.Since(begin)/(200*time.Millisecond)) + 2
+	if sent := g.commands(t, cacheCommands...) - before; sent > 20*rounds || admitted.Load() < 2 || admitted.Load() > int64(rounds) {
+		t.Errorf("%d commands for %d windows, %d admitted", sent, rounds, admitted.Load())
+	}
+}
+
+// TestRememberedDenial is like one of Redis, but for the time that has passed.
+func TestRememberedDenial(t *testing.T) {
+	g := newGuarded(t, parsed("1/5s", "2/1h"), nil)
+	must(g.Allow(t.Context(), "e"))
+	before := must(g.Peek(t.Context(), "e"))
+	here := g.denied(t)
+	after := must(g.Peek(t.Context(), "e"))
+	if here.RetryAfter > before.RetryAfter || here.RetryAfter < after.RetryAfter || here.At.Before(before.At) || here.RetryAfter%time.Millisecond != 0 {
+		t.Errorf("%+v between %+v and %+v", here, before, after)
+	}
+	for i, u := range here.Usage {
+		if u.ResetAfter > before.Usage[i].ResetAfter || u.ResetAfter < after.Usage[i].ResetAfter {
+			t.Errorf("%+v between %+v and %+v", u, before.Usage[i], after.Usage[i])
+		}
+		here.Usage[i].ResetAfter, here.Usage[i].RetryAfter = after.Usage[i].ResetAfter, after.Usage[i].RetryAfter
+	}
+	here.RetryAfter, here.At = after.RetryAfter, after.At
+	if diff := cmp.Diff(after, here); diff != "" {
+		t.Error(diff)
+	}
+	if d, err := g.AllowN(t.Context(), "e", 2); err == nil && d.Allowed {
+		t.Errorf("two units: %+v", d)
+	}
+}
+
+// TestWhatEndsADenial: each of these is followed by an admission, or by an answer of Redis.
+func TestWhatEndsADenial(t *testing.T) {
+	limits := parsed("2/1h")
+	for name, end := range map[string]func(t *testing.T, g guarded, first window.Decision){
+		"Reset elsewhere": func(t *testing.T, g guarded, _ window.Decision) { check(t, g.other(limits).Reset(t.Context(), "e")) },
+		"Reset here":      func(t *testing.T, g guarded, _ window.Decision) { check(t, g.Reset(t.Context(), "e")) },
+		"Refund elsewhere": func(t *testing.T, g guarded, d window.Decision) {
+			check(t, g.other(limits).Refund(t.Context(), "e", d))
+		},
+		"Refund here": func(t *testing.T, g guarded, d window.Decision) { check(t, g.Refund(t.Context(), "e", d)) },
+		"FLUSHALL":    func(t *testing.T, g guarded, _ window.Decision) { do(t, g.admin, "FLUSHALL") },
+		"DEL": func(t *testing.T, g guarded, _ window.Decision) {
+			do(t, g.admin, "DEL", must(g.Inspect(t.Context(), "e")).Key)
+		},
+		"Restart": func(t *testing.T, g guarded, _ window.Decision) { g.server.Restart(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, limits, nil)
+			first := must(g.Allow(t.Context(), "e"))
+			must(g.Allow(t.Context(), "e"))
+			g.denied(t)
+			end(t, g, first)
+			begin, denials := time.Now(), 0
+			for admitted := false; !admitted; denials++ {
+				d, err := g.Allow(t.Context(), "e")
+				if err != nil && name != "Restart" || time.Since(begin) > 10*time.Second {
+					t.Fatalf("%d denials, %v", denials, err)
+				}
+				admitted = d.Allowed
+			}
+			t.Logf("admitted after %v and %d denials", time.Since(begin).Round(time.Microsecond), denials-1)
+			if strings.HasSuffix(name, "here") && denials > 50 {
+				t.Errorf("%d denials", denials)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAdmissionElsewhereEndsADenial: a process with a higher Max admits; then Redis is asked again, which denies.
+func TestAdmissionElsewhereEndsADenial(t *testing.T) {
+	g := newGuarded(t, parsed("1/1h"), nil)
+	must(g.Allow(t.Context(), "e"))
+	if d := g.denied(t); d.Usage[0].Used != 1 {
+		t.Fatalf("%+v", d)
+	}
+	must(g.other(parsed("9/1h")).Allow(t.Context(), "e"))
+	for late := time.Now().Add(10 * time.Second); must(g.Allow(t.Context(), "e")).Usage[0].Used != 2; {
+		if time.Now().After(late) {
+			t.Fatal("the denial of before is still told")
+		}
+	}
+}
+
+// TestClosedConnectionEndsADenial.
+func TestClosedConnectionEndsADenial(t *testing.T) {
+	g := newGuarded(t, parsed("1/1h"), nil)
+	must(g.Allow(t.Context(), "e"))
+	g.denied(t)
+	before := g.commands(t, cacheCommands...)
+	do(t, g.admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	for late := time.Now().Add(10 * time.Second); g.commands(t, cacheCommands...) == before; {
+		if d, err := g.Allow(t.Context(), "e"); err == nil && d.Allowed || time.Now().After(late) {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+}
+
+// TestSilentConnectionEndsADenial once the client gives it up.
+func TestSilentConnectionEndsADenial(t *testing.T) {
+	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout, o.Dialer.KeepAlive = time.Second, time.Second
+	})
+	must(g.Allow(t.Context(), "e"))
+	g.denied(t)
+	g.server.Pause(t)
+	begin := time.Now()
+	for {
+		_, err := g.Allow(t.Context(), "e")
+		if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) {
+			break
+		}
+		if err != nil || time.Since(begin) > 30*time.Second {
+			t.Fatalf("after %v: %v", time.Since(begin), err)
+		}
+	}
+	t.Logf("denied here for %v of silence", time.Since(begin).Round(10*time.Millisecond))
+	g.server.Resume(t)
+}
+
+// TestAllowedCostsNoMore: an allowed event makes the calls that it makes without a cache.
+func TestAllowedCostsNoMore(t *testing.T) {
+	g := newGuarded(t, parsed("100/1h"), nil)
+	must(g.Allow(t.Context(), "another")) // loads the script
+	do(t, g.admin, "CONFIG", "RESETSTAT")
+	for range 100 {
+		if !must(g.Allow(t.Context(), "e")).Allowed {
+			t.Fatal("denied")
+		}
+	}
+	if all, scripts := g.commands(t, cacheCommands...), g.commands(t, "evalsha"); scripts != 100 || all != 200 { // the script makes a GET
+		t.Errorf("%d commands, %d of them EVALSHA", all, scripts)
+	}
+}
+
+// TestCacheThatIsNone: with a client that keeps nothing, denials are decided by Redis, and that is told once.
+func TestCacheThatIsNone(t *testing.T) {
+	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) { o.DisableCache = true })
+	for i := range 50 {
+		if d := must(g.Allow(t.Context(), "e")); d.Allowed != (i == 0) {
+			t.Fatalf("%d: %+v", i, d)
+		}
+	}
+	if told := g.told.Load(); told != 1 {
+		t.Errorf("told %d times", told)
+	}
+	do(t, g.admin, "CONFIG", "RESETSTAT")
+	must(g.Allow(t.Context(), "e"))
+	if n := g.commands(t, "get", "evalsha"); n != 2 {
+		t.Errorf("%d commands", n)
+	}
+}
+
+// TestDenialCacheRefuses what it cannot go with.
+func TestDenialCacheRefuses(t *testing.T) {
+	cfg := window.Config{Name: "x", Limits: parsed("1/1h"), DenialCache: 1}
+	_, local := window.NewLocal(cfg)
+	cfg.CountDenied = true
+	_, counting := window.New(redistest.Client(t), cfg)
+	cfg.CountDenied, cfg.Now = false, time.Now
+	_, clock := window.New(redistest.Client(t), cfg)
+	cfg.Now, cfg.DenialCache = nil, -1
+	_, less := window.New(redistest.Client(t), cfg)
+	for want, err := range map[string]error{"in memory": local, "CountDenied and a DenialCache": counting, "real time": clock, "DenialCache of -1": less} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestDeniedInAnOutage: callers that wait for one another's attempt learn in time that Redis hangs.
+func TestDeniedInAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	cfg := window.Config{Name: "outage", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: troubleTimeout}
+	l := must(window.New(server.Client(t), cfg))
+	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
+	degraded := must(window.New(server.Client(t), cfg))
+	for range 5 {
+		must(l.Allow(t.Context(), "e"))
+		must(degraded.Allow(t.Context(), "f"))
+	}
+	server.Pause(t)
+	for over := time.Now().Add(150 * time.Millisecond); time.Now().Before(over); { // the waits of the denials
+		_, _ = l.Peek(t.Context(), "e")
+	}
+	var callers sync.WaitGroup
+	for range 32 {
+		callers.Go(func() {
+			begin := time.Now()
+			_, err := l.Allow(context.Background(), "e")
+			if took := time.Since(begin); took > troubleTimeout+slack || !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
+				t.Errorf("%v after %v", err, took)
+			}
+			if d, err := degraded.Allow(context.Background(), "f"); err != nil || !d.Degraded {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+	callers.Wait()
+	server.Resume(t)
+	backAfter(t, l)
+}
+
+// BenchmarkDenied is a remembered denial, of 64 callers.
+func BenchmarkDenied(b *testing.B) {
+	client := redistest.Client(b)
+	for _, limits := range [][]string{{"1/1h"}, {"1/5m", "1/1h", "1/1d"}} {
+		l := must(window.New(client, window.Config{Name: redistest.Key(b), Limits: parsed(limits...), DenialCache: 10}))
+		for range 5 {
+			must(l.Allow(b.Context(), "e"))
+		}
+		b.Run(strings.Join(limits, ","), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if must(l.Allow(context.Background(), "e")).Allowed {
+						panic("admitted")
+					}
+				}
+			})
+		})
+	}
+}
