@@ -181,8 +181,8 @@ func TestWhatEndsADenial(t *testing.T) {
 				admitted = d.Allowed
 			}
 			t.Logf("admitted after %v and %d denials", time.Since(begin).Round(time.Microsecond), denials-1)
-			if strings.HasSuffix(name, "here") && denials > 50 {
-				t.Errorf("%d denials", denials)
+			if strings.HasSuffix(name, " here") && denials > 1 {
+				t.Errorf("%d denials", denials-1)
 			}
 		})
 	}

@@ -7,14 +7,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/slidegate/slidegate/internal/remote"
 )
 
 // denials are what is remembered of events that were denied, so that whoever keeps asking costs Redis nothing. The client watches the
-// key: while it has the value that it had just before the attempt was sent that was denied, and until that attempt's wait is over, the
-// same attempt is denied again. Both the order and the value matter: if the value were looked at after the attempt, or any value would
-// do, a Reset or an admission in between would go unseen.
+// key: while it still knows the value that it got just before the attempt was sent that was denied, and until that attempt's wait is
+// over, the same attempt is denied again. It must have got the value before, else a Reset in between would go unseen. And it must
+// know that very copy: after a Reset and an admission in the same millisecond, the key can have the same value again.
 //
 // Of the attempts on such an event that are not answered here, one is made at a time, and the others wait for what it finds.
 type denials[U any] struct {
@@ -36,7 +37,7 @@ type denial struct {
 	n     int64     // units of the attempt
 	came  time.Time // the answer
 	until time.Time // up to which it is denied if it is made again, unless the key changes: its wait after it was sent
-	value string    // of the key, just before it was sent; empty if not known, and then this answers nothing
+	value string    // of the key, as the client got it just before it was sent; empty if not known, and then this answers nothing
 	reply []int64
 }
 
@@ -111,7 +112,12 @@ func (m *denials[U]) look(ctx context.Context, began, now time.Time, event strin
 	if !hit && value != "" && !m.proved.Load() {
 		m.prove(ctx, began, k, value)
 	}
-	return value, hit && value == k.value, nil
+	return value, hit && same(value, k.value), nil
+}
+
+// same tells whether both are one copy of a value, and not empty: the client has not been told of a change in between.
+func same(a, b string) bool {
+	return a != "" && b != "" && unsafe.StringData(a) == unsafe.StringData(b)
 }
 
 // prove looks once more: the client must know the value by now. If it does not, time after time, nothing is remembered any more.
