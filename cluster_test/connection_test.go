@@ -179,10 +179,30 @@ func TestACL(t *testing.T) {
 		}
 	})
 	each(t, func(t *testing.T, k kind) { forbidden(t, k, nodes, client) })
+	more := regexp.MustCompile("for a `DenialCache`, `([^`]*)`").FindStringSubmatch(page)
+	onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(more[1])...)...)
+	each(t, func(t *testing.T, k kind) { remembers(t, k, nodes, client) })
 	for _, command := range [][]string{{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"PUBLISH", "c", "m"}, {"CLUSTER", "RESET"}} {
 		err := client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error()
 		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
 			t.Errorf("%q: %v", command, err)
+		}
+	}
+}
+
+// remembers has the user be denied by what the client knows.
+func remembers(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Client) {
+	t.Helper()
+	onAll(t, nodes, "ACL", "LOG", "RESET")
+	l := must(k.make(client, window.Config{Name: "login", Limits: []window.Limit{months(1)}, DenialCache: 10}))
+	for n := range 5 {
+		if d := must(l.Allow(t.Context(), "remembered "+k.name)); d.Allowed != (n == 0) {
+			t.Errorf("%d: %+v", n, d)
+		}
+	}
+	for _, s := range nodes.All {
+		if log := must(s.Do(t.Context(), "ACL", "LOG").ToArray()); len(log) > 0 {
+			t.Errorf("%s denied %s", s.Addr(), object(t, log[0]))
 		}
 	}
 }

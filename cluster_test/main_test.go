@@ -33,6 +33,7 @@ func must[T any](v T, err error) T {
 // limiter is one of either kind.
 type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
+	AllowEach(ctx context.Context, events []string) []window.Result
 	Peek(ctx context.Context, event string) (window.Decision, error)
 	Wait(ctx context.Context, event string) (window.Decision, error)
 	Refund(ctx context.Context, event string, d window.Decision) error
@@ -49,7 +50,7 @@ type kind struct {
 var kinds = []kind{
 	{"window", "w", func(client rueidis.Client, cfg window.Config) (limiter, error) { return window.New(client, cfg) }},
 	{"ar1", "a", func(client rueidis.Client, cfg window.Config) (limiter, error) {
-		return ar1.New(client, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now})
+		return ar1.New(client, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
 	}},
 }
 
