@@ -45,7 +45,7 @@ func newReplay(ctx context.Context, sets sets, how estimator, redis addresses, t
 	workers := runtime.GOMAXPROCS(0)
 	if len(redis.InitAddress) > 0 {
 		if r.client, err = redis.connect(ctx); err != nil {
-			return nil, err
+			return nil, interrupted(ctx, fmt.Errorf("%w, or leave out --redis to decide in memory", err))
 		}
 		workers, r.name = inFlight, "slidegate-replay-"+strings.ToLower(rand.Text())
 	}

@@ -1,4 +1,5 @@
-// Command slidegate shows what limits do. Its first command, replay, asks: what would they have done to this log?
+// Command slidegate shows what limits do: what they would have done to a log (replay), and what they count now for an event in
+// Redis (inspect), which it can also forget (reset).
 package main
 
 import (
@@ -11,31 +12,36 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
 
 type commandLine struct {
-	Replay replayCommand `cmd:"" help:"Show what limits would have done to a log."`
+	Replay  replayCommand  `cmd:"" help:"Show what limits would have done to a log."`
+	Inspect inspectCommand `cmd:"" help:"Show what is counted for an event in Redis, and what is free."`
+	Reset   resetCommand   `cmd:"" help:"Forget what is counted for an event in Redis."`
 }
 
 // streams are what a command reads and writes.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+	now      func() time.Time // nil: what time it is, Redis knows; tests have a time of their own
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
 // run is the whole program: it returns the exit status, 0, 1 for an error or 130 for an interrupt.
 func run(ctx context.Context, args []string, s streams) int {
 	command, err := parse(args, s.out)
 	if err == nil && command != nil {
-		err = command.Run(ctx, s)
+		command.BindTo(ctx, (*context.Context)(nil))
+		err = command.Run(s)
 	}
 	if err == nil {
 		return 0
@@ -48,7 +54,7 @@ func run(ctx context.Context, args []string, s streams) int {
 }
 
 // parse reads the command line. It returns no command where all that was asked for is help.
-func parse(args []string, stdout io.Writer) (*replayCommand, error) {
+func parse(args []string, stdout io.Writer) (*kong.Context, error) {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -62,14 +68,14 @@ func parse(args []string, stdout io.Writer) (*replayCommand, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = k.Parse(args)
+	command, err := k.Parse(args)
 	if helped {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, plain(err, args)
 	}
-	return &line.Replay, nil
+	return command, nil
 }
 
 // plain puts what kong says into words for everybody.
@@ -79,7 +85,7 @@ func plain(err error, args []string) error {
 	switch {
 	case isSwitch:
 		return fmt.Errorf("%s takes no value; leave out the = and what follows", flag)
-	case strings.HasPrefix(text, "--"), strings.HasSuffix(text, "?"): // explains itself
+	case strings.HasPrefix(text, "--"), strings.HasPrefix(text, "<"), strings.HasSuffix(text, "?"): // explains itself
 		return errors.New(text)
 	}
 	if short, ok := strings.CutPrefix(text, "unknown flag -"); ok && len(short) == 1 && single(args, short) {

@@ -163,7 +163,7 @@ func readOnly(tb testing.TB, file string) {
 
 func replayFile(tb testing.TB, file string) {
 	tb.Helper()
-	if err := (&replayCommand{Files: []given{given(file)}}).Run(tb.Context(), streams{os.Stdin, io.Discard, io.Discard}); err != nil {
+	if err := (&replayCommand{Files: []given{given(file)}}).Run(tb.Context(), streams{in: os.Stdin, out: io.Discard, err: io.Discard}); err != nil {
 		tb.Fatal(err)
 	}
 }

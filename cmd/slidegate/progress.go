@@ -2,22 +2,19 @@ package main
 
 import (
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
 // newProgress returns a bar that is told of the bytes read, or nil where nobody watches: anywhere but on a terminal.
 func newProgress(to io.Writer, files []string) *progressbar.ProgressBar {
-	f, ok := to.(*os.File)
-	if !ok || len(files) == 0 || !term.IsTerminal(int(f.Fd())) {
+	if len(files) == 0 || !isTerminal(to) {
 		return nil
 	}
-	return progressbar.NewOptions64(logs.Size(files), progressbar.OptionSetWriter(&patient{Writer: f, begin: time.Now()}),
+	return progressbar.NewOptions64(logs.Size(files), progressbar.OptionSetWriter(&patient{Writer: to, begin: time.Now()}),
 		progressbar.OptionSetDescription("reading"), progressbar.OptionSetWidth(30), progressbar.OptionShowBytes(true), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetRenderBlankState(false), progressbar.OptionSpinnerType(14))
 }

@@ -54,7 +54,7 @@ func (as *addresses) addURL(s string) error {
 // String names the servers, without a password.
 func (as addresses) String() string { return strings.Join(as.InitAddress, ",") }
 
-// connect finds out by itself whether the addresses are of one server or of a cluster. An interrupt ends the wait for it.
+// connect finds out by itself whether the addresses are of one server or of a cluster. The end of ctx ends the wait for it.
 func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.Dialer = net.Dialer{Timeout: patience}
@@ -77,15 +77,18 @@ func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
 			return r.Client, nil
 		}
 	case <-ctx.Done():
-		return nil, interrupted(ctx, ctx.Err())
+		return nil, ctx.Err()
 	}
 	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
-	return nil, fmt.Errorf("--redis %v: no Redis and no cluster answers there (%s); %s, or leave out --redis to decide in memory", as, cause, remedy(err))
+	return nil, fmt.Errorf("--redis %v: no Redis and no cluster answers there (%s); %s", as, cause, remedy(err))
 }
 
 // remedy is what to do about a Redis that cannot be connected to.
 func remedy(err error) string {
 	reply, isReply := rueidis.IsRedisErr(err)
+	if isReply && strings.HasPrefix(reply.Error(), "WRONGPASS") {
+		return "correct the user and the password in its URL"
+	}
 	locked := isReply && (strings.Contains(reply.Error(), "AUTH") || strings.Contains(reply.Error(), "PASS"))
 	if locked || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS"
@@ -95,13 +98,18 @@ func remedy(err error) string {
 
 // failed says what an error of Redis means to a replay. What the library says about the count is for those who go on.
 func (r *replay) failed(err error) error {
-	cause := err.Error()
+	return fmt.Errorf("--redis %v failed (%s); replay again when it works, or leave out --redis to decide in memory", r.redis, cause(err))
+}
+
+// cause is why Redis failed, without what the library says about the count.
+func cause(err error) string {
+	text := err.Error()
 	for _, e := range []error{window.ErrOutage, window.ErrUncertain} {
-		if _, after, found := strings.Cut(cause, e.Error()+": "); found {
-			cause = after
+		if _, after, found := strings.Cut(text, e.Error()+": "); found {
+			text = after
 		}
 	}
-	return fmt.Errorf("--redis %v failed (%s); replay again when it works, or leave out --redis to decide in memory", r.redis, cause)
+	return text
 }
 
 // forget removes an event.

@@ -486,6 +486,6 @@ func command(ctx context.Context, args ...string) (stdout, stderr string, status
 
 func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
 	var out, errs strings.Builder
-	status = run(ctx, args, streams{stdin, &out, &errs})
+	status = run(ctx, args, streams{in: stdin, out: &out, err: &errs})
 	return out.String(), errs.String(), status
 }

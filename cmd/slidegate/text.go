@@ -17,10 +17,7 @@ import (
 // print writes the report as text, or as one JSON object.
 func (p *report) print(out io.Writer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(p)
+		return writeJSON(out, p)
 	}
 	var b strings.Builder
 	p.printHead(&b)
@@ -32,6 +29,13 @@ func (p *report) print(out io.Writer, asJSON bool) error {
 	p.printNotes(&b)
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+func writeJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }
 
 func (p *report) printHead(b *strings.Builder) {

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// afternoon is when the tests look.
+var afternoon = time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
+
+// service is one that counts events, on the shared server unless the client is another.
+type service struct {
+	name   string
+	client rueidis.Client
+	secret []byte
+}
+
+func newService(t *testing.T) *service {
+	t.Helper()
+	return &service{name: redistest.Key(t), client: redistest.Client(t)}
+}
+
+// count counts units under limits, so long before the tests look.
+func (s *service) count(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
+	t.Helper()
+	var now time.Time
+	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	s.allow(t, l, err, event, units, &now, ago)
+}
+
+// raise is count by levels.
+func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
+	t.Helper()
+	var now time.Time
+	l, err := ar1.New(s.client, ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	s.allow(t, l, err, event, units, &now, ago)
+}
+
+func (s *service) allow(t *testing.T, l limiter, err error, event string, units int64, now *time.Time, ago []time.Duration) {
+	t.Helper()
+	for _, a := range ago {
+		if err == nil {
+			*now = afternoon.Add(-a)
+			_, err = l.AllowN(t.Context(), event, units)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parsed(t *testing.T, text string) (ls limits) {
+	t.Helper()
+	for s := range strings.SplitSeq(text, ",") {
+		if err := ls.add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ls
+}
+
+// inspect is what the program prints in the afternoon.
+func inspect(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, stderr, status := inAfternoon(t.Context(), args...)
+	if status != 0 || stderr != "" {
+		t.Fatalf("%q: status %d, %s", args, status, stderr)
+	}
+	return stdout
+}
+
+func inAfternoon(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	var out, errs strings.Builder
+	status = run(ctx, append([]string{"inspect"}, args...), streams{strings.NewReader(""), &out, &errs, func() time.Time { return afternoon }})
+	return out.String(), errs.String(), status
+}
+
+// m and h make the histories below short.
+const (
+	m = time.Minute
+	h = time.Hour
+)
+
+// TestInspectGolden: what a person on call sees.
+func TestInspectGolden(t *testing.T) {
+	s := newService(t)
+	const login, address = "1/5s,5/1h,20/1d", "198.51.100.7"
+	s.count(t, login, address, 1, 21*h, 20*h, 9*h, 8*h+50*m, 8*h+40*m, 4*h, 48*m, 31*m, 30*m, 12*m, 2*time.Second)
+	s.count(t, "100/1m,5000/1d", "key-7", 40, 23*h, 22*h, 7*h, 20*time.Second)
+	s.count(t, "100/1m,5000/1d", "key-7", 3, 15*time.Second, 11*time.Second, 10*time.Second, time.Second)
+	s.raise(t, "5/1h,100/1d", "key-7", 1, 3*h, 50*m, 40*m, 30*m, 20*m, 10*m, 9*m, 8*m)
+	s.raise(t, "5/1h,100/1d", "key-8", 2, 2*h)
+	for name, args := range map[string]string{
+		"inspect":             "--limit " + login + " NAME " + address,
+		"inspect-stored":      "NAME " + address,
+		"inspect-others":      "--limit 5/1h,5/10m NAME " + address,
+		"inspect-fits":        "--limit 20/1d NAME " + address,
+		"inspect-nothing":     "--limit 5/1h NAME nobody",
+		"inspect-json":        "--json --limit 5/1h NAME " + address,
+		"inspect-many":        "--limit 100/1m --limit 5000/1d NAME key-7",
+		"inspect-ar1":         "--ar1 --limit 5/1h,100/1d NAME key-7",
+		"inspect-ar1-stored":  "--ar1 NAME key-8",
+		"inspect-ar1-json":    "--ar1 --json --limit 5/1h NAME key-8",
+		"inspect-lowered":     "--limit 1/5s,3/1h,20/1d NAME " + address,
+		"inspect-nobody-json": "--json NAME nobody",
+	} {
+		args := strings.Fields("--redis " + redistest.Addr(t) + " " + strings.ReplaceAll(args, "NAME", s.name))
+		shown := strings.NewReplacer(s.name, "login", redistest.Addr(t), "127.0.0.1:6379").Replace(inspect(t, args...))
+		checkGolden(t, filepath.Join("testdata", name+".golden"), shown)
+	}
+}
+
+// TestInspectLooksOnly: whatever is asked for, nothing is written and no key made.
+func TestInspectLooksOnly(t *testing.T) {
+	s := newService(t)
+	s.count(t, "1/5s,5/1h", "e", 1, 30*m, -10*m) // also where an attempt would repair a date
+	s.raise(t, "5/1h", "e", 1, 30*m)
+	for _, key := range []string{s.name + ":{e}:w", s.name + ":{e}:a", s.name + ":{nobody}:w"} {
+		before := dump(t, s.client, key)
+		for _, args := range []string{"e", "--limit 1/5s,5/1h e", "--limit 3/10s e", "--json e", "--ar1 e", "--ar1 --limit 5/1h e", "nobody", "--limit 5/1h nobody"} {
+			inspect(t, strings.Fields("--redis "+redistest.Addr(t)+" "+s.name+" "+args)...)
+		}
+		if after := dump(t, s.client, key); after != before {
+			t.Errorf("%s: %s became %s", key, before, after)
+		}
+	}
+}
+
+// dump is the value of a key and when it expires.
+func dump(t *testing.T, c rueidis.Client, key string) string {
+	t.Helper()
+	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PEXPIRETIME', KEYS[1]))}`
+	s, err := c.Do(t.Context(), c.B().Eval().Script(script).Numkeys(1).Key(key).Build()).AsStrSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// TestInspectAsLibrary: what --json prints is what the library says, event by event and limit by limit.
+func TestInspectAsLibrary(t *testing.T) {
+	s := newService(t)
+	for event, ago := range map[string][]time.Duration{"a": {59 * m, 58 * m, 2 * m, time.Second}, "b {}%\xff": {3 * h, 2 * h, 61 * m}, "c": {-5 * m}} {
+		s.count(t, "3/1h,70/1d", event, 2, ago...)
+		l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, "2/1h,70/1d"), Now: func() time.Time { return afternoon }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := l.Inspect(t.Context(), event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := decoded(t, inspect(t, "--redis", redistest.Addr(t), "--json", "--limit", "2/1h,70/1d", s.name, event))
+		if got.Key != want.Key || !got.At.Equal(want.At) || !got.Stored {
+			t.Errorf("%+v, not %+v", got, want)
+		}
+		for i, sec := range got.Limits {
+			var buckets []window.Bucket
+			for _, b := range sec.Buckets {
+				buckets = append(buckets, window.Bucket(b))
+			}
+			said := window.LimitState{Buckets: buckets, Usage: window.Usage{
+				Limit: limit(t, sec.Limit), Used: sec.Used, Remaining: sec.Remaining,
+				RetryAfter: time.Duration(sec.RetryAfter) * time.Millisecond, ResetAfter: time.Duration(sec.ResetAfter) * time.Millisecond,
+			}}
+			if diff := cmp.Diff(want.Limits[i], said); diff != "" {
+				t.Errorf("%q (-library +program):\n%s", event, diff)
+			}
+		}
+	}
+}
+
+func decoded(t *testing.T, text string) (st state) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&st); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return st
+}
+
+// TestNextComesBack: the units named are free at the time named, and not a millisecond before.
+func TestNextComesBack(t *testing.T) {
+	s := newService(t)
+	for event, ago := range map[string][]time.Duration{"even": {50 * m, 40 * m, 30 * m}, "burst": {7 * m, 7 * m, 7 * m}, "ahead": {30 * m, -20 * m, -20 * m}} {
+		s.count(t, "6/1h", event, 2, ago...)
+		for _, lowered := range []string{"6/1h", "5/1h", "3/1h", "1/1h"} {
+			args := []string{"--redis", redistest.Addr(t), "--json", "--limit", lowered, s.name, event}
+			sec := decoded(t, inspect(t, args...)).Limits[0]
+			for after, want := range map[int64]int64{sec.NextAfter: sec.Remaining + sec.NextUnits, sec.NextAfter - 1: sec.Remaining} {
+				l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, lowered), Now: func() time.Time {
+					return afternoon.Add(time.Duration(after) * time.Millisecond)
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := l.Inspect(t.Context(), event); err != nil || got.Limits[0].Remaining != want {
+					t.Errorf("%s of %s: %d free after %d ms, not %d: %v", lowered, event, got.Limits[0].Remaining, after, want, err)
+				}
+			}
+		}
+	}
+}
+
+// TestInspectClockBehind: a clock that stepped back is told.
+func TestInspectClockBehind(t *testing.T) {
+	s := newService(t)
+	s.count(t, "5/1h", "e", 1, -5*m)
+	shown := inspect(t, "--redis", redistest.Addr(t), "--limit", "5/1h", s.name, "e")
+	for _, want := range []string{"time     2025-03-04 14:05:00 UTC", "back: 1 in 1h5m, at 15:05:00\n", "it reads 5m earlier than the last event.\n"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %q in\n%s", want, shown)
+		}
+	}
+}
+
+// TestInspectHidden: an event whose key is a hash is found by the same secret alone, of the same bytes.
+func TestInspectHidden(t *testing.T) {
+	s := newService(t)
+	s.secret = []byte("sixteen bytes\x00\xff\r")
+	s.count(t, "5/1h", "alice", 2, 30*m)
+	for file, want := range map[string]bool{string(s.secret): true, string(s.secret) + "\n": true, string(s.secret) + "\n\n": false, "another": false} {
+		st := decoded(t, inspect(t, "--redis", redistest.Addr(t), "--json", "--secret-file", write(t, file), s.name, "alice"))
+		if st.Stored != want || !strings.HasPrefix(st.Key, s.name+":{~") {
+			t.Errorf("%q: %+v", file, st)
+		}
+	}
+	if st := decoded(t, inspect(t, "--redis", redistest.Addr(t), "--json", s.name, "alice")); st.Stored {
+		t.Errorf("without: %+v", st)
+	}
+}
+
+// TestInspectCluster: any node of a cluster will do, for events of all of them.
+func TestInspectCluster(t *testing.T) {
+	node, _, _ := strings.Cut(clusterAddresses(t), ",")
+	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
+	for _, event := range []string{"a", "b", "c", "d", "e", "f"} {
+		s.count(t, "5/1h", event, 3, 30*m)
+		if shown := inspect(t, "--redis", node, s.name, event); !strings.Contains(shown, "\n1h  3 units counted; highest bar 3\n") {
+			t.Errorf("%s: %s", event, shown)
+		}
+		if stdout, stderr, status := command(t.Context(), "reset", "--yes", "--redis", node, s.name, event); status != 0 || !strings.HasSuffix(stdout, "\nForgotten.\n") {
+			t.Errorf("%s: status %d, %s%s", event, status, stdout, stderr)
+		}
+	}
+	if left := keys(t, s.name); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// TestInspectPassword: a password in a URL is used, and not shown.
+func TestInspectPassword(t *testing.T) {
+	server := redistest.Start(t, "--requirepass", "hunter2")
+	for _, tt := range []struct{ redis, want string }{
+		{"redis://:hunter2@" + server.Addr(), "limiter  login on " + server.Addr() + "\n"},
+		{"redis://:wrong@" + server.Addr(), "correct the user and the password in its URL\n"},
+		{server.Addr(), "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS\n"},
+	} {
+		stdout, stderr, _ := command(t.Context(), "inspect", "--redis", tt.redis, "login", "alice")
+		if shown := stdout + stderr; !strings.Contains(shown, tt.want) || strings.Contains(shown, "hunter2") || strings.Contains(shown, "wrong") {
+			t.Errorf("%s: %s", tt.redis, shown)
+		}
+	}
+}
+
+// TestInspectFails: one sentence that names what is wrong, and what to do; and nothing is repaired.
+func TestInspectFails(t *testing.T) {
+	s, server := newService(t), redistest.Start(t)
+	for _, set := range [][]string{
+		{"SET", s.name + ":{text}:w", "hello"},
+		{"LPUSH", s.name + ":{list}:w", "x"},
+		{"SET", s.name + ":{text}:a", "hello"},
+		{"ACL", "SETUSER", "blind", "on", ">pass", "~*", "+@all", "-evalsha", "-eval"},
+		{"ACL", "SETUSER", "halfblind", "on", ">pass", "~*", "+@all", "-get"},
+	} {
+		if err := server.Do(t.Context(), set...).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours := "SLIDEGATE key " + s.name + ":{text}:w holds no record that this version reads (first byte 104, or cut short); remove it, or rename the limiter\n"
+	for _, tt := range []struct{ redis, args, want string }{
+		{server.Addr(), "text", ours},
+		{server.Addr(), "--limit 5/1h text", ours},
+		{server.Addr(), "--ar1 text", strings.ReplaceAll(ours, "}:w", "}:a")},
+		{server.Addr(), "list", "WRONGTYPE key " + s.name + ":{list}:w holds no string; remove it, or rename the limiter\n"},
+		{server.Addr(), "--ar1 --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since a level has no buckets\n"},
+		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + " failed (NOPERM this user has no permissions to run the 'evalsha' command); name a user who may, as in redis://user:password@host:6379\n"},
+		{"redis://halfblind:pass@" + server.Addr(), "e", "); name a user who may, as in redis://user:password@host:6379\n"},
+	} {
+		for _, verb := range []string{"inspect", "reset --yes"} {
+			if verb != "inspect" && strings.Contains(tt.args, "--limit") {
+				continue
+			}
+			args := strings.Fields(verb + " --redis " + tt.redis + " " + strings.Replace(" "+tt.args, " ", " "+s.name+" ", 1))
+			stdout, stderr, status := command(t.Context(), args...)
+			if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, tt.want) {
+				t.Errorf("%q: status %d, %s%s\nwant %s", args, status, stdout, stderr, tt.want)
+			}
+		}
+	}
+	if got, err := server.Do(t.Context(), "GET", s.name+":{text}:w").ToString(); got != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestWatch: one look after the other, until interrupted, which is no error.
+func TestWatch(t *testing.T) {
+	s := newService(t)
+	s.count(t, "5/1h", "e", 1, 30*m)
+	for flag, want := range map[string]string{"": "limiter  ", "--json": `{` + "\n"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &stopper{after: 3, stop: cancel}
+		args := strings.Fields("inspect " + flag + " --every 100ms --limit 5/1h --redis " + redistest.Addr(t) + " " + s.name + " e")
+		if status := run(ctx, args, streams{strings.NewReader(""), out, out, func() time.Time { return afternoon }}); status != 0 {
+			t.Errorf("status %d", status)
+		}
+		if shown := out.String(); strings.Count("\n"+shown, "\n"+want) != 3 || strings.Contains(shown, "\x1b") {
+			t.Errorf("%q", shown)
+		}
+	}
+}
+
+// stopper stops after so many writes.
+type stopper struct {
+	after int
+	stop  func()
+	text  strings.Builder
+}
+
+func (s *stopper) String() string { return s.text.String() }
+
+func (s *stopper) Write(b []byte) (int, error) {
+	if s.after--; s.after == 0 {
+		s.stop()
+	}
+	return s.text.Write(b)
+}
+
+// TestInspectLongest: the longest window there is, with the most that it can hold.
+func TestInspectLongest(t *testing.T) {
+	s := newService(t)
+	s.count(t, "9007199254740992/36525d", "e", 1<<53, 30*m)
+	shown := inspect(t, "--redis", redistest.Addr(t), "--limit", "9007199254740992/36525d", s.name, "e")
+	for _, want := range []string{"used, NONE free; highest bar 9007199254740992\n", ", at 2125-03-05 13:30:00\n", "\n  36525d ago     27393d18h          18262d12h           9131d6h             now\n"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %q in\n%s", want, shown)
+		}
+	}
+}
+
+// TestInspectWidth: no line of the picture is wider than the terminal, and one is about as wide.
+func TestInspectWidth(t *testing.T) {
+	for width := 40; width < 250; width++ {
+		sec := &section{per: 24 * h, now: afternoon, Counts: &Counts{Buckets: []bucket{{afternoon.Add(-24 * h), 1}, {afternoon.Add(-9 * h), 7}, {afternoon, 2}, {afternoon.Add(m), 3}}}}
+		bars, highest := sec.bars(width)
+		lines := strings.Split(strings.TrimSuffix(bars, "\n"), "\n")
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); n > width || n < width-4 {
+				t.Fatalf("%d wide on %d: %q", n, width, line)
+			}
+		}
+		if highest != 7 || !strings.HasPrefix(lines[0], "  ▂") || !strings.HasSuffix(lines[0], "▆") || strings.Count(lines[0], "█") != 1 || !strings.HasSuffix(lines[2], " now") {
+			t.Fatalf("highest %d\n%s", highest, bars)
+		}
+	}
+}
+
+// TestInspectPage holds docs/inspect.md to what the program prints.
+func TestInspectPage(t *testing.T) {
+	page := text(t, "../../docs/inspect.md")
+	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1"} {
+		shown := text(t, filepath.Join("testdata", golden+".golden"))
+		indented := strings.ReplaceAll(strings.ReplaceAll("\n"+strings.TrimSpace(shown), "\n", "\n    "), "    \n", "\n")
+		if !strings.Contains(page, indented+"\n") {
+			t.Errorf("docs/inspect.md does not show %s.golden", golden)
+		}
+	}
+	fields := text(t, "testdata/inspect-json.golden") + text(t, "testdata/inspect-ar1-json.golden")
+	for _, field := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(fields, -1) {
+		if !strings.Contains(page, "`"+field[1]+"`") {
+			t.Errorf("docs/inspect.md does not explain %s", field[1])
+		}
+	}
+}

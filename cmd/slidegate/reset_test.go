@@ -1,0 +1,121 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// TestReset: only yes forgets, and only this event of this limiter.
+func TestReset(t *testing.T) {
+	for answer, forgets := range map[string]bool{"y\n": true, "YES \n": true, "n\n": false, "\n": false, "yesterday\n": false, "\x04": false} {
+		s := newService(t)
+		s.count(t, "5/1h,20/1d", "alice", 2, 3*h, 30*m)
+		s.count(t, "5/1h", "bob", 1, 30*m)
+		s.raise(t, "5/1h", "alice", 1, 30*m)
+		stdout, stderr, status := answered(t, answer, "reset", "--redis", redistest.Addr(t), s.name, "alice")
+		summary, last := s.name+":{alice}:w on "+redistest.Addr(t)+" counts 2 units in 1h, 4 units in 1d.\n", "Nothing is forgotten.\n"
+		if forgets {
+			last = "Forgotten.\n"
+		}
+		if status != 0 || stdout != summary+last || stderr != "Forget alice in "+s.name+"? [y/N] " {
+			t.Errorf("%q: status %d, %s%s", answer, status, stdout, stderr)
+		}
+		left := strings.Join(keys(t, s.name), " ")
+		if strings.Contains(left, "{alice}:w") == forgets || !strings.Contains(left, "{bob}:w") || !strings.Contains(left, "{alice}:a") {
+			t.Errorf("%q: %s is left", answer, left)
+		}
+	}
+}
+
+// answered runs the program in the afternoon with somebody at the keyboard.
+func answered(t *testing.T, answer string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	terminal, tty, err := pty.Open()
+	if err != nil {
+		t.Skipf("no terminal to test on: %v", err)
+	}
+	t.Cleanup(func() { terminal.Close(); tty.Close() })
+	if _, err := terminal.WriteString(answer); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	status = run(t.Context(), args, streams{tty, &out, &errs, func() time.Time { return afternoon }})
+	return out.String(), errs.String(), status
+}
+
+// TestResetUnasked: without a terminal nobody is asked, and so nothing forgotten but by --yes.
+func TestResetUnasked(t *testing.T) {
+	s := newService(t)
+	s.secret = []byte("a secret")
+	s.raise(t, "5/1h", "alice", 3, time.Millisecond)
+	args := []string{"reset", "--ar1", "--secret-file", write(t, "a secret\n"), "--redis", redistest.Addr(t), s.name, "alice"}
+	stdout, stderr, status := command(t.Context(), args...)
+	if want := "slidegate: nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question\n"; status != 1 || stdout != "" || stderr != want {
+		t.Errorf("status %d, %s%s", status, stdout, stderr)
+	}
+	if left := keys(t, s.name); len(left) != 1 {
+		t.Fatalf("%q are left", left)
+	}
+	for _, want := range []string{" counts level ", "Nothing is stored under the key " + s.name + ":{~"} {
+		stdout, stderr, status = command(t.Context(), append(args, "--yes")...)
+		if status != 0 || stderr != "" || !strings.Contains(stdout, want) {
+			t.Errorf("status %d, %s%s", status, stdout, stderr)
+		}
+	}
+	if left := keys(t, s.name); len(left) != 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// TestResetInterrupted: an interrupt at the question forgets nothing.
+func TestResetInterrupted(t *testing.T) {
+	s := newService(t)
+	s.count(t, "5/1h", "alice", 1, 30*m)
+	ctx, cancel := context.WithCancel(t.Context())
+	terminal, tty, err := pty.Open()
+	if err != nil {
+		t.Skipf("no terminal to test on: %v", err)
+	}
+	defer terminal.Close()
+	defer tty.Close()
+	errs := &stopper{after: 1, stop: cancel}
+	status := run(ctx, []string{"reset", "--redis", redistest.Addr(t), s.name, "alice"}, streams{tty, &strings.Builder{}, errs, nil})
+	if status != 130 || !strings.HasSuffix(errs.String(), "slidegate: interrupted; nothing is forgotten\n") || len(keys(t, s.name)) != 1 {
+		t.Errorf("status %d, %s", status, errs)
+	}
+}
+
+// TestWatchOnTerminal: each look takes the place of the one before, as wide as the terminal.
+func TestWatchOnTerminal(t *testing.T) {
+	s := newService(t)
+	s.count(t, "5/1h", "e", 1, 30*m)
+	ctx, cancel := context.WithCancel(t.Context())
+	looks := 0
+	screen := onTerminal(t, func(tty *os.File) {
+		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 120}); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"inspect", "--every", "100ms", "--limit", "5/1h", "--redis", redistest.Addr(t), s.name, "e"}
+		status := run(ctx, args, streams{strings.NewReader(""), tty, tty, func() time.Time {
+			if looks++; looks == 5 { // two to each look
+				cancel()
+			}
+			return afternoon
+		}})
+		if status != 0 {
+			t.Errorf("status %d", status)
+		}
+	})
+	if n := strings.Count(screen, "\x1b[Hlimiter"); n < 2 || strings.Count(screen, "\x1b[J") != n || !strings.Contains(screen, strings.Repeat("─", 28)+"┼") {
+		t.Errorf("%q", screen)
+	}
+}

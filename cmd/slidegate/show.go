@@ -1,0 +1,208 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+)
+
+// widthOf is how many columns a terminal has, and 80 where there is none.
+func widthOf(out io.Writer) int {
+	if f, ok := out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return max(40, width)
+		}
+	}
+	return 80
+}
+
+// text is the state for a terminal of this width.
+func (st *state) text(width int) string {
+	var b strings.Builder
+	writeTable(&b, 0, [][]string{
+		{"limiter", st.Limiter + " on " + st.Redis},
+		{"event", logs.Shown(st.Event)},
+		{"key", st.Key},
+		{"time", st.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
+		{"now", st.verdict()},
+	})
+	for _, sec := range st.Limits {
+		b.WriteString("\n" + sec.text(width))
+	}
+	st.writeNotes(&b)
+	return b.String()
+}
+
+// verdict is what somebody wants to know first.
+func (st *state) verdict() string {
+	switch {
+	case st.Verdict == nil && !st.Stored:
+		return "nothing is counted"
+	case st.Verdict == nil:
+		return "unknown, as Redis does not store how much a limit holds; add\n\t" + st.missing()
+	case st.Allowed && st.missing() != "":
+		return "ADMITTED by the limits given, up to " + units(st.free()) + " at once; but see below"
+	case st.Allowed:
+		return "ADMITTED, up to " + units(st.free()) + " at once"
+	}
+	return fmt.Sprintf("DENIED by %s; 1 unit is admitted %s", st.full(), in(st.RetryAfter, st.Limits[0].now))
+}
+
+// missing are the flags that name what is stored under none of the limits given, or nothing.
+func (st *state) missing() string {
+	var flags []string
+	for _, sec := range st.Limits {
+		if sec.Bound == nil {
+			flags = append(flags, "--limit MAX/"+span(sec.per))
+		}
+	}
+	return strings.Join(flags, " ")
+}
+
+// free is how many units all limits admit.
+func (st *state) free() int64 {
+	free := st.Limits[0].Remaining
+	for _, sec := range st.given() {
+		free = min(free, sec.Remaining)
+	}
+	return free
+}
+
+// full are the limits that deny one unit.
+func (st *state) full() string {
+	var limits []string
+	for _, sec := range st.given() {
+		if sec.RetryAfter > 0 {
+			limits = append(limits, sec.Limit)
+		}
+	}
+	return strings.Join(limits, " and ")
+}
+
+// given are the sections of the limits given.
+func (st *state) given() (given []*section) {
+	for _, sec := range st.Limits {
+		if sec.Bound != nil {
+			given = append(given, sec)
+		}
+	}
+	return given
+}
+
+// writeNotes tells what may be wrong.
+func (st *state) writeNotes(b *strings.Builder) {
+	var absent []string
+	for _, sec := range st.given() {
+		if !sec.Stored {
+			absent = append(absent, sec.Limit)
+		}
+	}
+	if !st.Stored {
+		b.WriteString("\nRedis has no such key: the event was never counted there, or all is forgotten,\nor NAME, EVENT, --ar1 or --secret-file are others in the service.\n")
+	} else if len(absent) > 0 {
+		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
+	}
+	if st.Verdict != nil && st.missing() != "" {
+		fmt.Fprintf(b, "\nMore is stored, and may deny, too; add %s.\n", st.missing())
+	}
+	if behind := st.behind(); behind > 0 {
+		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the time is taken to be that of the event.\n", span(behind))
+	}
+}
+
+// behind is how much earlier than the last event the clock reads.
+func (st *state) behind() (behind time.Duration) {
+	for _, sec := range st.Limits {
+		behind = max(behind, st.At.Sub(sec.now))
+	}
+	return behind
+}
+
+// text is the section for a terminal of this width.
+func (sec *section) text(width int) string {
+	switch {
+	case sec.Counts == nil:
+		return sec.levelText(width)
+	case sec.Used == 0:
+		return sec.title() + "\n"
+	}
+	bars, highest := sec.bars(width)
+	title := sec.title()
+	if highest > 1 {
+		title += fmt.Sprintf("; highest bar %d", highest)
+	}
+	return title + "\n  " + sec.back() + "\n" + bars
+}
+
+// title says how much is used and free.
+func (sec *section) title() string {
+	if sec.Bound == nil {
+		return fmt.Sprintf("%s  %s counted", span(sec.per), units(sec.Used))
+	}
+	return fmt.Sprintf("%s  %d of %d used, %s free", sec.Limit, sec.Used, sec.Max, orNone(sec.Remaining))
+}
+
+// back says when units come back, first and last.
+func (sec *section) back() string {
+	all := fmt.Sprintf("all %d %s", sec.Used, in(sec.ResetAfter, sec.now))
+	switch {
+	case sec.NextAfter < sec.ResetAfter:
+		return fmt.Sprintf("back: %d %s; %s", sec.NextUnits, in(sec.NextAfter, sec.now), all)
+	case sec.Used == 1:
+		return "back: 1 " + in(sec.ResetAfter, sec.now)
+	}
+	return "back: " + all
+}
+
+// levelText is a section of ar1.
+func (sec *section) levelText(width int) string {
+	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), span(time.Duration(sec.HalfLife)*time.Millisecond))
+	if sec.ResetAfter > 0 {
+		level += "  at rest " + in(sec.ResetAfter, sec.now) + "\n"
+	}
+	if sec.Bound == nil {
+		return span(sec.per) + "  " + level
+	}
+	title := fmt.Sprintf("%s  %s of %d free", sec.Limit, orNone(sec.Remaining), sec.Max)
+	if sec.RetryAfter > 0 {
+		title += "; 1 comes back " + in(sec.RetryAfter, sec.now)
+	}
+	return title + "\n  " + level + sec.gauge(width)
+}
+
+// decimal is a number to three digits, however small.
+func decimal(x float64) string {
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
+func orNone(n int64) string {
+	if n == 0 {
+		return "NONE"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func units(n int64) string { return number(int(n), "unit") }
+
+// span is a time as limits write theirs.
+func span(d time.Duration) string { return human(d.Milliseconds()) }
+
+// in is when a wait from now ends, rounded up, so that it is over then.
+func in(ms int64, now time.Time) string {
+	end, layout := now.Add(time.Duration(ms)*time.Millisecond+time.Second-1).Truncate(time.Second), time.TimeOnly
+	if !end.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
+		layout = time.DateTime
+	}
+	if ms >= time.Minute.Milliseconds() {
+		ms = (ms + 999) / 1000 * 1000
+	}
+	return fmt.Sprintf("in %s, at %s", human(ms), end.Format(layout))
+}

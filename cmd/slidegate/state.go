@@ -1,0 +1,136 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
+)
+
+// state is that of an event, as --json prints it. Spans are in milliseconds.
+type state struct {
+	Limiter   string    `json:"limiter"`
+	Event     string    `json:"event"`
+	Key       string    `json:"key"`
+	Redis     string    `json:"redis"`
+	Estimator string    `json:"estimator"`
+	At        time.Time `json:"at"`     // by the clock of Redis
+	Stored    bool      `json:"stored"` // Redis holds the key
+	*Verdict
+	Limits []*section `json:"limits"` // those of --limit, in order, then what else is stored
+}
+
+// Verdict is what one more unit would be told. It is missing without --limit.
+type Verdict struct {
+	Allowed    bool  `json:"allowed"`
+	RetryAfter int64 `json:"retry_after_ms"`
+}
+
+// section is the state under one limit, or in one window that is stored under none of the limits given.
+type section struct {
+	Per    int64 `json:"per_ms"`
+	Stored bool  `json:"stored"`
+	*Bound
+	ResetAfter int64 `json:"reset_after_ms"` // until it is as if never used
+	*Counts
+	*Level
+
+	per time.Duration
+	now time.Time // by the clock of Redis, also where it stepped back
+}
+
+// Bound is what a limit makes of the counts. It is missing where no --limit says how much the limit holds: Redis does not know.
+type Bound struct {
+	Limit      string `json:"limit"`
+	Max        int64  `json:"max"`
+	Remaining  int64  `json:"remaining"`
+	RetryAfter int64  `json:"retry_after_ms"` // until it would admit one unit
+}
+
+// Counts is what a window counts.
+type Counts struct {
+	Used      int64    `json:"used"`
+	NextUnits int64    `json:"next_units"` // that come back first
+	NextAfter int64    `json:"next_after_ms"`
+	Buckets   []bucket `json:"buckets"` // oldest first
+}
+
+type bucket struct {
+	Last  time.Time `json:"last"`
+	Units int64     `json:"units"`
+}
+
+// Level is that of ar1.
+type Level struct {
+	Level    float64 `json:"level"`
+	Rate     float64 `json:"rate_per_second"`
+	HalfLife int64   `json:"half_life_ms"`
+}
+
+func (s *subject) newState(key string, at time.Time) *state {
+	return &state{Limiter: string(s.Name), Event: string(s.Event), Key: key, Redis: s.Redis.String(), Estimator: estimator{levels: s.AR1}.String(), At: at}
+}
+
+// windows is the state that a limiter of window tells.
+func (s *subject) windows(told window.Snapshot) *state {
+	st := s.newState(told.Key, told.At)
+	for _, l := range told.Limits {
+		sec := newSection(l.Usage, told.At, l.Limit.String())
+		sec.count(l)
+		st.Limits = append(st.Limits, sec)
+	}
+	return st
+}
+
+// levels is the state that a limiter of ar1 tells.
+func (s *subject) levels(told ar1.Snapshot) *state {
+	st := s.newState(told.Key, told.At)
+	for _, l := range told.Limits {
+		sec := newSection(l.Usage, told.At, estimator{levels: true}.text(l.Limit))
+		sec.Level = &Level{l.Level, l.Rate, l.HalfLife.Milliseconds()}
+		st.Limits = append(st.Limits, sec)
+	}
+	return st
+}
+
+func newSection(u window.Usage, at time.Time, limit string) *section {
+	return &section{
+		Per: u.Limit.Per.Milliseconds(), ResetAfter: u.ResetAfter.Milliseconds(), per: u.Limit.Per, now: at,
+		Bound: &Bound{limit, u.Limit.Max, u.Remaining, u.RetryAfter.Milliseconds()},
+	}
+}
+
+// count takes over the buckets, and finds out when something comes back: the newest bucket is forgotten last.
+func (sec *section) count(l window.LimitState) {
+	sec.Counts = &Counts{Used: l.Used, Buckets: []bucket{}}
+	if len(l.Buckets) == 0 {
+		return
+	}
+	sec.now = l.Buckets[len(l.Buckets)-1].Last.Add(sec.per - l.ResetAfter)
+	excess := max(0, l.Used-l.Limit.Max) // what may be forgotten without anything being free
+	for _, b := range l.Buckets {
+		sec.Buckets = append(sec.Buckets, bucket(b))
+		if excess >= 0 {
+			excess -= b.Units
+			sec.NextUnits, sec.NextAfter = -excess, b.Last.Add(sec.per).Sub(sec.now).Milliseconds()
+		}
+	}
+}
+
+// judge tells what is stored, and what the limits given say of one more unit. The others come after these.
+func (st *state) judge(given int, stored []time.Duration) {
+	st.Stored = len(stored) > 0
+	for i, sec := range st.Limits {
+		sec.Stored = slices.Contains(stored, sec.per)
+		if i >= given {
+			sec.Bound = nil
+			continue
+		}
+		if st.Verdict == nil {
+			st.Verdict = &Verdict{Allowed: true}
+		}
+		st.Allowed = st.Allowed && sec.RetryAfter == 0
+		st.RetryAfter = max(st.RetryAfter, sec.RetryAfter)
+	}
+}

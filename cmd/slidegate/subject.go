@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/record"
+	"github.com/slidegate/slidegate/window"
+)
+
+// subject is an event of a limiter in Redis, by the flags that name it.
+type subject struct {
+	Redis  addresses `placeholder:"HOST:PORT" help:"The Redis, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it: 127.0.0.1:6379."`
+	AR1    bool      `name:"ar1" help:"The limiter is one of ar1: it counts by levels, not by windows."`
+	Secret secret    `name:"secret-file" placeholder:"FILE" help:"The Secret of a limiter that hides events in its keys: what the file holds, but for a newline at its end."`
+	Name   raw       `arg:"" help:"The Name of the limiter."`
+	Event  raw       `arg:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
+}
+
+// raw is a text as it is, whatever bytes it has.
+type raw string
+
+// Decode reads the text.
+func (r *raw) Decode(c *kong.DecodeContext) error {
+	text, _ := c.Scan.Pop().Value.(string)
+	if text == "" {
+		return errors.New("it is empty; write the one that the service uses")
+	}
+	*r = raw(text)
+	return nil
+}
+
+// secret is what a file holds.
+type secret []byte
+
+// Decode reads the file.
+func (s *secret) Decode(c *kong.DecodeContext) error {
+	var file given
+	if err := file.Decode(c); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(string(file))
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return fmt.Errorf("cannot read %q (%w); name the file that holds the secret", file, path.Err)
+	}
+	*s = bytes.TrimSuffix(text, []byte("\n"))
+	if err == nil && len(*s) == 0 {
+		return fmt.Errorf("%q is empty; name the file that holds the secret", file)
+	}
+	return err
+}
+
+// connect finds the server or the cluster.
+func (s *subject) connect(ctx context.Context) (rueidis.Client, error) {
+	if len(s.Redis.InitAddress) == 0 {
+		s.Redis.InitAddress = []string{"127.0.0.1:6379"}
+	}
+	client, err := s.Redis.connect(ctx)
+	return client, s.failed(ctx, err)
+}
+
+// failed says what an error means to somebody who looks.
+func (s *subject) failed(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
+		return s.outage(err)
+	}
+	return err
+}
+
+func (s *subject) outage(err error) error {
+	why, remedy := cause(err), "try again when it works"
+	if strings.Contains(why, "NOPERM") || strings.Contains(why, "The user executing the script can't") {
+		remedy = "name a user who may, as in redis://user:password@host:6379"
+	}
+	return fmt.Errorf("--redis %v failed (%s); %s", s.Redis, why, remedy)
+}
+
+// anyLimits are for calls in which limits do not matter.
+var anyLimits = limits{window.PerHour(1)}
+
+// look asks the script for the state of the event under the limits given, and under what else is stored.
+func (s *subject) look(ctx context.Context, client rueidis.Client, given limits, now func() time.Time) (*state, error) {
+	st, err := s.inspect(ctx, client, anyLimits, now) // which finds the key, and whether it holds what the script can read
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	stored, err := s.stored(ctx, client, st.Key)
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	st.Limits = []*section{}
+	if all := s.with(given, stored); len(all) > 0 {
+		if st, err = s.inspect(ctx, client, all, now); err != nil {
+			return nil, s.failed(ctx, err)
+		}
+	}
+	st.judge(len(given), stored)
+	return st, nil
+}
+
+// stored are the Pers of the sections in the record of the event.
+func (s *subject) stored(ctx context.Context, client rueidis.Client, key string) ([]time.Duration, error) {
+	value, err := client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return nil, nil
+	case err != nil:
+		return nil, s.outage(err)
+	case s.AR1:
+		return record.AR1(value), nil
+	}
+	return record.Window(value), nil
+}
+
+// with adds limits for what is stored under no limit given. How much those hold nobody knows, so they hold all that can be.
+func (s *subject) with(given limits, stored []time.Duration) limits {
+	all, huge := slices.Clone(given), int64(1<<53)
+	if s.AR1 {
+		huge = mostOfLevel
+	}
+	for _, per := range stored {
+		if !slices.ContainsFunc(given, func(l window.Limit) bool { return l.Per == per }) {
+			all = append(all, window.Limit{Max: huge, Per: per})
+		}
+	}
+	return all[:min(len(all), maxLimits)]
+}
+
+// inspect has the library tell the state under these limits.
+func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits limits, now func() time.Time) (*state, error) {
+	l, err := s.limiter(client, limits, now)
+	if err != nil {
+		return nil, err
+	}
+	if l, ok := l.(*ar1.Limiter); ok {
+		got, err := l.Inspect(ctx, string(s.Event))
+		return s.levels(got), err
+	}
+	got, err := l.(*window.Limiter).Inspect(ctx, string(s.Event))
+	return s.windows(got), err
+}
+
+// forget removes the event.
+func (s *subject) forget(ctx context.Context, client rueidis.Client) error {
+	l, err := s.limiter(client, anyLimits, nil)
+	if err == nil {
+		err = l.Reset(ctx, string(s.Event))
+	}
+	return s.failed(ctx, err)
+}
+
+func (s *subject) limiter(client rueidis.Client, limits limits, now func() time.Time) (limiter, error) {
+	if s.AR1 {
+		return ar1.New(client, ar1.Config{Name: string(s.Name), Limits: limits, Secret: s.Secret, Now: now, Timeout: patience})
+	}
+	return window.New(client, window.Config{Name: string(s.Name), Limits: limits, Secret: s.Secret, Now: now, Timeout: patience})
+}
