@@ -39,38 +39,46 @@
 --   4 bytes   Per (4 bytes of 0, then 6 bytes of Per from 2^32 on)
 --   8 bytes   the level at that time, a double
 
+local struct, redis, math, A = struct, redis, math, ARGV
 local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
 local REST, MOST_UNITS = 0.25, 1e7 -- a level below REST counts as 0
 
-local A = ARGV
-local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] + 0, #A
-local simulated, refund, looks = now ~= '', op == 'refund', op == 'peek' or op == 'inspect'
-local valid = n >= 1 and n <= MOST_UNITS and n % 1 == 0
-if simulated then
-  now = now + 0
+local key, op, now, n = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0
+local valid, simulated = n == 1 or n >= 1 and n <= MOST_UNITS and n % 1 == 0, false
+local refund, levels, looks -- levels is for inspect alone
+if op ~= 'allow' then
+  refund, levels = op == 'refund', op == 'inspect' and {}
+  looks = levels or op == 'peek'
+  valid = valid and (refund or looks or op == 'count' or op == 'reset')
+end
+if now ~= '' then
+  now, simulated = now + 0, true
   valid = valid and now >= 0 and now < 9007199254740992 and now % 1 == 0
 else
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-local limits = (count - (refund and 4 or 3)) / 2
-if not (valid and limits % 1 == 0 and limits >= 1 and limits <= 31 and
-  (op == 'allow' or op == 'count' or looks or refund or op == 'reset')) then
+local limits = (#A - (refund and 4 or 3)) / 2
+if not (valid and limits % 1 == 0 and limits >= 1 and limits <= 31) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of ar1.lua asks')
 end
 
 local v = redis.pcall('GET', key)
-local len, first, at, per1, x1 = 0, 160, now, nil, nil
-if v then
-  if v.err then
+local len, first, at, foreign, per, x, pos
+if not v then
+  len, first, at, pos = 0, 160, now, 1
+else
+  len = #v -- 0 if v is an error
+  if len > 19 then
+    first, at, per, x, pos = read('>BI7I4d', v) -- with the first section
+    foreign = first < 161 or first > 191 or at > 9007199254740991
+  elseif v.err then
     if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
     return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
+  else
+    first, at, foreign = v:byte() or 0, now, true
   end
-  len = #v
-  if len > 19 then first, at, per1, x1 = read('>BI7I4d', v) else first = v:byte() or 0 end
 end
-local sections = first - 160
-local foreign = v and (len < 20 or sections < 1 or sections > 31 or at > 9007199254740991)
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
 -- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, the level up to which
@@ -78,57 +86,75 @@ if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 -- clock, and as the errors of doubles add up to; at most 1/5 in all, so that no burst and no interval holds more than it
 -- may. C - Max is computed for itself, by a series where the formula would lose its digits.
 local last = 3 * limits
-local reply = limits == 1 and {0, now, false, false, false} or {0, now, false, false, false, false, false, false, false, false, false}
+local reply, longest, a = nil, 0, 2 -- a is the place in ARGV
+if limits == 1 then
+  reply = {0, now, nil, nil, nil}
+else
+  reply = {0, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+end
 for i = 3, last, 3 do
-  local per, max = A[i / 1.5 + 2] + 0, A[i / 1.5 + 3] + 0
-  if not (per >= 1 and per <= 17592186044416 and max >= 1 and max <= MOST_UNITS and per % 1 + max % 1 == 0 and (n <= max or refund)) then
+  a = a + 2
+  local per, max = A[a] + 0, A[a + 1] + 0
+  if not (per >= 1 and per <= 17592186044416 and (n <= max or refund and max >= 1) and max <= MOST_UNITS and per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format('SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', key, i / 3))
   end
-  for k = 3, i - 3, 3 do
-    if reply[k] == per then
-      return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
+  if per > longest then
+    longest = per
+  else
+    for k = 3, i - 3, 3 do
+      if reply[k] == per then
+        return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
+      end
     end
   end
   local y, above = 1 / max, nil
-  if max < 20 then above = 1 / (1 - exp(-y)) - max else above = 0.5 + y * (1 / 12 - y * y * (1 / 720 - y * y / 30240)) end
+  local z = y * y
+  if max < 20 then above = 1 / (1 - exp(-y)) - max else above = 0.5 + y * (1 / 12 - z * (1 / 720 - z / 30240)) end
   local more = 0.001 / per + max * 1e-15
   if more * max > 0.18 then more = 0.18 / max end
-  reply[i], reply[i + 1] = per, (max - n + above) * (1 + more)
+  reply[i] = per
+  reply[i + 1] = (max - n + above) * (1 + more)
 end
 
 -- The stored levels, as they are now, and less what is given back. Those of no limit of the caller are carried along.
-local admitted, back = op ~= 'inspect', now < at
-local aged, elapsed, changed = back and 0 or (at - now) / 1000, 0, back and not refund
+local admitted, changed, aged, elapsed = not levels, false, (at - now) / 1000, 0
+if aged > 0 then aged, changed = 0, not refund end
 if refund then
-  elapsed = (back and at or now) - A[count]
+  elapsed = (at > now and at or now) - A[#A]
   elapsed = elapsed > 0 and elapsed / 1000 or 0
 end
-local out, outs, far, pos, i = '', 0, 0, 9, 0
-while not foreign and pos <= len do
-  local per, x = per1, x1
-  if pos > 9 then
-    per, x = 0, 0
-    if pos + 11 <= len then per, x = read('>I4d', v, pos) end
+local out, outs, far, i, sought = '', 0, 0, 0, false
+local tail = len - 11 -- where the last section may begin
+for section = 161, foreign and 0 or first do
+  if section > 161 then
+    if pos > tail then
+      foreign = true
+      break
+    end
+    per, x, pos = read('>I4d', v, pos)
   end
-  pos = pos + 12
-  if per == 0 and pos + 5 <= len then
-    per, x = read('>I6d', v, pos - 8)
-    pos = pos + 6
-    foreign = per < 4294967296
+  if per == 0 then
+    foreign = pos + 5 > len
+    if not foreign then
+      per, x, pos = read('>I6d', v, pos - 8)
+      foreign = per < 4294967296 or per > 17592186044416
+    end
   end
-  sections = sections - 1
-  if foreign or not (per > 0 and per <= 17592186044416 and x >= REST and x <= 2e7) then
+  if foreign or not (x >= REST and x <= 2e7) then
     foreign = true
     break
   end
   x = x * exp(aged / per)
   i = i + 3
   if reply[i] ~= per then
-    i = 3
+    i, sought = 3, true
     while i <= last and reply[i] ~= per do i = i + 3 end
   end
   if i <= last then
-    foreign = reply[i + 2] -- no writer stores two sections of one Per
+    if sought and reply[i + 2] then -- no writer stores two sections of one Per
+      foreign = true
+      break
+    end
     if refund and x >= REST then
       local rest = n * exp(-elapsed / per)
       if rest >= REST then x, changed = x - rest, true end
@@ -142,13 +168,14 @@ while not foreign and pos <= len do
     out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
   end
 end
-if foreign or sections ~= 0 then
+if foreign or pos ~= len + 1 then
   return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' .. first ..
     ', or cut short); remove it, or rename the limiter')
 end
 
--- Count, and make the sections of the record; one alone is written below.
-local adds, lone, levels = (admitted or op == 'count') and not refund, limits == 1 and outs == 0, nil
+-- Count, and make the sections of the record; the first is written with its head.
+local adds = (admitted or op == 'count') and not refund
+local writes, per1, x1 = (adds or changed) and not looks
 for i = last, 3, -3 do
   local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
   local peak = most + n -- less than 1 above Max
@@ -156,10 +183,12 @@ for i = last, 3, -3 do
     if x <= most then x = x + n elseif x < peak then x = peak end
   end
   local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
-  if free % 1 < 0.2 then -- without what there is more than C - n, it may be one less
+  local part = free % 1
+  if part < 0.2 then -- without what there is more than C - n, it may be one less
     local more = 0.001 / per + max * 1e-15
     if more * max > 0.18 then more = 0.18 / max end
     free = (most - x) / (1 + more) + n
+    part = free % 1
   end
   if x > most then
     wait = per * log(x / most)
@@ -169,24 +198,25 @@ for i = last, 3, -3 do
   if x > 0 then
     left = per * log(x / REST)
     left = left - left % 1 + 1
-    if left > far then far = left end
-    outs = outs + 1
-    if per > 4294967295 then
-      out, lone = write('>I4I6d', 0, per, x) .. out, false
-    elseif lone then
-      per1, x1 = per, x
-    else
-      out = write('>I4d', per, x) .. out
+    if writes then
+      if left > far then far = left end
+      outs = outs + 1
+      if per > 4294967295 then
+        out = write('>I4I6d', 0, per, x) .. out
+      elseif i > 3 then
+        out = write('>I4d', per, x) .. out
+      else
+        per1, x1 = per, x
+      end
     end
   end
-  if op == 'inspect' then
-    levels = levels or {}
-    levels[i] = x * 1e8 - x * 1e8 % 1
-  end
-  reply[i], reply[i + 1], reply[i + 2] = free >= max and 0 or free < 0 and max or max - free + free % 1, wait, left
+  if levels then levels[i] = x * 1e8 - x * 1e8 % 1 end
+  reply[i] = free < 0 and max or max - free + part
+  reply[i + 1] = wait
+  reply[i + 2] = left
 end
 
-if op == 'inspect' then
+if levels then
   local all = {0, now}
   for i = 3, last, 3 do
     for k = i, i + 2 do all[#all + 1] = reply[k] end
@@ -194,7 +224,7 @@ if op == 'inspect' then
   end
   return all
 end
-if (adds or changed) and not looks then
+if writes then
   if outs > 31 then
     return redis.error_reply('SLIDEGATE key ' .. key .. ' would count for more than 31 limits; wait until some are forgotten, or reset it')
   end
@@ -202,11 +232,10 @@ if (adds or changed) and not looks then
     redis.call('DEL', key)
   else
     if simulated then far = far + 86400000 end
-    redis.call('SET', key, lone and write('>BI7I4d', 161, now, per1, x1) or write('>BI7', 160 + outs, now) .. out,
-      'PX', string.format('%d', far))
+    redis.call('SET', key, (per1 and write('>BI7I4d', 160 + outs, now, per1, x1) or write('>BI7', 160 + outs, now)) .. out,
+      'PX', ('%d'):format(far))
   end
 end
 if refund then return {changed and 1 or 0} end
 if admitted then reply[1] = 1 end
-if limits == 2 then reply[9], reply[10], reply[11] = nil, nil, nil end
 return reply
