@@ -155,6 +155,7 @@ func TestBenchMeasuresWhatItSays(t *testing.T) {
 		"it asks one event":  {func(c *contender) { c.ask = always(c.ask, event(0)) }, "are claimed"},
 		"it sends EVAL":      {func(c *contender) { c.ask = eval(b.client) }, "calls of eval"},
 		"it loads anew":      {func(c *contender) { c.ask = load(b.client, c.ask) }, "calls of script"},
+		"it counts nothing":  {func(c *contender) { c.before, c.ask = honest.before, same(b.client) }, "is as it was before"},
 		"it asks by no call": {func(c *contender) { c.ask, c.keys = nothing, 0 }, "0 calls of evalsha"},
 	}
 	for name, test := range tests {
@@ -167,6 +168,38 @@ func TestBenchMeasuresWhatItSays(t *testing.T) {
 			}
 		})
 	}
+}
+
+func same(client rueidis.Client) ask {
+	script := rueidis.NewLuaScript(`if not redis.call('GET', KEYS[1]) then redis.call('SET', KEYS[1], 'x') end return {1}`)
+	return func(ctx context.Context, event string) (bool, error) {
+		return true, script.Exec(ctx, client, []string{"floor:{" + event + "}"}, nil).Error()
+	}
+}
+
+// TestAlikeInAllSlices: a contender that does something else later gets no number.
+func TestAlikeInAllSlices(t *testing.T) {
+	b := small(t)
+	asked := 0
+	script := rueidis.NewLuaScript("return {1}")
+	c := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
+	honest := c.ask
+	b.callers = []int{1}
+	c.ask = func(ctx context.Context, event string) (bool, error) {
+		if asked++; asked > 200 {
+			return true, script.Exec(ctx, b.client, []string{event}, nil).Error()
+		}
+		return honest(ctx, event)
+	}
+	b.events = 60
+	seen := make([][]sample, 1)
+	for round := range 3 {
+		err := b.round(t.Context(), []contender{c}, seen, round)
+		if caught := err != nil; caught {
+			return
+		}
+	}
+	t.Error("it is not found out")
 }
 
 func twice(f ask) ask {
@@ -197,17 +230,28 @@ func load(client rueidis.Client, f ask) ask {
 
 func nothing(context.Context, string) (bool, error) { return true, nil }
 
+func address(b bench) (addr string) {
+	for addr = range b.masters {
+		return addr
+	}
+	return ""
+}
+
 // TestRefusesKeys is about a server that somebody uses.
 func TestRefusesKeys(t *testing.T) {
 	b := small(t)
-	if err := b.client.Do(t.Context(), b.client.B().Set().Key("theirs").Value("1").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "holds 1 keys") {
-		t.Errorf("error %v", err)
-	}
-	if n, err := b.client.Do(t.Context(), b.client.B().Exists().Key("theirs").Build()).AsInt64(); n != 1 || err != nil {
-		t.Errorf("their key is gone: %d, %v", n, err)
+	for database := range 2 { // of which this one measures in the first
+		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address(b)}, SelectDB: database, ForceSingleClient: true, DisableCache: true}))
+		defer client.Close()
+		if err := client.Do(t.Context(), client.B().Set().Key("theirs").Value("1").Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "holds 1 keys") {
+			t.Errorf("error %v", err)
+		}
+		if n, err := client.Do(t.Context(), client.B().Del().Key("theirs").Build()).AsInt64(); n != 1 || err != nil {
+			t.Errorf("their key is gone: %d, %v", n, err)
+		}
 	}
 }
 

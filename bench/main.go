@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 )
@@ -31,7 +32,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds; each asks every row about each of its events once")
 	flag.IntVar(&b.events, "events", 12_000, "events of each row")
 	flag.Func("callers", "`numbers` of callers at a time, which share one client and take turns (default 1,16,256)", b.setCallers)
-	flag.Func("rows", "`regexp` of the rows to measure, beside "+rate+" and "+floor+" (default all)", func(s string) (err error) {
+	flag.Func("rows", "`regexp` of the rows to measure, beside "+rate+" and "+floor+"; under attack are all (default all)", func(s string) (err error) {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
@@ -39,7 +40,7 @@ func main() {
 	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, b, *addr, out)
 	stop()
 	if err != nil {
@@ -70,7 +71,16 @@ type output struct {
 // run measures on the Redis at addr, or on one of its own, and prints the result.
 func run(ctx context.Context, b bench, addr string, out output) error {
 	if b.rounds < 1 || b.events < 2 || b.memory < 0 || flag.NArg() > 0 {
-		return errors.New("give at least 1 round and 2 events, and nothing that is not a flag")
+		return errors.New("give at least 1 round, 2 events and 0 for -memory, and nothing that is not a flag")
+	}
+	if most := slices.Max(b.callers); most > b.slice() {
+		return fmt.Errorf("%d callers want slices of as many decisions, and these have %d: give fewer callers or, up to slices of %d, more events", most, b.slice(), largest)
+	}
+	if b.events%b.slice() != 0 || b.rounds*b.events/b.slice() < len(b.callers) {
+		return fmt.Errorf("give events that are a multiple of %d, and enough for a slice of each number of callers", b.slice())
+	}
+	if info, err := os.Stat(out.plots); out.plots != "" && (err != nil || !info.IsDir()) {
+		return fmt.Errorf("%s is no directory to draw into", out.plots)
 	}
 	if addr == "" {
 		own, stop, err := redistest.Serve()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
+	"math"
 	"net/netip"
 	"regexp"
 	"runtime"
@@ -67,13 +69,17 @@ type bench struct {
 
 // slice is how many decisions of one contender are measured at a time. Small slices of all contenders take turns, so that
 // whatever else the machine does falls on all of them alike.
-func (b bench) slice() int { return max(1, min(2000, b.events/len(b.callers))) }
+func (b bench) slice() int { return max(1, min(largest, b.events/len(b.callers))) }
+
+// largest is how many decisions a slice has at most.
+const largest = 2000
 
 // run measures all contenders, round by round, and then the memory.
 func (b bench) run(ctx context.Context) (result, error) {
-	if n, err := b.countKeys(ctx); err != nil || n > 0 {
+	if n, err := b.countAll(ctx); err != nil || n > 0 {
 		return result{}, errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
 	}
+	defer func() { _ = b.flush(context.WithoutCancel(ctx)) }() // it was empty
 	all := slices.DeleteFunc(contenders(b.client, b.theirs), func(c contender) bool { return !b.wants(c.name) })
 	seen := make([][]sample, len(all))
 	for round := range b.rounds {
@@ -103,7 +109,8 @@ func (b bench) wants(name string) bool {
 
 // round asks every contender about each of its events once. It appends to seen, by contender, what it measured in each slice.
 func (b bench) round(ctx context.Context, all []contender, seen [][]sample, round int) error {
-	if err := b.prepare(ctx, all); err != nil {
+	states, err := b.prepare(ctx, all)
+	if err != nil {
 		return err
 	}
 	keys, slice := 0, b.slice()
@@ -115,8 +122,14 @@ func (b bench) round(ctx context.Context, all []contender, seen [][]sample, roun
 			if err != nil {
 				return fmt.Errorf("%s: %w", all[turn].name, err)
 			}
+			if before := seen[turn]; len(before) > 0 && !maps.Equal(before[0].executes, m.executes) {
+				return fmt.Errorf("%s: the server executes %v for a decision, and %v before", all[turn].name, m.executes, before[0].executes)
+			}
 			seen[turn] = append(seen[turn], m)
 		}
+	}
+	if err := b.checkCounted(ctx, all, states); err != nil {
+		return err
 	}
 	for _, c := range all {
 		keys += c.keys * c.distinct(b.events)
@@ -128,21 +141,43 @@ func (b bench) round(ctx context.Context, all []contender, seen [][]sample, roun
 }
 
 // prepare gives each contender events of its own, in the state before.
-func (b bench) prepare(ctx context.Context, all []contender) error {
-	states := make([][]value, len(all))
+func (b bench) prepare(ctx context.Context, all []contender) (states [][]value, err error) {
+	states = make([][]value, len(all))
 	for i, c := range all {
-		var err error
 		if states[i], err = b.stateBefore(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		all[i].first = i * b.events
 	}
 	if err := b.flush(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	for i, c := range all {
 		if err := b.copyToAll(ctx, c, states[i]); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return states, nil
+}
+
+// checkCounted is about what decisions left: an admitted event is not as it was. It looks at the first and the last.
+func (b bench) checkCounted(ctx context.Context, all []contender, states [][]value) error {
+	for i, c := range all {
+		if len(states[i]) == 0 || !c.allows || strings.HasPrefix(c.name, "floor") {
+			continue
+		}
+		for _, e := range []string{c.event(0), c.event(b.events - 1)} {
+			changed := false
+			for _, v := range states[i] {
+				now, err := b.client.Do(ctx, b.client.B().Dump().Key(strings.Replace(v.key, event(0), e, 1)).Build()).ToString()
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				changed = changed || now != v.dump
+			}
+			if !changed {
+				return fmt.Errorf("%s: event %s was admitted, and is as it was before", c.name, e)
+			}
 		}
 	}
 	return nil
@@ -208,7 +243,8 @@ func (b bench) copyToAll(ctx context.Context, c contender, state []value) error 
 
 // sample is what was measured in a slice, for one decision.
 type sample struct {
-	callers int
+	callers  int
+	executes map[string]int // commands of the server, those of its scripts too
 
 	server  float64 // µs in the commands, by commandstats
 	process float64 // µs of CPU of the server's process
@@ -250,7 +286,19 @@ func (b bench) measure(ctx context.Context, c contender, from, to, callers int) 
 	}
 	m.process = (cpuAfter - cpuBefore) * 1e6 / n
 	m.allocs, m.bytes = float64(after.Mallocs-before.Mallocs)/n, float64(after.TotalAlloc-before.TotalAlloc)/n
+	m.executes = executes(stats, n)
 	return m, checkCalls(stats, c.sends(), to-from)
+}
+
+// executes is how often each command was executed for a decision, but for those of the measurement.
+func executes(stats map[string]stat, decisions float64) map[string]int {
+	all := map[string]int{}
+	for name, s := range stats {
+		if times := int(math.Round(float64(s.calls) / decisions)); times > 0 && name != "info" && !strings.HasPrefix(name, "config") {
+			all[name] = times
+		}
+	}
+	return all
 }
 
 // sends are the commands of one decision that are measured.

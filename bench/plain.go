@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -45,12 +46,33 @@ func plainCommands(client rueidis.Client) []contender {
 	incr, exec := map[string]int{"incr": 1, "pexpire": 1}, map[string]int{"multi": 1, "exec": 1}
 	return []contender{
 		askRow(contender{name: counting, like: "INCR and PEXPIRE NX in a pipeline; denials count", commands: incr, allows: true}, under(counter, oneBound[0])),
+		countingAll(client),
 		askRow(contender{name: counting + ", denied", like: "4/1h: used up", beside: counting, commands: incr}, under(counter, usedUp[0])),
 		askRow(contender{name: counting + ", hot", like: hotLike, beside: counting, commands: incr, allows: true, hot: true}, under(counter, hotBound[0])),
 		askRow(contender{name: logging, like: "a member for each event, by MULTI and EXEC; denials count", commands: exec, allows: true}, under(log, oneBound[0])),
 		askRow(contender{name: logging + ", denied", like: "4/1h: used up", beside: logging, commands: exec}, under(log, usedUp[0])),
 		askRow(contender{name: logging + ", hot", like: hotLike, beside: logging, commands: exec, allows: true, hot: true}, under(log, hotBound[0])),
 	}
+}
+
+// countingAll counts for three limits in one pipeline.
+func countingAll(client rueidis.Client) contender {
+	c := contender{name: counting + ", 3 limits", like: "50/30m, 50/1h, 200/1d in one pipeline", beside: counting, allows: true, commands: map[string]int{"incr": 3, "pexpire": 3}}
+	c = askRow(c, func(ctx context.Context, event string) (allowed bool, err error) {
+		var batch rueidis.Commands
+		for i, b := range threeBounds {
+			key := "window:{" + event + "}:" + strconv.Itoa(i)
+			batch = append(batch, client.B().Incr().Key(key).Build(), client.B().Pexpire().Key(key).Milliseconds(b.per.Milliseconds()).Nx().Build())
+		}
+		allowed = true
+		for i, reply := range client.DoMulti(ctx, batch...) {
+			n, errReply := reply.AsInt64()
+			allowed, err = allowed && (i%2 > 0 || n <= threeBounds[i/2].max), errors.Join(err, errReply)
+		}
+		return allowed, err
+	})
+	c.keys = len(threeBounds)
+	return c
 }
 
 // under asks under one limit.

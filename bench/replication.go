@@ -25,7 +25,7 @@ func (b bench) replications(ctx context.Context, all []contender, res *result) e
 		}
 		defer func() { _ = listener.Close() }()
 	}
-	if err := b.prepare(ctx, all); err != nil {
+	if _, err := b.prepare(ctx, all); err != nil {
 		return err
 	}
 	for i, c := range all {

@@ -23,22 +23,23 @@ type result struct {
 // row is one contender. A ratio is the median of those of the slices; half of them lie between Low and High. Quiet is the ratio of what
 // the fastest tenth of the slices took: whatever else the machine does only ever adds.
 type row struct {
-	Name     string  `json:"name"`
-	Like     string  `json:"like"`
-	Grows    string  `json:"grows,omitempty"`
-	Size     int     `json:"size,omitempty"`
-	Ratio    float64 `json:"ratio"` // to redis_rate's admission
-	Low      float64 `json:"low"`
-	High     float64 `json:"high"`
-	Quiet    float64 `json:"quiet"`
-	Beside   string  `json:"beside,omitempty"`
-	OfBeside float64 `json:"of_beside,omitempty"` // ratio to that row, of the fastest tenths
-	Micros   float64 `json:"us"`                  // median, as all that follow
-	Process  float64 `json:"process_us"`          // CPU of the servers' processes
-	Allocs   float64 `json:"allocs"`              // of the client, in a call
-	Bytes    float64 `json:"bytes"`
-	Event    float64 `json:"bytes_per_event,omitempty"` // in the servers, in the state before
-	Calls    []calls `json:"calls"`
+	Name     string         `json:"name"`
+	Like     string         `json:"like"`
+	Executes map[string]int `json:"executes"` // commands of the server for a decision, those of its scripts too
+	Grows    string         `json:"grows,omitempty"`
+	Size     int            `json:"size,omitempty"`
+	Ratio    float64        `json:"ratio"` // to redis_rate's admission
+	Low      float64        `json:"low"`
+	High     float64        `json:"high"`
+	Quiet    float64        `json:"quiet"`
+	Beside   string         `json:"beside,omitempty"`
+	OfBeside float64        `json:"of_beside,omitempty"` // ratio to that row, of the fastest tenths
+	Micros   float64        `json:"us"`                  // median, as all that follow
+	Process  float64        `json:"process_us"`          // CPU of the servers' processes
+	Allocs   float64        `json:"allocs"`              // of the client, in a call
+	Bytes    float64        `json:"bytes"`
+	Event    float64        `json:"bytes_per_event,omitempty"` // in the servers, in the state before
+	Calls    []calls        `json:"calls"`
 
 	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
@@ -62,6 +63,7 @@ func (b bench) result(ctx context.Context, all []contender, seen [][]sample) res
 	for _, c := range all {
 		r := compare(of[c.name], of[rate], of[c.beside])
 		r.Name, r.Like, r.Grows, r.Size = c.name, c.like, c.grows, c.size
+		r.Executes = of[c.name][0].executes
 		if r.OfBeside > 0 {
 			r.Beside = c.beside
 		}
@@ -128,9 +130,14 @@ func ratios(seen, others []sample, of func(sample) float64) []float64 {
 	return r
 }
 
-// quantile is the value below which so many per cent lie.
+// quantile is the value below which so many per cent lie; between two of them, in proportion.
 func quantile(of []float64, percent int) float64 {
-	return slices.Sorted(slices.Values(of))[(len(of)-1)*percent/100]
+	sorted, hundredths := slices.Sorted(slices.Values(of)), (len(of)-1)*percent
+	i, part := hundredths/100, float64(hundredths%100)/100
+	if part == 0 {
+		return sorted[i]
+	}
+	return sorted[i]*(1-part) + sorted[i+1]*part
 }
 
 // write prints the tables, or one JSON object, and draws the pictures.

@@ -36,7 +36,10 @@ func dial(ctx context.Context, addr string, callers int) (s servers, err error) 
 			s.masters[addr], addrs = node, append(addrs, addr)
 		}
 	}
-	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: callers})
+	if len(addrs) == 0 {
+		return s, errors.New("it is a replica; give its master")
+	}
+	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: callers, MinIdleConns: callers}) // so that the measured part makes no connection
 	return s, nil
 }
 
@@ -55,11 +58,26 @@ func (s servers) onEach(ctx context.Context, command func(rueidis.Builder) rueid
 	return nil
 }
 
+// flush empties the database that is measured, and no other.
 func (s servers) flush(ctx context.Context) error {
-	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Flushall().Sync().Build() }, rueidis.RedisResult.Error)
+	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Flushdb().Sync().Build() }, rueidis.RedisResult.Error)
 }
 
-// countKeys is how many keys there are.
+// countAll is how many keys there are in all databases.
+func (s servers) countAll(ctx context.Context) (keys int, err error) {
+	err = s.sections(ctx, "keyspace", func(text string) error {
+		for _, m := range keyspaceLine.FindAllStringSubmatch(text, -1) {
+			n, _ := strconv.Atoi(m[1])
+			keys += n
+		}
+		return nil
+	})
+	return keys, err
+}
+
+var keyspaceLine = regexp.MustCompile(`(?m)^db\d+:keys=(\d+)`)
+
+// countKeys is how many keys there are in that which is measured.
 func (s servers) countKeys(ctx context.Context) (keys int64, err error) {
 	err = s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Dbsize().Build() }, func(r rueidis.RedisResult) error {
 		n, err := r.AsInt64()
