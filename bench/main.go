@@ -36,8 +36,8 @@ func main() {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
-	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory; 0: leave it out")
-	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG")
+	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, which depends on how full the tables of the server are; 0: leave it out")
+	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG; relative to bench, such as ../docs")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

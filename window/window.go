@@ -50,8 +50,8 @@ type Config struct {
 	// processes that fall back each admit up to its Max, beside what Redis admitted before. It must not have a Fallback itself.
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember; 0 is none. While one is remembered, the same attempt on it (as many units) is
-	// denied here and costs Redis nothing: the client has Redis tell it of changes of the event's key (server-assisted client-side
+	// DenialCache is how many denied events to remember; 0 is none. From the second denial of an event on, the same attempt on it (as
+	// many units) is denied here and costs Redis nothing: the client has Redis tell it of changes of the event's key (server-assisted client-side
 	// caching), and the denial ends with the first change, such as a Reset, a Refund or an admission anywhere, or with its RetryAfter.
 	// What is told after a change and within the round trip in which Redis tells of it can still be the denial; so it is for up to 12 s,
 	// or as long as the client's keep-alive and ConnWriteTimeout are together, if the connection falls silent. In a remembered denial, Used and

@@ -63,14 +63,17 @@ func (c *inspectCommand) Run(ctx context.Context, s streams) error {
 	return c.show(ctx, client, s)
 }
 
-// watch shows the state until ctx ends, which is no error.
+// watch shows the state until ctx ends, which is no error. Nor is it one if Redis fails for a while, but for the first look.
 func (c *inspectCommand) watch(ctx context.Context, client rueidis.Client, s streams) error {
 	tick := time.NewTicker(time.Duration(c.Every))
 	defer tick.Stop()
-	for {
+	for first := true; ; first = false {
 		err := c.show(ctx, client, s)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && first && ctx.Err() == nil {
 			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			_, _ = fmt.Fprintf(s.err, "slidegate: %v; looking again\n", err)
 		}
 		select {
 		case <-tick.C:

@@ -335,6 +335,45 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchGoesOn while Redis fails: an error instead of a look, and looks again.
+func TestWatchGoesOn(t *testing.T) {
+	server := redistest.Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	shown := &steps{do: []func(string){
+		func(string) { server.Kill(t) },
+		func(text string) {
+			if !strings.HasPrefix(text, "slidegate: --redis ") || !strings.HasSuffix(text, "; looking again\n") {
+				t.Errorf("%q", text)
+			}
+			server.Restart(t)
+		},
+	}, then: func(text string) {
+		if strings.HasPrefix(text, "limiter ") {
+			cancel()
+		}
+	}}
+	args := strings.Fields("inspect --every 100ms --redis " + server.Addr() + " login e")
+	if status := run(ctx, args, streams{strings.NewReader(""), shown, shown, nil}); status != 0 || len(shown.do) > 0 {
+		t.Errorf("status %d, %d steps are left", status, len(shown.do))
+	}
+}
+
+// steps does one thing at each write, and then the last at all that follow.
+type steps struct {
+	do   []func(text string)
+	then func(text string)
+}
+
+func (s *steps) Write(b []byte) (int, error) {
+	if len(s.do) == 0 {
+		s.then(string(b))
+		return len(b), nil
+	}
+	s.do[0](string(b))
+	s.do = s.do[1:]
+	return len(b), nil
+}
+
 // stopper stops after so many writes.
 type stopper struct {
 	after int

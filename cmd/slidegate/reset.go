@@ -53,7 +53,7 @@ func (c *resetCommand) Run(ctx context.Context, s streams) error {
 // summary is what is stored, in a line.
 func (st *state) summary() string {
 	if !st.Stored {
-		return fmt.Sprintf("Nothing is stored under the key %s on %s, so there is nothing to forget;\nor NAME, EVENT, --ar1 or --secret-file are others in the service.\n", st.Key, st.Redis)
+		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service denies the event all the same, NAME, EVENT, --ar1 or\n--secret-file are others there, or its Fallback decides.\n", st.Key, st.Redis)
 	}
 	var counts []string
 	for _, sec := range st.Limits {

@@ -47,6 +47,8 @@ func (st *state) verdict() string {
 		return "nothing is counted"
 	case st.Verdict == nil:
 		return "unknown, as Redis does not store how much a limit holds; add\n\t" + st.missing()
+	case st.Allowed && !st.Stored:
+		return "ADMITTED, as nothing is stored under this key: see below"
 	case st.Allowed && st.missing() != "":
 		return "ADMITTED by the limits given, up to " + units(st.free()) + " at once; but see below"
 	case st.Allowed:
@@ -105,7 +107,7 @@ func (st *state) writeNotes(b *strings.Builder) {
 		}
 	}
 	if !st.Stored {
-		b.WriteString("\nRedis has no such key: the event was never counted there, or all is forgotten,\nor NAME, EVENT, --ar1 or --secret-file are others in the service.\n")
+		b.WriteString("\nRedis has no such key: the event was never counted there, or all is forgotten.\nIf the service denies it all the same, NAME, EVENT, --ar1 or --secret-file are\nothers there, or its Fallback decides.\n")
 	} else if len(absent) > 0 {
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
 	}
