@@ -53,7 +53,7 @@ type Config struct {
 	// DenialCache is how many denied events to remember; 0 is none. From the second denial of an event on, the same attempt on it (as
 	// many units) is denied here and costs Redis nothing: the client has Redis tell it of changes of the event's key (server-assisted client-side
 	// caching), and the denial ends with the first change, such as a Reset, a Refund or an admission anywhere, or with its RetryAfter.
-	// What is told after a change and within the round trip in which Redis tells of it can still be the denial; so it is for up to 12 s,
+	// What is told within the round trip in which Redis tells of a change, and 0.1 ms, can still be the denial; so it is for up to 12 s,
 	// or as long as the client's keep-alive and ConnWriteTimeout are together, if the connection falls silent. In a remembered denial, Used and
 	// Remaining are as they were when Redis was last asked, and the waits are up to date.
 	//
@@ -146,8 +146,8 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 
 // AllowEach is Allow for each of many events, sent together: the answers are those of as many calls of Allow in order, in one round trip
 // to each shard. Results are in the order of events, each with an error of its own: a shard in trouble fails only its own. An event
-// that is there twice is decided about twice, in order. Config.Timeout is for up to 4,096 events of a sixty-fourth of the slots, or of
-// a server that is no cluster; more than that go one after the other.
+// that is there twice is decided about twice, in order. More than 4,096 events go in several rounds, and Config.Timeout is for one; where one
+// got no reply in time, no more are sent.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	results := make([]Result, len(events))
 	l.gate.AllowEach(ctx, events, func(i int, d decision, err error) { results[i] = Result{Decision(d), err} })

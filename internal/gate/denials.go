@@ -31,7 +31,7 @@ type denials[U any] struct {
 	turns map[string]*turn
 }
 
-// denial is what is known of an event. It never changes: another takes its place.
+// denial is what is known of an event. What was known before is never changed: another takes its place.
 type denial struct {
 	key   string
 	n     int64     // units of the attempt
@@ -39,6 +39,23 @@ type denial struct {
 	until time.Time // up to which it is denied if it is made again, unless the key changes: its wait after it was sent
 	value string    // of the key, as the client got it just before it was sent; empty if not known, and then this answers nothing
 	reply []int64
+
+	fresh atomic.Int64 // when the last look began that proved it, in ns after it came
+
+	looks sync.Mutex
+	seen  glance
+	done  chan struct{} // of the look that goes on; nil if nobody waits for it
+	busy  bool          // one does
+}
+
+// lease is how long a look holds for all callers: short beside the round trip in which Redis tells of a change.
+const lease = 100 * time.Microsecond
+
+// glance is what one look at the key showed.
+type glance struct {
+	value string
+	hit   bool
+	err   error
 }
 
 // turn is an attempt that others wait for.
@@ -59,6 +76,9 @@ func (m *denials[U]) decide(ctx context.Context, event string, n int64) (Decisio
 		if k == nil || k.n != n {
 			return m.ask(ctx, began, event, n, "")
 		}
+		if m.redis.L.Timeout >= 0 && now.Sub(began) >= m.redis.L.Timeout {
+			return Decision[U]{}, fmt.Errorf("key %s: %w: it was not sent, as attempts before it took all the time", k.key, remote.ErrOutage)
+		}
 		value, denied, err := m.look(ctx, began, now, event, k)
 		if err != nil {
 			return Decision[U]{}, err
@@ -67,13 +87,19 @@ func (m *denials[U]) decide(ctx context.Context, event string, n int64) (Decisio
 			return m.again(k, now), nil
 		}
 		if t, first := m.takeTurn(event); first {
-			d, err := m.ask(ctx, began, event, n, value)
-			m.endTurn(event, t, err)
-			return d, err
+			return m.askInTurn(ctx, began, event, n, value, t)
 		} else if err := m.wait(ctx, began, k.key, t); err != nil {
 			return Decision[U]{}, err
 		}
 	}
+}
+
+// askInTurn ends the turn however the attempt ends.
+func (m *denials[U]) askInTurn(ctx context.Context, began time.Time, event string, n int64, value string, t *turn) (d Decision[U], err error) {
+	err = context.Canceled // of whoever panics
+	defer func() { m.endTurn(event, t, err) }()
+	d, err = m.ask(ctx, began, event, n, value)
+	return d, err
 }
 
 func (m *denials[U]) find(event string) *denial {
@@ -101,18 +127,73 @@ func (m *denials[U]) look(ctx context.Context, began, now time.Time, event strin
 	if !now.Before(k.until) {
 		return "", false, nil
 	}
-	value, hit, err := m.redis.runner.Look(ctx, m.redis.L.Timeout-now.Sub(began), k.key, k.until.Sub(now))
-	if err != nil {
+	if fresh := k.fresh.Load(); fresh != 0 && now.Sub(k.came) < time.Duration(fresh)+lease {
+		return "", true, nil
+	}
+	g := m.glance(ctx, began, k, k.until.Sub(now))
+	if g.err != nil {
 		m.forget(event)
-		if !remote.IsOutage(err) {
-			err = nil // the script will say what is wrong with the value
+		if ctx.Err() != nil || remote.IsOutage(g.err) && !gone(g.err) {
+			return "", false, g.err
 		}
-		return "", false, err
+		return "", false, nil // the script will say what is wrong with the value, or another caller left
 	}
-	if !hit && value != "" && !m.proved.Load() {
-		m.prove(ctx, began, k, value)
+	if !g.hit && g.value != "" && !m.proved.Load() {
+		m.prove(ctx, began, k, g.value)
 	}
-	return value, hit && same(value, k.value), nil
+	if !g.hit || !same(g.value, k.value) {
+		return g.value, false, nil
+	}
+	k.fresh.Store(int64(now.Sub(k.came)))
+	return g.value, true, nil
+}
+
+// glance looks at what the client knows of the key. One caller at a time does, in a goroutine that it can leave, and others who come
+// meanwhile wait for what it sees.
+func (m *denials[U]) glance(ctx context.Context, began time.Time, k *denial, ttl time.Duration) glance {
+	k.looks.Lock()
+	if k.busy {
+		return k.shared(ctx)
+	}
+	k.busy = true
+	k.looks.Unlock()
+	g := glance{err: context.Canceled} // of whoever panics
+	defer func() { k.show(g) }()
+	g.value, g.hit, g.err = m.redis.runner.Look(ctx, m.left(began), k.key, ttl)
+	return g
+}
+
+// shared is what the look that goes on sees, or one after it. It lets go of looks, which its caller holds.
+func (k *denial) shared(ctx context.Context) glance {
+	if k.done == nil {
+		k.done = make(chan struct{})
+	}
+	done := k.done
+	k.looks.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return glance{err: fmt.Errorf("nothing was sent: %w", ctx.Err())}
+	}
+	k.looks.Lock()
+	defer k.looks.Unlock()
+	return k.seen
+}
+
+// show ends a look.
+func (k *denial) show(g glance) {
+	k.looks.Lock()
+	defer k.looks.Unlock()
+	k.seen, k.busy = g, false
+	if k.done != nil {
+		close(k.done)
+		k.done = nil
+	}
+}
+
+// gone tells whether an error is that of a caller who left.
+func gone(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // same tells whether both are one copy of a value, and not empty: the client has not been told of a change in between.
@@ -230,7 +311,7 @@ func (m *denials[U]) wait(ctx context.Context, began time.Time, key string, t *t
 	case <-up:
 		return fmt.Errorf("key %s: %w: an attempt before it still waits for a reply", key, remote.ErrOutage)
 	}
-	if remote.IsOutage(t.err) && !errors.Is(t.err, context.Canceled) && !errors.Is(t.err, context.DeadlineExceeded) {
+	if remote.IsOutage(t.err) && !gone(t.err) {
 		return fmt.Errorf("key %s: %w: so it was with an attempt before it: %v", key, remote.ErrOutage, t.err) //nolint:errorlint // that of another attempt is only told
 	}
 	return nil

@@ -30,8 +30,7 @@ type part struct {
 	success  atomic.Int64 // when the last call that succeeded ended, to a tenth of a second
 	failure  atomic.Int64 // when the last failure was counted
 	why      atomic.Value // the error that callers get while it is left alone
-	near     atomic.Bool  // the last one to look at what the client knows hit, and nothing has failed since
-	_        [12]byte     // keeps neighbours off one cache line
+	_        [16]byte     // keeps neighbours off one cache line
 }
 
 // enter tells whether a call may be made now. After an outage the first one in a second may, as a probe.
@@ -88,9 +87,6 @@ func (r *Runner) turn(part int, begins bool, until time.Duration, cause error) {
 // learn tells the part how a call ended: one that Redis failed, not one that its caller ended, nor one that the script refused.
 func (r *Runner) learn(ctx context.Context, part int, began time.Duration, err error) {
 	now, s := time.Since(r.made), &r.parts[part]
-	if err != nil {
-		s.near.Store(false)
-	}
 	reply, isReply := rueidis.IsRedisErr(err)
 	switch {
 	case err == nil || isReply && ours(reply.Error()):

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"slices"
 	"strings"
@@ -71,54 +72,22 @@ func (r *Runner) RunWithin(ctx context.Context, timeout time.Duration, key strin
 // Look is the value of a key, by a GET that the client keeps the answer to until Redis tells it of a change, for ttl at most. It hits
 // if the client knew it, and then Redis was not asked. Of a part that is left alone it knows nothing.
 func (r *Runner) Look(ctx context.Context, timeout time.Duration, key string, ttl time.Duration) (value string, hit bool, err error) {
-	part := r.partOf(key)
-	s := &r.parts[part]
-	if s.near.Load() {
-		if value, hit = r.lookHere(key, ttl); hit {
-			return value, true, nil
-		}
-		s.near.Store(false)
-	}
-	if s.until.Load() != 0 {
+	part, began := r.partOf(key), time.Since(r.made)
+	if r.parts[part].until.Load() != 0 {
 		return "", false, nil
 	}
-	began := time.Since(r.made)
-	a := r.lookThere(ctx, timeout, key, ttl)
-	switch {
-	case a.hit:
-		s.near.Store(true)
-	case errors.Is(a.Err, context.Canceled) && ctx.Err() == nil: // by one that looked here only
-		return "", false, nil
-	default:
+	c := r.call(ctx, nil)
+	defer c.free()
+	c.key[0], c.keys, c.within, c.ttl = key, c.key[:], timeout, ttl
+	_, up := c.end()
+	a := c.exec(c.look, up)[0]
+	if !a.hit { // else it says nothing about Redis
 		r.learn(ctx, part, began, a.Err)
 	}
 	if a.Err != nil {
 		return "", false, Explain(a.Err, key, "peek")
 	}
 	return a.value, a.hit, nil
-}
-
-// lookHere is what the client knows. Nothing is sent, nor waited for: the context has ended. It is asked in the goroutine of the caller,
-// and only while the last one to look hit and no call has failed since: rueidis would wait for a connection that is being made.
-func (r *Runner) lookHere(key string, ttl time.Duration) (value string, hit bool) {
-	result := r.client.DoCache(ended, r.client.B().Get().Key(key).Cache(), ttl)
-	value, err := result.ToString()
-	return value, err == nil && result.IsCacheHit()
-}
-
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// lookThere asks Redis for what the client does not know.
-func (r *Runner) lookThere(ctx context.Context, timeout time.Duration, key string, ttl time.Duration) Answer {
-	c := r.call(ctx, nil)
-	defer c.free()
-	c.key[0], c.keys, c.within, c.ttl = key, c.key[:], timeout, ttl
-	_, up := c.end()
-	return c.exec(c.look, up)[0]
 }
 
 // RunEach runs the script on each key, in one pipeline for each part, side by side. Answers are in the order of the keys; a key that
@@ -130,20 +99,21 @@ func (r *Runner) RunEach(ctx context.Context, keys, args []string) []Answer {
 		of[part] = append(of[part], i)
 	}
 	var group sync.WaitGroup
+	most := max(1, mostAtOnce/max(1, len(of)))
 	for part, places := range of {
-		group.Go(func() { r.runPart(ctx, part, keys, places, args, answers) })
+		group.Go(func() { r.runPart(ctx, part, keys, slices.Chunk(places, most), args, answers) })
 	}
 	group.Wait()
 	return answers
 }
 
-// mostAtOnce is how many keys a pipeline has.
+// mostAtOnce is how many keys are under way: more would wait for one another until their time is up.
 const mostAtOnce = 4096
 
 // runPart is RunEach for the keys in some places, all of one part. Once nothing came in time, nothing more is sent.
-func (r *Runner) runPart(ctx context.Context, part int, keys []string, places []int, args []string, answers []Answer) {
+func (r *Runner) runPart(ctx context.Context, part int, keys []string, places iter.Seq[[]int], args []string, answers []Answer) {
 	var late error
-	for some := range slices.Chunk(places, mostAtOnce) {
+	for some := range places {
 		if err := ctx.Err(); err != nil {
 			late = fmt.Errorf("nothing was sent: %w", err)
 		}
@@ -155,7 +125,7 @@ func (r *Runner) runPart(ctx context.Context, part int, keys []string, places []
 				answers[i].Err = late
 			}
 		}
-		if errors.Is(answers[some[0]].Err, errExpired) {
+		if slices.ContainsFunc(some, func(i int) bool { return errors.Is(answers[i].Err, errExpired) }) {
 			late = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, r.timeout)
 		}
 	}
