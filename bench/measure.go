@@ -81,7 +81,7 @@ func (b bench) run(ctx context.Context) (result, error) {
 	defer func() { _ = b.flush(context.WithoutCancel(ctx)) }() // it was empty
 	all := slices.DeleteFunc(contenders(b.client, b.theirs), func(c contender) bool { return !b.wants(c.name) })
 	if b.rows != nil && len(all) == 2 {
-		return result{}, fmt.Errorf("no row is named like %q; those are named in docs/performance.md, or by -rows . -rounds 1 -events 300", b.rows)
+		return result{}, fmt.Errorf("no row is named like %q; those are named in docs/performance.md, or by a short run of all, -rounds 1 -events 768 -memory 0", b.rows)
 	}
 	seen := make([][]sample, len(all))
 	for round := range b.rounds {

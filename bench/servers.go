@@ -39,8 +39,26 @@ func dial(ctx context.Context, addr string, callers int) (s servers, err error) 
 	if len(addrs) == 0 {
 		return s, errors.New("it is a replica; give its master")
 	}
-	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: callers, MinIdleConns: callers}) // so that the measured part makes no connection
-	return s, nil
+	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: callers})
+	return s, s.connectAll(ctx, callers)
+}
+
+// connectAll has the client of the libraries make all its connections, so that the measured part makes none.
+func (s servers) connectAll(ctx context.Context, callers int) error {
+	connect := func(ctx context.Context, client *redis.Client) (err error) {
+		for range callers {
+			conn := client.Conn() // its own until it is closed
+			defer func() { err = errors.Join(err, conn.Close()) }()
+			if err := conn.Ping(ctx).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if cluster, ok := s.theirs.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, connect)
+	}
+	return connect(ctx, s.theirs.(*redis.Client)) //nolint:forcetypeassert // of one address it is one
 }
 
 func (s servers) close() {
@@ -152,7 +170,7 @@ func (s servers) resetStats(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)
 }
 
-// String is what they call themselves: "redis 7.0.15", or "3 masters, redis 7.0.15".
+// describe is what they call themselves: "redis 7.0.15", or "3 masters, redis 7.0.15".
 func (s servers) describe(ctx context.Context) (name string) {
 	_ = s.sections(ctx, "server", func(text string) error {
 		for _, kind := range []string{"redis", "valkey"} {
