@@ -83,7 +83,7 @@ func (l *Limiter[U]) AllowEach(ctx context.Context, events []string, tell func(i
 	var places []int
 	var sound []string
 	for i, event := range events {
-		if err := l.check(ctx, event, 1); err != nil {
+		if err := l.Check(ctx, event, 1); err != nil {
 			l.observe(v, 1, Decision[U]{}, err, began)
 			tell(i, Decision[U]{}, err)
 		} else {
@@ -115,7 +115,7 @@ func (l *Limiter[U]) observe(v Verb, n int64, d Decision[U], err error, began ti
 }
 
 func (l *Limiter[U]) answer(ctx context.Context, v Verb, event string, n int64) (Decision[U], error) {
-	if err := l.check(ctx, event, n); err != nil {
+	if err := l.Check(ctx, event, n); err != nil {
 		return Decision[U]{}, err
 	}
 	d, err := l.State.Decide(ctx, v.known(), event, n)
@@ -181,7 +181,7 @@ func (l *Limiter[U]) Refund(ctx context.Context, event string, d Decision[U]) er
 		d.Degraded = false // to the Fallback it is its own
 		return l.Fallback.Refund(ctx, event, d)
 	}
-	if err := l.check(ctx, event, 1); err != nil {
+	if err := l.Check(ctx, event, 1); err != nil {
 		return err
 	}
 	return l.wrap(l.State.Refund(ctx, event, d))
@@ -189,7 +189,7 @@ func (l *Limiter[U]) Refund(ctx context.Context, event string, d Decision[U]) er
 
 // Reset forgets the event, in the Fallback too.
 func (l *Limiter[U]) Reset(ctx context.Context, event string) error {
-	if err := l.check(ctx, event, 1); err != nil {
+	if err := l.Check(ctx, event, 1); err != nil {
 		return err
 	}
 	err := l.wrap(l.State.Reset(ctx, event))
@@ -201,14 +201,14 @@ func (l *Limiter[U]) Reset(ctx context.Context, event string) error {
 
 // Inspect has the state of an event told by inspect.
 func (l *Limiter[U]) Inspect(ctx context.Context, event string, inspect func() error) error {
-	if err := l.check(ctx, event, 1); err != nil {
+	if err := l.Check(ctx, event, 1); err != nil {
 		return err
 	}
 	return l.wrap(inspect())
 }
 
-// check refuses what could never be admitted, and what comes too late.
-func (l *Limiter[U]) check(ctx context.Context, event string, n int64) error {
+// Check refuses what could never be admitted, and what comes too late.
+func (l *Limiter[U]) Check(ctx context.Context, event string, n int64) error {
 	switch {
 	case event == "":
 		return l.wrap(ErrEmptyEvent)

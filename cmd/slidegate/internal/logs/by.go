@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/slidegate/slidegate/internal/subnet"
 )
 
 // By says what the event of a line is. The zero By is the first field of the log's format, such as the address.
@@ -110,10 +112,5 @@ func network(event string, bits int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q is no address, so it has no /%d", event, bits)
 	}
-	text := make([]byte, 0, 64)
-	if address = address.Unmap(); address.Is4() {
-		return string(address.AppendTo(text)), nil
-	}
-	prefix, err := address.Prefix(bits) // without the zone
-	return string(prefix.AppendTo(text)), err
+	return subnet.Of(address, bits), nil
 }

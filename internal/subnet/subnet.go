@@ -1,0 +1,13 @@
+// Package subnet says which addresses count as one client.
+package subnet
+
+import "net/netip"
+
+// Of is the network of an IPv6 address, such as 2001:db8:1:2::/64, without a zone, or an IPv4 address as a whole, also if it is mapped to
+// IPv6. bits are from 1 to 128, and the address is valid.
+func Of(address netip.Addr, bits int) string {
+	if address = address.Unmap(); address.Is4() {
+		return address.String()
+	}
+	return netip.PrefixFrom(address.WithZone(""), bits).Masked().String()
+}

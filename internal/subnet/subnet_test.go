@@ -1,0 +1,49 @@
+package subnet
+
+import (
+	"net/netip"
+	"testing"
+)
+
+func TestOf(t *testing.T) {
+	for _, tt := range []struct {
+		address string
+		bits    int
+		want    string
+	}{
+		{"192.0.2.1", 64, "192.0.2.1"},
+		{"::ffff:192.0.2.1", 64, "192.0.2.1"},
+		{"2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::/64"},
+		{"2001:db8:1:2::", 64, "2001:db8:1:2::/64"},
+		{"2001:db8:1:2ff::1", 56, "2001:db8:1:200::/56"},
+		{"2001:db8::1", 128, "2001:db8::1/128"},
+		{"fe80::1%eth0", 64, "fe80::/64"},
+		{"::ffff:192.0.2.1%eth0", 64, "192.0.2.1"},
+	} {
+		if got := Of(netip.MustParseAddr(tt.address), tt.bits); got != tt.want {
+			t.Errorf("%s/%d is %s, not %s", tt.address, tt.bits, got, tt.want)
+		}
+	}
+}
+
+// FuzzOneClientOneText: two addresses have one text if they are the same IPv4 address, or share the first bits.
+func FuzzOneClientOneText(f *testing.F) {
+	f.Add([]byte{192, 0, 2, 1}, []byte{192, 0, 2, 2}, 64)
+	f.Add(make([]byte, 16), make([]byte, 16), 64)
+	f.Fuzz(func(t *testing.T, a, b []byte, bits int) {
+		one, oneOK := netip.AddrFromSlice(a)
+		two, twoOK := netip.AddrFromSlice(b)
+		if !oneOK || !twoOK || bits < 1 || bits > 128 {
+			t.Skip()
+		}
+		one, two = one.Unmap(), two.Unmap()
+		same := one == two
+		if one.Is6() && two.Is6() {
+			prefix, err := one.Prefix(bits)
+			same = err == nil && prefix.Contains(two)
+		}
+		if (Of(one, bits) == Of(two, bits)) != same {
+			t.Errorf("%s and %s with %d bits: %s and %s", one, two, bits, Of(one, bits), Of(two, bits))
+		}
+	})
+}

@@ -1,0 +1,128 @@
+// Package login guards a check of passwords, or of any other secret that people type, against those who guess.
+//
+// Each attempt is charged before the password is looked at, to all that it might be abused for: the address that it comes from, the
+// address and the account as a pair, and the account. A failure stays charged. So guesses are few, however many are made at once and
+// from wherever they come: at most 100 failures in an hour on one account. docs/login.md shows a whole form.
+//
+//	a, err := guard.Begin(ctx, account, ip)
+//	switch {
+//	case err != nil: // no Redis: let nobody in, or have a Fallback
+//	case !a.Allowed: // tell the user to come back in a.RetryAfter, whatever the password is
+//	case password is right: a.Succeed(ctx)
+//	}
+package login
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/subnet"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Guard decides which attempts to log in may be made. It comes from New or NewLocal, is safe for concurrent use and needs no Close.
+type Guard struct {
+	limiters map[Budget]*window.Limiter
+}
+
+// Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
+type Budget string
+
+// The budgets. Those of an attempt of Begin are the first four, in this order, and those of BeginKnown the last two. An event is
+// what the key of a limiter is about, for slidegate inspect.
+const (
+	Address Budget = "address" // all attempts from an IPv4 address or an IPv6 /64. The event is that: 192.0.2.1 or 2001:db8:1:2::/64
+	Pair    Budget = "pair"    // those on one account from one address. The event is both, with a space: 192.0.2.1 alice
+	Account Budget = "account" // those on one account. The event is the account
+	Streak  Budget = "streak"  // those on one account since the last login of anybody. The event is the account
+	Device  Budget = "device"  // those on one account from one known device. The event is both: "device" alice, with the device as Go quotes it
+	Devices Budget = "devices" // those on one account from all known devices. The event is the account
+)
+
+// Errors that a caller may want to tell apart, by errors.Is. For an outage of Redis they are window.ErrOutage and window.ErrUncertain.
+var (
+	ErrEmptyAccount = errors.New("slidegate: login without an account; ask for one before the guard is asked")
+	ErrEmptyDevice  = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
+	ErrAddress      = errors.New("slidegate: login without an address of the client; parse it, such as by netip.ParseAddrPort(request.RemoteAddr)")
+)
+
+// New returns a guard that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet. It takes only a Config
+// with a Secret.
+func New(client rueidis.Client, cfg Config) (*Guard, error) {
+	if len(cfg.Secret) < minSecret {
+		return nil, cfg.errSecret()
+	}
+	return newGuard(cfg, func(c window.Config) (*window.Limiter, error) { return window.New(client, c) })
+}
+
+// NewLocal returns the same guard on counts in this process's memory, as a Fallback, or for a service of one process. It needs no Secret.
+func NewLocal(cfg Config) (*Guard, error) {
+	return newGuard(cfg, window.NewLocal)
+}
+
+func newGuard(cfg Config, limiter func(window.Config) (*window.Limiter, error)) (*Guard, error) {
+	budgets, err := cfg.budgets()
+	if err != nil {
+		return nil, err
+	}
+	g := &Guard{limiters: map[Budget]*window.Limiter{}}
+	for _, b := range budgets {
+		if g.limiters[b.of], err = limiter(cfg.limiter(b)); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// Begin asks whether a password may be tried on an account from an address, and charges the attempt to both. Ask it before the password
+// is looked at, also for accounts that do not exist: so nobody learns which do. If it allows, look at the password, and then call Succeed
+// if it was right, or nothing if it was wrong. Cancel is for attempts that came to nothing.
+//
+// A denial is an Attempt, not an error. The errors are ErrEmptyAccount, ErrAddress, and those of window.AllowAll; where one comes beside a
+// denial, some of what had been charged could not be given back. With an error, let nobody in.
+//
+// The guard takes each name as it is: Alice and alice are two accounts to it. Give it the name by which the application looks up the account,
+// such as its number, or if there is none, what was typed in the form in which it was searched for. ip is the client's, not that of a proxy.
+func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
+	switch {
+	case account == "":
+		return nil, ErrEmptyAccount
+	case !ip.IsValid() || ip.IsUnspecified():
+		return nil, ErrAddress
+	}
+	from := subnet.Of(ip, ipv6Bits)
+	return g.begin(ctx, charge{Address, from}, charge{Pair, from + " " + account}, charge{Account, account}, charge{Streak, account})
+}
+
+// ipv6Bits is what one client has of IPv6: whoever has an address mostly has its /64.
+const ipv6Bits = 64
+
+// BeginKnown is Begin for a device that has logged into this very account before, as a signed cookie tells that the application has verified.
+// It is charged to budgets that others cannot use up: whoever attacks the account, or shares the address of the device, does not
+// hold its owner out. device is what the cookie names it by, different for each.
+func (g *Guard) BeginKnown(ctx context.Context, account, device string) (*Attempt, error) {
+	switch {
+	case account == "":
+		return nil, ErrEmptyAccount
+	case device == "":
+		return nil, ErrEmptyDevice
+	}
+	return g.begin(ctx, charge{Device, strconv.Quote(device) + " " + account}, charge{Devices, account})
+}
+
+// Forget makes the account as if nobody had failed on it from anywhere, such as when its owner has set a new password by a link in a mail. Those of
+// an address, and of its pair with the account, stay, and so do those of each known device.
+func (g *Guard) Forget(ctx context.Context, account string) error {
+	if account == "" {
+		return ErrEmptyAccount
+	}
+	var errs []error
+	for _, budget := range []Budget{Account, Streak, Devices} {
+		errs = append(errs, g.limiters[budget].Reset(ctx, account))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,107 @@
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Check is one of the attempts of AllowAll: N units of the Event under the Limiter, as AllowN has them.
+type Check struct {
+	Limiter *Limiter
+	Event   string
+	N       int64 // at least 1
+}
+
+// Joint is the answer of AllowAll.
+type Joint struct {
+	Allowed    bool
+	RetryAfter time.Duration // of the denial; another check may deny then
+
+	// Decisions are those that were made, in the order of the checks: all if Allowed, else up to the denial. What was given back
+	// of one is no longer in its Counted.
+	Decisions []Decision
+}
+
+// AllowAll decides about several subjects at once, such as an address and an account: all checks are counted, or none. It asks them in
+// the order given, one after the other, up to the first denial or error, and then gives back what was counted, also when ctx has ended.
+//
+// Put first what an attacker has for himself (his address), and last what he shares with his victim (an account): an attempt that is
+// denied for his address then takes nothing of the account, not even for a moment.
+//
+// It never admits beyond a limit. It can deny too much while a charge is on its way back, and where one could not be given
+// back, up to when it is forgotten; so it is when the process dies in between. Then, also beside a denial, there is an error that
+// matches ErrOutage or ErrUncertain. After another error, too, nothing stays counted, but for ErrUncertain what it is about. A limiter that
+// counts denied attempts keeps the one that it denied itself.
+//
+// Errors are as those of AllowN, and all that can be known before anything is sent are told before it is, such as a Check without a Limiter.
+func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
+	if err := sound(ctx, checks); err != nil {
+		return Joint{}, err
+	}
+	j := Joint{Allowed: true, Decisions: make([]Decision, 0, len(checks))}
+	for _, c := range checks {
+		d, err := c.Limiter.AllowN(ctx, c.Event, c.N)
+		if err != nil {
+			return Joint{}, errors.Join(err, j.giveBack(ctx, checks))
+		}
+		if !d.Allowed {
+			err = j.giveBack(ctx, checks)
+			j.Allowed, j.RetryAfter, j.Decisions = false, d.RetryAfter, append(j.Decisions, d)
+			return j, err
+		}
+		j.Decisions = append(j.Decisions, d)
+	}
+	return j, nil
+}
+
+// sound refuses checks that could not be made, or never be admitted.
+func sound(ctx context.Context, checks []Check) error {
+	if len(checks) == 0 {
+		return errors.New("slidegate: AllowAll has no checks; give it at least one")
+	}
+	for i, c := range checks {
+		if c.Limiter == nil || c.Limiter.gate == nil {
+			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; make one", i+1)
+		}
+		if err := c.Limiter.gate.Check(ctx, c.Event, c.N); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBack refunds all that was counted so far, side by side: the sooner it is back, the less is denied for it.
+func (j *Joint) giveBack(ctx context.Context, checks []Check) error {
+	errs := make([]error, len(j.Decisions))
+	var group sync.WaitGroup
+	for i, c := range checks[:len(j.Decisions)] {
+		group.Go(func() {
+			d := &j.Decisions[i]
+			if errs[i] = c.refund(ctx, *d); errs[i] == nil {
+				d.Counted = 0
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// refund does not end with ctx, but in time.
+func (c Check) refund(ctx context.Context, d Decision) error {
+	ctx = context.WithoutCancel(ctx)
+	if c.Limiter.gate.Timeout < 0 {
+		timed, cancel := context.WithTimeout(ctx, refundTime)
+		defer cancel()
+		ctx = timed
+	}
+	if err := c.Limiter.Refund(ctx, c.Event, d); err != nil {
+		return fmt.Errorf("%d units stay counted, since they could not be given back: %w", d.Counted, err)
+	}
+	return nil
+}
+
+// refundTime is how long a Refund may take where Timeout leaves that to the context.
+const refundTime = 5 * time.Second
