@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,44 +19,44 @@ type Attempt struct {
 	Left       int64         // how many more failures are allowed now; 0 if denied
 	Degraded   bool          // decided by the Fallback, in part at least
 
-	checks  []window.Check
-	joint   window.Joint
-	budgets []Budget
-	over    atomic.Bool
+	guard     *Guard
+	charges   []charge
+	cleared   []charge // what a success clears
+	decisions []window.Decision
+	over      atomic.Bool
 }
 
-// charge is what an attempt costs one unit of.
+// charge is one unit of a budget.
 type charge struct {
 	budget Budget
 	event  string
 }
 
-func (g *Guard) begin(ctx context.Context, charges ...charge) (*Attempt, error) {
-	a := &Attempt{}
-	for _, c := range charges {
-		a.budgets = append(a.budgets, c.budget)
-		a.checks = append(a.checks, window.Check{Limiter: g.limiters[c.budget], Event: c.event, N: 1})
+// begin charges an attempt. Its success gives back the charges, and clears some budgets wholly.
+func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) (*Attempt, error) {
+	checks := make([]window.Check, len(charges))
+	for i, c := range charges {
+		checks[i] = window.Check{Limiter: g.limiters[c.budget], Event: c.event, N: 1}
 	}
-	var err error
-	a.joint, err = window.AllowAll(ctx, a.checks...)
-	if len(a.joint.Decisions) == 0 {
+	joint, err := window.AllowAll(ctx, checks...)
+	if len(joint.Decisions) == 0 {
 		return nil, err
 	}
+	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, charges: charges, cleared: cleared, decisions: joint.Decisions}
 	a.answer()
 	return a, err
 }
 
 // answer puts the decisions into words.
 func (a *Attempt) answer() {
-	last := len(a.joint.Decisions) - 1
-	a.Allowed, a.RetryAfter = a.joint.Allowed, a.joint.RetryAfter
-	if !a.Allowed {
-		a.Denied = a.budgets[last]
-		a.over.Store(true)
-	}
-	a.Left = a.joint.Decisions[last].Remaining
-	for _, d := range a.joint.Decisions {
+	last := len(a.decisions) - 1
+	a.Left = a.decisions[last].Remaining
+	for _, d := range a.decisions {
 		a.Left, a.Degraded = min(a.Left, d.Remaining), a.Degraded || d.Degraded
+	}
+	if !a.Allowed {
+		a.Denied, a.Left = a.charges[last].budget, 0
+		a.over.Store(true)
 	}
 }
 
@@ -66,32 +67,50 @@ func (a *Attempt) answer() {
 // It works also when ctx has ended. An error says what could not be given back: log it, and let the user in all the same. Of Succeed
 // and Cancel only the first call does something, and neither does after a denial.
 func (a *Attempt) Succeed(ctx context.Context) error {
-	return a.end(ctx, func(budget Budget) bool { return budget == Pair || budget == Streak || budget == Device })
+	var steps []step
+	for i, c := range a.charges {
+		if !slices.Contains(a.cleared, c) {
+			steps = append(steps, a.refund(i))
+		}
+	}
+	for _, c := range a.cleared {
+		steps = append(steps, func(ctx context.Context) error { return a.guard.limiters[c.budget].Reset(ctx, c.event) })
+	}
+	return a.end(ctx, steps)
 }
 
 // Cancel gives back what the attempt was charged, as if it had not been made: the password was not looked at, such as because the
-// database did not answer. A wrong password is no reason, nor a user who went away. Else it is as Succeed.
+// database did not answer. A wrong password is no reason, nor a user who went away. Where another attempt has succeeded since it began, and
+// a later one failed, it can take back one failure of that pair, streak or device. Else it is as Succeed.
 func (a *Attempt) Cancel(ctx context.Context) error {
-	return a.end(ctx, func(Budget) bool { return false })
+	var steps []step
+	for i := range a.charges {
+		steps = append(steps, a.refund(i))
+	}
+	return a.end(ctx, steps)
 }
 
-// end gives back what was charged, and all of a budget that it clears, side by side.
-func (a *Attempt) end(ctx context.Context, clears func(Budget) bool) error {
+// step is one of what ends an attempt.
+type step func(ctx context.Context) error
+
+func (a *Attempt) refund(i int) step {
+	return func(ctx context.Context) error {
+		c := a.charges[i]
+		return a.guard.limiters[c.budget].Refund(ctx, c.event, a.decisions[i])
+	}
+}
+
+// end takes the steps side by side, unless the attempt is over.
+func (a *Attempt) end(ctx context.Context, steps []step) error {
 	if a.over.Swap(true) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	errs := make([]error, len(a.checks))
+	errs := make([]error, len(steps))
 	var group sync.WaitGroup
-	for i, c := range a.checks {
-		group.Go(func() {
-			if clears(a.budgets[i]) {
-				errs[i] = c.Limiter.Reset(ctx, c.Event)
-			} else {
-				errs[i] = c.Limiter.Refund(ctx, c.Event, a.joint.Decisions[i])
-			}
-		})
+	for i, do := range steps {
+		group.Go(func() { errs[i] = do(ctx) })
 	}
 	group.Wait()
 	return errors.Join(errs...)

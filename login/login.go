@@ -95,7 +95,8 @@ func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Atte
 		return nil, ErrAddress
 	}
 	from := subnet.Of(ip, ipv6Bits)
-	return g.begin(ctx, charge{Address, from}, charge{Pair, from + " " + account}, charge{Account, account}, charge{Streak, account})
+	pair, streak := charge{Pair, from + " " + account}, charge{Streak, account}
+	return g.begin(ctx, []charge{{Address, from}, pair, {Account, account}, streak}, pair, streak)
 }
 
 // ipv6Bits is what one client has of IPv6: whoever has an address mostly has its /64.
@@ -111,7 +112,8 @@ func (g *Guard) BeginKnown(ctx context.Context, account, device string) (*Attemp
 	case device == "":
 		return nil, ErrEmptyDevice
 	}
-	return g.begin(ctx, charge{Device, strconv.Quote(device) + " " + account}, charge{Devices, account})
+	own := charge{Device, strconv.Quote(device) + " " + account}
+	return g.begin(ctx, []charge{own, {Devices, account}}, own, charge{Streak, account})
 }
 
 // Forget makes the account as if nobody had failed on it from anywhere, such as when its owner has set a new password by a link in a mail. Those of

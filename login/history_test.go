@@ -1,0 +1,231 @@
+package login_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var (
+	noon   = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	secret = []byte("sixteen bytes, or more")
+)
+
+// clock is a clock that stands still until the test moves it.
+type clock struct{ ms atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.ms.Store(noon.UnixMilli())
+	return c
+}
+
+func (c *clock) now() time.Time       { return time.UnixMilli(c.ms.Load()) }
+func (c *clock) pass(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func limits(texts ...string) (all []window.Limit) {
+	for _, text := range texts {
+		all = append(all, must(window.ParseLimit(text)))
+	}
+	return all
+}
+
+// ledger is what the guard is judged by: for each limit of each subject, when attempts were charged. It shares no code with the guard.
+type ledger struct {
+	limits  map[login.Budget][]window.Limit
+	charged map[page][]time.Time
+}
+
+type page struct {
+	subject
+	per time.Duration
+}
+
+type subject struct {
+	budget login.Budget
+	of     string
+}
+
+// verdict is what the ledger says of an attempt.
+type verdict struct {
+	allowed bool
+	wait    time.Duration
+	denied  login.Budget
+	left    int64
+}
+
+// begin charges the attempt to all subjects, or says which denies first.
+func (x *ledger) begin(now time.Time, subjects []subject) verdict {
+	v := verdict{allowed: true, left: 1 << 60}
+	for _, s := range subjects {
+		for _, l := range x.limits[s.budget] {
+			p := page{s, l.Per}
+			x.charged[p] = slices.DeleteFunc(x.charged[p], func(at time.Time) bool { return now.Sub(at) >= l.Per })
+			n := int64(len(x.charged[p]))
+			v.left = min(v.left, l.Max-n-1)
+			if n >= l.Max {
+				v.allowed, v.denied = false, s.budget
+				v.wait = max(v.wait, x.charged[p][n-l.Max].Add(l.Per).Sub(now))
+			}
+		}
+		if !v.allowed {
+			return verdict{wait: v.wait, denied: v.denied}
+		}
+	}
+	for _, s := range subjects {
+		for _, l := range x.limits[s.budget] {
+			p := page{s, l.Per}
+			x.charged[p] = append(x.charged[p], now)
+		}
+	}
+	return v
+}
+
+// end takes back the charges of an attempt that began at a time. Where a success has cleared them, and others were charged since, it takes
+// the first of those: see Cancel.
+func (x *ledger) end(now, began time.Time, subjects []subject, success bool) {
+	for _, s := range subjects {
+		for _, l := range x.limits[s.budget] {
+			p := page{s, l.Per}
+			if i := slices.IndexFunc(x.charged[p], func(at time.Time) bool { return !at.Before(began) }); i >= 0 && now.Sub(began) < l.Per {
+				x.charged[p] = slices.Delete(x.charged[p], i, i+1)
+			}
+			if success && (s.budget == login.Pair || s.budget == login.Device) {
+				delete(x.charged, p)
+			}
+		}
+		if success && (s.budget == login.Account || s.budget == login.Devices) {
+			for _, l := range x.limits[login.Streak] {
+				delete(x.charged, page{subject{login.Streak, s.of}, l.Per})
+			}
+		}
+	}
+}
+
+// underWay is an attempt that has not ended.
+type underWay struct {
+	*login.Attempt
+	began    time.Time
+	subjects []subject
+}
+
+// TestHistories plays random histories of attempts from few addresses and devices on few accounts, which end at once, later, in another
+// order or never, and compares each answer with the ledger.
+func TestHistories(t *testing.T) {
+	c := newClock()
+	cfg := login.Config{
+		Secret: secret, Now: c.now,
+		Address: limits("4/1m", "15/10m"), Pair: limits("2/1m", "5/10m"), Account: limits("8/1m", "20/30m"), Streak: limits("12/1d"), Device: limits("3/1m", "6/1d"),
+	}
+	for name, guard := range guards(t, cfg) {
+		t.Run(name, func(t *testing.T) {
+			seen, seeds := map[string]int{}, uint64(10)
+			if name == "memory" {
+				seeds = 300
+			}
+			for seed := range seeds {
+				play(t, c, guard(fmt.Sprint(seed)), &ledger{map[login.Budget][]window.Limit{
+					login.Address: cfg.Address, login.Pair: cfg.Pair, login.Account: cfg.Account, login.Streak: cfg.Streak, login.Device: cfg.Device, login.Devices: limits("60/1h"),
+				}, map[page][]time.Time{}}, rand.New(rand.NewPCG(seed, 0)), seen)
+			}
+			for _, what := range []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device"} {
+				if seen[what] < 20 {
+					t.Errorf("a poor test: %v", seen)
+				}
+			}
+		})
+	}
+}
+
+// guards are makers of guards of the configuration: in memory, on a server and on a cluster.
+func guards(t *testing.T, cfg login.Config) map[string]func(name string) *login.Guard {
+	t.Helper()
+	client, cluster := redistest.Client(t), redistest.Cluster(t)
+	prefix := redistest.Key(t)
+	named := func(name string) login.Config {
+		cfg := cfg
+		cfg.Name = prefix + name
+		return cfg
+	}
+	return map[string]func(name string) *login.Guard{
+		"memory":  func(name string) *login.Guard { return must(login.NewLocal(named(name))) },
+		"server":  func(name string) *login.Guard { return must(login.New(client, named(name))) },
+		"cluster": func(name string) *login.Guard { return must(login.New(cluster, named(name+"-c"))) },
+	}
+}
+
+func play(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, seen map[string]int) {
+	t.Helper()
+	var open []underWay
+	for number := range 300 {
+		c.pass(time.Duration(rng.ExpFloat64() * float64(5*time.Second)))
+		if a := attempt(t, c, g, x, rng, number); a.Allowed {
+			seen["allowed"]++
+			open = append(open, a)
+		} else {
+			seen[string(a.Denied)]++
+		}
+		for len(open) > 0 && rng.IntN(3) > 0 {
+			i := rng.IntN(len(open))
+			end(t, c.now(), open[i], x, rng, seen)
+			open = slices.Delete(open, i, i+1)
+		}
+	}
+}
+
+// attempt begins one attempt, and compares the answer.
+func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, number int) underWay {
+	t.Helper()
+	account, ip, device := fmt.Sprint("account ", rng.IntN(4)), netip.AddrFrom4([4]byte{192, 0, 2, byte(rng.IntN(3))}), fmt.Sprint("device ", rng.IntN(2))
+	subjects := []subject{{login.Address, ip.String()}, {login.Pair, ip.String() + account}, {login.Account, account}, {login.Streak, account}}
+	known := rng.IntN(4) == 0
+	if known {
+		subjects = []subject{{login.Device, device + account}, {login.Devices, account}}
+	}
+	want := x.begin(c.now(), subjects)
+	var a *login.Attempt
+	if known {
+		a = must(g.BeginKnown(t.Context(), account, device))
+	} else {
+		a = must(g.Begin(t.Context(), account, ip))
+	}
+	if got := (verdict{a.Allowed, a.RetryAfter, a.Denied, a.Left}); got != want || a.Degraded {
+		t.Fatalf("attempt %d, %v: got %+v, want %+v", number, subjects, got, want)
+	}
+	return underWay{a, c.now(), subjects}
+}
+
+func end(t *testing.T, now time.Time, a underWay, x *ledger, rng *rand.Rand, seen map[string]int) {
+	t.Helper()
+	var err error
+	switch dice := rng.IntN(8); {
+	case dice < 1:
+		x.end(now, a.began, a.subjects, true)
+		err = a.Succeed(t.Context())
+		seen["succeeded"]++
+	case dice < 3:
+		x.end(now, a.began, a.subjects, false)
+		err = a.Cancel(t.Context())
+		seen["cancelled"]++
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,427 @@
+package login_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+var home = netip.MustParseAddr("192.0.2.1")
+
+// bot is one of many addresses.
+func bot(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}) }
+
+func newGuard(t *testing.T, client rueidis.Client, cfg login.Config) *login.Guard {
+	t.Helper()
+	cfg.Name, cfg.Secret = redistest.Key(t), secret
+	return must(login.New(client, cfg))
+}
+
+func used(t *testing.T, g *login.Guard, b login.Budget, event string) int64 {
+	t.Helper()
+	s := must(g.Limiter(b).Inspect(t.Context(), event))
+	return s.Limits[len(s.Limits)-1].Used
+}
+
+// TestParallelGuesses: 64 guesses at once, against a budget of 5, whichever budget that is.
+func TestParallelGuesses(t *testing.T) {
+	five := limits("5/1h")
+	for name, cfg := range map[string]login.Config{
+		"address": {Address: five}, "pair": {Address: limits("60/1h"), Pair: five},
+		"account": {Address: limits("60/1h"), Pair: limits("60/1h"), Account: five}, "device": {Device: five},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, redistest.Cluster(t), cfg)
+			var checked atomic.Int64
+			var group sync.WaitGroup
+			begin := make(chan struct{})
+			for i := range 64 {
+				group.Go(func() {
+					<-begin
+					var a *login.Attempt
+					switch name {
+					case "device":
+						a = must(g.BeginKnown(t.Context(), "alice", "device"))
+					case "account":
+						a = must(g.Begin(t.Context(), "alice", bot(i)))
+					default:
+						a = must(g.Begin(t.Context(), "alice", home))
+					}
+					if a.Allowed {
+						checked.Add(1)
+					}
+				})
+			}
+			close(begin)
+			group.Wait()
+			if n := checked.Load(); n != 5 {
+				t.Errorf("%d passwords were checked", n)
+			}
+		})
+	}
+}
+
+// TestSucceed: a success gives back its own charges, and clears what is the owner's own; failures on the address and the account stay.
+func TestSucceed(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{})
+	for range 2 {
+		must(g.Begin(t.Context(), "alice", home))
+		must(g.Begin(t.Context(), "alice", bot(1)))
+		must(g.BeginKnown(t.Context(), "alice", "laptop"))
+	}
+	tell := func() map[string]int64 {
+		return map[string]int64{
+			"address": used(t, g, login.Address, "192.0.2.1"), "bot": used(t, g, login.Address, "198.51.0.1"),
+			"pair": used(t, g, login.Pair, "192.0.2.1 alice"), "bot's pair": used(t, g, login.Pair, "198.51.0.1 alice"),
+			"account": used(t, g, login.Account, "alice"), "streak": used(t, g, login.Streak, "alice"),
+			"device": used(t, g, login.Device, `"laptop" alice`), "devices": used(t, g, login.Devices, "alice"),
+		}
+	}
+	failed := map[string]int64{"address": 2, "bot": 2, "pair": 2, "bot's pair": 2, "account": 4, "streak": 4, "device": 2, "devices": 2}
+	steps := []struct {
+		begin func() (*login.Attempt, error)
+		end   func(*login.Attempt) error
+		want  func(map[string]int64)
+	}{
+		{
+			func() (*login.Attempt, error) { return g.Begin(t.Context(), "alice", home) },
+			func(a *login.Attempt) error { return a.Cancel(t.Context()) },
+			func(map[string]int64) {},
+		},
+		{
+			func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", "laptop") },
+			func(a *login.Attempt) error { return a.Cancel(t.Context()) },
+			func(map[string]int64) {},
+		},
+		{
+			func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", "laptop") },
+			func(a *login.Attempt) error { return a.Succeed(t.Context()) },
+			func(want map[string]int64) { want["device"], want["streak"] = 0, 0 },
+		},
+		{
+			func() (*login.Attempt, error) { return g.Begin(t.Context(), "alice", home) },
+			func(a *login.Attempt) error { return a.Succeed(gone()) },
+			func(want map[string]int64) { want["pair"] = 0 },
+		},
+		{
+			func() (*login.Attempt, error) { return g.Begin(t.Context(), "alice", home) },
+			func(a *login.Attempt) error {
+				return errors.Join(a.Cancel(gone()), a.Cancel(t.Context()), a.Succeed(t.Context()))
+			},
+			func(map[string]int64) {},
+		},
+	}
+	if diff := cmp.Diff(failed, tell()); diff != "" {
+		t.Fatal(diff)
+	}
+	for i, step := range steps {
+		a := must(step.begin())
+		step.want(failed)
+		if err := step.end(a); err != nil || !a.Allowed {
+			t.Fatalf("step %d: %+v, %v", i, a, err)
+		}
+		if diff := cmp.Diff(failed, tell()); diff != "" {
+			t.Errorf("step %d: %s", i, diff)
+		}
+	}
+}
+
+func gone() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// TestDeniedHasNoEnd: after a denial, Succeed and Cancel change nothing.
+func TestDeniedHasNoEnd(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Pair: limits("1/1h")})
+	must(g.Begin(t.Context(), "alice", home))
+	a := must(g.Begin(t.Context(), "alice", home))
+	if a.Allowed || a.Denied != login.Pair || a.RetryAfter <= 59*time.Minute || a.Left != 0 {
+		t.Fatalf("%+v", a)
+	}
+	if err := errors.Join(a.Succeed(t.Context()), a.Cancel(t.Context())); err != nil || used(t, g, login.Pair, "192.0.2.1 alice") != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestForget: an account that was shut by failures from everywhere is open again.
+func TestForget(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Account: limits("3/1h"), Streak: limits("3/1d")})
+	for i := range 5 {
+		must(g.Begin(t.Context(), "alice", bot(i)))
+		must(g.BeginKnown(t.Context(), "alice", fmt.Sprint(i)))
+	}
+	if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed {
+		t.Fatalf("%+v", a)
+	}
+	if err := g.Forget(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	a := must(g.Begin(t.Context(), "alice", home))
+	if devices := used(t, g, login.Devices, "alice"); !a.Allowed || a.Left != 2 || devices != 0 {
+		t.Errorf("%+v, %d by devices", a, devices)
+	}
+}
+
+// TestKnownDevice: neither a botnet, nor whoever shares the address, holds out the owner at a known device.
+func TestKnownDevice(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{})
+	for i := range 200 {
+		must(g.Begin(t.Context(), "alice", bot(i)))
+		must(g.Begin(t.Context(), fmt.Sprint("neighbour ", i), home))
+	}
+	if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.Denied != login.Address {
+		t.Errorf("from home, used up by others: %+v", a)
+	}
+	if a := must(g.Begin(t.Context(), "alice", netip.MustParseAddr("203.0.113.9"))); a.Allowed || a.Denied != login.Account {
+		t.Errorf("from elsewhere: %+v", a)
+	}
+	for i := range 7 {
+		a := must(g.BeginKnown(t.Context(), "alice", "laptop"))
+		if a.Allowed != (i < 5) || !a.Allowed && a.Denied != login.Device {
+			t.Errorf("%d: from a known device: %+v", i, a)
+		}
+	}
+	if a := must(g.BeginKnown(t.Context(), "alice", "phone")); !a.Allowed {
+		t.Errorf("from another known device: %+v", a)
+	}
+}
+
+// TestHonestAmongAttackers: 16 attackers who have used up their own addresses hammer an account that has one unit left. An honest login, which
+// succeeds and gives back its unit each time, is denied in at most 1 % of attempts.
+func TestHonestAmongAttackers(t *testing.T) {
+	g := newGuard(t, redistest.Cluster(t), login.Config{Address: limits("5/1d"), Account: limits("10/1d")})
+	for i := range 16 {
+		for range 5 { // the last of them on other accounts
+			must(g.Begin(t.Context(), fmt.Sprint("of bot ", i), bot(i)))
+		}
+	}
+	for i := range 9 {
+		must(g.Begin(t.Context(), "alice", bot(100+i)))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var hammered atomic.Int64
+	var group sync.WaitGroup
+	for i := range 16 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if a, err := g.Begin(ctx, "alice", bot(i)); err == nil && (a.Allowed || a.Denied != login.Address) {
+					t.Errorf("an attacker: %+v", a)
+				}
+				hammered.Add(1)
+			}
+		})
+	}
+	const times = 500
+	denied := 0
+	for range times {
+		a := must(g.Begin(t.Context(), "alice", home))
+		if !a.Allowed {
+			denied++
+		}
+		if err := a.Succeed(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	group.Wait()
+	if denied > times/100 || hammered.Load() < times {
+		t.Errorf("%d of %d honest logins were denied, among %d guesses", denied, times, hammered.Load())
+	}
+	t.Logf("%d of %d honest logins were denied, among %d guesses of 16 attackers", denied, times, hammered.Load())
+}
+
+// TestWhoIsWho: which addresses are one client, and which pairs are one.
+func TestWhoIsWho(t *testing.T) {
+	for _, tt := range []struct {
+		one, other string
+		same       bool
+	}{
+		{"192.0.2.1", "192.0.2.1", true},
+		{"192.0.2.1", "::ffff:192.0.2.1", true},
+		{"192.0.2.1", "192.0.2.2", false},
+		{"2001:db8:1:2::1", "2001:db8:1:2:3:4:5:6", true},
+		{"2001:db8:1:2::1", "2001:db8:1:3::1", false},
+		{"fe80::1%eth0", "fe80::2%eth1", true},
+		{"::1", "127.0.0.1", false},
+	} {
+		g := must(login.NewLocal(login.Config{Name: "g", Address: limits("1/1h")}))
+		must(g.Begin(t.Context(), "alice", netip.MustParseAddr(tt.one)))
+		if a := must(g.Begin(t.Context(), "bob", netip.MustParseAddr(tt.other))); a.Allowed == tt.same {
+			t.Errorf("%s and %s: %+v", tt.one, tt.other, a)
+		}
+	}
+}
+
+// FuzzNoTwoShareABudget: neither accounts nor devices can be chosen so that two of them are charged as one.
+func FuzzNoTwoShareABudget(f *testing.F) {
+	f.Add("alice", "laptop", "bob", "laptop")
+	f.Add(`b" c`, "a", "c", `a" b`)
+	f.Add("a", "\xff", "a", `\xff`)
+	f.Add("a\x00", "b", "a", "\x00b")
+	f.Fuzz(func(t *testing.T, account, device, otherAccount, otherDevice string) {
+		g := must(login.NewLocal(login.Config{Name: "g", Pair: limits("1/1h"), Device: limits("1/1h")}))
+		if account == "" || device == "" || otherAccount == "" || otherDevice == "" {
+			t.Skip()
+		}
+		must(g.Begin(t.Context(), account, home))
+		must(g.BeginKnown(t.Context(), account, device))
+		if a := must(g.Begin(t.Context(), otherAccount, home)); a.Allowed == (account == otherAccount) {
+			t.Errorf("%q and %q from one address: %+v", account, otherAccount, a)
+		}
+		if a := must(g.BeginKnown(t.Context(), otherAccount, otherDevice)); a.Allowed == (account == otherAccount && device == otherDevice) {
+			t.Errorf("%q on %q and %q on %q: %+v", account, device, otherAccount, otherDevice, a)
+		}
+	})
+}
+
+// TestKeysTellNothing: no account, address or device is readable in a key.
+func TestKeysTellNothing(t *testing.T) {
+	client := redistest.Client(t)
+	g := newGuard(t, client, login.Config{})
+	must(g.Begin(t.Context(), "alice", home))
+	must(g.BeginKnown(t.Context(), "alice", "laptop"))
+	name := redistest.Key(t)
+	name = name[:strings.LastIndexByte(name, '-')]
+	keys := must(client.Do(t.Context(), client.B().Keys().Pattern(name+"-*").Build()).AsStrSlice())
+	if len(keys) != 6 {
+		t.Errorf("keys are %q", keys)
+	}
+	for _, key := range keys {
+		if strings.Contains(key, "alice") || strings.Contains(key, "192.0.2.1") || strings.Contains(key, "laptop") {
+			t.Errorf("%q", key)
+		}
+	}
+}
+
+// TestRefuses: each mistake gets a sentence, and nothing is charged.
+func TestRefuses(t *testing.T) {
+	client := redistest.Client(t)
+	local := must(login.NewLocal(login.Config{Name: "local"}))
+	of := func(cfg login.Config) error {
+		if cfg.Name == "" {
+			cfg.Name = "g"
+		}
+		_, err := login.New(client, cfg)
+		return err
+	}
+	_, errLocal := login.NewLocal(login.Config{Name: "g", Fallback: local})
+	begin := func(account string, ip netip.Addr) error {
+		_, err := local.Begin(t.Context(), account, ip)
+		return err
+	}
+	known := func(account, device string) error {
+		_, err := local.BeginKnown(t.Context(), account, device)
+		return err
+	}
+	const tooMany = " failures in an hour; add one such as 20/1h: all must be at most 90, and with those of known devices 100 (ASVS 4, 2.2.1)"
+	for i, tt := range []struct {
+		err  error
+		want string
+	}{
+		{of(login.Config{}), `slidegate: login guard "g" has a Secret of 0 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
+		{of(login.Config{Secret: secret[:15]}), `slidegate: login guard "g" has a Secret of 15 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
+		{of(login.Config{Secret: secret, Name: "a b"}), `slidegate: limiter name "a b.address" has the byte " "; use only A-Z a-z 0-9 . _ - and colon`},
+		{of(login.Config{Secret: secret, Account: limits("91/1h")}), `slidegate: login guard "g" has Account limits that allow 91` + tooMany},
+		{of(login.Config{Secret: secret, Account: limits("5/1s")}), `slidegate: login guard "g" has Account limits that allow 18000` + tooMany},
+		{of(login.Config{Secret: secret, Account: limits("20/10m")}), `slidegate: login guard "g" has Account limits that allow 120` + tooMany},
+		{of(login.Config{Secret: secret, Account: limits("100/1d")}), `slidegate: login guard "g" has Account limits that allow 100` + tooMany},
+		{of(login.Config{Secret: secret, Account: []window.Limit{}}), `slidegate: limiter "g.account" has no limits; give at least one, such as window.PerHour(5)`},
+		{of(login.Config{Secret: secret, Account: []window.Limit{{}}}), `slidegate: limiter "g.account" has limit 1 with a Max of 0; choose 1 to 2^53 units`},
+		{of(login.Config{Secret: secret, Fallback: &login.Guard{}}), `slidegate: login guard "g" has a Fallback that comes neither from New nor from NewLocal; make it by one of them`},
+		{errLocal, `slidegate: limiter "g.address" is in memory and has a Fallback, which it never needs; leave it out`},
+		{begin("", home), login.ErrEmptyAccount.Error()},
+		{begin("alice", netip.Addr{}), login.ErrAddress.Error()},
+		{begin("alice", netip.IPv6Unspecified()), login.ErrAddress.Error()},
+		{begin("alice", netip.MustParseAddr("0.0.0.0")), login.ErrAddress.Error()},
+		{known("", "laptop"), login.ErrEmptyAccount.Error()},
+		{known("alice", ""), login.ErrEmptyDevice.Error()},
+		{local.Forget(t.Context(), ""), login.ErrEmptyAccount.Error()},
+	} {
+		if tt.err == nil || tt.err.Error() != tt.want {
+			t.Errorf("%d: got %v\nwant %s", i, tt.err, tt.want)
+		}
+	}
+	if n := used(t, local, login.Account, "alice"); n != 0 {
+		t.Errorf("%d charges", n)
+	}
+	for _, sound := range []string{"90/1h", "15/10m", "90/1d", "1/40s"} {
+		if err := of(login.Config{Secret: secret, Account: limits(sound)}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestKilled kills Redis while guesses come from everywhere, on a guard that falls back and on one that does not.
+func TestKilled(t *testing.T) {
+	for _, falls := range []bool{true, false} {
+		t.Run(strconv.FormatBool(falls), func(t *testing.T) {
+			server := redistest.Start(t)
+			cfg := login.Config{Name: "login", Secret: secret, Account: limits("20/1h"), Timeout: 300 * time.Millisecond}
+			fallback := must(login.NewLocal(login.Config{Name: "fallback", Account: limits("4/1h")}))
+			if falls {
+				cfg.Fallback = fallback
+			}
+			g := must(login.New(server.Client(t), cfg))
+			var checked, degraded, failed atomic.Int64
+			guess := func(i int) {
+				a, err := g.Begin(t.Context(), "alice", bot(i))
+				if err != nil && !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) || err != nil && a != nil && a.Allowed {
+					t.Errorf("%+v, %v", a, err)
+				}
+				switch {
+				case a == nil:
+					failed.Add(1)
+				case a.Allowed:
+					checked.Add(1)
+				}
+				if a != nil && a.Degraded {
+					degraded.Add(1)
+				}
+			}
+			for i := range 10 {
+				guess(i)
+			}
+			var group sync.WaitGroup
+			var guesses, late atomic.Int64
+			dead := make(chan struct{})
+			for range 32 {
+				group.Go(func() {
+					for late.Load() < 100 {
+						guess(100 + int(guesses.Add(1)))
+						select {
+						case <-dead:
+							late.Add(1)
+						default:
+						}
+					}
+				})
+			}
+			server.Kill(t)
+			close(dead)
+			group.Wait()
+			most, inMemory := int64(20), used(t, fallback, login.Account, "alice")
+			if falls {
+				most += 4
+			}
+			if n := checked.Load(); n < 10 || n > most || falls != (inMemory == 4) || falls != (degraded.Load() >= 100) || falls != (failed.Load() == 0) {
+				t.Errorf("%d passwords checked, %d charged in memory, %d degraded, %d errors", n, inMemory, degraded.Load(), failed.Load())
+			}
+		})
+	}
+}

@@ -1,0 +1,351 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// plainLog is when each unit of one subject was counted.
+type plainLog struct {
+	most  int64
+	per   time.Duration
+	times []time.Time
+}
+
+// wait is how long n more units have to wait.
+func (p *plainLog) wait(now time.Time, n int64) time.Duration {
+	for len(p.times) > 0 && now.Sub(p.times[0]) >= p.per {
+		p.times = p.times[1:]
+	}
+	over := int64(len(p.times)) + n - p.most
+	if over <= 0 {
+		return 0
+	}
+	return p.times[over-1].Add(p.per).Sub(now)
+}
+
+func (p *plainLog) add(now time.Time, n int64) {
+	for range n {
+		p.times = append(p.times, now)
+	}
+}
+
+// TestAllAgainstPlainLogs plays random joint attempts, of subjects that come several times too, against plain logs.
+func TestAllAgainstPlainLogs(t *testing.T) {
+	for _, client := range []rueidis.Client{nil, redistest.Client(t), redistest.Cluster(t)} {
+		c := &clock{}
+		c.set(noon)
+		var limiters []*window.Limiter
+		logs := map[string]*plainLog{}
+		for i, text := range []string{"5/1m", "3/10s", "8/1h"} {
+			l, cfg := limit(text), window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed(text), Now: c.now}
+			if client == nil {
+				limiters = append(limiters, must(window.NewLocal(cfg)))
+			} else {
+				limiters = append(limiters, must(window.New(client, cfg)))
+			}
+			for _, event := range []string{"a", "b"} {
+				logs[fmt.Sprint(i, event)] = &plainLog{most: l.Max, per: l.Per}
+			}
+		}
+		allowed := 0
+		for range 400 {
+			checks, subjects := randomChecks(limiters)
+			if playAll(t, checks, subjects, logs, c.now()) {
+				allowed++
+			}
+			c.pass(time.Duration(rand.IntN(20_000)) * time.Millisecond)
+		}
+		if allowed < 40 || allowed > 360 {
+			t.Errorf("a poor test: %d of 400 allowed", allowed)
+		}
+	}
+}
+
+func randomChecks(limiters []*window.Limiter) (checks []window.Check, subjects []string) {
+	for range 1 + rand.IntN(4) {
+		i, event := rand.IntN(len(limiters)), []string{"a", "b"}[rand.IntN(2)]
+		checks = append(checks, window.Check{Limiter: limiters[i], Event: event, N: 1 + rand.Int64N(2)})
+		subjects = append(subjects, fmt.Sprint(i, event))
+	}
+	return checks, subjects
+}
+
+// playAll makes one joint attempt, and compares the answer and what is counted then with the logs.
+func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[string]*plainLog, now time.Time) bool {
+	t.Helper()
+	want := window.Joint{Allowed: true}
+	before := map[string]int{}
+	for i, subject := range subjects {
+		log := logs[subject]
+		if want.RetryAfter = log.wait(now, checks[i].N); want.RetryAfter > 0 {
+			want.Allowed = false
+			break
+		}
+		if _, known := before[subject]; !known {
+			before[subject] = len(log.times)
+		}
+		log.add(now, checks[i].N)
+	}
+	got, err := window.AllowAll(t.Context(), checks...)
+	counted := 0
+	for _, d := range got.Decisions {
+		counted += int(d.Counted)
+	}
+	if err != nil || got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter || (counted > 0) != want.Allowed {
+		t.Fatalf("%v: got %+v, %v; want %+v", subjects, got, err, want)
+	}
+	if !want.Allowed {
+		for subject, n := range before {
+			logs[subject].times = logs[subject].times[:n]
+		}
+	}
+	for i, subject := range subjects {
+		logs[subject].wait(now, 0)
+		if used := usedOf(t, checks[i].Limiter, checks[i].Event); used != int64(len(logs[subject].times)) {
+			t.Fatalf("%v: %s counts %d, not %d", subjects, subject, used, len(logs[subject].times))
+		}
+	}
+	return want.Allowed
+}
+
+func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
+	t.Helper()
+	return must(l.Inspect(t.Context(), event)).Limits[0].Used
+}
+
+// TestAllUnderLoad: many callers from addresses that they share, on an account that is soon used up, and every fourth time on another that is not. No
+// limit is passed, all that is not admitted comes back, and the test says how many were denied though all that they ask for had room.
+func TestAllUnderLoad(t *testing.T) {
+	const callers, times = 16, 100
+	client := redistest.Cluster(t)
+	of := func(name, text string) *window.Limiter {
+		return must(window.New(client, window.Config{Name: redistest.Key(t) + name, Limits: parsed(text)}))
+	}
+	limiters := map[string]*window.Limiter{"used up": of("account", "5/1h"), "free": of("account", "1000/1h")}
+	for i := range 4 {
+		limiters[fmt.Sprint("address ", i)] = of("address", "106/1h") // 100 on the free account, 5 on the other, and 1 of 4 callers at a time
+	}
+	var mu sync.Mutex
+	admitted, denied := map[string]int64{}, map[string]int64{}
+	var group sync.WaitGroup
+	for caller := range callers {
+		group.Go(func() {
+			for i := range times {
+				from, on := fmt.Sprint("address ", caller%4), "used up"
+				if i%4 == 0 {
+					on = "free"
+				}
+				j, err := window.AllowAll(t.Context(), window.Check{Limiter: limiters[from], Event: from, N: 1}, window.Check{Limiter: limiters[on], Event: on, N: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if j.Allowed {
+					admitted[from]++
+					admitted[on]++
+				} else if len(j.Decisions) == 1 { // in an hour nothing is forgotten, so the address had room all the time
+					denied[on]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	for subject, l := range limiters {
+		d := must(l.Peek(t.Context(), subject)) // would count one more
+		if used := d.Usage[0].Used; used != min(admitted[subject]+1, d.Usage[0].Limit.Max) || admitted[subject] > d.Usage[0].Limit.Max {
+			t.Errorf("%s counts %+v after %d admitted", subject, d.Usage, admitted[subject])
+		}
+	}
+	if admitted["used up"] != 5 || admitted["free"]+denied["free"] != callers*times/4 {
+		t.Errorf("admitted %v, denied %v", admitted, denied)
+	}
+	t.Logf("%d of %d attempts were denied though there was room, for charges of others on their way back", denied["free"], callers*times/4)
+}
+
+// joint is two limiters, each on a server of its own.
+type joint struct {
+	servers  [2]*redistest.Server
+	limiters [2]*window.Limiter
+	between  func() // called when the first has decided
+}
+
+func newJoint(t *testing.T) *joint {
+	t.Helper()
+	j := &joint{between: func() {}}
+	for i := range j.servers {
+		j.servers[i] = redistest.Start(t)
+		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: 500 * time.Millisecond}
+		if i == 0 {
+			cfg.Observe = func(window.Observation) { j.between() }
+		}
+		j.limiters[i] = must(window.New(j.servers[i].Client(t), cfg))
+	}
+	return j
+}
+
+func (j *joint) allow(ctx context.Context) (window.Joint, error) {
+	return window.AllowAll(ctx, window.Check{Limiter: j.limiters[0], Event: "e", N: 2}, window.Check{Limiter: j.limiters[1], Event: "e", N: 1})
+}
+
+// fill uses up the second limiter.
+func (j *joint) fill(t *testing.T) {
+	t.Helper()
+	must(j.limiters[1].AllowN(t.Context(), "e", 2))
+}
+
+// TestAllReturnsWhatItTook is about every way in which a joint attempt ends after its first check has counted 2 units.
+func TestAllReturnsWhatItTook(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		befall  func(t *testing.T, j *joint, cancel func())
+		allowed bool
+		err     error // to be matched
+		says    string
+		stay    int64 // of the 2 units
+	}{
+		{name: "nothing happens", allowed: true, stay: 2, befall: func(*testing.T, *joint, func()) {}},
+		{name: "denial", befall: func(t *testing.T, j *joint, _ func()) { j.fill(t) }},
+		{name: "denial, cancelled", befall: func(t *testing.T, j *joint, cancel func()) {
+			j.fill(t)
+			j.between = cancel
+		}, err: context.Canceled, says: "nothing was sent"},
+		{name: "cancelled", befall: func(_ *testing.T, j *joint, cancel func()) { j.between = cancel }, err: context.Canceled, says: "nothing was sent"},
+		{name: "foreign value", befall: func(t *testing.T, j *joint, _ func()) {
+			do(t, j.servers[1].Client(t), "RPUSH", key(t, j.limiters[1], "e"), "1")
+		}, says: "WRONGTYPE"},
+		{name: "the second server dies", befall: func(t *testing.T, j *joint, _ func()) {
+			j.between = func() { j.servers[1].Kill(t) }
+		}, err: window.ErrOutage},
+		{name: "the second server hangs", befall: func(t *testing.T, j *joint, _ func()) {
+			j.between = func() { j.servers[1].Pause(t) }
+		}, err: window.ErrUncertain},
+		{name: "denial, and the first server forbids the refund", befall: func(t *testing.T, j *joint, _ func()) {
+			j.fill(t)
+			j.between = func() { do(t, j.servers[0].Client(t), "ACL", "SETUSER", "default", "-evalsha") }
+		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := newJoint(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tt.befall(t, j, cancel)
+			got, err := j.allow(ctx)
+			if got.Allowed != tt.allowed || (err != nil) != (tt.err != nil || tt.says != "") || tt.err != nil && !errors.Is(err, tt.err) || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if counted := countedOf(got); !tt.allowed && len(got.Decisions) > 0 && counted != tt.stay {
+				t.Errorf("the decisions say that %d units stay", counted)
+			}
+			do(t, j.servers[0].Client(t), "ACL", "SETUSER", "default", "+evalsha")
+			if used := usedOf(t, j.limiters[0], "e"); used != tt.stay {
+				t.Errorf("the first counts %d, not %d", used, tt.stay)
+			}
+		})
+	}
+}
+
+func countedOf(j window.Joint) (units int64) {
+	for _, d := range j.Decisions {
+		units += d.Counted
+	}
+	return units
+}
+
+// TestAllKeepsDenialsThatCount: a limiter that counts denied attempts keeps the one that it denied, and no other does.
+func TestAllKeepsDenialsThatCount(t *testing.T) {
+	first := must(window.NewLocal(window.Config{Name: "first", Limits: parsed("9/1h"), CountDenied: true}))
+	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h"), CountDenied: true}))
+	for i := range int64(4) {
+		got, err := window.AllowAll(t.Context(), window.Check{Limiter: first, Event: "e", N: 1}, window.Check{Limiter: second, Event: "e", N: 1})
+		if err != nil || got.Allowed != (i == 0) || usedOf(t, first, "e") != 1 || usedOf(t, second, "e") != i+1 {
+			t.Errorf("%d: %+v, %v", i, got, err)
+		}
+	}
+}
+
+// TestAllDegraded: what a Fallback counted is given back there.
+func TestAllDegraded(t *testing.T) {
+	server := redistest.Start(t)
+	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
+	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback}))
+	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h")}))
+	server.Kill(t)
+	for i := range 3 {
+		got, err := window.AllowAll(t.Context(), window.Check{Limiter: first, Event: "e", N: 1}, window.Check{Limiter: second, Event: "e", N: 1})
+		if err != nil || got.Allowed != (i == 0) || !got.Decisions[0].Degraded || usedOf(t, fallback, "e") != 1 {
+			t.Errorf("%d: %+v, %v", i, got, err)
+		}
+	}
+}
+
+// TestAllRefuses: what is wrong is told before anything is counted.
+func TestAllRefuses(t *testing.T) {
+	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h")}))
+	sound := window.Check{Limiter: l, Event: "e", N: 1}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		ctx    context.Context
+		checks []window.Check
+		want   string
+	}{
+		{t.Context(), nil, "slidegate: AllowAll has no checks; give it at least one"},
+		{t.Context(), []window.Check{sound, {Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
+		{t.Context(), []window.Check{sound, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
+		{t.Context(), []window.Check{sound, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error()},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": ` + window.ErrCost.Error() + ", not 0"},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
+		{gone, []window.Check{sound}, `slidegate: limiter "l": nothing was sent: context canceled`},
+	} {
+		got, err := window.AllowAll(tt.ctx, tt.checks...)
+		if diff := cmp.Diff(window.Joint{}, got); err == nil || err.Error() != tt.want || diff != "" {
+			t.Errorf("got %v, want %s\n%s", err, tt.want, diff)
+		}
+	}
+	if used := usedOf(t, l, "e"); used != 0 {
+		t.Errorf("%d units are counted", used)
+	}
+}
+
+// TestAllWhenTheProcessDies runs this binary again, which ends between the two checks of a joint attempt. What it counted stays until it is
+// forgotten, and no longer.
+func TestAllWhenTheProcessDies(t *testing.T) {
+	cfg := window.Config{Name: "dying", Limits: parsed("1/2s")}
+	if address := os.Getenv("SLIDEGATE_TEST_DYING"); address != "" {
+		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
+		cfg.Observe = func(window.Observation) { os.Exit(3) }
+		l := must(window.New(client, cfg))
+		_, err := window.AllowAll(t.Context(), window.Check{Limiter: l, Event: "e", N: 1}, window.Check{Limiter: l, Event: "other", N: 1})
+		t.Fatalf("it goes on: %v", err)
+	}
+	server := redistest.Start(t)
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAllWhenTheProcessDies$")
+	again.Env = append(os.Environ(), "SLIDEGATE_TEST_DYING="+server.Addr())
+	out, err := again.CombinedOutput()
+	if again.ProcessState.ExitCode() != 3 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	l := must(window.New(server.Client(t), cfg))
+	counted := must(l.Inspect(t.Context(), "e")).Limits[0].Buckets
+	d := must(l.Wait(t.Context(), "e"))
+	if len(counted) != 1 || d.At.Sub(counted[0].Last) < 2*time.Second {
+		t.Errorf("counted %v, and admitted again at %v", counted, d.At)
+	}
+}
