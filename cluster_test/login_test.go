@@ -1,0 +1,145 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/remote"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestHundredFailuresAnHour: 32 attackers guess at one account for ten hours, from many addresses and with stolen cookies of many devices, while its owner
+// logs in from their addresses and by their devices, and attempts are given up. Slots move meanwhile, and connections break. No hour holds more
+// than 100 failures.
+func TestHundredFailuresAnHour(t *testing.T) {
+	wide := []window.Limit{window.PerHour(1_000_000)}
+	for name, cfg := range map[string]login.Config{
+		"the widest": {Address: wide, Pair: wide, Account: []window.Limit{window.PerHour(90)}, Streak: wide, Device: wide},
+		"in steps":   {Address: wide, Pair: wide, Account: []window.Limit{{Max: 15, Per: 10 * time.Minute}, window.PerDay(5000)}, Streak: wide, Device: wide},
+		"default":    {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes, faults := redistest.Replicated(t), &redistest.Faults{}
+			s := &siege{faults: faults, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), nodes: nodes}
+			cfg.Name, cfg.Secret, cfg.Now = redistest.Key(t), []byte("sixteen bytes, or more"), func() time.Time { return s.now }
+			s.guard = must(login.New(nodes.NewClient(t, faults.Break), cfg))
+			for range 60 {
+				s.burst(t, cfg.Name)
+				s.now = s.now.Add(time.Duration(rand.Int64N(int64(20 * time.Minute))).Truncate(time.Millisecond))
+			}
+			most := s.mostInAnHour()
+			t.Logf("%d passwords checked, %d failures, at most %d in an hour; %d logins of the owner, %d errors", s.checked.Load(), len(s.failures), most, s.succeeded.Load(), s.failed.Load())
+			if most > 100 {
+				t.Errorf("%d failures in an hour", most)
+			}
+			if enough := map[string]int{"the widest": 80, "in steps": 80, "default": 30}[name]; most < enough || s.succeeded.Load() < 50 || s.failed.Load() == 0 {
+				t.Error("a poor test: too little happened")
+			}
+		})
+	}
+}
+
+// siege is of one account. Its clock stands still during each burst.
+type siege struct {
+	guard  *login.Guard
+	nodes  *redistest.Nodes
+	faults *redistest.Faults
+	now    time.Time
+
+	checked, succeeded, failed atomic.Int64
+
+	mu       sync.Mutex
+	failures []time.Time
+}
+
+// burst is many attempts at once, for as long as slots of the account's keys move and come back.
+func (s *siege) burst(t *testing.T, name string) {
+	var group sync.WaitGroup
+	var over atomic.Bool
+	for range 32 {
+		group.Go(func() {
+			for n := 0; n < 10 || !over.Load(); n++ {
+				s.attempt(t)
+			}
+		})
+	}
+	for _, key := range sample(keys(t, s.nodes, name), 2) {
+		slot := remote.SlotOf(key)
+		home := s.nodes.MasterOf(t, slot)
+		s.nodes.Move(t, slot, s.nodes.MasterOf(t, (slot+5461)%16384))
+		s.nodes.Move(t, slot, home)
+	}
+	over.Store(true)
+	group.Wait()
+}
+
+// sample is so many of them at random.
+func sample(all []string, n int) []string {
+	all = slices.DeleteFunc(all, func(key string) bool { return strings.Contains(key, ".address") })
+	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all[:min(n, len(all))]
+}
+
+// attempt is one of an attacker mostly, and sometimes one of the owner.
+func (s *siege) attempt(t *testing.T) {
+	begin, from := s.guard.Begin, netip.AddrFrom4([4]byte{10, 0, byte(rand.IntN(256)), byte(rand.IntN(256))})
+	var a *login.Attempt
+	var err error
+	if rand.IntN(3) > 0 {
+		a, err = begin(t.Context(), "alice", from)
+	} else {
+		a, err = s.guard.BeginKnown(t.Context(), "alice", fmt.Sprint("device ", rand.IntN(50)))
+	}
+	if err != nil {
+		s.failed.Add(1)
+	}
+	if err == nil && a.Allowed {
+		if s.checked.Add(1)%50 == 0 {
+			s.faults.Cut()
+		}
+		s.end(t.Context(), a)
+	}
+}
+
+// end is how an attempt ends: one in eight is the owner's, and one in eight comes to nothing.
+func (s *siege) end(ctx context.Context, a *login.Attempt) {
+	var err error
+	switch rand.IntN(8) {
+	case 0:
+		err = a.Succeed(ctx)
+		s.succeeded.Add(1)
+	case 1:
+		err = a.Cancel(ctx)
+	default:
+		s.mu.Lock()
+		s.failures = append(s.failures, s.now)
+		s.mu.Unlock()
+	}
+	if err != nil {
+		s.failed.Add(1)
+	}
+}
+
+// mostInAnHour is the most failures that any hour held.
+func (s *siege) mostInAnHour() (most int) {
+	for i, from := range s.failures {
+		n := 0
+		for _, at := range s.failures[i:] {
+			if at.Sub(from) < time.Hour {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
