@@ -105,3 +105,34 @@ func ExampleParseLimit() {
 	// 100/1d@24m
 	// limit "5 per hour": has no slash; write units per time, as in 5/1h
 }
+
+// A message counts for the sender and for the receiver, or for neither: first asked is the sender, who cannot use up what the receiver
+// has left once his own is gone.
+func ExampleAllowAll() {
+	senders, err := window.NewLocal(window.Config{Name: "senders", Limits: []window.Limit{window.PerHour(2)}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	receivers, err := window.NewLocal(window.Config{Name: "receivers", Limits: []window.Limit{window.PerHour(3)}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, sender := range []string{"ann", "ann", "ann", "ben", "cat"} {
+		j, err := window.AllowAll(context.Background(),
+			window.Check{Limiter: senders, Event: sender, N: 1},
+			window.Check{Limiter: receivers, Event: "dora", N: 1})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(sender, j.Allowed, len(j.Decisions))
+	}
+	// Output:
+	// ann true 2
+	// ann true 2
+	// ann false 1
+	// ben true 2
+	// cat false 2
+}
