@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -423,5 +425,25 @@ func TestKilled(t *testing.T) {
 				t.Errorf("%d passwords checked, %d charged in memory, %d degraded, %d errors", n, inMemory, degraded.Load(), failed.Load())
 			}
 		})
+	}
+}
+
+// TestPage: docs/login.md shows the form of the example, and the defaults that there are.
+func TestPage(t *testing.T) {
+	page, form := string(must(os.ReadFile("../docs/login.md"))), string(must(os.ReadFile("example_form_test.go")))
+	begin, end := strings.Index(form, "func (f form) ServeHTTP"), strings.Index(form, "\n// refuse says")
+	if begin < 0 || end < begin || !strings.Contains(page, strings.TrimSpace(form[begin:end])) {
+		t.Error("the form of docs/login.md is not that of the example")
+	}
+	g := must(login.NewLocal(login.Config{Name: "g"}))
+	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Device, login.Devices} {
+		var texts []string
+		for _, l := range must(g.Limiter(b).Inspect(t.Context(), "e")).Limits {
+			text, _, _ := strings.Cut(l.Limit.String(), "@")
+			texts = append(texts, text)
+		}
+		if row := regexp.MustCompile(`(?m)^\| ` + string(b) + ` \|[^|]*\| ` + strings.Join(texts, ", ") + ` \|`); !row.MatchString(page) {
+			t.Errorf("docs/login.md has no row %s", row)
+		}
 	}
 }

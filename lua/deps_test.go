@@ -9,13 +9,13 @@ import (
 // TestDependencies checks that whoever uses the library gets the standard library, rueidis and what rueidis needs.
 func TestDependencies(t *testing.T) {
 	const module = "github.com/slidegate/slidegate/"
-	list := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+"window", module+"ar1", module+"lua")
+	list := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+"window", module+"ar1", module+"lua", module+"login")
 	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", list, err)
 	}
 	for path := range strings.FieldsSeq(string(out)) {
-		if !belongs(path, module+"window", module+"ar1", module+"lua", module+"internal", "github.com/redis/rueidis", "golang.org/x/sys") {
+		if !belongs(path, module+"window", module+"ar1", module+"lua", module+"login", module+"internal", "github.com/redis/rueidis", "golang.org/x/sys") {
 			t.Errorf("the library needs %s", path)
 		}
 	}

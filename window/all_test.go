@@ -44,8 +44,8 @@ func (p *plainLog) add(now time.Time, n int64) {
 	}
 }
 
-// TestAllAgainstPlainLogs plays random joint attempts, of subjects that come several times too, against plain logs.
-func TestAllAgainstPlainLogs(t *testing.T) {
+// TestJointHistories plays random joint attempts, of subjects that come several times too, against plain logs.
+func TestJointHistories(t *testing.T) {
 	for _, client := range []rueidis.Client{nil, redistest.Client(t), redistest.Cluster(t)} {
 		c := &clock{}
 		c.set(noon)
@@ -128,9 +128,9 @@ func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used
 }
 
-// TestAllUnderLoad: many callers from addresses that they share, on an account that is soon used up, and every fourth time on another that is not. No
+// TestJointUnderLoad: many callers from addresses that they share, on an account that is soon used up, and every fourth time on another that is not. No
 // limit is passed, all that is not admitted comes back, and the test says how many were denied though all that they ask for had room.
-func TestAllUnderLoad(t *testing.T) {
+func TestJointUnderLoad(t *testing.T) {
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
 	of := func(name, text string) *window.Limiter {
@@ -210,8 +210,8 @@ func (j *joint) fill(t *testing.T) {
 	must(j.limiters[1].AllowN(t.Context(), "e", 2))
 }
 
-// TestAllReturnsWhatItTook is about every way in which a joint attempt ends after its first check has counted 2 units.
-func TestAllReturnsWhatItTook(t *testing.T) {
+// TestJointReturnsWhatItTook is about every way in which a joint attempt ends after its first check has counted 2 units.
+func TestJointReturnsWhatItTook(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		befall  func(t *testing.T, j *joint, cancel func())
@@ -268,8 +268,8 @@ func countedOf(j window.Joint) (units int64) {
 	return units
 }
 
-// TestAllKeepsDenialsThatCount: a limiter that counts denied attempts keeps the one that it denied, and no other does.
-func TestAllKeepsDenialsThatCount(t *testing.T) {
+// TestJointKeepsDenialsThatCount: a limiter that counts denied attempts keeps the one that it denied, and no other does.
+func TestJointKeepsDenialsThatCount(t *testing.T) {
 	first := must(window.NewLocal(window.Config{Name: "first", Limits: parsed("9/1h"), CountDenied: true}))
 	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h"), CountDenied: true}))
 	for i := range int64(4) {
@@ -280,8 +280,8 @@ func TestAllKeepsDenialsThatCount(t *testing.T) {
 	}
 }
 
-// TestAllDegraded: what a Fallback counted is given back there.
-func TestAllDegraded(t *testing.T) {
+// TestJointDegraded: what a Fallback counted is given back there.
+func TestJointDegraded(t *testing.T) {
 	server := redistest.Start(t)
 	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
 	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback}))
@@ -295,8 +295,8 @@ func TestAllDegraded(t *testing.T) {
 	}
 }
 
-// TestAllRefuses: what is wrong is told before anything is counted.
-func TestAllRefuses(t *testing.T) {
+// TestJointRefuses: what is wrong is told before anything is counted.
+func TestJointRefuses(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h")}))
 	sound := window.Check{Limiter: l, Event: "e", N: 1}
 	gone, cancel := context.WithCancel(t.Context())
@@ -324,9 +324,9 @@ func TestAllRefuses(t *testing.T) {
 	}
 }
 
-// TestAllWhenTheProcessDies runs this binary again, which ends between the two checks of a joint attempt. What it counted stays until it is
+// TestJointWhenTheProcessDies runs this binary again, which ends between the two checks of a joint attempt. What it counted stays until it is
 // forgotten, and no longer.
-func TestAllWhenTheProcessDies(t *testing.T) {
+func TestJointWhenTheProcessDies(t *testing.T) {
 	cfg := window.Config{Name: "dying", Limits: parsed("1/2s")}
 	if address := os.Getenv("SLIDEGATE_TEST_DYING"); address != "" {
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
@@ -336,7 +336,7 @@ func TestAllWhenTheProcessDies(t *testing.T) {
 		t.Fatalf("it goes on: %v", err)
 	}
 	server := redistest.Start(t)
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAllWhenTheProcessDies$")
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestJointWhenTheProcessDies$")
 	again.Env = append(os.Environ(), "SLIDEGATE_TEST_DYING="+server.Addr())
 	out, err := again.CombinedOutput()
 	if again.ProcessState.ExitCode() != 3 {
