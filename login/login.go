@@ -78,6 +78,10 @@ func newGuard(cfg Config, limiter func(window.Config) (*window.Limiter, error)) 
 	return g, nil
 }
 
+// Limiter is that of a budget, to look at what an event of it has used, or to Reset one, such as an address that many people share. It is nil if
+// there is no such budget. Attempts are for Begin, which asks all of them.
+func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
+
 // Begin asks whether a password may be tried on an account from an address, and charges the attempt to both. Ask it before the password
 // is looked at, also for accounts that do not exist: so nobody learns which do. If it allows, look at the password, and then call Succeed
 // if it was right, or nothing if it was wrong. Cancel is for attempts that came to nothing.

@@ -76,14 +76,18 @@ func sound(ctx context.Context, checks []Check) error {
 // giveBack refunds all that was counted so far, side by side: the sooner it is back, the less is denied for it.
 func (j *Joint) giveBack(ctx context.Context, checks []Check) error {
 	errs := make([]error, len(j.Decisions))
+	back := func(i int) {
+		if errs[i] = checks[i].refund(ctx, j.Decisions[i]); errs[i] == nil {
+			j.Decisions[i].Counted = 0
+		}
+	}
 	var group sync.WaitGroup
-	for i, c := range checks[:len(j.Decisions)] {
-		group.Go(func() {
-			d := &j.Decisions[i]
-			if errs[i] = c.refund(ctx, *d); errs[i] == nil {
-				d.Counted = 0
-			}
-		})
+	for i := range j.Decisions {
+		if i == len(j.Decisions)-1 {
+			back(i)
+		} else {
+			group.Go(func() { back(i) })
+		}
 	}
 	group.Wait()
 	return errors.Join(errs...)

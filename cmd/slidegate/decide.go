@@ -78,9 +78,7 @@ func (r *replay) limiter(set int, now func() time.Time) (limiter, error) {
 // run decides all attempts, and removes what it wrote to Redis, whatever happens.
 func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	err := r.decideAll(ctx, log)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("interrupted after %s", number(r.decided(), "attempt"))
-	}
+	err = interruptedAfter(ctx, err, r.decided())
 	if r.client == nil || !r.wrote() {
 		return err
 	}
@@ -194,7 +192,7 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 		return ctx.Err()
 	}
 	ctx = context.WithoutCancel(ctx)
-	t := w.of(a)
+	t := w.of(a.Event, a.At)
 	w.now = a.At
 	for range a.Times {
 		t.attempts++

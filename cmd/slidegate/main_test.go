@@ -22,7 +22,11 @@ func TestGolden(t *testing.T) {
 	notes := write(t, "time,event,units\n"+
 		"2025-03-04T05:06:07Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n2025-03-04T05:06:08Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n"+
 		"2025-03-04T06:06:07+01:00,bob\nyesterday,bob\n2025-03-04T05:06:09.5Z,bob,6\n2025-03-04T05:06:10Z,"+strings.Repeat("ab", 99)+",6\n")
+	logins := write(t, loginNotes())
 	for name, args := range map[string][]string{
+		"login":        {"replay", "--login"},
+		"login-json":   {"replay", "--login", "--json"},
+		"login-notes":  {"replay", "--login", logins},
 		"sample":       {"replay"},
 		"sample-json":  {"replay", "--json"},
 		"notes":        {"replay", "--limit", "5/1h", notes},
@@ -36,7 +40,7 @@ func TestGolden(t *testing.T) {
 		if status != 0 || stderr != "" {
 			t.Errorf("%s: status %d, %s", name, status, stderr)
 		}
-		checkGolden(t, filepath.Join("testdata", name+".golden"), strings.ReplaceAll(stdout, notes, "FILE"))
+		checkGolden(t, filepath.Join("testdata", name+".golden"), strings.NewReplacer(notes, "FILE", logins, "FILE").Replace(stdout))
 	}
 }
 
@@ -109,6 +113,15 @@ func TestBadInput(t *testing.T) {
 		{"replay --redis http://secret@localhost:6379", `--redis: its URL cannot be read; write one alone, as in rediss://user:password@host:6379`},
 		{"replay --redis localhost:6379,redis://:secret@localhost:6379", `--redis: its URL cannot be read; write one alone, as in rediss://user:password@host:6379`},
 		{"replay --redis 127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there (dial tcp 127.0.0.1:1: connect: connection refused); correct it, or leave out --redis to decide in memory"},
+		{"replay --login --limit 5/1h", "--login and --limit do not go together: the login guard has limits of its own; leave out one of them"},
+		{"replay --login --compare 5/1h", "--login and --compare do not go together: the login guard has limits of its own; leave out one of them"},
+		{"replay --login --estimator window", "--login and --estimator do not go together: the login guard counts by windows; leave out one of them"},
+		{"replay --login --by user", "--login and --by do not go together: the login guard counts by address, by account, and by both; leave out one of them"},
+		{"replay --login --svg x.svg", "--login and --svg do not go together: it draws no picture; leave out one of them"},
+		{"replay --login --redis 127.0.0.1:1", "--login and --redis do not go together: it decides in memory, with the answers that Redis would give; leave out one of them"},
+		{"replay --login " + columns, columns + " is no log of sshd, and so does not tell the address, the account and the result of each login; name a log of sshd, or leave out --login"},
+		{"replay --login --time-field ts", `the sample does not hold JSON lines, and so has no field "ts"; leave out --time-field`},
+		{"replay --login " + empty, "nothing to replay: " + empty + " is empty"},
 		{"inspect", `expected "<name> <event>"; slidegate help shows what there is`},
 		{"inspect login", `expected "<event>"; slidegate help shows what there is`},
 		{"inspect login alice bob", `unexpected argument bob; slidegate help shows what there is`},

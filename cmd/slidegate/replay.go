@@ -30,6 +30,7 @@ type replayCommand struct {
 	Compare   sets      `placeholder:"MAX/PER,..." help:"Limits to compare with those of other --compare flags, side by side, instead of --limit."`
 	Estimator estimator `placeholder:"NAME" help:"How limits count: window, the default, holds at most MAX in any span of PER; ar1 keeps one decaying level for each limit, which holds MAX at once and up to 2 x MAX in a span."`
 	By        by        `placeholder:"FIELD" help:"What is limited: address, user, path or another field of the log; ip/64 to take IPv6 addresses by their /64; or a regular expression with a group. Without it: the address, or the field event."`
+	Login     bool      `help:"Run the login guard of package login over a log of sshd, with the limits that it has by default: by address, by account, and by both."`
 	TimeField given     `placeholder:"FIELD" help:"The field of JSON lines that holds the time. Without it: time."`
 	Sort      bool      `help:"Put the whole log in order of time first, in memory: about 300 bytes an attempt."`
 	SVG       given     `name:"svg" placeholder:"FILE" help:"Also draw a picture there: attempts and admissions over time, and the waits."`
@@ -149,6 +150,9 @@ func (c *replayCommand) sets() (ss sets, err error) {
 
 // Run replays the files, or the sample, and prints the report.
 func (c *replayCommand) Run(ctx context.Context, s streams) error {
+	if c.Login {
+		return c.runLogin(ctx, s)
+	}
 	sets, err := c.sets()
 	if err != nil {
 		return err
@@ -156,7 +160,11 @@ func (c *replayCommand) Run(ctx context.Context, s streams) error {
 	if err := checkPicture(string(c.SVG)); err != nil {
 		return err
 	}
-	p, err := c.watched(ctx, sets, s)
+	var p *report
+	err = c.watched(ctx, s, func(log *logs.Reader) (err error) {
+		p, err = c.replay(ctx, sets, log)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -166,19 +174,19 @@ func (c *replayCommand) Run(ctx context.Context, s streams) error {
 	return p.print(s.out, c.JSON)
 }
 
-// watched replays with a progress bar, if there is a terminal, and takes it away.
-func (c *replayCommand) watched(ctx context.Context, sets sets, s streams) (*report, error) {
-	o := logs.Options{By: c.By.By, TimeField: string(c.TimeField), Sort: c.Sort, Stdin: s.in}
+// watched reads the log with a progress bar, if there is a terminal, and takes it away.
+func (c *replayCommand) watched(ctx context.Context, s streams, read func(*logs.Reader) error) error {
+	o := logs.Options{By: c.By.By, TimeField: string(c.TimeField), Accounts: c.Login, Sort: c.Sort, Stdin: s.in}
 	if bar := newProgress(s.err, c.files()); bar != nil {
 		defer func() { _ = bar.Clear() }() // where it cannot draw, it has not drawn
 		o.Progress = bar
 	}
 	log, err := c.open(ctx, o)
 	if err != nil {
-		return nil, interrupted(ctx, err)
+		return interrupted(ctx, err)
 	}
 	defer log.Close()
-	return c.replay(ctx, sets, log)
+	return read(log)
 }
 
 // open opens the files or the sample.
@@ -200,6 +208,14 @@ func (c *replayCommand) files() (names []string) {
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted before the first attempt")
+	}
+	return err
+}
+
+// interruptedAfter is the same of an error in the middle of the log.
+func interruptedAfter(ctx context.Context, err error, attempts int) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted after %s", number(attempts, "attempt"))
 	}
 	return err
 }

@@ -13,12 +13,24 @@ const topEvents = 10 // how many of the events denied most are reported
 
 // report is the outcome of a replay, as --json prints it. Spans are in milliseconds.
 type report struct {
+	logReport
+	By            string    `json:"by,omitempty"`    // the flag
+	Redis         string    `json:"redis,omitempty"` // the addresses; in memory without
+	Limiter       string    `json:"limiter,omitempty"`
+	Estimator     string    `json:"estimator"`
+	Events        int       `json:"events"`
+	Estimated     bool      `json:"estimated"` // there were too many events to keep: their numbers are within about 2 %
+	DefaultLimits bool      `json:"default_limits"`
+	Sets          []*result `json:"sets"`
+	Picture       string    `json:"picture,omitempty"`
+
+	timeline *picture.Timeline
+}
+
+// logReport is what was read.
+type logReport struct {
 	Sample          bool      `json:"sample"`          // the built-in log, no file
 	Files           []string  `json:"files,omitempty"` // as named
-	By              string    `json:"by,omitempty"`    // the flag
-	Redis           string    `json:"redis,omitempty"` // the addresses; in memory without
-	Limiter         string    `json:"limiter,omitempty"`
-	Estimator       string    `json:"estimator"`
 	Lines           int       `json:"lines"`
 	NoAttempt       int       `json:"lines_without_attempt"`
 	FirstNoEvent    string    `json:"first_without_event,omitempty"`
@@ -30,17 +42,10 @@ type report struct {
 	OutOfOrder      int       `json:"out_of_order"`         // attempts dated before one that stands above them
 	FurthestBack    int64     `json:"furthest_back_ms"`
 	Sorted          bool      `json:"sorted"`
-	Events          int       `json:"events"`
-	Estimated       bool      `json:"estimated"` // there were too many events to keep: their numbers are within about 2 %
 	From            time.Time `json:"from"`
 	To              time.Time `json:"to"`
 	Period          int64     `json:"period_ms"`
 	YearsAssumed    int       `json:"years_assumed"` // attempts from lines without a year
-	DefaultLimits   bool      `json:"default_limits"`
-	Sets            []*result `json:"sets"`
-	Picture         string    `json:"picture,omitempty"`
-
-	timeline *picture.Timeline
 }
 
 // result is what became of the attempts under one set of limits.
@@ -51,16 +56,25 @@ type result struct {
 	Hopeless        int           `json:"never_admissible"` // of the denied: they ask for more units than a limit holds
 	DeniedSucceeded int           `json:"denied_succeeded"` // of the denied: the log says that they succeeded
 	DeniedEvents    int           `json:"denied_events"`
-	Wait50          int64         `json:"wait_50_ms"` // half of the denied had to wait no longer; up to 4.5 % too high
-	Wait99          int64         `json:"wait_99_ms"`
-	LongestWait     int64         `json:"longest_wait_ms"`
-	Top             []eventReport `json:"denied_most"`
-	MoreDenied      int           `json:"denied_more"`             // events denied that denied_most leaves out
-	Hurt            []eventReport `json:"denied_though_succeeded"` // of most successes denied
-	MoreHurt        int           `json:"denied_though_succeeded_more"`
-	Lost            int           `json:"denials_lost,omitempty"` // if estimated, an event may have had so many more, long before or after
+	waitReport
+	Top        []eventReport `json:"denied_most"`
+	MoreDenied int           `json:"denied_more"`             // events denied that denied_most leaves out
+	Hurt       []eventReport `json:"denied_though_succeeded"` // of most successes denied
+	MoreHurt   int           `json:"denied_though_succeeded_more"`
+	Lost       int           `json:"denials_lost,omitempty"` // if estimated, an event may have had so many more, long before or after
 
 	waits *picture.Waits
+}
+
+// waitReport is how long those denied had to wait.
+type waitReport struct {
+	Wait50      int64 `json:"wait_50_ms"` // half of the denied had to wait no longer; up to 4.5 % too high
+	Wait99      int64 `json:"wait_99_ms"`
+	LongestWait int64 `json:"longest_wait_ms"`
+}
+
+func waited(waits *picture.Waits) waitReport {
+	return waitReport{waits.Quantile(0.5).Milliseconds(), waits.Quantile(0.99).Milliseconds(), waits.Longest().Milliseconds()}
 }
 
 type limitReport struct {
@@ -80,13 +94,12 @@ type eventReport struct {
 // report adds up what the workers counted.
 func (c *replayCommand) report(r *replay, log *logs.Reader) *report {
 	p := &report{
-		Sample: len(c.Files) == 0, Files: c.files(), By: c.By.text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
-		Sorted: c.Sort, Picture: string(c.SVG), Estimator: c.Estimator.String(),
+		logReport: c.readFrom(log), By: c.By.text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
+		Picture: string(c.SVG), Estimator: c.Estimator.String(),
 	}
 	if r.client != nil {
 		p.Limiter = r.name
 	}
-	p.readFrom(log)
 	if c.SVG != "" {
 		p.timeline = picture.NewTimeline(len(r.sets))
 	}
@@ -99,12 +112,15 @@ func (c *replayCommand) report(r *replay, log *logs.Reader) *report {
 	return p
 }
 
-func (p *report) readFrom(log *logs.Reader) {
-	p.Lines, p.NoAttempt, p.FirstNoEvent = log.Lines, log.NoAttempt, log.FirstNoEvent
-	p.Unreadable, p.FirstUnreadable = log.Unreadable, log.FirstUnreadable
-	p.Attempts, p.WithResult, p.Succeeded, p.YearsAssumed = log.Attempts, log.WithResult, log.Succeeded, log.Yearless
-	p.OutOfOrder, p.FurthestBack = log.OutOfOrder, log.FurthestBack.Milliseconds()
-	p.From, p.To, p.Period = log.From, log.To, log.To.Sub(log.From).Milliseconds()
+func (c *replayCommand) readFrom(log *logs.Reader) logReport {
+	return logReport{
+		Sample: len(c.Files) == 0, Files: c.files(), Sorted: c.Sort,
+		Lines: log.Lines, NoAttempt: log.NoAttempt, FirstNoEvent: log.FirstNoEvent,
+		Unreadable: log.Unreadable, FirstUnreadable: log.FirstUnreadable,
+		Attempts: log.Attempts, WithResult: log.WithResult, Succeeded: log.Succeeded, YearsAssumed: log.Yearless,
+		OutOfOrder: log.OutOfOrder, FurthestBack: log.FurthestBack.Milliseconds(),
+		From: log.From, To: log.To, Period: log.To.Sub(log.From).Milliseconds(),
+	}
 }
 
 func (p *report) addEvents(w *worker) {
@@ -127,29 +143,24 @@ func newResult(r *replay, set int, limits limits) *result {
 	}
 	s := &result{
 		Admitted: total.admitted, Denied: total.denied, Hopeless: total.hopeless, DeniedSucceeded: total.succeeded,
-		Wait50: total.waits.Quantile(0.5).Milliseconds(), Wait99: total.waits.Quantile(0.99).Milliseconds(),
-		LongestWait: total.waits.Longest().Milliseconds(), waits: total.waits,
+		waitReport: waited(total.waits), waits: total.waits,
 	}
 	for i, l := range limits {
 		s.Limits = append(s.Limits, limitReport{r.how.text(l), total.by[i]})
 	}
-	events := denied(r.workers, set)
+	var events []eventReport
+	for _, w := range r.workers {
+		events = append(events, w.deniedBy(set)...)
+	}
 	s.Top, s.MoreDenied = most(events, func(e eventReport) int { return e.Denied })
-	events = slices.DeleteFunc(events, func(e eventReport) bool { return e.Succeeded == 0 })
-	s.Hurt, s.MoreHurt = most(events, func(e eventReport) int { return e.Succeeded })
+	s.Hurt, s.MoreHurt = hurt(events)
 	return s
 }
 
-// denied are all events that a set denied something.
-func denied(workers []*worker, set int) (events []eventReport) {
-	for _, w := range workers {
-		for event, t := range w.events {
-			if f := t.sets[set]; f.denied > 0 {
-				events = append(events, eventReport{event, t.attempts, f.denied, f.succeeded, f.longest == 0, f.longest.Milliseconds()})
-			}
-		}
-	}
-	return events
+// hurt are the first of those that were denied what had succeeded.
+func hurt(events []eventReport) (top []eventReport, more int) {
+	events = slices.DeleteFunc(events, func(e eventReport) bool { return e.Succeeded == 0 })
+	return most(events, func(e eventReport) int { return e.Succeeded })
 }
 
 // most are the first by number, and how many more there are.

@@ -34,11 +34,8 @@ func (o *outcome) count(a logs.Attempt, d window.Decision, f *fate) {
 		return
 	}
 	o.denied++
-	f.denied++
-	f.longest = max(f.longest, d.RetryAfter)
-	if a.Succeeded {
+	if f.deny(d.RetryAfter, a.Succeeded); a.Succeeded {
 		o.succeeded++
-		f.succeeded++
 	}
 	if d.Usage == nil {
 		o.hopeless++
@@ -77,6 +74,15 @@ type fate struct {
 	longest           time.Duration
 }
 
+// deny counts a denial.
+func (f *fate) deny(wait time.Duration, succeeded bool) {
+	f.denied++
+	f.longest = max(f.longest, wait)
+	if succeeded {
+		f.succeeded++
+	}
+}
+
 func (t *tally) denied() (n int) {
 	for _, f := range t.sets {
 		n += f.denied
@@ -110,15 +116,15 @@ func newTallies(sets sets, how estimator, keep int) tallies {
 	return t
 }
 
-// of is the tally of the event of an attempt.
-func (ts *tallies) of(a logs.Attempt) *tally {
-	t := ts.events[a.Event]
+// of is the tally of an event that attempts something at that time.
+func (ts *tallies) of(event string, at time.Time) *tally {
+	t := ts.events[event]
 	if t == nil {
 		t = &tally{sets: make([]fate, len(ts.denied))}
-		ts.events[a.Event] = t
+		ts.events[event] = t
 	}
-	t.last = later(t.last, a.At)
-	ts.pass(a.At)
+	t.last = later(t.last, at)
+	ts.pass(at)
 	return t
 }
 
@@ -211,4 +217,14 @@ func (ts *tallies) countDenied() []int {
 		}
 	}
 	return denied
+}
+
+// deniedBy are all events that a set denied something.
+func (ts *tallies) deniedBy(set int) (events []eventReport) {
+	for event, t := range ts.events {
+		if f := t.sets[set]; f.denied > 0 {
+			events = append(events, eventReport{event, t.attempts, f.denied, f.succeeded, f.longest == 0, f.longest.Milliseconds()})
+		}
+	}
+	return events
 }

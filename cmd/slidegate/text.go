@@ -39,9 +39,7 @@ func writeJSON(out io.Writer, v any) error {
 }
 
 func (p *report) printHead(b *strings.Builder) {
-	if p.Sample {
-		b.WriteString("This is the built-in sample: two days of made-up logins to one host.\nYour own log: slidegate replay /var/log/auth.log, or - for the standard input\n\n")
-	}
+	p.printSample(b, "slidegate replay")
 	rows := [][]string{
 		{"decided", p.where()},
 		{"log", p.source() + ", " + p.lines()},
@@ -54,6 +52,13 @@ func (p *report) printHead(b *strings.Builder) {
 		rows = slices.Concat([][]string{{"limits", p.limits()}}, rows, p.outcome(p.Sets[0]))
 	}
 	writeTable(b, 0, rows)
+}
+
+// printSample tells what to do about the sample, if it is that.
+func (p *logReport) printSample(b *strings.Builder, command string) {
+	if p.Sample {
+		fmt.Fprintf(b, "This is the built-in sample: two days of made-up logins to one host.\nYour own log: %s /var/log/auth.log, or - for the standard input\n\n", command)
+	}
 }
 
 func (p *report) limits() string {
@@ -72,11 +77,14 @@ func (p *report) estimator() [][]string {
 }
 
 func (s *result) limits() string {
-	var texts []string
+	return strings.Join(s.limitTexts(), ", ")
+}
+
+func (s *result) limitTexts() (texts []string) {
 	for _, l := range s.Limits {
 		texts = append(texts, l.Limit)
 	}
-	return strings.Join(texts, ", ")
+	return texts
 }
 
 func (p *report) where() string {
@@ -86,7 +94,7 @@ func (p *report) where() string {
 	return "on Redis at " + p.Redis
 }
 
-func (p *report) source() string {
+func (p *logReport) source() string {
 	if p.Sample {
 		return "the built-in sample"
 	}
@@ -99,7 +107,7 @@ func (p *report) source() string {
 	return logs.Shown(strings.Join(p.Files, ", "))
 }
 
-func (p *report) lines() string {
+func (p *logReport) lines() string {
 	if p.NoAttempt == 0 {
 		return number(p.Lines, "line")
 	}
@@ -107,7 +115,7 @@ func (p *report) lines() string {
 }
 
 // period leaves out years and a zone if the log tells none.
-func (p *report) period() string {
+func (p *logReport) period() string {
 	layout, zone := time.DateTime, " UTC"
 	if p.yearless() {
 		layout, zone = time.Stamp, ""
@@ -115,7 +123,7 @@ func (p *report) period() string {
 	return fmt.Sprintf("%s to %s%s, %s", p.From.Format(layout), p.To.Format(layout), zone, human(p.Period))
 }
 
-func (p *report) yearless() bool { return p.YearsAssumed == p.Attempts }
+func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 
 func (p *report) events() string {
 	text := p.estimate(strconv.Itoa(p.Events))
@@ -125,14 +133,16 @@ func (p *report) events() string {
 	return text
 }
 
-func (p *report) estimate(n string) string {
-	if p.Estimated {
+func (p *report) estimate(n string) string { return about(p.Estimated, n) }
+
+func about(estimated bool, n string) string {
+	if estimated {
 		return "about " + n
 	}
 	return n
 }
 
-func (p *report) attempts() string {
+func (p *logReport) attempts() string {
 	if p.WithResult == 0 {
 		return strconv.Itoa(p.Attempts)
 	}
@@ -141,21 +151,30 @@ func (p *report) attempts() string {
 
 // outcome is in rows what one set of limits did.
 func (p *report) outcome(s *result) [][]string {
-	rows := [][]string{{"admitted", p.share(s.Admitted)}, {"denied", p.share(s.Denied)}}
+	rows := [][]string{{"admitted", share(s.Admitted, p.Attempts)}, {"denied", share(s.Denied, p.Attempts)}}
 	if s.Denied > 0 {
 		rows[1][1] += ", from " + p.estimate(number(s.DeniedEvents, "event"))
 	}
 	if p.WithResult > 0 {
-		rows = append(rows, []string{"by mistake", fmt.Sprintf("%d of %s that had succeeded", s.DeniedSucceeded, number(p.Succeeded, "attempt"))})
+		rows = append(rows, []string{"by mistake", p.mistakes(s.DeniedSucceeded)})
 	}
 	if s.Denied > s.Hopeless {
-		rows = append(rows, []string{"waits", fmt.Sprintf("half of the denied up to %s, 99 %% up to %s, the longest %s", s.about(s.Wait50), s.about(s.Wait99), human(s.LongestWait))})
+		rows = append(rows, []string{"waits", s.half("denied")})
 	}
 	return rows
 }
 
-func (p *report) share(n int) string {
-	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(p.Attempts))
+func (p *logReport) mistakes(n int) string {
+	return fmt.Sprintf("%d of %s that had succeeded", n, number(p.Succeeded, "attempt"))
+}
+
+// half tells the waits, of which one is above half of the others.
+func (w *waitReport) half(of string) string {
+	return fmt.Sprintf("half of the %s up to %s, 99 %% up to %s, the longest %s", of, w.about(w.Wait50), w.about(w.Wait99), human(w.LongestWait))
+}
+
+func share(n, of int) string {
+	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(1, of)))
 }
 
 // printSet prints the details of a single set of limits.
@@ -166,28 +185,34 @@ func (p *report) printSet(b *strings.Builder, s *result) {
 		rows = append(rows, []string{strconv.Itoa(l.Denied), "  " + l.Limit})
 	}
 	writeTable(b, tabwriter.AlignRight, rows)
-	s.printWidths(b)
-	p.printEvents(b, "Denied most:", s.Top, s.MoreDenied)
-	p.printEvents(b, "Denied by mistake, as they had succeeded:", s.Hurt, s.MoreHurt)
+	printWidths(b, s.limitTexts())
+	p.printEvents(b, eventTable{"Denied most:", "denied", "event", printable}, s.Top, s.MoreDenied)
+	p.printEvents(b, eventTable{"Denied by mistake, as they had succeeded:", "denied", "event", printable}, s.Hurt, s.MoreHurt)
 }
 
 // printWidths explains what stands after an @.
-func (s *result) printWidths(b *strings.Builder) {
-	for _, l := range s.Limits {
-		if _, width, ok := strings.Cut(l.Limit, "@"); ok {
-			fmt.Fprintf(b, "\n%s counts in slices of %s: a unit is forgotten up to that much late, and never more is admitted.\n", l.Limit, width)
+func printWidths(b *strings.Builder, limits []string) {
+	for _, l := range limits {
+		if _, width, ok := strings.Cut(l, "@"); ok {
+			fmt.Fprintf(b, "\n%s counts in slices of %s: a unit is forgotten up to that much late, and never more is admitted.\n", l, width)
 		}
 	}
 }
 
-func (p *report) printEvents(b *strings.Builder, title string, events []eventReport, more int) {
+// An eventTable has a title, names of its first and its last column, and a way to show an event.
+type eventTable struct {
+	title, denied, event string
+	show                 func(event string) string
+}
+
+func (p *logReport) printEvents(b *strings.Builder, t eventTable, events []eventReport, more int) {
 	if len(events) == 0 {
 		return
 	}
-	b.WriteString("\n" + title + "\n\n")
-	rows := [][]string{{"denied", "of attempts", "by mistake", "longest wait", "  event"}}
+	b.WriteString("\n" + t.title + "\n\n")
+	rows := [][]string{{t.denied, "of attempts", "by mistake", "longest wait", "  " + t.event}}
 	for _, e := range events {
-		rows = append(rows, []string{strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + printable(e.Event)})
+		rows = append(rows, []string{strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + t.show(e.Event)})
 	}
 	p.writeResults(b, rows, 2)
 	if more > 0 {
@@ -223,7 +248,7 @@ func (s *result) wait(text string) string {
 }
 
 // writeResults leaves out the column of what was denied by mistake, if the log does not know.
-func (p *report) writeResults(b *strings.Builder, rows [][]string, mistakes int) {
+func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes int) {
 	for i := range rows {
 		if p.WithResult == 0 {
 			rows[i] = slices.Delete(rows[i], mistakes, mistakes+1)
@@ -248,6 +273,21 @@ func (p *report) printNotes(b *strings.Builder) {
 			fmt.Fprintf(b, "\nNever admissible under %s: %d of the denied, for more units than a limit holds, so no wait helps.\n", s.limits(), s.Hopeless)
 		}
 	}
+	p.logReport.printNotes(b)
+	if p.Estimated {
+		printTooMany(b, "events", "event", p.Sets[0].Lost)
+	}
+	if p.Picture != "" {
+		fmt.Fprintf(b, "\nPicture: %s\n", logs.Shown(p.Picture))
+	}
+}
+
+func printTooMany(b *strings.Builder, things, thing string, lost int) {
+	fmt.Fprintf(b, "\nToo many %s to keep all: their numbers are estimates, and an %s of the lists may have had up to %d more denials at another time.\n", things, thing, lost)
+}
+
+// printNotes tells what was odd in the log.
+func (p *logReport) printNotes(b *strings.Builder) {
 	if p.OutOfOrder > 0 {
 		fmt.Fprintf(b, "\nOut of order: %s, dated up to %s before one above. None is decided earlier than the last one counted for its event; --sort puts the log in order first.\n",
 			number(p.OutOfOrder, "attempt"), human(p.FurthestBack))
@@ -260,12 +300,6 @@ func (p *report) printNotes(b *strings.Builder) {
 	}
 	if p.Unreadable > 0 {
 		fmt.Fprintf(b, "\nUnreadable lines: %d. The first is %s.\n", p.Unreadable, p.FirstUnreadable)
-	}
-	if p.Estimated {
-		fmt.Fprintf(b, "\nToo many events to keep all: their numbers are estimates, and an event of the lists may have had up to %d more denials at another time.\n", p.Sets[0].Lost)
-	}
-	if p.Picture != "" {
-		fmt.Fprintf(b, "\nPicture: %s\n", logs.Shown(p.Picture))
 	}
 }
 
@@ -299,12 +333,12 @@ func human(ms int64) string {
 }
 
 // about is a wait that is only known to about 4 %, rounded up.
-func (s *result) about(ms int64) string {
+func (w *waitReport) about(ms int64) string {
 	unit := int64(100)
 	for _, u := range []int64{1000, 10_000, 60_000, 600_000, 3_600_000} {
 		if ms >= 100*unit {
 			unit = u
 		}
 	}
-	return human(min((ms+unit-1)/unit*unit, s.LongestWait))
+	return human(min((ms+unit-1)/unit*unit, w.LongestWait))
 }

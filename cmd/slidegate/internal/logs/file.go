@@ -318,7 +318,9 @@ func (f *file) attempt(l line) (Attempt, error) {
 	case l.number == f.header || isEmpty(l.text):
 		return Attempt{}, errNoAttempt
 	}
-	return f.r.options.By.event(f.format, l.text)
+	a, err := f.r.options.By.event(f.format, l.text)
+	a.Account = f.r.options.account(a)
+	return a, err
 }
 
 // isEmpty reports whether a line holds nothing. Journalctl writes lines such as "-- Boot 5c1a --" around a log.

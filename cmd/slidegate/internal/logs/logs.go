@@ -19,17 +19,19 @@ import (
 type Attempt struct {
 	At        time.Time
 	Event     string
-	Units     int64 // 1 or more
-	Times     int   // how often: syslog writes "message repeated 5 times"
-	Succeeded bool  // the log says that the right password or key was given
-	HasResult bool  // the log says whether it was
-	Yearless  bool  // the line has no year, so it was assumed
+	Account   string // who wants to log in; empty unless Options.Accounts asks for it
+	Units     int64  // 1 or more
+	Times     int    // how often: syslog writes "message repeated 5 times"
+	Succeeded bool   // the log says that the right password or key was given
+	HasResult bool   // the log says whether it was
+	Yearless  bool   // the line has no year, so it was assumed
 }
 
 // Options say how logs are to be read.
 type Options struct {
 	By        By
 	TimeField string    // of JSON lines; empty: "time", and files may have any format
+	Accounts  bool      // also tell the account of each attempt, as logs of sshd can; the files must be such logs
 	Sort      bool      // put all attempts in order of time first; else only the files are merged
 	Stdin     io.Reader // what the name "-" stands for
 	Progress  io.Writer // is told every byte that is read from files; nil: nobody is
@@ -151,7 +153,7 @@ func (r *Reader) begin() error {
 
 // sort reads everything.
 func (r *Reader) sort() error {
-	events := map[string]string{}
+	held := map[string]string{}
 	for {
 		a, err := r.merge()
 		if errors.Is(err, io.EOF) {
@@ -160,14 +162,20 @@ func (r *Reader) sort() error {
 		if err != nil {
 			return err
 		}
-		if _, held := events[a.Event]; !held {
-			events[a.Event] = a.Event
-		}
-		a.Event = events[a.Event] // held once
+		a.Event, a.Account = once(held, a.Event), once(held, a.Account)
 		r.sorted = append(r.sorted, a)
 	}
 	slices.SortStableFunc(r.sorted, func(a, b Attempt) int { return a.At.Compare(b.At) })
 	return nil
+}
+
+// once is a text that is held once, however often it is read.
+func once(held map[string]string, text string) string {
+	if first, ok := held[text]; ok {
+		return first
+	}
+	held[text] = text
+	return text
 }
 
 func (r *Reader) nextSorted() (Attempt, error) {

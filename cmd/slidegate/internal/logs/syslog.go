@@ -60,7 +60,7 @@ func (a Attempt) login(message, field string) (Attempt, error) {
 	if err != nil {
 		return a, fmt.Errorf("the attempt comes from %q, which is no address", from)
 	}
-	a.HasResult, a.Succeeded = true, message[0] == 'A'
+	a.Account, a.HasResult, a.Succeeded = user, true, message[0] == 'A'
 	if a.Event = user; field == "address" {
 		a.Event = address.Unmap().String()
 	}

@@ -79,7 +79,7 @@ func TestSSHD(t *testing.T) {
 
 func TestRepeatedMessages(t *testing.T) {
 	a, err := new(syslog).read("Mar  4 05:06:07 bastion sshd[9]: message repeated 5 times: [ Failed password for root from 192.0.2.1 port 22 ssh2]", "address")
-	want := Attempt{At: time.Date(firstYear, 3, 4, 5, 6, 7, 0, time.UTC), Event: "192.0.2.1", Units: 1, Times: 5, HasResult: true, Yearless: true}
+	want := Attempt{At: time.Date(firstYear, 3, 4, 5, 6, 7, 0, time.UTC), Event: "192.0.2.1", Account: "root", Units: 1, Times: 5, HasResult: true, Yearless: true}
 	if err != nil || a != want {
 		t.Errorf("got %v, %v; want %v", a, err, want)
 	}
@@ -177,5 +177,32 @@ func checkAttempt(t *testing.T, line string, a Attempt) {
 	t.Helper()
 	if a.Event == "" || a.Units < 1 || a.Times < 1 || a.Times > 999999 || !inRange(a.At) {
 		t.Errorf("%q asks for %v", line, a)
+	}
+}
+
+// TestAccounts: the account stands beside the address where that is asked for, and only there; other formats have none.
+func TestAccounts(t *testing.T) {
+	const log = "Mar  4 05:06:07 h sshd[9]: Failed password for invalid user x from 198.51.100.1 port 1 from 192.0.2.1 port 22 ssh2\n" +
+		"Mar  4 05:06:08 h sshd[9]: Failed none for invalid user  from 192.0.2.1 port 22 ssh2\n"
+	for _, o := range []Options{{}, {Accounts: true}, {Accounts: true, Sort: true}} {
+		r, err := OpenText("a log", log, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, account := range []string{"x from 198.51.100.1 port 1", ""} {
+			if !o.Accounts {
+				account = ""
+			}
+			if a, err := r.Next(); err != nil || a.Account != account || a.Event != "192.0.2.1" {
+				t.Errorf("%+v: got %+v, %v; want the account %q", o, a, err, account)
+			}
+		}
+	}
+	for _, log := range []string{"1,alice\n", `{"time":1,"event":"alice"}`, `192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2326`} {
+		_, err := OpenText("a log", log, Options{Accounts: true})
+		const want = "a log is no log of sshd, and so does not tell the address, the account and the result of each login; name a log of sshd, or leave out --login"
+		if err == nil || err.Error() != want {
+			t.Errorf("%s\ngot %v\nwant %s", log, err, want)
+		}
 	}
 }

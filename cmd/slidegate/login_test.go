@@ -1,0 +1,428 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/login"
+)
+
+// A shelf is one limit of one subject: its units lie in slots, each of which is forgotten once its last one is as old as the window.
+// It shares no code with the library.
+type shelf struct {
+	max        int
+	per, width time.Duration
+	slots      []slot
+	closed     bool // a unit that comes now begins a slot
+}
+
+type slot struct {
+	last  time.Time
+	units int
+}
+
+func (s *shelf) wait(now time.Time) (wait time.Duration) {
+	s.slots = slices.DeleteFunc(s.slots, func(x slot) bool { return now.Sub(x.last) >= s.per })
+	used := 0
+	for _, x := range s.slots {
+		used += x.units
+	}
+	for i := 0; used >= s.max; i++ {
+		used -= s.slots[i].units
+		wait = s.slots[i].last.Add(s.per).Sub(now)
+	}
+	return wait
+}
+
+func (s *shelf) charge(now time.Time) {
+	n := len(s.slots)
+	if n == 0 || s.closed || s.slots[n-1].last.UnixMilli()/s.width.Milliseconds() != now.UnixMilli()/s.width.Milliseconds() {
+		s.slots, s.closed = append(s.slots, slot{now, 1}), false
+		return
+	}
+	s.slots[n-1].last = now
+	s.slots[n-1].units++
+}
+
+func (s *shelf) giveBack(charged time.Time) {
+	i := slices.IndexFunc(s.slots, func(x slot) bool { return !x.last.Before(charged) })
+	if s.slots[i].units--; s.slots[i].units == 0 {
+		s.closed = i == len(s.slots)-1
+		s.slots = slices.Delete(s.slots, i, i+1)
+	}
+}
+
+// An exactGuard is the login guard, written down once more: its limits too.
+type exactGuard struct {
+	shelves map[string][]*shelf // by budget and subject
+	guardCounts
+	subjects map[string]map[string]eventReport // by kind
+}
+
+// guardCounts is what a replay and the exact guard must agree in.
+type guardCounts struct {
+	Allowed, Denied, Mistakes int
+	By                        map[string]int // denials
+	All, Delayed              map[string]int // subjects, by kind
+	Most                      map[string][]eventReport
+}
+
+func newExactGuard() *exactGuard {
+	return &exactGuard{
+		shelves:     map[string][]*shelf{},
+		guardCounts: guardCounts{By: map[string]int{}},
+		subjects:    map[string]map[string]eventReport{"addresses": {}, "accounts": {}, "pairs": {}},
+	}
+}
+
+func (g *exactGuard) of(budget, subject string) []*shelf {
+	const ms, day = time.Millisecond, 24 * time.Hour
+	key := budget + " " + subject
+	if g.shelves[key] == nil {
+		g.shelves[key] = map[string][]*shelf{
+			"address": {{max: 20, per: time.Minute, width: ms}, {max: 50, per: time.Hour, width: ms}, {max: 100, per: day, width: 24 * time.Minute}},
+			"pair":    {{max: 5, per: time.Minute, width: ms}, {max: 7, per: 10 * time.Minute, width: ms}, {max: 10, per: time.Hour, width: ms}},
+			"account": {{max: 10, per: 10 * time.Minute, width: ms}, {max: 20, per: time.Hour, width: ms}, {max: 50, per: day, width: ms}},
+			"streak":  {{max: 80, per: 30 * day, width: 12 * time.Hour}},
+		}[budget]
+	}
+	return g.shelves[key]
+}
+
+func (g *exactGuard) attempt(at time.Time, from, account string, succeeded bool) {
+	address, asked := clientOf(from), []string{"address", "pair", "account", "streak"}
+	subject := map[string]string{"address": address, "pair": address + " " + account, "account": account, "streak": account}
+	denied, wait := "", time.Duration(0)
+	for i, budget := range asked {
+		for _, s := range g.of(budget, subject[budget]) {
+			wait = max(wait, s.wait(at))
+		}
+		if wait > 0 {
+			denied, asked = budget, asked[:i]
+			break
+		}
+		for _, s := range g.of(budget, subject[budget]) {
+			s.charge(at)
+		}
+	}
+	for _, budget := range asked {
+		if succeeded && denied == "" && (budget == "pair" || budget == "streak") {
+			delete(g.shelves, budget+" "+subject[budget])
+		} else if succeeded || denied != "" {
+			for _, s := range g.of(budget, subject[budget]) {
+				s.giveBack(at)
+			}
+		}
+	}
+	for kind, name := range map[string]string{"addresses": address, "accounts": account, "pairs": address + " " + account} {
+		g.subjects[kind][name] = counted(g.subjects[kind][name], name, wait, succeeded)
+	}
+	g.tell(denied, succeeded)
+}
+
+func clientOf(from string) string {
+	if ip := netip.MustParseAddr(from); ip.Is6() {
+		return netip.PrefixFrom(ip, 64).Masked().String()
+	}
+	return from
+}
+
+func counted(e eventReport, name string, wait time.Duration, succeeded bool) eventReport {
+	e.Event = name
+	e.Attempts++
+	if wait > 0 {
+		e.Denied++
+		e.Longest = max(e.Longest, wait.Milliseconds())
+	}
+	if wait > 0 && succeeded {
+		e.Succeeded++
+	}
+	return e
+}
+
+func (g *exactGuard) tell(denied string, succeeded bool) {
+	if denied == "" {
+		g.Allowed++
+		return
+	}
+	g.Denied++
+	g.By[denied]++
+	if succeeded {
+		g.Mistakes++
+	}
+}
+
+// result adds up. Of equals, a list has the one that waits longest first, and then the name that sorts first.
+func (g *exactGuard) result() guardCounts {
+	c := g.guardCounts
+	c.All, c.Delayed, c.Most = map[string]int{}, map[string]int{}, map[string][]eventReport{}
+	for kind, events := range g.subjects {
+		var delayed, hurt []eventReport
+		for _, e := range events {
+			if e.Denied > 0 {
+				delayed = append(delayed, e)
+			}
+			if e.Succeeded > 0 {
+				hurt = append(hurt, e)
+			}
+		}
+		c.All[kind], c.Delayed[kind] = len(events), len(delayed)
+		c.Most[kind] = firstTen(delayed, func(e eventReport) int { return e.Denied })
+		if kind == "pairs" {
+			c.Most["hurt"] = firstTen(hurt, func(e eventReport) int { return e.Succeeded })
+		}
+	}
+	return c
+}
+
+func firstTen(events []eventReport, number func(eventReport) int) []eventReport {
+	slices.SortFunc(events, func(a, b eventReport) int {
+		if number(a) != number(b) {
+			return number(b) - number(a)
+		}
+		if a.Longest != b.Longest {
+			return int(b.Longest - a.Longest)
+		}
+		return strings.Compare(a.Event, b.Event)
+	})
+	return append([]eventReport{}, events[:min(10, len(events))]...)
+}
+
+func (p *guardReport) counts() guardCounts {
+	c := guardCounts{
+		Allowed: p.Allowed, Denied: p.Denied, Mistakes: p.DeniedSucceeded, By: map[string]int{},
+		All:     map[string]int{"addresses": p.Addresses.Count, "accounts": p.Accounts.Count, "pairs": p.Pairs.Count},
+		Delayed: map[string]int{"addresses": p.Addresses.Denied, "accounts": p.Accounts.Denied, "pairs": p.Pairs.Denied},
+		Most:    map[string][]eventReport{"addresses": p.Addresses.Top, "accounts": p.Accounts.Top, "pairs": p.Pairs.Top, "hurt": p.Hurt},
+	}
+	for _, b := range p.Budgets {
+		if b.Denied > 0 {
+			c.By[string(b.Budget)] = b.Denied
+		}
+	}
+	return c
+}
+
+// guarded runs the command with --login and --json, and reads what it prints.
+func guarded(tb testing.TB, args ...string) guardReport {
+	tb.Helper()
+	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--login", "--json"}, args...)...)
+	if status != 0 || stderr != "" {
+		tb.Fatalf("status %d: %s", status, stderr)
+	}
+	var p guardReport
+	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+var exactLogin = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(Failed|Accepted) \S+ for (?:invalid user )?(.*) from ([0-9a-f.:]+) port \d+ `)
+
+// guardExactly asks an exact guard about a log, read by one regular expression. Its months run from July to June.
+func guardExactly(tb testing.TB, log string) *exactGuard {
+	tb.Helper()
+	exact := newExactGuard()
+	for _, m := range exactLogin.FindAllStringSubmatch(log, -1) {
+		at, err := time.Parse("Jan _2 15:04:05", m[1])
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if at.Month() < time.July {
+			at = at.AddDate(1, 0, 0)
+		}
+		times, _ := strconv.Atoi(m[2])
+		for range max(1, times) {
+			exact.attempt(at.AddDate(2000, 0, 0), m[5], m[4], m[3] == "Accepted")
+		}
+	}
+	return exact
+}
+
+// TestLoginOnARealAttack replays a public log of a real attack, which is not part of this repository.
+func TestLoginOnARealAttack(t *testing.T) {
+	file := data(t, "OpenSSH_2k.log")
+	exact, got := guardExactly(t, text(t, file)), guarded(t, file)
+	if diff := cmp.Diff(exact.result(), got.counts()); diff != "" {
+		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)
+	}
+	t.Logf("%+v", exact.guardCounts)
+}
+
+func TestLoginOnTheSample(t *testing.T) {
+	exact, got := guardExactly(t, sample), guarded(t)
+	if diff := cmp.Diff(exact.result(), got.counts()); diff != "" {
+		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)
+	}
+}
+
+// An sshdLogin is a line of sshd.
+type sshdLogin struct {
+	at            time.Time
+	from, account string
+	succeeded     bool
+	times         int
+}
+
+func (l sshdLogin) String() string {
+	text := fmt.Sprintf("Failed password for %s from %s port 22 ssh2", l.account, l.from)
+	if l.succeeded {
+		text = fmt.Sprintf("Accepted publickey for %s from %s port 22 ssh2: ED25519 SHA256:abc", l.account, l.from)
+	}
+	if l.times > 1 {
+		text = fmt.Sprintf("message repeated %d times: [ %s]", l.times, text)
+	}
+	return l.at.Format("2006-01-02T15:04:05.000Z07:00") + " h sshd[1]: " + text
+}
+
+// someWeeks are logins at random: a botnet on root, one address that tries lists of accounts, one that hammers on alice, and people who
+// mostly have it right.
+func someWeeks(n int) (all []sshdLogin) {
+	r := rand.New(rand.NewPCG(7, 8))
+	at := time.Date(2025, time.January, 2, 3, 4, 5, 0, time.UTC)
+	for range n {
+		if at = at.Add(time.Duration(1+r.IntN(15_000)) * time.Millisecond); r.IntN(12) == 0 {
+			at = at.Add(time.Duration(r.IntN(5000)) * time.Second)
+		}
+		l := sshdLogin{at: at, times: 1}
+		switch actor := r.IntN(20); {
+		case actor < 6:
+			l.from, l.account = fmt.Sprintf("2001:db8:%x::%x", r.IntN(200), r.IntN(5)), "root"
+		case actor < 13:
+			l.from, l.account = "203.0.113.7", fmt.Sprintf("user-%d", r.IntN(900))
+		case actor < 16:
+			l.from, l.account, l.times = "198.51.100.9", "alice", 1+r.IntN(3)
+		default:
+			name := r.IntN(6)
+			l.from, l.account, l.succeeded = fmt.Sprintf("192.0.2.%d", name/2), []string{"alice", "bob", "carol", "dora", "eve", "root"}[name], r.IntN(5) > 0 && name < 5
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// TestLoginIsDecidedExactly: weeks of logins at random are decided as by the exact guard, in order or sorted.
+func TestLoginIsDecidedExactly(t *testing.T) {
+	exact, logins := newExactGuard(), someWeeks(12_000)
+	var lines []string
+	for _, l := range logins {
+		for range l.times {
+			exact.attempt(l.at, l.from, l.account, l.succeeded)
+		}
+		lines = append(lines, l.String()+"\n")
+	}
+	want := exact.result()
+	got := guarded(t, write(t, strings.Join(lines, "")))
+	if diff := cmp.Diff(want, got.counts()); diff != "" {
+		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)
+	}
+	for _, budget := range []string{"address", "pair", "account", "streak"} {
+		if want.By[budget] < 20 || want.Mistakes < 20 {
+			t.Errorf("a poor history: %d denials of the budget %s, %d by mistake", want.By[budget], budget, want.Mistakes)
+		}
+	}
+	slices.Reverse(lines)
+	got = guarded(t, "--sort", write(t, strings.Join(lines, "")))
+	if diff := cmp.Diff(want, got.counts()); diff != "" || got.OutOfOrder != 0 || !got.Sorted {
+		t.Errorf("sorted, it differs from the exact guard (-exact +replay):\n%s", diff)
+	}
+	t.Logf("%+v", exact.guardCounts)
+}
+
+// loginNotes is a log with all that a report has to remark on.
+func loginNotes() string {
+	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
+	logins := []sshdLogin{
+		{at, "192.0.2.1", "alice\x1b[2J", false, 6},
+		{at.Add(9 * time.Second), "192.0.2.1", "alice\x1b[2J", true, 1},
+		{at.Add(time.Minute), "192.0.2.1", "alice\x1b[2J", true, 1},
+		{at.Add(2 * time.Second), "2001:db8::1", "bob", false, 3},
+		{at.Add(3 * time.Second), "2001:db8::2", "bob", false, 3},
+		{at.Add(4 * time.Second), "2001:db8::3", "bob", true, 2},
+		{at, "192.0.2.1", "", false, 3},
+		{at, "0.0.0.0", "root", false, 1},
+		{at, "host.example.org", "root", false, 1},
+	}
+	var b strings.Builder
+	for _, l := range logins {
+		b.WriteString(l.String() + "\n")
+	}
+	return b.String()
+}
+
+// TestLoginSkips: what the guard cannot decide is counted, and the rest is decided.
+func TestLoginSkips(t *testing.T) {
+	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
+	var log strings.Builder
+	for _, l := range []sshdLogin{{at, "192.0.2.1", "", false, 3}, {at, "0.0.0.0", "root", false, 1}, {at, "host.example.org", "root", false, 1}, {at, "::ffff:192.0.2.1", "root", false, 1}} {
+		log.WriteString(l.String() + "\n")
+	}
+	file := write(t, log.String())
+	got := guarded(t, file)
+	if got.NoAccount != 3 || got.NoAddress != 1 || got.Allowed != 1 || got.Denied != 0 || got.Addresses.Count != 1 || got.Unreadable != 1 {
+		t.Errorf("%+v", got)
+	}
+	stdout, _, _ := command(t.Context(), "replay", "--login", file)
+	for _, want := range []string{"skipped     3 without an account, 1 without an address\nlooked at   1 (100.0 %)\n", `the attempt comes from "host.example.org", which is no address`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	none := write(t, sshdLogin{at, "192.0.2.1", "", false, 1}.String())
+	if stdout, _, status := command(t.Context(), "replay", "--login", none); status != 0 || !strings.Contains(stdout, "looked at   0 (0.0 %)\n") {
+		t.Errorf("nothing but such: status %d, %s", status, stdout)
+	}
+}
+
+// TestLoginMemoryIsConstant: neither lines nor subjects that have gone quiet need memory, in the guard or beside it.
+func TestLoginMemoryIsConstant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs many lines")
+	}
+	const name = "of-some-length-as-accounts-have"
+	r, err := newGuardReplay(t.Context(), login.Config{Name: "replay"}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, early, grown := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC), int64(0), int64(0)
+	s := &stream{lines: 120_000, line: func(n int) string { // each address and account makes ten attempts, one every five minutes
+		return sshdLogin{begin.Add(time.Duration(n) * 5 * time.Minute), fmt.Sprintf("2001:db8:%x:%x::1", n/10>>8, n/10&255), fmt.Sprint(name, n/10), false, 1}.String()
+	}}
+	s.at = func(n int) {
+		switch n {
+		case s.lines / 2:
+			early = inUse()
+		case s.lines - 1:
+			grown = inUse() - early
+		}
+	}
+	log, err := logs.Open(t.Context(), []string{"-"}, logs.Options{Stdin: s, Accounts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := r.run(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	p := r.report(logReport{})
+	for kind, s := range map[string]subjectReport{"addresses": p.Addresses, "accounts": p.Accounts, "pairs": p.Pairs} {
+		if off := s.Count - 12_000; max(off, -off) > 12_000*3/100 || !s.Estimated {
+			t.Errorf("%d %s, estimated: %v", s.Count, kind, s.Estimated)
+		}
+	}
+	if grown > 1<<20 || p.Allowed != s.lines {
+		t.Errorf("%d looked at, %d bytes more in use at the end", p.Allowed, grown)
+	}
+	t.Logf("grown by %d bytes", grown)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/slidegate/slidegate/login"
+)
+
+// guardReport is the outcome of a replay with the login guard, as --json prints it. What is delayed is denied there, as in report.
+type guardReport struct {
+	logReport
+	NoAccount       int            `json:"skipped_without_account"` // attempts that no guard can decide
+	NoAddress       int            `json:"skipped_without_address"`
+	Allowed         int            `json:"allowed"` // passwords that are looked at
+	Denied          int            `json:"denied"`
+	DeniedSucceeded int            `json:"denied_succeeded"` // of the denied: the log says that they succeeded
+	waitReport                     // of the denied
+	Budgets         []budgetReport `json:"budgets"` // in the order in which they are asked
+	Addresses       subjectReport  `json:"addresses"`
+	Accounts        subjectReport  `json:"accounts"`
+	Pairs           subjectReport  `json:"pairs"`
+	Hurt            []eventReport  `json:"denied_though_succeeded"` // pairs of most successes denied
+	MoreHurt        int            `json:"denied_though_succeeded_more"`
+}
+
+type budgetReport struct {
+	Budget    login.Budget `json:"budget"`
+	Limits    []string     `json:"limits"`
+	Denied    int          `json:"denied"` // for this budget, and none before it
+	Succeeded int          `json:"denied_succeeded"`
+	Longest   int64        `json:"longest_wait_ms"`
+}
+
+// subjectReport is about the addresses, the accounts, or the pairs: an address, a space, and an account.
+type subjectReport struct {
+	Count     int           `json:"count"`
+	Denied    int           `json:"denied"`    // of them, those that were denied something
+	Estimated bool          `json:"estimated"` // there were too many to keep: their numbers are within about 2 %
+	Top       []eventReport `json:"denied_most"`
+	More      int           `json:"denied_more"`            // denied, and not in denied_most
+	Lost      int           `json:"denials_lost,omitempty"` // if estimated, one may have had so many more, long before or after
+}
+
+func (r *guardReplay) report(log logReport) *guardReport {
+	total := r.total()
+	p := &guardReport{
+		logReport: log, NoAccount: r.noAccount, NoAddress: r.noAddress,
+		Allowed: r.allowed, Denied: total.denied, DeniedSucceeded: total.succeeded, waitReport: waited(r.waits),
+		Addresses: r.subjects[byAddress].report(), Accounts: r.subjects[byAccount].report(), Pairs: r.subjects[byPair].report(),
+	}
+	for _, b := range r.budgets {
+		p.Budgets = append(p.Budgets, budgetReport{b.budget, b.limits.texts(), b.denied, b.succeeded, b.longest.Milliseconds()})
+	}
+	p.Hurt, p.MoreHurt = hurt(r.subjects[byPair].deniedBy(0))
+	return p
+}
+
+func (s *subjects) report() (p subjectReport) {
+	all, denied := s.count()
+	p.Count, p.Denied = all, denied[0]
+	if s.lost >= 0 {
+		p.Estimated, p.Lost = true, s.lost
+	}
+	p.Top, p.More = most(s.deniedBy(0), func(e eventReport) int { return e.Denied })
+	return p
+}
+
+func (ls limits) texts() (texts []string) {
+	for _, l := range ls {
+		texts = append(texts, l.String())
+	}
+	return texts
+}
+
+// print writes the report as text, or as one JSON object.
+func (p *guardReport) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return writeJSON(out, p)
+	}
+	var b strings.Builder
+	p.printHead(&b)
+	p.printBudgets(&b)
+	for _, s := range p.kinds() {
+		p.printEvents(&b, eventTable{s.title + " delayed most:", "delayed", s.one, s.show}, s.Top, s.More)
+	}
+	p.printEvents(&b, eventTable{"Delayed by mistake, as they had succeeded:", "delayed", "address and account", printablePair}, p.Hurt, p.MoreHurt)
+	p.printNotes(&b)
+	for _, s := range p.kinds() {
+		if s.Estimated {
+			printTooMany(&b, strings.ToLower(s.title), s.one, s.Lost)
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// kind is a list of subjects with its names.
+type kind struct {
+	title, one string
+	show       func(string) string
+	*subjectReport
+}
+
+func (p *guardReport) kinds() []kind {
+	return []kind{
+		{"Addresses", "address", printable, &p.Addresses},
+		{"Accounts", "account", printable, &p.Accounts},
+		{"Pairs", "address and account", printablePair, &p.Pairs},
+	}
+}
+
+// printablePair shows both on one line of a terminal, each for itself. An address has no space.
+func printablePair(pair string) string {
+	address, account, _ := strings.Cut(pair, " ")
+	return printable(address) + " " + printable(account)
+}
+
+func (p *guardReport) printHead(b *strings.Builder) {
+	p.printSample(b, "slidegate replay --login")
+	var rows [][]string
+	title := "limits"
+	for _, l := range p.Budgets {
+		rows = append(rows, []string{title, fmt.Sprintf("%-7s  %s", l.Budget, strings.Join(l.Limits, ", "))})
+		title = ""
+	}
+	rows = append(rows, []string{"log", p.source() + ", " + p.lines()}, []string{"period", p.period()})
+	for _, s := range p.kinds() {
+		rows = append(rows, []string{strings.ToLower(s.title), s.counts()})
+	}
+	rows = append(rows, []string{"attempts", p.attempts()})
+	writeTable(b, 0, append(rows, p.outcome()...))
+}
+
+// counts is how many there are, and how many of them are delayed.
+func (s *subjectReport) counts() string {
+	return fmt.Sprintf("%s, of which %s delayed", about(s.Estimated, strconv.Itoa(s.Count)), about(s.Estimated, strconv.Itoa(s.Denied)))
+}
+
+// outcome is in rows what the guard did.
+func (p *guardReport) outcome() (rows [][]string) {
+	decided := p.Allowed + p.Denied
+	if p.NoAccount+p.NoAddress > 0 {
+		rows = append(rows, []string{"skipped", fmt.Sprintf("%d without an account, %d without an address", p.NoAccount, p.NoAddress)})
+	}
+	rows = append(rows, []string{"looked at", share(p.Allowed, decided)}, []string{"delayed", share(p.Denied, decided)},
+		[]string{"by mistake", p.mistakes(p.DeniedSucceeded)})
+	if p.Denied > 0 {
+		rows = append(rows, []string{"waits", p.half("delayed")})
+	}
+	return rows
+}
+
+func (l budgetReport) longest() string {
+	if l.Denied == 0 {
+		return "-"
+	}
+	return human(l.Longest)
+}
+
+func (p *guardReport) printBudgets(b *strings.Builder) {
+	b.WriteString("\nDelayed by each budget (an attempt by the first that denies it, in this order):\n\n")
+	rows := [][]string{{"delayed", "by mistake", "longest wait", "  budget"}}
+	var limits []string
+	for _, l := range p.Budgets {
+		rows = append(rows, []string{strconv.Itoa(l.Denied), strconv.Itoa(l.Succeeded), l.longest(), "  " + string(l.Budget)})
+		limits = append(limits, l.Limits...)
+	}
+	writeTable(b, tabwriter.AlignRight, rows)
+	printWidths(b, limits)
+}

@@ -1,0 +1,37 @@
+package login_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/slidegate/slidegate/login"
+)
+
+// TestLimiter: the limiter of a budget knows what an attempt was charged, and forgets it.
+func TestLimiter(t *testing.T) {
+	g, err := login.NewLocal(login.Config{Name: "login"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Begin(t.Context(), "alice", netip.MustParseAddr("2001:db8:1:2::3")); err != nil {
+		t.Fatal(err)
+	}
+	for budget, event := range map[login.Budget]string{
+		login.Address: "2001:db8:1:2::/64", login.Pair: "2001:db8:1:2::/64 alice", login.Account: "alice", login.Streak: "alice",
+	} {
+		l := g.Limiter(budget)
+		before, err := l.Inspect(t.Context(), event)
+		if err != nil || before.Limits[0].Used != 1 {
+			t.Errorf("%s: %+v, %v", budget, before, err)
+		}
+		if err := l.Reset(t.Context(), event); err != nil {
+			t.Error(err)
+		}
+		if after, err := l.Inspect(t.Context(), event); err != nil || after.Limits[0].Used != 0 {
+			t.Errorf("%s, reset: %+v, %v", budget, after, err)
+		}
+	}
+	if g.Limiter("none") != nil {
+		t.Error("there is a limiter of no budget")
+	}
+}
