@@ -98,7 +98,7 @@ func (s *siege) attempt(t *testing.T) {
 	if rand.IntN(3) > 0 {
 		a, err = begin(t.Context(), "alice", from)
 	} else {
-		a, err = s.guard.BeginKnown(t.Context(), "alice", fmt.Sprint("device ", rand.IntN(50)))
+		a, err = s.guard.BeginKnown(t.Context(), "alice", from, fmt.Sprint("device ", rand.IntN(50)))
 	}
 	if err != nil {
 		s.failed.Add(1)

@@ -21,8 +21,9 @@ type Config struct {
 	// are for short bursts and for long periods (OWASP Credential Stuffing Prevention). Auth0 has 100 a day.
 	Address []window.Limit
 
-	// Pair is what one address may fail on one account since it last logged into it: by default 5/1m, 7/10m and 10/1h. The wait so grows
-	// from some seconds to an hour (NIST SP 800-63B rev. 3, 5.2.2: 30 s to 1 h). Laravel Fortify has 5 a minute.
+	// Pair is what one address may fail on one account since it last logged into it: by default 5/1m, 7/10m, 10/1h and 20/1d. The wait so grows
+	// from some seconds to an hour (NIST SP 800-63B rev. 3, 5.2.2: such as 30 s to 1 h). Laravel Fortify has 5 a minute. 20 a day keep
+	// one address from using up an account for others.
 	Pair []window.Limit
 
 	// Account is what all unknown devices together may fail on one account, whatever succeeds in between: by default 10/10m, 20/1h and 50/1d.
@@ -36,7 +37,7 @@ type Config struct {
 	Streak []window.Limit
 
 	// Device is what one known device may fail on its account since it last logged in: by default 5/1m, 10/1h and 20/30d. All of one account may
-	// fail 100 in an hour, less what Account allows in it (OWASP: device cookies; ASVS 4, 2.2.1).
+	// fail 100 in an hour, less what Account allows in it (OWASP: device cookies; ASVS 4, 2.2.1). A device that has used it up is as an unknown one.
 	Device []window.Limit
 
 	// Now, Timeout and Observe are as in window.Config. Each of the up to four steps of an attempt has a Timeout of its own.
@@ -51,7 +52,7 @@ type Config struct {
 
 var (
 	addressLimits = []window.Limit{window.PerMinute(20), window.PerHour(50), window.PerDay(100)}
-	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10)}
+	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20)}
 	accountLimits = []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerHour(20), window.PerDay(50)}
 	streakLimits  = []window.Limit{{Max: 80, Per: 30 * 24 * time.Hour}}
 	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: 30 * 24 * time.Hour}}

@@ -55,14 +55,14 @@ func (f form) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // begin knows the device by a cookie that was set when somebody logged into this account there.
 func (f form) begin(r *http.Request, account string) (*login.Attempt, error) {
-	if cookie, err := r.Cookie("device"); err == nil {
-		if device, mac, _ := strings.Cut(cookie.Value, "."); hmac.Equal([]byte(mac), []byte(f.sign(account, device))) {
-			return f.guard.BeginKnown(r.Context(), account, device)
-		}
-	}
 	client, err := netip.ParseAddrPort(r.RemoteAddr) // behind a proxy, take the address that the proxy tells, and from nobody else
 	if err != nil {
 		return nil, err
+	}
+	if cookie, err := r.Cookie("device"); err == nil {
+		if device, mac, _ := strings.Cut(cookie.Value, "."); hmac.Equal([]byte(mac), []byte(f.sign(account, device))) {
+			return f.guard.BeginKnown(r.Context(), account, client.Addr(), device)
+		}
 	}
 	return f.guard.Begin(r.Context(), account, client.Addr())
 }

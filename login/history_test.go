@@ -100,21 +100,21 @@ func (x *ledger) begin(now time.Time, subjects []subject) verdict {
 
 // end takes back the charges of an attempt that began at a time. Where a success has cleared them, and others were charged since, it takes
 // the first of those: see Cancel.
-func (x *ledger) end(now, began time.Time, subjects []subject, success bool) {
-	for _, s := range subjects {
+func (x *ledger) end(now, began time.Time, charged []subject) {
+	for _, s := range charged {
 		for _, l := range x.limits[s.budget] {
 			p := page{s, l.Per}
 			if i := slices.IndexFunc(x.charged[p], func(at time.Time) bool { return !at.Before(began) }); i >= 0 && now.Sub(began) < l.Per {
 				x.charged[p] = slices.Delete(x.charged[p], i, i+1)
 			}
-			if success && (s.budget == login.Pair || s.budget == login.Device) {
-				delete(x.charged, p)
-			}
 		}
-		if success && (s.budget == login.Account || s.budget == login.Devices) {
-			for _, l := range x.limits[login.Streak] {
-				delete(x.charged, page{subject{login.Streak, s.of}, l.Per})
-			}
+	}
+}
+
+func (x *ledger) clear(all []subject) {
+	for _, s := range all {
+		for _, l := range x.limits[s.budget] {
+			delete(x.charged, page{s, l.Per})
 		}
 	}
 }
@@ -122,8 +122,8 @@ func (x *ledger) end(now, began time.Time, subjects []subject, success bool) {
 // underWay is an attempt that has not ended.
 type underWay struct {
 	*login.Attempt
-	began    time.Time
-	subjects []subject
+	began        time.Time
+	charged, own []subject // own: what a success clears
 }
 
 // TestHistories plays random histories of attempts from few addresses and devices on few accounts, which end at once, later, in another
@@ -132,7 +132,7 @@ func TestHistories(t *testing.T) {
 	c := newClock()
 	cfg := login.Config{
 		Secret: secret, Now: c.now,
-		Address: limits("4/1m", "15/10m"), Pair: limits("2/1m", "5/10m"), Account: limits("8/1m", "20/30m"), Streak: limits("12/1d"), Device: limits("3/1m", "6/1d"),
+		Address: limits("4/1m", "15/10m"), Pair: limits("2/1m", "5/10m"), Account: limits("8/1m", "20/30m"), Streak: limits("12/1d"), Device: limits("2/1m", "6/1d"),
 	}
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
@@ -194,22 +194,26 @@ func play(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, see
 func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, number int) underWay {
 	t.Helper()
 	account, ip, device := fmt.Sprint("account ", rng.IntN(4)), netip.AddrFrom4([4]byte{192, 0, 2, byte(rng.IntN(3))}), fmt.Sprint("device ", rng.IntN(2))
-	subjects := []subject{{login.Address, ip.String()}, {login.Pair, ip.String() + account}, {login.Account, account}, {login.Streak, account}}
-	known := rng.IntN(4) == 0
-	if known {
-		subjects = []subject{{login.Device, device + account}, {login.Devices, account}}
-	}
-	want := x.begin(c.now(), subjects)
+	pair, streak, owned := subject{login.Pair, ip.String() + account}, subject{login.Streak, account}, subject{login.Device, device + account}
+	charged, own := []subject{{login.Address, ip.String()}, pair, {login.Account, account}, streak}, []subject{pair, streak}
+	var want verdict
 	var a *login.Attempt
-	if known {
-		a = must(g.BeginKnown(t.Context(), account, device))
-	} else {
+	if rng.IntN(2) > 0 {
+		want = x.begin(c.now(), charged)
 		a = must(g.Begin(t.Context(), account, ip))
+	} else {
+		of := []subject{owned, {login.Devices, account}}
+		if want = x.begin(c.now(), of); want.allowed {
+			charged, own = of, []subject{owned, streak}
+		} else if other := x.begin(c.now(), charged); other.allowed || other.wait < want.wait {
+			want, own = other, append(own, owned)
+		}
+		a = must(g.BeginKnown(t.Context(), account, ip, device))
 	}
 	if got := (verdict{a.Allowed, a.RetryAfter, a.Denied, a.Left}); got != want || a.Degraded {
-		t.Fatalf("attempt %d, %v: got %+v, want %+v", number, subjects, got, want)
+		t.Fatalf("attempt %d on %s from %s by %s: got %+v, want %+v", number, account, ip, device, got, want)
 	}
-	return underWay{a, c.now(), subjects}
+	return underWay{a, c.now(), charged, own}
 }
 
 func end(t *testing.T, now time.Time, a underWay, x *ledger, rng *rand.Rand, seen map[string]int) {
@@ -217,11 +221,12 @@ func end(t *testing.T, now time.Time, a underWay, x *ledger, rng *rand.Rand, see
 	var err error
 	switch dice := rng.IntN(8); {
 	case dice < 1:
-		x.end(now, a.began, a.subjects, true)
+		x.end(now, a.began, a.charged)
+		x.clear(a.own)
 		err = a.Succeed(t.Context())
 		seen["succeeded"]++
 	case dice < 3:
-		x.end(now, a.began, a.subjects, false)
+		x.end(now, a.began, a.charged)
 		err = a.Cancel(t.Context())
 		seen["cancelled"]++
 	}

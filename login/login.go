@@ -32,7 +32,7 @@ type Guard struct {
 // Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
 type Budget string
 
-// The budgets. Those of an attempt of Begin are the first four, in this order, and those of BeginKnown the last two. An event is
+// The budgets. An attempt of Begin is charged to the first four, in this order, and one of BeginKnown to the last two. An event is
 // what the key of a limiter is about, for slidegate inspect.
 const (
 	Address Budget = "address" // all attempts from an IPv4 address or an IPv6 /64. The event is that: 192.0.2.1 or 2001:db8:1:2::/64
@@ -92,43 +92,75 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // The guard takes each name as it is: Alice and alice are two accounts to it. Give it the name by which the application looks up the account,
 // such as its number, or if there is none, what was typed in the form in which it was searched for. ip is the client's, not that of a proxy.
 func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
+	if err := check(account, ip); err != nil {
+		return nil, err
+	}
+	return g.stranger(ctx, account, ip)
+}
+
+// BeginKnown is Begin for a device that has logged into this very account before, as a signed cookie tells that the application has verified.
+// It is charged to budgets that others cannot use up: whoever attacks the account, or shares the address of the device, does not
+// hold its owner out. Only when these are used up, the attempt is one of Begin. device is what the cookie names it by, different for each.
+func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, device string) (*Attempt, error) {
+	if err := check(account, ip); err != nil {
+		return nil, err
+	}
+	if device == "" {
+		return nil, ErrEmptyDevice
+	}
+	own := charge{Device, strconv.Quote(device) + " " + account}
+	a, err := g.begin(ctx, []charge{own, {Devices, account}}, own, charge{Streak, account})
+	if err != nil || a.Allowed {
+		return a, err
+	}
+	other, err := g.stranger(ctx, account, ip, own)
+	if err == nil && !other.Allowed && a.RetryAfter <= other.RetryAfter {
+		return a, nil
+	}
+	return other, err
+}
+
+func check(account string, ip netip.Addr) error {
 	switch {
 	case account == "":
-		return nil, ErrEmptyAccount
+		return ErrEmptyAccount
 	case !ip.IsValid() || ip.IsUnspecified():
-		return nil, ErrAddress
+		return ErrAddress
 	}
-	from := subnet.Of(ip, ipv6Bits)
-	pair, streak := charge{Pair, from + " " + account}, charge{Streak, account}
-	return g.begin(ctx, []charge{{Address, from}, pair, {Account, account}, streak}, pair, streak)
+	return nil
+}
+
+// stranger begins an attempt from anywhere. Its success also clears what else is the user's own.
+func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
+	streak := charge{Streak, account}
+	pair := pairOf(account, ip)
+	return g.begin(ctx, []charge{{Address, subnet.Of(ip, ipv6Bits)}, pair, {Account, account}, streak}, append(own, pair, streak)...)
+}
+
+func pairOf(account string, ip netip.Addr) charge {
+	return charge{Pair, subnet.Of(ip, ipv6Bits) + " " + account}
 }
 
 // ipv6Bits is what one client has of IPv6: whoever has an address mostly has its /64.
 const ipv6Bits = 64
 
-// BeginKnown is Begin for a device that has logged into this very account before, as a signed cookie tells that the application has verified.
-// It is charged to budgets that others cannot use up: whoever attacks the account, or shares the address of the device, does not
-// hold its owner out. device is what the cookie names it by, different for each.
-func (g *Guard) BeginKnown(ctx context.Context, account, device string) (*Attempt, error) {
-	switch {
-	case account == "":
-		return nil, ErrEmptyAccount
-	case device == "":
-		return nil, ErrEmptyDevice
-	}
-	own := charge{Device, strconv.Quote(device) + " " + account}
-	return g.begin(ctx, []charge{own, {Devices, account}}, own, charge{Streak, account})
-}
-
-// Forget makes the account as if nobody had failed on it from anywhere, such as when its owner has set a new password by a link in a mail. Those of
-// an address, and of its pair with the account, stay, and so do those of each known device.
-func (g *Guard) Forget(ctx context.Context, account string) error {
+// Forget makes the account as if nobody had failed on it, such as when its owner has set a new password by a link in a mail, or has proven at the help desk
+// who it is. It also forgets what failed on it from the addresses given, such as the one that the new password came from. What is charged to an address
+// for any account stays, and so does the budget of a known device.
+func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) error {
 	if account == "" {
 		return ErrEmptyAccount
 	}
+	all := []charge{{Account, account}, {Streak, account}, {Devices, account}}
+	for _, ip := range from {
+		if err := check(account, ip); err != nil {
+			return err
+		}
+		all = append(all, pairOf(account, ip))
+	}
 	var errs []error
-	for _, budget := range []Budget{Account, Streak, Devices} {
-		errs = append(errs, g.limiters[budget].Reset(ctx, account))
+	for _, c := range all {
+		errs = append(errs, g.limiters[c.budget].Reset(ctx, c.event))
 	}
 	return errors.Join(errs...)
 }

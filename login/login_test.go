@@ -44,7 +44,7 @@ func TestParallelGuesses(t *testing.T) {
 	five := limits("5/1h")
 	for name, cfg := range map[string]login.Config{
 		"address": {Address: five}, "pair": {Address: limits("60/1h"), Pair: five},
-		"account": {Address: limits("60/1h"), Pair: limits("60/1h"), Account: five}, "device": {Device: five},
+		"account": {Address: limits("60/1h"), Pair: limits("60/1h"), Account: five}, "device": {Address: limits("1/1h"), Device: limits("4/1h")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, redistest.Cluster(t), cfg)
@@ -57,7 +57,7 @@ func TestParallelGuesses(t *testing.T) {
 					var a *login.Attempt
 					switch name {
 					case "device":
-						a = must(g.BeginKnown(t.Context(), "alice", "device"))
+						a = must(g.BeginKnown(t.Context(), "alice", home, "device"))
 					case "account":
 						a = must(g.Begin(t.Context(), "alice", bot(i)))
 					default:
@@ -83,7 +83,7 @@ func TestSucceed(t *testing.T) {
 	for range 2 {
 		must(g.Begin(t.Context(), "alice", home))
 		must(g.Begin(t.Context(), "alice", bot(1)))
-		must(g.BeginKnown(t.Context(), "alice", "laptop"))
+		must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	}
 	tell := func() map[string]int64 {
 		return map[string]int64{
@@ -105,12 +105,12 @@ func TestSucceed(t *testing.T) {
 			func(map[string]int64) {},
 		},
 		{
-			func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", "laptop") },
+			func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", home, "laptop") },
 			func(a *login.Attempt) error { return a.Cancel(t.Context()) },
 			func(map[string]int64) {},
 		},
 		{
-			func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", "laptop") },
+			func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", home, "laptop") },
 			func(a *login.Attempt) error { return a.Succeed(t.Context()) },
 			func(want map[string]int64) { want["device"], want["streak"] = 0, 0 },
 		},
@@ -166,7 +166,7 @@ func TestForget(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Account: limits("3/1h"), Streak: limits("3/1d")})
 	for i := range 5 {
 		must(g.Begin(t.Context(), "alice", bot(i)))
-		must(g.BeginKnown(t.Context(), "alice", fmt.Sprint(i)))
+		must(g.BeginKnown(t.Context(), "alice", bot(i), fmt.Sprint(i)))
 	}
 	if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed {
 		t.Fatalf("%+v", a)
@@ -194,13 +194,38 @@ func TestKnownDevice(t *testing.T) {
 		t.Errorf("from elsewhere: %+v", a)
 	}
 	for i := range 7 {
-		a := must(g.BeginKnown(t.Context(), "alice", "laptop"))
-		if a.Allowed != (i < 5) || !a.Allowed && a.Denied != login.Device {
+		a := must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+		if a.Allowed != (i < 5) {
 			t.Errorf("%d: from a known device: %+v", i, a)
 		}
 	}
-	if a := must(g.BeginKnown(t.Context(), "alice", "phone")); !a.Allowed {
+	if a := must(g.BeginKnown(t.Context(), "alice", home, "phone")); !a.Allowed {
 		t.Errorf("from another known device: %+v", a)
+	}
+}
+
+// TestUsedUpDevice: a known device that has failed too often is as an unknown one, and its login makes it known again. The shorter wait is told.
+func TestUsedUpDevice(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("2/1h")})
+	for i := range 3 {
+		if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); !a.Allowed {
+			t.Fatalf("%d: %+v", i, a)
+		}
+	}
+	if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.Allowed || a.Denied != login.Pair || a.RetryAfter > time.Hour {
+		t.Errorf("%+v", a)
+	}
+	if err := g.Forget(t.Context(), "alice", netip.MustParseAddr("::ffff:192.0.2.1")); err != nil {
+		t.Fatal(err)
+	}
+	a := must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+	if err := a.Succeed(t.Context()); err != nil || !a.Allowed {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	for b, event := range map[login.Budget]string{login.Device: `"laptop" alice`, login.Pair: "192.0.2.1 alice", login.Account: "alice"} {
+		if n := used(t, g, b, event); n != 0 {
+			t.Errorf("%d charged to the %s", n, b)
+		}
 	}
 }
 
@@ -276,17 +301,18 @@ func FuzzNoTwoShareABudget(f *testing.F) {
 	f.Add(`b" c`, "a", "c", `a" b`)
 	f.Add("a", "\xff", "a", `\xff`)
 	f.Add("a\x00", "b", "a", "\x00b")
+	elsewhere := netip.MustParseAddr("2001:db8::1")
 	f.Fuzz(func(t *testing.T, account, device, otherAccount, otherDevice string) {
-		g := must(login.NewLocal(login.Config{Name: "g", Pair: limits("1/1h"), Device: limits("1/1h")}))
+		g := must(login.NewLocal(login.Config{Name: "g", Address: limits("60/1h"), Pair: limits("1/1h"), Account: limits("1/1h"), Device: limits("1/1h")}))
 		if account == "" || device == "" || otherAccount == "" || otherDevice == "" {
 			t.Skip()
 		}
 		must(g.Begin(t.Context(), account, home))
-		must(g.BeginKnown(t.Context(), account, device))
+		must(g.BeginKnown(t.Context(), account, home, device))
 		if a := must(g.Begin(t.Context(), otherAccount, home)); a.Allowed == (account == otherAccount) {
 			t.Errorf("%q and %q from one address: %+v", account, otherAccount, a)
 		}
-		if a := must(g.BeginKnown(t.Context(), otherAccount, otherDevice)); a.Allowed == (account == otherAccount && device == otherDevice) {
+		if a := must(g.BeginKnown(t.Context(), otherAccount, elsewhere, otherDevice)); a.Allowed == (account == otherAccount && device == otherDevice) {
 			t.Errorf("%q on %q and %q on %q: %+v", account, device, otherAccount, otherDevice, a)
 		}
 	})
@@ -297,7 +323,7 @@ func TestKeysTellNothing(t *testing.T) {
 	client := redistest.Client(t)
 	g := newGuard(t, client, login.Config{})
 	must(g.Begin(t.Context(), "alice", home))
-	must(g.BeginKnown(t.Context(), "alice", "laptop"))
+	must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	name := redistest.Key(t)
 	name = name[:strings.LastIndexByte(name, '-')]
 	keys := must(client.Do(t.Context(), client.B().Keys().Pattern(name+"-*").Build()).AsStrSlice())
@@ -327,8 +353,8 @@ func TestRefuses(t *testing.T) {
 		_, err := local.Begin(t.Context(), account, ip)
 		return err
 	}
-	known := func(account, device string) error {
-		_, err := local.BeginKnown(t.Context(), account, device)
+	known := func(account string, ip netip.Addr, device string) error {
+		_, err := local.BeginKnown(t.Context(), account, ip, device)
 		return err
 	}
 	const tooMany = " failures in an hour; add one such as 20/1h: all must be at most 90, and with those of known devices 100 (ASVS 4, 2.2.1)"
@@ -351,9 +377,11 @@ func TestRefuses(t *testing.T) {
 		{begin("alice", netip.Addr{}), login.ErrAddress.Error()},
 		{begin("alice", netip.IPv6Unspecified()), login.ErrAddress.Error()},
 		{begin("alice", netip.MustParseAddr("0.0.0.0")), login.ErrAddress.Error()},
-		{known("", "laptop"), login.ErrEmptyAccount.Error()},
-		{known("alice", ""), login.ErrEmptyDevice.Error()},
+		{known("", home, "laptop"), login.ErrEmptyAccount.Error()},
+		{known("alice", netip.Addr{}, "laptop"), login.ErrAddress.Error()},
+		{known("alice", home, ""), login.ErrEmptyDevice.Error()},
 		{local.Forget(t.Context(), ""), login.ErrEmptyAccount.Error()},
+		{local.Forget(t.Context(), "alice", home, netip.Addr{}), login.ErrAddress.Error()},
 	} {
 		if tt.err == nil || tt.err.Error() != tt.want {
 			t.Errorf("%d: got %v\nwant %s", i, tt.err, tt.want)

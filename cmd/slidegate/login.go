@@ -107,7 +107,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 	tally := func(limits limits) tallies { return newTallies(sets{limits}, estimator{}, keep) }
 	r.subjects = [...]subjects{
 		byAddress: {tally(of[login.Address]), r.guard.Limiter(login.Address).Reset},
-		byAccount: {tally(slices.Concat(of[login.Account], of[login.Streak])), r.guard.Forget},
+		byAccount: {tally(slices.Concat(of[login.Account], of[login.Streak])), func(ctx context.Context, account string) error { return r.guard.Forget(ctx, account) }},
 		byPair:    {tally(of[login.Pair]), r.guard.Limiter(login.Pair).Reset},
 	}
 	return r, nil

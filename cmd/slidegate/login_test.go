@@ -92,7 +92,7 @@ func (g *exactGuard) of(budget, subject string) []*shelf {
 	if g.shelves[key] == nil {
 		g.shelves[key] = map[string][]*shelf{
 			"address": {{max: 20, per: time.Minute, width: ms}, {max: 50, per: time.Hour, width: ms}, {max: 100, per: day, width: 24 * time.Minute}},
-			"pair":    {{max: 5, per: time.Minute, width: ms}, {max: 7, per: 10 * time.Minute, width: ms}, {max: 10, per: time.Hour, width: ms}},
+			"pair":    {{max: 5, per: time.Minute, width: ms}, {max: 7, per: 10 * time.Minute, width: ms}, {max: 10, per: time.Hour, width: ms}, {max: 20, per: day, width: ms}},
 			"account": {{max: 10, per: 10 * time.Minute, width: ms}, {max: 20, per: time.Hour, width: ms}, {max: 50, per: day, width: ms}},
 			"streak":  {{max: 80, per: 30 * day, width: 12 * time.Hour}},
 		}[budget]
@@ -286,7 +286,7 @@ func (l sshdLogin) String() string {
 	return l.at.Format("2006-01-02T15:04:05.000Z07:00") + " h sshd[1]: " + text
 }
 
-// someWeeks are logins at random: a botnet on root, one address that tries lists of accounts, one that hammers on alice, and people who
+// someWeeks are logins at random: a botnet on root, one address that tries lists of accounts, a few that hammer on alice, and people who
 // mostly have it right.
 func someWeeks(n int) (all []sshdLogin) {
 	r := rand.New(rand.NewPCG(7, 8))
@@ -302,7 +302,7 @@ func someWeeks(n int) (all []sshdLogin) {
 		case actor < 13:
 			l.from, l.account = "203.0.113.7", fmt.Sprintf("user-%d", r.IntN(900))
 		case actor < 16:
-			l.from, l.account, l.times = "198.51.100.9", "alice", 1+r.IntN(3)
+			l.from, l.account, l.times = fmt.Sprintf("198.51.100.%d", r.IntN(4)), "alice", 1+r.IntN(3)
 		default:
 			name := r.IntN(6)
 			l.from, l.account, l.succeeded = fmt.Sprintf("192.0.2.%d", name/2), []string{"alice", "bob", "carol", "dora", "eve", "root"}[name], r.IntN(5) > 0 && name < 5

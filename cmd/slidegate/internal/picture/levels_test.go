@@ -16,6 +16,8 @@ import (
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/window"
+
+	"github.com/slidegate/slidegate/internal/sheet"
 )
 
 var update = flag.Bool("update", false, "draw docs/levels.svg")
@@ -106,16 +108,16 @@ func (g gauge) run(now *time.Time, of traffic) (k track) {
 // panel draws a track: the readings, the line up to which one more is admitted, and the attempts below.
 func (g gauge) panel(k track, of traffic) panel {
 	p := plot.New()
-	axis := draw.LineStyle{Color: faint, Width: 0.8}
+	axis := draw.LineStyle{Color: sheet.Faint, Width: 0.8}
 	curve := &plotter.Line{XYs: k.readings, LineStyle: draw.LineStyle{Color: g.color, Width: 1.2}}
-	bound := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, LineStyle: draw.LineStyle{Color: faint, Width: 0.6, Dashes: []vg.Length{2, 2}}}
+	bound := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, LineStyle: draw.LineStyle{Color: sheet.Faint, Width: 0.6, Dashes: []vg.Length{2, 2}}}
 	p.Add(bound, curve, marks(k.denied, -1.1, colours[1]), marks(k.admitted, -0.6, g.color))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, -1.6, 6
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 20, Label: "20 s"}, {Value: 40, Label: "40 s"}, {Value: 60, Label: "60 s"}}
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 5, Label: "5"}}
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.LineStyle, a.Tick.LineStyle, a.Padding = axis, axis, 0
-		a.Tick.Label.Font, a.Tick.Label.Color = label.Font, ink
+		a.Tick.Label.Font, a.Tick.Label.Color = sheet.Label.Font, sheet.Ink
 	}
 	return panel{p, of.name, fmt.Sprintf("%d of %d", len(k.admitted), len(k.admitted)+len(k.denied))}
 }
@@ -149,7 +151,7 @@ func TestLevelsAreDrawn(t *testing.T) {
 func drawLevels(t *testing.T, to *bytes.Buffer) error {
 	t.Helper()
 	const columns, height, gap = 3, 160, 18
-	svg, page := newPage(pageWidth, 2*height+gap+2*margin, margin)
+	svg, page := sheet.New(pageWidth, 2*height+gap+2*margin, margin)
 	for row := range 2 {
 		for column, of := range traffics {
 			now := time.UnixMilli(0)
@@ -160,14 +162,14 @@ func drawLevels(t *testing.T, to *bytes.Buffer) error {
 			p.drawBelow(draw.Crop(c, 0, -8, 0, 0), g.name, column == 0)
 		}
 	}
-	return write(to, svg)
+	return sheet.Write(to, svg)
 }
 
 // drawBelow draws a panel below its headings; the name of the row stands over the first.
 func (p panel) drawBelow(c draw.Canvas, row string, first bool) {
 	if first {
-		c.FillText(heading, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, row)
+		c.FillText(sheet.Heading, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, row)
 	}
-	c.FillText(remark, vg.Point{X: c.Min.X, Y: c.Max.Y - 24}, p.heading+", "+p.remark+" admitted")
+	c.FillText(sheet.Remark, vg.Point{X: c.Min.X, Y: c.Max.Y - 24}, p.heading+", "+p.remark+" admitted")
 	p.Draw(draw.Crop(c, 0, 0, 0, -30))
 }

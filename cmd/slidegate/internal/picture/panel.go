@@ -6,6 +6,8 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/internal/sheet"
 )
 
 // A panel is one of the two diagrams.
@@ -18,13 +20,13 @@ type panel struct {
 // newPanel has room from the left to the right end of its lower axis, and for the counts on the other.
 func newPanel(left, right float64, ticks plot.Ticker, scale countScale, drawn ...plot.Plotter) *plot.Plot {
 	p := plot.New()
-	axis, grid := draw.LineStyle{Color: faint, Width: 0.8}, draw.LineStyle{Color: rule, Width: 0.6}
+	axis, grid := draw.LineStyle{Color: sheet.Faint, Width: 0.8}, draw.LineStyle{Color: sheet.Rule, Width: 0.6}
 	p.X.Width, p.X.Padding = 0, -axis.Width/2
 	p.X.Tick.LineStyle, p.X.Tick.Length, p.X.Tick.Marker = axis, 3, ticks
-	p.X.Tick.Label.Font, p.X.Tick.Label.Color, p.X.Tick.Label.YAlign = label.Font, ink, -1.2
+	p.X.Tick.Label.Font, p.X.Tick.Label.Color, p.X.Tick.Label.YAlign = sheet.Label.Font, sheet.Ink, -1.2
 	p.Y.Width, p.Y.Padding = 0, 2
 	p.Y.Tick.Length, p.Y.Tick.Marker, p.Y.Scale = 0, scale, scale
-	p.Y.Tick.Label.Font, p.Y.Tick.Label.Color = label.Font, ink
+	p.Y.Tick.Label.Font, p.Y.Tick.Label.Color = sheet.Label.Font, sheet.Ink
 	p.Add(&plotter.Grid{Vertical: grid, Horizontal: grid})
 	p.Add(drawn...)
 	p.Add(&plotter.Line{XYs: plotter.XYs{{X: left}, {X: right}}, LineStyle: axis}) // over the curves, unlike that of p.X
@@ -34,7 +36,7 @@ func newPanel(left, right float64, ticks plot.Ticker, scale countScale, drawn ..
 
 // emptyPanel says why there is nothing to draw.
 func emptyPanel(why string) *plot.Plot {
-	s := remark
+	s := sheet.Remark
 	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
 	p := plot.New()
 	p.HideAxes()
@@ -45,9 +47,9 @@ func emptyPanel(why string) *plot.Plot {
 func (p panel) draw(c draw.Canvas) {
 	p.Draw(c)
 	at := vg.Point{X: margin, Y: c.Max.Y + 14}
-	c.FillText(heading, at, p.heading)
-	at.X += heading.Width(p.heading) + 8
-	c.FillText(remark, at, p.remark)
+	c.FillText(sheet.Heading, at, p.heading)
+	at.X += sheet.Heading.Width(p.heading) + 8
+	c.FillText(sheet.Remark, at, p.remark)
 }
 
 // steps outline a count for each bin, which begins at its edge. Where there is nothing to count they go below the axis,

@@ -14,6 +14,8 @@ import (
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/internal/sheet"
 )
 
 // A Picture is the outcome of a replay under one or more sets of limits.
@@ -60,15 +62,15 @@ var allAttempts = plotter.Line{FillColor: color.RGBA{0xcf, 0xd6, 0xde, 0xff}}
 // always the same bytes.
 func Draw(w io.Writer, p Picture) error {
 	top := vg.Length(titleRoom + legendLine*(1+len(p.Sets)))
-	svg, page := newPage(pageWidth, top+2*(headingRoom+panelRoom)+notesRoom+2*margin, margin)
-	page.FillText(title, vg.Point{X: page.Min.X, Y: page.Max.Y - 12}, fit(title, p.Title, pageWidth-2*margin))
+	svg, page := sheet.New(pageWidth, top+2*(headingRoom+panelRoom)+notesRoom+2*margin, margin)
+	page.FillText(sheet.Title, vg.Point{X: page.Min.X, Y: page.Max.Y - 12}, sheet.Fit(sheet.Title, p.Title, pageWidth-2*margin))
 	p.drawLegend(draw.Crop(page, 0, 0, 0, -titleRoom))
 	times, waits := p.times(), p.waits()
 	tiles := draw.Tiles{Rows: 2, Cols: 1, PadY: headingRoom + notesRoom}
 	canvases := plot.Align([][]*plot.Plot{{times.Plot}, {waits.Plot}}, tiles, draw.Crop(page, 0, 0, 0, -top-headingRoom))
 	times.draw(canvases[0][0])
 	waits.draw(canvases[1][0])
-	return write(w, svg)
+	return sheet.Write(w, svg)
 }
 
 // look is how the counts of a set are drawn, in a panel and in the legend: as an area if it is the only set.
@@ -86,10 +88,10 @@ func (p Picture) drawLegend(c draw.Canvas) {
 		attempts += n
 	}
 	l := plot.NewLegend()
-	l.TextStyle, l.ThumbnailWidth, l.Padding, l.Top, l.Left = label, 19, 7, true, true
+	l.TextStyle, l.ThumbnailWidth, l.Padding, l.Top, l.Left = sheet.Label, 19, 7, true, true
 	l.Add("attempts ("+thousands(attempts)+")", sample{allAttempts})
 	for i, s := range p.Sets {
-		l.Add("admitted under "+fit(label, s.Name, 500)+" ("+thousands(s.Denied)+" denied)", sample{p.look(i)})
+		l.Add("admitted under "+sheet.Fit(sheet.Label, s.Name, 500)+" ("+thousands(s.Denied)+" denied)", sample{p.look(i)})
 	}
 	l.Draw(c)
 }
@@ -124,7 +126,7 @@ func (p Picture) times() panel {
 	scale := scaleOf(t.attempts())
 	from, to := atLeast(20*float64(t.width), edge(0), edge(t.bins()))
 	ticks := newRhythm(from, to, p.Yearless)
-	return panel{newPanel(from, to, ticks, scale, append(curves, ticks)...), name, remarks(fit(remark, p.Zone, 200), scale)}
+	return panel{newPanel(from, to, ticks, scale, append(curves, ticks)...), name, remarks(sheet.Fit(sheet.Remark, p.Zone, 200), scale)}
 }
 
 // waits is the lower panel. Each of its bins joins 2 or 4 of those of Waits.

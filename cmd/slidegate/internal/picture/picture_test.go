@@ -15,6 +15,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot"
+
+	"github.com/slidegate/slidegate/internal/sheet"
 )
 
 // A drawn is what a test reads of an SVG.
@@ -39,14 +41,14 @@ func (d drawnText) end() float64 {
 		mark  string
 		width func(string) float64
 	}{
-		{"font-size:14px", func(t string) float64 { return title.Width(t).Points() }},
-		{"font-size:10px", func(t string) float64 { return heading.Width(t).Points() }},
+		{"font-size:14px", func(t string) float64 { return sheet.Title.Width(t).Points() }},
+		{"font-size:10px", func(t string) float64 { return sheet.Heading.Width(t).Points() }},
 	} {
 		if strings.Contains(d.Style, s.mark) {
 			return d.X + s.width(d.Text)
 		}
 	}
-	return d.X + label.Width(d.Text).Points()
+	return d.X + sheet.Label.Width(d.Text).Points()
 }
 
 // drawnOf draws a picture twice. It is the same both times, well-formed, and all texts are legible: on the page, and none over another.
@@ -435,7 +437,7 @@ func TestBinName(t *testing.T) {
 
 func TestFit(t *testing.T) {
 	for text, want := range map[string]string{"short": "short", "": "", strings.Repeat("wide ", 9): "wide wide wi…", "\n": "\ufffd"} {
-		if got := fit(label, text, 60); got != want {
+		if got := sheet.Fit(sheet.Label, text, 60); got != want {
 			t.Errorf("%q: %q, not %q", text, got, want)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/internal/sheet"
 )
 
 // A rhythm is a choice of round instants: every so many seconds, or every so many months.
@@ -79,7 +81,7 @@ func (r rhythm) Ticks(from, to float64) (ticks []plot.Tick) {
 
 // Plot implements plot.Plotter: it draws the notes below the names.
 func (r rhythm) Plot(c draw.Canvas, p *plot.Plot) {
-	s, said := remark, ""
+	s, said := sheet.Remark, ""
 	s.XAlign = draw.XCenter
 	for _, tick := range r.Ticks(p.X.Min, p.X.Max) {
 		if note := instant(tick.Value).Format(r.note); note != said {

@@ -1,4 +1,5 @@
-package picture
+// Package sheet is what pictures are drawn on, and in what letters and shades, so that all of them look alike.
+package sheet
 
 import (
 	"bytes"
@@ -17,15 +18,16 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
+// The shades, and the letters.
 var (
-	ink   = color.Gray{0x22}
-	faint = color.Gray{0x66}
-	rule  = color.Gray{0xe6}
+	Ink   = color.Gray{0x22}
+	Faint = color.Gray{0x66}
+	Rule  = color.Gray{0xe6}
 
-	title   = style(14, xfont.WeightBold, ink)
-	heading = style(10, xfont.WeightBold, ink)
-	remark  = style(9, xfont.WeightNormal, faint)
-	label   = style(9, xfont.WeightNormal, ink)
+	Title   = style(14, xfont.WeightBold, Ink)
+	Heading = style(10, xfont.WeightBold, Ink)
+	Remark  = style(9, xfont.WeightNormal, Faint)
+	Label   = style(9, xfont.WeightNormal, Ink)
 )
 
 func style(size vg.Length, weight xfont.Weight, c color.Color) text.Style {
@@ -33,8 +35,8 @@ func style(size vg.Length, weight xfont.Weight, c color.Color) text.Style {
 	return text.Style{Color: c, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// fit makes a text legible, and shortens it to a width.
-func fit(s text.Style, t string, width vg.Length) string {
+// Fit makes a text legible, and shortens it to a width.
+func Fit(s text.Style, t string, width vg.Length) string {
 	if t = legible(t); s.Width(t) <= width {
 		return t
 	}
@@ -56,8 +58,8 @@ func legible(t string) string {
 	}, t)
 }
 
-// newPage returns a white page, and what is within its margins.
-func newPage(width, height, margin vg.Length) (*vgsvg.Canvas, draw.Canvas) {
+// New returns a white page, and what is within its margins.
+func New(width, height, margin vg.Length) (*vgsvg.Canvas, draw.Canvas) {
 	svg := vgsvg.New(width, height)
 	c := draw.New(svg)
 	c.SetColor(color.White)
@@ -65,11 +67,11 @@ func newPage(width, height, margin vg.Length) (*vgsvg.Canvas, draw.Canvas) {
 	return svg, draw.Crop(c, margin, -margin, margin, -margin)
 }
 
-// write writes a page. Where its font is missing, Arial has letters as wide.
-func write(w io.Writer, svg *vgsvg.Canvas) error {
+// Write writes a page. Where its font is missing, Arial has letters as wide.
+func Write(w io.Writer, svg *vgsvg.Canvas) error {
 	var b bytes.Buffer
 	if _, err := svg.WriteTo(&b); err != nil {
-		return fmt.Errorf("picture: %w", err)
+		return fmt.Errorf("drawing: %w", err)
 	}
 	const family = `style="font-family:` // no text has it: its quotes are escaped
 	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte(family+"Liberation Sans;"), []byte(family+"'Liberation Sans',Arial,Helvetica,sans-serif;")))

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the tables into docs/login.md, and draw docs/login-attack.svg")
+
+// simulated is the week of seed 1, which all tests look at.
+var simulated = sync.OnceValues(func() ([]week, error) { return simulate(1) })
+
+func weeks(t *testing.T) map[string]week {
+	t.Helper()
+	all, err := simulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]week{}
+	for _, k := range all {
+		named[k.name] = k
+	}
+	return named
+}
+
+// TestDocs holds the tables of docs/login.md, and its picture, to this program. To write them again: go test ./login/attack -update.
+func TestDocs(t *testing.T) {
+	const page, picturePage = "../../docs/login.md", "../../docs/login-attack.svg"
+	weeks(t)
+	all, _ := simulated()
+	var drawn bytes.Buffer
+	if err := picture(&drawn, all); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		rewrite(t, page, tables(all))
+		if err := os.WriteFile(picturePage, drawn.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := read(t, page); !strings.Contains(text, begin+tables(all)+end) {
+		t.Errorf("%s does not show what the program prints; run go test with -update:\n%s", page, tables(all))
+	}
+	if read(t, picturePage) != drawn.String() {
+		t.Errorf("%s is not what the program draws; run go test with -update", picturePage)
+	}
+}
+
+// The tables stand between these.
+const begin, end = "<!-- go run ./login/attack -->\n\n", "\n<!-- end -->\n"
+
+func rewrite(t *testing.T, page, tables string) {
+	t.Helper()
+	text := read(t, page)
+	before, rest, found := strings.Cut(text, begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		t.Fatalf("%s has no %q and %q", page, begin, end)
+	}
+	if err := os.WriteFile(page, []byte(before+begin+tables+end+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestSameSeed: a seed gives a week, and another seed another week.
+func TestSameSeed(t *testing.T) {
+	const everybody = 4
+	row := func(seed uint64) string {
+		w, err := scenarios[everybody].run(seed, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.got() + w.costs()
+	}
+	first := row(2)
+	if diff := cmp.Diff(first, row(2)); diff != "" {
+		t.Errorf("the same seed gives another week: %s", diff)
+	}
+	if row(3) == first {
+		t.Error("another seed gives the same week")
+	}
+}
+
+// TestAttackersAreBounded: what each attacker may do in any hour and day by the guard's defaults, it does not exceed in these.
+func TestAttackersAreBounded(t *testing.T) {
+	for _, tt := range []struct {
+		scenario           string
+		hour, week         int // passwords, all together
+		accountHour        int // on one account
+		account, timesLess int // on one account in the week; in all against without the guard
+	}{
+		{"one address, all accounts", 50, 8 * 100, 1, 2, 1000},
+		{"botnet, one account", 20, 8 * 50, 20, 8 * 50, 10_000},
+		{"patient, 100 addresses, all accounts", 50 * 100, 8 * 100 * 100, 2, 7 * 10, 100},
+		{"all three at once", 50 + 20 + 50*100, 8*100 + 8*50 + 8*100*100, 20, 8 * 50, 100},
+		{"botnet, all accounts", 20 * population, 8 * 50 * population, 20, 8 * 50, 50},
+		{"one address, that of the office", 50, 8 * 100, 1, 2, 1000},
+	} {
+		k := weeks(t)[tt.scenario]
+		with, without := k.with.gains(), k.without.gains()
+		if with.worst > tt.hour || with.total > tt.week || with.hourly > tt.accountHour || with.account > tt.account {
+			t.Errorf("%s: tried %+v, more than %+v", tt.scenario, with, tt)
+		}
+		if without.total < tt.timesLess*with.total {
+			t.Errorf("%s: tried %d without the guard, and %d with it", tt.scenario, without.total, with.total)
+		}
+	}
+}
+
+// TestPatientIsNeverDenied: the patient attacker is as close to the limits as it can be unseen.
+func TestPatientIsNeverDenied(t *testing.T) {
+	if n := weeks(t)["patient, 100 addresses, all accounts"].with.attackers[0].denied; n != 0 {
+		t.Errorf("denied %d times", n)
+	}
+}
+
+// TestHonestUsers: those who are not in the way of an attack hardly wait, and known devices never wait for others.
+func TestHonestUsers(t *testing.T) {
+	quiet := weeks(t)["nobody attacks"]
+	for name, k := range weeks(t) {
+		unknownHit := name == "botnet, all accounts"
+		for g, tally := range k.with.tallies {
+			hit := unknownHit || group(g) == shared && name == "one address, that of the office" ||
+				group(g) == ownerUnknown && (name == "botnet, one account" || name == "all three at once")
+			if group(g) == known || group(g) == ownerKnown || !hit {
+				few(t, name+": "+who[g], tally)
+			}
+		}
+		for g, tally := range k.without.tallies {
+			if len(tally.waits)+tally.gaveUp > 0 {
+				t.Errorf("%s, %s: waited without a guard", name, who[g])
+			}
+		}
+		if k.with.tallies[ownerKnown].gaveUp != quiet.with.tallies[ownerKnown].gaveUp {
+			t.Errorf("%s: the known device of the owner was held out", name)
+		}
+	}
+}
+
+func few(t *testing.T, name string, l tally) {
+	t.Helper()
+	if waited := len(l.waits) + l.gaveUp; 100*waited > 1*l.logins {
+		t.Errorf("%s: %d of %d were told to wait, more than 1 %%", name, waited, l.logins)
+	}
+	if 1000*l.gaveUp > 3*l.logins {
+		t.Errorf("%s: %d of %d gave up, more than 0.3 %%", name, l.gaveUp, l.logins)
+	}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+const (
+	population = 1000 // each with an account
+	inOffice   = 100  // of them, behind one address
+	onIPv6     = 300  // of them, each with a /64
+	aDay       = 3    // logins of a user: one from 8 to 9, the others later
+	ofOwner    = 24   // logins a day of who owns the account that the botnet attacks: more than others, for the statistics
+
+	fromKnown = 0.5  // of the logins are from a known device
+	mistyped  = 0.08 // of the passwords of somebody who knows it
+	forgotten = 0.02 // of the logins are by somebody who is not sure of the password,
+	recalled  = 0.25 // and gets it right so often
+
+	checking = 100 * time.Millisecond // from Begin to the answer
+	patience = time.Hour              // who had to wait longer, or would have to, gives up
+)
+
+var office, abroad = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
+
+// A group is some of the logins, by what may be in their way.
+type group int
+
+const (
+	own          group = iota // from an unknown device, at an address of its own
+	shared                    // from an unknown device in the office
+	known                     // from a known device
+	ownerUnknown              // the owner of the account that the botnet attacks, from an unknown device
+	ownerKnown                // from a known one
+	groups
+)
+
+// A tally is what became of the logins of a group.
+type tally struct {
+	logins int
+	waits  []time.Duration // of who was told to wait, and got in later
+	gaveUp int
+}
+
+// A user acts by a chance of its own, and so does the same in each run, as far as the guard lets.
+type user struct {
+	*rand.Rand
+	*world
+	number  int
+	account string
+}
+
+// owner is the user that the botnet is after.
+const owner = population - 1
+
+// settle makes the users, and plans their week.
+func (w *world) settle(seed uint64) {
+	for i := range population {
+		u := &user{rand.New(rand.NewPCG(seed, uint64(i))), w, i, fmt.Sprintf("user%d", i)}
+		w.users = append(w.users, u)
+		for day := time.Duration(0); day < length; day += 24 * time.Hour {
+			u.plan(day)
+		}
+	}
+}
+
+func (u *user) plan(day time.Duration) {
+	u.visit(day + u.between(8*time.Hour, 9*time.Hour))
+	logins := aDay
+	if u.number == owner {
+		logins = ofOwner
+	}
+	for range logins - 1 {
+		u.visit(day + u.between(9*time.Hour, 22*time.Hour))
+	}
+}
+
+// between is a time by chance, in whole milliseconds, as the guard's.
+func (u *user) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(u.Int64N((most-least).Milliseconds()))*time.Millisecond
+}
+
+// A visit is one login, from its first attempt until it came to something.
+type visit struct {
+	*user
+	client
+	group  group
+	sure   bool          // of the password
+	denied bool          // at least once
+	waited time.Duration // for that, and until the user was there again
+}
+
+func (u *user) visit(at time.Duration) {
+	v := &visit{user: u, client: client{account: u.account, address: u.address()}, sure: u.Float64() >= forgotten}
+	if u.Float64() < fromKnown {
+		v.device = "phone"
+	}
+	v.group = v.of()
+	u.after(at, v.try)
+}
+
+// address is the user's. One of IPv6 changes within its /64.
+func (u *user) address() netip.Addr {
+	high, low := byte(u.number>>8), byte(u.number)
+	switch {
+	case u.number < inOffice:
+		return office
+	case u.number < inOffice+onIPv6:
+		return netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 6: high, 7: low, 15: byte(u.IntN(256))})
+	default:
+		return netip.AddrFrom4([4]byte{10, 0, high, low})
+	}
+}
+
+// of tells the group of a login.
+func (v *visit) of() group {
+	switch isKnown := v.device != ""; {
+	case v.number == owner && isKnown:
+		return ownerKnown
+	case v.number == owner:
+		return ownerUnknown
+	case isKnown:
+		return known
+	case v.number < inOffice:
+		return shared
+	}
+	return own
+}
+
+// try sends a password, if it may be tried.
+func (v *visit) try() {
+	a := v.begin(v.client)
+	if !a.Allowed {
+		v.wait(a.RetryAfter + v.between(time.Second, 20*time.Second))
+		return
+	}
+	v.after(checking, func() {
+		if v.right() {
+			v.succeed(a)
+			v.end(true)
+			return
+		}
+		v.after(v.between(5*time.Second, 15*time.Second), v.try)
+	})
+}
+
+func (v *visit) right() bool {
+	if v.sure {
+		return v.Float64() >= mistyped
+	}
+	return v.Float64() < recalled
+}
+
+// wait comes back later, or gives up.
+func (v *visit) wait(pause time.Duration) {
+	v.denied = true
+	if v.waited += pause; v.waited > patience {
+		v.end(false)
+		return
+	}
+	v.after(pause, v.try)
+}
+
+func (v *visit) end(in bool) {
+	t := &v.tallies[v.group]
+	t.logins++
+	switch {
+	case !in:
+		t.gaveUp++
+	case v.denied:
+		t.waits = append(t.waits, v.waited)
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/slidegate/slidegate/login"
+)
+
+const (
+	length = 7 * 24 * time.Hour
+	hours  = int(length / time.Hour)
+)
+
+// start is a Monday.
+var start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
+
+// A world is one run: a clock that only what happens moves, and the form, with its guard if it has one.
+type world struct {
+	now   time.Duration // since start
+	queue queue
+	guard *login.Guard // nil: none
+	open  login.Attempt
+	err   error
+
+	attackers []*attacker
+	users     []*user
+	tallies   [groups]tally
+}
+
+// newWorld has no users yet. Its guard has the defaults.
+func newWorld(guarded bool) (w *world, err error) {
+	w = &world{open: login.Attempt{Allowed: true}}
+	if guarded {
+		w.guard, err = login.NewLocal(login.Config{Name: "login", Now: func() time.Time { return start.Add(w.now) }})
+	}
+	return w, err
+}
+
+// A client is where an attempt comes from, and the account that it is on.
+type client struct {
+	account string
+	address netip.Addr
+	device  string // empty: not a known one
+}
+
+// begin asks the guard, as the form does.
+func (w *world) begin(c client) (a *login.Attempt) {
+	var err error
+	switch ctx := context.Background(); {
+	case w.guard == nil:
+		return &w.open
+	case c.device == "":
+		a, err = w.guard.Begin(ctx, c.account, c.address)
+	default:
+		a, err = w.guard.BeginKnown(ctx, c.account, c.address, c.device)
+	}
+	if w.err = cmp.Or(w.err, err); err != nil {
+		return &login.Attempt{RetryAfter: length}
+	}
+	return a
+}
+
+// succeed tells the guard that the password was right.
+func (w *world) succeed(a *login.Attempt) {
+	w.err = cmp.Or(w.err, a.Succeed(context.Background()))
+}
+
+// after has something done later.
+func (w *world) after(pause time.Duration, do func()) {
+	w.queue.number++
+	heap.Push(&w.queue, event{w.now + pause, w.queue.number, do})
+}
+
+// run does all that is to be done, in the order of its times, and at the same time in the order in which it was asked for.
+func (w *world) run() error {
+	for len(w.queue.events) > 0 && w.err == nil {
+		next := heap.Pop(&w.queue).(event)
+		w.now = next.at
+		next.do()
+	}
+	return w.err
+}
+
+type event struct {
+	at     time.Duration
+	number int
+	do     func()
+}
+
+// queue implements heap.Interface.
+type queue struct {
+	events []event
+	number int // of the last event
+}
+
+func (q *queue) Len() int      { return len(q.events) }
+func (q *queue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
+func (q *queue) Push(e any)    { q.events = append(q.events, e.(event)) }
+
+func (q *queue) Less(i, j int) bool {
+	a, b := q.events[i], q.events[j]
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number)) < 0
+}
+
+func (q *queue) Pop() any {
+	last := len(q.events) - 1
+	e := q.events[last]
+	q.events = q.events[:last]
+	return e
+}
