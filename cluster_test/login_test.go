@@ -31,7 +31,8 @@ func TestHundredFailuresAnHour(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nodes, faults := redistest.Replicated(t), &redistest.Faults{}
 			s := &siege{faults: faults, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), nodes: nodes}
-			cfg.Name, cfg.Secret, cfg.Now = redistest.Key(t), []byte("sixteen bytes, or more"), func() time.Time { return s.now }
+			cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), []byte("sixteen bytes, or more"), 10*time.Second
+			cfg.Now = func() time.Time { return s.now }
 			s.guard = must(login.New(nodes.NewClient(t, faults.Break), cfg))
 			for range 60 {
 				s.burst(t, cfg.Name)

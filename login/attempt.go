@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,11 @@ type charge struct {
 
 // begin charges an attempt. Its success gives back the charges, and clears some budgets wholly.
 func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) (*Attempt, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("slidegate: login: nothing was charged: %w", err)
+	}
+	ctx, cancel := begun(ctx)
+	defer cancel()
 	checks := make([]window.Check, len(charges))
 	for i, c := range charges {
 		checks[i] = window.Check{Limiter: g.limiters[c.budget], Event: c.event, N: 1}
@@ -45,6 +51,15 @@ func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) 
 	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, charges: charges, cleared: cleared, decisions: joint.Decisions}
 	a.answer()
 	return a, err
+}
+
+// begun is a context that has the deadline of ctx, but cannot be cancelled: a client does that when it hangs up.
+func begun(ctx context.Context) (context.Context, context.CancelFunc) {
+	detached := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(detached, deadline)
+	}
+	return detached, func() {}
 }
 
 // answer puts the decisions into words.
@@ -64,7 +79,7 @@ func (a *Attempt) answer() {
 // known device, and the streak. What stays are the failures charged to the address, lest an attacker who has an account clears them
 // by logging in, and those charged to the account, lest each login of its owner gives an attacker new guesses.
 //
-// It works also when ctx has ended. An error says what could not be given back: log it, and let the user in all the same. Of Succeed
+// It works also when ctx has ended. An error says what could not be given back, and stays charged: log it, and let the user in all the same. Of Succeed
 // and Cancel only the first call does something, and neither does after a denial.
 func (a *Attempt) Succeed(ctx context.Context) error {
 	var steps []step
@@ -74,7 +89,7 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 		}
 	}
 	for _, c := range a.cleared {
-		steps = append(steps, func(ctx context.Context) error { return a.guard.limiters[c.budget].Reset(ctx, c.event) })
+		steps = append(steps, a.step(c, func(ctx context.Context, l *window.Limiter) error { return l.Reset(ctx, c.event) }))
 	}
 	return a.end(ctx, steps)
 }
@@ -94,9 +109,16 @@ func (a *Attempt) Cancel(ctx context.Context) error {
 type step func(ctx context.Context) error
 
 func (a *Attempt) refund(i int) step {
+	c := a.charges[i]
+	return a.step(c, func(ctx context.Context, l *window.Limiter) error { return l.Refund(ctx, c.event, a.decisions[i]) })
+}
+
+func (a *Attempt) step(c charge, do func(context.Context, *window.Limiter) error) step {
 	return func(ctx context.Context) error {
-		c := a.charges[i]
-		return a.guard.limiters[c.budget].Refund(ctx, c.event, a.decisions[i])
+		if err := do(ctx, a.guard.limiters[c.budget]); err != nil {
+			return fmt.Errorf("slidegate: login: what is charged to the %s stays until it is forgotten, as it could not be given back: %w", c.budget, err)
+		}
+		return nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,57 +12,66 @@ import (
 // Config says what a Guard allows. Name is needed, and for New a Secret; what is nil of the limits is as the defaults are. Where a budget has
 // several limits, all of them hold: the more failures, the longer the wait. Each default says what it comes from.
 type Config struct {
-	// Name begins the names of the guard's limiters, and so of their keys, such as login.account: up to 56 bytes, as in window.Config.
+	// Name begins the names of the guard's limiters, and so of their keys, such as login.account: 1 to 56 bytes, as in window.Config.
 	Name string
 
-	// Secret hides accounts and addresses in keys, as in window.Config: at least 16 random bytes.
+	// Secret hides accounts and addresses in keys, as in window.Config: at least 16 random bytes. Another Secret begins all counts anew.
 	Secret []byte
 
 	// Address is what one address may fail: by default 20/1m, 50/1h and 100/1d, on any accounts. It is one layer, and never the only one; its limits
 	// are for short bursts and for long periods (OWASP Credential Stuffing Prevention). Auth0 has 100 a day.
 	Address []window.Limit
 
-	// Pair is what one address may fail on one account since it last logged into it: by default 5/1m, 7/10m, 10/1h and 20/1d. The wait so grows
-	// from some seconds to an hour (NIST SP 800-63B rev. 3, 5.2.2: such as 30 s to 1 h). Laravel Fortify has 5 a minute. 20 a day keep
+	// Pair is what one address may fail on one account since it last logged into it: by default 5/1m, 7/10m, 10/1h, 20/1d and 30/30d. The wait so grows
+	// from some seconds to an hour (NIST SP 800-63B rev. 3, 5.2.2: such as 30 s to 1 h). Laravel Fortify has 5 a minute, and Auth0 10. The longer ones keep
 	// one address from using up an account for others.
 	Pair []window.Limit
 
 	// Account is what all unknown devices together may fail on one account, whatever succeeds in between: by default 10/10m, 20/1h and 50/1d.
-	// It is what holds a botnet (OWASP Authentication: count by account, not by address). Auth0, Devise and others have 10 to 20. New refuses more than 90
-	// in an hour: with those of known devices they are at most 100 (ASVS 4, 2.2.1).
+	// It is what holds a botnet (OWASP Authentication: count by account, not by address). Devise has 20. In any hour it must be at most nine tenths of
+	// what Total allows, so that known devices have the rest.
 	Account []window.Limit
 
-	// Streak is what unknown devices may fail on one account with no login of anybody in between: by default 80/30d, so that with 20 of
-	// a known device it is at most 100 in a row (NIST SP 800-63B, 5.2.2 and rev. 4, 3.2.2). Rev. 4 has the password then disabled: do it when an attempt
-	// is denied for it, as after the 30 days the guard allows more.
+	// Streak is what unknown devices may fail on one account with no login of anybody in between: by default 80/30d, so that with the 20 of
+	// one known device it is at most 100 in a row (NIST SP 800-63B rev. 3, 5.2.2 and rev. 4, 3.2.2).
 	Streak []window.Limit
 
-	// Device is what one known device may fail on its account since it last logged in: by default 5/1m, 10/1h and 20/30d. All of one account may
-	// fail 100 in an hour, less what Account allows in it (OWASP: device cookies; ASVS 4, 2.2.1). A device that has used it up is as an unknown one.
+	// Total is what may fail on one account, from wherever: by default 100/1h, and never more than 100 in an hour (ASVS 4, 2.2.1). It holds however the
+	// other limits are changed, as long as Name and Secret stay.
+	Total []window.Limit
+
+	// Device is what one known device may fail on its account since it last logged in: by default 5/1m, 10/1h and 20/30d (OWASP: device cookies). A device
+	// that has used it up is as an unknown one.
 	Device []window.Limit
 
-	// Now, Timeout and Observe are as in window.Config. Each of the up to four steps of an attempt has a Timeout of its own.
-	Now     func() time.Time `json:"-"`
-	Timeout time.Duration
+	// Now and Observe are as in window.Config. Observe is told of each budget that is asked, and not of what is given back.
+	Now     func() time.Time         `json:"-"`
 	Observe func(window.Observation) `json:"-"`
+
+	// Timeout is how long Redis may take for Begin in all, a fifth for each step: 0 is a second. BeginKnown can take two steps more. Less than 0 leaves it to
+	// the deadline of the context.
+	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer, typically one from NewLocal: each process then allows what the Fallback's limits say, beside what
 	// Redis allowed before. Without it, Begin is an error then, and nobody can log in.
 	Fallback *Guard `json:"-"`
 }
 
+const month = 30 * 24 * time.Hour
+
 var (
 	addressLimits = []window.Limit{window.PerMinute(20), window.PerHour(50), window.PerDay(100)}
-	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20)}
+	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20), {Max: 30, Per: month}}
 	accountLimits = []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerHour(20), window.PerDay(50)}
-	streakLimits  = []window.Limit{{Max: 80, Per: 30 * 24 * time.Hour}}
-	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: 30 * 24 * time.Hour}}
+	streakLimits  = []window.Limit{{Max: 80, Per: month}}
+	totalLimits   = []window.Limit{window.PerHour(perHour)}
+	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: month}}
 )
 
 const (
 	perHour   = 100 // failures on one account: ASVS 4, 2.2.1
-	known     = 10  // of them, that at least are left to known devices
 	minSecret = 16  // bytes
+	steps     = 5   // of Begin
 )
 
 // limited is a budget with its limits.
@@ -70,24 +80,15 @@ type limited struct {
 	limits []window.Limit
 }
 
-func (cfg Config) budgets() ([]limited, error) {
-	account := or(cfg.Account, accountLimits)
-	inAnHour := mostInAnHour(account)
-	switch {
-	case inAnHour > perHour-known:
-		return nil, fmt.Errorf("slidegate: login guard %q has Account limits that allow %d failures in an hour; add one such as 20/1h: all must be at most %d, and with those of known devices %d (ASVS 4, 2.2.1)",
-			cfg.Name, inAnHour, perHour-known, perHour)
-	case cfg.Fallback != nil && cfg.Fallback.limiters == nil:
-		return nil, fmt.Errorf("slidegate: login guard %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", cfg.Name)
-	}
+func (cfg Config) budgets() []limited {
 	return []limited{
 		{Address, or(cfg.Address, addressLimits)},
 		{Pair, or(cfg.Pair, pairLimits)},
-		{Account, account},
+		{Account, or(cfg.Account, accountLimits)},
 		{Streak, or(cfg.Streak, streakLimits)},
+		{Total, or(cfg.Total, totalLimits)},
 		{Device, or(cfg.Device, deviceLimits)},
-		{Devices, []window.Limit{window.PerHour(perHour - inAnHour)}},
-	}, nil
+	}
 }
 
 func or(limits, defaults []window.Limit) []window.Limit {
@@ -97,28 +98,50 @@ func or(limits, defaults []window.Limit) []window.Limit {
 	return limits
 }
 
-// mostInAnHour is how many units the limits admit in any hour, if they are sound: an hour lies within as many windows as it takes to cover it.
-func mostInAnHour(limits []window.Limit) int64 {
-	most := math.Inf(1)
-	for _, l := range limits {
-		windows := math.Ceil(float64(time.Hour) / float64(max(1, l.Per)))
-		most = min(most, float64(l.Max)*windows)
-	}
-	if len(limits) == 0 {
-		return 0
-	}
-	return int64(min(most, math.MaxInt32))
-}
-
 func (cfg Config) limiter(b limited) window.Config {
 	c := window.Config{
 		Name: cfg.Name + "." + string(b.of), Limits: b.limits, Secret: cfg.Secret,
-		Now: cfg.Now, Timeout: cfg.Timeout, Observe: cfg.Observe,
+		Now: cfg.Now, Timeout: cfg.Timeout / steps, Observe: cfg.Observe,
+	}
+	if cfg.Timeout == 0 {
+		c.Timeout = time.Second / steps
 	}
 	if cfg.Fallback != nil {
 		c.Fallback = cfg.Fallback.limiters[b.of]
 	}
 	return c
+}
+
+func (cfg Config) check() error {
+	switch {
+	case cfg.Name == "":
+		return errors.New("slidegate: login guard without a Name; give it one, as guards of one Name share their counts")
+	case cfg.Fallback != nil && cfg.Fallback.limiters == nil:
+		return fmt.Errorf("slidegate: login guard %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", cfg.Name)
+	}
+	return nil
+}
+
+// checkHour checks what limits that are sound allow in an hour.
+func (cfg Config) checkHour() error {
+	total, account := mostInAnHour(or(cfg.Total, totalLimits)), mostInAnHour(or(cfg.Account, accountLimits))
+	switch {
+	case total > perHour:
+		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; add a limit such as %d/1h, which is the most (ASVS 4, 2.2.1)", cfg.Name, total, perHour)
+	case 10*account > 9*total:
+		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in an hour, and a Total that allows %.0f; have Account allow at most %.0f, so that known devices have the rest",
+			cfg.Name, account, total, math.Floor(total*9/10))
+	}
+	return nil
+}
+
+// mostInAnHour is how many units the limits admit in any hour, which lies within as many windows as it takes to cover it.
+func mostInAnHour(limits []window.Limit) float64 {
+	most := math.Inf(1)
+	for _, l := range limits {
+		most = min(most, float64(l.Max)*math.Ceil(float64(time.Hour)/float64(l.Per)))
+	}
+	return most
 }
 
 func (cfg Config) errSecret() error {

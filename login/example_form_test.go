@@ -28,13 +28,14 @@ type form struct {
 	log    *slog.Logger
 	secret []byte // of the cookies of devices
 
-	// check looks up the account and compares the password. For an account that does not exist it compares with some other hash, so that it takes as long.
+	// check looks up the account and compares the password. For an account that does not exist it compares with some other hash, so that it takes as long. An
+	// error is that it could not find out; a wrong password is none.
 	check func(account, password string) (right bool, err error)
 }
 
 func (f form) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	account, err := precis.UsernameCaseMapped.CompareKey(strings.TrimSpace(r.PostFormValue("account"))) // Alice and alice are one
-	if err != nil {
+	if err != nil || account == "" {
 		f.refuse(w) // nobody can have such a name
 		return
 	}
@@ -53,18 +54,29 @@ func (f form) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.try(w, r, a, account)
 }
 
-// begin knows the device by a cookie that was set when somebody logged into this account there.
+// begin asks the guard. It knows a device by a cookie that was set when somebody logged into this account there.
 func (f form) begin(r *http.Request, account string) (*login.Attempt, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr) // behind a proxy, take the address that the proxy tells, and from nobody else
 	if err != nil {
 		return nil, err
 	}
-	if cookie, err := r.Cookie("device"); err == nil {
-		if device, mac, _ := strings.Cut(cookie.Value, "."); hmac.Equal([]byte(mac), []byte(f.sign(account, device))) {
-			return f.guard.BeginKnown(r.Context(), account, client.Addr(), device)
-		}
+	if device := f.device(r, account); device != "" {
+		return f.guard.BeginKnown(r.Context(), account, client.Addr(), device)
 	}
 	return f.guard.Begin(r.Context(), account, client.Addr())
+}
+
+// device is the name of a known one, or empty.
+func (f form) device(r *http.Request, account string) string {
+	cookie, err := r.Cookie("device")
+	if err != nil {
+		return ""
+	}
+	device, mac, _ := strings.Cut(cookie.Value, ".")
+	if !hmac.Equal([]byte(mac), []byte(f.sign(account, device))) {
+		return ""
+	}
+	return device
 }
 
 // try looks at the password, as the guard allows it.
@@ -81,11 +93,13 @@ func (f form) try(w http.ResponseWriter, r *http.Request, a *login.Attempt, acco
 		if err := a.Succeed(r.Context()); err != nil {
 			f.log.Warn("login: some charges stay", "err", err)
 		}
-		device := rand.Text()
-		http.SetCookie(w, &http.Cookie{
-			Name: "device", Value: device + "." + f.sign(account, device),
-			MaxAge: 365 * 24 * 3600, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		})
+		if f.device(r, account) == "" {
+			device := rand.Text()
+			http.SetCookie(w, &http.Cookie{
+				Name: "device", Value: device + "." + f.sign(account, device),
+				MaxAge: 365 * 24 * 3600, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+			})
+		}
 		_, _ = fmt.Fprintln(w, "Welcome.")
 	}
 }

@@ -133,6 +133,7 @@ func TestHistories(t *testing.T) {
 	cfg := login.Config{
 		Secret: secret, Now: c.now,
 		Address: limits("4/1m", "15/10m"), Pair: limits("2/1m", "5/10m"), Account: limits("8/1m", "20/30m"), Streak: limits("12/1d"), Device: limits("2/1m", "6/1d"),
+		Total: limits("50/1h"), Timeout: 10 * time.Second,
 	}
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestHistories(t *testing.T) {
 			}
 			for seed := range seeds {
 				play(t, c, guard(fmt.Sprint(seed)), &ledger{map[login.Budget][]window.Limit{
-					login.Address: cfg.Address, login.Pair: cfg.Pair, login.Account: cfg.Account, login.Streak: cfg.Streak, login.Device: cfg.Device, login.Devices: limits("60/1h"),
+					login.Address: cfg.Address, login.Pair: cfg.Pair, login.Account: cfg.Account, login.Streak: cfg.Streak, login.Device: cfg.Device, login.Total: cfg.Total,
 				}, map[page][]time.Time{}}, rand.New(rand.NewPCG(seed, 0)), seen)
 			}
 			for _, what := range []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device"} {
@@ -195,14 +196,14 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 	t.Helper()
 	account, ip, device := fmt.Sprint("account ", rng.IntN(4)), netip.AddrFrom4([4]byte{192, 0, 2, byte(rng.IntN(3))}), fmt.Sprint("device ", rng.IntN(2))
 	pair, streak, owned := subject{login.Pair, ip.String() + account}, subject{login.Streak, account}, subject{login.Device, device + account}
-	charged, own := []subject{{login.Address, ip.String()}, pair, {login.Account, account}, streak}, []subject{pair, streak}
+	charged, own := []subject{{login.Address, ip.String()}, pair, {login.Account, account}, streak, {login.Total, account}}, []subject{pair, streak}
 	var want verdict
 	var a *login.Attempt
 	if rng.IntN(2) > 0 {
 		want = x.begin(c.now(), charged)
 		a = must(g.Begin(t.Context(), account, ip))
 	} else {
-		of := []subject{owned, {login.Devices, account}}
+		of := []subject{owned, {login.Total, account}}
 		if want = x.begin(c.now(), of); want.allowed {
 			charged, own = of, []subject{owned, streak}
 		} else if other := x.begin(c.now(), charged); other.allowed || other.wait < want.wait {

@@ -15,6 +15,7 @@ package login
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 
@@ -32,15 +33,15 @@ type Guard struct {
 // Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
 type Budget string
 
-// The budgets. An attempt of Begin is charged to the first four, in this order, and one of BeginKnown to the last two. An event is
+// The budgets. An attempt of Begin is charged to the first five, in this order, and one of BeginKnown to the last two. An event is
 // what the key of a limiter is about, for slidegate inspect.
 const (
 	Address Budget = "address" // all attempts from an IPv4 address or an IPv6 /64. The event is that: 192.0.2.1 or 2001:db8:1:2::/64
 	Pair    Budget = "pair"    // those on one account from one address. The event is both, with a space: 192.0.2.1 alice
-	Account Budget = "account" // those on one account. The event is the account
-	Streak  Budget = "streak"  // those on one account since the last login of anybody. The event is the account
+	Account Budget = "account" // those on one account from unknown devices. The event is the account
+	Streak  Budget = "streak"  // those on one account from unknown devices since the last login of anybody. The event is the account
+	Total   Budget = "total"   // all on one account. The event is the account
 	Device  Budget = "device"  // those on one account from one known device. The event is both: "device" alice, with the device as Go quotes it
-	Devices Budget = "devices" // those on one account from all known devices. The event is the account
 )
 
 // Errors that a caller may want to tell apart, by errors.Is. For an outage of Redis they are window.ErrOutage and window.ErrUncertain.
@@ -65,15 +66,19 @@ func NewLocal(cfg Config) (*Guard, error) {
 }
 
 func newGuard(cfg Config, limiter func(window.Config) (*window.Limiter, error)) (*Guard, error) {
-	budgets, err := cfg.budgets()
-	if err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	g := &Guard{limiters: map[Budget]*window.Limiter{}}
-	for _, b := range budgets {
-		if g.limiters[b.of], err = limiter(cfg.limiter(b)); err != nil {
+	for _, b := range cfg.budgets() {
+		l, err := limiter(cfg.limiter(b))
+		if err != nil {
 			return nil, err
 		}
+		g.limiters[b.of] = l
+	}
+	if err := cfg.checkHour(); err != nil {
+		return nil, err
 	}
 	return g, nil
 }
@@ -85,6 +90,9 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // Begin asks whether a password may be tried on an account from an address, and charges the attempt to both. Ask it before the password
 // is looked at, also for accounts that do not exist: so nobody learns which do. If it allows, look at the password, and then call Succeed
 // if it was right, or nothing if it was wrong. Cancel is for attempts that came to nothing.
+//
+// Once it has begun to charge, it goes on though ctx is cancelled, up to its deadline: else whoever hangs up at the right moment could have an account charged, and
+// not his address.
 //
 // A denial is an Attempt, not an error. The errors are ErrEmptyAccount, ErrAddress, and those of window.AllowAll; where one comes beside a
 // denial, some of what had been charged could not be given back. With an error, let nobody in.
@@ -99,7 +107,7 @@ func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Atte
 }
 
 // BeginKnown is Begin for a device that has logged into this very account before, as a signed cookie tells that the application has verified.
-// It is charged to budgets that others cannot use up: whoever attacks the account, or shares the address of the device, does not
+// It is charged to budgets that strangers cannot use up: whoever attacks the account, or shares the address of the device, does not
 // hold its owner out. Only when these are used up, the attempt is one of Begin. device is what the cookie names it by, different for each.
 func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, device string) (*Attempt, error) {
 	if err := check(account, ip); err != nil {
@@ -109,7 +117,7 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 		return nil, ErrEmptyDevice
 	}
 	own := charge{Device, strconv.Quote(device) + " " + account}
-	a, err := g.begin(ctx, []charge{own, {Devices, account}}, own, charge{Streak, account})
+	a, err := g.begin(ctx, []charge{own, {Total, account}}, own, charge{Streak, account})
 	if err != nil || a.Allowed {
 		return a, err
 	}
@@ -124,7 +132,7 @@ func check(account string, ip netip.Addr) error {
 	switch {
 	case account == "":
 		return ErrEmptyAccount
-	case !ip.IsValid() || ip.IsUnspecified():
+	case !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified():
 		return ErrAddress
 	}
 	return nil
@@ -134,7 +142,7 @@ func check(account string, ip netip.Addr) error {
 func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
 	streak := charge{Streak, account}
 	pair := pairOf(account, ip)
-	return g.begin(ctx, []charge{{Address, subnet.Of(ip, ipv6Bits)}, pair, {Account, account}, streak}, append(own, pair, streak)...)
+	return g.begin(ctx, []charge{{Address, subnet.Of(ip, ipv6Bits)}, pair, {Account, account}, streak, {Total, account}}, append(own, pair, streak)...)
 }
 
 func pairOf(account string, ip netip.Addr) charge {
@@ -146,12 +154,13 @@ const ipv6Bits = 64
 
 // Forget makes the account as if nobody had failed on it, such as when its owner has set a new password by a link in a mail, or has proven at the help desk
 // who it is. It also forgets what failed on it from the addresses given, such as the one that the new password came from. What is charged to an address
-// for any account stays, and so does the budget of a known device.
+// for any account stays, and so does the budget of a known device. The limits of the account begin anew; attempts under way that are given back later can take
+// back a failure that came after this.
 func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) error {
 	if account == "" {
 		return ErrEmptyAccount
 	}
-	all := []charge{{Account, account}, {Streak, account}, {Devices, account}}
+	all := []charge{{Account, account}, {Streak, account}, {Total, account}}
 	for _, ip := range from {
 		if err := check(account, ip); err != nil {
 			return err
@@ -160,7 +169,9 @@ func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) 
 	}
 	var errs []error
 	for _, c := range all {
-		errs = append(errs, g.limiters[c.budget].Reset(ctx, c.event))
+		if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
+			errs = append(errs, fmt.Errorf("slidegate: the %s is not forgotten: %w", c.budget, err))
+		}
 	}
 	return errors.Join(errs...)
 }

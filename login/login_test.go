@@ -29,7 +29,7 @@ func bot(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, byte(i >> 8
 
 func newGuard(t *testing.T, client rueidis.Client, cfg login.Config) *login.Guard {
 	t.Helper()
-	cfg.Name, cfg.Secret = redistest.Key(t), secret
+	cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), secret, 10*time.Second
 	return must(login.New(client, cfg))
 }
 
@@ -90,10 +90,10 @@ func TestSucceed(t *testing.T) {
 			"address": used(t, g, login.Address, "192.0.2.1"), "bot": used(t, g, login.Address, "198.51.0.1"),
 			"pair": used(t, g, login.Pair, "192.0.2.1 alice"), "bot's pair": used(t, g, login.Pair, "198.51.0.1 alice"),
 			"account": used(t, g, login.Account, "alice"), "streak": used(t, g, login.Streak, "alice"),
-			"device": used(t, g, login.Device, `"laptop" alice`), "devices": used(t, g, login.Devices, "alice"),
+			"device": used(t, g, login.Device, `"laptop" alice`), "total": used(t, g, login.Total, "alice"),
 		}
 	}
-	failed := map[string]int64{"address": 2, "bot": 2, "pair": 2, "bot's pair": 2, "account": 4, "streak": 4, "device": 2, "devices": 2}
+	failed := map[string]int64{"address": 2, "bot": 2, "pair": 2, "bot's pair": 2, "account": 4, "streak": 4, "device": 2, "total": 6}
 	steps := []struct {
 		begin func() (*login.Attempt, error)
 		end   func(*login.Attempt) error
@@ -175,8 +175,8 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := must(g.Begin(t.Context(), "alice", home))
-	if devices := used(t, g, login.Devices, "alice"); !a.Allowed || a.Left != 2 || devices != 0 {
-		t.Errorf("%+v, %d by devices", a, devices)
+	if total := used(t, g, login.Total, "alice"); !a.Allowed || a.Left != 2 || total != 1 {
+		t.Errorf("%+v, %d in all", a, total)
 	}
 }
 
@@ -348,6 +348,7 @@ func TestRefuses(t *testing.T) {
 		_, err := login.New(client, cfg)
 		return err
 	}
+	_, nameless := login.NewLocal(login.Config{})
 	_, errLocal := login.NewLocal(login.Config{Name: "g", Fallback: local})
 	begin := func(account string, ip netip.Addr) error {
 		_, err := local.Begin(t.Context(), account, ip)
@@ -357,7 +358,13 @@ func TestRefuses(t *testing.T) {
 		_, err := local.BeginKnown(t.Context(), account, ip, device)
 		return err
 	}
-	const tooMany = " failures in an hour; add one such as 20/1h: all must be at most 90, and with those of known devices 100 (ASVS 4, 2.2.1)"
+	account := func(bound string) string {
+		return `slidegate: login guard "g" has Account limits that allow ` + bound + `, so that known devices have the rest`
+	}
+	const ninety = " failures in an hour, and a Total that allows 100; have Account allow at most 90"
+	total := func(bound string) string {
+		return `slidegate: login guard "g" has a Total that allows ` + bound + ` failures in an hour; add a limit such as 100/1h, which is the most (ASVS 4, 2.2.1)`
+	}
 	for i, tt := range []struct {
 		err  error
 		want string
@@ -365,10 +372,17 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{}), `slidegate: login guard "g" has a Secret of 0 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
 		{of(login.Config{Secret: secret[:15]}), `slidegate: login guard "g" has a Secret of 15 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
 		{of(login.Config{Secret: secret, Name: "a b"}), `slidegate: limiter name "a b.address" has the byte " "; use only A-Z a-z 0-9 . _ - and colon`},
-		{of(login.Config{Secret: secret, Account: limits("91/1h")}), `slidegate: login guard "g" has Account limits that allow 91` + tooMany},
-		{of(login.Config{Secret: secret, Account: limits("5/1s")}), `slidegate: login guard "g" has Account limits that allow 18000` + tooMany},
-		{of(login.Config{Secret: secret, Account: limits("20/10m")}), `slidegate: login guard "g" has Account limits that allow 120` + tooMany},
-		{of(login.Config{Secret: secret, Account: limits("100/1d")}), `slidegate: login guard "g" has Account limits that allow 100` + tooMany},
+		{nameless, `slidegate: login guard without a Name; give it one, as guards of one Name share their counts`},
+		{of(login.Config{Secret: secret, Account: limits("91/1h")}), account("91" + ninety)},
+		{of(login.Config{Secret: secret, Account: limits("5/1s")}), account("18000" + ninety)},
+		{of(login.Config{Secret: secret, Account: limits("20/10m")}), account("120" + ninety)},
+		{of(login.Config{Secret: secret, Account: limits("100/1d")}), account("100" + ninety)},
+		{of(login.Config{Secret: secret, Account: limits("46/59m59.999s")}), account("92" + ninety)},
+		{of(login.Config{Secret: secret, Account: limits("46/45m")}), account("92" + ninety)},
+		{of(login.Config{Secret: secret, Total: limits("10/1h")}), account("20 failures in an hour, and a Total that allows 10; have Account allow at most 9")},
+		{of(login.Config{Secret: secret, Total: limits("101/1h")}), total("101")},
+		{of(login.Config{Secret: secret, Total: limits("51/59m59.999s")}), total("102")},
+		{of(login.Config{Secret: secret, Account: []window.Limit{{Max: 5}}}), `slidegate: limiter "g.account" has limit 1 with a Per of 0s; choose whole milliseconds, from one to 100 years`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{}}), `slidegate: limiter "g.account" has no limits; give at least one, such as window.PerHour(5)`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{}}}), `slidegate: limiter "g.account" has limit 1 with a Max of 0; choose 1 to 2^53 units`},
 		{of(login.Config{Secret: secret, Fallback: &login.Guard{}}), `slidegate: login guard "g" has a Fallback that comes neither from New nor from NewLocal; make it by one of them`},
@@ -377,6 +391,8 @@ func TestRefuses(t *testing.T) {
 		{begin("alice", netip.Addr{}), login.ErrAddress.Error()},
 		{begin("alice", netip.IPv6Unspecified()), login.ErrAddress.Error()},
 		{begin("alice", netip.MustParseAddr("0.0.0.0")), login.ErrAddress.Error()},
+		{begin("alice", netip.MustParseAddr("::ffff:0.0.0.0")), login.ErrAddress.Error()},
+		{begin("alice", netip.MustParseAddr("::%eth0")), login.ErrAddress.Error()},
 		{known("", home, "laptop"), login.ErrEmptyAccount.Error()},
 		{known("alice", netip.Addr{}, "laptop"), login.ErrAddress.Error()},
 		{known("alice", home, ""), login.ErrEmptyDevice.Error()},
@@ -387,13 +403,118 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%d: got %v\nwant %s", i, tt.err, tt.want)
 		}
 	}
+	if err := of(login.Config{Secret: secret[:16]}); err != nil {
+		t.Error(err)
+	}
 	if n := used(t, local, login.Account, "alice"); n != 0 {
 		t.Errorf("%d charges", n)
 	}
-	for _, sound := range []string{"90/1h", "15/10m", "90/1d", "1/40s"} {
+	for _, sound := range []string{"90/1h", "15/10m", "90/1d", "1/40s", "45/30m1s"} {
 		if err := of(login.Config{Secret: secret, Account: limits(sound)}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestHangingUp: a client that hangs up while it is being charged is charged all the same, first of all its own address.
+func TestHangingUp(t *testing.T) {
+	for _, at := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} {
+		ctx, hangUp := context.WithCancel(t.Context())
+		asked := 0
+		g := newGuard(t, redistest.Client(t), login.Config{Observe: func(o window.Observation) {
+			if asked++; strings.HasSuffix(o.Limiter, "."+string(at)) {
+				hangUp()
+			}
+		}})
+		a, err := g.Begin(ctx, "alice", home)
+		if err != nil || !a.Allowed || asked != 5 {
+			t.Errorf("%s: %+v, %v, %d asked", at, a, err, asked)
+		}
+		if a, err := g.Begin(ctx, "alice", home); !errors.Is(err, context.Canceled) || a != nil || asked != 5 {
+			t.Errorf("%s, gone before: %+v, %v, %d asked", at, a, err, asked)
+		}
+		for b, event := range map[login.Budget]string{login.Address: "192.0.2.1", login.Pair: "192.0.2.1 alice", login.Account: "alice", login.Streak: "alice", login.Total: "alice"} {
+			if n := used(t, g, b, event); n != 1 {
+				t.Errorf("%s: %d charged to the %s", at, n, b)
+			}
+		}
+	}
+}
+
+// TestTotalHoldsOnChange: the most of an hour holds also while guards of one Name have other limits.
+func TestTotalHoldsOnChange(t *testing.T) {
+	client, c := redistest.Client(t), newClock()
+	checked := 0
+	for i, account := range []string{"10/1h", "90/1h", "90/61m", "15/10m"} {
+		g := must(login.New(client, login.Config{Name: redistest.Key(t)[:len(redistest.Key(t))-4] + "same", Secret: secret, Account: limits(account), Now: c.now, Timeout: 10 * time.Second}))
+		for n := range 110 {
+			if must(g.Begin(t.Context(), "alice", bot(256*i+n))).Allowed {
+				checked++
+			}
+			if must(g.BeginKnown(t.Context(), "alice", bot(256*i+n), fmt.Sprint(n))).Allowed {
+				checked++
+			}
+		}
+	}
+	if checked != 100 {
+		t.Errorf("%d passwords checked", checked)
+	}
+}
+
+// TestErrorsOfTheEnd: what could not be given back is told, by budget.
+func TestErrorsOfTheEnd(t *testing.T) {
+	server := redistest.Start(t)
+	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond}))
+	one, other := must(g.Begin(t.Context(), "alice", home)), must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+	server.Kill(t)
+	for _, tt := range []struct {
+		err  error
+		says []login.Budget
+	}{
+		{one.Succeed(t.Context()), []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total}},
+		{other.Cancel(t.Context()), []login.Budget{login.Device, login.Total}},
+		{g.Forget(t.Context(), "alice", home), []login.Budget{login.Pair, login.Account, login.Streak, login.Total}},
+	} {
+		for _, b := range tt.says {
+			if tt.err == nil || !strings.Contains(tt.err.Error(), string(b)) || !errors.Is(tt.err, window.ErrOutage) {
+				t.Errorf("%s: %v", b, tt.err)
+			}
+		}
+	}
+}
+
+// TestRedisDiesWithinAnAttempt: the rest of it is the Fallback's, and an error comes beside a denial if what Redis had counted cannot be given back.
+func TestRedisDiesWithinAnAttempt(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		server := redistest.Start(t)
+		kill := func() {}
+		cfg := login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond, Observe: func(window.Observation) { kill() }}
+		cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Account: limits("1/1h"), Device: limits("1/1h"), Pair: limits("1/1h")}))
+		if denied {
+			must(cfg.Fallback.Begin(t.Context(), "alice", home))
+		}
+		g := must(login.New(server.Client(t), cfg))
+		kill = sync.OnceFunc(func() { server.Kill(t) })
+		a, err := g.Begin(t.Context(), "alice", home)
+		if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.Denied == login.Pair) {
+			t.Errorf("%v: %+v, %v", denied, a, err)
+		}
+		for i := range 3 {
+			if a := must(g.BeginKnown(t.Context(), "bob", home, "laptop")); !a.Degraded || a.Allowed != (i < 2) { // once as a known device, once as any
+				t.Errorf("%d, by the Fallback: %+v", i, a)
+			}
+		}
+	}
+}
+
+// TestTimeout: each step has a fifth of the time.
+func TestTimeout(t *testing.T) {
+	server := redistest.Start(t)
+	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: time.Second}))
+	server.Pause(t)
+	defer server.Resume(t)
+	if a, err := g.Begin(t.Context(), "alice", home); a != nil || !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "200ms") {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 
@@ -402,7 +523,7 @@ func TestKilled(t *testing.T) {
 	for _, falls := range []bool{true, false} {
 		t.Run(strconv.FormatBool(falls), func(t *testing.T) {
 			server := redistest.Start(t)
-			cfg := login.Config{Name: "login", Secret: secret, Account: limits("20/1h"), Timeout: 300 * time.Millisecond}
+			cfg := login.Config{Name: "login", Secret: secret, Account: limits("20/1h"), Timeout: 5 * time.Second}
 			fallback := must(login.NewLocal(login.Config{Name: "fallback", Account: limits("4/1h")}))
 			if falls {
 				cfg.Fallback = fallback
@@ -464,7 +585,7 @@ func TestPage(t *testing.T) {
 		t.Error("the form of docs/login.md is not that of the example")
 	}
 	g := must(login.NewLocal(login.Config{Name: "g"}))
-	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Device, login.Devices} {
+	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total, login.Device} {
 		var texts []string
 		for _, l := range must(g.Limiter(b).Inspect(t.Context(), "e")).Limits {
 			text, _, _ := strings.Cut(l.Limit.String(), "@")

@@ -26,7 +26,11 @@ type Joint struct {
 }
 
 // AllowAll decides about several subjects at once, such as an address and an account: all checks are counted, or none. It asks them in
-// the order given, one after the other, up to the first denial or error, and then gives back what was counted, also when ctx has ended.
+// the order given, one after the other, up to the first denial or error, and then gives back what was counted, also when ctx has ended: so it can
+// return later than that, by a Timeout of those limiters.
+//
+// Whoever can end ctx while the last check is on its way can have that counted, and the others given back. Where strangers can, such as by hanging up, give it
+// one that they cannot end, by context.WithoutCancel.
 //
 // Put first what an attacker has for himself (his address), and last what he shares with his victim (an account): an attempt that is
 // denied for his address then takes nothing of the account, not even for a moment.
@@ -57,7 +61,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	return j, nil
 }
 
-// sound refuses checks that could not be made, or never be admitted.
+// sound refuses checks that could not be made, or never be admitted, also for what several of them cost one event together.
 func sound(ctx context.Context, checks []Check) error {
 	if len(checks) == 0 {
 		return errors.New("slidegate: AllowAll has no checks; give it at least one")
@@ -66,7 +70,13 @@ func sound(ctx context.Context, checks []Check) error {
 		if c.Limiter == nil || c.Limiter.gate == nil {
 			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; make one", i+1)
 		}
-		if err := c.Limiter.gate.Check(ctx, c.Event, c.N); err != nil {
+		n := c.N
+		for _, before := range checks[:i] {
+			if n > 0 && n <= maxUnits && before.Limiter == c.Limiter && before.Event == c.Event {
+				n += before.N
+			}
+		}
+		if err := c.Limiter.gate.Check(ctx, c.Event, n); err != nil {
 			return err
 		}
 	}

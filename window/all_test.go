@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,6 +89,12 @@ func randomChecks(limiters []*window.Limiter) (checks []window.Check, subjects [
 // playAll makes one joint attempt, and compares the answer and what is counted then with the logs.
 func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[string]*plainLog, now time.Time) bool {
 	t.Helper()
+	if sum := sums(checks, subjects); slices.ContainsFunc(subjects, func(subject string) bool { return sum[subject] > logs[subject].most }) {
+		if _, err := window.AllowAll(t.Context(), checks...); !errors.Is(err, window.ErrExceedsLimit) {
+			t.Fatalf("%v: %v", subjects, err)
+		}
+		return false
+	}
 	want := window.Joint{Allowed: true}
 	before := map[string]int{}
 	for i, subject := range subjects {
@@ -121,6 +128,15 @@ func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[st
 		}
 	}
 	return want.Allowed
+}
+
+// sums are what the checks cost each subject.
+func sums(checks []window.Check, subjects []string) map[string]int64 {
+	sum := map[string]int64{}
+	for i, subject := range subjects {
+		sum[subject] += checks[i].N
+	}
+	return sum
 }
 
 func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
@@ -240,6 +256,10 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 			j.fill(t)
 			j.between = func() { do(t, j.servers[0].Client(t), "ACL", "SETUSER", "default", "-evalsha") }
 		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
+		{name: "foreign value, and the first server forbids the refund", befall: func(t *testing.T, j *joint, _ func()) {
+			do(t, j.servers[1].Client(t), "RPUSH", key(t, j.limiters[1], "e"), "1")
+			j.between = func() { do(t, j.servers[0].Client(t), "ACL", "SETUSER", "default", "-evalsha") }
+		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJoint(t)
@@ -297,7 +317,8 @@ func TestJointDegraded(t *testing.T) {
 
 // TestJointRefuses: what is wrong is told before anything is counted.
 func TestJointRefuses(t *testing.T) {
-	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h")}))
+	asked := 0
+	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h"), Observe: func(window.Observation) { asked++ }}))
 	sound := window.Check{Limiter: l, Event: "e", N: 1}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -311,7 +332,9 @@ func TestJointRefuses(t *testing.T) {
 		{t.Context(), []window.Check{sound, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
 		{t.Context(), []window.Check{sound, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error()},
 		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": ` + window.ErrCost.Error() + ", not 0"},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 4 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "f", N: 2}, sound, sound}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
+		{t.Context(), []window.Check{{Limiter: l, Event: "e", N: 1 << 62}, {Limiter: l, Event: "e", N: 1 << 62}}, `slidegate: limiter "l": 4611686018427387904 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
 		{gone, []window.Check{sound}, `slidegate: limiter "l": nothing was sent: context canceled`},
 	} {
 		got, err := window.AllowAll(tt.ctx, tt.checks...)
@@ -319,8 +342,8 @@ func TestJointRefuses(t *testing.T) {
 			t.Errorf("got %v, want %s\n%s", err, tt.want, diff)
 		}
 	}
-	if used := usedOf(t, l, "e"); used != 0 {
-		t.Errorf("%d units are counted", used)
+	if used := usedOf(t, l, "e"); used != 0 || asked != 0 {
+		t.Errorf("%d units are counted, %d decisions", used, asked)
 	}
 }
 

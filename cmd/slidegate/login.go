@@ -98,7 +98,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 		return nil, err
 	}
 	of := map[login.Budget]limits{}
-	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak} { // as Begin asks them
+	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} { // as Begin asks them
 		if of[b], err = limitsOf(ctx, r.guard, b); err != nil {
 			return nil, err
 		}
