@@ -138,7 +138,7 @@ func TestHistories(t *testing.T) {
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
 			seen, seeds := map[string]int{}, uint64(10)
-			if name == "memory" {
+			if name == "memory" && !testing.Short() {
 				seeds = 300
 			}
 			for seed := range seeds {

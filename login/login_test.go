@@ -488,12 +488,13 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	for _, denied := range []bool{false, true} {
 		server := redistest.Start(t)
 		kill := func() {}
-		cfg := login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond, Observe: func(window.Observation) { kill() }}
+		cfg := login.Config{Name: "login", Secret: secret, Timeout: 1500 * time.Millisecond, Observe: func(window.Observation) { kill() }}
 		cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Account: limits("1/1h"), Device: limits("1/1h"), Pair: limits("1/1h")}))
 		if denied {
 			must(cfg.Fallback.Begin(t.Context(), "alice", home))
 		}
 		g := must(login.New(server.Client(t), cfg))
+		must(g.Begin(t.Context(), "carol", home)) // so that it is connected, and knows the script
 		kill = sync.OnceFunc(func() { server.Kill(t) })
 		a, err := g.Begin(t.Context(), "alice", home)
 		if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.Denied == login.Pair) {
