@@ -1,0 +1,105 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// twoServers have a limiter each, of one Name and on one Redis, as two processes have.
+func twoServers(t *testing.T, client rueidis.Client, reached *atomic.Int64) (addresses [2]string) {
+	t.Helper()
+	name := redistest.Key(t)
+	for i := range addresses {
+		l := must(window.New(client, window.Config{Name: name, Limits: parsed("50/1h", "60/1d")}))
+		s := httptest.NewServer(middleware(httplimit.Config{Limiter: l, Key: httplimit.Address}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			reached.Add(1)
+			fine(w, r)
+		})))
+		t.Cleanup(s.Close)
+		addresses[i] = s.URL
+	}
+	return addresses
+}
+
+// onRedis runs a test on one server and on a cluster.
+func onRedis(t *testing.T, test func(t *testing.T, client rueidis.Client)) {
+	t.Run("Redis", func(t *testing.T) { test(t, redistest.Client(t)) })
+	t.Run("Cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
+}
+
+// TestBurst: 64 clients, ten requests each, on two servers: the budget, and not one request more.
+func TestBurst(t *testing.T) {
+	onRedis(t, func(t *testing.T, redis rueidis.Client) {
+		var reached, admitted, denied atomic.Int64
+		servers := twoServers(t, redis, &reached)
+		transport := &http.Transport{MaxIdleConnsPerHost: 64}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport}
+		var all sync.WaitGroup
+		for i := range 64 {
+			all.Go(func() {
+				for j := range 10 {
+					response, err := client.Do(request(t, http.MethodGet, servers[(i+j)%2], nil))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = response.Body.Close()
+					switch response.StatusCode {
+					case http.StatusOK:
+						admitted.Add(1)
+					case http.StatusTooManyRequests:
+						denied.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if admitted.Load() != 50 || denied.Load() != 590 || reached.Load() != 50 {
+			t.Errorf("%d admitted, %d denied, %d reached the handler", admitted.Load(), denied.Load(), reached.Load())
+		}
+	})
+}
+
+// TestBurstOfCurl: the same by eight processes of curl, each with up to sixteen connections at once.
+func TestBurstOfCurl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not installed, so nothing but Go's own client is tried")
+	}
+	onRedis(t, func(t *testing.T, client rueidis.Client) {
+		var reached atomic.Int64
+		servers := twoServers(t, client, &reached)
+		outputs := make(chan string, 8)
+		for i := range cap(outputs) {
+			go func() {
+				out, err := exec.CommandContext(t.Context(), curl, "-sS", "--parallel", "--parallel-immediate", "--parallel-max", "16",
+					"-o", "/dev/null", "-w", "%{http_code}\n", servers[i%2]+"/?[1-40]").CombinedOutput()
+				if err != nil {
+					t.Errorf("curl: %v: %s", err, out)
+				}
+				outputs <- string(out)
+			}()
+		}
+		statuses := map[string]int{}
+		for range cap(outputs) {
+			for status := range strings.FieldsSeq(<-outputs) {
+				statuses[status]++
+			}
+		}
+		if statuses["200"] != 50 || statuses["429"] != 270 || reached.Load() != 50 {
+			t.Errorf("%v, %d reached the handler", statuses, reached.Load())
+		}
+	})
+}

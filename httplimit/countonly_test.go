@@ -1,0 +1,267 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// failed says which responses of a login count.
+func failed(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}
+
+// login answers with the status that the query asks for.
+var login = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var status int
+	_, _ = fmt.Sscan(r.URL.Query().Get("status"), &status)
+	w.WriteHeader(status)
+})
+
+// TestFailuresCount: five failures are all that there are, and successes in between, however many, take none.
+func TestFailuresCount(t *testing.T) {
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
+	h := middleware(httplimit.Config{Limiter: l, CountOnly: failed}).Wrap(login)
+	statuses := func(status int) (got []int) {
+		for range 20 {
+			got = append(got, ask(h, func(r *http.Request) { r.URL.RawQuery = fmt.Sprint("status=", status) }).Code)
+		}
+		return slices.Compact(got)
+	}
+	for _, status := range []int{200, 302, 404, 500} {
+		if got := statuses(status); !slices.Equal(got, []int{status}) {
+			t.Errorf("%d: %v", status, got)
+		}
+	}
+	used(t, l, 0)
+	if got := statuses(401); !slices.Equal(got, []int{401, 429}) {
+		t.Error(got)
+	}
+	used(t, l, 5)
+	if got := statuses(200); !slices.Equal(got, []int{429}) {
+		t.Error(got)
+	}
+}
+
+// used checks how many units everybody has used.
+func used(t *testing.T, l *window.Limiter, want int64) {
+	t.Helper()
+	if d := must(l.Inspect(context.Background(), "everybody")); d.Limits[0].Used != want {
+		t.Errorf("%d used, not %d", d.Limits[0].Used, want)
+	}
+}
+
+// TestNoneSlipsPast: of 64 guesses at once five are looked at, and no more although the right ones come back meanwhile.
+func TestNoneSlipsPast(t *testing.T) {
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
+	var inside, most, wrong atomic.Int64
+	release := make(chan struct{})
+	h := middleware(httplimit.Config{Limiter: l, CountOnly: failed}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := inside.Add(1)
+		defer inside.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		<-release
+		wrong.Add(1)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	var denied sync.WaitGroup
+	var all sync.WaitGroup
+	denied.Add(59)
+	for range 64 {
+		all.Go(func() {
+			if ask(h).Code == http.StatusTooManyRequests {
+				denied.Done()
+			}
+		})
+	}
+	denied.Wait() // while none of the five has an answer
+	close(release)
+	all.Wait()
+	if most.Load() != 5 || wrong.Load() != 5 {
+		t.Errorf("%d at once, %d in all", most.Load(), wrong.Load())
+	}
+	used(t, l, 5)
+}
+
+// TestStatus: which status CountOnly is told, of handlers that say it in all ways, and in none.
+func TestStatus(t *testing.T) {
+	for name, of := range map[string]struct {
+		want int // 0: it is not asked, and the request counts
+		h    http.HandlerFunc
+	}{
+		"nothing": {200, func(http.ResponseWriter, *http.Request) {}},
+		"a body": {200, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(nil)
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"a string": {200, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "a")
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"a copy": {200, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, onlyReader{})
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"a flush": {200, func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"the controller": {200, func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"a status": {401, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }},
+		"a status, and more": {401, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			w.WriteHeader(http.StatusOK)
+			_, _ = w.Write(nil)
+		}},
+		"early hints": {403, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusContinue)
+			w.WriteHeader(http.StatusForbidden)
+		}},
+		"only early hints": {200, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }},
+		"a redirection":    {302, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }},
+		"another protocol": {101, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Upgrade", "a")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		}},
+		"the connection":       {101, takeOver},
+		"a panic":              {0, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		"a panic, after a 200": {0, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a")); panic(http.ErrAbortHandler) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := inMemory(nil, "1/1h")
+			told := make(chan int, 1)
+			m := middleware(httplimit.Config{Limiter: l, CountOnly: func(status int) bool { told <- status; return false }})
+			done := make(chan struct{})
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer close(done); m.Wrap(of.h).ServeHTTP(w, r) }))
+			s.Config.ErrorLog = quiet
+			s.Start()
+			defer s.Close()
+			conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			<-done
+			close(told)
+			if got := <-told; got != of.want {
+				t.Errorf("%d, not %d", got, of.want)
+			}
+			used(t, l, int64(btoi(of.want == 0)))
+		})
+	}
+}
+
+func takeOver(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+		_ = conn.Close()
+	}
+}
+
+// onlyReader has one byte, and no WriteTo, so that io.Copy asks the writer for ReadFrom.
+type onlyReader struct{}
+
+func (onlyReader) Read(b []byte) (int, error) { return copy(b, "a"), io.EOF }
+
+// TestClientGone: units come back also if the client has gone while the handler was at work.
+func TestClientGone(t *testing.T) {
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
+	inside, done := make(chan struct{}), make(chan struct{})
+	h := middleware(httplimit.Config{Limiter: l, CountOnly: failed}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(inside)
+		<-r.Context().Done()
+	}))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer close(done); h.ServeHTTP(w, r) }))
+	defer s.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-inside
+		used(t, l, 1)
+		leave()
+	}()
+	if response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(ctx)); err == nil {
+		_ = response.Body.Close()
+		t.Error("the client got an answer")
+	}
+	<-done
+	used(t, l, 0)
+}
+
+// TestLostRefund: what cannot be given back is told, and the client gets its answer all the same.
+func TestLostRefund(t *testing.T) {
+	var log record
+	l := losing{inMemory(nil, "5/1h")}
+	w := ask(middleware(httplimit.Config{Limiter: l, CountOnly: failed, Log: log.logger()}).Wrap(fine))
+	if w.Code != http.StatusOK || log.String() != `level=WARN msg="slidegate: a request that does not count stays counted"`+"\n" {
+		t.Errorf("%d, %q", w.Code, &log)
+	}
+}
+
+// losing is a limiter that gives nothing back.
+type losing struct{ *window.Limiter }
+
+func (losing) Refund(context.Context, string, window.Decision) error { return errors.New("lost") }
+
+// TestHungRefund: a limiter that may wait for ever holds up the end of a response for five seconds, and no longer.
+func TestHungRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log record
+		begin := time.Now()
+		w := ask(middleware(httplimit.Config{Limiter: hanging{inMemory(nil, "5/1h")}, CountOnly: failed, Log: log.logger()}).Wrap(fine))
+		if took := time.Since(begin); took != 5*time.Second || w.Code != http.StatusOK || log.String() == "" {
+			t.Errorf("%v, %d, %q", took, w.Code, &log)
+		}
+	})
+}
+
+// hanging is a limiter that gives nothing back until its caller gives up.
+type hanging struct{ *window.Limiter }
+
+func (hanging) Refund(ctx context.Context, _ string, _ window.Decision) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestCountOnlySaysWhatIsLeft: the fields are written before the answer is known, and so tell what is left if the request counts.
+func TestCountOnlySaysWhatIsLeft(t *testing.T) {
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), CountOnly: failed}).Wrap(fine)
+	for range 3 {
+		if left := ask(h).Header().Get("RateLimit"); left != `"5/1h";r=4` {
+			t.Error(left)
+		}
+	}
+}
+
+// TestUpload: a request is charged before its body is there, and the answer to a denied one does not wait for it.
+func TestUpload(t *testing.T) {
+	s := httptest.NewServer(middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), CountOnly: failed}).Wrap(login))
+	defer s.Close()
+	_ = send(t, s.Client(), request(t, http.MethodGet, s.URL+"?status=401", nil))
+	conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "POST /?status=401 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n")
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 429 ") {
+		t.Errorf("%q, %v", line, err)
+	}
+}

@@ -1,0 +1,368 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// hello is a handler.
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") }
+
+// show sends a request from an address, with fields as name and value in turn, and prints the status.
+func show(h http.Handler, method, path, address string, fields ...string) {
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr = address + ":50000"
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	fmt.Println(method, path, w.Code)
+}
+
+// How do I limit all requests to a server by address, and count them in Redis?
+func Example() {
+	client := redistest.Client(nil) // yours comes from rueidis.NewClient
+	limiter, err := window.New(client, window.Config{
+		Name:   "api",
+		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)},
+	})
+	if err != nil {
+		panic(err)
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /", hello)
+	handler := limit.Wrap(mux) // for http.ListenAndServe
+
+	show(handler, "GET", "/", "198.51.100.7")
+	show(handler, "GET", "/", "198.51.100.7")
+	show(handler, "GET", "/", "203.0.113.1")
+	_, _ = limiter.Reset(context.Background(), "198.51.100.7"), limiter.Reset(context.Background(), "203.0.113.1")
+	// Output:
+	// GET / 200
+	// GET / 429
+	// GET / 200
+}
+
+// How does each route have a budget of its own for each client? Wrap the handlers within the mux, where the pattern is known.
+func ExampleRoute() {
+	limiter, _ := window.NewLocal(window.Config{Name: "routes", Limits: []window.Limit{window.PerHour(1)}})
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Key: httplimit.Key(httplimit.Route).And(httplimit.Address), Outage: httplimit.Open,
+	})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /orders/{id}", limit.Wrap(http.HandlerFunc(hello)))
+	mux.Handle("GET /prices", limit.Wrap(http.HandlerFunc(hello)))
+	mux.HandleFunc("GET /health", hello) // without limit
+
+	show(mux, "GET", "/orders/1", "198.51.100.7")
+	show(mux, "GET", "/orders/2", "198.51.100.7")
+	show(mux, "GET", "/prices", "198.51.100.7")
+	show(mux, "GET", "/health", "198.51.100.7")
+	// Output:
+	// GET /orders/1 200
+	// GET /orders/2 429
+	// GET /prices 200
+	// GET /health 200
+}
+
+// How do I use it with chi, or any router that takes func(http.Handler) http.Handler?
+func ExampleMiddleware_Wrap_chi() {
+	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
+	if err != nil {
+		panic(err)
+	}
+	r := chi.NewRouter()
+	r.Get("/health", hello)
+	r.Group(func(r chi.Router) {
+		r.Use(limit.Wrap)
+		r.Get("/orders", hello)
+	})
+
+	show(r, "GET", "/orders", "198.51.100.7")
+	show(r, "GET", "/orders", "198.51.100.7")
+	show(r, "GET", "/health", "198.51.100.7")
+	// Output:
+	// GET /orders 200
+	// GET /orders 429
+	// GET /health 200
+}
+
+// How do I limit clients behind my load balancers, 10.0.0.0/8, which call me and write X-Forwarded-For?
+func ExampleAddressBehind() {
+	key, err := httplimit.AddressBehind("10.0.0.0/8")
+	if err != nil {
+		panic(err)
+	}
+	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: key, Outage: httplimit.Open})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(hello))
+
+	show(handler, "GET", "/a", "10.0.0.1", "X-Forwarded-For", "198.51.100.7")
+	show(handler, "GET", "/b", "10.0.0.2", "X-Forwarded-For", "203.0.113.1, 198.51.100.7") // the first is made up
+	show(handler, "GET", "/c", "10.0.0.1", "X-Forwarded-For", "203.0.113.1")
+	// Output:
+	// GET /a 200
+	// GET /b 429
+	// GET /c 200
+}
+
+// How do I send an account at most 10 SMS a day? By default each request counts one unit.
+func ExampleHeader() {
+	limiter, _ := window.NewLocal(window.Config{Name: "sms", Limits: []window.Limit{window.PerDay(10)}})
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Outage: httplimit.Closed, // an SMS costs money
+		Key: httplimit.Header("X-Account"), // which the gateway sets, once it has looked at the credentials
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(hello))
+
+	for range 10 {
+		handler.ServeHTTP(httptest.NewRecorder(), &http.Request{Header: http.Header{"X-Account": {"17"}}})
+	}
+	show(handler, "POST", "/sms", "10.0.0.1", "X-Account", "17")
+	show(handler, "POST", "/sms", "10.0.0.1", "X-Account", "18")
+	show(handler, "POST", "/sms", "10.0.0.1")
+	// Output:
+	// POST /sms 429
+	// POST /sms 200
+	// POST /sms 400
+}
+
+// How do I let an account transfer at most $2,000 a day? A request costs its cents. The amount has to be known before the handler runs.
+func ExampleConfig_cost() {
+	limiter, _ := window.NewLocal(window.Config{Name: "transfers", Limits: []window.Limit{window.PerDay(2000_00)}})
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Outage: httplimit.Closed, Key: httplimit.Header("X-Account"),
+		Cost: func(r *http.Request) int64 {
+			cents, err := strconv.ParseInt(r.PathValue("cents"), 10, 64)
+			if err != nil || cents < 1 {
+				return 1 // the handler refuses it; no amount is free
+			}
+			return cents
+		},
+		CountOnly: func(status int) bool { return status < 300 }, // what failed is given back
+	})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /transfers/{cents}", limit.Wrap(http.HandlerFunc(hello)))
+
+	show(mux, "POST", "/transfers/150000", "10.0.0.1", "X-Account", "17")
+	show(mux, "POST", "/transfers/60000", "10.0.0.1", "X-Account", "17")
+	show(mux, "POST", "/transfers/50000", "10.0.0.1", "X-Account", "17")
+	show(mux, "POST", "/transfers/200001", "10.0.0.1", "X-Account", "17") // never
+	// Output:
+	// POST /transfers/150000 200
+	// POST /transfers/60000 429
+	// POST /transfers/50000 200
+	// POST /transfers/200001 413
+}
+
+// How do I take at most 10 pushes a minute for a device, with at least 3 s between two?
+func ExampleNew() {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	limiter, _ := window.NewLocal(window.Config{
+		Name: "push", Limits: []window.Limit{window.Every(3 * time.Second), window.PerMinute(10)},
+		Now: func() time.Time { return now }, // only for this example
+	})
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Outage: httplimit.Open,
+		Key: func(r *http.Request) string { return r.PathValue("device") },
+	})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /push/{device}", limit.Wrap(http.HandlerFunc(hello)))
+
+	for range 3 {
+		show(mux, "POST", "/push/4", "10.0.0.1")
+		now = now.Add(1500 * time.Millisecond)
+	}
+	// Output:
+	// POST /push/4 200
+	// POST /push/4 429
+	// POST /push/4 200
+}
+
+// How do I count only failed logins? For forms, the package login has more: accounts, known devices, and the defaults of the standards.
+func ExampleConfig_countOnly() {
+	limiter, _ := window.NewLocal(window.Config{Name: "failures", Limits: []window.Limit{window.PerMinute(2), window.PerHour(20)}})
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Closed,
+		CountOnly: func(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden },
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "correct horse" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+
+	const right, wrong = "Basic YWxpY2U6Y29ycmVjdCBob3JzZQ==", "Basic YWxpY2U6bGV0bWVpbg=="
+	for _, credentials := range []string{right, right, right, wrong, wrong, right} {
+		show(handler, "GET", "/", "198.51.100.7", "Authorization", credentials)
+	}
+	// Output:
+	// GET / 200
+	// GET / 200
+	// GET / 200
+	// GET / 401
+	// GET / 401
+	// GET / 429
+}
+
+// plans decides by the plan of the account, which whoever looked at the credentials put into the context. Both limiters have one Name, so that an account that
+// changes its plan keeps what it has used.
+type plans struct{ free, paid *window.Limiter }
+
+type planKey struct{}
+
+func (p plans) of(ctx context.Context) *window.Limiter {
+	if ctx.Value(planKey{}) == "paid" {
+		return p.paid
+	}
+	return p.free
+}
+
+func (p plans) AllowN(ctx context.Context, event string, n int64) (window.Decision, error) {
+	return p.of(ctx).AllowN(ctx, event, n)
+}
+
+func (p plans) Refund(ctx context.Context, event string, d window.Decision) error {
+	return p.of(ctx).Refund(ctx, event, d)
+}
+
+// hourly is a limiter of so many requests an hour.
+func hourly(name string, requests int64) *window.Limiter {
+	l, err := window.New(redistest.Client(nil), window.Config{Name: name, Limits: []window.Limit{window.PerHour(requests)}})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// How do accounts have limits by their plan, free or paid? A Limiter that chooses between two of one Name.
+func ExampleLimiter() {
+	free, paid := hourly("plans", 2), hourly("plans", 4)
+	limit, err := httplimit.New(httplimit.Config{Limiter: plans{free, paid}, Key: httplimit.Header("X-Account"), Outage: httplimit.Open})
+	if err != nil {
+		panic(err)
+	}
+	limited := limit.Wrap(http.HandlerFunc(hello))
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // looks at the credentials
+		plan := r.Header.Get("X-Plan")
+		limited.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), planKey{}, plan)))
+	})
+
+	for _, plan := range []string{"free", "free", "free", "paid", "paid", "paid"} {
+		show(handler, "GET", "/"+plan, "10.0.0.1", "X-Account", "17", "X-Plan", plan)
+	}
+	_ = free.Reset(context.Background(), "header X-Account 17")
+	// Output:
+	// GET /free 200
+	// GET /free 200
+	// GET /free 429
+	// GET /paid 200
+	// GET /paid 200
+	// GET /paid 429
+}
+
+// How do I do the same with two middlewares?
+func ExampleMiddleware() {
+	middleware := func(l *window.Limiter) *httplimit.Middleware {
+		m, err := httplimit.New(httplimit.Config{Limiter: l, Key: httplimit.Header("X-Account"), Outage: httplimit.Open})
+		if err != nil {
+			panic(err)
+		}
+		return m
+	}
+	few, more := hourly("tiers", 1), hourly("tiers", 2)
+	free, paid := middleware(few).Wrap(http.HandlerFunc(hello)), middleware(more).Wrap(http.HandlerFunc(hello))
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Plan") == "paid" {
+			paid.ServeHTTP(w, r)
+		} else {
+			free.ServeHTTP(w, r)
+		}
+	})
+
+	for _, plan := range []string{"free", "free", "paid", "paid"} {
+		show(handler, "GET", "/"+plan, "10.0.0.1", "X-Account", "18", "X-Plan", plan)
+	}
+	_ = few.Reset(context.Background(), "header X-Account 18")
+	// Output:
+	// GET /free 200
+	// GET /free 429
+	// GET /paid 200
+	// GET /paid 429
+}
+
+// These have the shape of those in google.golang.org/grpc, which this module does not need.
+type (
+	unaryInfo    struct{ FullMethod string }
+	unaryHandler func(ctx context.Context, req any) (any, error)
+)
+
+// errExhausted stands for status.Error(codes.ResourceExhausted, ...).
+var errExhausted = errors.New("resource exhausted")
+
+// limitUnary is a grpc.UnaryServerInterceptor. Who calls is what account says, such as by the peer or the metadata in ctx.
+func limitUnary(l httplimit.Limiter, account func(context.Context) string) func(context.Context, any, *unaryInfo, unaryHandler) (any, error) {
+	return func(ctx context.Context, req any, info *unaryInfo, next unaryHandler) (any, error) {
+		d, err := l.AllowN(ctx, account(ctx)+" "+info.FullMethod, 1)
+		switch {
+		case err != nil:
+			slog.Warn("a call is not limited", "err", err) // or refuse it by codes.Unavailable
+		case !d.Allowed:
+			return nil, fmt.Errorf("%w: come back in %v", errExhausted, d.RetryAfter.Round(time.Minute)) // with errdetails.RetryInfo
+		}
+		return next(ctx, req)
+	}
+}
+
+// How do I limit calls of gRPC? There the limiter needs no middleware of HTTP: an interceptor is a few lines.
+func Example_grpc() {
+	limiter, err := window.NewLocal(window.Config{Name: "calls", Limits: []window.Limit{window.PerHour(1)}})
+	if err != nil {
+		panic(err)
+	}
+	interceptor := limitUnary(limiter, func(context.Context) string { return "account 17" })
+	handler := func(context.Context, any) (any, error) { return "done", nil }
+
+	for range 2 {
+		fmt.Println(interceptor(context.Background(), nil, &unaryInfo{FullMethod: "/orders.Orders/Place"}, handler))
+	}
+	// Output:
+	// done <nil>
+	// <nil> resource exhausted: come back in 1h0m0s
+}

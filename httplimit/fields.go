@@ -1,0 +1,101 @@
+package httplimit
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// The fields of the draft, as net/http writes their names.
+const (
+	policyField = "Ratelimit-Policy"
+	usageField  = "Ratelimit"
+)
+
+// setFields tells the client of its limits, beside those around this one: what they are, what is left, and if it is denied, when to come back.
+func (m *Middleware) setFields(h http.Header, d window.Decision) {
+	if len(d.Usage) > 0 {
+		h.Add(policyField, m.policies(d.Usage))
+		h.Add(usageField, list(d.Usage, usage))
+	}
+	if !d.Allowed {
+		h.Set("Retry-After", strconv.FormatInt(max(seconds(d.RetryAfter), told(h)), 10))
+	}
+}
+
+// policyText is the value of RateLimit-Policy for the limits of some usage.
+type policyText struct {
+	of   []window.Usage
+	text string
+}
+
+// policies are always the same, but for a Fallback with limits of its own, or a Limiter that chooses.
+func (m *Middleware) policies(of []window.Usage) string {
+	sameLimit := func(a, b window.Usage) bool { return a.Limit == b.Limit }
+	if last := m.policy.Load(); last != nil && slices.EqualFunc(last.of, of, sameLimit) {
+		return last.text
+	}
+	text := list(of, func(u window.Usage) httpsfv.Item { return policy(u.Limit) })
+	m.policy.Store(&policyText{slices.Clone(of), text})
+	return text
+}
+
+// list writes an item for each limit. What is in them can always be written.
+func list(of []window.Usage, item func(window.Usage) httpsfv.Item) string {
+	items := make(httpsfv.List, len(of))
+	for i, u := range of {
+		items[i] = item(u)
+	}
+	text, _ := httpsfv.Marshal(items)
+	return text
+}
+
+// policy is a limit: q units, and w seconds of a window that has whole ones.
+func policy(l window.Limit) httpsfv.Item {
+	item := httpsfv.NewItem(l.String())
+	item.Params.Add("q", min(l.Max, mostInteger))
+	if l.Per%time.Second == 0 {
+		item.Params.Add("w", int64(l.Per/time.Second))
+	}
+	return item
+}
+
+// usage is what is left of a limit: r units, and where a request like this one has to wait, t seconds.
+func usage(u window.Usage) httpsfv.Item {
+	item := httpsfv.NewItem(u.Limit.String())
+	item.Params.Add("r", min(u.Remaining, mostInteger))
+	if u.RetryAfter > 0 {
+		item.Params.Add("t", seconds(u.RetryAfter))
+	}
+	return item
+}
+
+// mostInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
+const mostInteger = 999_999_999_999_999
+
+// told is the longest wait in the fields of this limiter and of those around it. These have counted the request already, and can ask for more than this one.
+func told(h http.Header) (longest int64) {
+	values := h[usageField]
+	if len(values) < 2 {
+		return 0 // they are this limiter's alone, and it waits for the longest of its own
+	}
+	members, _ := httpsfv.UnmarshalList(values) // where somebody else wrote the field, it can be anything
+	for _, m := range members {
+		if item, ok := m.(httpsfv.Item); ok {
+			t, _ := item.Params.Get("t")
+			wait, _ := t.(int64)
+			longest = max(longest, wait)
+		}
+	}
+	return longest
+}
+
+// seconds are whole ones, never too few.
+func seconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}

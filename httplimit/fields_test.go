@@ -1,0 +1,271 @@
+package httplimit_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/shogo82148/go-sfv"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+// A member is what a field says of one limit: the numbers by their names.
+type member struct {
+	name    string
+	numbers map[string]int64
+}
+
+// members reads a field as clients do, by a parser that has nothing to do with what wrote it.
+func members(t *testing.T, h http.Header, name string) (all []member) {
+	t.Helper()
+	items, err := sfv.DecodeList(h.Values(name))
+	if err != nil {
+		t.Fatalf("%s %q: %v", name, h.Values(name), err)
+	}
+	for _, item := range items {
+		m := member{item.Value.(string), map[string]int64{}}
+		for _, p := range item.Parameters {
+			m.numbers[p.Key] = p.Value.(int64)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// TestFields: one member per limit in each field, with the numbers that the limiter says.
+func TestFields(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	h := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "1/5s", "5/1h")}).Wrap(fine)
+	for i, want := range []string{
+		`200 [{1/5s map[q:1 w:5]} {5/1h map[q:5 w:3600]}] [{1/5s map[r:0 t:5]} {5/1h map[r:4]}] ""`,
+		`429 [{1/5s map[q:1 w:5]} {5/1h map[q:5 w:3600]}] [{1/5s map[r:0 t:4]} {5/1h map[r:4]}] "4"`,
+	} {
+		w := ask(h)
+		got := fmt.Sprintf("%d %v %v %q", w.Code, members(t, w.Header(), "RateLimit-Policy"), members(t, w.Header(), "RateLimit"), w.Header().Get("Retry-After"))
+		if got != want {
+			t.Errorf("request %d:\n     %s\nnot: %s", i+1, got, want)
+		}
+		now = now.Add(1500 * time.Millisecond)
+	}
+}
+
+// TestWindowsOfNoWholeSeconds leave w out, and q and r are never more than a structured field can hold.
+func TestWindowsOfNoWholeSeconds(t *testing.T) {
+	for text, want := range map[string]string{
+		"5/500ms":              `[{5/500ms map[q:5]}]`,
+		"5/1500ms":             `[{5/1.5s map[q:5]}]`,
+		"5/1ms":                `[{5/1ms map[q:5]}]`,
+		"5/36525d":             `[{5/36525d map[q:5 w:3155760000]}]`,
+		"100/1d12h":            `[{100/1d12h@36m map[q:100 w:129600]}]`,
+		"999999999999999/1h":   `[{999999999999999/1h@1m map[q:999999999999999 w:3600]}]`,
+		"1000000000000000/1h":  `[{1000000000000000/1h@1m map[q:999999999999999 w:3600]}]`,
+		"9007199254740992/10s": `[{9007199254740992/10s@167ms map[q:999999999999999 w:10]}]`,
+	} {
+		w := ask(middleware(httplimit.Config{Limiter: inMemory(nil, text)}).Wrap(fine))
+		if got := fmt.Sprint(members(t, w.Header(), "RateLimit-Policy")); got != want {
+			t.Errorf("%s: %s, not %s", text, got, want)
+		}
+		if r := members(t, w.Header(), "RateLimit")[0].numbers["r"]; r < 0 || r > sfv.MaxInteger {
+			t.Errorf("%s: %d left", text, r)
+		}
+	}
+}
+
+// A script is a limiter that decides as told.
+type script struct {
+	window.Decision
+	err error
+}
+
+func (s script) AllowN(context.Context, string, int64) (window.Decision, error) {
+	return s.Decision, s.err
+}
+func (s script) Refund(context.Context, string, window.Decision) error { return s.err }
+
+// TestFieldsOfAnyDecision reads back what is told of random decisions, to the number.
+func TestFieldsOfAnyDecision(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		d := anyDecision(r)
+		w := ask(middleware(httplimit.Config{Limiter: script{Decision: d}}).Wrap(fine))
+		policies, limits := members(t, w.Header(), "RateLimit-Policy"), members(t, w.Header(), "RateLimit")
+		if len(policies) != len(d.Usage) || len(limits) != len(d.Usage) {
+			t.Fatalf("%d limits, %v, %v", len(d.Usage), policies, limits)
+		}
+		for i, u := range d.Usage {
+			p, l := policies[i], limits[i]
+			wait, waits := l.numbers["t"]
+			whole, isWhole := p.numbers["w"]
+			switch {
+			case p.name != u.Limit.String() || l.name != p.name:
+				t.Fatalf("%v: called %q and %q", u, p.name, l.name)
+			case p.numbers["q"] != min(u.Limit.Max, sfv.MaxInteger) || l.numbers["r"] != min(u.Remaining, sfv.MaxInteger):
+				t.Fatalf("%v: %v %v", u, p, l)
+			case isWhole != (u.Limit.Per%time.Second == 0) || isWhole && time.Duration(whole)*time.Second != u.Limit.Per:
+				t.Fatalf("%v: %v", u, p)
+			case waits != (u.RetryAfter > 0) || waits && !roundsUp(u.RetryAfter, wait):
+				t.Fatalf("%v: %v", u, l)
+			}
+		}
+		checkRetryAfter(t, w)
+	}
+}
+
+// roundsUp tells whether these seconds are not less than d, and less than a second more.
+func roundsUp(d time.Duration, whole int64) bool {
+	more := time.Duration(whole)*time.Second - d
+	return more >= 0 && more < time.Second
+}
+
+func anyDecision(r *rand.Rand) (d window.Decision) {
+	units := []int64{1, 5, 60, 61, sfv.MaxInteger, sfv.MaxInteger + 1, 1 << 53}
+	d.Allowed = r.IntN(2) == 0
+	for range 1 + r.IntN(5) {
+		u := window.Usage{Limit: window.Limit{Max: units[r.IntN(len(units))], Per: time.Duration(1+r.Int64N(1<<uint(r.IntN(41)+1))) * time.Millisecond}}
+		u.Remaining = r.Int64N(u.Limit.Max + 1)
+		if r.IntN(2) == 0 {
+			u.RetryAfter = time.Duration(r.Int64N(int64(u.Limit.Per))) + 1
+		}
+		if !d.Allowed {
+			d.RetryAfter = max(d.RetryAfter, u.RetryAfter, 1)
+		}
+		d.Usage = append(d.Usage, u)
+	}
+	return d
+}
+
+// checkRetryAfter: a denial has one Retry-After, not earlier than any t; nothing else has any.
+func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
+	t.Helper()
+	values := w.Header().Values("Retry-After")
+	if w.Code == http.StatusOK {
+		if len(values) != 0 {
+			t.Fatalf("admitted, with Retry-After %q", values)
+		}
+		return
+	}
+	if w.Code != http.StatusTooManyRequests || len(values) != 1 {
+		t.Fatalf("status %d, Retry-After %q", w.Code, values)
+	}
+	after := must(strconv.ParseInt(values[0], 10, 64))
+	for _, m := range members(t, w.Header(), "RateLimit") {
+		if after < m.numbers["t"] {
+			t.Fatalf("Retry-After %d, %v", after, m)
+		}
+	}
+	if after < 1 {
+		t.Fatalf("Retry-After %d", after)
+	}
+}
+
+// TestRetryAfterLetsIn: who comes back after Retry-After is let in, and a second earlier nobody is.
+func TestRetryAfterLetsIn(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	for name, l := range map[string]httplimit.Limiter{
+		"one":            inMemory(clock, "5/1h"),
+		"three":          inMemory(clock, "1/3s", "10/1m", "40/10m"),
+		"no whole times": inMemory(clock, "1/1500ms", "7/9999ms"),
+		"in buckets":     inMemory(clock, "100/1m", "300/7m"),
+		"ar1":            must(ar1.NewLocal(ar1.Config{Name: "a", Limits: parsed("5/10s", "30/2m"), Now: clock})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 4))
+			h := middleware(httplimit.Config{Limiter: l}).Wrap(fine)
+			for denials := 0; denials < 200; {
+				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
+				w := ask(h)
+				checkRetryAfter(t, w)
+				if w.Code == http.StatusOK {
+					continue
+				}
+				denials++
+				after := time.Duration(must(strconv.Atoi(w.Header().Get("Retry-After")))) * time.Second
+				now = now.Add(after - time.Second)
+				if w := ask(h); w.Code != http.StatusTooManyRequests {
+					t.Fatalf("let in a second before %v", after)
+				}
+				now = now.Add(time.Second)
+				if w := ask(h); w.Code != http.StatusOK {
+					t.Fatalf("denied after %v: %v", after, w.Header())
+				}
+			}
+		})
+	}
+}
+
+// TestTurnOfTheMinute: ten a minute at 0:59 leave none for 1:01. By the minutes of the clock it would be twenty.
+func TestTurnOfTheMinute(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 59, 0, time.UTC)
+	h := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "10/1m")}).Wrap(fine)
+	burst := func() (admitted int) {
+		for range 20 {
+			if ask(h).Code == http.StatusOK {
+				admitted++
+			}
+		}
+		return admitted
+	}
+	if n := burst(); n != 10 {
+		t.Errorf("%d at 0:59", n)
+	}
+	now = now.Add(2 * time.Second)
+	if n := burst(); n != 0 {
+		t.Errorf("%d more at 1:01", n)
+	}
+	now = now.Add(58 * time.Second)
+	if n := burst(); n != 10 {
+		t.Errorf("%d at 1:59", n)
+	}
+}
+
+// TestNested: limits around limits. The fields of both are there, and the one Retry-After is for both.
+func TestNested(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	outer := middleware(httplimit.Config{Limiter: inMemory(clock, "2/30s")})
+	inner := middleware(httplimit.Config{Limiter: inMemory(clock, "1/5s")})
+	h := outer.Wrap(inner.Wrap(fine))
+	for i, want := range []string{
+		`200 [{2/30s map[q:2 w:30]} {1/5s map[q:1 w:5]}] [{2/30s map[r:1]} {1/5s map[r:0 t:5]}] []`,
+		`429 [{2/30s map[q:2 w:30]} {1/5s map[q:1 w:5]}] [{2/30s map[r:0 t:29]} {1/5s map[r:0 t:4]}] [29]`, // by the inner: its 4 s are not enough
+		`429 [{2/30s map[q:2 w:30]}] [{2/30s map[r:0 t:28]}] [28]`,                                         // by the outer, so the inner is not asked
+	} {
+		w := ask(h)
+		got := fmt.Sprintf("%d %v %v %v", w.Code, members(t, w.Header(), "RateLimit-Policy"), members(t, w.Header(), "RateLimit"), w.Header().Values("Retry-After"))
+		if got != want {
+			t.Errorf("request %d:\n     %s\nnot: %s", i+1, got, want)
+		}
+		now = now.Add(time.Second)
+	}
+	now = now.Add(27 * time.Second)
+	if w := ask(h); w.Code != http.StatusOK {
+		t.Errorf("denied after Retry-After: %v", w.Header())
+	}
+}
+
+// TestForeignFields: where a handler around writes RateLimit by itself, and wrong, nothing breaks.
+func TestForeignFields(t *testing.T) {
+	inner := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(fine)
+	ask(inner)
+	for _, value := range []string{"", "limit=5", `"a";t="x"`, `("a" "b");t=99999`, `"a";t=99999`, "\x00", `"a`} {
+		w := httptest.NewRecorder()
+		w.Header().Set("RateLimit", value)
+		inner.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		want := "3600"
+		if value == `"a";t=99999` {
+			want = "99999"
+		}
+		if after := w.Header().Get("Retry-After"); after != want {
+			t.Errorf("%q: Retry-After %s, not %s", value, after, want)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// Package httplimit limits HTTP requests: net/http middleware over a limiter of window or ar1, with the fields RateLimit-Policy, RateLimit and Retry-After
+// (draft-ietf-httpapi-ratelimit-headers-11, RFC 9110) and problem details (RFC 9457).
+//
+//	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
+//	...
+//	http.ListenAndServe(addr, limit.Wrap(mux))
+//
+// Only the Key says who is limited. Address takes the address of the connection; behind a proxy that is the proxy, so there use
+// AddressBehind with the proxies that you run, and never a field that clients can write. docs/http.md has examples.
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/felixge/httpsnoop"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// Limiter decides about requests: a *window.Limiter, or an *ar1.Limiter.
+type Limiter interface {
+	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
+	Refund(ctx context.Context, event string, d window.Decision) error
+}
+
+// Outage is what becomes of requests while the limiter can give no answer.
+type Outage string
+
+// What to do in an outage. A limiter with a Fallback decides by that, and comes to this only if the Fallback gives no answer either.
+const (
+	Open   Outage = "open"   // they are admitted, without any limit
+	Closed Outage = "closed" // they are refused, with the status 503
+)
+
+// Config says what is limited, and how. Limiter, Key and Outage are needed.
+type Config struct {
+	Limiter Limiter
+	Key     Key    // who is limited
+	Outage  Outage // what to do in an outage: there is no default, as either can hurt
+
+	// Cost is how many units a request costs; nil is 1 for each. One of less than 1 unit is not limited. One of more than a limit ever admits
+	// is refused with the status 413.
+	Cost func(*http.Request) int64
+
+	// CountOnly, if set, says which responses count, by their status: those that do not get their units back when the handler is done. They are
+	// charged before all the same, so that requests at once cannot slip past. A handler that panics is counted. One that writes nothing answers
+	// with 200, one that takes over the connection with 101.
+	CountOnly func(status int) bool
+
+	// Denied, if set, answers a denied request. The fields are set already; it must write the status. nil is 429 with problem details.
+	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
+
+	// Log is told of the begin and the end of outages, and of a Fallback's decisions, each once; and of charges that could not be given back. nil is
+	// slog.Default().
+	Log *slog.Logger
+}
+
+// Middleware limits requests. It comes from New, and is safe for concurrent use.
+type Middleware struct {
+	Config
+	state  journal
+	policy atomic.Pointer[policyText]
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Middleware, error) {
+	switch {
+	case cfg.Limiter == nil:
+		return nil, errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New")
+	case cfg.Key == nil:
+		return nil, errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy")
+	case cfg.Outage != Open && cfg.Outage != Closed:
+		return nil, fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, Open, Closed)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Middleware{Config: cfg}, nil
+}
+
+// Wrap limits the requests to a handler. Those that are admitted reach it as they came. Their w is the server's own, unless CountOnly is set:
+// then it is one that sees the status, and can do whatever the server's can.
+func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := int64(1)
+		if m.Cost != nil {
+			n = m.Cost(r)
+		}
+		if n < 1 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		m.limit(w, r, n, next)
+	})
+}
+
+func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
+	key := m.Key(r)
+	if key == "" {
+		writeProblem(w, noKey)
+		return
+	}
+	d, err := m.Limiter.AllowN(r.Context(), key, n)
+	if err != nil {
+		m.fail(w, r, err, next)
+		return
+	}
+	m.note(d.Degraded, nil)
+	m.setFields(w.Header(), d)
+	switch {
+	case !d.Allowed:
+		m.deny(w, r, d)
+	case m.CountOnly != nil:
+		m.serve(w, r, key, d, next)
+	default:
+		next.ServeHTTP(w, r)
+	}
+}
+
+func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decision) {
+	if m.Denied != nil {
+		m.Denied(w, r, d)
+		return
+	}
+	writeProblem(w, exceeded(d))
+}
+
+// serve gives the units back if the response does not count.
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, key string, d window.Decision, next http.Handler) {
+	var a answer
+	next.ServeHTTP(httpsnoop.Wrap(w, a.hooks()), r)
+	if m.CountOnly(a.code()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), refundTime)
+	defer cancel()
+	if err := m.Limiter.Refund(ctx, key, d); err != nil {
+		m.Log.Warn("slidegate: a request that does not count stays counted", "err", err)
+	}
+}
+
+// refundTime is how long a request waits for its units to be given back, at most.
+const refundTime = 5 * time.Second
+
+// fail answers a request that the limiter could not decide about.
+func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
+	switch {
+	case r.Context().Err() != nil: // the client is gone, or the time that somebody gave the request is over: no sign of an outage
+		writeProblem(w, reduced)
+	case errors.Is(err, window.ErrExceedsLimit):
+		writeProblem(w, tooCostly)
+	case m.Outage == Open:
+		m.note(false, err)
+		next.ServeHTTP(w, r)
+	default:
+		m.note(false, err)
+		writeProblem(w, reduced)
+	}
+}

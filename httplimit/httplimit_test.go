@@ -1,0 +1,132 @@
+package httplimit_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestWrongConfiguration(t *testing.T) {
+	l := inMemory(nil, "1/1h")
+	for _, of := range []struct {
+		cfg  httplimit.Config
+		want string
+	}{
+		{httplimit.Config{}, `slidegate: httplimit has no Limiter; make one by window.New or ar1.New`},
+		{httplimit.Config{Limiter: l}, `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy`},
+		{httplimit.Config{Limiter: l, Key: httplimit.Address}, `slidegate: httplimit has the Outage ""; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
+		{httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
+	} {
+		if m, err := httplimit.New(of.cfg); m != nil || err == nil || err.Error() != of.want {
+			t.Errorf("%v\nnot: %s", err, of.want)
+		}
+	}
+}
+
+func TestWrongProxies(t *testing.T) {
+	for proxy, want := range map[string]string{
+		"":                  `slidegate: the proxy "" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+		"10.0.0.1:80":       `slidegate: the proxy "10.0.0.1:80" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+		"proxy.example.com": `slidegate: the proxy "proxy.example.com" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+		"10.0.0.0/33":       `slidegate: the proxy "10.0.0.0/33" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+		"fe80::1%eth0":      `slidegate: the proxy "fe80::1%eth0" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+		"::ffff:10.0.0.1":   `slidegate: the proxy "::ffff:10.0.0.1" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+		"::ffff:10.0.0.0/8": `slidegate: the proxy "::ffff:10.0.0.0/8" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+	} {
+		if key, err := httplimit.AddressBehind("10.0.0.1", proxy); key != nil || err == nil || err.Error() != want {
+			t.Errorf("%q: %v", proxy, err)
+		}
+	}
+	const none = "slidegate: AddressBehind without proxies; name those that you run, or take Address where there are none"
+	if key, err := httplimit.AddressBehind(); key != nil || err == nil || err.Error() != none {
+		t.Error(err)
+	}
+}
+
+// TestRefusals: status and body of each kind of refusal; the handler hears of none.
+func TestRefusals(t *testing.T) {
+	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it reached the handler") })
+	full := inMemory(nil, "1/1h", "5/1d")
+	_ = must(full.Allow(t.Context(), "everybody"))
+	for _, of := range []struct {
+		name string
+		cfg  httplimit.Config
+		want map[string]any
+	}{
+		{"denied", httplimit.Config{Limiter: full}, map[string]any{
+			"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Too many requests", "status": 429.,
+			"detail": "Come back after the time in Retry-After.", "violated-policies": []any{"1/1h"},
+		}},
+		{"no key", httplimit.Config{Limiter: full, Key: func(*http.Request) string { return "" }}, map[string]any{
+			"title": "Bad Request", "status": 400., "detail": "The request does not say who it is from as this server needs it.",
+		}},
+		{"too costly", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return 2 }}, map[string]any{
+			"title": "Request Entity Too Large", "status": 413., "detail": "The request costs more than is ever admitted at once.",
+		}},
+		{"outage", httplimit.Config{Limiter: script{err: window.ErrOutage}, Log: new(record).logger()}, map[string]any{
+			"type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "title": "Temporarily unavailable", "status": 503.,
+			"detail": "Requests cannot be counted at the moment. Try again soon.",
+		}},
+	} {
+		w := ask(middleware(of.cfg).Wrap(never))
+		var got map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Error(of.name, err)
+		}
+		if diff := cmp.Diff(of.want, got); diff != "" || w.Header().Get("Content-Type") != "application/problem+json" || float64(w.Code) != of.want["status"] {
+			t.Errorf("%s: %d, %v\n%s", of.name, w.Code, w.Header(), diff)
+		}
+	}
+}
+
+// TestDenied: an answer of one's own has the fields already, and the decision.
+func TestDenied(t *testing.T) {
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Denied: func(w http.ResponseWriter, _ *http.Request, d window.Decision) {
+		http.Error(w, "slow down: "+d.Tightest().Limit.String(), http.StatusServiceUnavailable)
+	}}).Wrap(fine)
+	ask(h)
+	if w := ask(h); w.Code != http.StatusServiceUnavailable || w.Body.String() != "slow down: 1/1h\n" || w.Header().Get("Retry-After") != "3600" || w.Header().Get("RateLimit") == "" {
+		t.Error(w.Code, w.Body, w.Header())
+	}
+}
+
+// TestCost: requests cost what the function says, and those that cost nothing are neither counted nor told of limits.
+func TestCost(t *testing.T) {
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), Cost: func(r *http.Request) int64 { return r.ContentLength }}).Wrap(fine)
+	for _, of := range []struct {
+		cost int64
+		want int
+		left string
+	}{
+		{3, 200, `"5/1h";r=2;t=3600`}, {0, 200, ""}, {-1, 200, ""}, {3, 429, `"5/1h";r=2;t=3600`}, {2, 200, `"5/1h";r=0;t=3600`}, {0, 200, ""}, {6, 413, ""}, {1, 429, `"5/1h";r=0;t=3600`},
+	} {
+		w := ask(h, func(r *http.Request) { r.ContentLength = of.cost })
+		if left := w.Header().Get("RateLimit"); w.Code != of.want || left != of.left {
+			t.Errorf("cost %d: %d, %s", of.cost, w.Code, left)
+		}
+	}
+}
+
+// TestTimeIsOver: a request whose context has ended is refused without a word in the log, also where an outage lets requests pass.
+func TestTimeIsOver(t *testing.T) {
+	var log record
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Outage: httplimit.Open, Log: log.logger()}).Wrap(fine)
+	over, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(over))
+	if w.Code != http.StatusServiceUnavailable || log.String() != "" {
+		t.Errorf("%d, %q", w.Code, &log)
+	}
+	if w := ask(h); w.Code != http.StatusOK {
+		t.Errorf("it was counted: %d", w.Code)
+	}
+}

@@ -1,0 +1,310 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/slidegate/slidegate/httplimit"
+)
+
+// from is a request that comes from a peer, with lines of X-Forwarded-For.
+func from(peer string, lines ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = peer
+	if lines != nil {
+		r.Header["X-Forwarded-For"] = lines
+	}
+	return r
+}
+
+// proxies are trusted in these tests.
+var proxies = []string{"10.0.0.0/8", "192.0.2.10", "2001:db8:ffff::/48"}
+
+func TestAddress(t *testing.T) {
+	for peer, want := range map[string]string{
+		"198.51.100.7:50000":           "198.51.100.7",
+		"[::ffff:198.51.100.7]:50000":  "198.51.100.7", // the same client, on a socket for both kinds of addresses
+		"[2001:db8:1:2:3:4:5:6]:50000": "2001:db8:1:2::/64",
+		"[2001:db8:1:2::9]:50001":      "2001:db8:1:2::/64",
+		"[2001:db8:1:3::9]:50000":      "2001:db8:1:3::/64",
+		"[fe80::1%eth0]:50000":         "fe80::/64",
+		"@":                            "", // a Unix socket
+		"":                             "",
+		"198.51.100.7":                 "",
+		"example.com:80":               "",
+	} {
+		if got := httplimit.Address(from(peer, "203.0.113.1")); got != want {
+			t.Errorf("%s: %q, not %q", peer, got, want)
+		}
+	}
+}
+
+func TestAddressBehind(t *testing.T) {
+	key := must(httplimit.AddressBehind(proxies...))
+	for _, of := range []struct {
+		name, peer string
+		lines      []string
+		want       string
+	}{
+		{"one proxy", "10.0.0.1:1", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"two proxies", "10.0.0.1:1", []string{"198.51.100.7, 192.0.2.10"}, "198.51.100.7"},
+		{"two proxies, a line each", "10.0.0.1:1", []string{"198.51.100.7", "192.0.2.10"}, "198.51.100.7"},
+		{"a client that made something up", "10.0.0.1:1", []string{"203.0.113.1, 198.51.100.7"}, "198.51.100.7"},
+		{"one that sent a line of its own", "10.0.0.1:1", []string{"203.0.113.1", "198.51.100.7"}, "198.51.100.7"},
+		{"one that made up a proxy", "10.0.0.1:1", []string{"203.0.113.1, 10.0.0.9, 198.51.100.7"}, "198.51.100.7"},
+		{"one that sent garbage", "10.0.0.1:1", []string{"garbage, ,,\x00, 198.51.100.7"}, "198.51.100.7"},
+		{"one that calls by itself", "198.51.100.7:1", []string{"203.0.113.1"}, "198.51.100.7"},
+		{"one that calls by itself, over IPv6", "[2001:db8:1:2::9]:1", []string{"203.0.113.1"}, "2001:db8:1:2::/64"},
+		{"IPv4 in IPv6 form", "10.0.0.1:1", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
+		{"a peer in IPv6 form", "[::ffff:10.0.0.1]:1", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"a proxy in IPv6 form in the chain", "10.0.0.1:1", []string{"198.51.100.7, ::ffff:192.0.2.10"}, "198.51.100.7"},
+		{"a peer in IPv6 form that is none of the proxies", "[::ffff:198.51.100.7]:1", []string{"203.0.113.1"}, "198.51.100.7"},
+		{"a proxy with a zone", "10.0.0.1:1", []string{"198.51.100.7, 2001:db8:ffff::1%eth0"}, "198.51.100.7"},
+		{"a client of IPv6", "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
+		{"its neighbour in the /64", "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:9::9"}, "2001:db8:1:2::/64"},
+		{"a proxy that adds ports", "10.0.0.1:1", []string{"198.51.100.7:50000"}, ""},
+		{"a proxy that adds ports, to IPv6", "10.0.0.1:1", []string{"[2001:db8:1:2::4]:50000"}, ""},
+		{"garbage at the end", "10.0.0.1:1", []string{"198.51.100.7, unknown"}, ""},
+		{"garbage in the last line", "10.0.0.1:1", []string{"198.51.100.7", "unknown"}, ""},
+		{"a proxy that adds nothing", "10.0.0.1:1", nil, ""},
+		{"only proxies", "10.0.0.1:1", []string{"10.0.0.2"}, ""},
+		{"a Unix socket", "@", []string{"198.51.100.7"}, ""},
+	} {
+		if got := key(from(of.peer, of.lines...)); got != of.want {
+			t.Errorf("%s: %q, not %q", of.name, got, of.want)
+		}
+	}
+}
+
+// TestSpoof: an attacker who writes X-Forwarded-For gets three requests as everybody does, and leaves a neighbour his own three.
+func TestSpoof(t *testing.T) {
+	const victim = "203.0.113.1"
+	behind := must(httplimit.AddressBehind(proxies...))
+	for _, of := range []struct {
+		name             string
+		key              httplimit.Key
+		attacker, honest func(claim string) *http.Request
+	}{
+		{
+			"Address", httplimit.Address,
+			func(claim string) *http.Request { return from("198.51.100.7:1", claim) },
+			func(string) *http.Request { return from(victim + ":1") },
+		},
+		{
+			"AddressBehind, from elsewhere", behind,
+			func(claim string) *http.Request { return from("198.51.100.7:1", claim) },
+			func(string) *http.Request { return from(victim + ":1") },
+		},
+		{
+			"AddressBehind, through the proxy", behind,
+			func(claim string) *http.Request { return from("10.0.0.1:1", claim+", 198.51.100.7") },
+			func(string) *http.Request { return from("10.0.0.1:1", victim) },
+		},
+		{
+			"AddressBehind, in lines", behind,
+			func(claim string) *http.Request { return from("10.0.0.1:1", claim, "198.51.100.7", "192.0.2.10") },
+			func(string) *http.Request { return from("10.0.0.1:1", victim+", 192.0.2.10") },
+		},
+		{
+			"AddressBehind, from a /64", behind,
+			func(claim string) *http.Request {
+				return from("10.0.0.1:1", claim+", 2001:db8:1:2::"+fmt.Sprintf("%x", len(claim)+int(claim[len(claim)-1])))
+			},
+			func(string) *http.Request { return from("10.0.0.1:1", "2001:db8:1:3::1") },
+		},
+	} {
+		h := middleware(httplimit.Config{Limiter: inMemory(nil, "3/1h"), Key: of.key}).Wrap(fine)
+		count := func(as func(string) *http.Request) (admitted int) {
+			for i := range 50 {
+				for _, claim := range []string{victim, fmt.Sprintf("203.0.113.%d", i), "10.0.0.1", "::ffff:" + victim, victim + ":80", "garbage"} {
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, as(claim))
+					if w.Code == http.StatusOK {
+						admitted++
+					}
+				}
+			}
+			return admitted
+		}
+		if attacker, honest := count(of.attacker), count(of.honest); attacker != 3 || honest != 3 {
+			t.Errorf("%s: the attacker gets %d, the neighbour %d", of.name, attacker, honest)
+		}
+	}
+}
+
+// TestChainOfProxies: a client on 127.0.0.2, two real proxies, and a server.
+func TestChainOfProxies(t *testing.T) {
+	key := must(httplimit.AddressBehind("127.0.0.1"))
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, key(r)) }))
+	defer target.Close()
+	for range 2 {
+		proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(must(url.Parse(target.URL))))
+		defer proxy.Close()
+		target = proxy
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	defer transport.CloseIdleConnections()
+	r := request(t, http.MethodGet, target.URL, nil)
+	r.Header["X-Forwarded-For"] = []string{"203.0.113.1", "127.0.0.1, garbage", "127.0.0.1"}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Skip("no client on 127.0.0.2 here: ", err)
+	}
+	defer response.Body.Close()
+	if got := string(must(io.ReadAll(response.Body))); got != "127.0.0.2" {
+		t.Errorf("the client is %q", got)
+	}
+}
+
+func TestWhatRequestsSay(t *testing.T) {
+	r := from("198.51.100.7:1")
+	r.Header["X-Api-Key"] = []string{"first", "last"}
+	r.Header["X-Empty"] = []string{"", ""}
+	r.AddCookie(&http.Cookie{Name: "session", Value: "s1"})
+	r.Pattern = "POST /login"
+	header, cookie, none := httplimit.Header("x-api-key"), httplimit.Cookie("session"), httplimit.Header("X-Other")
+	for _, of := range []struct {
+		name, got, want string
+	}{
+		{"Header", header(r), "header X-Api-Key last"},
+		{"Header without a value", httplimit.Header("X-Empty")(r), ""},
+		{"Header that is not there", none(r), ""},
+		{"Cookie", cookie(r), "cookie session s1"},
+		{"Cookie that is not there", httplimit.Cookie("other")(r), ""},
+		{"Route", httplimit.Route(r), "route POST /login"},
+		{"Route outside of a mux", httplimit.Route(from("198.51.100.7:1")), ""},
+		{"And", header.And(httplimit.Route)(r), "21 header X-Api-Key last route POST /login"},
+		{"And with nothing", header.And(none)(r), ""},
+		{"And of nothing", none.And(header)(r), ""},
+		{"Or", header.Or(httplimit.Address)(r), "header X-Api-Key last"},
+		{"Or else", none.Or(httplimit.Address)(r), "198.51.100.7"},
+		{"Or of nothing", none.Or(none)(r), ""},
+	} {
+		if of.got != of.want {
+			t.Errorf("%s: %q, not %q", of.name, of.got, of.want)
+		}
+	}
+}
+
+// TestRoute: the pattern is known within a mux, and around it nobody has a key.
+func TestRoute(t *testing.T) {
+	m := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route})
+	mux := http.NewServeMux()
+	mux.Handle("GET /a/{id}", m.Wrap(fine))
+	mux.Handle("GET /b", m.Wrap(fine))
+	for _, of := range []struct {
+		path string
+		want int
+	}{{"/a/1", 200}, {"/b", 200}, {"/a/2", 429}, {"/b", 429}} {
+		if w := ask(mux, func(r *http.Request) { r.URL.Path = of.path }); w.Code != of.want {
+			t.Errorf("%s: %d", of.path, w.Code)
+		}
+	}
+	if w := ask(m.Wrap(mux)); w.Code != http.StatusBadRequest {
+		t.Errorf("around the mux: %d", w.Code)
+	}
+}
+
+// FuzzNobodyElsesKey: whatever a client sends to its proxy, its key is that of its own address, and no other client's.
+func FuzzNobodyElsesKey(f *testing.F) {
+	f.Add([]byte{198, 51, 100, 7}, []byte{203, 0, 113, 1}, "203.0.113.1", "10.0.0.9, ::ffff:203.0.113.1")
+	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", ",")
+	behind := must(httplimit.AddressBehind(proxies...))
+	trusted := func(a netip.Addr) bool {
+		return netip.MustParsePrefix("10.0.0.0/8").Contains(a.Unmap()) || a.Unmap() == netip.MustParseAddr("192.0.2.10") || netip.MustParsePrefix("2001:db8:ffff::/48").Contains(a)
+	}
+	f.Fuzz(func(t *testing.T, one, two []byte, claim, more string) {
+		a, okA := netip.AddrFromSlice(one)
+		b, okB := netip.AddrFromSlice(two)
+		if !okA || !okB || trusted(a) || trusted(b) {
+			t.Skip()
+		}
+		want := httplimit.Address(from(netip.AddrPortFrom(a, 1).String(), claim))
+		for _, key := range []string{
+			behind(from("10.0.0.1:1", claim+","+a.String())),
+			behind(from("10.0.0.1:1", claim, more, a.String())),
+			behind(from("10.0.0.1:1", claim, more+","+a.String()+", 192.0.2.10")),
+			behind(from(netip.AddrPortFrom(a, 1).String(), claim, more)),
+		} {
+			if key != want || key == "" {
+				t.Errorf("%s has the key %q, not %q", a, key, want)
+			}
+		}
+		if other := behind(from("10.0.0.1:1", more, b.String())); (other == want) != same(a, b) {
+			t.Errorf("%s and %s: %q and %q", a, b, want, other)
+		}
+	})
+}
+
+// same tells whether two addresses are one client's: the same of IPv4, or the first 64 bits of IPv6.
+func same(a, b netip.Addr) bool {
+	a, b = a.Unmap(), b.Unmap()
+	if a.Is4() || b.Is4() {
+		return a == b
+	}
+	return [8]byte(a.AsSlice()) == [8]byte(b.AsSlice())
+}
+
+// FuzzKeysStayApart: two requests have one key if, and only if, they say the same where the key looks.
+func FuzzKeysStayApart(f *testing.F) {
+	f.Add("a", "b", "a", "c", uint8(7), uint8(7))
+	f.Add("a", "b cookie c d", "a cookie c b", "d", uint8(7), uint8(7))
+	f.Add("198.51.100.7", "198.51.100.7", "", "", uint8(7), uint8(7))
+	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
+	f.Fuzz(func(t *testing.T, h1, c1, h2, c2 string, a1, a2 uint8) {
+		one, two := saying(h1, c1, a1), saying(h2, c2, a2)
+		h, c, a := header(one) == header(two), cookie(one) == cookie(two), httplimit.Address(one) == httplimit.Address(two)
+		check := func(name string, k httplimit.Key, same bool) {
+			if x, y := k(one), k(two); x != "" && y != "" && (x == y) != same {
+				t.Errorf("%s: %q and %q", name, x, y)
+			}
+		}
+		check("header", header, h1 == h2)
+		check("header and cookie", header.And(cookie), h && c)
+		check("all", header.And(cookie).And(httplimit.Address), h && c && a)
+		check("all, otherwise", header.And(cookie.And(httplimit.Address)), h && c && a)
+		has1, has2 := header(one) != "", header(two) != ""
+		check("header or address", header.Or(httplimit.Address), has1 == has2 && (has1 && h || !has1 && a))
+		has1, has2 = header.And(cookie)(one) != "", header.And(cookie)(two) != ""
+		check("both or address", header.And(cookie).Or(httplimit.Address), has1 == has2 && (has1 && h && c || !has1 && a))
+	})
+}
+
+func saying(header, cookie string, last uint8) *http.Request {
+	r := from(fmt.Sprintf("198.51.100.%d:1", last))
+	r.Header["X-Key"], r.Header["Cookie"] = []string{header}, []string{"c=" + cookie}
+	return r
+}
+
+// FuzzNobodyWithoutKey: whatever a request says, it has a key and reaches the handler, or it has none and the answer is 400.
+func FuzzNobodyWithoutKey(f *testing.F) {
+	f.Add("198.51.100.7:1", "203.0.113.1", "key", "c=1")
+	f.Add("10.0.0.1:1", "", "", "c=")
+	f.Add("@", "\x00", "\xff", ";;")
+	f.Add("[::ffff:10.0.0.1%25]:1", ",,,", " ", "c")
+	keys := []httplimit.Key{httplimit.Address, must(httplimit.AddressBehind(proxies...)), httplimit.Header("X-Key"), httplimit.Cookie("c"), httplimit.Route}
+	keys = append(keys, keys[2].And(keys[3]), keys[2].Or(keys[3]), keys[1].And(keys[2]).Or(keys[0]))
+	limiter := inMemory(nil, "9007199254740992/1s")
+	f.Fuzz(func(t *testing.T, peer, forwarded, header, cookie string) {
+		r := from(peer, strings.Split(forwarded, "\n")...)
+		r.Header["X-Key"], r.Header["Cookie"] = []string{header}, []string{cookie}
+		for i, key := range keys {
+			reached := false
+			w := httptest.NewRecorder()
+			middleware(httplimit.Config{Limiter: limiter, Key: key}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, r)
+			if has := key(r) != ""; reached != has || !has && (w.Code != http.StatusBadRequest || w.Header().Get("Content-Type") != "application/problem+json") {
+				t.Errorf("key %d: %q, status %d, reached %t", i, key(r), w.Code, reached)
+			}
+		}
+	})
+}

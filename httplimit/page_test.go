@@ -1,0 +1,83 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestPage holds docs/http.md to what goes over the wire, to the examples, and to the log.
+func TestPage(t *testing.T) {
+	page, examples := string(must(os.ReadFile("../docs/http.md"))), string(must(os.ReadFile("example_test.go")))
+	for what, text := range answers(t) {
+		if !strings.Contains(page, "\n"+text+"```") {
+			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
+		}
+	}
+	for _, begin := range []string{"	limiter, err := window.New(client", "// plans decides", "// limitUnary is"} {
+		_, text, found := strings.Cut(examples, begin)
+		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*)\n\n`).FindStringIndex(text)
+		if !found || end == nil || !strings.Contains(unindented(page), unindented(begin+text[:end[1]-1])) {
+			t.Errorf("docs/http.md does not show the example from %q", begin)
+		}
+	}
+	sources := must(filepath.Glob("*_test.go"))
+	for _, run := range regexp.MustCompile(`-run ('[^'$^]+'|\w+)`).FindAllStringSubmatch(page, -1) {
+		for name := range strings.SplitSeq(strings.Trim(run[1], "'"), "|") {
+			if !slices.ContainsFunc(sources, func(file string) bool {
+				return regexp.MustCompile(`(?m)^func \w*` + name).Match(must(os.ReadFile(file)))
+			}) {
+				t.Errorf("docs/http.md has a command that runs nothing: %s", name)
+			}
+		}
+	}
+	for _, line := range []string{lineOut, lineDegraded, lineSound} {
+		_, text, _ := strings.Cut(strings.TrimSuffix(line, "\"\n"), "slidegate: ")
+		if !strings.Contains(page, text) {
+			t.Errorf("docs/http.md does not tell of %q", text)
+		}
+	}
+}
+
+// unindented is a text without tabs.
+func unindented(text string) string { return strings.ReplaceAll(text, "\t", "") }
+
+// answers are what a client gets, byte for byte but for the date.
+func answers(t *testing.T) map[string]string {
+	t.Helper()
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	limiter := inMemory(func() time.Time { return now }, "1/5s", "5/1h")
+	m := middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Address})
+	all := map[string]string{"admitted": overWire(t, m)}
+	now = now.Add(1500 * time.Millisecond)
+	all["denied"] = overWire(t, m)
+	_, all["no key"], _ = strings.Cut(overWire(t, middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Api-Key")})), "\n\n")
+	_, all["too much"], _ = strings.Cut(overWire(t, middleware(httplimit.Config{Limiter: limiter, Cost: func(*http.Request) int64 { return 2 }})), "\n\n")
+	_, all["outage"], _ = strings.Cut(overWire(t, middleware(httplimit.Config{Limiter: script{err: window.ErrOutage}, Log: new(record).logger()})), "\n\n")
+	return all
+}
+
+// overWire is the answer to a request, as it comes over the wire.
+func overWire(t *testing.T, m *httplimit.Middleware) string {
+	t.Helper()
+	s := httptest.NewServer(m.Wrap(fine))
+	defer s.Close()
+	conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+	defer conn.Close()
+	_ = must(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+	text := strings.ReplaceAll(string(must(io.ReadAll(bufio.NewReader(conn)))), "\r\n", "\n")
+	text = regexp.MustCompile(`(?m)^(Date|Connection): .*\n`).ReplaceAllString(text, "")
+	return strings.TrimSuffix(text, "\n") + "\n"
+}

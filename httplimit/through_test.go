@@ -1,0 +1,255 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"crypto/sha1" //nolint:gosec // RFC 6455 has it so
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+)
+
+// through serves a handler behind the middleware, without CountOnly and with it, over HTTP/1.1 and, where it is wanted, HTTP/2.
+func through(t *testing.T, h http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
+	for _, counts := range []bool{false, true} {
+		for _, two := range []bool{false, true}[:1+btoi(http2)] {
+			t.Run(fmt.Sprintf("CountOnly %t, HTTP/2 %t", counts, two), func(t *testing.T) {
+				cfg := httplimit.Config{Limiter: inMemory(nil, "1000/1h"), Key: httplimit.Address}
+				if counts {
+					cfg.CountOnly = func(int) bool { return false }
+				}
+				s := httptest.NewUnstartedServer(middleware(cfg).Wrap(h))
+				s.EnableHTTP2 = two
+				if two {
+					s.StartTLS()
+				} else {
+					s.Start()
+				}
+				defer s.Close()
+				check(t, s)
+			})
+		}
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestWriter: a handler finds in its ResponseWriter what it finds without the middleware.
+func TestWriter(t *testing.T) {
+	able := func(w http.ResponseWriter) string {
+		_, flusher := w.(http.Flusher)
+		_, hijacker := w.(http.Hijacker)
+		_, readerFrom := w.(io.ReaderFrom)
+		_, stringWriter := w.(io.StringWriter)
+		_, pusher := w.(http.Pusher)
+		return fmt.Sprint(flusher, hijacker, readerFrom, stringWriter, pusher)
+	}
+	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, able(w)) }
+	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+		want := "true true true true false"
+		if s.EnableHTTP2 {
+			want = "true false false true true"
+		}
+		if got := send(t, s.Client(), request(t, http.MethodGet, s.URL, nil)); got.text != want || (got.protocol == 2) != s.EnableHTTP2 {
+			t.Errorf("%v, not %s", got, want)
+		}
+	})
+}
+
+// TestStream: each part of a response comes when it is flushed, before the handler goes on.
+func TestStream(t *testing.T) {
+	next := make(chan struct{})
+	h := func(w http.ResponseWriter, r *http.Request) {
+		for i := range 3 {
+			_, _ = fmt.Fprintln(w, "part", i)
+			if i == 0 {
+				w.(http.Flusher).Flush()
+			} else if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-next:
+			case <-r.Context().Done():
+			}
+		}
+	}
+	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+		response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		lines := bufio.NewScanner(response.Body)
+		for i := range 3 {
+			if !lines.Scan() || lines.Text() != fmt.Sprint("part ", i) {
+				t.Fatalf("%q, %v", lines.Text(), lines.Err())
+			}
+			next <- struct{}{}
+		}
+		if response.Header.Get("RateLimit") == "" {
+			t.Error("no fields")
+		}
+	})
+}
+
+// TestBodies: a large body goes in and comes out while it comes in, by io.Copy, which uses ReadFrom where there is one.
+func TestBodies(t *testing.T) {
+	h := func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if err := control.EnableFullDuplex(); err != nil && r.ProtoMajor == 1 {
+			t.Error(err)
+		}
+		_ = control.Flush()
+		if n, err := io.Copy(w, r.Body); n != 8<<20 || err != nil {
+			t.Error(n, err)
+		}
+	}
+	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+		in, out := io.Pipe()
+		go func() {
+			_, err := io.Copy(out, io.LimitReader(zeros{}, 8<<20))
+			_ = out.CloseWithError(err)
+		}()
+		if n := len(send(t, s.Client(), request(t, http.MethodPost, s.URL, in)).text); n != 8<<20 {
+			t.Errorf("%d bytes came back", n)
+		}
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// TestDeadlines: those that a handler sets by http.ResponseController end its reads.
+func TestDeadlines(t *testing.T) {
+	h := func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if err := errors.Join(control.SetReadDeadline(time.Now().Add(-time.Second)), control.SetWriteDeadline(time.Now().Add(time.Minute))); err != nil {
+			t.Error(err)
+		}
+		_, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprint(w, errors.Is(err, os.ErrDeadlineExceeded))
+	}
+	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+		in, out := io.Pipe()
+		defer out.Close()
+		if got := send(t, s.Client(), request(t, http.MethodPost, s.URL, in)).text; got != "true" {
+			t.Error("the deadline came not: ", got)
+		}
+	})
+}
+
+// TestSlowClient: one that sends its request byte by byte is served, and others meanwhile.
+func TestSlowClient(t *testing.T) {
+	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
+	through(t, h, false, func(t *testing.T, s *httptest.Server) {
+		conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+		defer conn.Close()
+		for _, b := range []byte("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc") {
+			_ = must(conn.Write([]byte{b}))
+			if b == 'a' {
+				_ = send(t, s.Client(), request(t, http.MethodGet, s.URL, nil))
+			}
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if got := string(must(io.ReadAll(response.Body))); got != "abc" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestHugeHeader: a field of 900 KB is a key like any other, and what the server finds too large it refuses as without the middleware.
+func TestHugeHeader(t *testing.T) {
+	cfg := httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Header("X-Key")}
+	for _, counts := range []func(int) bool{nil, func(int) bool { return true }} {
+		cfg.CountOnly = counts
+		cfg.Limiter = inMemory(nil, "1/1h")
+		s := httptest.NewServer(middleware(cfg).Wrap(fine))
+		defer s.Close()
+		for _, of := range []struct {
+			size int
+			last string
+			want int
+		}{{900 << 10, "a", 200}, {900 << 10, "b", 200}, {900 << 10, "a", 429}, {2 << 20, "a", 431}} {
+			r := request(t, http.MethodGet, s.URL, nil)
+			r.Header.Set("X-Key", strings.Repeat("k", of.size)+of.last)
+			if got := send(t, s.Client(), r); got.status != of.want {
+				t.Errorf("%d bytes, %s: %d", of.size, of.last, got.status)
+			}
+		}
+	}
+}
+
+// TestWebsocket: an upgrade by hand, the ways in which the libraries do it, and an echo over it.
+func TestWebsocket(t *testing.T) {
+	for name, hijack := range map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error){
+		"type assertion": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) { return w.(http.Hijacker).Hijack() },
+		"controller": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
+			return http.NewResponseController(w).Hijack()
+		},
+	} {
+		h := func(w http.ResponseWriter, r *http.Request) {
+			sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
+			conn, buffer, err := hijack(w)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
+			_, _ = io.Copy(conn, unmask(buffer))
+		}
+		t.Run(name, func(t *testing.T) { through(t, h, false, echoes) })
+	}
+}
+
+// echoes upgrades a connection, sends a frame and waits for it to come back.
+func echoes(t *testing.T, s *httptest.Server) {
+	t.Helper()
+	r := request(t, http.MethodGet, s.URL, nil)
+	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+		r.Header.Set(name, value)
+	}
+	response, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
+		t.Fatal(response.StatusCode, response.Header)
+	}
+	wire := response.Body.(io.ReadWriter)
+	_ = must(wire.Write([]byte("\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"))) // "Hello" of RFC 6455, 5.7
+	answer := make([]byte, 7)
+	if _, err := io.ReadFull(wire, answer); err != nil || string(answer) != "\x81\x05Hello" {
+		t.Errorf("%q, %v", answer, err)
+	}
+}
+
+// unmask is the first frame of a client, as a server sends it back.
+func unmask(r io.Reader) io.Reader {
+	frame := make([]byte, 11)
+	_, _ = io.ReadFull(r, frame)
+	for i := range 5 {
+		frame[6+i] ^= frame[2+i%4]
+	}
+	return strings.NewReader("\x81\x05" + string(frame[6:]))
+}
