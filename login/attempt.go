@@ -17,7 +17,7 @@ type Attempt struct {
 	Allowed    bool          // the password may be looked at
 	RetryAfter time.Duration // how soon the same attempt could be allowed; 0 if Allowed
 	Denied     Budget        // which was used up; empty if Allowed. It is for logs, and not for the user
-	Left       int64         // how many more failures are allowed now; 0 if denied
+	Left       int64         // how many more failures its budgets allow now; 0 if denied. After those of a known device come those of an unknown one
 	Degraded   bool          // decided by the Fallback, in part at least
 
 	guard     *Guard
@@ -79,7 +79,7 @@ func (a *Attempt) answer() {
 // known device, and the streak. What stays are the failures charged to the address, lest an attacker who has an account clears them
 // by logging in, and those charged to the account, lest each login of its owner gives an attacker new guesses.
 //
-// It works also when ctx has ended. An error says what could not be given back, and stays charged: log it, and let the user in all the same. Of Succeed
+// It works also when ctx has ended. An error says what could not be given back or cleared, and stays: log it, and let the user in all the same. Of Succeed
 // and Cancel only the first call does something, and neither does after a denial.
 func (a *Attempt) Succeed(ctx context.Context) error {
 	var steps []step
@@ -89,7 +89,7 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 		}
 	}
 	for _, c := range a.cleared {
-		steps = append(steps, a.step(c, func(ctx context.Context, l *window.Limiter) error { return l.Reset(ctx, c.event) }))
+		steps = append(steps, func(ctx context.Context) error { return a.guard.forget(ctx, c) })
 	}
 	return a.end(ctx, steps)
 }
@@ -110,12 +110,8 @@ type step func(ctx context.Context) error
 
 func (a *Attempt) refund(i int) step {
 	c := a.charges[i]
-	return a.step(c, func(ctx context.Context, l *window.Limiter) error { return l.Refund(ctx, c.event, a.decisions[i]) })
-}
-
-func (a *Attempt) step(c charge, do func(context.Context, *window.Limiter) error) step {
 	return func(ctx context.Context) error {
-		if err := do(ctx, a.guard.limiters[c.budget]); err != nil {
+		if err := a.guard.limiters[c.budget].Refund(ctx, c.event, a.decisions[i]); err != nil {
 			return fmt.Errorf("slidegate: login: what is charged to the %s stays until it is forgotten, as it could not be given back: %w", c.budget, err)
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
@@ -22,9 +23,9 @@ type Config struct {
 	// are for short bursts and for long periods (OWASP Credential Stuffing Prevention). Auth0 has 100 a day.
 	Address []window.Limit
 
-	// Pair is what one address may fail on one account since it last logged into it: by default 5/1m, 7/10m, 10/1h, 20/1d and 30/30d. The wait so grows
-	// from some seconds to an hour (NIST SP 800-63B rev. 3, 5.2.2: such as 30 s to 1 h). Laravel Fortify has 5 a minute, and Auth0 10. The longer ones keep
-	// one address from using up an account for others.
+	// Pair is what one address may fail on one account since it last logged into it: by default 5/1m, 7/10m, 10/1h, 20/1d and 30/30d. For the first ten
+	// failures the wait so grows from some seconds to an hour (NIST SP 800-63B rev. 3, 5.2.2: such as 30 s to 1 h). Laravel Fortify has 5 a minute, and Auth0
+	// 10. The two longer ones keep one address from using up an account for others.
 	Pair []window.Limit
 
 	// Account is what all unknown devices together may fail on one account, whatever succeeds in between: by default 10/10m, 20/1h and 50/1d.
@@ -36,8 +37,8 @@ type Config struct {
 	// one known device it is at most 100 in a row (NIST SP 800-63B rev. 3, 5.2.2 and rev. 4, 3.2.2).
 	Streak []window.Limit
 
-	// Total is what may fail on one account, from wherever: by default 100/1h, and never more than 100 in an hour (ASVS 4, 2.2.1). It holds however the
-	// other limits are changed, as long as Name and Secret stay.
+	// Total is what may fail on one account, from wherever: by default 100/1h, the most that there may be (ASVS 4, 2.2.1), which is added if it has no limit for
+	// an hour. It holds however limits are changed, as long as Name and Secret stay.
 	Total []window.Limit
 
 	// Device is what one known device may fail on its account since it last logged in: by default 5/1m, 10/1h and 20/30d (OWASP: device cookies). A device
@@ -64,13 +65,13 @@ var (
 	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20), {Max: 30, Per: month}}
 	accountLimits = []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerHour(20), window.PerDay(50)}
 	streakLimits  = []window.Limit{{Max: 80, Per: month}}
-	totalLimits   = []window.Limit{window.PerHour(perHour)}
 	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: month}}
 )
 
 const (
 	perHour   = 100 // failures on one account: ASVS 4, 2.2.1
 	minSecret = 16  // bytes
+	mostName  = 56  // bytes
 	steps     = 5   // of Begin
 )
 
@@ -86,7 +87,7 @@ func (cfg Config) budgets() []limited {
 		{Pair, or(cfg.Pair, pairLimits)},
 		{Account, or(cfg.Account, accountLimits)},
 		{Streak, or(cfg.Streak, streakLimits)},
-		{Total, or(cfg.Total, totalLimits)},
+		{Total, cfg.total()},
 		{Device, or(cfg.Device, deviceLimits)},
 	}
 }
@@ -96,6 +97,14 @@ func or(limits, defaults []window.Limit) []window.Limit {
 		return defaults
 	}
 	return limits
+}
+
+// total has a limit for an hour, so that guards with other limits share its count.
+func (cfg Config) total() []window.Limit {
+	if slices.ContainsFunc(cfg.Total, func(l window.Limit) bool { return l.Per == time.Hour }) {
+		return cfg.Total
+	}
+	return append(slices.Clone(cfg.Total), window.PerHour(perHour))
 }
 
 func (cfg Config) limiter(b limited) window.Config {
@@ -116,6 +125,8 @@ func (cfg Config) check() error {
 	switch {
 	case cfg.Name == "":
 		return errors.New("slidegate: login guard without a Name; give it one, as guards of one Name share their counts")
+	case len(cfg.Name) > mostName:
+		return fmt.Errorf("slidegate: login guard name %.80q has %d bytes; choose 1 to %d", cfg.Name, len(cfg.Name), mostName)
 	case cfg.Fallback != nil && cfg.Fallback.limiters == nil:
 		return fmt.Errorf("slidegate: login guard %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", cfg.Name)
 	}
@@ -124,10 +135,10 @@ func (cfg Config) check() error {
 
 // checkHour checks what limits that are sound allow in an hour.
 func (cfg Config) checkHour() error {
-	total, account := mostInAnHour(or(cfg.Total, totalLimits)), mostInAnHour(or(cfg.Account, accountLimits))
+	total, account := mostInAnHour(cfg.total()), mostInAnHour(or(cfg.Account, accountLimits))
 	switch {
 	case total > perHour:
-		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; add a limit such as %d/1h, which is the most (ASVS 4, 2.2.1)", cfg.Name, total, perHour)
+		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; choose at most %d/1h (ASVS 4, 2.2.1)", cfg.Name, total, perHour)
 	case 10*account > 9*total:
 		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in an hour, and a Total that allows %.0f; have Account allow at most %.0f, so that known devices have the rest",
 			cfg.Name, account, total, math.Floor(total*9/10))

@@ -33,15 +33,15 @@ type Guard struct {
 // Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
 type Budget string
 
-// The budgets. An attempt of Begin is charged to the first five, in this order, and one of BeginKnown to the last two. An event is
-// what the key of a limiter is about, for slidegate inspect.
+// The budgets. An attempt of Begin is charged to address, pair, account, streak and total, in this order, and one of BeginKnown to device and total. An
+// event is what the key of a limiter is about, for slidegate inspect.
 const (
 	Address Budget = "address" // all attempts from an IPv4 address or an IPv6 /64. The event is that: 192.0.2.1 or 2001:db8:1:2::/64
 	Pair    Budget = "pair"    // those on one account from one address. The event is both, with a space: 192.0.2.1 alice
 	Account Budget = "account" // those on one account from unknown devices. The event is the account
 	Streak  Budget = "streak"  // those on one account from unknown devices since the last login of anybody. The event is the account
-	Total   Budget = "total"   // all on one account. The event is the account
 	Device  Budget = "device"  // those on one account from one known device. The event is both: "device" alice, with the device as Go quotes it
+	Total   Budget = "total"   // all on one account. The event is the account
 )
 
 // Errors that a caller may want to tell apart, by errors.Is. For an outage of Redis they are window.ErrOutage and window.ErrUncertain.
@@ -50,6 +50,8 @@ var (
 	ErrEmptyDevice  = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
 	ErrAddress      = errors.New("slidegate: login without an address of the client; parse it, such as by netip.ParseAddrPort(request.RemoteAddr)")
 )
+
+var errGuard = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
 
 // New returns a guard that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet. It takes only a Config
 // with a Secret.
@@ -83,8 +85,8 @@ func newGuard(cfg Config, limiter func(window.Config) (*window.Limiter, error)) 
 	return g, nil
 }
 
-// Limiter is that of a budget, to look at what an event of it has used, or to Reset one, such as an address that many people share. It is nil if
-// there is no such budget. Attempts are for Begin, which asks all of them.
+// Limiter is that of a budget, to look at what an event of it has used, or to Reset one. It is nil if there is no such budget. Attempts are for Begin,
+// which asks all of them.
 func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 
 // Begin asks whether a password may be tried on an account from an address, and charges the attempt to both. Ask it before the password
@@ -92,7 +94,7 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // if it was right, or nothing if it was wrong. Cancel is for attempts that came to nothing.
 //
 // Once it has begun to charge, it goes on though ctx is cancelled, up to its deadline: else whoever hangs up at the right moment could have an account charged, and
-// not his address.
+// not his address. For the same reason give it no tight deadline: Config.Timeout is for that.
 //
 // A denial is an Attempt, not an error. The errors are ErrEmptyAccount, ErrAddress, and those of window.AllowAll; where one comes beside a
 // denial, some of what had been charged could not be given back. With an error, let nobody in.
@@ -100,7 +102,7 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // The guard takes each name as it is: Alice and alice are two accounts to it. Give it the name by which the application looks up the account,
 // such as its number, or if there is none, what was typed in the form in which it was searched for. ip is the client's, not that of a proxy.
 func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
-	if err := check(account, ip); err != nil {
+	if err := g.check(account, ip); err != nil {
 		return nil, err
 	}
 	return g.stranger(ctx, account, ip)
@@ -110,7 +112,7 @@ func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Atte
 // It is charged to budgets that strangers cannot use up: whoever attacks the account, or shares the address of the device, does not
 // hold its owner out. Only when these are used up, the attempt is one of Begin. device is what the cookie names it by, different for each.
 func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, device string) (*Attempt, error) {
-	if err := check(account, ip); err != nil {
+	if err := g.check(account, ip); err != nil {
 		return nil, err
 	}
 	if device == "" {
@@ -128,11 +130,25 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 	return other, err
 }
 
-func check(account string, ip netip.Addr) error {
+func (g *Guard) check(account string, ip netip.Addr) error {
+	if err := g.checkAccount(account); err != nil {
+		return err
+	}
+	return checkAddress(ip)
+}
+
+func (g *Guard) checkAccount(account string) error {
 	switch {
+	case g == nil || g.limiters == nil:
+		return errGuard
 	case account == "":
 		return ErrEmptyAccount
-	case !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified():
+	}
+	return nil
+}
+
+func checkAddress(ip netip.Addr) error {
+	if !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified() {
 		return ErrAddress
 	}
 	return nil
@@ -155,22 +171,34 @@ const ipv6Bits = 64
 // Forget makes the account as if nobody had failed on it, such as when its owner has set a new password by a link in a mail, or has proven at the help desk
 // who it is. It also forgets what failed on it from the addresses given, such as the one that the new password came from. What is charged to an address
 // for any account stays, and so does the budget of a known device. The limits of the account begin anew; attempts under way that are given back later can take
-// back a failure that came after this.
+// back a failure that came after this. It forgets in the Fallback of this process, too. After an error, call it again.
 func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) error {
-	if account == "" {
-		return ErrEmptyAccount
+	if err := g.checkAccount(account); err != nil {
+		return err
 	}
 	all := []charge{{Account, account}, {Streak, account}, {Total, account}}
 	for _, ip := range from {
-		if err := check(account, ip); err != nil {
+		if err := checkAddress(ip); err != nil {
 			return err
 		}
 		all = append(all, pairOf(account, ip))
 	}
+	return g.forget(ctx, all...)
+}
+
+// ForgetAddress makes the address, or the /64 of an IPv6 one, as if nobody had failed from it, such as one that many people share. Pairs with accounts stay.
+func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
+	if err := g.check("any account", ip); err != nil {
+		return err
+	}
+	return g.forget(ctx, charge{Address, subnet.Of(ip, ipv6Bits)})
+}
+
+func (g *Guard) forget(ctx context.Context, all ...charge) error {
 	var errs []error
 	for _, c := range all {
 		if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
-			errs = append(errs, fmt.Errorf("slidegate: the %s is not forgotten: %w", c.budget, err))
+			errs = append(errs, fmt.Errorf("slidegate: login: what is charged to the %s is not forgotten: %w", c.budget, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -348,6 +348,7 @@ func TestRefuses(t *testing.T) {
 		_, err := login.New(client, cfg)
 		return err
 	}
+	_, zero := (*login.Guard)(nil).Begin(t.Context(), "alice", home)
 	_, nameless := login.NewLocal(login.Config{})
 	_, errLocal := login.NewLocal(login.Config{Name: "g", Fallback: local})
 	begin := func(account string, ip netip.Addr) error {
@@ -363,7 +364,7 @@ func TestRefuses(t *testing.T) {
 	}
 	const ninety = " failures in an hour, and a Total that allows 100; have Account allow at most 90"
 	total := func(bound string) string {
-		return `slidegate: login guard "g" has a Total that allows ` + bound + ` failures in an hour; add a limit such as 100/1h, which is the most (ASVS 4, 2.2.1)`
+		return `slidegate: login guard "g" has a Total that allows ` + bound + ` failures in an hour; choose at most 100/1h (ASVS 4, 2.2.1)`
 	}
 	for i, tt := range []struct {
 		err  error
@@ -372,6 +373,10 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{}), `slidegate: login guard "g" has a Secret of 0 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
 		{of(login.Config{Secret: secret[:15]}), `slidegate: login guard "g" has a Secret of 15 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
 		{of(login.Config{Secret: secret, Name: "a b"}), `slidegate: limiter name "a b.address" has the byte " "; use only A-Z a-z 0-9 . _ - and colon`},
+		{of(login.Config{Secret: secret, Name: strings.Repeat("a", 57)}), `slidegate: login guard name "` + strings.Repeat("a", 57) + `" has 57 bytes; choose 1 to 56`},
+		{zero, "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
+		{(&login.Guard{}).Forget(t.Context(), "alice"), "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
+		{local.ForgetAddress(t.Context(), netip.Addr{}), login.ErrAddress.Error()},
 		{nameless, `slidegate: login guard without a Name; give it one, as guards of one Name share their counts`},
 		{of(login.Config{Secret: secret, Account: limits("91/1h")}), account("91" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("5/1s")}), account("18000" + ninety)},
@@ -381,7 +386,6 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{Secret: secret, Account: limits("46/45m")}), account("92" + ninety)},
 		{of(login.Config{Secret: secret, Total: limits("10/1h")}), account("20 failures in an hour, and a Total that allows 10; have Account allow at most 9")},
 		{of(login.Config{Secret: secret, Total: limits("101/1h")}), total("101")},
-		{of(login.Config{Secret: secret, Total: limits("51/59m59.999s")}), total("102")},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{Max: 5}}}), `slidegate: limiter "g.account" has limit 1 with a Per of 0s; choose whole milliseconds, from one to 100 years`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{}}), `slidegate: limiter "g.account" has no limits; give at least one, such as window.PerHour(5)`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{}}}), `slidegate: limiter "g.account" has limit 1 with a Max of 0; choose 1 to 2^53 units`},
@@ -445,8 +449,9 @@ func TestHangingUp(t *testing.T) {
 func TestTotalHoldsOnChange(t *testing.T) {
 	client, c := redistest.Client(t), newClock()
 	checked := 0
-	for i, account := range []string{"10/1h", "90/1h", "90/61m", "15/10m"} {
-		g := must(login.New(client, login.Config{Name: redistest.Key(t)[:len(redistest.Key(t))-4] + "same", Secret: secret, Account: limits(account), Now: c.now, Timeout: 10 * time.Second}))
+	totals := [][]window.Limit{nil, limits("50/30m"), limits("100/1h", "99/59m"), limits("100/1h@30s")}
+	for i, account := range []string{"10/1h", "45/1h", "80/61m", "15/10m"} {
+		g := must(login.New(client, login.Config{Name: redistest.Key(t)[:len(redistest.Key(t))-4] + "same", Secret: secret, Account: limits(account), Total: totals[i], Now: c.now, Timeout: 10 * time.Second}))
 		for n := range 110 {
 			if must(g.Begin(t.Context(), "alice", bot(256*i+n))).Allowed {
 				checked++
@@ -516,6 +521,22 @@ func TestTimeout(t *testing.T) {
 	defer server.Resume(t)
 	if a, err := g.Begin(t.Context(), "alice", home); a != nil || !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "200ms") {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestForgetAddress: an address that is used up is free again, whichever of its /64 is given.
+func TestForgetAddress(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Address: limits("1/1h")})
+	one, other := netip.MustParseAddr("2001:db8:1:2::1"), netip.MustParseAddr("2001:db8:1:2::2")
+	must(g.Begin(t.Context(), "alice", one))
+	if a := must(g.Begin(t.Context(), "bob", other)); a.Allowed {
+		t.Errorf("%+v", a)
+	}
+	if err := g.ForgetAddress(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if a := must(g.Begin(t.Context(), "bob", one)); !a.Allowed {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -29,18 +29,19 @@ type Joint struct {
 // the order given, one after the other, up to the first denial or error, and then gives back what was counted, also when ctx has ended: so it can
 // return later than that, by a Timeout of those limiters.
 //
-// Whoever can end ctx while the last check is on its way can have that counted, and the others given back. Where strangers can, such as by hanging up, give it
-// one that they cannot end, by context.WithoutCancel.
-//
 // Put first what an attacker has for himself (his address), and last what he shares with his victim (an account): an attempt that is
-// denied for his address then takes nothing of the account, not even for a moment.
+// denied for his address then takes nothing of the account, not even for a moment. Whoever can end ctx while the last check is on its way can have that
+// counted, and the others given back. Where strangers can, such as by hanging up, give it one that they cannot end, by context.WithoutCancel.
 //
-// It never admits beyond a limit. It can deny too much while a charge is on its way back, and where one could not be given
-// back, up to when it is forgotten; so it is when the process dies in between. Then, also beside a denial, there is an error that
-// matches ErrOutage or ErrUncertain. After another error, too, nothing stays counted, but for ErrUncertain what it is about. A limiter that
-// counts denied attempts keeps the one that it denied itself.
+// It never admits beyond a limit. It can deny too much while a charge is on its way back; and where one was not given back, because that failed or the
+// process died, up to when it is forgotten.
 //
-// Errors are as those of AllowN, and all that can be known before anything is sent are told before it is, such as a Check without a Limiter.
+// Errors are as those of AllowN, each about one check; after ErrUncertain that check may be counted. Beside it, or beside a denial, there can be errors about
+// what could not be given back, which say so, and match ErrOutage or ErrUncertain. With an error that is not beside a denial, the Joint is empty. What can be
+// known before anything is sent is told before, such as a Check without a Limiter, or checks that cost one event more together than its limits ever admit.
+//
+// To give back an allowed Joint later, Refund each of its Decisions by the Limiter and Event of its Check. A limiter that counts denied attempts keeps the one
+// that it denied.
 func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	if err := sound(ctx, checks); err != nil {
 		return Joint{}, err
