@@ -5,23 +5,20 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/felixge/httpsnoop"
 )
 
-// answer sees with which status a handler answers: the first that goes out, whatever it says later.
-type answer struct{ status int }
+// answer sees with which status a handler answers: the first that goes out, whatever it says later, and from whichever goroutine.
+type answer struct{ status atomic.Int32 }
 
-func (a *answer) begin(status int) {
-	if a.status == 0 {
-		a.status = status
-	}
-}
+func (a *answer) begin(status int) { a.status.CompareAndSwap(0, int32(status)) } //nolint:gosec // net/http refuses more than three digits
 
 // code is the status once the handler is done.
 func (a *answer) code() int {
 	a.begin(http.StatusOK)
-	return a.status
+	return int(a.status.Load())
 }
 
 // hooks are at all that can begin an answer.
@@ -29,17 +26,23 @@ func (a *answer) hooks() httpsnoop.Hooks {
 	return httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) {
+				next(status)                                                            // which panics where there is no such status
 				if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // others are not the answer yet
 					a.begin(status)
 				}
-				next(status)
 			}
 		},
 		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
 			return func(b []byte) (int, error) { a.begin(http.StatusOK); return next(b) }
 		},
 		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
-			return func(from io.Reader) (int64, error) { a.begin(http.StatusOK); return next(from) }
+			return func(from io.Reader) (int64, error) {
+				n, err := next(from)
+				if n > 0 { // else no answer went out
+					a.begin(http.StatusOK)
+				}
+				return n, err
+			}
 		},
 		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
 			return func() { a.begin(http.StatusOK); next() }

@@ -119,6 +119,21 @@ func TestStatus(t *testing.T) {
 			_, _ = io.Copy(w, onlyReader{})
 			w.WriteHeader(http.StatusUnauthorized)
 		}},
+		"an empty copy": {401, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, strings.NewReader(""))
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"an empty copy without WriteTo": {401, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, io.LimitReader(strings.NewReader(""), 1))
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"a status that there is none": {401, func(w http.ResponseWriter, _ *http.Request) {
+			func() {
+				defer func() { _ = recover() }()
+				w.WriteHeader(1000)
+			}()
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
 		"a flush": {200, func(w http.ResponseWriter, _ *http.Request) {
 			w.(http.Flusher).Flush()
 			w.WriteHeader(http.StatusUnauthorized)
@@ -183,7 +198,7 @@ type onlyReader struct{}
 
 func (onlyReader) Read(b []byte) (int, error) { return copy(b, "a"), io.EOF }
 
-// TestClientGone: units come back also if the client has gone while the handler was at work.
+// TestClientGone: a request counts if the client has gone before its handler is done. Else it would try for nothing.
 func TestClientGone(t *testing.T) {
 	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
 	inside, done := make(chan struct{}), make(chan struct{})
@@ -204,7 +219,7 @@ func TestClientGone(t *testing.T) {
 		t.Error("the client got an answer")
 	}
 	<-done
-	used(t, l, 0)
+	used(t, l, 1)
 }
 
 // TestLostRefund: what cannot be given back is told, and the client gets its answer all the same.

@@ -166,7 +166,7 @@ func ExampleConfig_cost() {
 			}
 			return cents
 		},
-		CountOnly: func(status int) bool { return status < 300 }, // what failed is given back
+		CountOnly: func(status int) bool { return status < 400 }, // what failed is given back
 	})
 	if err != nil {
 		panic(err)
@@ -333,18 +333,22 @@ type (
 	unaryHandler func(ctx context.Context, req any) (any, error)
 )
 
-// errExhausted stands for status.Error(codes.ResourceExhausted, ...).
-var errExhausted = errors.New("resource exhausted")
+// These stand for status.Error(codes.ResourceExhausted, ...) and codes.Unauthenticated.
+var errExhausted, errUnknown = errors.New("resource exhausted"), errors.New("unauthenticated")
 
 // limitUnary is a grpc.UnaryServerInterceptor. Who calls is what account says, such as by the peer or the metadata in ctx.
 func limitUnary(l httplimit.Limiter, account func(context.Context) string) func(context.Context, any, *unaryInfo, unaryHandler) (any, error) {
 	return func(ctx context.Context, req any, info *unaryInfo, next unaryHandler) (any, error) {
-		d, err := l.AllowN(ctx, account(ctx)+" "+info.FullMethod, 1)
+		who := account(ctx)
+		if who == "" {
+			return nil, errUnknown // else all such would share one budget
+		}
+		d, err := l.AllowN(ctx, who+" "+info.FullMethod, 1)
 		switch {
 		case err != nil:
 			slog.Warn("a call is not limited", "err", err) // or refuse it by codes.Unavailable
 		case !d.Allowed:
-			return nil, fmt.Errorf("%w: come back in %v", errExhausted, d.RetryAfter.Round(time.Minute)) // with errdetails.RetryInfo
+			return nil, fmt.Errorf("%w: come back in %v", errExhausted, d.RetryAfter) // with errdetails.RetryInfo
 		}
 		return next(ctx, req)
 	}
@@ -352,7 +356,10 @@ func limitUnary(l httplimit.Limiter, account func(context.Context) string) func(
 
 // How do I limit calls of gRPC? There the limiter needs no middleware of HTTP: an interceptor is a few lines.
 func Example_grpc() {
-	limiter, err := window.NewLocal(window.Config{Name: "calls", Limits: []window.Limit{window.PerHour(1)}})
+	limiter, err := window.NewLocal(window.Config{
+		Name: "calls", Limits: []window.Limit{window.PerHour(1)},
+		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, // only for this example
+	})
 	if err != nil {
 		panic(err)
 	}

@@ -19,12 +19,13 @@ const (
 
 // setFields tells the client of its limits, beside those around this one: what they are, what is left, and if it is denied, when to come back.
 func (m *Middleware) setFields(h http.Header, d window.Decision) {
+	outer := told(h)
 	if len(d.Usage) > 0 {
 		h.Add(policyField, m.policies(d.Usage))
 		h.Add(usageField, list(d.Usage, usage))
 	}
 	if !d.Allowed {
-		h.Set("Retry-After", strconv.FormatInt(max(seconds(d.RetryAfter), told(h)), 10))
+		h.Set("Retry-After", strconv.FormatInt(max(seconds(d.RetryAfter), outer), 10))
 	}
 }
 
@@ -78,11 +79,11 @@ func usage(u window.Usage) httpsfv.Item {
 // mostInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
 const mostInteger = 999_999_999_999_999
 
-// told is the longest wait in the fields of this limiter and of those around it. These have counted the request already, and can ask for more than this one.
+// told is the longest wait in the fields of the limiters around this one. These have counted the request already, and can ask for more than this one.
 func told(h http.Header) (longest int64) {
 	values := h[usageField]
-	if len(values) < 2 {
-		return 0 // they are this limiter's alone, and it waits for the longest of its own
+	if len(values) == 0 {
+		return 0
 	}
 	members, _ := httpsfv.UnmarshalList(values) // where somebody else wrote the field, it can be anything
 	for _, m := range members {
@@ -97,5 +98,9 @@ func told(h http.Header) (longest int64) {
 
 // seconds are whole ones, never too few.
 func seconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
 }

@@ -44,13 +44,14 @@ type Config struct {
 	Key     Key    // who is limited
 	Outage  Outage // what to do in an outage: there is no default, as either can hurt
 
-	// Cost is how many units a request costs; nil is 1 for each. One of less than 1 unit is not limited. One of more than a limit ever admits
-	// is refused with the status 413.
+	// Cost is how many units a request costs; nil is 1 for each. One of 0 is not limited. One of less is refused with the status 400, and one of
+	// more than a limit ever admits with 413.
 	Cost func(*http.Request) int64
 
 	// CountOnly, if set, says which responses count, by their status: those that do not get their units back when the handler is done. They are
-	// charged before all the same, so that requests at once cannot slip past. A handler that panics is counted. One that writes nothing answers
-	// with 200, one that takes over the connection with 101.
+	// charged before all the same, so that requests at once cannot slip past. A handler that panics is counted, and so is a request whose context
+	// ends before its handler does: else whoever hangs up would try for nothing. One that writes nothing answers with 200, one that takes over the
+	// connection with 101.
 	CountOnly func(status int) bool
 
 	// Denied, if set, answers a denied request. The fields are set already; it must write the status. nil is 429 with problem details.
@@ -63,7 +64,7 @@ type Config struct {
 
 // Middleware limits requests. It comes from New, and is safe for concurrent use.
 type Middleware struct {
-	Config
+	cfg    Config
 	state  journal
 	policy atomic.Pointer[policyText]
 }
@@ -81,7 +82,7 @@ func New(cfg Config) (*Middleware, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Middleware{Config: cfg}, nil
+	return &Middleware{cfg: cfg}, nil
 }
 
 // Wrap limits the requests to a handler. Those that are admitted reach it as they came. Their w is the server's own, unless CountOnly is set:
@@ -89,24 +90,27 @@ func New(cfg Config) (*Middleware, error) {
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := int64(1)
-		if m.Cost != nil {
-			n = m.Cost(r)
+		if m.cfg.Cost != nil {
+			n = m.cfg.Cost(r)
 		}
-		if n < 1 {
+		switch {
+		case n < 0:
+			writeProblem(w, noCost)
+		case n == 0:
 			next.ServeHTTP(w, r)
-			return
+		default:
+			m.limit(w, r, n, next)
 		}
-		m.limit(w, r, n, next)
 	})
 }
 
 func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
-	key := m.Key(r)
+	key := m.cfg.Key(r)
 	if key == "" {
 		writeProblem(w, noKey)
 		return
 	}
-	d, err := m.Limiter.AllowN(r.Context(), key, n)
+	d, err := m.cfg.Limiter.AllowN(r.Context(), key, n)
 	if err != nil {
 		m.fail(w, r, err, next)
 		return
@@ -116,7 +120,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 	switch {
 	case !d.Allowed:
 		m.deny(w, r, d)
-	case m.CountOnly != nil:
+	case m.cfg.CountOnly != nil:
 		m.serve(w, r, key, d, next)
 	default:
 		next.ServeHTTP(w, r)
@@ -124,8 +128,8 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 }
 
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decision) {
-	if m.Denied != nil {
-		m.Denied(w, r, d)
+	if m.cfg.Denied != nil {
+		m.cfg.Denied(w, r, d)
 		return
 	}
 	writeProblem(w, exceeded(d))
@@ -135,13 +139,13 @@ func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decis
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, key string, d window.Decision, next http.Handler) {
 	var a answer
 	next.ServeHTTP(httpsnoop.Wrap(w, a.hooks()), r)
-	if m.CountOnly(a.code()) {
+	if r.Context().Err() != nil || m.cfg.CountOnly(a.code()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), refundTime)
 	defer cancel()
-	if err := m.Limiter.Refund(ctx, key, d); err != nil {
-		m.Log.Warn("slidegate: a request that does not count stays counted", "err", err)
+	if err := m.cfg.Limiter.Refund(ctx, key, d); err != nil {
+		m.cfg.Log.Warn("slidegate: a request that does not count stays counted", "err", err)
 	}
 }
 
@@ -151,15 +155,29 @@ const refundTime = 5 * time.Second
 // fail answers a request that the limiter could not decide about.
 func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
 	switch {
-	case r.Context().Err() != nil: // the client is gone, or the time that somebody gave the request is over: no sign of an outage
+	case errors.Is(r.Context().Err(), context.Canceled): // the client is gone, which is no sign of an outage
 		writeProblem(w, reduced)
 	case errors.Is(err, window.ErrExceedsLimit):
 		writeProblem(w, tooCostly)
-	case m.Outage == Open:
-		m.note(false, err)
-		next.ServeHTTP(w, r)
 	default:
-		m.note(false, err)
-		writeProblem(w, reduced)
+		m.tell(err)
+		m.undecided(w, r, next)
 	}
+}
+
+// tell tells of an outage once, and of what is wrong with a single key each time.
+func (m *Middleware) tell(err error) {
+	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
+		m.note(false, err)
+		return
+	}
+	m.cfg.Log.Error("slidegate: the limiter cannot decide about a request", "outage", m.cfg.Outage, "err", err)
+}
+
+func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if m.cfg.Outage == Open {
+		next.ServeHTTP(w, r)
+		return
+	}
+	writeProblem(w, reduced)
 }

@@ -3,8 +3,10 @@ package httplimit_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,8 +70,11 @@ func TestRefusals(t *testing.T) {
 		{"no key", httplimit.Config{Limiter: full, Key: func(*http.Request) string { return "" }}, map[string]any{
 			"title": "Bad Request", "status": 400., "detail": "The request does not say who it is from as this server needs it.",
 		}},
+		{"no cost", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return -1 }}, map[string]any{
+			"title": "Bad Request", "status": 400., "detail": "The request does not say what it costs as this server needs it.",
+		}},
 		{"too costly", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return 2 }}, map[string]any{
-			"title": "Request Entity Too Large", "status": 413., "detail": "The request costs more than is ever admitted at once.",
+			"title": "Content Too Large", "status": 413., "detail": "The request costs more than is ever admitted at once.",
 		}},
 		{"outage", httplimit.Config{Limiter: script{err: window.ErrOutage}, Log: new(record).logger()}, map[string]any{
 			"type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "title": "Temporarily unavailable", "status": 503.,
@@ -106,7 +111,7 @@ func TestCost(t *testing.T) {
 		want int
 		left string
 	}{
-		{3, 200, `"5/1h";r=2;t=3600`}, {0, 200, ""}, {-1, 200, ""}, {3, 429, `"5/1h";r=2;t=3600`}, {2, 200, `"5/1h";r=0;t=3600`}, {0, 200, ""}, {6, 413, ""}, {1, 429, `"5/1h";r=0;t=3600`},
+		{3, 200, `"5/1h";r=2;t=3600`}, {0, 200, ""}, {-1, 400, ""}, {3, 429, `"5/1h";r=2;t=3600`}, {2, 200, `"5/1h";r=0;t=3600`}, {0, 200, ""}, {6, 413, ""}, {1, 429, `"5/1h";r=0;t=3600`},
 	} {
 		w := ask(h, func(r *http.Request) { r.ContentLength = of.cost })
 		if left := w.Header().Get("RateLimit"); w.Code != of.want || left != of.left {
@@ -115,18 +120,62 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestTimeIsOver: a request whose context has ended is refused without a word in the log, also where an outage lets requests pass.
+// TestTimeIsOver: a request whose time is over before there is a decision is one of an outage; one whose client has gone is no sign of that.
 func TestTimeIsOver(t *testing.T) {
-	var log record
-	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Outage: httplimit.Open, Log: log.logger()}).Wrap(fine)
-	over, cancel := context.WithDeadline(t.Context(), time.Now())
-	defer cancel()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(over))
-	if w.Code != http.StatusServiceUnavailable || log.String() != "" {
-		t.Errorf("%d, %q", w.Code, &log)
+	over, end := context.WithDeadline(t.Context(), time.Now())
+	defer end()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, of := range []struct {
+		ctx    context.Context
+		outage httplimit.Outage
+		want   int
+		logs   bool
+	}{
+		{over, httplimit.Open, http.StatusOK, true},
+		{over, httplimit.Closed, http.StatusServiceUnavailable, true},
+		{gone, httplimit.Open, http.StatusServiceUnavailable, false},
+		{gone, httplimit.Closed, http.StatusServiceUnavailable, false},
+	} {
+		var log record
+		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Outage: of.outage, Log: log.logger()}).Wrap(fine)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(of.ctx))
+		if w.Code != of.want || (log.String() != "") != of.logs {
+			t.Errorf("%+v: %d, %q", of, w.Code, &log)
+		}
+		if w := ask(h); w.Code != http.StatusOK {
+			t.Errorf("it was counted: %d", w.Code)
+		}
 	}
-	if w := ask(h); w.Code != http.StatusOK {
-		t.Errorf("it was counted: %d", w.Code)
+}
+
+// TestForeignValue: what is wrong with one key is told each time, and does not pass for an outage, which is told, too.
+func TestForeignValue(t *testing.T) {
+	var log record
+	foreign := errors.New("WRONGTYPE")
+	l := &script{err: foreign}
+	h := middleware(httplimit.Config{Limiter: l, Log: log.logger()}).Wrap(fine)
+	for _, l.err = range []error{foreign, foreign, window.ErrOutage, window.ErrOutage, foreign} {
+		if w := ask(h); w.Code != http.StatusServiceUnavailable {
+			t.Error(w.Code)
+		}
+	}
+	if one, all := strings.Count(log.String(), "about a request\""), strings.Count(log.String(), "about requests\""); one != 3 || all != 1 {
+		t.Error(&log)
+	}
+}
+
+// TestRefusalsAreNotKept: what was said of another body does not stay, and no cache keeps a refusal for others.
+func TestRefusalsAreNotKept(t *testing.T) {
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(fine)
+	ask(h)
+	w := httptest.NewRecorder()
+	for name, value := range map[string]string{"Content-Length": "4", "Content-Encoding": "gzip", "Etag": "a", "Last-Modified": "b", "Cache-Control": "public"} {
+		w.Header().Set(name, value)
+	}
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if got := w.Header(); w.Code != 429 || got.Get("Cache-Control") != "no-store" || got.Get("Content-Length")+got.Get("Content-Encoding")+got.Get("Etag")+got.Get("Last-Modified") != "" {
+		t.Error(w.Code, got)
 	}
 }

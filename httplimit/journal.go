@@ -48,13 +48,13 @@ func (m *Middleware) note(byFallback bool, err error) {
 	switch {
 	case err != nil:
 		if m.state.turn(out) {
-			m.Log.Error("slidegate: the limiter cannot decide about requests", "outage", m.Outage, "err", err)
+			m.cfg.Log.Error("slidegate: the limiter cannot decide about requests", "outage", m.cfg.Outage, "err", err)
 		}
 	case byFallback:
 		if m.state.turn(degraded) {
-			m.Log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits")
+			m.cfg.Log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits")
 		}
 	case m.state.turn(sound):
-		m.Log.Info("slidegate: the limiter decides about requests again")
+		m.cfg.Log.Info("slidegate: the limiter decides about requests again")
 	}
 }

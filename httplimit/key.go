@@ -22,16 +22,21 @@ const ipv6Bits = 64
 
 // Address is the address that the connection comes from: an IPv4 address, or the /64 of an IPv6 one. Behind a proxy it is the proxy's.
 func Address(r *http.Request) string {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return subnet.Of(peer.Addr(), ipv6Bits)
+	}
+	peer, err := netip.ParseAddr(r.RemoteAddr) // without a port, as some middleware writes it
 	if err != nil {
 		return ""
 	}
-	return subnet.Of(peer.Addr(), ipv6Bits)
+	return subnet.Of(peer, ipv6Bits)
 }
 
 // AddressBehind is the address of the client behind proxies, each of which adds the address that it was called from at the end of
-// X-Forwarded-For. Proxies are their addresses or networks, such as 10.0.0.0/8. The client is the last one that is none of them. A request that comes from
-// elsewhere is known by its own address, whatever it says. Where a proxy adds nothing, or something that is no address, as one with a port, there is no key.
+// X-Forwarded-For. Proxies are their addresses or networks, such as 10.0.0.0/24: name nothing else, as whoever calls from there can say whose request it is. The
+// client is the last address in the field that is no proxy's. A request that comes from elsewhere is known by its own address, whatever it says. Each of the proxies must
+// add to the field, or write it anew: one that passes it on as it came lets clients choose their key. Where the last entries are no addresses, as with a port,
+// or there is no field, there is no key.
 func AddressBehind(proxies ...string) (Key, error) {
 	if len(proxies) == 0 {
 		return nil, errors.New("slidegate: AddressBehind without proxies; name those that you run, or take Address where there are none")

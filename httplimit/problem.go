@@ -21,7 +21,8 @@ const types = "https://iana.org/assignments/http-problem-types#"
 
 var (
 	noKey     = problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The request does not say who it is from as this server needs it."}
-	tooCostly = problem{Title: "Request Entity Too Large", Status: http.StatusRequestEntityTooLarge, Detail: "The request costs more than is ever admitted at once."}
+	noCost    = problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The request does not say what it costs as this server needs it."}
+	tooCostly = problem{Title: "Content Too Large", Status: http.StatusRequestEntityTooLarge, Detail: "The request costs more than is ever admitted at once."}
 	reduced   = problem{Type: types + "temporary-reduced-capacity", Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable, Detail: "Requests cannot be counted at the moment. Try again soon."}
 )
 
@@ -36,8 +37,14 @@ func exceeded(d window.Decision) problem {
 	return p
 }
 
+// writeProblem drops what was said of another body, and lets nobody keep the refusal for others.
 func writeProblem(w http.ResponseWriter, p problem) {
-	w.Header().Set("Content-Type", "application/problem+json")
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // the client may be gone
 }
