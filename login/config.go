@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -110,10 +111,10 @@ func (cfg Config) total() []window.Limit {
 func (cfg Config) limiter(b limited) window.Config {
 	c := window.Config{
 		Name: cfg.Name + "." + string(b.of), Limits: b.limits, Secret: cfg.Secret,
-		Now: cfg.Now, Timeout: cfg.Timeout / steps, Observe: cfg.Observe,
+		Now: cfg.Now, Timeout: cfg.Timeout, Observe: cfg.Observe,
 	}
-	if cfg.Timeout == 0 {
-		c.Timeout = time.Second / steps
+	if cfg.Timeout >= 0 {
+		c.Timeout = max(1, cmp.Or(cfg.Timeout, time.Second)/steps)
 	}
 	if cfg.Fallback != nil {
 		c.Fallback = cfg.Fallback.limiters[b.of]

@@ -513,14 +513,22 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	}
 }
 
-// TestTimeout: each step has a fifth of the time.
+// TestTimeout: each step has a fifth of the time, unless the context alone ends it.
 func TestTimeout(t *testing.T) {
 	server := redistest.Start(t)
-	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: time.Second}))
+	client := server.Client(t)
 	server.Pause(t)
 	defer server.Resume(t)
-	if a, err := g.Begin(t.Context(), "alice", home); a != nil || !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "200ms") {
-		t.Errorf("%+v, %v", a, err)
+	for _, of := range []struct {
+		timeout time.Duration
+		says    string
+	}{{0, "200ms"}, {500 * time.Millisecond, "100ms"}, {1, "1ns"}, {-1, "deadline exceeded"}} {
+		g := must(login.New(client, login.Config{Name: "login", Secret: secret, Timeout: of.timeout}))
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if a, err := g.Begin(ctx, "alice", home); a != nil || !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), of.says) {
+			t.Errorf("%v: %+v, %v", of.timeout, a, err)
+		}
 	}
 }
 
