@@ -227,7 +227,7 @@ func TestLostRefund(t *testing.T) {
 	var log record
 	l := losing{inMemory(nil, "5/1h")}
 	w := ask(middleware(httplimit.Config{Limiter: l, CountOnly: failed, Log: log.logger()}).Wrap(fine))
-	if w.Code != http.StatusOK || log.String() != `level=WARN msg="slidegate: a request that does not count stays counted"`+"\n" {
+	if w.Code != http.StatusOK || log.String() != `level=WARN msg="slidegate: a request that does not count stays counted, as its refund failed"`+"\n" {
 		t.Errorf("%d, %q", w.Code, &log)
 	}
 }

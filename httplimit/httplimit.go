@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -72,7 +73,7 @@ type Middleware struct {
 // New checks the configuration.
 func New(cfg Config) (*Middleware, error) {
 	switch {
-	case cfg.Limiter == nil:
+	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():
 		return nil, errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New")
 	case cfg.Key == nil:
 		return nil, errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy")
@@ -145,7 +146,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, key string, d
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), refundTime)
 	defer cancel()
 	if err := m.cfg.Limiter.Refund(ctx, key, d); err != nil {
-		m.cfg.Log.Warn("slidegate: a request that does not count stays counted", "err", err)
+		m.cfg.Log.Warn("slidegate: a request that does not count stays counted, as its refund failed", "err", err)
 	}
 }
 

@@ -23,6 +23,7 @@ func TestWrongConfiguration(t *testing.T) {
 		want string
 	}{
 		{httplimit.Config{}, `slidegate: httplimit has no Limiter; make one by window.New or ar1.New`},
+		{httplimit.Config{Limiter: (*window.Limiter)(nil)}, `slidegate: httplimit has no Limiter; make one by window.New or ar1.New`},
 		{httplimit.Config{Limiter: l}, `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy`},
 		{httplimit.Config{Limiter: l, Key: httplimit.Address}, `slidegate: httplimit has the Outage ""; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
 		{httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
@@ -35,13 +36,13 @@ func TestWrongConfiguration(t *testing.T) {
 
 func TestWrongProxies(t *testing.T) {
 	for proxy, want := range map[string]string{
-		"":                  `slidegate: the proxy "" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
-		"10.0.0.1:80":       `slidegate: the proxy "10.0.0.1:80" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
-		"proxy.example.com": `slidegate: the proxy "proxy.example.com" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
-		"10.0.0.0/33":       `slidegate: the proxy "10.0.0.0/33" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
-		"fe80::1%eth0":      `slidegate: the proxy "fe80::1%eth0" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
-		"::ffff:10.0.0.1":   `slidegate: the proxy "::ffff:10.0.0.1" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
-		"::ffff:10.0.0.0/8": `slidegate: the proxy "::ffff:10.0.0.0/8" is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8`,
+		"":                  `slidegate: the proxy "" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"10.0.0.1:80":       `slidegate: the proxy "10.0.0.1:80" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"proxy.example.com": `slidegate: the proxy "proxy.example.com" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"10.0.0.0/33":       `slidegate: the proxy "10.0.0.0/33" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"fe80::1%eth0":      `slidegate: the proxy "fe80::1%eth0" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"::ffff:10.0.0.1":   `slidegate: the proxy "::ffff:10.0.0.1" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"::ffff:10.0.0.0/8": `slidegate: the proxy "::ffff:10.0.0.0/8" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 	} {
 		if key, err := httplimit.AddressBehind("10.0.0.1", proxy); key != nil || err == nil || err.Error() != want {
 			t.Errorf("%q: %v", proxy, err)

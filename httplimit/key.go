@@ -48,7 +48,7 @@ func AddressBehind(proxies ...string) (Key, error) {
 			prefix, err = address.Prefix(address.BitLen())
 		}
 		if err != nil || prefix.Addr().Is4In6() {
-			return nil, fmt.Errorf("slidegate: the proxy %q is neither an address nor a network; write one as 10.0.0.1 or 10.0.0.0/8", p)
+			return nil, fmt.Errorf("slidegate: the proxy %q is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24", p)
 		}
 		networks[i] = prefix.String()
 	}
@@ -63,7 +63,7 @@ func AddressBehind(proxies ...string) (Key, error) {
 	}, nil
 }
 
-// Header is the value of a field of the request, such as X-Api-Key: the last, if there are several. Check before that it is a key that you gave out; else a
+// Header is the value of a field of the request, such as X-Api-Key: the last, if there are several. For slidegate inspect the event is "header X-Api-Key VALUE". Check before that it is a key that you gave out; else a
 // client has as many budgets as it thinks of values.
 func Header(name string) Key {
 	name = http.CanonicalHeaderKey(name)
@@ -76,7 +76,7 @@ func Header(name string) Key {
 	}
 }
 
-// Cookie is the value of a cookie, such as that of a session. Like a field, it is the client's word.
+// Cookie is the value of a cookie, such as that of a session: the first, if there are several. Like a field, it is the client's word. The event is "cookie NAME VALUE".
 func Cookie(name string) Key {
 	return func(r *http.Request) string {
 		cookie, err := r.Cookie(name)
@@ -87,7 +87,7 @@ func Cookie(name string) Key {
 	}
 }
 
-// Route is the pattern of http.ServeMux that the request matched, such as "POST /login". It is known within the handlers of the mux: wrap these, and
+// Route is the pattern of http.ServeMux that the request matched, such as "POST /login", for which the event is "route POST /login". It is known within the handlers of the mux: wrap these, and
 // not the mux.
 func Route(r *http.Request) string {
 	if r.Pattern == "" {
@@ -96,7 +96,8 @@ func Route(r *http.Request) string {
 	return "route " + r.Pattern
 }
 
-// And is both keys as one: requests share a limit if both are the same. Where one is empty, so is this.
+// And is both keys as one: requests share a limit if both are the same. Where one is empty, so is this. The event is the length of the first, and both, with
+// spaces between: "12 route GET /x 198.51.100.7".
 func (k Key) And(other Key) Key {
 	return func(r *http.Request) string {
 		one, two := k(r), other(r)
