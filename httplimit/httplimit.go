@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,16 +59,17 @@ type Config struct {
 	// Denied, if set, answers a denied request. The fields are set already; it must write the status. nil is 429 with problem details.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
-	// Log is told of the begin and the end of outages, and of a Fallback's decisions, each once; and of charges that could not be given back. nil is
-	// slog.Default().
+	// Log is told of the begin and the end of outages, and of a Fallback's decisions, each once; of the first request without a key; and of charges that could not
+	// be given back. Its attributes tell one middleware from another, as by slog.Default().With("limit", "api"). nil is slog.Default().
 	Log *slog.Logger
 }
 
 // Middleware limits requests. It comes from New, and is safe for concurrent use.
 type Middleware struct {
-	cfg    Config
-	state  journal
-	policy atomic.Pointer[policyText]
+	cfg     Config
+	state   journal
+	policy  atomic.Pointer[policyText]
+	keyless sync.Once // told of
 }
 
 // New checks the configuration.
@@ -108,6 +110,9 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
 	key := m.cfg.Key(r)
 	if key == "" {
+		m.keyless.Do(func() {
+			m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs, as Route must be within its mux")
+		})
 		writeProblem(w, noKey)
 		return
 	}

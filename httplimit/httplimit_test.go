@@ -40,6 +40,8 @@ func TestWrongProxies(t *testing.T) {
 		"10.0.0.1:80":       `slidegate: the proxy "10.0.0.1:80" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 		"proxy.example.com": `slidegate: the proxy "proxy.example.com" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 		"10.0.0.0/33":       `slidegate: the proxy "10.0.0.0/33" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"0.0.0.0/0":         `slidegate: the proxy "0.0.0.0/0" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"10.0.0.5/24":       `slidegate: the proxy "10.0.0.5/24" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 		"fe80::1%eth0":      `slidegate: the proxy "fe80::1%eth0" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 		"::ffff:10.0.0.1":   `slidegate: the proxy "::ffff:10.0.0.1" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 		"::ffff:10.0.0.0/8": `slidegate: the proxy "::ffff:10.0.0.0/8" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
@@ -86,6 +88,9 @@ func TestRefusals(t *testing.T) {
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Error(of.name, err)
+		}
+		if after := w.Header().Get("Retry-After"); (w.Code == http.StatusServiceUnavailable) != (after == "1") {
+			t.Errorf("%s: Retry-After: %s", of.name, after)
 		}
 		if diff := cmp.Diff(of.want, got); diff != "" || w.Header().Get("Content-Type") != "application/problem+json" || float64(w.Code) != of.want["status"] {
 			t.Errorf("%s: %d, %v\n%s", of.name, w.Code, w.Header(), diff)
@@ -147,6 +152,25 @@ func TestTimeIsOver(t *testing.T) {
 		}
 		if w := ask(h); w.Code != http.StatusOK {
 			t.Errorf("it was counted: %d", w.Code)
+		}
+	}
+}
+
+// TestKeyless: requests without a key are told of once, and a Key that is made of none is refused.
+func TestKeyless(t *testing.T) {
+	var log record
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route, Log: log.logger()}).Wrap(fine)
+	for range 3 {
+		if w := ask(h); w.Code != http.StatusBadRequest {
+			t.Error(w.Code)
+		}
+	}
+	if strings.Count(log.String(), "without a key") != 1 {
+		t.Error(&log)
+	}
+	for i, key := range []httplimit.Key{httplimit.Key(nil).And(httplimit.Address), httplimit.Key(httplimit.Address).And(nil), httplimit.Key(nil).Or(httplimit.Address), httplimit.Key(httplimit.Address).Or(nil)} {
+		if _, err := httplimit.New(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key, Outage: httplimit.Open}); err == nil || !strings.Contains(err.Error(), "has no Key") {
+			t.Errorf("%d: %v", i, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func AddressBehind(proxies ...string) (Key, error) {
 		if address, single := netip.ParseAddr(p); single == nil && address.Zone() == "" {
 			prefix, err = address.Prefix(address.BitLen())
 		}
-		if err != nil || prefix.Addr().Is4In6() {
+		if err != nil || prefix.Addr().Is4In6() || prefix.Bits() == 0 || prefix != prefix.Masked() {
 			return nil, fmt.Errorf("slidegate: the proxy %q is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24", p)
 		}
 		networks[i] = prefix.String()
@@ -99,6 +99,9 @@ func Route(r *http.Request) string {
 // And is both keys as one: requests share a limit if both are the same. Where one is empty, so is this. The event is the length of the first, and both, with
 // spaces between: "12 route GET /x 198.51.100.7".
 func (k Key) And(other Key) Key {
+	if k == nil || other == nil {
+		return nil // which New refuses
+	}
 	return func(r *http.Request) string {
 		one, two := k(r), other(r)
 		if one == "" || two == "" {
@@ -110,6 +113,9 @@ func (k Key) And(other Key) Key {
 
 // Or is the first key, or where that is empty the other.
 func (k Key) Or(other Key) Key {
+	if k == nil || other == nil {
+		return nil // which New refuses
+	}
 	return func(r *http.Request) string {
 		if key := k(r); key != "" {
 			return key

@@ -45,6 +45,9 @@ func writeProblem(w http.ResponseWriter, p problem) {
 	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "application/problem+json")
+	if p.Status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1") // the limiter looks once a second whether Redis is back
+	}
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // the client may be gone
 }
