@@ -17,19 +17,16 @@ import (
 // one key, so that nobody can write an address into a field to use up somebody's budget.
 type Key func(r *http.Request) string
 
-// ipv6Bits is what one client has of IPv6: whoever has an address mostly has its /64.
-const ipv6Bits = 64
-
 // Address is the address that the connection comes from: an IPv4 address, or the /64 of an IPv6 one. Behind a proxy it is the proxy's.
 func Address(r *http.Request) string {
 	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return subnet.Of(peer.Addr(), ipv6Bits)
+		return subnet.Client(peer.Addr())
 	}
 	peer, err := netip.ParseAddr(r.RemoteAddr) // without a port, as some middleware writes it
 	if err != nil {
 		return ""
 	}
-	return subnet.Of(peer, ipv6Bits)
+	return subnet.Client(peer)
 }
 
 // AddressBehind is the address of the client behind proxies, each of which adds the address that it was called from at the end of
@@ -56,7 +53,7 @@ func AddressBehind(proxies ...string) (Key, error) {
 	return func(r *http.Request) (key string) {
 		behind(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if client := middleware.GetClientIPAddr(r.Context()); client.IsValid() {
-				key = subnet.Of(client, ipv6Bits)
+				key = subnet.Client(client)
 			}
 		})).ServeHTTP(nil, r)
 		return key

@@ -158,15 +158,12 @@ func checkAddress(ip netip.Addr) error {
 func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
 	streak := charge{Streak, account}
 	pair := pairOf(account, ip)
-	return g.begin(ctx, []charge{{Address, subnet.Of(ip, ipv6Bits)}, pair, {Account, account}, streak, {Total, account}}, append(own, pair, streak)...)
+	return g.begin(ctx, []charge{{Address, subnet.Client(ip)}, pair, {Account, account}, streak, {Total, account}}, append(own, pair, streak)...)
 }
 
 func pairOf(account string, ip netip.Addr) charge {
-	return charge{Pair, subnet.Of(ip, ipv6Bits) + " " + account}
+	return charge{Pair, subnet.Client(ip) + " " + account}
 }
-
-// ipv6Bits is what one client has of IPv6: whoever has an address mostly has its /64.
-const ipv6Bits = 64
 
 // Forget makes the account as if nobody had failed on it, such as when its owner has set a new password by a link in a mail, or has proven at the help desk
 // who it is. It also forgets what failed on it from the addresses given, such as the one that the new password came from. What is charged to an address
@@ -191,7 +188,7 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	if err := g.check("any account", ip); err != nil {
 		return err
 	}
-	return g.forget(ctx, charge{Address, subnet.Of(ip, ipv6Bits)})
+	return g.forget(ctx, charge{Address, subnet.Client(ip)})
 }
 
 func (g *Guard) forget(ctx context.Context, all ...charge) error {

@@ -178,7 +178,7 @@ func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 // count counts an answer of the guard for all that the attempt was charged to.
 func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt) {
 	var fates []*fate
-	address := subnet.Of(ip, ipv6Bits)
+	address := subnet.Client(ip)
 	for i, subject := range [...]string{byAddress: address, byAccount: a.Account, byPair: address + " " + a.Account} {
 		t := r.subjects[i].of(subject, a.At)
 		t.attempts++
@@ -194,9 +194,6 @@ func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt
 		f.deny(answer.RetryAfter, a.Succeeded)
 	}
 }
-
-// ipv6Bits is what the guard counts as one address: see login.Address.
-const ipv6Bits = 64
 
 // sweep bounds the memory, also that of the guard.
 func (r *guardReplay) sweep(ctx context.Context) error {

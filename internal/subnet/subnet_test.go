@@ -23,6 +23,9 @@ func TestOf(t *testing.T) {
 		if got := Of(netip.MustParseAddr(tt.address), tt.bits); got != tt.want {
 			t.Errorf("%s/%d is %s, not %s", tt.address, tt.bits, got, tt.want)
 		}
+		if got := Client(netip.MustParseAddr(tt.address)); tt.bits == 64 && got != tt.want {
+			t.Errorf("the client at %s is %s, not %s", tt.address, got, tt.want)
+		}
 	}
 }
 
