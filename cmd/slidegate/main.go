@@ -1,5 +1,5 @@
 // Command slidegate shows what limits do: what they would have done to a log (replay), and what they count now for an event in
-// Redis (inspect), which it can also forget (reset).
+// Redis (inspect), which it can also forget (reset). And it limits requests on their way to a server (proxy).
 package main
 
 import (
@@ -21,6 +21,7 @@ type commandLine struct {
 	Replay  replayCommand  `cmd:"" help:"Show what limits would have done to a log."`
 	Inspect inspectCommand `cmd:"" help:"Show what is counted for an event in Redis, and what is free."`
 	Reset   resetCommand   `cmd:"" help:"Forget what is counted for an event in Redis."`
+	Proxy   proxyCommand   `cmd:"" help:"Limit requests on their way to a server."`
 }
 
 // streams are what a command reads and writes.

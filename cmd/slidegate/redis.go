@@ -54,13 +54,32 @@ func (as *addresses) addURL(s string) error {
 // String names the servers, without a password.
 func (as addresses) String() string { return strings.Join(as.InitAddress, ",") }
 
-// connect finds out by itself whether the addresses are of one server or of a cluster. The end of ctx ends the wait for it.
+// connect is for a command that asks one thing after the other.
 func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.Dialer = net.Dialer{Timeout: patience}
 	o.ConnWriteTimeout = patience
 	o.PipelineMultiplex = -1 // one connection: over several, a call that timed out could run after the removal of what it wrote
 	o.DisableCache = true
+	return as.dial(ctx, o)
+}
+
+// serve is for a service: as docs/redis.md has it.
+func (as addresses) serve(ctx context.Context) (rueidis.Client, error) {
+	o := as.ClientOption
+	o.AlwaysPipelining = true
+	o.Dialer = net.Dialer{Timeout: time.Second}
+	o.ConnWriteTimeout = 2 * time.Second
+	client, err := as.dial(ctx, o)
+	if errors.Is(err, rueidis.ErrNoCache) { // then Redis decides about every denial
+		o.DisableCache = true
+		client, err = as.dial(ctx, o)
+	}
+	return client, err
+}
+
+// dial finds out by itself whether the addresses are of one server or of a cluster. The end of ctx ends the wait for it.
+func (as addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
 	type connected struct {
 		rueidis.Client
 		err error
@@ -80,8 +99,23 @@ func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
 		return nil, ctx.Err()
 	}
 	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
-	return nil, fmt.Errorf("--redis %v: no Redis and no cluster answers there (%s); %s", as, cause, remedy(err))
+	return nil, &unreachable{as, cause, err}
 }
+
+// unreachable is an error of a connection that could not be made.
+type unreachable struct {
+	as    addresses
+	cause string
+	err   error
+}
+
+// Error says what to do.
+func (e *unreachable) Error() string {
+	return fmt.Sprintf("--redis %v: no Redis and no cluster answers there (%s); %s", e.as, e.cause, remedy(e.err))
+}
+
+// Unwrap is what the client says.
+func (e *unreachable) Unwrap() error { return e.err }
 
 // remedy is what to do about a Redis that cannot be connected to.
 func remedy(err error) string {

@@ -11,22 +11,24 @@ const Longest = 128
 
 const hexDigit = "0123456789ABCDEF"
 
-// Key is the Redis key of an event: the name, the event as hash tag, the kind of record. Two events never share one, and no
-// event can end its tag early: printable ASCII stands for itself but for braces, the percent sign and a leading tilde,
-// and every other byte is written as %XX. A tag that begins with a tilde is a hash.
-func (l *Limiter[U]) Key(event string) string {
+// Key is the Redis key of an event: the name, the event as hash tag, the kind of record.
+func (l *Limiter[U]) Key(event string) string { return l.prefix + Tag(l.Secret, event) + l.suffix }
+
+// Tag is an event as it stands in a key. Two events never share one, and no event can end its tag early: printable ASCII stands for itself but for braces, the percent sign and a leading tilde,
+// and every other byte is written as %XX. A tag that begins with a tilde is a hash: of a long event, or under a secret, if that is not nil.
+func Tag(secret []byte, event string) string {
 	switch {
-	case l.Secret != nil:
-		mac := hmac.New(sha256.New, l.Secret)
+	case secret != nil:
+		mac := hmac.New(sha256.New, secret)
 		mac.Write([]byte(event))
-		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) + l.suffix
+		return "~" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	case len(event) > Longest:
 		sum := sha256.Sum256([]byte(event))
-		return l.prefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:]) + l.suffix
+		return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 	case plain(event):
-		return l.prefix + event + l.suffix
+		return event
 	}
-	return l.prefix + escape(event) + l.suffix
+	return escape(event)
 }
 
 func plain(event string) bool {

@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Admin serves /healthz, /metrics and /over, for operators: it tells who is limited.
+func (p *Proxy) Admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", p.healthz)
+	mux.HandleFunc("GET /over", p.tellOver)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "/healthz  whether this instance takes requests, and how Redis is\n/metrics  for Prometheus\n/over     who is denied most, and how far over the limit\n")
+	})
+	return mux
+}
+
+// health is the answer of /healthz.
+type health struct {
+	Status string `json:"status"` // ok, or draining with the status 503
+	Redis  string `json:"redis"`  // none, connecting, up or out: as the last requests saw it
+}
+
+func (p *Proxy) healthz(w http.ResponseWriter, _ *http.Request) {
+	h, status := health{Status: "ok", Redis: p.redis()}, http.StatusOK
+	if p.draining.Load() {
+		h.Status, status = "draining", http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, h)
+}
+
+// redis is how Redis is.
+func (p *Proxy) redis() string {
+	switch {
+	case !p.cfg.Shared:
+		return "none"
+	case !p.shared.Load():
+		return "connecting"
+	case p.metrics.out.Load() > 0:
+		return "out"
+	}
+	return "up"
+}
+
+// denials is the answer of /over.
+type denials struct {
+	Denied int64      `json:"denied"` // requests so far
+	Events int        `json:"events"` // that were denied in the last hour; at most 1000
+	Most   []judgment `json:"most"`   // those with the most denials, at most 20
+}
+
+// judgment is how far an event is over its limit.
+type judgment struct {
+	Event      string    `json:"event"`            // as for slidegate inspect
+	Denied     int64     `json:"denied"`           // requests since Since
+	Unsure     int64     `json:"unsure,omitempty"` // of these, at most so many are of other events
+	Limit      string    `json:"limit"`            // the one that denied the last of them
+	Times      float64   `json:"times_over"`       // denials as a multiple of what the limit admits in that time, or in one of its windows
+	Since      time.Time `json:"since"`
+	Last       time.Time `json:"last"`
+	RetryAfter float64   `json:"retry_after_s"` // seconds from the last denial to when it would be admitted
+}
+
+func (p *Proxy) tellOver(w http.ResponseWriter, _ *http.Request) {
+	p.over.forget(time.Now())
+	top, total, events := p.over.most()
+	answer := denials{Denied: total, Events: events, Most: make([]judgment, len(top))}
+	for i, e := range top {
+		answer.Most[i] = e.judgment()
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (e offender) judgment() judgment {
+	return judgment{
+		Event: e.event, Denied: e.denied, Unsure: e.unsure, Limit: e.usage.Limit.String(), Times: float64(int64(e.times()*100)) / 100,
+		Since: e.since.UTC(), Last: e.last.UTC(), RetryAfter: e.usage.RetryAfter.Seconds(),
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(answer) // whoever asked may be gone
+}

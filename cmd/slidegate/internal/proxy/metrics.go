@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// What becomes of a request, as a label. Each request has one.
+const (
+	admitted  = "admitted"
+	denied    = "denied"    // over a limit: 429
+	refused   = "refused"   // nobody could decide: 503
+	keyless   = "keyless"   // it does not say who it is from: 400
+	ambiguous = "ambiguous" // its path can be read in two ways: 400
+	gone      = "gone"      // its client hung up before there was a decision
+)
+
+// Who decided, as a label.
+const (
+	byRedis  = "redis"
+	byMemory = "memory"
+	byNobody = "nobody"
+)
+
+// metrics are what /metrics tells.
+type metrics struct {
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	denials   *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	outages   *prometheus.CounterVec
+	parts     *prometheus.GaugeVec
+	failures  *prometheus.CounterVec
+	connected prometheus.Gauge
+	out       atomic.Int64 // parts of all routes that are out
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "slidegate", Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: counter("requests_total", "Requests, each once: what became of them (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
+		denials:  counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
+		outages:  counter("outages_total", "How often Redis, or one of 64 parts of a cluster, stopped to answer, as the budget of a route saw it.", "route"),
+		failures: counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),
+		parts:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slidegate", Name: "outages", Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster."}, []string{"route"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "slidegate", Name: "redis_seconds", Help: "From asking Redis to its answer (allowed, denied) or to its failure (outage, uncertain). What is denied without Redis takes microseconds.",
+			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
+		}, []string{"route", "answer"}),
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis."}),
+	}
+	m.registry.MustRegister(m.requests, m.denials, m.seconds, m.outages, m.parts, m.failures, m.connected,
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	return m
+}
+
+// begin has a route be told of before there are requests.
+func (m *metrics) begin(rt Route, shared bool) {
+	m.failures.WithLabelValues(rt.Pattern)
+	if len(rt.Limits) == 0 {
+		m.requests.WithLabelValues(rt.Pattern, admitted, byNobody)
+		return
+	}
+	by := byMemory
+	if shared {
+		by = byRedis
+		m.outages.WithLabelValues(rt.Pattern)
+		m.parts.WithLabelValues(rt.Pattern)
+	}
+	m.requests.WithLabelValues(rt.Pattern, admitted, by)
+	m.requests.WithLabelValues(rt.Pattern, denied, by)
+	for _, l := range rt.Limits {
+		m.denials.WithLabelValues(rt.Pattern, l.String())
+	}
+}
+
+// count takes note of a request.
+func (m *metrics) count(pattern, decision, by string) {
+	m.requests.WithLabelValues(pattern, decision, by).Inc()
+}
+
+// deny takes note of the limits that denied a request.
+func (m *metrics) deny(pattern string, d window.Decision) {
+	for _, u := range d.Usage {
+		if u.RetryAfter > 0 {
+			m.denials.WithLabelValues(pattern, u.Limit.String()).Inc()
+		}
+	}
+}
+
+// observe takes note of how Redis did.
+func (m *metrics) observe(pattern string, o window.Observation) {
+	switch o.Kind {
+	case window.OutageBegan:
+		m.outages.WithLabelValues(pattern).Inc()
+		m.parts.WithLabelValues(pattern).Inc()
+		m.out.Add(1)
+	case window.OutageEnded:
+		m.parts.WithLabelValues(pattern).Dec()
+		m.out.Add(-1)
+	case window.Allowed, window.Denied, window.Outage, window.Uncertain:
+		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
+	case window.Refused, window.Peeked, window.CacheOff: // say nothing of Redis
+	}
+}

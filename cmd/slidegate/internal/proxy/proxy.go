@@ -1,0 +1,150 @@
+// Package proxy is a reverse proxy that limits requests by httplimit: each route has limits of its own, and instances that share a Redis share their budgets.
+//
+// A request takes this way: ServeHTTP finds its route, the middleware of the route asks the route's budget, and if that admits it, the request goes on to the server.
+package proxy
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Config says what is limited, and where requests go.
+type Config struct {
+	To      *url.URL       // the server; its path goes before those of requests
+	Routes  []Route        // no two with the same Pattern; requests that match none are not limited
+	Behind  []netip.Prefix // proxies in front of this one, whose X-Forwarded-For, -Host and -Proto the server gets
+	Name    string         // of the limiters, in their keys
+	Secret  []byte         // hides events, in keys and in what is told of them
+	Shared  bool           // the budgets are in Redis, once Share has been called; else in memory
+	Timeout time.Duration  // longest wait for Redis, for one request
+	Outage  Outage         // what to do while Redis does not answer
+	Log     *slog.Logger
+}
+
+// Route is a set of requests that have a budget of their own.
+type Route struct {
+	Pattern string         // as of http.ServeMux; a request is of the most specific one that it matches
+	Limits  []window.Limit // none: not limited
+	Key     httplimit.Key  // who is limited
+}
+
+// Outage is what becomes of requests while Redis does not answer.
+type Outage string
+
+// What to do in an outage.
+const (
+	Local  Outage = "local"  // each instance decides in its memory
+	Open   Outage = "open"   // they are admitted
+	Closed Outage = "closed" // they are refused, with the status 503
+)
+
+// Proxy limits requests, and hands on those that it admits. It is safe for concurrent use.
+type Proxy struct {
+	cfg     Config
+	mux     *http.ServeMux          // finds patterns; it serves nothing
+	routes  map[string]http.Handler // by pattern
+	budgets []*budget               // of the routes with limits
+	metrics *metrics
+	over    *over
+	quiet   *window.Limiter // how often a failing server is told of
+
+	shared   atomic.Bool // Share has been called
+	draining atomic.Bool // no more requests are taken
+}
+
+// New checks the configuration, and decides in memory, or by Outage if the budgets are to be shared, until Share is called.
+func New(cfg Config) (p *Proxy, err error) {
+	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, metrics: newMetrics(), over: newOver()}
+	if p.quiet, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
+		return nil, err
+	}
+	forward := newTransport()
+	for _, rt := range cfg.Routes {
+		if err := p.add(rt, p.forwarder(rt.Pattern, forward)); err != nil {
+			return nil, fmt.Errorf("route %q: %w", rt.Pattern, err)
+		}
+	}
+	if p.routes[rest] == nil {
+		return p, p.add(Route{Pattern: rest}, p.forwarder(rest, forward))
+	}
+	return p, nil
+}
+
+// rest is the pattern of requests that match no other.
+const rest = "/"
+
+// add makes a route of the requests to a server.
+func (p *Proxy) add(rt Route, server http.Handler) error {
+	if err := p.register(rt.Pattern); err != nil {
+		return err
+	}
+	p.metrics.begin(rt, p.cfg.Shared)
+	if len(rt.Limits) == 0 {
+		p.routes[rt.Pattern] = p.unlimited(rt.Pattern, server)
+		return nil
+	}
+	b, err := p.newBudget(rt)
+	if err != nil {
+		return err
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: b, Key: b.key, Outage: p.cfg.Outage.ofHTTP(), Log: p.cfg.Log.With("route", rt.Pattern)})
+	if err != nil {
+		return err
+	}
+	p.budgets = append(p.budgets, b)
+	p.routes[rt.Pattern] = limit.Wrap(server)
+	return nil
+}
+
+// unlimited counts requests, and hands them on.
+func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.metrics.count(pattern, admitted, byNobody)
+		server.ServeHTTP(w, r)
+	})
+}
+
+// ofHTTP is what the middleware does where not even memory decides.
+func (o Outage) ofHTTP() httplimit.Outage {
+	if o == Open {
+		return httplimit.Open
+	}
+	return httplimit.Closed
+}
+
+// Share has the budgets be in the Redis, or the cluster, behind client. Call it once.
+func (p *Proxy) Share(client rueidis.Client) error {
+	for _, b := range p.budgets {
+		if err := b.share(client); err != nil {
+			return err
+		}
+	}
+	p.shared.Store(true)
+	p.metrics.connected.Set(1)
+	return nil
+}
+
+// ServeHTTP hands a request on, or refuses it.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect {
+		http.Error(w, "This is no proxy for CONNECT.", http.StatusMethodNotAllowed)
+		return
+	}
+	pattern, ok := p.route(r)
+	if !ok {
+		p.metrics.count("", ambiguous, byNobody)
+		http.Error(w, "The path of the request can be read in two ways; write its slashes and dots as they are.", http.StatusBadRequest)
+		return
+	}
+	p.routes[pattern].ServeHTTP(w, r)
+}

@@ -1,0 +1,74 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	grace   = 30 * time.Second // for requests that are under way at the end
+	headers = 10 * time.Second // for a client to send those of a request
+	idle    = 2 * time.Minute  // for a connection without requests
+	report  = time.Minute      // between two lines about denials
+)
+
+// Serve takes requests of clients and of operators until ctx ends, and then finishes those under way.
+func (p *Proxy) Serve(ctx context.Context, public, admin net.Listener) error {
+	clients, operators := p.server(p), p.server(p.Admin())
+	failed := make(chan error, 2)
+	go func() { failed <- clients.Serve(public) }()
+	go func() { failed <- operators.Serve(admin) }()
+	defer func() { _ = operators.Close() }()
+	tick := time.NewTicker(report)
+	defer tick.Stop()
+	for before := int64(0); ; {
+		select {
+		case err := <-failed:
+			return errors.Join(err, clients.Close())
+		case <-tick.C:
+			before = p.tellDenials(before, time.Now())
+		case <-ctx.Done():
+			return p.drain(ctx, clients)
+		}
+	}
+}
+
+func (p *Proxy) server(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: headers, IdleTimeout: idle, ErrorLog: slog.NewLogLogger(p.cfg.Log.Handler(), slog.LevelWarn)}
+}
+
+// drain takes no more requests, and waits for those under way.
+func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
+	p.draining.Store(true)
+	p.cfg.Log.Info("no more requests are taken; those under way go on", "grace", grace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := clients.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		p.cfg.Log.Warn("requests that were still under way are cut off")
+		err = clients.Close()
+	}
+	p.cfg.Log.Info("done")
+	return err
+}
+
+// tellDenials tells of the denials since the last time, if there are any. It returns how many there were in all.
+func (p *Proxy) tellDenials(before int64, now time.Time) int64 {
+	p.over.forget(now)
+	top, total, events := p.over.most()
+	if total > before {
+		most := make([]string, min(3, len(top)))
+		for i := range most {
+			e := top[i]
+			most[i] = fmt.Sprintf("%s: %d since %s, %.1f times %v", e.event, e.denied, e.since.Format(time.TimeOnly), e.times(), e.usage.Limit)
+		}
+		p.cfg.Log.Info("requests were denied", "denied", total-before, "within", report, "events", events, "most", strings.Join(most, "; "))
+	}
+	return total
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	_ "embed" // for the help
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
+	"github.com/slidegate/slidegate/httplimit"
+)
+
+//go:embed proxy.txt
+var proxyHelp string
+
+// Help is shown by slidegate proxy --help.
+func (proxyCommand) Help() string { return proxyHelp }
+
+// proxyCommand is the command line of proxy.
+type proxyCommand struct {
+	To      upstream  `placeholder:"URL" help:"The server that requests go on to, such as http://127.0.0.1:8080."`
+	Listen  given     `placeholder:"ADDR" default:":8000" help:"Where clients come in. Without it: :8000, on all interfaces."`
+	Admin   given     `placeholder:"ADDR" default:"127.0.0.1:8001" help:"Where operators find /healthz, /metrics and /over. Without it: 127.0.0.1:8001."`
+	Limits  limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any span of PER, such as 10/1s or 1000/1h, for the requests of no --route. Repeat it, or write 10/1s,1000/1h, for more."`
+	By      who       `placeholder:"WHO" help:"Who is limited: address, header:NAME, cookie:NAME, or all for one budget. Without it: address, an IPv4 address or the /64 of an IPv6 one."`
+	Routes  routes    `name:"route" placeholder:"ROUTE" help:"Requests with limits of their own: a pattern, limits or none, and by WHO if that is not --by. Such as 'POST /login 1/5s,5/1h by address'. Repeat it for more."`
+	Behind  networks  `placeholder:"NETWORK" help:"Proxies in front of this one, as 10.0.0.1 or 10.0.0.0/24: the address is then what they say in X-Forwarded-For. Repeat it for more; name nothing that is not yours."`
+	Redis   addresses `placeholder:"HOST:PORT" help:"The Redis that holds the budgets of all instances, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it each instance has budgets of its own, in memory."`
+	Outage  outage    `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance decides in its memory), open (admit) or closed (refuse, 503). Without it: local."`
+	Timeout askTime   `placeholder:"TIME" help:"How long a request waits for Redis at most. Without it: 500ms."`
+	Name    given     `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis: proxies of one name share budgets. Without it: proxy."`
+	Secret  secret    `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis and in what is told, under a secret: what the file holds, but for a newline at its end."`
+}
+
+// Run is the proxy, until ctx ends.
+func (c *proxyCommand) Run(ctx context.Context, s streams) error {
+	log := slog.New(slog.NewTextHandler(s.err, nil))
+	cfg, err := c.config(log)
+	if err != nil {
+		return err
+	}
+	p, err := proxy.New(cfg)
+	if err != nil {
+		return fmt.Errorf("--route: %w", err)
+	}
+	public, err := c.listen(ctx, "--listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	admin, err := c.listen(ctx, "--admin", c.Admin)
+	if err != nil {
+		_ = public.Close()
+		return err
+	}
+	defer c.join(ctx, p, log)()
+	c.begin(log, public, admin)
+	return p.Serve(ctx, public, admin)
+}
+
+// config is the proxy's, by the flags.
+func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
+	switch {
+	case c.To.URL == nil:
+		return cfg, errors.New("--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080")
+	case len(c.Limits) == 0 && len(c.Routes) == 0:
+		return cfg, errors.New("there is nothing to limit; write --limit 10/1s, or a --route")
+	case c.Outage.Outage == "":
+		c.Outage.Outage = proxy.Local
+	case !c.shared():
+		return cfg, errors.New("--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out")
+	}
+	if c.Timeout == 0 {
+		c.Timeout = askTime(500 * time.Millisecond)
+	}
+	cfg = proxy.Config{
+		To: c.To.URL, Behind: c.Behind, Name: string(c.Name), Secret: c.Secret, Shared: c.shared(),
+		Timeout: time.Duration(c.Timeout), Outage: c.Outage.Outage, Log: log,
+	}
+	cfg.Routes, err = c.routes()
+	return cfg, err
+}
+
+// shared reports whether the budgets are in Redis.
+func (c *proxyCommand) shared() bool { return len(c.Redis.InitAddress) > 0 }
+
+// routes are those of the flags. --limit is the one of the requests that match no other.
+func (c *proxyCommand) routes() ([]proxy.Route, error) {
+	if len(c.Limits) > 0 {
+		c.Routes = append(c.Routes, route{pattern: "/", limits: c.Limits})
+	}
+	address, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	rs := make([]proxy.Route, len(c.Routes))
+	for i := range c.Routes {
+		rt := &c.Routes[i]
+		if rt.by.text == "" {
+			rt.by = c.By
+		}
+		if rs[i] = (proxy.Route{Pattern: rt.pattern, Limits: rt.limits, Key: rt.by.key}); rt.by.key == nil {
+			rs[i].Key = address
+		}
+	}
+	return rs, nil
+}
+
+// address is the key of clients by their address.
+func (c *proxyCommand) address() (httplimit.Key, error) {
+	if len(c.Behind) == 0 {
+		return httplimit.Address, nil
+	}
+	names := make([]string, len(c.Behind))
+	for i, n := range c.Behind {
+		names[i] = n.String()
+	}
+	return httplimit.AddressBehind(names...)
+}
+
+// listen opens a port.
+func (c *proxyCommand) listen(ctx context.Context, flag string, addr given) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(addr))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; write an address of this machine with a free port, as in 127.0.0.1:8000", flag, err)
+	}
+	return l, nil
+}
+
+// begin tells what is limited, and where.
+func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
+	for _, rt := range c.Routes {
+		if len(rt.limits) == 0 {
+			log.Info("route without limits", "route", rt.pattern)
+			continue
+		}
+		by := rt.by.text
+		if by == "" {
+			by = "address"
+		}
+		log.Info("route", "route", rt.pattern, "limits", rt.limits, "by", by)
+	}
+	if len(c.Limits) == 0 {
+		log.Warn("requests of no route are not limited; --limit limits them, too")
+	}
+	if !c.shared() {
+		log.Warn("budgets are in the memory of this instance, and gone when it ends; others have their own, unless all have one --redis")
+	}
+	log.Info("ready", "listen", public.Addr(), "to", c.To, "admin", admin.Addr())
+}
+
+// again is how long to wait before Redis is asked for a connection anew.
+const again = time.Second
+
+// join has the proxy share its budgets as soon as there is a connection to Redis. When it returns, the first try is over. The function that it returns ends all that.
+func (c *proxyCommand) join(ctx context.Context, p *proxy.Proxy, log *slog.Logger) (leave func()) {
+	if !c.shared() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	tried, joined := make(chan bool, 1), make(chan rueidis.Client, 1)
+	go func() { joined <- c.connect(ctx, p, log, tried) }()
+	<-tried
+	return func() {
+		cancel()
+		if client := <-joined; client != nil {
+			client.Close()
+		}
+	}
+}
+
+// connect tries until there is a connection, or ctx ends.
+func (c *proxyCommand) connect(ctx context.Context, p *proxy.Proxy, log *slog.Logger, tried chan<- bool) rueidis.Client {
+	defer close(tried)
+	pause := time.NewTicker(again)
+	defer pause.Stop()
+	for told := ""; ; {
+		client, err := c.Redis.serve(ctx)
+		if err == nil {
+			log.Info("budgets are shared", "redis", c.Redis, "name", c.Name)
+			err = p.Share(client)
+		}
+		if err == nil || ctx.Err() != nil {
+			return client
+		}
+		if err.Error() != told {
+			told = err.Error()
+			log.Error(told, "meanwhile", c.Outage.Outage, "again every", again)
+		}
+		select {
+		case tried <- true:
+		default: // nobody waits any more
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
