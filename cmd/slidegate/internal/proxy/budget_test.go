@@ -1,0 +1,235 @@
+package proxy
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// share has an instance decide on a Redis.
+func (i *instance) share(t testing.TB, s *redistest.Server) {
+	t.Helper()
+	if err := i.Share(s.Client(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInstancesShareABudget: three instances admit what one limit admits, and each request is told of once.
+func TestInstancesShareABudget(t *testing.T) {
+	to, reached := origin(t)
+	cfg := Config{To: to, Routes: []Route{limited("/", window.PerHour(50))}, Shared: true, Outage: Closed, Timeout: long, Name: redistest.Key(t)}
+	a, b, c := listen(t, cfg), listen(t, cfg), listen(t, cfg)
+	for _, i := range []*instance{a, b, c} {
+		if err := i.Share(redistest.Client(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[int]int{http.StatusOK: 50, http.StatusTooManyRequests: 550}
+	if got := crowd(t, 200, a.url, b.url, c.url); !cmp.Equal(got, want) || reached.Load() != 50 {
+		t.Errorf("%v; %d reached the server", got, reached.Load())
+	}
+	sum := 0
+	for _, i := range []*instance{a, b, c} {
+		yes, no := i.counted("/", admitted, byRedis), i.counted("/", denied, byRedis)
+		if sum += yes; yes+no != 200 || int(testutil.ToFloat64(i.metrics.denials.WithLabelValues("/", "50/1h"))) != no {
+			t.Errorf("an instance tells of %d admitted and %d denied of 200", yes, no)
+		}
+	}
+	if sum != 50 {
+		t.Errorf("/metrics tell of %d admitted", sum)
+	}
+}
+
+// TestInMemoryEachHasItsOwn: without Redis two instances admit twice as much.
+func TestInMemoryEachHasItsOwn(t *testing.T) {
+	to, reached := origin(t)
+	cfg := Config{To: to, Routes: []Route{limited("/", window.PerHour(20))}}
+	a, b := listen(t, cfg), listen(t, cfg)
+	if got := crowd(t, 50, a.url, b.url); got[http.StatusOK] != 40 || reached.Load() != 40 {
+		t.Errorf("%v; %d reached the server", got, reached.Load())
+	}
+	if yes, no := a.counted("/", admitted, byMemory), a.counted("/", denied, byMemory); yes != 20 || no != 30 {
+		t.Errorf("told of %d and %d", yes, no)
+	}
+}
+
+// TestOutage: whatever Redis does, an answer comes in time, it is what Outage says, and /metrics and /healthz tell who decided.
+func TestOutage(t *testing.T) {
+	for _, tt := range []struct {
+		outage       Outage
+		status       int // while Redis is out, of a client that has not used up its limits
+		decision, by string
+	}{
+		{Local, http.StatusOK, admitted, byMemory},
+		{Open, http.StatusOK, admitted, byNobody},
+		{Closed, http.StatusServiceUnavailable, refused, byNobody},
+	} {
+		t.Run(string(tt.outage), func(t *testing.T) {
+			to, _ := origin(t)
+			s := redistest.Start(t)
+			i := listen(t, Config{To: to, Routes: []Route{limited("/", window.PerHour(1_000_000))}, Shared: true, Outage: tt.outage, Timeout: 300 * time.Millisecond})
+			if got, told := status(t, i.url), i.counted("/", tt.decision, tt.by); got != tt.status || told != 1 || i.health(t).Redis != "connecting" {
+				t.Errorf("before there is a Redis: %d, told of %d times, %v", got, told, i.health(t))
+			}
+			i.share(t, s)
+			i.await(t, "the first decision by Redis", func() bool { return status(t, i.url) == 200 && i.counted("/", admitted, byRedis) > 0 })
+			if i.health(t) != (health{"ok", "up"}) {
+				t.Errorf("with Redis: %v", i.health(t))
+			}
+			s.Pause(t)
+			before := i.counted("/", tt.decision, tt.by)
+			for range 50 {
+				within(t, 300*time.Millisecond+long/4, "a request while Redis hangs", func() {
+					if got := status(t, i.url); got != tt.status {
+						t.Errorf("while Redis hangs: %d", got)
+					}
+				})
+			}
+			if told := i.counted("/", tt.decision, tt.by) - before; told != 50 || i.health(t) != (health{"ok", "out"}) {
+				t.Errorf("of 50 requests while Redis hung %d are told of as %s by %s; %v", told, tt.decision, tt.by, i.health(t))
+			}
+			s.Resume(t)
+			before = i.counted("/", admitted, byRedis)
+			i.await(t, "Redis to decide again", func() bool { return status(t, i.url) == 200 && i.counted("/", admitted, byRedis) > before })
+			if n := testutil.ToFloat64(i.metrics.outages.WithLabelValues("/")); n != 1 || i.health(t) != (health{"ok", "up"}) {
+				t.Errorf("%v outages, %v", n, i.health(t))
+			}
+		})
+	}
+}
+
+func (i *instance) health(t testing.TB) (h health) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, i.admin+"/healthz")), &h); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// await asks until it is so.
+func (i *instance) await(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for began := time.Now(); !so(); {
+		if time.Since(began) > long {
+			t.Fatalf("waited %v for %s\n%s", long, what, i.log)
+		}
+	}
+}
+
+// TestEachRequestIsToldOfOnce: of random requests, the metrics of all decisions add up to what was sent, and to the statuses that clients got.
+func TestEachRequestIsToldOfOnce(t *testing.T) {
+	to, reached := origin(t)
+	i := listen(t, Config{To: to, Routes: []Route{
+		limited("/", window.PerHour(40), window.PerMinute(30)),
+		limited("POST /login", window.PerHour(5)),
+		{Pattern: "/key/", Limits: []window.Limit{window.PerHour(10)}, Key: httplimit.Header("X-Key")},
+		{Pattern: "/free"},
+	}})
+	rnd, got := rand.New(rand.NewPCG(11, 2)), map[int]int{}
+	for range 500 {
+		req, err := http.NewRequestWithContext(t.Context(), pick(rnd, "GET", "POST"), i.url+pick(rnd, "/", "/login", "/key/1", "/free", "/a%2F..%2Ffree", "/x"), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(pick(rnd, "X-Key", "X-Other"), pick(rnd, "one", "two"))
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		got[res.StatusCode]++
+	}
+	told := map[int]int{}
+	for _, pattern := range []string{"/", "POST /login", "/key/", "/free", ""} {
+		told[http.StatusOK] += i.counted(pattern, admitted, byMemory) + i.counted(pattern, admitted, byNobody)
+		told[http.StatusTooManyRequests] += i.counted(pattern, denied, byMemory)
+		told[http.StatusBadRequest] += i.counted(pattern, keyless, byNobody) + i.counted(pattern, ambiguous, byNobody)
+	}
+	if diff := cmp.Diff(got, told); diff != "" || len(got) != 3 || int(reached.Load()) != got[http.StatusOK] {
+		t.Errorf("statuses and what is told of (-got +told):\n%s%d reached the server", diff, reached.Load())
+	}
+	if _, total, _ := i.over.most(); int(total) != got[http.StatusTooManyRequests] {
+		t.Errorf("/over tells of %d denials of %d", total, got[http.StatusTooManyRequests])
+	}
+}
+
+func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from))] }
+
+// TestSecretHidesWhoIsLimited: neither Redis nor anything that is told has the address or the key.
+func TestSecretHidesWhoIsLimited(t *testing.T) {
+	to, _ := origin(t)
+	s := redistest.Start(t)
+	i := listen(t, Config{To: to, Shared: true, Outage: Closed, Timeout: long, Secret: []byte("0123456789abcdef"), Routes: []Route{
+		limited("/", window.PerHour(1)),
+		{Pattern: "/key", Limits: []window.Limit{window.PerHour(1)}, Key: httplimit.Header("X-Key")},
+	}})
+	i.share(t, s)
+	for range 3 {
+		status(t, i.url)
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", i.url+"/key", http.NoBody)
+		req.Header.Set("X-Key", "hush-hush")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	keys, err := s.Do(t.Context(), "KEYS", "*").AsStrSlice()
+	if err != nil || len(keys) != 2 {
+		t.Fatalf("%q, %v", keys, err)
+	}
+	var over denials
+	if err := json.Unmarshal([]byte(read(t, i.admin+"/over")), &over); err != nil || len(over.Most) != 2 {
+		t.Fatalf("%+v, %v", over, err)
+	}
+	for _, e := range over.Most {
+		if !strings.Contains(strings.Join(keys, " "), "{"+e.Event+"}") {
+			t.Errorf("%s is not the tag of a key: %q", e.Event, keys)
+		}
+	}
+	i.tellDenials(0, time.Now())
+	if all := strings.Join(keys, " ") + read(t, i.admin+"/over") + read(t, i.admin+"/metrics") + i.log.String(); strings.Contains(all, "127.0.0.1 ") || strings.Contains(all, "/ 127") || strings.Contains(all, "hush") {
+		t.Error(all)
+	}
+}
+
+// TestWhatIsTold has the answers of the paths for operators, and the line in the log.
+func TestWhatIsTold(t *testing.T) {
+	to, _ := origin(t)
+	i := listen(t, Config{To: to, Routes: []Route{limited("POST /login", window.Every(5*time.Second), window.PerHour(5)), limited("/", window.PerHour(2))}})
+	for range 8 {
+		status(t, i.url+"/some/path")
+	}
+	var over denials
+	if err := json.Unmarshal([]byte(read(t, i.admin+"/over")), &over); err != nil || over.Denied != 6 || over.Events != 1 || len(over.Most) != 1 {
+		t.Fatalf("%+v, %v", over, err)
+	}
+	most := over.Most[0]
+	if most.Event != "/ 127.0.0.1" || most.Denied != 6 || most.Limit != "2/1h" || most.Times != 3 || most.RetryAfter < 3590 || most.RetryAfter > 3600 || most.Last.Before(most.Since) {
+		t.Errorf("%+v", most)
+	}
+	if before := i.tellDenials(0, time.Now()); before != 6 || i.tellDenials(before, time.Now()) != 6 || strings.Count(i.log.String(), "requests were denied") != 1 ||
+		!strings.Contains(i.log.String(), `denied=6 within=1m0s events=1 most="/ 127.0.0.1: 6 since `) || !strings.Contains(i.log.String(), `, 3.0 times 2/1h"`) {
+		t.Error(i.log)
+	}
+	for path, want := range map[string]string{
+		"/metrics": `slidegate_requests_total{by="memory",decision="denied",route="POST /login"} 0`, "/": "/over ", "/healthz": "{\n  \"status\": \"ok\",\n  \"redis\": \"none\"\n}\n",
+	} {
+		if got := read(t, i.admin+path); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	if faults, err := testutil.GatherAndLint(i.metrics.registry); err != nil || len(faults) > 0 {
+		t.Errorf("%v, %v", faults, err)
+	}
+}

@@ -1,0 +1,162 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// instance is a proxy that listens.
+type instance struct {
+	*Proxy
+	url, admin string
+	log        *record
+}
+
+// record is a log that can be read while it is written.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(b)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// origin is a server that counts what reaches it.
+func origin(t testing.TB) (to *url.URL, reached *atomic.Int64) {
+	reached = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		reached.Add(1)
+		_, _ = io.WriteString(w, "fine")
+	}))
+	t.Cleanup(s.Close)
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to, reached
+}
+
+// listen makes an instance of a proxy to a server.
+func listen(t testing.TB, cfg Config) *instance {
+	t.Helper()
+	i := &instance{log: &record{}}
+	cfg.Log = slog.New(slog.NewTextHandler(i.log, nil))
+	if cfg.Name == "" {
+		cfg.Name = "proxy"
+	}
+	var err error
+	if i.Proxy, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	public, admin := httptest.NewServer(i), httptest.NewServer(i.Admin())
+	t.Cleanup(public.Close)
+	t.Cleanup(admin.Close)
+	i.url, i.admin = public.URL, admin.URL
+	return i
+}
+
+// limited is a route by address.
+func limited(pattern string, limits ...window.Limit) Route {
+	return Route{Pattern: pattern, Limits: limits, Key: httplimit.Address}
+}
+
+// status is what a GET of a URL answers.
+func status(t testing.TB, url string) int {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return res.StatusCode
+}
+
+// read is the body of a GET.
+func read(t testing.TB, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// counted is how many requests of a route /metrics tells.
+func (i *instance) counted(pattern, decision, by string) int {
+	return int(testutil.ToFloat64(i.metrics.requests.WithLabelValues(pattern, decision, by)))
+}
+
+// crowd sends n requests to each of the URLs, by many clients at once, and returns how many got each status.
+func crowd(t testing.TB, n int, urls ...string) map[int]int {
+	t.Helper()
+	var mu sync.Mutex
+	got, jobs := map[int]int{}, make(chan string)
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for url := range jobs {
+				code := status(t, url)
+				mu.Lock()
+				got[code]++
+				mu.Unlock()
+			}
+		})
+	}
+	for range n {
+		for _, url := range urls {
+			jobs <- url
+		}
+	}
+	close(jobs)
+	all.Wait()
+	return got
+}
+
+// long is enough for a machine that is busy.
+const long = 20 * time.Second
+
+// within fails the test if f takes longer.
+func within(t testing.TB, d time.Duration, what string, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if took := time.Since(began); took > d {
+		t.Errorf("%s took %v", what, took)
+	}
+}
+

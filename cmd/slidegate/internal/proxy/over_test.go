@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// deny counts a denial under 5/1h at a time.
+func (o *over) deny(event string, at time.Time) {
+	o.add(event, window.Usage{Limit: window.PerHour(5), RetryAfter: time.Hour}, at)
+}
+
+// TestHeavyOnesAreKept: in streams of denials with far more events than are tracked, whoever has more than one in a thousand of them is told of, and what is told
+// brackets the truth.
+func TestHeavyOnesAreKept(t *testing.T) {
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		o, truth := newOver(), map[string]int64{}
+		skew := rand.NewZipf(rnd, 1.01+rnd.Float64()/2, 1, 20_000)
+		const n = 50_000
+		for range n {
+			event := fmt.Sprint(skew.Uint64())
+			truth[event]++
+			o.deny(event, noon)
+		}
+		top, total, events := o.most()
+		if total != n || events != tracked || len(o.events) != tracked || len(top) != told {
+			t.Fatalf("seed %d: %d denials, %d events, %d in the map, %d told", seed, total, events, len(o.events), len(top))
+		}
+		for event, count := range truth {
+			if e := o.events[event]; e == nil && count > n/tracked {
+				t.Errorf("seed %d: %s with %d of %d denials is lost", seed, event, count, n)
+			}
+		}
+		for event, e := range o.events {
+			if e.event != event || e.denied < truth[event] || e.denied-e.unsure > truth[event] {
+				t.Errorf("seed %d: %s has %d denials, of which %d unsure; it had %d", seed, event, e.denied, e.unsure, truth[event])
+			}
+		}
+	}
+}
+
+func TestFewEventsAreExact(t *testing.T) {
+	o := newOver()
+	for i := range 300 {
+		o.deny(fmt.Sprintf("client %d", i%30%7), noon.Add(time.Duration(i)*time.Second))
+	}
+	top, total, events := o.most()
+	if total != 300 || events != 7 {
+		t.Fatalf("%d denials of %d events", total, events)
+	}
+	for i, want := range []int64{50, 50, 40, 40, 40, 40, 40} {
+		if top[i].denied != want || top[i].unsure != 0 || top[i].event != fmt.Sprint("client ", i) {
+			t.Errorf("place %d: %+v, want %d denials", i, top[i], want)
+		}
+	}
+}
+
+// TestTimesOver: denials are measured by what the limit admits in the same time, but at least by what it admits at once.
+func TestTimesOver(t *testing.T) {
+	o := newOver()
+	for i := range 100 {
+		o.deny("burst", noon.Add(time.Duration(i)*time.Millisecond))
+	}
+	for i := range 36_001 {
+		o.deny("steady", noon.Add(time.Duration(i)*time.Second))
+	}
+	for event, want := range map[string]float64{"burst": 20, "steady": 720} {
+		if got := o.events[event].times(); got < want || got > want*1.001 {
+			t.Errorf("%s: %.2f times over 5/1h, want %.0f", event, got, want)
+		}
+	}
+}
+
+func TestStaleOnesAreForgotten(t *testing.T) {
+	o := newOver()
+	for i := range tracked {
+		o.deny(fmt.Sprint(i), noon.Add(time.Duration(i)*time.Second))
+	}
+	o.forget(noon.Add(stale + 500*time.Second))
+	if _, total, events := o.most(); events != tracked-500 || len(o.events) != tracked-500 || total != tracked {
+		t.Errorf("%d events, %d in the map, %d denials", events, len(o.events), total)
+	}
+	o.deny("late", noon.Add(2*stale)) // and there is room again
+	if e := o.events["late"]; e.denied != 1 || e.unsure != 0 {
+		t.Errorf("%+v", e)
+	}
+}
