@@ -123,8 +123,8 @@ var (
 	ErrUncertain    = window.ErrUncertain    // no reply came; it may or may not have been counted
 )
 
-// New returns a limiter that keeps its levels in the Redis or Redis Cluster behind client. It sends nothing yet. What it does
-// about a Redis in trouble is what a limiter of window does.
+// New returns a limiter that keeps its levels in the Redis or Redis Cluster behind client. It sends nothing yet, so an
+// error is about client or cfg, and says what to do. What it does about a Redis in trouble is what a limiter of window does.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	g, err := gate.New(cfg.common(), "a")
 	if err != nil {
@@ -239,7 +239,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err er
 
 // Snapshot is the state of one event.
 type Snapshot struct {
-	Event  string
+	Event  string       // as it was asked for
 	Key    string       // the key in Redis
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits

@@ -27,7 +27,10 @@ import (
 
 // Limiter decides about requests: a *window.Limiter, or an *ar1.Limiter.
 type Limiter interface {
+	// AllowN decides about a request that costs n units, at least 1. Any error is taken for an outage, but for one that matches
+	// window.ErrExceedsLimit, which is answered by 413.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
+	// Refund gives back what d counted, for a response that does not count. It is called only with Config.CountOnly.
 	Refund(ctx context.Context, event string, d window.Decision) error
 }
 
@@ -42,9 +45,9 @@ const (
 
 // Config says what is limited, and how. Limiter, Key and Outage are needed.
 type Config struct {
-	Limiter Limiter
-	Key     Key    // who is limited
-	Outage  Outage // what to do in an outage: there is no default, as either can hurt
+	Limiter Limiter // decides: limits, counts, clock and Fallback are its own
+	Key     Key     // who is limited
+	Outage  Outage  // what to do in an outage: there is no default, as either can hurt
 
 	// Cost is how many units a request costs; nil is 1 for each. One of 0 is not limited. One of less is refused with the status 400, and one of
 	// more than a limit ever admits with 413.
@@ -72,7 +75,7 @@ type Middleware struct {
 	keyless sync.Once // told of
 }
 
-// New checks the configuration.
+// New returns a middleware. It is an error where Limiter, Key or Outage is missing, or Outage is neither Open nor Closed.
 func New(cfg Config) (*Middleware, error) {
 	switch {
 	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():

@@ -79,7 +79,7 @@ func (a *Attempt) answer() {
 // known device, and the streak. What stays are the failures charged to the address, lest an attacker who has an account clears them
 // by logging in, and those charged to the account, lest each login of its owner gives an attacker new guesses.
 //
-// It works also when ctx has ended. An error says what could not be given back or cleared, and stays: log it, and let the user in all the same. Of Succeed
+// It works also when ctx has ended, and takes 5 s at most. An error says what could not be given back or cleared, and stays: log it, and let the user in all the same. Of Succeed
 // and Cancel only the first call does something, and neither does after a denial.
 func (a *Attempt) Succeed(ctx context.Context) error {
 	var steps []step

@@ -46,8 +46,10 @@ type Config struct {
 	// that has used it up is as an unknown one.
 	Device []window.Limit
 
-	// Now and Observe are as in window.Config. Observe is told of each budget that is asked, and not of what is given back.
-	Now     func() time.Time         `json:"-"`
+	// Now is as in window.Config.
+	Now func() time.Time `json:"-"`
+
+	// Observe is as in window.Config. It is told of each budget that is asked, and not of what is given back.
 	Observe func(window.Observation) `json:"-"`
 
 	// Timeout is how long Redis may take for Begin in all, a fifth for each step: 0 is a second. BeginKnown can take two steps more. Less than 0 leaves it to

@@ -46,15 +46,18 @@ const (
 
 // Errors that a caller may want to tell apart, by errors.Is. For an outage of Redis they are window.ErrOutage and window.ErrUncertain.
 var (
+	// ErrEmptyAccount is returned for the account "", which everybody without one would share.
 	ErrEmptyAccount = errors.New("slidegate: login without an account; ask for one before the guard is asked")
-	ErrEmptyDevice  = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
-	ErrAddress      = errors.New("slidegate: login without an address of the client; parse it, such as by netip.ParseAddrPort(request.RemoteAddr)")
+	// ErrEmptyDevice is returned by BeginKnown for the device "".
+	ErrEmptyDevice = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
+	// ErrAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, from which no client calls.
+	ErrAddress = errors.New("slidegate: login without an address of the client; parse it, such as by netip.ParseAddrPort(request.RemoteAddr)")
 )
 
 var errGuard = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
 
 // New returns a guard that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet. It takes only a Config
-// with a Secret.
+// with a Secret. An error is about client or cfg, and says what to do.
 func New(client rueidis.Client, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < minSecret {
 		return nil, cfg.errSecret()

@@ -26,7 +26,7 @@ func New(source string) *rueidis.Lua {
 	return rueidis.NewLuaScript(source, rueidis.WithLoadSHA1(fips140.Enabled()))
 }
 
-// Hash is what servers know a script by, in EVALSHA. In FIPS mode it is empty: SCRIPT LOAD tells it.
+// Hash is what servers know a script by, in EVALSHA: its SHA-1, in 40 hexadecimal digits. In FIPS mode it is empty: SCRIPT LOAD tells it.
 func Hash(source string) string {
 	if fips140.Enabled() {
 		return ""

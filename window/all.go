@@ -10,15 +10,15 @@ import (
 
 // Check is one of the attempts of AllowAll: N units of the Event under the Limiter, as AllowN has them.
 type Check struct {
-	Limiter *Limiter
-	Event   string
-	N       int64 // at least 1
+	Limiter *Limiter // which decides; those of several checks can be different ones, and the same
+	Event   string   // never empty
+	N       int64    // units, at least 1
 }
 
 // Joint is the answer of AllowAll.
 type Joint struct {
-	Allowed    bool
-	RetryAfter time.Duration // of the denial; another check may deny then
+	Allowed    bool          // all checks are admitted, and counted
+	RetryAfter time.Duration // of the check that denied; another may deny then; 0 if Allowed
 
 	// Decisions are those that were made, in the order of the checks: all if Allowed, else up to the denial. What was given back
 	// of one is no longer in its Counted.
@@ -27,7 +27,7 @@ type Joint struct {
 
 // AllowAll decides about several subjects at once, such as an address and an account: all checks are counted, or none. It asks them in
 // the order given, one after the other, up to the first denial or error, and then gives back what was counted, also when ctx has ended: so it can
-// return later than that, by a Timeout of those limiters.
+// return later than that, by a Timeout of those limiters, or 5 s where that is negative.
 //
 // Put first what an attacker has for himself (his address), and last what he shares with his victim (an account): an attempt that is
 // denied for his address then takes nothing of the account, not even for a moment. Whoever can end ctx while the last check is on its way can have that

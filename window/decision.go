@@ -25,7 +25,7 @@ type Decision struct {
 
 // Usage is how much of one limit is used, after the decision.
 type Usage struct {
-	Limit      Limit
+	Limit      Limit         // as in Config.Limits
 	Used       int64         // units counted; above Max where denials count, or where Max was lowered
 	Remaining  int64         // units still admissible, never below 0
 	RetryAfter time.Duration // until this limit alone would admit the same request once more; 0 if at once
@@ -34,13 +34,13 @@ type Usage struct {
 
 // Result is what AllowEach answers about one event: a Decision, or why there is none.
 type Result struct {
-	Decision
-	Err error
+	Decision       // the zero Decision with an Err
+	Err      error // as of AllowN; nil with a Decision
 }
 
 // Snapshot is the state of one event, for people.
 type Snapshot struct {
-	Event  string
+	Event  string       // as it was asked for
 	Key    string       // the key in Redis
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits

@@ -22,12 +22,12 @@ type Kind string
 // What a limiter tells. Begin and end of an outage take turns, for each part. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
 // however it ended.
 const (
-	Allowed   Kind = gate.Allowed
-	Denied    Kind = gate.Denied
+	Allowed   Kind = gate.Allowed   // all units were admitted and counted
+	Denied    Kind = gate.Denied    // not admitted, also where denied attempts count
 	Outage    Kind = gate.Outage    // ErrOutage: nothing was counted
 	Uncertain Kind = gate.Uncertain // ErrUncertain: it may have been counted
 	Refused   Kind = gate.Refused   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
-	Peeked    Kind = gate.Peeked
+	Peeked    Kind = gate.Peeked    // PeekN: nothing was to be counted
 
 	OutageBegan Kind = gate.OutageBegan // three calls in a row failed; Redis is left alone for a second, and again until one succeeds
 	OutageEnded Kind = gate.OutageEnded // a call succeeded

@@ -33,7 +33,7 @@ type Config struct {
 
 	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret, so that nobody
 	// who sees the keys learns the events, and nobody who chooses events can steer which shard they fall on. Give it at
-	// least 16 random bytes; whoever knows it can find short events again by trying.
+	// least 16 random bytes; whoever knows it can find short events again by trying. One that is empty and not nil is refused.
 	Secret []byte
 
 	// Now is the clock; nil is the clock of the Redis server, or this process's monotonic clock in memory. It is for
@@ -50,7 +50,7 @@ type Config struct {
 	// processes that fall back each admit up to its Max, beside what Redis admitted before. It must not have a Fallback itself.
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember; 0 is none. From the second denial of an event on, the same attempt on it (as
+	// DenialCache is how many denied events to remember; 0 is none. After the second denial of an event, the same attempt on it (as
 	// many units) is denied here and costs Redis nothing: the client has Redis tell it of changes of the event's key (server-assisted client-side
 	// caching), and the denial ends with the first change, such as a Reset, a Refund or an admission anywhere, or with its RetryAfter.
 	// What is told within the round trip in which Redis tells of a change, and 0.1 ms, can still be the denial; so it is for up to 12 s,
@@ -98,7 +98,8 @@ var (
 	ErrUncertain = remote.ErrUncertain
 )
 
-// New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet.
+// New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet, so an error is about
+// client or cfg, and says what to do.
 //
 // It notices when Redis, or a part of a cluster, cannot answer: after three failures in a row, those slots are left alone for a
 // second, and calls get ErrOutage or the Fallback at once; then one call finds out whether they are back.

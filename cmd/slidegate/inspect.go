@@ -38,6 +38,9 @@ func (p *pause) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write one, as in 5s")
 	}
+	if *p != 0 {
+		return errTwice
+	}
 	text := c.Scan.Pop().String()
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 100*time.Millisecond {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +19,8 @@ import (
 )
 
 type commandLine struct {
+	Version kong.VersionFlag `help:"Tell the version, and the Go that it was built with."`
+
 	Replay  replayCommand  `cmd:"" help:"Show what limits would have done to a log."`
 	Inspect inspectCommand `cmd:"" help:"Show what is counted for an event in Redis, and what is free."`
 	Reset   resetCommand   `cmd:"" help:"Forget what is counted for an event in Redis."`
@@ -65,7 +68,8 @@ func parse(args []string, stdout io.Writer) (*kong.Context, error) {
 	var line commandLine
 	helped := false
 	k, err := kong.New(&line, kong.Name("slidegate"), kong.Writers(stdout, stdout), kong.Exit(func(int) { helped = true }),
-		kong.Description("Slidegate limits how often events happen.\n\nTry: slidegate replay"), kong.HelpOptions{WrapUpperBound: 100})
+		kong.Description("Slidegate limits how often events happen.\n\nTry: slidegate replay"), kong.HelpOptions{WrapUpperBound: 100},
+		kong.Vars{"version": version()})
 	if err != nil {
 		return nil, err
 	}
@@ -74,19 +78,34 @@ func parse(args []string, stdout io.Writer) (*kong.Context, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, plain(err, args)
+		return nil, plain(err, k, args)
 	}
 	return command, nil
 }
 
+// version is that of the module, where it was built from one, or of the commit.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "slidegate, of an unknown version"
+	}
+	return "slidegate " + info.Main.Version + ", " + info.GoVersion
+}
+
 // plain puts what kong says into words for everybody.
-func plain(err error, args []string) error {
+func plain(err error, k *kong.Kong, args []string) error {
 	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // its guess for every short flag
+	if rest, ok := strings.CutPrefix(text, "unexpected argument "); ok && (rest == "" || rest[0] == ',') {
+		text = `unexpected argument ""` + rest
+	}
 	flag, _, isSwitch := strings.Cut(text, ": bool value must be ")
-	switch {
+	early, _, _ := strings.Cut(args[0], "=")
+	switch command := owner(k, early); {
+	case command != "":
+		return fmt.Errorf("%s comes after the command, as in slidegate %s %s", early, command, early)
 	case isSwitch:
 		return fmt.Errorf("%s takes no value; leave out the = and what follows", flag)
-	case strings.HasPrefix(text, "--"), strings.HasPrefix(text, "<"), strings.HasSuffix(text, "?"): // explains itself
+	case strings.HasPrefix(text, "--"), strings.HasPrefix(text, "<"), strings.HasPrefix(text, "[<"), strings.HasSuffix(text, "?"): // explains itself
 		return errors.New(text)
 	}
 	if short, ok := strings.CutPrefix(text, "unknown flag -"); ok && len(short) == 1 && single(args, short) {
@@ -95,7 +114,19 @@ func plain(err error, args []string) error {
 	return fmt.Errorf("%s; slidegate help shows what there is", text)
 }
 
-// single reports whether a word that begins with one dash and this letter goes on.
+// owner is a command that has the flag, if one has.
+func owner(k *kong.Kong, flag string) string {
+	for _, command := range k.Model.Children {
+		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return "--"+f.Name == flag }) {
+			return command.Name
+		}
+	}
+	return ""
+}
+
+// single reports whether there is a word of several letters, this one among them, that begins with one dash.
 func single(args []string, letter string) bool {
-	return slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-"+letter) && len(arg) > 2 })
+	return slices.ContainsFunc(args, func(arg string) bool {
+		return len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, letter)
+	})
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,6 +37,7 @@ func TestGolden(t *testing.T) {
 		"replay-help":  {"replay", "--help"},
 		"inspect-help": {"inspect", "--help"},
 		"reset-help":   {"reset", "--help"},
+		"proxy-help":   {"proxy", "--help"},
 	} {
 		stdout, stderr, status := command(t.Context(), args...)
 		if status != 0 || stderr != "" {
@@ -72,12 +75,18 @@ func TestHelpHasThreeNames(t *testing.T) {
 
 // TestBadInput: one sentence, and a status that is not zero. What is wrong with files is tested where they are read.
 func TestBadInput(t *testing.T) {
+	taken, free := ports(t)
 	empty, broken, columns := write(t, ""), write(t, "1,alice\nMar\n"), write(t, "1,alice\n")
 	for _, tt := range []struct{ args, want string }{
 		{"nope", "unexpected argument nope; slidegate help shows what there is"},
 		{"replay --nope", "unknown flag --nope; slidegate help shows what there is"},
 		{"replay -j", "unknown flag -j; slidegate help shows what there is"},
 		{"replay -limit 5/1h", "unknown flag -l; flags begin with two dashes, as in --limit; slidegate help shows what there is"},
+		{"-help", "unknown flag -e; flags begin with two dashes, as in --limit; slidegate help shows what there is"},
+		{"--json replay", "--json comes after the command, as in slidegate replay --json\n"},
+		{"--limit=5/1h replay", "--limit comes after the command, as in slidegate replay --limit\n"},
+		{"help --watch", "--watch comes after the command, as in slidegate inspect --watch\n"},
+		{"--nope replay", "unknown flag --nope; slidegate help shows what there is"},
 		{"replay --by user --by address", "--by: it is given twice; choose one"},
 		{"replay --by POST_/login", `--by: "POST_/login" is no field; write one as in user, or address/64, or a regular expression with a group around the event, as in rip=([0-9a-f.:]+)`},
 		{"replay --jsn", `unknown flag --jsn, did you mean "--json"?`},
@@ -105,6 +114,7 @@ func TestBadInput(t *testing.T) {
 		{"replay --svg --json", "--svg: its value is missing; write one, or leave out the flag"},
 		{"replay --svg -", "--svg: the standard output is for the report; name a file"},
 		{"replay --svg=", "--svg: its value is empty; write one, or leave it out"},
+		{"replay --svg no/x.svg --svg no/y.svg", "--svg: it is given twice; choose one"},
 		{"replay --time-field=", "--time-field: its value is empty; write one, or leave it out"},
 		{"replay --svg " + t.TempDir(), "(is a directory); name a file in a directory of yours"},
 		{"replay --svg no/such/directory/x.svg", `--svg: cannot write "no/such/directory/x.svg" (no such file or directory); name a file in a directory of yours`},
@@ -133,13 +143,43 @@ func TestBadInput(t *testing.T) {
 		{"inspect login e --every", "--every: its value is missing; write one, as in 5s"},
 		{"inspect login e --every 5", `--every: "5" is no time between two looks; write one of at least 100ms, as in 5s`},
 		{"inspect login e --every 5ms", `--every: "5ms" is no time between two looks; write one of at least 100ms, as in 5s`},
+		{"inspect login e --every 5s --every 1s", "--every: it is given twice; choose one"},
+		{"inspect login e --secret-file " + broken + " --secret-file " + broken, "--secret-file: it is given twice; choose one"},
 		{"inspect login e --secret-file", "--secret-file: its value is missing; write one, or leave out the flag"},
 		{"inspect login e --secret-file no-such", `--secret-file: cannot read "no-such" (no such file or directory); name the file that holds the secret`},
 		{"inspect login e --secret-file " + empty, `--secret-file: "` + empty + `" is empty; name the file that holds the secret`},
 		{"reset login e", "nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question"},
 		{"reset login e --yes --redis 127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there"},
+		{"proxy", "--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080"},
+		{"proxy --to", "--to: its value is missing; write one, or leave out the flag"},
+		{"proxy --to localhost:8080", `--to: "localhost:8080" is no URL of a server; write it with its scheme, as in http://127.0.0.1:8080`},
+		{"proxy --to http://name:secret@localhost:8080", "--to: its URL has a user, a query or a fragment, which are not passed on; write it as in http://127.0.0.1:8080"},
+		{"proxy --to http://h --to http://h", "--to: it is given twice; choose one"},
+		{"proxy --to http://h", "there is nothing to limit; write --limit 10/1s, or a --route"},
+		{"proxy --to http://h --limit 5", `--limit: limit "5": has no slash; write units per time, as in 5/1h`},
+		{"proxy --to http://h --limit 5/1h --listen 8000", "--listen: listen tcp: address 8000: missing port in address; write an address of this machine with a free port, as in 127.0.0.1:8000"},
+		{"proxy --to http://h --limit 5/1h --listen " + taken + " --admin 127.0.0.1:0", "--listen: listen tcp " + taken + ": bind: address already in use; write an address of this machine with a free port, as in 127.0.0.1:8000"},
+		{"proxy --to http://h --limit 5/1h --listen 127.0.0.1:0 --admin " + taken, "--admin: listen tcp " + taken + ": bind: address already in use; write an address of this machine with a free port, as in 127.0.0.1:8000"},
+		{"proxy --to http://localhost:" + free + " --limit 5/1h --listen :" + free, "--to http://localhost:" + free + " is where the proxy itself listens; name the server, or another --listen"},
+		{"proxy --to http://h --limit 5/1h --by ip", `--by: "ip" names nobody; write address, header:NAME, cookie:NAME or all`},
+		{"proxy --to http://h --limit 5/1h --by header:", `--by: "header:" names nobody; write address, header:NAME, cookie:NAME or all`},
+		{"proxy --to http://h --limit 5/1h --by header:Host", `--by: "header:Host" is no field to limit by; write a --route for each host, as in 'api.example.com/ 5/1h by all'`},
+		{"proxy --to http://h --limit 5/1h --by all --by all", "--by: it is given twice; choose one"},
+		{"proxy --to http://h --limit 5/1h --behind 10.0.0.1/24", `--behind: the proxy "10.0.0.1/24" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`},
+		{"proxy --to http://h --limit 5/1h --behind 0.0.0.0/0", `--behind: the proxy "0.0.0.0/0" is no plain address or network`},
+		{"proxy --to http://h --limit 5/1h --outage open", "--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out"},
+		{"proxy --to http://h --limit 5/1h --outage perhaps", `--outage: there is no "perhaps"; choose local, open or closed`},
+		{"proxy --to http://h --limit 5/1h --timeout 5", `--timeout: "5" is no time to wait for Redis; write one from 1ms to 1m, as in 500ms`},
+		{"proxy --to http://h --limit 5/1h --timeout 5h", `--timeout: "5h" is no time to wait for Redis; write one from 1ms to 1m, as in 500ms`},
+		{"proxy --to http://h --limit 5/1h --name a/b", `limiter name "a/b" has the byte "/"; use only A-Z a-z 0-9 . _ - and colon`},
+		{"proxy --to http://h --limit 5/1h --redis localhost", `--redis: "localhost" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
+		{"proxy --to http://h --route", `--route: its value is missing; write one, as in 'POST /login 1/5s,5/1h'`},
+		{"proxy --to http://h --route /login", `--route: "/login" is no route; write a pattern, limits or none, and perhaps by WHO, as in 'POST /login 1/5s,5/1h by address'`},
+		{"proxy --to http://h --route /login=5", `--route: "/login=5" is no route`},
+		{"proxy --to http://h --limit 5/1h --route= ", `--route: "" is no route`},
 		{"replay no-such.log", `there is no file "no-such.log"; name a log (slidegate help replay tells how to get one), or none for the built-in sample`},
 		{"replay " + empty + " no-such.log", `there is no file "no-such.log"; name a log (slidegate help replay tells how to get one), or none for the built-in sample`},
+		{"replay " + broken + "/x", `cannot read "` + broken + `/x" (not a directory); name a log that can be read`},
 		{"replay .", `"." is a directory; name the logs in it`},
 		{"replay -", "nothing to replay: standard input is empty"},
 		{"replay " + empty, "nothing to replay: " + empty + " is empty"},
@@ -149,13 +189,61 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("slidegate %s: status %d\n got %s%s\nwant %s", tt.args, status, stdout, stderr, tt.want)
 		}
 	}
-	for _, nobody := range [][]string{{"inspect", "login", ""}, {"inspect", "", "alice"}, {"reset", "--yes", "login", ""}} {
-		if _, stderr, status := command(t.Context(), nobody...); status != 1 || !strings.HasSuffix(stderr, ">: it is empty; write the one that the service uses\n") {
-			t.Errorf("%q: status %d, %s", nobody, status, stderr)
-		}
-	}
 	if _, stderr, status := command(t.Context(), "replay", broken); status != 0 {
 		t.Errorf("one broken line: status %d, %s", status, stderr)
+	}
+}
+
+// ports are an address with a port that is taken, and a port that is free.
+func ports(t *testing.T) (taken, free string) {
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { held.Close() })
+	freed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	freed.Close()
+	return held.Addr().String(), strconv.Itoa(freed.Addr().(*net.TCPAddr).Port)
+}
+
+// TestBadRoutes have spaces in them.
+func TestBadRoutes(t *testing.T) {
+	for route, want := range map[string]string{
+		"POST /login 5":          `--route: "POST /login 5": limit "5": has no slash; write units per time, as in 5/1h`,
+		"POST /login 5/1h,6/60m": `--route: "POST /login 5/1h,6/60m": 5/1h and 6/60m have the same window; keep the tighter one`,
+		"login 5/1h":             `--route: "login 5/1h" is no route; write a pattern, limits or none, and perhaps by WHO, as in 'POST /login 1/5s,5/1h by address'`,
+		"/login 5/1h by":         `--route: "/login 5/1h by" is no route; write a pattern, limits or none, and perhaps by WHO, as in 'POST /login 1/5s,5/1h by address'`,
+		"/login 5/1h by me":      `--route: "me" names nobody; write address, header:NAME, cookie:NAME or all`,
+		"/{a}/b 5/1h":            `route "/{a}/b" conflicts with "/x/{c}", as some requests match both; write a third that matches just these, or change one`,
+		"P@ST /x 5/1h":           `route "P@ST /x" is no pattern (at offset 0: invalid method "P@ST"); write one as POST /login, /api/ or GET api.example.com/items/{id}`,
+		"/ 6/1h":                 `route "/" has limits already; write them as one, as in 1/5s,5/1h`,
+	} {
+		stdout, stderr, status := command(t.Context(), "proxy", "--to", "http://h", "--limit", "5/1h", "--route", "/x/{c} 1/1h", "--route", route)
+		if status != 1 || stdout != "" || stderr != "slidegate: "+want+"\n" {
+			t.Errorf("%s: status %d\n got %s%s\nwant %s", route, status, stdout, stderr, want)
+		}
+	}
+}
+
+// TestEmptyArguments are those of variables that are not set.
+func TestEmptyArguments(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "reset", "proxy"?`},
+		{[]string{"inspect", "login", "e", ""}, `unexpected argument ""; slidegate help shows what there is`},
+		{[]string{"replay", ""}, "[<file> ...]: its value is empty; write one, or leave it out"},
+		{[]string{"inspect", "login", ""}, "<event>: it is empty; write the one that the service uses"},
+		{[]string{"inspect", "", "alice"}, "<name>: it is empty; write the one that the service uses"},
+		{[]string{"reset", "--yes", "login", ""}, "<event>: it is empty; write the one that the service uses"},
+	} {
+		if stdout, stderr, status := command(t.Context(), tt.args...); status != 1 || stdout != "" || stderr != "slidegate: "+tt.want+"\n" {
+			t.Errorf("%q: status %d, %s%s", tt.args, status, stdout, stderr)
+		}
 	}
 }
 

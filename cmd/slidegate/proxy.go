@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -46,11 +47,15 @@ func (c *proxyCommand) Run(ctx context.Context, s streams) error {
 	}
 	p, err := proxy.New(cfg)
 	if err != nil {
-		return fmt.Errorf("--route: %w", err)
+		return err
 	}
 	public, err := c.listen(ctx, "--listen", c.Listen)
 	if err != nil {
 		return err
+	}
+	if c.isLoop(public.Addr()) {
+		_ = public.Close()
+		return fmt.Errorf("--to %s is where the proxy itself listens; name the server, or another --listen", c.To)
 	}
 	admin, err := c.listen(ctx, "--admin", c.Admin)
 	if err != nil {
@@ -129,6 +134,16 @@ func (c *proxyCommand) listen(ctx context.Context, flag string, addr given) (net
 		return nil, fmt.Errorf("%s: %w; write an address of this machine with a free port, as in 127.0.0.1:8000", flag, err)
 	}
 	return l, nil
+}
+
+// isLoop reports whether the server is the proxy itself, as far as addresses tell.
+func (c *proxyCommand) isLoop(public net.Addr) bool {
+	here, ok := public.(*net.TCPAddr)
+	if !ok || c.To.Port() != strconv.Itoa(here.Port) {
+		return false
+	}
+	to := net.ParseIP(c.To.Hostname())
+	return c.To.Hostname() == "localhost" || to.IsLoopback() || to.IsUnspecified() || to.Equal(here.IP)
 }
 
 // begin tells what is limited, and where.

@@ -21,6 +21,9 @@ type upstream struct{ *url.URL }
 // Decode reads the flag.
 func (to *upstream) Decode(c *kong.DecodeContext) error {
 	var text given
+	if to.URL != nil {
+		return errTwice
+	}
 	if err := text.Decode(c); err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func (w *who) Decode(c *kong.DecodeContext) error {
 		return errors.New("its value is missing; write one, as in address")
 	}
 	if w.text != "" {
-		return errors.New("it is given twice; choose one, or write a --route with its own")
+		return errTwice
 	}
 	return w.read(c.Scan.Pop().String())
 }
@@ -158,6 +161,9 @@ func (o *outage) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write local, open or closed")
 	}
+	if o.Outage != "" {
+		return errTwice
+	}
 	o.Outage = proxy.Outage(c.Scan.Pop().String())
 	if o.Outage != proxy.Local && o.Outage != proxy.Open && o.Outage != proxy.Closed {
 		return fmt.Errorf("there is no %q; choose local, open or closed", o.Outage)
@@ -172,6 +178,9 @@ type askTime time.Duration
 func (p *askTime) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write one, as in 500ms")
+	}
+	if *p != 0 {
+		return errTwice
 	}
 	text := c.Scan.Pop().String()
 	d, err := time.ParseDuration(text)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -99,26 +100,28 @@ func (as addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 		return nil, ctx.Err()
 	}
 	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
-	return nil, &unreachable{as, cause, err}
+	return nil, &unreachable{fmt.Sprintf("--redis %v: no Redis and no cluster answers there (%s); %s", as, cause, remedy(err, o.TLSConfig != nil)), err}
 }
 
-// unreachable is an error of a connection that could not be made.
+// unreachable is an error of a connection that could not be made, and what to do.
 type unreachable struct {
-	as    addresses
-	cause string
-	err   error
+	text  string
+	cause error
 }
 
-// Error says what to do.
-func (e *unreachable) Error() string {
-	return fmt.Sprintf("--redis %v: no Redis and no cluster answers there (%s); %s", e.as, e.cause, remedy(e.err))
-}
+func (e *unreachable) Error() string { return e.text }
 
 // Unwrap is what the client says.
-func (e *unreachable) Unwrap() error { return e.err }
+func (e *unreachable) Unwrap() error { return e.cause }
 
 // remedy is what to do about a Redis that cannot be connected to.
-func remedy(err error) string {
+func remedy(err error, encrypted bool) string {
+	switch {
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "correct the host in its URL, or have this system trust the certificate"
+	case encrypted && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))): // Redis waits for more of what it takes for a command
+		return "correct it, or write redis:// where it speaks no TLS"
+	}
 	reply, isReply := rueidis.IsRedisErr(err)
 	if isReply && strings.HasPrefix(reply.Error(), "WRONGPASS") {
 		return "correct the user and the password in its URL"
@@ -132,7 +135,16 @@ func remedy(err error) string {
 
 // failed says what an error of Redis means to a replay. What the library says about the count is for those who go on.
 func (r *replay) failed(err error) error {
-	return fmt.Errorf("--redis %v failed (%s); replay again when it works, or leave out --redis to decide in memory", r.redis, cause(err))
+	why := cause(err)
+	return fmt.Errorf("--redis %v failed (%s); %s, or leave out --redis to decide in memory", r.redis, why, next(why, "replay again when it works"))
+}
+
+// next is what to do about why Redis failed: something else where the user may not do what it takes.
+func next(why, otherwise string) string {
+	if strings.Contains(why, "NOPERM") || strings.Contains(why, "The user executing the script can't") {
+		return "name a user who may, as in redis://user:password@host:6379"
+	}
+	return otherwise
 }
 
 // cause is why Redis failed, without what the library says about the count.

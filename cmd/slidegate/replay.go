@@ -39,6 +39,8 @@ type replayCommand struct {
 	Files     []given   `arg:"" optional:"" name:"file" help:"Logs to replay, plain or packed by gzip, in any order; - is the standard input. Without one: a sample that is built in."`
 }
 
+var errTwice = errors.New("it is given twice; choose one")
+
 // by is the flag --by, with its text for the report.
 type by struct {
 	logs.By
@@ -51,7 +53,7 @@ func (b *by) Decode(c *kong.DecodeContext) (err error) {
 		return errors.New("its value is missing; write one, as in user")
 	}
 	if b.text != "" {
-		return errors.New("it is given twice; choose one")
+		return errTwice
 	}
 	b.text = c.Scan.Pop().String()
 	b.By, err = logs.ParseBy(b.text)
@@ -114,6 +116,9 @@ type given string
 func (g *given) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write one, or leave out the flag")
+	}
+	if *g != "" {
+		return errTwice
 	}
 	text, ok := c.Scan.Pop().Value.(string)
 	if !ok || text == "" {

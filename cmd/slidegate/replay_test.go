@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
@@ -337,6 +339,39 @@ func TestRedisThatWantsMore(t *testing.T) {
 	stdout, stderr, status := command(t.Context(), "replay", "--redis", "redis://:secret@"+locked.Addr())
 	if status != 0 || !strings.Contains(stdout, "on Redis at "+locked.Addr()+"\n") || strings.Contains(stdout, "secret") {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+}
+
+// TestRedisOverTLS: a certificate that nobody vouches for, and a server that takes the greeting of TLS for plain text.
+func TestRedisOverTLS(t *testing.T) {
+	encrypted, plain := httptest.NewUnstartedServer(nil), httptest.NewServer(nil)
+	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0) // it says that the client hung up
+	encrypted.StartTLS()
+	defer encrypted.Close()
+	defer plain.Close()
+	for _, tt := range []struct{ address, want string }{
+		{encrypted.Listener.Addr().String(), "; correct the host in its URL, or have this system trust the certificate\n"},
+		{plain.Listener.Addr().String(), "; correct it, or write redis:// where it speaks no TLS\n"},
+	} {
+		stdout, stderr, status := command(t.Context(), "inspect", "--redis", "rediss://"+tt.address, "login", "e")
+		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, tt.want) {
+			t.Errorf("status %d: %s%s\nwant %s", status, stdout, stderr, tt.want)
+		}
+	}
+}
+
+// TestRedisThatForbids: a user who may not call the script, and one who may, but not all that it calls.
+func TestRedisThatForbids(t *testing.T) {
+	server := redistest.Start(t)
+	for user, missing := range map[string]string{"blind": "-evalsha", "halfblind": "-set"} {
+		if err := server.Do(t.Context(), "ACL", "SETUSER", user, "on", ">pass", "~*", "+@all", missing).Error(); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, status := command(t.Context(), "replay", "--redis", "redis://"+user+":pass@"+server.Addr())
+		want := "; name a user who may, as in redis://user:password@host:6379, or leave out --redis to decide in memory\n"
+		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, want) {
+			t.Errorf("%s: status %d: %s%s\nwant %s", user, status, stdout, stderr, want)
+		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -46,6 +45,9 @@ type secret []byte
 
 // Decode reads the file.
 func (s *secret) Decode(c *kong.DecodeContext) error {
+	if len(*s) > 0 {
+		return errTwice
+	}
 	var file given
 	if err := file.Decode(c); err != nil {
 		return err
@@ -84,11 +86,8 @@ func (s *subject) failed(ctx context.Context, err error) error {
 }
 
 func (s *subject) outage(err error) error {
-	why, remedy := cause(err), "try again when it works"
-	if strings.Contains(why, "NOPERM") || strings.Contains(why, "The user executing the script can't") {
-		remedy = "name a user who may, as in redis://user:password@host:6379"
-	}
-	return fmt.Errorf("--redis %v failed (%s); %s", s.Redis, why, remedy)
+	why := cause(err)
+	return fmt.Errorf("--redis %v failed (%s); %s", s.Redis, why, next(why, "try again when it works"))
 }
 
 // anyLimits are for calls in which limits do not matter.

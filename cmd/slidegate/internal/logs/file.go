@@ -64,7 +64,7 @@ func unreadable(name string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%q may be read by others only; try sudo, or copy it", name)
 	}
-	return fmt.Errorf("cannot read %q: %w", name, err)
+	return fmt.Errorf("cannot read %q (%w); name a log that can be read", name, err)
 }
 
 // A file is one log while it is read.

@@ -17,10 +17,10 @@ import (
 )
 
 // share has an instance decide on a Redis.
-func (i *instance) share(t testing.TB, s *redistest.Server) {
-	t.Helper()
-	if err := i.Share(s.Client(t)); err != nil {
-		t.Fatal(err)
+func (i *instance) share(tb testing.TB, s *redistest.Server) {
+	tb.Helper()
+	if err := i.Share(s.Client(tb)); err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -108,20 +108,20 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-func (i *instance) health(t testing.TB) (h health) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, i.admin+"/healthz")), &h); err != nil {
-		t.Fatal(err)
+func (i *instance) health(tb testing.TB) (h health) {
+	tb.Helper()
+	if err := json.Unmarshal([]byte(read(tb, i.admin+"/healthz")), &h); err != nil {
+		tb.Fatal(err)
 	}
 	return h
 }
 
 // await asks until it is so.
-func (i *instance) await(t testing.TB, what string, so func() bool) {
-	t.Helper()
+func (i *instance) await(tb testing.TB, what string, so func() bool) {
+	tb.Helper()
 	for began := time.Now(); !so(); {
 		if time.Since(began) > long {
-			t.Fatalf("waited %v for %s\n%s", long, what, i.log)
+			tb.Fatalf("waited %v for %s\n%s", long, what, i.log)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestSecretHidesWhoIsLimited(t *testing.T) {
 	i.share(t, s)
 	for range 3 {
 		status(t, i.url)
-		req, _ := http.NewRequestWithContext(t.Context(), "GET", i.url+"/key", http.NoBody)
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, i.url+"/key", http.NoBody)
 		req.Header.Set("X-Key", "hush-hush")
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {

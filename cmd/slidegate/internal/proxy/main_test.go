@@ -47,23 +47,23 @@ func (r *record) String() string {
 }
 
 // origin is a server that counts what reaches it.
-func origin(t testing.TB) (to *url.URL, reached *atomic.Int64) {
+func origin(tb testing.TB) (to *url.URL, reached *atomic.Int64) {
 	reached = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		reached.Add(1)
 		_, _ = io.WriteString(w, "fine")
 	}))
-	t.Cleanup(s.Close)
+	tb.Cleanup(s.Close)
 	to, err := url.Parse(s.URL)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return to, reached
 }
 
 // listen makes an instance of a proxy to a server.
-func listen(t testing.TB, cfg Config) *instance {
-	t.Helper()
+func listen(tb testing.TB, cfg Config) *instance {
+	tb.Helper()
 	i := &instance{log: &record{}}
 	cfg.Log = slog.New(slog.NewTextHandler(i.log, nil))
 	if cfg.Name == "" {
@@ -71,11 +71,11 @@ func listen(t testing.TB, cfg Config) *instance {
 	}
 	var err error
 	if i.Proxy, err = New(cfg); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	public, admin := httptest.NewServer(i), httptest.NewServer(i.Admin())
-	t.Cleanup(public.Close)
-	t.Cleanup(admin.Close)
+	tb.Cleanup(public.Close)
+	tb.Cleanup(admin.Close)
 	i.url, i.admin = public.URL, admin.URL
 	return i
 }
@@ -86,32 +86,32 @@ func limited(pattern string, limits ...window.Limit) Route {
 }
 
 // status is what a GET of a URL answers.
-func status(t testing.TB, url string) int {
-	t.Helper()
+func status(tb testing.TB, url string) int {
+	tb.Helper()
 	res, err := http.Get(url)
 	if err != nil {
-		t.Error(err)
+		tb.Error(err)
 		return 0
 	}
 	defer res.Body.Close()
 	_, err = io.Copy(io.Discard, res.Body)
 	if err != nil {
-		t.Error(err)
+		tb.Error(err)
 	}
 	return res.StatusCode
 }
 
 // read is the body of a GET.
-func read(t testing.TB, url string) string {
-	t.Helper()
+func read(tb testing.TB, url string) string {
+	tb.Helper()
 	res, err := http.Get(url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(body)
 }
@@ -122,15 +122,15 @@ func (i *instance) counted(pattern, decision, by string) int {
 }
 
 // crowd sends n requests to each of the URLs, by many clients at once, and returns how many got each status.
-func crowd(t testing.TB, n int, urls ...string) map[int]int {
-	t.Helper()
+func crowd(tb testing.TB, n int, urls ...string) map[int]int {
+	tb.Helper()
 	var mu sync.Mutex
 	got, jobs := map[int]int{}, make(chan string)
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
 			for url := range jobs {
-				code := status(t, url)
+				code := status(tb, url)
 				mu.Lock()
 				got[code]++
 				mu.Unlock()
@@ -151,12 +151,11 @@ func crowd(t testing.TB, n int, urls ...string) map[int]int {
 const long = 20 * time.Second
 
 // within fails the test if f takes longer.
-func within(t testing.TB, d time.Duration, what string, f func()) {
-	t.Helper()
+func within(tb testing.TB, d time.Duration, what string, f func()) {
+	tb.Helper()
 	began := time.Now()
 	f()
 	if took := time.Since(began); took > d {
-		t.Errorf("%s took %v", what, took)
+		tb.Errorf("%s took %v", what, took)
 	}
 }
-

@@ -4,7 +4,6 @@
 package proxy
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -71,7 +70,7 @@ func New(cfg Config) (p *Proxy, err error) {
 	forward := newTransport()
 	for _, rt := range cfg.Routes {
 		if err := p.add(rt, p.forwarder(rt.Pattern, forward)); err != nil {
-			return nil, fmt.Errorf("route %q: %w", rt.Pattern, err)
+			return nil, err
 		}
 	}
 	if p.routes[rest] == nil {

@@ -7,25 +7,27 @@ import (
 	"strings"
 )
 
-// register has the mux know a pattern. It panics where it cannot, in words that begin with where in the source the pattern stands.
+// register has the mux know a pattern. The mux panics where it cannot.
 func (p *Proxy) register(pattern string) (err error) {
+	if p.routes[pattern] != nil {
+		return fmt.Errorf("route %q has limits already; write them as one, as in 1/5s,5/1h", pattern)
+	}
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%s; write one as of net/http, such as POST /login, /api/ or GET api.example.com/items/{id}", reason(fmt.Sprint(cause)))
+			err = fmt.Errorf("route %q %s", pattern, fault(pattern, fmt.Sprint(cause)))
 		}
 	}()
 	p.mux.Handle(pattern, http.NotFoundHandler())
 	return nil
 }
 
-// reason is what net/http says of a pattern, but for places in the source.
-func reason(text string) string {
+// fault is what net/http says of a pattern, but for where in the source it stands.
+func fault(pattern, text string) string {
 	if _, after, found := strings.Cut(text, "conflicts with pattern "); found {
 		other, _, _ := strings.Cut(after, " (registered at ")
-		return "it conflicts with " + other + ": some requests match both, and neither is more specific"
+		return "conflicts with " + other + ", as some requests match both; write a third that matches just these, or change one"
 	}
-	_, after, _ := strings.Cut(text, "): ")
-	return after
+	return "is no pattern (" + strings.TrimPrefix(text, fmt.Sprintf("parsing %q: ", pattern)) + "); write one as POST /login, /api/ or GET api.example.com/items/{id}"
 }
 
 // route is the pattern of the route of a request. It looks at the path as if it had no // and no dot segments, as servers do. It reports false if the path has slashes
