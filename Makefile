@@ -5,7 +5,7 @@ GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.
 FUZZTIME ?= 30s
 
 # What runs a second time under the race detector, in short form.
-RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/gate internal/redistest internal/remote cmd/slidegate))
+RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/gate internal/redistest internal/remote cmd/slidegate cmd/slidegate/internal/proxy))
 
 .PHONY: help test race lint fuzz bench
 

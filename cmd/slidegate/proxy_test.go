@@ -1,0 +1,297 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// process is a slidegate proxy that runs by itself.
+type process struct {
+	*exec.Cmd
+	url, admin string
+	log        chan string // what it logs from then on, a line each
+}
+
+var ready = regexp.MustCompile(`msg=ready listen=(\S+) .*admin=(\S+)`)
+
+// startProxy runs the program until it is ready.
+func startProxy(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(program, append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...), log: make(chan string, 1000)}
+	stderr, err := p.StderrPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if at := ready.FindStringSubmatch(lines.Text()); at != nil {
+			p.url, p.admin = "http://"+at[1], "http://"+at[2]
+			go func() {
+				defer close(p.log)
+				for lines.Scan() {
+					p.log <- lines.Text()
+				}
+			}()
+			return p
+		}
+	}
+	t.Fatal("the proxy ended before it was ready")
+	return nil
+}
+
+// told is the sum of the metrics whose name and labels match.
+func (p *process) told(t *testing.T, pattern string) (sum int) {
+	t.Helper()
+	res, err := http.Get(p.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^(?:`+pattern+`) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		value, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += int(value)
+	}
+	return sum
+}
+
+// requests are those that the metrics tell of, by the status that they got.
+func (p *process) requests(t *testing.T) map[int]int {
+	t.Helper()
+	got := map[int]int{}
+	for status, decision := range map[int]string{200: "admitted", 429: "denied", 503: "refused"} {
+		if n := p.told(t, `slidegate_requests_total\{[^}]*decision="`+decision+`"[^}]*\}`); n > 0 {
+			got[status] = n
+		}
+	}
+	return got
+}
+
+// server counts what reaches it.
+type server struct {
+	*httptest.Server
+	reached atomic.Int64
+}
+
+func startServer(t *testing.T) *server {
+	s := &server{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.reached.Add(1) }))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) count() int { return int(s.reached.Load()) }
+
+// load is what many clients at once got.
+type load struct {
+	mu       sync.Mutex
+	statuses map[int]int // 0: the proxy was gone
+	longest  time.Duration
+}
+
+// drive sends requests to each URL in turn, by many connections, while there are any to send.
+func drive(next func() bool, urls ...string) *load {
+	l := &load{statuses: map[int]int{}}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32}
+	defer transport.CloseIdleConnections()
+	var turn atomic.Int64
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for next() {
+				l.send(transport, urls[int(turn.Add(1))%len(urls)])
+			}
+		})
+	}
+	all.Wait()
+	return l
+}
+
+func (l *load) send(transport *http.Transport, url string) {
+	req, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	began, status := time.Now(), 0
+	if res, err := transport.RoundTrip(req); err == nil {
+		status = res.StatusCode
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.statuses[status]++
+	l.longest = max(l.longest, time.Since(began))
+}
+
+// times is true so often.
+func times(n int64) func() bool {
+	var left atomic.Int64
+	left.Store(n)
+	return func() bool { return left.Add(-1) >= 0 }
+}
+
+// until is true until the channel is closed.
+func until(end <-chan struct{}) func() bool {
+	return func() bool {
+		select {
+		case <-end:
+			return false
+		default:
+			return true
+		}
+	}
+}
+
+// relay is an address that stays, in front of a Redis whose own changes when it starts again.
+func relay(t *testing.T, s *redistest.Server) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", s.Addr())
+			if err != nil {
+				in.Close()
+				continue
+			}
+			go pass(in, out)
+			go pass(out, in)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func pass(from, to net.Conn) {
+	_, _ = io.Copy(to, from)
+	from.Close()
+	to.Close()
+}
+
+// TestProxies runs the program.
+func TestProxies(t *testing.T) {
+	program := build(t)
+	t.Run("two admit one budget", func(t *testing.T) { testTwoAdmitOneBudget(t, program) })
+	t.Run("one is killed", func(t *testing.T) { testOneIsKilled(t, program) })
+	t.Run("Redis is killed and comes back", func(t *testing.T) { testRedisIsKilled(t, program) })
+	t.Run("soak", func(t *testing.T) { testSoak(t, program) })
+}
+
+// Two programs on one Redis, under load, admit the budget and not one request more; and their metrics are what clients and the server saw.
+func testTwoAdmitOneBudget(t *testing.T, program string) {
+	s := startServer(t)
+	args := []string{"--to", s.URL, "--limit", "100/1s,500/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
+	a, b := startProxy(t, program, args...), startProxy(t, program, args...)
+	end := make(chan struct{})
+	time.AfterFunc(7*time.Second, func() { close(end) })
+	got := drive(until(end), a.url, b.url)
+	if s.count() != 500 || got.statuses[200] != 500 || len(got.statuses) != 2 {
+		t.Errorf("%d reached the server; clients got %v", s.count(), got.statuses)
+	}
+	told := a.requests(t)
+	for status, n := range b.requests(t) {
+		told[status] += n
+	}
+	if diff := cmp.Diff(got.statuses, told); diff != "" {
+		t.Errorf("clients and metrics (-got +told):\n%s", diff)
+	}
+	t.Logf("%v, the longest took %v", got.statuses, got.longest)
+}
+
+// What the killed one has counted stays counted, and the other goes on.
+func testOneIsKilled(t *testing.T, program string) {
+	s := startServer(t)
+	args := []string{"--to", s.URL, "--limit", "2000/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
+	a, b := startProxy(t, program, args...), startProxy(t, program, args...)
+	kill := sync.OnceFunc(func() { _ = a.Process.Kill(); _ = a.Wait() })
+	left := times(6000)
+	got := drive(func() bool {
+		if s.count() >= 500 {
+			kill()
+		}
+		return left() && s.count() < 2000
+	}, a.url, b.url)
+	rest := drive(times(3000), b.url)
+	charged, reached := 2000, s.count()
+	if lost := charged - reached; lost < 0 || lost > 32 || rest.statuses[0] != 0 || got.statuses[0] == 0 {
+		t.Errorf("%d of %d reached the server; clients got %v, then %v", reached, charged, got.statuses, rest.statuses)
+	}
+	if over := drive(times(10), b.url); over.statuses[429] != 10 {
+		t.Errorf("afterwards: %v", over.statuses)
+	}
+	t.Logf("%d of 2000 reached the server, clients got %v", reached, got.statuses)
+}
+
+// No request hangs, each is answered as --outage says, and the metrics tell which were decided in memory.
+func testRedisIsKilled(t *testing.T, program string) {
+	s, redis := startServer(t), redistest.Start(t)
+	p := startProxy(t, program, "--to", s.URL, "--limit", "1000000/1h", "--redis", relay(t, redis), "--timeout", "300ms")
+	const byRedis, byMemory = `slidegate_requests_total\{by="redis",.*`, `slidegate_requests_total\{by="memory",.*`
+	all := []*load{drive(times(500), p.url)}
+	if n := p.told(t, byRedis); n != 500 {
+		t.Errorf("with Redis: %d of 500 are told of as decided by it", n)
+	}
+	redis.Kill(t)
+	all = append(all, drive(times(2000), p.url))
+	if n := p.told(t, byMemory); n != 2000 || p.told(t, `slidegate_outages\{.*`) != 1 {
+		t.Errorf("without Redis: %d of 2000 are told of as decided in memory, %d outages", n, p.told(t, `slidegate_outages\{.*`))
+	}
+	redis.Restart(t)
+	outage, again := <-p.log, make(chan struct{})
+	go func() {
+		defer close(again)
+		for line := range p.log {
+			if strings.Contains(line, "decides about requests again") {
+				return
+			}
+		}
+	}()
+	if !strings.Contains(outage, "Fallback decides") {
+		t.Error(outage)
+	}
+	all = append(all, drive(until(again), p.url))
+	got := map[int]int{}
+	for _, l := range all {
+		if l.longest > 5*time.Second {
+			t.Errorf("a request took %v", l.longest)
+		}
+		for status, n := range l.statuses {
+			got[status] += n
+		}
+	}
+	if diff := cmp.Diff(got, p.requests(t)); diff != "" || len(got) != 1 || got[200] != s.count() || p.told(t, `slidegate_outages\{.*`) != 0 || p.told(t, `slidegate_outages_total\{.*`) != 1 {
+		t.Errorf("%d reached the server; clients and metrics (-got +told):\n%s", s.count(), diff)
+	}
+	t.Log(got)
+}
