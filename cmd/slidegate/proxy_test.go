@@ -58,10 +58,10 @@ func startProxy(t *testing.T, program string, args ...string) *process {
 	return nil
 }
 
-// told is the sum of the metrics whose name and labels match.
-func (p *process) told(t *testing.T, pattern string) (sum int) {
+// get is what a URL answers.
+func get(t *testing.T, url string) string {
 	t.Helper()
-	res, err := http.Get(p.admin + "/metrics")
+	res, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,13 @@ func (p *process) told(t *testing.T, pattern string) (sum int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range regexp.MustCompile(`(?m)^(?:`+pattern+`) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+	return string(text)
+}
+
+// told is the sum of the metrics whose name and labels match.
+func (p *process) told(t *testing.T, pattern string) (sum int) {
+	t.Helper()
+	for _, found := range regexp.MustCompile(`(?m)^(?:`+pattern+`) (\S+)$`).FindAllStringSubmatch(get(t, p.admin+"/metrics"), -1) {
 		value, err := strconv.ParseFloat(found[1], 64)
 		if err != nil {
 			t.Fatal(err)

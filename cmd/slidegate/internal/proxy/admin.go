@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"time"
 
@@ -69,17 +70,21 @@ type judgment struct {
 
 func (p *Proxy) tellOver(w http.ResponseWriter, _ *http.Request) {
 	p.over.forget(time.Now())
-	top, total, events := p.over.most()
-	answer := denials{Denied: total, Events: events, Most: make([]judgment, len(top))}
+	writeJSON(w, http.StatusOK, p.over.denials())
+}
+
+func (o *over) denials() denials {
+	top, total, events := o.most()
+	d := denials{Denied: total, Events: events, Most: make([]judgment, len(top))}
 	for i, e := range top {
-		answer.Most[i] = e.judgment()
+		d.Most[i] = e.judgment()
 	}
-	writeJSON(w, http.StatusOK, answer)
+	return d
 }
 
 func (e offender) judgment() judgment {
 	return judgment{
-		Event: e.event, Denied: e.denied, Unsure: e.unsure, Limit: e.usage.Limit.String(), Times: float64(int64(e.times()*100)) / 100,
+		Event: e.event, Denied: e.denied, Unsure: e.unsure, Limit: e.usage.Limit.String(), Times: math.Floor(e.times()*100) / 100,
 		Since: e.since.UTC(), Last: e.last.UTC(), RetryAfter: e.usage.RetryAfter.Seconds(),
 	}
 }

@@ -73,6 +73,8 @@ func (m *metrics) begin(rt Route, shared bool) {
 		by = byRedis
 		m.outages.WithLabelValues(rt.Pattern)
 		m.parts.WithLabelValues(rt.Pattern)
+		m.seconds.WithLabelValues(rt.Pattern, string(window.Allowed))
+		m.seconds.WithLabelValues(rt.Pattern, string(window.Denied))
 	}
 	m.requests.WithLabelValues(rt.Pattern, admitted, by)
 	m.requests.WithLabelValues(rt.Pattern, denied, by)

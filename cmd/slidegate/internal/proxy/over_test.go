@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,5 +93,26 @@ func TestStaleOnesAreForgotten(t *testing.T) {
 	o.deny("late", noon.Add(2*stale)) // and there is room again
 	if e := o.events["late"]; e.denied != 1 || e.unsure != 0 {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestPage holds what docs/proxy.md shows of /over to the program.
+func TestPage(t *testing.T) {
+	o := newOver()
+	for i := range 3600 {
+		o.add("/ 198.51.100.7", window.Usage{Limit: window.PerHour(5), RetryAfter: time.Minute}, noon.Add(time.Duration(i)*time.Hour/3599))
+	}
+	for i := range 2 {
+		o.add("POST /login 192.0.2.31", window.Usage{Limit: window.Every(5 * time.Second), RetryAfter: 3500 * time.Millisecond}, noon.Add(time.Hour+time.Duration(i-2)*time.Second))
+	}
+	page, err := os.ReadFile("../../../../docs/proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	enc := json.NewEncoder(&shown)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(o.denials()); err != nil || !strings.Contains(string(page), "```json\n"+shown.String()+"```") {
+		t.Errorf("the page does not show %v\n%s", err, &shown)
 	}
 }

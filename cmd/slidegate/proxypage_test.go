@@ -1,0 +1,63 @@
+package main
+
+import (
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
+)
+
+// TestProxyPage: the command lines of docs/proxy.md, the help and the README are such as the program takes, and the page tells of each metric, and of no other.
+func TestProxyPage(t *testing.T) {
+	page := text(t, "../../docs/proxy.md")
+	lines := regexp.MustCompile(`(?m)^    slidegate proxy ((?:.*\\\n)*.*)`).FindAllStringSubmatch(page+proxyHelp+text(t, "../../README.md"), -1)
+	for _, line := range lines {
+		args := words(strings.ReplaceAll(line[1], "\\\n", " "))
+		var c proxyCommand
+		k, err := kong.New(&c)
+		if err == nil {
+			_, err = k.Parse(args)
+		}
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+			continue
+		}
+		if cfg, err := c.config(slog.New(slog.DiscardHandler)); err != nil {
+			t.Errorf("%q: %v", args, err)
+		} else if _, err = proxy.New(cfg); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if len(lines) < 10 {
+		t.Errorf("only %d command lines", len(lines))
+	}
+	p := startProxy(t, build(t), "--to", "http://127.0.0.1:1", "--limit", "5/1h", "--redis", "127.0.0.1:1")
+	names := regexp.MustCompile(`\bslidegate_[a-z_]+`)
+	shown, told := names.FindAllString(page, -1), names.FindAllString(get(t, p.admin+"/metrics"), -1)
+	for i, name := range told {
+		told[i] = regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+	}
+	slices.Sort(shown)
+	slices.Sort(told)
+	if diff := cmp.Diff(slices.Compact(shown), slices.Compact(told)); diff != "" {
+		t.Errorf("metrics (-page +program):\n%s", diff)
+	}
+}
+
+// words are those of a shell, as far as single quotes go.
+func words(line string) (words []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
