@@ -12,7 +12,7 @@ RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/gate inter
 help:
 	@echo "make test    all tests, on real Redis servers"
 	@echo "make race    the short tests again, under the race detector (part of make test)"
-	@echo "make lint    formatting, vet and linters, on both modules"
+	@echo "make lint    formatting, vet and linters, on both modules; vet for 32 bit and for Windows, too"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 
@@ -30,6 +30,8 @@ race:
 
 lint:
 	$(GOLANGCI) run ./...
+	GOARCH=386 $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
 	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GOLANGCI) run --config ../.golangci.yml ./...; fi
 
 fuzz:

@@ -73,7 +73,7 @@ type Config struct {
 
 	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret. Give it at least
 	// 16 random bytes; whoever knows it can find short events again by trying.
-	Secret []byte
+	Secret []byte `json:"-"`
 
 	// Now is the clock, in whole microseconds; nil is the clock of the Redis server, or this process's monotonic clock in
 	// memory. It is for simulations, replay and tests. Its times lie between 1970 and 2255. Redis keeps keys of such a

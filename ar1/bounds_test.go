@@ -243,7 +243,7 @@ func TestSteadyFlowAtItsPeak(t *testing.T) {
 	const script = `return redis.call('SET', KEYS[1], struct.pack('>BI7I4d', 161, ARGV[1], 3600000, ARGV[2]))`
 	c.us.Add(-3600)
 	peak := fmt.Sprintf("%.17g", peakOf(l[0])-1)
-	if err := client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(fmt.Sprint(noon), peak).Build()).Error(); err != nil {
+	if err := client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(fmt.Sprint(int64(noon)), peak).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	for k := range int64(20_000) {

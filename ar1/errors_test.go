@@ -2,6 +2,8 @@ package ar1_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -213,4 +215,13 @@ func TestWait(t *testing.T) {
 			t.Errorf("%+v %v", d, err)
 		}
 	})
+}
+
+// TestSecretIsNotInJSON: a Config that is written down, as into a log, does not tell its Secret.
+func TestSecretIsNotInJSON(t *testing.T) {
+	cfg := ar1.Config{Name: "known", Limits: limits("5/1h"), Secret: []byte("sixteen bytes...")}
+	text := string(must(json.Marshal(cfg)))
+	if !strings.Contains(text, cfg.Name) || strings.Contains(text, "Secret") || strings.Contains(text, base64.StdEncoding.EncodeToString(cfg.Secret)) {
+		t.Error(text)
+	}
 }

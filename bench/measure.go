@@ -347,7 +347,7 @@ func (c contender) mustAnswer(ctx context.Context, event string) error {
 
 // event names the events: distinct IPv4 addresses, from 198.51.100.0 on.
 func event(i int) string {
-	n := 198<<24 | 51<<16 | 100<<8 + i
+	n := 198<<24 | 51<<16 | 100<<8 + uint32(i)
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}).String()
 }
 

@@ -18,7 +18,7 @@ type Config struct {
 	Name string
 
 	// Secret hides accounts and addresses in keys, as in window.Config: at least 16 random bytes. Another Secret begins all counts anew.
-	Secret []byte
+	Secret []byte `json:"-"`
 
 	// Address is what one address may fail: by default 20/1m, 50/1h and 100/1d, on any accounts. It is one layer, and never the only one; its limits
 	// are for short bursts and for long periods (OWASP Credential Stuffing Prevention). Auth0 has 100 a day.

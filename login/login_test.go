@@ -2,6 +2,8 @@ package login_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -624,5 +626,14 @@ func TestPage(t *testing.T) {
 		if row := regexp.MustCompile(`(?m)^\| ` + string(b) + ` \|[^|]*\| ` + strings.Join(texts, ", ") + ` \|`); !row.MatchString(page) {
 			t.Errorf("docs/login.md has no row %s", row)
 		}
+	}
+}
+
+// TestSecretIsNotInJSON: a Config that is written down, as into a log, does not tell its Secret.
+func TestSecretIsNotInJSON(t *testing.T) {
+	cfg := login.Config{Name: "known", Account: limits("5/1h"), Secret: secret}
+	text := string(must(json.Marshal(cfg)))
+	if !strings.Contains(text, cfg.Name) || strings.Contains(text, "Secret") || strings.Contains(text, base64.StdEncoding.EncodeToString(cfg.Secret)) {
+		t.Error(text)
 	}
 }

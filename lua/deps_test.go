@@ -2,30 +2,33 @@ package lua_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependencies checks that whoever uses the library gets the standard library, rueidis and what rueidis needs.
+// TestDependencies holds what whoever uses the library gets with it: the standard library, rueidis and what rueidis needs, and with
+// httplimit three more modules.
 func TestDependencies(t *testing.T) {
-	const module = "github.com/slidegate/slidegate/"
-	list := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+"window", module+"ar1", module+"lua", module+"login")
-	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", list, err)
-	}
-	for path := range strings.FieldsSeq(string(out)) {
-		if !belongs(path, module+"window", module+"ar1", module+"lua", module+"login", module+"internal", "github.com/redis/rueidis", "golang.org/x/sys") {
-			t.Errorf("the library needs %s", path)
+	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
+	for packages, want := range map[string][]string{
+		"window ar1 lua login": {rueidis, own, sys},
+		"httplimit":            {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", "github.com/go-chi/chi/v5", rueidis, own, sys},
+	} {
+		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}")
+		for path := range strings.FieldsSeq(packages) {
+			list.Args = append(list.Args, own+"/"+path)
+		}
+		out, err := list.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", list, err)
+		}
+		got := strings.Fields(string(out))
+		slices.Sort(got)
+		if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
+			t.Errorf("what %s brings (-want +got)\n%s", packages, diff)
 		}
 	}
-}
-
-func belongs(path string, roots ...string) bool {
-	for _, root := range roots {
-		if path == root || strings.HasPrefix(path, root+"/") {
-			return true
-		}
-	}
-	return false
 }

@@ -254,6 +254,37 @@ func TestOtherRefusals(t *testing.T) {
 	}
 }
 
+// TestEviction: every key of a limiter has an expiry, so that volatile-lru drops limiters first, for keys that have none.
+func TestEviction(t *testing.T) {
+	const events = 1000
+	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
+		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)
+		l := must(window.New(client, window.Config{Name: "evicted", Limits: parsed("1/1d")}))
+		if n := letIn(t, l, events); n != events {
+			t.Fatalf("%s: %d of %d new events are admitted", policy, n, events)
+		}
+		for i := 0; client.Do(t.Context(), client.B().Set().Key(strconv.Itoa(i)).Value(strings.Repeat("x", 10_000)).Build()).Error() == nil; i++ {
+		}
+		client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build())
+		n := letIn(t, l, events)
+		t.Logf("%s: %d of %d used-up events are admitted again", policy, n, events)
+		if n != want {
+			t.Errorf("%s: %d, not %d", policy, n, want)
+		}
+	}
+}
+
+// letIn is how many of so many events are admitted.
+func letIn(t *testing.T, l *window.Limiter, events int) (n int) {
+	t.Helper()
+	for i := range events {
+		if must(l.Allow(t.Context(), strconv.Itoa(i))).Allowed {
+			n++
+		}
+	}
+	return n
+}
+
 // TestFIPS runs this binary again where SHA-1 is forbidden.
 func TestFIPS(t *testing.T) {
 	if os.Getenv("GODEBUG") == "fips140=only" {

@@ -1,6 +1,7 @@
 package window_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"math"
 	"strings"
@@ -181,5 +182,14 @@ func TestFinestResolution(t *testing.T) {
 		if _, err := window.NewLocal(window.Config{Name: "x", Limits: []window.Limit{l}}); l.Resolution > 0 && err == nil {
 			t.Errorf("%v is taken", l)
 		}
+	}
+}
+
+// TestSecretIsNotInJSON: a Config that is written down, as into a log, does not tell its Secret.
+func TestSecretIsNotInJSON(t *testing.T) {
+	cfg := window.Config{Name: "known", Limits: parsed("5/1h"), Secret: []byte("sixteen bytes...")}
+	text := string(must(json.Marshal(cfg)))
+	if !strings.Contains(text, cfg.Name) || strings.Contains(text, "Secret") || strings.Contains(text, base64.StdEncoding.EncodeToString(cfg.Secret)) {
+		t.Error(text)
 	}
 }

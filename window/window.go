@@ -34,7 +34,7 @@ type Config struct {
 	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret, so that nobody
 	// who sees the keys learns the events, and nobody who chooses events can steer which shard they fall on. Give it at
 	// least 16 random bytes; whoever knows it can find short events again by trying. One that is empty and not nil is refused.
-	Secret []byte
+	Secret []byte `json:"-"`
 
 	// Now is the clock; nil is the clock of the Redis server, or this process's monotonic clock in memory. It is for
 	// simulations, replay and tests. Its times lie between 1970 and 6429. Redis keeps keys of such a limiter for 24 h of

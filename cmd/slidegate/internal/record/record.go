@@ -7,14 +7,14 @@ import "time"
 func Window(record string) (pers []time.Duration) {
 	for b := record[min(7, len(record)):]; len(b) >= 6; {
 		per, length := section(b)
-		pers, b = append(pers, milliseconds(per)), b[min(length, len(b)):]
+		pers, b = append(pers, milliseconds(per)), b[min(length, int64(len(b))):]
 	}
 	return pers
 }
 
 // section is the Per of the first section, and how many bytes the section has.
-func section(b string) (per, length int) {
-	flags, closed, per, length := integer(b[:1]), integer(b[1:2]), integer(b[2:6]), 6
+func section(b string) (per, length int64) {
+	flags, closed, per, length := integer(b[:1]), integer(b[1:2]), integer(b[2:6]), int64(6)
 	if flags&32 != 0 && len(b) >= 9 {
 		closed, per, length = integer(b[1:3]), integer(b[3:9]), 9
 	}
@@ -24,13 +24,13 @@ func section(b string) (per, length int) {
 	if flags>>2&3 == 2 { // its Resolution
 		length += 6
 	}
-	units := [...]int{0, 1, 3, 7}[flags&3]
+	units := [...]int64{0, 1, 3, 7}[flags&3]
 	return per, length + 2*units + closed*(timeBytes(per)+units)
 }
 
 // timeBytes is how wide the time of a bucket is.
-func timeBytes(per int) int {
-	for _, width := range []int{2, 3, 4} {
+func timeBytes(per int64) int64 {
+	for _, width := range []int64{2, 3, 4} {
 		if per < 1<<(8*width) {
 			return width
 		}
@@ -51,11 +51,11 @@ func AR1(record string) (pers []time.Duration) {
 }
 
 // integer reads a number, big endian.
-func integer(b string) (n int) {
+func integer(b string) (n int64) {
 	for i := range len(b) {
-		n = n<<8 + int(b[i])
+		n = n<<8 + int64(b[i])
 	}
 	return n
 }
 
-func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
