@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -53,14 +52,14 @@ func (c *proxyCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if c.isLoop(public.Addr()) {
-		_ = public.Close()
-		return fmt.Errorf("--to %s is where the proxy itself listens; name the server, or another --listen", c.To)
-	}
 	admin, err := c.listen(ctx, "--admin", c.Admin)
 	if err != nil {
 		_ = public.Close()
 		return err
+	}
+	if c.To.leadsTo(ctx, public) {
+		_, _ = public.Close(), admin.Close()
+		return fmt.Errorf("--to %v is where the proxy itself listens; name the server, or another --listen", c.To)
 	}
 	defer c.join(ctx, p, log)()
 	c.begin(log, public, admin)
@@ -74,10 +73,13 @@ func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
 		return cfg, errors.New("--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080")
 	case len(c.Limits) == 0 && len(c.Routes) == 0:
 		return cfg, errors.New("there is nothing to limit; write --limit 10/1s, or a --route")
-	case c.Outage.Outage == "":
-		c.Outage.Outage = proxy.Local
-	case !c.shared():
+	case !c.shared() && c.Outage.Outage != "":
 		return cfg, errors.New("--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out")
+	case !c.shared() && c.Timeout != 0:
+		return cfg, errors.New("--timeout is about waiting for a Redis, and there is none; write --redis, or leave it out")
+	}
+	if c.Outage.Outage == "" {
+		c.Outage.Outage = proxy.Local
 	}
 	if c.Timeout == 0 {
 		c.Timeout = askTime(500 * time.Millisecond)
@@ -136,16 +138,6 @@ func (c *proxyCommand) listen(ctx context.Context, flag string, addr given) (net
 	return l, nil
 }
 
-// isLoop reports whether the server is the proxy itself, as far as addresses tell.
-func (c *proxyCommand) isLoop(public net.Addr) bool {
-	here, ok := public.(*net.TCPAddr)
-	if !ok || c.To.Port() != strconv.Itoa(here.Port) {
-		return false
-	}
-	to := net.ParseIP(c.To.Hostname())
-	return c.To.Hostname() == "localhost" || to.IsLoopback() || to.IsUnspecified() || to.Equal(here.IP)
-}
-
 // begin tells what is limited, and where.
 func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
 	for _, rt := range c.Routes {
@@ -158,6 +150,9 @@ func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
 			by = "address"
 		}
 		log.Info("route", "route", rt.pattern, "limits", rt.limits, "by", by)
+		if rt.by.key != nil && by != "all" && c.Secret == nil {
+			log.Warn("who is limited stands in clear in the log, in /over and in Redis; a --secret-file hides it", "route", rt.pattern, "by", by)
+		}
 	}
 	if len(c.Limits) == 0 {
 		log.Warn("requests of no route are not limited; --limit limits them, too")
@@ -194,10 +189,9 @@ func (c *proxyCommand) connect(ctx context.Context, p *proxy.Proxy, log *slog.Lo
 	pause := time.NewTicker(again)
 	defer pause.Stop()
 	for told := ""; ; {
-		client, err := c.Redis.serve(ctx)
+		client, err := c.share(ctx, p)
 		if err == nil {
 			log.Info("budgets are shared", "redis", c.Redis, "name", c.Name)
-			err = p.Share(client)
 		}
 		if err == nil || ctx.Err() != nil {
 			return client
@@ -216,4 +210,16 @@ func (c *proxyCommand) connect(ctx context.Context, p *proxy.Proxy, log *slog.Lo
 			return nil
 		}
 	}
+}
+
+func (c *proxyCommand) share(ctx context.Context, p *proxy.Proxy) (rueidis.Client, error) {
+	client, err := c.Redis.serve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Share(client); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
 }

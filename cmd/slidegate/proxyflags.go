@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -31,11 +34,24 @@ func (to *upstream) Decode(c *kong.DecodeContext) error {
 	switch {
 	case err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != ""):
 		return errors.New("its URL has a user, a query or a fragment, which are not passed on; write it as in http://127.0.0.1:8080")
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+	case err != nil || u.Hostname() == "" || len(u.Port()) > 5 || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%q is no URL of a server; write it with its scheme, as in http://127.0.0.1:8080", text)
 	}
 	to.URL = u
 	return nil
+}
+
+// leadsTo reports whether the server is the one that listens there. It finds out by a socket for UDP, which sends nothing, but knows both its ends.
+func (to upstream) leadsTo(ctx context.Context, listener net.Listener) bool {
+	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), port))
+	if err != nil {
+		return false // no such server yet
+	}
+	defer conn.Close() //nolint:errcheck // nothing was sent
+	own, far, near := listener.Addr().(*net.TCPAddr), conn.RemoteAddr().(*net.UDPAddr), conn.LocalAddr().(*net.UDPAddr)
+	here := far.IP.IsLoopback() || far.IP.Equal(near.IP)
+	return here && far.Port == own.Port && (own.IP.IsUnspecified() || own.IP.Equal(far.IP))
 }
 
 // who is limited.
@@ -65,13 +81,23 @@ func (w *who) read(text string) error {
 	case kind == "header" && strings.EqualFold(name, "Host"):
 		return fmt.Errorf("%q is no field to limit by; write a --route for each host, as in 'api.example.com/ 5/1h by all'", text)
 	case kind == "header" && isToken(name):
-		w.key = httplimit.Header(name)
+		w.key = only(httplimit.Header(name), func(r *http.Request) int { return len(r.Header.Values(name)) })
 	case kind == "cookie" && isToken(name):
-		w.key = httplimit.Cookie(name)
+		w.key = only(httplimit.Cookie(name), func(r *http.Request) int { return len(r.CookiesNamed(name)) })
 	default:
 		return fmt.Errorf("%q names nobody; write address, header:NAME, cookie:NAME or all", text)
 	}
 	return nil
+}
+
+// only is a key for requests that have one value to limit by. Of several, the server could go by another than the limit.
+func only(key httplimit.Key, values func(*http.Request) int) httplimit.Key {
+	return func(r *http.Request) string {
+		if values(r) > 1 {
+			return ""
+		}
+		return key(r)
+	}
 }
 
 // isToken reports whether it can be the name of a field or a cookie (RFC 9110, 5.6.2).

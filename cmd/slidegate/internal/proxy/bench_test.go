@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/window"
 )
 
 // contender is a way to the server, and how long its requests took, a round each.
@@ -38,8 +37,7 @@ const slice = 320
 
 func compare(b *testing.B, callers int) {
 	to, _ := origin(b)
-	high := []window.Limit{{Max: 1e9, Per: time.Second}, {Max: 1e9, Per: time.Minute}, {Max: 1e9, Per: time.Hour}}
-	low := []window.Limit{window.PerHour(1)}
+	high := []string{"1000000000/1s", "1000000000/1m", "1000000000/1h"}
 	contenders := []*contender{
 		{name: "no proxy", url: to.String()},
 		{name: "proxy without limits", url: listen(b, Config{To: to}).url},
@@ -47,8 +45,8 @@ func compare(b *testing.B, callers int) {
 		{name: "memory, 3 limits", url: listen(b, Config{To: to, Routes: []Route{limited("/", high...)}}).url},
 		{name: "Redis, 1 limit", url: shared(b, Config{To: to, Routes: []Route{limited("/", high[0])}})},
 		{name: "Redis, 3 limits", url: shared(b, Config{To: to, Routes: []Route{limited("/", high...)}})},
-		{name: "memory, denied", url: listen(b, Config{To: to, Routes: []Route{limited("/", low...)}}).url},
-		{name: "Redis, denied and remembered", url: shared(b, Config{To: to, Routes: []Route{limited("/", low...)}})},
+		{name: "memory, denied", url: listen(b, Config{To: to, Routes: []Route{limited("/", "1/1h")}}).url},
+		{name: "Redis, denied and remembered", url: shared(b, Config{To: to, Routes: []Route{limited("/", "1/1h")}})},
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: callers}
 	defer transport.CloseIdleConnections()

@@ -20,6 +20,8 @@ type budget struct {
 	p     *Proxy
 	local *window.Limiter                // in memory: for this instance alone, or in an outage
 	redis atomic.Pointer[window.Limiter] // nil until there is one
+
+	unexplained atomic.Bool // an outage began, and the log does not say why
 }
 
 func (p *Proxy) newBudget(rt Route) (*budget, error) {
@@ -36,7 +38,7 @@ const remembered = 10_000
 // share has it decide on Redis from now on.
 func (b *budget) share(client rueidis.Client) error {
 	cfg := window.Config{Name: b.p.cfg.Name, Limits: b.Limits, Secret: b.p.cfg.Secret, Timeout: b.p.cfg.Timeout, DenialCache: remembered}
-	cfg.Observe = func(o window.Observation) { b.p.metrics.observe(b.Pattern, o) }
+	cfg.Observe = b.observe
 	if b.alone() {
 		cfg.Fallback = b.local
 	}
@@ -45,6 +47,24 @@ func (b *budget) share(client rueidis.Client) error {
 		b.redis.Store(l)
 	}
 	return err
+}
+
+// observe takes note of how Redis does.
+func (b *budget) observe(o window.Observation) {
+	b.p.metrics.observe(b.Pattern, o)
+	switch o.Kind { //nolint:exhaustive // the rest is for metrics
+	case window.OutageBegan:
+		b.unexplained.Store(true)
+	case window.CacheOff:
+		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not tell of changes", "route", b.Pattern)
+	}
+}
+
+// explain tells why memory decides about an event: a limiter that leaves Redis alone says to those who only look what the last error was.
+func (b *budget) explain(ctx context.Context, event string) {
+	if _, err := b.redis.Load().Inspect(ctx, event); err != nil {
+		b.p.cfg.Log.Error("Redis does not answer", "route", b.Pattern, "err", err)
+	}
 }
 
 // key is the event: the pattern, and who is limited. As only the pattern's host and path have a slash, no two budgets have one event.
@@ -65,6 +85,9 @@ func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Deci
 	if decision == denied {
 		b.p.metrics.deny(b.Pattern, d)
 		b.p.over.add(b.shown(event), d.Tightest(), time.Now())
+	}
+	if d.Degraded && b.unexplained.CompareAndSwap(true, false) {
+		b.explain(ctx, event)
 	}
 	return d, err
 }

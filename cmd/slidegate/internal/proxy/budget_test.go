@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/redistest"
@@ -27,7 +28,7 @@ func (i *instance) share(tb testing.TB, s *redistest.Server) {
 // TestInstancesShareABudget: three instances admit what one limit admits, and each request is told of once.
 func TestInstancesShareABudget(t *testing.T) {
 	to, reached := origin(t)
-	cfg := Config{To: to, Routes: []Route{limited("/", window.PerHour(50))}, Shared: true, Outage: Closed, Timeout: long, Name: redistest.Key(t)}
+	cfg := Config{To: to, Routes: []Route{limited("/", "50/1h")}, Shared: true, Outage: Closed, Timeout: long, Name: redistest.Key(t)}
 	a, b, c := listen(t, cfg), listen(t, cfg), listen(t, cfg)
 	for _, i := range []*instance{a, b, c} {
 		if err := i.Share(redistest.Client(t)); err != nil {
@@ -53,7 +54,7 @@ func TestInstancesShareABudget(t *testing.T) {
 // TestInMemoryEachHasItsOwn: without Redis two instances admit twice as much.
 func TestInMemoryEachHasItsOwn(t *testing.T) {
 	to, reached := origin(t)
-	cfg := Config{To: to, Routes: []Route{limited("/", window.PerHour(20))}}
+	cfg := Config{To: to, Routes: []Route{limited("/", "20/1h")}}
 	a, b := listen(t, cfg), listen(t, cfg)
 	if got := crowd(t, 50, a.url, b.url); got[http.StatusOK] != 40 || reached.Load() != 40 {
 		t.Errorf("%v; %d reached the server", got, reached.Load())
@@ -77,7 +78,7 @@ func TestOutage(t *testing.T) {
 		t.Run(string(tt.outage), func(t *testing.T) {
 			to, _ := origin(t)
 			s := redistest.Start(t)
-			i := listen(t, Config{To: to, Routes: []Route{limited("/", window.PerHour(1_000_000))}, Shared: true, Outage: tt.outage, Timeout: 300 * time.Millisecond})
+			i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000000/1h")}, Shared: true, Outage: tt.outage, Timeout: 300 * time.Millisecond})
 			if got, told := status(t, i.url), i.counted("/", tt.decision, tt.by); got != tt.status || told != 1 || i.health(t).Redis != "connecting" {
 				t.Errorf("before there is a Redis: %d, told of %d times, %v", got, told, i.health(t))
 			}
@@ -126,12 +127,32 @@ func (i *instance) await(tb testing.TB, what string, so func() bool) {
 	}
 }
 
+// TestTheLogSaysWhy memory decides, once for an outage; and that Redis is asked about every denial, where it does not tell of changes.
+func TestTheLogSaysWhy(t *testing.T) {
+	to, _ := origin(t)
+	s := redistest.Start(t)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Shared: true, Outage: Local, Timeout: long})
+	if err := i.Share(s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })); err != nil {
+		t.Fatal(err)
+	}
+	crowd(t, 8, i.url)
+	if err := s.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
+		t.Fatal(err)
+	}
+	crowd(t, 50, i.url)
+	for text, want := range map[string]int{`level=ERROR msg="Redis does not answer" route=/ err="`: 1, "NOPERM": 1, "Redis is asked about every denial": 1} {
+		if got := strings.Count(i.log.String(), text); got != want {
+			t.Errorf("%q is told %d times\n%s", text, got, i.log)
+		}
+	}
+}
+
 // TestEachRequestIsToldOfOnce: of random requests, the metrics of all decisions add up to what was sent, and to the statuses that clients got.
 func TestEachRequestIsToldOfOnce(t *testing.T) {
 	to, reached := origin(t)
 	i := listen(t, Config{To: to, Routes: []Route{
-		limited("/", window.PerHour(40), window.PerMinute(30)),
-		limited("POST /login", window.PerHour(5)),
+		limited("/", "40/1h", "30/1m"),
+		limited("POST /login", "5/1h"),
 		{Pattern: "/key/", Limits: []window.Limit{window.PerHour(10)}, Key: httplimit.Header("X-Key")},
 		{Pattern: "/free"},
 	}})
@@ -170,7 +191,7 @@ func TestSecretHidesWhoIsLimited(t *testing.T) {
 	to, _ := origin(t)
 	s := redistest.Start(t)
 	i := listen(t, Config{To: to, Shared: true, Outage: Closed, Timeout: long, Secret: []byte("0123456789abcdef"), Routes: []Route{
-		limited("/", window.PerHour(1)),
+		limited("/", "1/1h"),
 		{Pattern: "/key", Limits: []window.Limit{window.PerHour(1)}, Key: httplimit.Header("X-Key")},
 	}})
 	i.share(t, s)
@@ -206,7 +227,7 @@ func TestSecretHidesWhoIsLimited(t *testing.T) {
 // TestWhatIsTold has the answers of the paths for operators, and the line in the log.
 func TestWhatIsTold(t *testing.T) {
 	to, _ := origin(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("POST /login", window.Every(5*time.Second), window.PerHour(5)), limited("/", window.PerHour(2))}})
+	i := listen(t, Config{To: to, Routes: []Route{limited("POST /login", "1/5s", "5/1h"), limited("/", "2/1h")}})
 	for range 8 {
 		status(t, i.url+"/some/path")
 	}

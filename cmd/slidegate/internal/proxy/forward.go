@@ -3,12 +3,16 @@ package proxy
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"io"
+	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // newTransport keeps connections to the server open, as many as requests were under way at once, and changes nothing of what it carries.
@@ -20,18 +24,69 @@ func newTransport() http.RoundTripper {
 	return t
 }
 
-// forwarder hands requests of a route on to the server.
+// forwarder hands requests of a route on to the server. Of upgrades it knows but websockets: whoever could change to HTTP/2 would have requests that nobody counts.
 func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
-	return &httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: t, BufferPool: &buffers,
-		ErrorLog: slog.NewLogLogger(p.cfg.Log.Handler(), slog.LevelWarn),
+	forward := &httputil.ReverseProxy{
+		Rewrite: p.rewrite, Transport: t, BufferPool: &buffers, ErrorLog: log.New(seldom{p}, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if b, ok := r.Body.(*body); ok && b.failed.Load() {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
 			w.WriteHeader(http.StatusBadGateway)
 			if !errors.Is(err, context.Canceled) { // the client has gone
 				p.failed(r.Context(), pattern, err)
 			}
 		},
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			r.Header.Del("Upgrade")
+		}
+		forward.ServeHTTP(&answer{ResponseWriter: w, fields: w.Header().Clone()}, r)
+	})
+}
+
+// answer keeps the fields of the limiter, which ReverseProxy clears after a 1xx of the server.
+type answer struct {
+	http.ResponseWriter
+	fields  http.Header
+	cleared bool
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader adds the fields to those of the server.
+func (a *answer) WriteHeader(status int) {
+	if status < http.StatusOK {
+		a.cleared = true
+	} else if h := a.Header(); a.cleared {
+		for name, values := range a.fields {
+			h[name] = append(values, h[name]...)
+		}
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// body is what a client sends. Where that breaks off or is no HTTP, the server is not to blame.
+type body struct {
+	io.ReadCloser
+	in, out *http.Request
+	failed  atomic.Bool
+}
+
+// Read takes note of a failure, and hands trailers on, which are there at the end.
+func (b *body) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	if err == io.EOF {
+		for name := range b.out.Trailer {
+			b.out.Trailer[name] = b.in.Trailer[name]
+		}
+	} else if err != nil {
+		b.failed.Store(true)
+	}
+	return n, err
 }
 
 // failed tells that the server gave no answer, once a second at most.
@@ -42,6 +97,17 @@ func (p *Proxy) failed(ctx context.Context, pattern string, err error) {
 	}
 }
 
+// seldom is where ReverseProxy tells of answers that break off: once a second at most.
+type seldom struct{ p *Proxy }
+
+// Write tells of one, or not.
+func (s seldom) Write(line []byte) (int, error) {
+	if d, _ := s.p.quiet.Allow(context.Background(), "answer"); d.Allowed {
+		s.p.cfg.Log.Warn(strings.TrimSpace(string(line)), "to", s.p.cfg.To.Host)
+	}
+	return len(line), nil
+}
+
 // forwarded are the fields in which a proxy in front tells what it was asked, beside X-Forwarded-For.
 var forwarded = []string{"X-Forwarded-Host", "X-Forwarded-Proto"}
 
@@ -50,6 +116,11 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.cfg.To)
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
 	pr.Out.Host = pr.In.Host
+	if pr.Out.Body != nil {
+		pr.Out.Body = &body{ReadCloser: pr.Out.Body, in: pr.In, out: pr.Out}
+	}
+	maps.DeleteFunc(pr.Out.Header, ofProxies)
+	maps.DeleteFunc(pr.Out.Trailer, ofProxies)
 	inFront := p.inFront(pr.In.RemoteAddr)
 	if inFront {
 		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"] // to which SetXForwarded adds
@@ -60,6 +131,15 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 			pr.Out.Header[name] = told
 		}
 	}
+}
+
+// ofProxies reports whether a server can take a field for one that only proxies write: with underscores, as CGI has them, it is the same.
+func ofProxies(name string, _ []string) bool {
+	switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
+	case "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto":
+		return true
+	}
+	return false
 }
 
 // inFront reports whether a connection comes from a proxy in front of this one.

@@ -21,6 +21,13 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // instance is a proxy that listens.
 type instance struct {
 	*Proxy
@@ -80,9 +87,13 @@ func listen(tb testing.TB, cfg Config) *instance {
 	return i
 }
 
-// limited is a route by address.
-func limited(pattern string, limits ...window.Limit) Route {
-	return Route{Pattern: pattern, Limits: limits, Key: httplimit.Address}
+// limited is a route with limits for each address.
+func limited(pattern string, limits ...string) Route {
+	rt := Route{Pattern: pattern, Key: httplimit.Address}
+	for _, text := range limits {
+		rt.Limits = append(rt.Limits, must(window.ParseLimit(text)))
+	}
+	return rt
 }
 
 // status is what a GET of a URL answers.

@@ -15,7 +15,7 @@ const (
 	denied    = "denied"    // over a limit: 429
 	refused   = "refused"   // nobody could decide: 503
 	keyless   = "keyless"   // it does not say who it is from: 400
-	ambiguous = "ambiguous" // its path can be read in two ways: 400
+	ambiguous = "ambiguous" // its path or method can be read in two ways: 400
 	gone      = "gone"      // its client hung up before there was a decision
 )
 
@@ -45,7 +45,7 @@ func newMetrics() *metrics {
 	}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: counter("requests_total", "Requests, each once: what became of them (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
+		requests: counter("requests_total", "Requests, each once but for CONNECT and OPTIONS *: what became of them (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
 		denials:  counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
 		outages:  counter("outages_total", "How often Redis, or one of 64 parts of a cluster, stopped to answer, as the budget of a route saw it.", "route"),
 		failures: counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),

@@ -78,7 +78,7 @@ func (o *over) forget(now time.Time) {
 	}
 }
 
-// most are the events with the most denials, the denials so far, and how many events are counted.
+// most are the events with the most denials that are surely theirs, the denials so far, and how many events are counted.
 func (o *over) most() (top []offender, total int64, events int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +86,7 @@ func (o *over) most() (top []offender, total int64, events int) {
 		top = append(top, *e)
 	}
 	slices.SortFunc(top, func(a, b offender) int {
-		return cmp.Or(cmp.Compare(b.denied, a.denied), cmp.Compare(a.event, b.event))
+		return cmp.Or(cmp.Compare(b.denied-b.unsure, a.denied-a.unsure), cmp.Compare(a.event, b.event))
 	})
 	return top[:min(len(top), told)], o.total, len(o.fewest)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -67,14 +68,15 @@ func New(cfg Config) (p *Proxy, err error) {
 	if p.quiet, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
 		return nil, err
 	}
+	routes := cfg.Routes
+	if !slices.ContainsFunc(routes, func(rt Route) bool { return rt.Pattern == rest }) {
+		routes = append(slices.Clip(routes), Route{Pattern: rest})
+	}
 	forward := newTransport()
-	for _, rt := range cfg.Routes {
+	for _, rt := range routes {
 		if err := p.add(rt, p.forwarder(rt.Pattern, forward)); err != nil {
 			return nil, err
 		}
-	}
-	if p.routes[rest] == nil {
-		return p, p.add(Route{Pattern: rest}, p.forwarder(rest, forward))
 	}
 	return p, nil
 }
@@ -142,7 +144,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pattern, ok := p.route(r)
 	if !ok {
 		p.metrics.count("", ambiguous, byNobody)
-		http.Error(w, "The path of the request can be read in two ways; write its slashes and dots as they are.", http.StatusBadRequest)
+		http.Error(w, "The request can be read in two ways; write its path without needless slashes, dots and percent signs, and its method in capitals.", http.StatusBadRequest)
 		return
 	}
 	p.routes[pattern].ServeHTTP(w, r)
