@@ -30,7 +30,7 @@ type proxyCommand struct {
 	By      who       `placeholder:"WHO" help:"Who is limited: address, header:NAME, cookie:NAME, or all for one budget. Without it: address, an IPv4 address or the /64 of an IPv6 one."`
 	Routes  routes    `name:"route" placeholder:"ROUTE" help:"Requests with limits of their own: a pattern, limits or none, and by WHO if that is not --by. Such as 'POST /login 1/5s,5/1h by address'. Repeat it for more."`
 	Behind  networks  `placeholder:"NETWORK" help:"Proxies in front of this one, as 10.0.0.1 or 10.0.0.0/24: the address is then what they say in X-Forwarded-For. Repeat it for more; name nothing that is not yours."`
-	Redis   addresses `placeholder:"HOST:PORT" help:"The Redis that holds the budgets of all instances, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it each instance has budgets of its own, in memory."`
+	Redis   addresses `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis that holds the budgets of all instances, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it each instance has budgets of its own, in memory."`
 	Outage  outage    `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance decides in its memory), open (admit) or closed (refuse, 503). Without it: local."`
 	Timeout askTime   `placeholder:"TIME" help:"How long a request waits for Redis at most. Without it: 500ms."`
 	Name    given     `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis: proxies of one name share budgets. Without it: proxy."`
@@ -48,11 +48,11 @@ func (c *proxyCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	public, err := c.listen(ctx, "--listen", c.Listen)
+	public, err := c.listen(ctx, "--listen", c.Listen, ":8000")
 	if err != nil {
 		return err
 	}
-	admin, err := c.listen(ctx, "--admin", c.Admin)
+	admin, err := c.listen(ctx, "--admin", c.Admin, "127.0.0.1:8001")
 	if err != nil {
 		_ = public.Close()
 		return err
@@ -73,6 +73,8 @@ func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
 		return cfg, errors.New("--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080")
 	case len(c.Limits) == 0 && len(c.Routes) == 0:
 		return cfg, errors.New("there is nothing to limit; write --limit 10/1s, or a --route")
+	case len(c.Secret) > 0 && len(c.Secret) < leastSecret:
+		return cfg, fmt.Errorf("--secret-file holds %d bytes, which can be guessed; write %d random ones or more, as by head -c 32 /dev/urandom", len(c.Secret), leastSecret)
 	case !c.shared() && c.Outage.Outage != "":
 		return cfg, errors.New("--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out")
 	case !c.shared() && c.Timeout != 0:
@@ -91,6 +93,8 @@ func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
 	cfg.Routes, err = c.routes()
 	return cfg, err
 }
+
+const leastSecret = 16 // bytes, as window.Config has it
 
 // shared reports whether the budgets are in Redis.
 func (c *proxyCommand) shared() bool { return len(c.Redis.InitAddress) > 0 }
@@ -130,10 +134,10 @@ func (c *proxyCommand) address() (httplimit.Key, error) {
 }
 
 // listen opens a port.
-func (c *proxyCommand) listen(ctx context.Context, flag string, addr given) (net.Listener, error) {
+func (c *proxyCommand) listen(ctx context.Context, flag string, addr given, example string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(addr))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; write an address of this machine with a free port, as in 127.0.0.1:8000", flag, err)
+		return nil, fmt.Errorf("%s: %w; write an address of this machine with a free port, as in %s", flag, err, example)
 	}
 	return l, nil
 }

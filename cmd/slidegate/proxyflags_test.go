@@ -51,3 +51,17 @@ func TestLoop(t *testing.T) {
 		}
 	}
 }
+
+// TestRedisOfTheEnvironment: whoever writes no --redis has the one of SLIDEGATE_REDIS, which the list of processes does not show; but for replay, which decides in memory then.
+func TestRedisOfTheEnvironment(t *testing.T) {
+	t.Setenv("SLIDEGATE_REDIS", "redis://:secret@127.0.0.1:1")
+	if _, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 1 || !strings.HasPrefix(stderr, "slidegate: --redis 127.0.0.1:1: no Redis") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	if _, stderr, status := command(t.Context(), "inspect", "--redis", "127.0.0.1:2", "login", "e"); status != 1 || !strings.HasPrefix(stderr, "slidegate: --redis 127.0.0.1:2: no Redis") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	if _, stderr, status := command(t.Context(), "replay"); status != 0 {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -52,8 +53,14 @@ func (as *addresses) addURL(s string) error {
 	return nil
 }
 
-// String names the servers, without a password.
-func (as addresses) String() string { return strings.Join(as.InitAddress, ",") }
+// String names the servers and the database, without a password.
+func (as addresses) String() string {
+	text := strings.Join(as.InitAddress, ",")
+	if as.SelectDB != 0 {
+		text += "/" + strconv.Itoa(as.SelectDB)
+	}
+	return text
+}
 
 // connect is for a command that asks one thing after the other.
 func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
@@ -120,9 +127,12 @@ func remedy(err error, encrypted bool) string {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return "correct the host in its URL, or have this system trust the certificate"
 	case encrypted && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))): // Redis waits for more of what it takes for a command
-		return "correct it, or write redis:// where it speaks no TLS"
+		return "correct the address, or write redis:// where it speaks no TLS"
 	}
 	reply, isReply := rueidis.IsRedisErr(err)
+	if isReply && strings.Contains(reply.Error(), "cluster support disabled") {
+		return "several addresses are nodes of one cluster: name one of a single server"
+	}
 	if isReply && strings.HasPrefix(reply.Error(), "WRONGPASS") {
 		return "correct the user and the password in its URL"
 	}
@@ -130,7 +140,7 @@ func remedy(err error, encrypted bool) string {
 	if locked || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS"
 	}
-	return "correct it"
+	return "start it, or correct the address"
 }
 
 // failed says what an error of Redis means to a replay. What the library says about the count is for those who go on.

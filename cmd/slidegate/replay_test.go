@@ -351,7 +351,7 @@ func TestRedisOverTLS(t *testing.T) {
 	defer plain.Close()
 	for _, tt := range []struct{ address, want string }{
 		{encrypted.Listener.Addr().String(), "; correct the host in its URL, or have this system trust the certificate\n"},
-		{plain.Listener.Addr().String(), "; correct it, or write redis:// where it speaks no TLS\n"},
+		{plain.Listener.Addr().String(), "; correct the address, or write redis:// where it speaks no TLS\n"},
 	} {
 		stdout, stderr, status := command(t.Context(), "inspect", "--redis", "rediss://"+tt.address, "login", "e")
 		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, tt.want) {

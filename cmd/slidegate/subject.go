@@ -20,7 +20,7 @@ import (
 
 // subject is an event of a limiter in Redis, by the flags that name it.
 type subject struct {
-	Redis  addresses `placeholder:"HOST:PORT" help:"The Redis, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it: 127.0.0.1:6379."`
+	Redis  addresses `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it: 127.0.0.1:6379."`
 	AR1    bool      `name:"ar1" help:"The limiter is one of ar1: it counts by levels, not by windows."`
 	Secret secret    `name:"secret-file" placeholder:"FILE" help:"The Secret of a limiter that hides events in its keys: what the file holds, but for a newline at its end."`
 	Name   raw       `arg:"" help:"The Name of the limiter."`

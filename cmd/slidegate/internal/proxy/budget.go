@@ -44,6 +44,7 @@ func (b *budget) share(client rueidis.Client) error {
 	}
 	l, err := window.New(client, cfg)
 	if err == nil {
+		b.p.metrics.parts.WithLabelValues(b.Pattern).Set(0)
 		b.redis.Store(l)
 	}
 	return err

@@ -49,7 +49,7 @@ func newMetrics() *metrics {
 		denials:  counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
 		outages:  counter("outages_total", "How often Redis, or one of 64 parts of a cluster, stopped to answer, as the budget of a route saw it.", "route"),
 		failures: counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),
-		parts:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slidegate", Name: "outages", Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster."}, []string{"route"}),
+		parts:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slidegate", Name: "outages", Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster. 1 until there was a connection."}, []string{"route"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "slidegate", Name: "redis_seconds", Help: "From asking Redis to its answer (allowed, denied) or to its failure (outage, uncertain). What is denied without Redis takes microseconds.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
@@ -72,7 +72,7 @@ func (m *metrics) begin(rt Route, shared bool) {
 	if shared {
 		by = byRedis
 		m.outages.WithLabelValues(rt.Pattern)
-		m.parts.WithLabelValues(rt.Pattern)
+		m.parts.WithLabelValues(rt.Pattern).Set(1) // until there is a connection
 		m.seconds.WithLabelValues(rt.Pattern, string(window.Allowed))
 		m.seconds.WithLabelValues(rt.Pattern, string(window.Denied))
 	}
