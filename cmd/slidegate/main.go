@@ -111,7 +111,15 @@ func plain(err error, k *kong.Kong, args []string) error {
 	if short, ok := strings.CutPrefix(text, "unknown flag -"); ok && len(short) == 1 && single(args, short) {
 		text += "; flags begin with two dashes, as in --limit"
 	}
-	return fmt.Errorf("%s; slidegate help shows what there is", text)
+	return fmt.Errorf("%s; slidegate help%s shows what there is", text, of(k, args[0]))
+}
+
+// of is the command for the command line of its help, if it is one.
+func of(k *kong.Kong, name string) string {
+	if slices.ContainsFunc(k.Model.Children, func(command *kong.Node) bool { return command.Name == name }) {
+		return " " + name
+	}
+	return ""
 }
 
 // owner is a command that has the flag, if one has.

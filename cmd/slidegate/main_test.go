@@ -78,9 +78,9 @@ func TestBadInput(t *testing.T) {
 	empty, broken, columns := write(t, ""), write(t, "1,alice\nMar\n"), write(t, "1,alice\n")
 	for _, tt := range []struct{ args, want string }{
 		{"nope", "unexpected argument nope; slidegate help shows what there is"},
-		{"replay --nope", "unknown flag --nope; slidegate help shows what there is"},
-		{"replay -j", "unknown flag -j; slidegate help shows what there is"},
-		{"replay -limit 5/1h", "unknown flag -l; flags begin with two dashes, as in --limit; slidegate help shows what there is"},
+		{"replay --nope", "unknown flag --nope; slidegate help replay shows what there is"},
+		{"replay -j", "unknown flag -j; slidegate help replay shows what there is"},
+		{"replay -limit 5/1h", "unknown flag -l; flags begin with two dashes, as in --limit; slidegate help replay shows what there is"},
 		{"-help", "unknown flag -e; flags begin with two dashes, as in --limit; slidegate help shows what there is"},
 		{"--json replay", "--json comes after the command, as in slidegate replay --json\n"},
 		{"--limit=5/1h replay", "--limit comes after the command, as in slidegate replay --limit\n"},
@@ -131,9 +131,9 @@ func TestBadInput(t *testing.T) {
 		{"replay --login " + columns, columns + " is no log of sshd, and so does not tell the address, the account and the result of each login; name a log of sshd, or leave out --login"},
 		{"replay --login --time-field ts", `the sample does not hold JSON lines, and so has no field "ts"; leave out --time-field`},
 		{"replay --login " + empty, "nothing to replay: " + empty + " is empty"},
-		{"inspect", `expected "<name> <event>"; slidegate help shows what there is`},
-		{"inspect login", `expected "<event>"; slidegate help shows what there is`},
-		{"inspect login alice bob", `unexpected argument bob; slidegate help shows what there is`},
+		{"inspect", `expected "<name> <event>"; slidegate help inspect shows what there is`},
+		{"inspect login", `expected "<event>"; slidegate help inspect shows what there is`},
+		{"inspect login alice bob", `unexpected argument bob; slidegate help inspect shows what there is`},
 		{"inspect login e --redis 127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there (dial tcp 127.0.0.1:1: connect: connection refused); start it, or correct the address\n"},
 		{"inspect login e --redis localhost", `--redis: "localhost" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
 		{"inspect login e --redis redis://:secret@127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there"},
@@ -233,7 +233,7 @@ func TestEmptyArguments(t *testing.T) {
 		want string
 	}{
 		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "reset", "proxy"?`},
-		{[]string{"inspect", "login", "e", ""}, `unexpected argument ""; slidegate help shows what there is`},
+		{[]string{"inspect", "login", "e", ""}, `unexpected argument ""; slidegate help inspect shows what there is`},
 		{[]string{"replay", ""}, "[<file> ...]: its value is empty; write one, or leave it out"},
 		{[]string{"inspect", "login", ""}, "<event>: it is empty; write the one that the service uses"},
 		{[]string{"inspect", "", "alice"}, "<name>: it is empty; write the one that the service uses"},
