@@ -3,6 +3,7 @@ package window_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -429,6 +430,39 @@ func TestDeniedInAnOutage(t *testing.T) {
 	callers.Wait()
 	server.Resume(t)
 	backAfter(t, l)
+}
+
+// TestLookEndsNoOutage: where a server refuses scripts and still answers the GETs that remember denials, that is one outage.
+func TestLookEndsNoOutage(t *testing.T) {
+	server := redistest.Start(t)
+	var began, ended atomic.Int32
+	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(o window.Observation) {
+		switch o.Kind { //nolint:exhaustive // attempts do not matter
+		case window.OutageBegan:
+			began.Add(1)
+		case window.OutageEnded:
+			ended.Add(1)
+		}
+	}}))
+	for i := range 500 {
+		must(l.Allow(t.Context(), strconv.Itoa(i)))
+		must(l.Allow(t.Context(), strconv.Itoa(i))) // the next attempt looks
+	}
+	if err := server.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
+		t.Fatal(err)
+	}
+	var callers sync.WaitGroup
+	for c := range 16 {
+		callers.Go(func() {
+			for i := range 500 {
+				_, _ = l.Allow(t.Context(), strconv.Itoa((i+31*c)%500))
+			}
+		})
+	}
+	callers.Wait()
+	if began.Load() != 1 || ended.Load() != 0 {
+		t.Errorf("%d outages began, and %d ended", began.Load(), ended.Load())
+	}
 }
 
 // BenchmarkDenied is a remembered denial, of 64 callers.

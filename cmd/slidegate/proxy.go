@@ -170,7 +170,7 @@ func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
 // again is how long to wait before Redis is asked for a connection anew.
 const again = time.Second
 
-// join has the proxy share its budgets as soon as there is a connection to Redis. When it returns, the first try is over. The function that it returns ends all that.
+// join has the proxy share its budgets as soon as there is a connection to Redis. It waits for the first try, but no longer than a request. The function that it returns ends all that.
 func (c *proxyCommand) join(ctx context.Context, p *proxy.Proxy, log *slog.Logger) (leave func()) {
 	if !c.shared() {
 		return func() {}
@@ -178,7 +178,10 @@ func (c *proxyCommand) join(ctx context.Context, p *proxy.Proxy, log *slog.Logge
 	ctx, cancel := context.WithCancel(ctx)
 	tried, joined := make(chan bool, 1), make(chan rueidis.Client, 1)
 	go func() { joined <- c.connect(ctx, p, log, tried) }()
-	<-tried
+	select {
+	case <-tried:
+	case <-time.After(time.Duration(c.Timeout)):
+	}
 	return func() {
 		cancel()
 		if client := <-joined; client != nil {

@@ -81,7 +81,7 @@ func (r *Runner) Look(ctx context.Context, timeout time.Duration, key string, tt
 	c.key[0], c.keys, c.within, c.ttl = key, c.key[:], timeout, ttl
 	_, up := c.end()
 	a := c.exec(c.look, up)[0]
-	if !a.hit { // else it says nothing about Redis
+	if a.Err != nil { // one that succeeds ends no outage: a server that refuses what would count still answers a GET
 		r.learn(ctx, part, began, a.Err)
 	}
 	if a.Err != nil {

@@ -64,7 +64,7 @@ func (b *budget) observe(o window.Observation) {
 // explain tells why memory decides about an event: a limiter that leaves Redis alone says to those who only look what the last error was.
 func (b *budget) explain(ctx context.Context, event string) {
 	if _, err := b.redis.Load().Inspect(ctx, event); err != nil {
-		b.p.cfg.Log.Error("Redis does not answer", "route", b.Pattern, "err", err)
+		b.p.seldom("Redis does not answer", "route", b.Pattern, "err", err)
 	}
 }
 
@@ -97,13 +97,17 @@ func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Deci
 var errNotConnected = fmt.Errorf("slidegate: there is no connection to Redis yet: %w", window.ErrOutage)
 
 func (b *budget) decide(ctx context.Context, event string, n int64) (window.Decision, error) {
+	d, err := window.Decision{}, errNotConnected
 	if l := b.redis.Load(); l != nil {
-		return l.AllowN(ctx, event, n)
+		d, err = l.AllowN(ctx, event, n)
 	}
-	if !b.alone() {
-		return window.Decision{}, errNotConnected
+	if err == nil || !b.alone() || ctx.Err() != nil {
+		return d, err
 	}
-	d, err := b.local.AllowN(ctx, event, n)
+	if b.redis.Load() != nil { // what the Fallback is not for: the key of this event holds something else
+		b.p.seldom("memory decides about an event, as Redis cannot", "route", b.Pattern, "err", err)
+	}
+	d, err = b.local.AllowN(ctx, event, n)
 	d.Degraded = b.p.cfg.Shared
 	return d, err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func TestTheLogSaysWhy(t *testing.T) {
 	if err := i.Share(s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })); err != nil {
 		t.Fatal(err)
 	}
-	crowd(t, 8, i.url)
+	i.await(t, "the limiter to give up the cache", func() bool { return status(t, i.url) != 0 && strings.Contains(i.log.String(), "about every denial") })
 	if err := s.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +144,62 @@ func TestTheLogSaysWhy(t *testing.T) {
 	for text, want := range map[string]int{`level=ERROR msg="Redis does not answer" route=/ err="`: 1, "NOPERM": 1, "Redis is asked about every denial": 1} {
 		if got := strings.Count(i.log.String(), text); got != want {
 			t.Errorf("%q is told %d times\n%s", text, got, i.log)
+		}
+	}
+}
+
+// TestTimeoutBoundsARequest: of the first three that a Redis leaves hanging, one at least takes less than the second that a limiter has by default.
+func TestTimeoutBoundsARequest(t *testing.T) {
+	to, _ := origin(t)
+	s := redistest.Start(t)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000/1h")}, Shared: true, Outage: Open, Timeout: 20 * time.Millisecond})
+	i.share(t, s)
+	s.Pause(t)
+	shortest := long
+	for range 3 {
+		began := time.Now()
+		status(t, i.url)
+		shortest = min(shortest, time.Since(began))
+	}
+	s.Resume(t)
+	if shortest > 900*time.Millisecond {
+		t.Errorf("the shortest of three took %v", shortest)
+	}
+}
+
+// TestHammeringCostsRedisNothing: after the first denials of an address, Redis is not asked.
+func TestHammeringCostsRedisNothing(t *testing.T) {
+	to, _ := origin(t)
+	s := redistest.Start(t)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1/1h")}, Shared: true, Outage: Closed, Timeout: long})
+	i.share(t, s)
+	for range 100 {
+		status(t, i.url)
+	}
+	stats, err := s.Do(t.Context(), "INFO", "commandstats").ToString()
+	_, calls, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
+	calls, _, _ = strings.Cut(calls, ",")
+	if n, wrong := strconv.Atoi(calls); err != nil || wrong != nil || n > 10 || i.counted("/", denied, byRedis) != 99 {
+		t.Errorf("%s scripts ran for 100 requests, of which %d were denied; %v", calls, i.counted("/", denied, byRedis), err)
+	}
+}
+
+// TestForeignValue: where the key of an event holds something else, Redis cannot decide about it, and what Outage says becomes of its requests. One a second is told of.
+func TestForeignValue(t *testing.T) {
+	for outage, want := range map[Outage]map[int]int{Local: {200: 5, 429: 45}, Open: {200: 50}, Closed: {503: 50}} {
+		to, _ := origin(t)
+		s := redistest.Start(t)
+		if err := s.Do(t.Context(), "SET", "proxy:{/%20127.0.0.1}:w", "something else").Error(); err != nil {
+			t.Fatal(err)
+		}
+		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}, Shared: true, Outage: outage, Timeout: long})
+		i.share(t, s)
+		began := time.Now()
+		if got := crowd(t, 50, i.url); !cmp.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", outage, got, want)
+		}
+		if lines := strings.Count(i.log.String(), "memory decides about an event"); outage == Local && (lines < 1 || lines > 1+int(time.Since(began)/time.Second)) {
+			t.Errorf("%d lines\n%s", lines, i.log)
 		}
 	}
 }
@@ -240,7 +297,7 @@ func TestWhatIsTold(t *testing.T) {
 		t.Errorf("%+v", most)
 	}
 	if before := i.tellDenials(0, time.Now()); before != 6 || i.tellDenials(before, time.Now()) != 6 || strings.Count(i.log.String(), "requests were denied") != 1 ||
-		!strings.Contains(i.log.String(), `denied=6 within=1m0s events=1 most="/ 127.0.0.1: 6 since `) || !strings.Contains(i.log.String(), `, 3.0 times 2/1h"`) {
+		!strings.Contains(i.log.String(), `denied=6 events=1 most="/ 127.0.0.1: 6 since `) || !strings.Contains(i.log.String(), `, 3.0 times 2/1h"`) {
 		t.Error(i.log)
 	}
 	for path, want := range map[string]string{

@@ -27,7 +27,7 @@ func newTransport() http.RoundTripper {
 // forwarder hands requests of a route on to the server. Of upgrades it knows but websockets: whoever could change to HTTP/2 would have requests that nobody counts.
 func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 	forward := &httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: t, BufferPool: &buffers, ErrorLog: log.New(seldom{p}, "", 0),
+		Rewrite: p.rewrite, Transport: t, BufferPool: &buffers, ErrorLog: log.New(brokenOff{p}, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if b, ok := r.Body.(*body); ok && b.failed.Load() {
 				w.WriteHeader(http.StatusBadRequest)
@@ -35,7 +35,7 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 			}
 			w.WriteHeader(http.StatusBadGateway)
 			if !errors.Is(err, context.Canceled) { // the client has gone
-				p.failed(r.Context(), pattern, err)
+				p.failed(pattern, err)
 			}
 		},
 	}
@@ -90,21 +90,24 @@ func (b *body) Read(to []byte) (int, error) {
 }
 
 // failed tells that the server gave no answer, once a second at most.
-func (p *Proxy) failed(ctx context.Context, pattern string, err error) {
+func (p *Proxy) failed(pattern string, err error) {
 	p.metrics.failures.WithLabelValues(pattern).Inc()
-	if d, _ := p.quiet.Allow(context.WithoutCancel(ctx), "server"); d.Allowed {
-		p.cfg.Log.Error("the server gives no answer, so requests get 502", "to", p.cfg.To.Host, "route", pattern, "err", err)
+	p.seldom("the server gives no answer, so requests get 502", "to", p.cfg.To.Host, "route", pattern, "err", err)
+}
+
+// seldom tells of an error, each once a second at most.
+func (p *Proxy) seldom(what string, attributes ...any) {
+	if d, _ := p.quiet.Allow(context.Background(), what); d.Allowed {
+		p.cfg.Log.Error(what, attributes...)
 	}
 }
 
-// seldom is where ReverseProxy tells of answers that break off: once a second at most.
-type seldom struct{ p *Proxy }
+// brokenOff is where ReverseProxy tells of answers that break off.
+type brokenOff struct{ p *Proxy }
 
 // Write tells of one, or not.
-func (s seldom) Write(line []byte) (int, error) {
-	if d, _ := s.p.quiet.Allow(context.Background(), "answer"); d.Allowed {
-		s.p.cfg.Log.Warn(strings.TrimSpace(string(line)), "to", s.p.cfg.To.Host)
-	}
+func (b brokenOff) Write(line []byte) (int, error) {
+	b.p.seldom("an answer of the server breaks off", "to", b.p.cfg.To.Host, "err", strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 

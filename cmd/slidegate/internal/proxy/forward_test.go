@@ -387,7 +387,7 @@ func TestServerBreaksOff(t *testing.T) {
 		}
 	}
 	most := 1 + int(time.Since(begin)/time.Second)
-	if n := lines.count("level=WARN"); n < 1 || n > most {
+	if n := lines.count("breaks off"); n < 1 || n > most {
 		t.Errorf("%d lines, not 1 to %d", n, most)
 	}
 }

@@ -96,6 +96,38 @@ func TestStaleOnesAreForgotten(t *testing.T) {
 	}
 }
 
+// TestSureOnesComeFirst: not those whose denials may all be somebody else's.
+func TestSureOnesComeFirst(t *testing.T) {
+	o := newOver()
+	for i := range tracked {
+		for range 3 {
+			o.deny(fmt.Sprint("early ", i), noon)
+		}
+	}
+	for i := range tracked / 2 {
+		o.deny(fmt.Sprint("late ", i), noon)
+	}
+	if top, _, _ := o.most(); top[0].unsure != 0 || top[0].denied != 3 || !strings.HasPrefix(top[0].event, "early") {
+		t.Errorf("%+v", top[0])
+	}
+}
+
+// TestWhatIsToldForgets: neither /over nor the log tells of events that were last denied long ago.
+func TestWhatIsToldForgets(t *testing.T) {
+	for _, tell := range []func(i *instance){
+		func(i *instance) { read(t, i.admin+"/over") },
+		func(i *instance) { i.tellDenials(0, time.Now()) },
+	} {
+		to, _ := origin(t)
+		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}})
+		i.over.deny("somebody", noon)
+		tell(i)
+		if _, total, events := i.over.most(); total != 1 || events != 0 {
+			t.Errorf("%d denials, %d events", total, events)
+		}
+	}
+}
+
 // TestPage holds what docs/proxy.md shows of /over to the program.
 func TestPage(t *testing.T) {
 	o := newOver()

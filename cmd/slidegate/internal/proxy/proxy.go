@@ -60,11 +60,13 @@ type Proxy struct {
 
 	shared   atomic.Bool // Share has been called
 	draining atomic.Bool // no more requests are taken
+
+	grace time.Duration // for requests that are under way at the end
 }
 
 // New checks the configuration, and decides in memory, or by Outage if the budgets are to be shared, until Share is called.
 func New(cfg Config) (p *Proxy, err error) {
-	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, metrics: newMetrics(), over: newOver()}
+	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, metrics: newMetrics(), over: newOver(), grace: 30 * time.Second}
 	if p.quiet, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	grace   = 30 * time.Second // for requests that are under way at the end
 	headers = 10 * time.Second // for a client to send those of a request
 	idle    = 2 * time.Minute  // for a connection without requests
 	report  = time.Minute      // between two lines about denials
@@ -34,6 +33,7 @@ func (p *Proxy) Serve(ctx context.Context, public, admin net.Listener) error {
 		case <-tick.C:
 			before = p.tellDenials(before, time.Now())
 		case <-ctx.Done():
+			p.tellDenials(before, time.Now())
 			return p.drain(ctx, clients)
 		}
 	}
@@ -46,8 +46,8 @@ func (p *Proxy) server(h http.Handler) *http.Server {
 // drain takes no more requests, and waits for those under way.
 func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 	p.draining.Store(true)
-	p.cfg.Log.Info("no more requests are taken; those under way go on", "grace", grace)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	p.cfg.Log.Info("no more requests are taken; those under way go on", "grace", p.grace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.grace)
 	defer cancel()
 	err := clients.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -68,7 +68,7 @@ func (p *Proxy) tellDenials(before int64, now time.Time) int64 {
 			e := top[i]
 			most[i] = fmt.Sprintf("%s: %d since %s, %.1f times %v", e.event, e.denied, e.since.Format(time.TimeOnly), e.times(), e.usage.Limit)
 		}
-		p.cfg.Log.Info("requests were denied", "denied", total-before, "within", report, "events", events, "most", strings.Join(most, "; "))
+		p.cfg.Log.Info("requests were denied", "denied", total-before, "events", events, "most", strings.Join(most, "; "))
 	}
 	return total
 }

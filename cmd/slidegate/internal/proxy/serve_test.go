@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -54,8 +55,9 @@ func TestDrain(t *testing.T) {
 		t.Error(h)
 	}
 	s.stop()
+	asked := time.Now()
 	for h := ok; h != draining; {
-		if h = s.health(t); h != ok && h != draining {
+		if h = s.health(t); h != ok && h != draining || time.Since(asked) > long {
 			t.Fatal(h)
 		}
 	}
@@ -82,6 +84,35 @@ func TestDrain(t *testing.T) {
 		t.Error("/healthz outlives the proxy")
 	}
 }
+
+// TestGrace: a request that goes on for longer than the grace is cut off, which the log says.
+func TestGrace(t *testing.T) {
+	to := must(url.Parse(serving(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))))
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1/1h")}})
+	i.grace = time.Millisecond
+	public, admin := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- i.Serve(ctx, public, admin) }()
+	conn := connect(t, "http://"+public.Addr().String())
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	i.await(t, "the request", func() bool { return i.counted("/", admitted, byMemory) == 1 })
+	i.deny("somebody")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the request goes on")
+	}
+	for _, line := range []string{"under way are cut off", "requests were denied"} {
+		if !strings.Contains(i.log.String(), line) {
+			t.Errorf("%q is not told\n%s", line, i.log)
+		}
+	}
+}
+
+func (i *instance) deny(event string) { i.over.deny(event, time.Now()) }
 
 // TestIdleConnections: those that clients keep open do not hold up the end.
 func TestIdleConnections(t *testing.T) {
