@@ -211,6 +211,7 @@ func TestProxies(t *testing.T) {
 	t.Run("two admit one budget", func(t *testing.T) { testTwoAdmitOneBudget(t, program) })
 	t.Run("one is killed", func(t *testing.T) { testOneIsKilled(t, program) })
 	t.Run("Redis is killed and comes back", func(t *testing.T) { testRedisIsKilled(t, program) })
+	t.Run("Redis comes later", func(t *testing.T) { testRedisComesLater(t, program) })
 	t.Run("soak", func(t *testing.T) { testSoak(t, program) })
 }
 
@@ -300,4 +301,26 @@ func testRedisIsKilled(t *testing.T, program string) {
 		t.Errorf("%d reached the server; clients and metrics (-got +told):\n%s", s.count(), diff)
 	}
 	t.Log(got)
+}
+
+// The proxy starts while Redis is down, decides in memory and tells of an outage; and shares its budgets once Redis is there.
+func testRedisComesLater(t *testing.T, program string) {
+	s, redis := startServer(t), redistest.Start(t)
+	redis.Kill(t)
+	p := startProxy(t, program, "--to", s.URL, "--limit", "1000000/1h", "--redis", relay(t, redis), "--timeout", "100ms")
+	const byRedis, outages = `slidegate_requests_total\{by="redis",.*`, `slidegate_outages\{.*`
+	if got := drive(times(50), p.url); got.statuses[200] != 50 || p.told(t, byRedis) != 0 || p.told(t, outages) != 1 {
+		t.Errorf("without Redis: %v, %d by Redis, %d outages", got.statuses, p.told(t, byRedis), p.told(t, outages))
+	}
+	redis.Restart(t)
+	for line := range p.log {
+		if strings.Contains(line, `msg="budgets are shared"`) {
+			break
+		}
+	}
+	for began := time.Now(); p.told(t, byRedis) == 0 || p.told(t, outages) != 0; {
+		if drive(times(10), p.url); time.Since(began) > time.Minute {
+			t.Fatal("Redis never decides")
+		}
+	}
 }
