@@ -207,6 +207,9 @@ func pass(from, to net.Conn) {
 
 // TestProxies runs the program.
 func TestProxies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the program is built without the race detector, for which short runs are")
+	}
 	program := build(t)
 	t.Run("two admit one budget", func(t *testing.T) { testTwoAdmitOneBudget(t, program) })
 	t.Run("one is killed", func(t *testing.T) { testOneIsKilled(t, program) })

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -200,6 +202,20 @@ func TestForeignValue(t *testing.T) {
 		}
 		if lines := strings.Count(i.log.String(), "memory decides about an event"); outage == Local && (lines < 1 || lines > 1+int(time.Since(began)/time.Second)) {
 			t.Errorf("%d lines\n%s", lines, i.log)
+		}
+	}
+}
+
+// TestGone: a client that has hung up before there is a decision is counted as gone, whatever Outage says.
+func TestGone(t *testing.T) {
+	for _, outage := range []Outage{Local, Open, Closed} {
+		to, reached := origin(t)
+		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}, Outage: outage})
+		ctx, hangUp := context.WithCancel(t.Context())
+		hangUp()
+		i.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+		if i.counted("/", gone, byNobody) != 1 || reached.Load() != 0 {
+			t.Errorf("%s: %s", outage, read(t, i.admin+"/metrics"))
 		}
 	}
 }

@@ -110,6 +110,9 @@ func TestSureOnesComeFirst(t *testing.T) {
 	if top, _, _ := o.most(); top[0].unsure != 0 || top[0].denied != 3 || !strings.HasPrefix(top[0].event, "early") {
 		t.Errorf("%+v", top[0])
 	}
+	if late := o.events["late 1"]; late.denied != 4 || late.unsure != 3 || late.times() != 0.2 {
+		t.Errorf("%+v is %v times over", late, late.times())
+	}
 }
 
 // TestWhatIsToldForgets: neither /over nor the log tells of events that were last denied long ago.
