@@ -97,14 +97,14 @@ func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Deci
 var errNotConnected = fmt.Errorf("slidegate: there is no connection to Redis yet: %w", window.ErrOutage)
 
 func (b *budget) decide(ctx context.Context, event string, n int64) (window.Decision, error) {
-	d, err := window.Decision{}, errNotConnected
-	if l := b.redis.Load(); l != nil {
+	d, err, l := window.Decision{}, errNotConnected, b.redis.Load()
+	if l != nil {
 		d, err = l.AllowN(ctx, event, n)
 	}
 	if err == nil || !b.alone() || ctx.Err() != nil {
 		return d, err
 	}
-	if b.redis.Load() != nil { // what the Fallback is not for: the key of this event holds something else
+	if l != nil { // what the Fallback is not for: the key of this event holds something else
 		b.p.seldom("memory decides about an event, as Redis cannot", "route", b.Pattern, "err", err)
 	}
 	d, err = b.local.AllowN(ctx, event, n)

@@ -144,7 +144,7 @@ func TestTheLogSaysWhy(t *testing.T) {
 	}
 	crowd(t, 50, i.url)
 	for text, want := range map[string]int{`level=ERROR msg="Redis does not answer" route=/ err="`: 1, "NOPERM": 1, "Redis is asked about every denial": 1} {
-		if got := strings.Count(i.log.String(), text); got != want {
+		if got := i.log.count(text); got != want {
 			t.Errorf("%q is told %d times\n%s", text, got, i.log)
 		}
 	}
@@ -200,7 +200,7 @@ func TestForeignValue(t *testing.T) {
 		if got := crowd(t, 50, i.url); !cmp.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", outage, got, want)
 		}
-		if lines := strings.Count(i.log.String(), "memory decides about an event"); outage == Local && (lines < 1 || lines > 1+int(time.Since(began)/time.Second)) {
+		if lines := i.log.count("memory decides about an event"); outage == Local && (lines < 1 || lines > 1+int(time.Since(began)/time.Second)) {
 			t.Errorf("%d lines\n%s", lines, i.log)
 		}
 	}
@@ -312,7 +312,7 @@ func TestWhatIsTold(t *testing.T) {
 	if most.Event != "/ 127.0.0.1" || most.Denied != 6 || most.Limit != "2/1h" || most.Times != 3 || most.RetryAfter < 3590 || most.RetryAfter > 3600 || most.Last.Before(most.Since) {
 		t.Errorf("%+v", most)
 	}
-	if before := i.tellDenials(0, time.Now()); before != 6 || i.tellDenials(before, time.Now()) != 6 || strings.Count(i.log.String(), "requests were denied") != 1 ||
+	if before := i.tellDenials(0, time.Now()); before != 6 || i.tellDenials(before, time.Now()) != 6 || i.log.count("requests were denied") != 1 ||
 		!strings.Contains(i.log.String(), `denied=6 events=1 most="/ 127.0.0.1: 6 since `) || !strings.Contains(i.log.String(), `, 3.0 times 2/1h"`) {
 		t.Error(i.log)
 	}

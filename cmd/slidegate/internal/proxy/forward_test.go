@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -390,24 +389,6 @@ func TestServerBreaksOff(t *testing.T) {
 	if n := lines.count("breaks off"); n < 1 || n > most {
 		t.Errorf("%d lines, not 1 to %d", n, most)
 	}
-}
-
-// lines are those of a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
 }
 
 // TestClientHangsUp: the server is told, and is not to blame.

@@ -1,12 +1,12 @@
 package proxy
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,26 +32,28 @@ func must[T any](v T, err error) T {
 type instance struct {
 	*Proxy
 	url, admin string
-	log        *record
+	log        *lines
 }
 
-// record is a log that can be read while it is written.
-type record struct {
+// lines are those of a log, which can be read while it is written.
+type lines struct {
 	mu   sync.Mutex
-	text bytes.Buffer
+	text strings.Builder
 }
 
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(b)
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
 }
 
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
+
+func (l *lines) count(part string) int { return strings.Count(l.String(), part) }
 
 // origin is a server that counts what reaches it.
 func origin(tb testing.TB) (to *url.URL, reached *atomic.Int64) {
@@ -71,7 +73,7 @@ func origin(tb testing.TB) (to *url.URL, reached *atomic.Int64) {
 // listen makes an instance of a proxy to a server.
 func listen(tb testing.TB, cfg Config) *instance {
 	tb.Helper()
-	i := &instance{log: &record{}}
+	i := &instance{log: &lines{}}
 	cfg.Log = slog.New(slog.NewTextHandler(i.log, nil))
 	if cfg.Name == "" {
 		cfg.Name = "proxy"

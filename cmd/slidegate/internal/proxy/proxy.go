@@ -56,7 +56,7 @@ type Proxy struct {
 	budgets []*budget               // of the routes with limits
 	metrics *metrics
 	over    *over
-	quiet   *window.Limiter // how often a failing server is told of
+	quiet   *window.Limiter // how often each error is told of
 
 	shared   atomic.Bool // Share has been called
 	draining atomic.Bool // no more requests are taken
