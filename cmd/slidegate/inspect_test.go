@@ -292,6 +292,8 @@ func TestInspectFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	blind := server.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "blind", "pass" })
+	refusal := blind.Do(t.Context(), blind.B().Arbitrary("EVALSHA", "0", "0").Build()).Error() // each version has words of its own
 	ours := "SLIDEGATE key " + s.name + ":{text}:w holds no record that this version reads (first byte 104, or cut short); remove it, or rename the limiter\n"
 	for _, tt := range []struct{ redis, args, want string }{
 		{server.Addr(), "text", ours},
@@ -299,7 +301,7 @@ func TestInspectFails(t *testing.T) {
 		{server.Addr(), "--ar1 text", strings.ReplaceAll(ours, "}:w", "}:a")},
 		{server.Addr(), "list", "WRONGTYPE key " + s.name + ":{list}:w holds no string; remove it, or rename the limiter\n"},
 		{server.Addr(), "--ar1 --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since a level has no buckets\n"},
-		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + " failed (NOPERM this user has no permissions to run the 'evalsha' command); name a user who may, as in redis://user:password@host:6379\n"},
+		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + fmt.Sprintf(" failed (%v); name a user who may, as in redis://user:password@host:6379\n", refusal)},
 		{"redis://halfblind:pass@" + server.Addr(), "e", "); name a user who may, as in redis://user:password@host:6379\n"},
 	} {
 		for _, verb := range []string{"inspect", "reset --yes"} {

@@ -151,11 +151,15 @@ func (r *replay) failed(err error) error {
 
 // next is what to do about why Redis failed: something else where the user may not do what it takes.
 func next(why, otherwise string) string {
-	if strings.Contains(why, "NOPERM") || strings.Contains(why, "The user executing the script can't") {
+	if slices.ContainsFunc(forbidden, func(words string) bool { return strings.Contains(why, words) }) {
 		return "name a user who may, as in redis://user:password@host:6379"
 	}
 	return otherwise
 }
+
+// forbidden are the words in which servers refuse what an ACL does not permit: a call by the client, and one by the script
+// up to Redis 7.0 and since.
+var forbidden = []string{"NOPERM", "The user executing the script can't", "ACL failure in script"}
 
 // cause is why Redis failed, without what the library says about the count.
 func cause(err error) string {
