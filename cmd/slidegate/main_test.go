@@ -147,6 +147,7 @@ func TestBadInput(t *testing.T) {
 		{"inspect login e --secret-file", "--secret-file: its value is missing; write one, or leave out the flag"},
 		{"inspect login e --secret-file no-such", `--secret-file: cannot read "no-such" (no such file or directory); name the file that holds the secret`},
 		{"inspect login e --secret-file " + empty, `--secret-file: "` + empty + `" is empty; name the file that holds the secret`},
+		{"inspect login e --secret-file /dev/zero", `--secret-file: "/dev/zero" holds more than 65536 bytes; name the file that holds the secret`},
 		{"reset login e", "nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question"},
 		{"reset login e --yes --redis 127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there"},
 		{"proxy", "--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080"},

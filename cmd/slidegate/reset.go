@@ -66,6 +66,9 @@ func (st *state) summary() string {
 	return fmt.Sprintf("%s on %s counts %s.\n", st.Key, st.Redis, strings.Join(counts, ", "))
 }
 
+// maxAnswer is the most bytes that are read of an answer.
+const maxAnswer = 1024
+
 // asks the user, unless --yes has answered. An interrupt is an answer, too.
 func (c *resetCommand) asks(ctx context.Context, s streams) (yes bool, err error) {
 	if c.Yes {
@@ -74,7 +77,7 @@ func (c *resetCommand) asks(ctx context.Context, s streams) (yes bool, err error
 	_, _ = fmt.Fprintf(s.err, "Forget %s in %s? [y/N] ", logs.Shown(string(c.Event)), c.Name)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(s.in).ReadString('\n') // the end is no
+		line, _ := bufio.NewReader(io.LimitReader(s.in, maxAnswer)).ReadString('\n') // the end is no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

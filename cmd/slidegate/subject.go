@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -52,15 +53,33 @@ func (s *secret) Decode(c *kong.DecodeContext) error {
 	if err := file.Decode(c); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(string(file))
+	text, err := readSecret(string(file))
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return fmt.Errorf("cannot read %q (%w); name the file that holds the secret", file, path.Err)
 	}
 	*s = bytes.TrimSuffix(text, []byte("\n"))
-	if err == nil && len(*s) == 0 {
+	switch {
+	case err != nil:
+		return err
+	case len(text) > maxSecret:
+		return fmt.Errorf("%q holds more than %d bytes; name the file that holds the secret", file, maxSecret)
+	case len(*s) == 0:
 		return fmt.Errorf("%q is empty; name the file that holds the secret", file)
 	}
-	return err
+	return nil
+}
+
+// maxSecret is the most bytes that a file with a secret may hold.
+const maxSecret = 64 << 10
+
+// readSecret reads the file, and stops after one byte too many, since some files never end.
+func readSecret(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSecret+1))
 }
 
 // connect finds the server or the cluster.
