@@ -82,13 +82,17 @@ var shardEvents = someEvents(20)
 func someEvents(each int) (of [3][]string) {
 	for n := 0; len(of[0]) < each || len(of[1]) < each || len(of[2]) < each; n++ {
 		event := fmt.Sprint("198.51.100.", n)
-		slot := slotOf(event)
-		shard, part := slot*3/16384, slot/256
-		if shared := part == 21 || part == 42; !shared && len(of[shard]) < each {
+		if shard := slotOf(event) * 3 / 16384; !shared(event) && len(of[shard]) < each {
 			of[shard] = append(of[shard], event)
 		}
 	}
 	return of
+}
+
+// shared reports whether the event is in a part of the slots that two masters share.
+func shared(event string) bool {
+	part := slotOf(event) / 256
+	return part == 21 || part == 42
 }
 
 // A story is what is known of an incident.

@@ -161,6 +161,22 @@ func TestEachInTime(t *testing.T) {
 	}
 }
 
+// TestEachOnDeadServer: a server that refuses connections costs one Timeout, however many events there are, and no event is uncertain.
+func TestEachOnDeadServer(t *testing.T) {
+	server := redistest.Start(t)
+	l := must(window.New(server.Client(t), window.Config{Name: "each", Limits: parsed("1/1h")}))
+	server.Kill(t)
+	begin := time.Now()
+	for i, r := range l.AllowEach(t.Context(), many(10_000)) {
+		if !errors.Is(r.Err, window.ErrOutage) || errors.Is(r.Err, window.ErrUncertain) {
+			t.Fatalf("%d: %+v", i, r)
+		}
+	}
+	if took := time.Since(begin); took > 1900*time.Millisecond { // two rounds take longer
+		t.Errorf("took %v, with a Timeout of a second", took)
+	}
+}
+
 // TestEachIsObserved, event by event.
 func TestEachIsObserved(t *testing.T) {
 	kinds := map[window.Kind]int{}

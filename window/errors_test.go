@@ -2,7 +2,9 @@ package window_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
@@ -355,4 +358,53 @@ func TestEdgeOfIntegers(t *testing.T) {
 			b.Errorf("%d units are left", used)
 		}
 	})
+}
+
+// TestCertainOnSlowRefusal refuses each connection after 27 ms, so that nothing is ever sent. The fifth attempt would begin just
+// before the Timeout ends, and learn nothing: the certain answer of the fourth must stay.
+func TestCertainOnSlowRefusal(t *testing.T) {
+	server := redistest.Start(t)
+	var dead atomic.Bool
+	client := server.NewClient(t, func(o *rueidis.ClientOption) {
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if dead.Load() {
+				time.Sleep(27 * time.Millisecond)
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	})
+	dead.Store(true)
+	server.Kill(t)
+	certain(t, client, 1)
+}
+
+// TestCertainOnDeadServer asks a server that died, again and again, each time by a limiter that knows nothing yet.
+func TestCertainOnDeadServer(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	server.Kill(t)
+	certain(t, client, 256)
+}
+
+// certain checks that fresh limiters, 32 at a time, all answer with ErrOutage, since nothing was ever sent.
+func certain(t *testing.T, client rueidis.Client, attempts int) {
+	t.Helper()
+	var group errgroup.Group
+	var uncertain atomic.Int64
+	group.SetLimit(32)
+	for range attempts {
+		group.Go(func() error {
+			l, err := window.New(client, window.Config{Name: "certain", Limits: parsed("5/1h"), Timeout: troubleTimeout})
+			if err != nil {
+				return err
+			}
+			if _, err = l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) {
+				uncertain.Add(1)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil || uncertain.Load() > 0 {
+		t.Errorf("%d of %d attempts did not end in ErrOutage; %v", uncertain.Load(), attempts, err)
+	}
 }

@@ -147,8 +147,8 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 
 // AllowEach is Allow for each of many events, sent together: the answers are those of as many calls of Allow in order, in one round trip
 // to each shard. Results are in the order of events, each with an error of its own: a shard in trouble fails only its own. An event
-// that is there twice is decided about twice, in order. More than 4,096 events go in several rounds, and Config.Timeout is for one; where one
-// got no reply in time, no more are sent.
+// that is there twice is decided about twice, in order. More than 4,096 events go in several rounds, and Config.Timeout is for one. Where
+// nothing ran in one, or something got no reply in time, no more are sent.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	results := make([]Result, len(events))
 	l.gate.AllowEach(ctx, events, func(i int, d decision, err error) { results[i] = Result{Decision(d), err} })

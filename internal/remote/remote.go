@@ -110,7 +110,8 @@ func (r *Runner) RunEach(ctx context.Context, keys, args []string) []Answer {
 // mostAtOnce is how many keys are under way: more would wait for one another until their time is up.
 const mostAtOnce = 4096
 
-// runPart is RunEach for the keys in some places, all of one part. Once nothing came in time, nothing more is sent.
+// runPart is RunEach for the keys in some places, all of one part. After a round in which nothing ran, or something got no reply in
+// time, nothing more is sent.
 func (r *Runner) runPart(ctx context.Context, part int, keys []string, places iter.Seq[[]int], args []string, answers []Answer) {
 	var late error
 	for some := range places {
@@ -125,10 +126,21 @@ func (r *Runner) runPart(ctx context.Context, part int, keys []string, places it
 				answers[i].Err = late
 			}
 		}
-		if slices.ContainsFunc(some, func(i int) bool { return errors.Is(answers[i].Err, errExpired) }) {
-			late = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, r.timeout)
+		if late == nil {
+			late = r.endsWith(some, answers)
 		}
 	}
+}
+
+// endsWith returns why a part gets no more rounds after the one in these places, or nil.
+func (r *Runner) endsWith(places []int, answers []Answer) error {
+	if slices.ContainsFunc(places, func(i int) bool { return errors.Is(answers[i].Err, errExpired) }) {
+		return fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, r.timeout)
+	}
+	if !slices.ContainsFunc(places, func(i int) bool { return !IsOutage(answers[i].Err) }) {
+		return fmt.Errorf("%w: it was not sent, as none of the others in the same call ran", ErrOutage)
+	}
+	return nil
 }
 
 func (r *Runner) runSome(ctx context.Context, part int, keys []string, places []int, args []string, answers []Answer) {
@@ -168,19 +180,25 @@ func (c *call) runIn(part int, keys []string) []Answer {
 func (c *call) fail(err error) []Answer { return slices.Repeat([]Answer{{Err: err}}, len(c.keys)) }
 
 // repeat sends the script, and again for those keys for which it certainly did not run: for at most patience, while there is time, and
-// not once others have found that the part is to be left alone.
+// not once others have found that the part is to be left alone. A repetition begins only with time to spare, since one that learns
+// nothing would make a certain answer uncertain.
 func (c *call) repeat(part int, probes bool) []Answer {
 	end, up := c.end()
+	began := time.Now()
+	spare := min(end.Sub(began)/4, longestPause)
 	keys, answers := c.keys, c.exec(c.run, up)
+	spare = max(spare, 2*time.Since(began))
 	for begin, pause := time.Now(), firstPause; ; pause = min(2*pause, longestPause) {
 		open := unrun(keys, answers)
-		if len(open) == 0 || time.Since(begin)+pause > patience || time.Until(end) < pause {
+		if len(open) == 0 || time.Since(begin)+pause > patience || time.Until(end) < pause+spare {
 			return answers
 		}
-		if c.runner.parts[part].until.Load() != 0 && !probes || Sleep(c.Context, pause) != nil {
+		if c.runner.parts[part].until.Load() != 0 && !probes || Sleep(c.Context, pause) != nil || time.Until(end) < spare {
 			return answers
 		}
+		sent := time.Now()
 		c.again(keys, answers, open, up)
+		spare = max(spare, 2*time.Since(sent))
 	}
 }
 

@@ -1,0 +1,42 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestEachInTime kills one master and pauses another. AllowEach still ends within one Timeout, in which the third shard decides about
+// all its events.
+func TestEachInTime(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		nodes := redistest.Replicated(t)
+		noCoverage.set(t, nodes)
+		l := k.of(t, nodes.NewClient(t, nil), months(1))
+		killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
+		killed.Kill(t)
+		paused.Pause(t)
+		t.Cleanup(func() { paused.Resume(t) })
+		events := make([]string, 10_000)
+		for i := range events {
+			events[i] = fmt.Sprint("203.0.113.", i)
+		}
+		begin := time.Now()
+		results := l.AllowEach(t.Context(), events)
+		if took := time.Since(begin); took > timeout+900*time.Millisecond { // two rounds take longer
+			t.Errorf("took %v, with a Timeout of %v", took, timeout)
+		}
+		for i, r := range results {
+			switch shard := slotOf(events[i]) * 3 / 16384; {
+			case shard == 2 && !shared(events[i]) && (r.Err != nil || !r.Allowed):
+				t.Fatalf("%s, of a master that is well: %+v", events[i], r)
+			case shard == 0 && !errors.Is(r.Err, window.ErrOutage) && !errors.Is(r.Err, window.ErrUncertain):
+				t.Fatalf("%s, of a dead master: %+v", events[i], r)
+			}
+		}
+	})
+}
