@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,7 +114,7 @@ func TestOneKeyThatGoes(t *testing.T) {
 	before := time.Now()
 	d := must(l.Allow(t.Context(), "e"))
 	key := must(l.Inspect(t.Context(), "e")).Key
-	ends := must(client.Do(t.Context(), client.B().Pexpiretime().Key(key).Build()).AsInt64())
+	ends := redistest.Expires(t, client, key)
 	if want := d.At.Add(d.Usage[1].ResetAfter).UnixMilli(); d.Usage[1].ResetAfter != 139*time.Millisecond || ends < want || ends > want+1 || d.At.Before(before.Add(-time.Second)) {
 		t.Errorf("key ends at %d, the level at %d: %+v", ends, want, d)
 	}
@@ -136,10 +135,7 @@ func TestFreeLook(t *testing.T) {
 	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now})), c}
 	b.allow("e", 1)
 	key := must(b.Inspect(t.Context(), "e")).Key
-	state := func() string {
-		const script = `return {redis.call('DUMP', KEYS[1]), tostring(redis.call('PEXPIRETIME', KEYS[1]))}`
-		return fmt.Sprintf("%q", must(client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(1).Key(key).Build()).AsStrSlice()))
-	}
+	state := func() string { return redistest.Stored(t, client, key) }
 	before := state()
 	c.pass(time.Second)
 	b.peek("e", 1)

@@ -94,7 +94,7 @@ func TestForeignValues(t *testing.T) {
 // refuses checks that each verb names the key and changes nothing. A record of ours that is damaged may be Reset.
 func (b bench) refuses(event, key string, foreign bool) {
 	b.Helper()
-	before := dump(b.T, b.redis, key)
+	before := redistest.Stored(b.T, b.redis, key)
 	_, err1 := b.Allow(b.Context(), event)
 	_, err2 := b.Peek(b.Context(), event)
 	_, err3 := b.Inspect(b.Context(), event)
@@ -108,7 +108,7 @@ func (b bench) refuses(event, key string, foreign bool) {
 			b.Errorf("%q: verb %d: %v", event, i, err)
 		}
 	}
-	if after := dump(b.T, b.redis, key); after != before {
+	if after := redistest.Stored(b.T, b.redis, key); after != before {
 		b.Errorf("%s became %s", before, after)
 	}
 }
@@ -128,11 +128,11 @@ func FuzzForeignValueAdmitsNothing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		key := name + ":{fuzz}:w"
 		client.Do(t.Context(), client.B().Set().Key(key).Value(string(value)).Build())
-		before := dump(t, client, key)
+		before := redistest.Stored(t, client, key)
 		d, err := l.Allow(t.Context(), "fuzz")
 		if err != nil {
-			if !strings.Contains(err.Error(), key) || dump(t, client, key) != before {
-				t.Fatalf("%v, and %s became %s", err, before, dump(t, client, key))
+			if !strings.Contains(err.Error(), key) || redistest.Stored(t, client, key) != before {
+				t.Fatalf("%v, and %s became %s", err, before, redistest.Stored(t, client, key))
 			}
 			return
 		}

@@ -29,6 +29,7 @@ type trouble struct {
 	begin func(t *testing.T, s *redistest.Server, f *redistest.Faults, admin rueidis.Client) (end func())
 	says  string // in the error
 	sent  bool   // some attempts may have been counted
+	needs []redistest.Feature
 }
 
 var troubles = []trouble{
@@ -63,7 +64,7 @@ var troubles = []trouble{
 		return func() { do(t, admin, "ACL", "SETUSER", "default", "+evalsha") }
 	}},
 	{
-		name: "loading", says: "LOADING", sent: true, args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024", "--key-load-delay", "500"},
+		name: "loading", says: "LOADING", sent: true, needs: []redistest.Feature{redistest.DebugFlag}, args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024", "--key-load-delay", "500"},
 		begin: func(t *testing.T, _ *redistest.Server, _ *redistest.Faults, admin rueidis.Client) func() {
 			do(t, admin, "DEBUG", "POPULATE", "5000", "load", "100")
 			loaded := make(chan error)
@@ -107,6 +108,9 @@ const (
 )
 
 func (tr trouble) test(t *testing.T, withFallback bool) {
+	for _, f := range tr.needs {
+		redistest.Needs(t, f)
+	}
 	server := redistest.Start(t, tr.args...)
 	faults := &redistest.Faults{}
 	admin := server.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute })

@@ -92,17 +92,7 @@ func (b bench) stored(event string) string {
 	if b.redis == nil {
 		return fmt.Sprint(s)
 	}
-	return dump(b.T, b.redis, s.Key)
-}
-
-func dump(t *testing.T, c rueidis.Client, key string) string {
-	t.Helper()
-	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PEXPIRETIME', KEYS[1]) * 1)}`
-	got, err := c.Do(t.Context(), c.B().Eval().Script(script).Numkeys(1).Key(key).Build()).AsStrSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%q", got)
+	return redistest.Stored(b.T, b.redis, s.Key)
 }
 
 // admitted is an attempt that was admitted, and stays so.
@@ -536,7 +526,7 @@ func TestSelfCleaning(t *testing.T) {
 			}
 		}
 		d = b.allow(event, 2)
-		if b.give(event, d); dump(t, client, key) != `["" "-2"]` {
+		if b.give(event, d); redistest.Stored(t, client, key) != `"" -2` {
 			t.Fatal("a record without a unit is kept")
 		}
 	}

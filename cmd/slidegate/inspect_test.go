@@ -130,25 +130,14 @@ func TestInspectLooksOnly(t *testing.T) {
 	s.count(t, "1/5s,5/1h", "e", 1, 30*m, -10*m) // also where an attempt would repair a date
 	s.raise(t, "5/1h", "e", 1, 30*m)
 	for _, key := range []string{s.name + ":{e}:w", s.name + ":{e}:a", s.name + ":{nobody}:w"} {
-		before := dump(t, s.client, key)
+		before := redistest.Stored(t, s.client, key)
 		for _, args := range []string{"e", "--limit 1/5s,5/1h e", "--limit 3/10s e", "--json e", "--ar1 e", "--ar1 --limit 5/1h e", "nobody", "--limit 5/1h nobody"} {
 			inspect(t, strings.Fields("--redis "+redistest.Addr(t)+" "+s.name+" "+args)...)
 		}
-		if after := dump(t, s.client, key); after != before {
+		if after := redistest.Stored(t, s.client, key); after != before {
 			t.Errorf("%s: %s became %s", key, before, after)
 		}
 	}
-}
-
-// dump is the value of a key and when it expires.
-func dump(t *testing.T, c rueidis.Client, key string) string {
-	t.Helper()
-	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PEXPIRETIME', KEYS[1]))}`
-	s, err := c.Do(t.Context(), c.B().Eval().Script(script).Numkeys(1).Key(key).Build()).AsStrSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%q", s)
 }
 
 // TestInspectAsLibrary: what --json prints is what the library says, event by event and limit by limit.

@@ -43,9 +43,10 @@ var replicated = sync.OnceValues(func() (*Nodes, error) { return newNodes(1) })
 
 // Replicated is a Redis Cluster of three masters with a replica each, whole. All
 // tests of the binary share it: stay apart by [Key], and do not run in parallel
-// what breaks it.
+// what breaks it. It needs [QuickMoves].
 func Replicated(tb testing.TB) *Nodes {
 	tb.Helper()
+	Needs(tb, QuickMoves)
 	n, err := replicated()
 	check(tb, err)
 	n.Heal(tb)
@@ -102,8 +103,8 @@ func (n *Nodes) form(ctx context.Context) (err error) {
 		if s.id, err = s.Do(ctx, "CLUSTER", "MYID").ToString(); err == nil {
 			err = s.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)).Error()
 		}
-		if first, last := i*slots/masters, (i+1)*slots/masters-1; err == nil && i < masters {
-			err = s.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)).Error()
+		if err == nil && i < masters {
+			err = s.addSlots(ctx, i*slots/masters, (i+1)*slots/masters)
 		}
 		if err != nil {
 			return err
@@ -120,6 +121,15 @@ func (n *Nodes) form(ctx context.Context) (err error) {
 		}
 	}
 	return n.whole(ctx)
+}
+
+// addSlots gives the slots from first up to end to a node. Redis 6 has no CLUSTER ADDSLOTSRANGE.
+func (s *Server) addSlots(ctx context.Context, first, end int) error {
+	command := []string{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < end; slot++ {
+		command = append(command, strconv.Itoa(slot))
+	}
+	return s.Do(ctx, command...).Error()
 }
 
 // meet introduces two nodes, and so all that know either.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,15 +15,32 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// TestServer is what `make test` runs first, for the line that says which
-// server answers.
+// TestServer is what `make test` runs first, for the lines that say which
+// server answers, and what it lacks. SLIDEGATE_SERVER is what it must be,
+// such as valkey-9.1, if that is set.
 func TestServer(t *testing.T) {
-	c := Client(t)
-	if got := version(t.Context(), c); !strings.ContainsAny(got, "0123456789") {
-		t.Errorf("version = %q, want a number", got)
+	got, err := sharedVersion()
+	if err != nil || !strings.ContainsAny(got, "0123456789") {
+		t.Errorf("version = %q, want a number; %v", got, err)
+	}
+	if want := os.Getenv("SLIDEGATE_SERVER"); !strings.HasPrefix(strings.ToLower(strings.Replace(got, " ", "-", 1))+".", want+".") && want != "" {
+		t.Errorf("%s answers, want %s", got, want)
+	}
+	for _, f := range features {
+		if f.lacks(got) {
+			t.Logf("%s lacks %s: these tests are left out", got, f.name)
+		}
 	}
 	if _, _, err := net.SplitHostPort(Addr(t)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestLacks(t *testing.T) {
+	for version, want := range map[string]bool{"Redis 6.0.16": true, "Redis 6.2.1": true, "Redis 7.0.15": false, "Redis 10.0.0": false, "Valkey 7.2.4": false} {
+		if QuickMoves.lacks(version) != want {
+			t.Errorf("%s lacks it: %v", version, !want)
+		}
 	}
 }
 
