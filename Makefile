@@ -7,10 +7,17 @@ FUZZTIME ?= 30s
 # What runs a second time under the race detector, in short form.
 RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/gate internal/redistest internal/remote cmd/slidegate cmd/slidegate/internal/proxy))
 
-.PHONY: help test race lint fuzz bench
+# The servers of `make matrix`, and what runs on each. Their images are the official ones, or those of .ci/images if TAG is theirs.
+SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1
+TESTS   ?= test
+image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
+
+.PHONY: help test short cluster matrix race lint fuzz bench
 
 help:
 	@echo "make test    all tests, on real Redis servers"
+	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
+	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
 	@echo "make race    the short tests again, under the race detector (part of make test)"
 	@echo "make lint    formatting, vet and linters, on both modules; vet for 32 bit and for Windows, too"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
@@ -23,6 +30,20 @@ test:
 	$(GO) test -count=1 -timeout 10m -v ./cluster_test
 	@$(MAKE) --no-print-directory race
 	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GO) test -count=1 -timeout 10m ./...; fi
+
+# Promises, scripts, histories, outages and the command, in short form.
+short:
+	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
+	$(GO) test -count=1 -short -timeout 5m ./lua ./window ./ar1 ./cmd/slidegate
+
+# Users, moving slots, remembered denials and failovers on a cluster, in short form.
+cluster:
+	$(GO) test -count=1 -v -timeout 5m -run '^Test(ACL|EachInTime|RememberedDenials|HostileEvents|GracefulFailover)$$|^TestFailover$$/^killed$$' ./cluster_test
+
+# Each server runs the targets in TESTS. Where Docker does not answer, or another version does, it fails.
+matrix:
+	@set -e; $(foreach s,$(SERVERS),echo "== $(s)"; SLIDEGATE_REQUIRE_DOCKER=1 SLIDEGATE_SERVER=$(s) SLIDEGATE_REDIS_IMAGE=$(call image,$(s)) \
+		$(MAKE) --no-print-directory $(TESTS);)
 
 race:
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 10m $(RACE); \

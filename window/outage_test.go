@@ -122,7 +122,11 @@ func (tr trouble) test(t *testing.T, withFallback bool) {
 	l := must(window.New(client, cfg))
 	must(l.Allow(t.Context(), "e"))
 	end := tr.begin(t, server, faults, admin)
-	seen := load(t, l, 16, 1500*time.Millisecond)
+	lasts := 1500 * time.Millisecond
+	if testing.Short() {
+		lasts = 3 * troubleTimeout
+	}
+	seen := load(t, l, 16, lasts)
 	tr.check(t, seen, withFallback)
 	end()
 	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), backAfter(t, l))
