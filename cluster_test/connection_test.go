@@ -141,13 +141,8 @@ func TestFirstOfAConnection(t *testing.T) {
 
 // TestACL: the user that docs/redis.md describes may do what a limiter does, also while slots move, and nothing with other keys.
 func TestACL(t *testing.T) {
-	page := string(must(os.ReadFile("../docs/redis.md")))
-	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(page)
-	if rule == nil {
-		t.Fatal("docs/redis.md has no rule for a user")
-	}
 	nodes := redistest.Replicated(t)
-	onAll(t, nodes, append([]string{"ACL", "SETUSER"}, strings.Fields(rule[1])...)...)
+	onAll(t, nodes, append([]string{"ACL", "SETUSER"}, userRule(t)...)...)
 	onAll(t, nodes, "ACL", "LOG", "RESET")
 	client := nodes.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "limiter", "password" })
 	each(t, func(t *testing.T, k kind) {
@@ -179,7 +174,7 @@ func TestACL(t *testing.T) {
 		}
 	})
 	each(t, func(t *testing.T, k kind) { forbidden(t, k, nodes, client) })
-	more := regexp.MustCompile("for a `DenialCache`, `([^`]*)`").FindStringSubmatch(page)
+	more := regexp.MustCompile("for a `DenialCache`, `([^`]*)`").FindStringSubmatch(pageOnRedis())
 	onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(more[1])...)...)
 	each(t, func(t *testing.T, k kind) { remembers(t, k, nodes, client) })
 	for _, command := range [][]string{{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"PUBLISH", "c", "m"}, {"CLUSTER", "RESET"}} {
@@ -188,6 +183,18 @@ func TestACL(t *testing.T) {
 			t.Errorf("%q: %v", command, err)
 		}
 	}
+}
+
+func pageOnRedis() string { return string(must(os.ReadFile("../docs/redis.md"))) }
+
+// userRule is what docs/redis.md says of a user, after ACL SETUSER.
+func userRule(t *testing.T) []string {
+	t.Helper()
+	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(pageOnRedis())
+	if rule == nil {
+		t.Fatal("docs/redis.md has no rule for a user")
+	}
+	return strings.Fields(rule[1])
 }
 
 // remembers has the user be denied by what the client knows.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -96,9 +97,8 @@ func (d docker) String() string {
 	return fmt.Sprintf("image %s in Docker %s", d.image, d.version)
 }
 
-func (d docker) node(port int, args []string) node {
-	args = append([]string{"--protected-mode", "no"}, args...)
-	return &box{docker: d, port: port, args: args}
+func (d docker) node(port int, l launch) node {
+	return &box{docker: d, port: port, launch: l}
 }
 
 // cluster makes a network for the nodes. Ports of the Docker host lead to them through another, so a node that leaves it can still be reached.
@@ -123,7 +123,7 @@ func (d docker) cluster() (host, error) {
 type box struct {
 	docker docker
 	port   int
-	args   []string
+	launch launch
 
 	container *testcontainers.DockerContainer // nil: not running
 	ip        atomic.Value                    // a string: its address on the network of a cluster, which each start and rejoin can change
@@ -140,11 +140,12 @@ func (b *box) start() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // it may have to pull the image
 	defer cancel()
 	b.container, err = testcontainers.Run(ctx, b.docker.image,
-		testcontainers.WithCmd(b.args...),
+		testcontainers.WithCmd(b.launch.commandLine(append(b.launch.portFlags(6379), "--protected-mode", "no")...)...),
+		testcontainers.WithFiles(b.files()...),
 		testcontainers.WithExposedPorts("6379/tcp"),
 		testcontainers.WithHostConfigModifier(b.publish),
 		testcontainers.WithWaitStrategyAndDeadline(startLimit,
-			wait.ForLog(ready).WithPollInterval(20*time.Millisecond)))
+			wait.ForLog(b.launch.ready).WithPollInterval(20*time.Millisecond)))
 	if err == nil && b.docker.network != "" {
 		err = b.rejoin()
 	}
@@ -152,6 +153,14 @@ func (b *box) start() (err error) {
 		return errors.Join(fmt.Errorf("image %s: %w", b.docker.image, err), b.kill())
 	}
 	return nil
+}
+
+// files are those of the server, in its directory.
+func (b *box) files() (files []testcontainers.ContainerFile) {
+	for name, text := range b.launch.files {
+		files = append(files, testcontainers.ContainerFile{Reader: strings.NewReader(text), ContainerFilePath: "/data/" + name, FileMode: 0o644})
+	}
+	return files
 }
 
 // publish gives the server its port on the Docker host.

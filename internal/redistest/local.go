@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -30,9 +31,9 @@ func (l local) String() string {
 	return fmt.Sprintf("%s on this machine, as Docker does not answer: %v", l.path, l.noDocker)
 }
 
-func (l local) node(port int, args []string) node {
-	args = append([]string{l.path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port)}, args...)
-	p := process{port: port, args: args}
+func (l local) node(port int, how launch) node {
+	args := how.commandLine(append(how.portFlags(port), "--bind", "127.0.0.1")...)
+	p := process{port: port, args: append([]string{l.path}, args...), launch: how}
 	if l.wires == nil {
 		return &p
 	}
@@ -48,8 +49,9 @@ func (l local) cluster() (host, error) {
 // the test binary holds open. When the test binary lets go of it, or dies, the
 // guard kills the server and removes its directory.
 type process struct {
-	port int
-	args []string
+	port   int
+	args   []string // the command
+	launch launch
 
 	guard *exec.Cmd     // nil: not running
 	hold  io.Closer     // closed, it ends the guard
@@ -59,7 +61,8 @@ type process struct {
 
 const guard = `
 trap '' HUP INT TERM
-dir=$(mktemp -d "${TMPDIR:-/tmp}/redistest.XXXXXX") && cd "$dir" || exit
+dir=$(mktemp -d "${TMPDIR:-/tmp}/redistest.XXXXXX") && cd "$dir" && cp -R "$1/." . || exit
+shift
 sh -c 'echo $$; exec "$@"' sh "$@" </dev/null 2>&1 &
 exec >/dev/null 2>&1
 read -r forever
@@ -71,7 +74,12 @@ func (p *process) addr() string { return net.JoinHostPort("127.0.0.1", strconv.I
 func (p *process) peer() string { return p.addr() }
 
 func (p *process) start() error {
-	cmd := exec.Command("sh", append([]string{"-c", guard, "sh"}, p.args...)...)
+	files, err := p.files()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(files)
+	cmd := exec.Command("sh", append([]string{"-c", guard, "sh", files}, p.args...)...)
 	hold, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -87,6 +95,17 @@ func (p *process) start() error {
 	return p.awaitReady(bufio.NewReader(out))
 }
 
+// files writes those of the server to a directory, from which the guard takes them.
+func (p *process) files() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "redistest-files-"); err != nil {
+		return "", err
+	}
+	for name, text := range p.launch.files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return dir, err
+}
+
 // awaitReady follows the server's log until it is ready. Later lines are
 // dropped, and the end of the log is the end of the server.
 func (p *process) awaitReady(log *bufio.Reader) error {
@@ -94,7 +113,7 @@ func (p *process) awaitReady(log *bufio.Reader) error {
 	defer late.Stop()
 	pid, _ := log.ReadString('\n')
 	p.pid = strings.TrimSpace(pid)
-	said, err := readUntil(log, ready)
+	said, err := readUntil(log, p.launch.ready)
 	go func() {
 		defer close(p.ended)
 		_, _ = io.Copy(io.Discard, log)

@@ -117,6 +117,7 @@ func NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 func (s *Server) options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:       []string{s.Addr()},
+		TLSConfig:         s.tls,
 		ForceSingleClient: true,
 		AlwaysPipelining:  true,
 		ConnWriteTimeout:  2 * time.Second,

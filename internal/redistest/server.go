@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 type Server struct {
 	node node
 	ails ailment
+	tls  *tls.Config // of its clients; nil: it speaks none
 
 	id      string    // in a cluster
 	deposed time.Time // when a replica last took over from it
@@ -56,9 +58,35 @@ type node interface {
 	peer() string
 }
 
+// launch is how a server starts.
+type launch struct {
+	args   []string          // flags of redis-server
+	files  map[string]string // what is in its directory
+	config string            // the one of the files that is its configuration, if one is
+	tls    bool              // its port speaks TLS alone
+	ready  string            // what it logs when it answers
+}
+
+// portFlags have the server listen on a port.
+func (l launch) portFlags(port int) []string {
+	if l.tls {
+		return []string{"--port", "0", "--tls-port", strconv.Itoa(port)}
+	}
+	return []string{"--port", strconv.Itoa(port)}
+}
+
+// commandLine is what follows redis-server: the file comes first.
+func (l launch) commandLine(flags ...string) []string {
+	flags = append(flags, l.args...)
+	if l.config != "" {
+		flags = append([]string{l.config}, flags...)
+	}
+	return flags
+}
+
 // host runs servers.
 type host interface {
-	node(port int, args []string) node
+	node(port int, l launch) node
 	// cluster is this host for the nodes of one cluster.
 	cluster() (host, error)
 	// String says where, for the line that tests print at the start.
@@ -82,6 +110,18 @@ func Start(tb testing.TB, args ...string) *Server {
 	return s
 }
 
+// StartTLS is as [Start], for a server that speaks TLS alone. Files are put in
+// its directory first, for flags such as "--tls-cert-file"; clients use config.
+func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args ...string) *Server {
+	tb.Helper()
+	host, err := theHost()
+	check(tb, err)
+	s, err := launchServer(host, launch{args: append(quiet[:len(quiet):len(quiet)], args...), files: files, tls: true, ready: ready}, config)
+	check(tb, err)
+	tb.Cleanup(s.remove)
+	return s
+}
+
 // Serve runs a server for a program that is no test, until stop removes it. A program that ends without leaves nothing behind
 // but a container that Docker's reaper takes.
 func Serve() (addr string, stop func(), err error) {
@@ -96,12 +136,16 @@ func Serve() (addr string, stop func(), err error) {
 	return s.Addr(), s.remove, nil
 }
 
-// newServer starts a server on a free port. That port can be taken by another
+// newServer starts a server with these flags.
+func newServer(h host, args []string) (*Server, error) {
+	return launchServer(h, launch{args: append(quiet[:len(quiet):len(quiet)], args...), ready: ready}, nil)
+}
+
+// launchServer starts a server on a free port. That port can be taken by another
 // test binary before the server has it: then it tries again on another.
-func newServer(h host, args []string) (s *Server, err error) {
-	args = append(quiet[:len(quiet):len(quiet)], args...)
+func launchServer(h host, l launch, config *tls.Config) (s *Server, err error) {
 	for range 5 {
-		s = &Server{node: h.node(freePort(), args)}
+		s = &Server{node: h.node(freePort(), l), tls: config}
 		if err = s.node.start(); err == nil {
 			announce(h, s)
 			return s, nil

@@ -1,0 +1,223 @@
+package cluster_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestSentinel kills the master of a Sentinel deployment under load. Calls end in time, the limiter goes on by itself on the replica,
+// and what the replica had received is still counted.
+func TestSentinel(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		const most = 100_000
+		w := redistest.Sentinel(t)
+		l := k.of(t, w.NewClient(t, nil), months(most))
+		received := ask(t, l, "e", 100)
+		if n := must(w.Master.Do(t.Context(), "WAIT", "1", "5000").AsInt64()); n != 1 {
+			t.Fatalf("%d replicas have received it", n)
+		}
+		crowd := load(t, callers, l.Allow, inTurn([]string{"e"}))
+		crowd.await(t, 500)
+		began := time.Now()
+		w.Master.Kill(t)
+		eventually(t, "the replica takes over", func() bool { return leads(t, w.Replica) })
+		takeover := time.Since(began)
+		crowd.await(t, 500)
+		attempts := append(received, crowd.end()...)
+		for _, a := range attempts {
+			if a.took > timeout+slack {
+				t.Errorf("a call took %v: %v", a.took, a.err)
+			}
+		}
+		n := count(t, attempts)["e"]
+		n.counted = most - free(t, l, "e")
+		after := int64(len(slices.DeleteFunc(attempts, func(a attempt) bool { return !a.admitted() || a.began.Before(began.Add(takeover)) })))
+		if n.counted < int64(len(received))+after || n.counted > n.admitted+n.uncertain {
+			t.Errorf("%d units were received and %d admitted after the takeover: %+v", len(received), after, *n)
+		}
+		t.Logf("the replica took over after %v; %+v", takeover.Round(10*time.Millisecond), *n)
+	})
+}
+
+// leads reports whether the server is a master. A Sentinel that promotes one closes its connections.
+func leads(t *testing.T, s *redistest.Server) bool {
+	t.Helper()
+	info, err := s.Do(t.Context(), "INFO", "replication").ToString()
+	return err == nil && strings.Contains(info, "role:master")
+}
+
+// ask makes so many attempts, which are admitted.
+func ask(t *testing.T, l limiter, event string, n int) (attempts []attempt) {
+	t.Helper()
+	for range n {
+		a := asker(l.Allow).attempt(t.Context(), event)
+		if !a.admitted() {
+			t.Fatalf("%+v %v", a.decision, a.err)
+		}
+		attempts = append(attempts, a)
+	}
+	return attempts
+}
+
+// TestPromotedByHand makes a replica the master, as an operator does, and turns the old master into its replica. Until the connections to
+// that are closed, nothing is counted and nobody is told otherwise; then the limiter goes on with all counts.
+func TestPromotedByHand(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		pair := redistest.Replica(t)
+		l := k.of(t, pair.NewClient(t, nil), months(10))
+		ask(t, l, "e", 4)
+		if n := must(pair.Master.Do(t.Context(), "WAIT", "1", "5000").AsInt64()); n != 1 {
+			t.Fatalf("%d replicas have received it", n)
+		}
+		pair.Promote(t)
+		if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "READONLY") {
+			t.Errorf("on the old master: %v", err)
+		}
+		must(pair.Replica.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").AsInt64())
+		eventually(t, "the new master decides", func() bool {
+			_, err := l.Peek(t.Context(), "e")
+			return err == nil && leads(t, pair.Master)
+		})
+		ask(t, l, "e", 6)
+		if d, err := l.Allow(t.Context(), "e"); err != nil || d.Allowed {
+			t.Errorf("beyond its limit: %+v %v", d, err)
+		}
+	})
+}
+
+// TestTLS decides and remembers denials over TLS. A client without a certificate is refused.
+func TestTLS(t *testing.T) {
+	ca, files := authority(t), map[string]string{}
+	files["server.crt"], files["server.key"] = ca.issue(t, "redis.test")
+	files["ca.crt"] = pemOf("CERTIFICATE", ca.Raw)
+	certificate, key := ca.issue(t, "limiter")
+	user := must(tls.X509KeyPair([]byte(certificate), []byte(key)))
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Certificate)
+	config := &tls.Config{RootCAs: roots, ServerName: "redis.test", Certificates: []tls.Certificate{user}, MinVersion: tls.VersionTLS12}
+	s := redistest.StartTLS(t, files, config, "--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "ca.crt")
+	each(t, func(t *testing.T, k kind) { decides(t, k, s.Client(t), true) })
+	nobody := config.Clone()
+	nobody.Certificates = nil
+	if c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, TLSConfig: nobody, ForceSingleClient: true}); err == nil {
+		c.Close()
+		t.Error("a client without a certificate is let in")
+	}
+}
+
+// decides admits, denies, waits, refunds and resets. A limiter that remembers denials sends nothing for the fourth attempt.
+func decides(t *testing.T, k kind, client rueidis.Client, remembers bool) {
+	t.Helper()
+	cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(1)}}
+	if remembers {
+		cfg.DenialCache = 10
+	}
+	l := must(k.make(client, cfg))
+	d := must(l.Allow(t.Context(), "e"))
+	for range 4 {
+		if d, err := l.Allow(t.Context(), "e"); err != nil || d.Allowed {
+			t.Errorf("beyond its limit: %+v %v", d, err)
+		}
+	}
+	for i, r := range l.AllowEach(t.Context(), []string{"e", "f", "f"}) {
+		if r.Err != nil || r.Allowed != (i == 1) {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	if err := l.Refund(t.Context(), "e", d); err != nil {
+		t.Error(err)
+	}
+	must(l.Wait(t.Context(), "e"))
+	if err := l.Reset(t.Context(), "e"); err != nil || free(t, l, "e") != 1 {
+		t.Errorf("after a Reset: %v", err)
+	}
+}
+
+// TestRESP2 decides through a client that speaks RESP2 alone.
+func TestRESP2(t *testing.T) {
+	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
+	each(t, func(t *testing.T, k kind) { decides(t, k, client, false) })
+}
+
+// TestACLOfOneServer is TestACL on a server that is no cluster, and so on each version.
+func TestACLOfOneServer(t *testing.T) {
+	s, rule := redistest.Start(t), userRule(t)
+	must(s.Do(t.Context(), append([]string{"ACL", "SETUSER"}, append(rule, "~TestACL*")...)...).ToString())
+	client := s.NewClient(t, func(o *rueidis.ClientOption) {
+		o.Username, o.Password, o.ForceSingleClient = "limiter", "password", false // it asks whether this is a cluster
+	})
+	each(t, func(t *testing.T, k kind) { decides(t, k, client, false) })
+	for _, entry := range must(s.Do(t.Context(), "ACL", "LOG").ToArray()) {
+		if denied := object(t, entry); !strings.HasPrefix(denied, "client") { // rueidis only says its name with it
+			t.Errorf("denied: %s", denied)
+		}
+	}
+}
+
+// TestFull fills the memory. What counts then fails and counts nothing, what only looks does not, and all goes on when there is room.
+func TestFull(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		s := redistest.Start(t, "--maxmemory-policy", "noeviction")
+		l := k.of(t, s.Client(t), months(2))
+		ask(t, l, "e", 1)
+		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").ToString())
+		if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("on a full server: %v", err)
+		}
+		if n := free(t, l, "e"); n != 1 {
+			t.Errorf("%d units are free", n)
+		}
+		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "0").ToString())
+		ask(t, l, "e", 1)
+	})
+}
+
+// An issuer signs certificates.
+type issuer struct {
+	*x509.Certificate
+	key *ecdsa.PrivateKey
+}
+
+// authority makes an issuer that nobody else knows.
+func authority(t *testing.T) issuer {
+	t.Helper()
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der := must(x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key))
+	return issuer{must(x509.ParseCertificate(der)), key}
+}
+
+// issue makes a certificate for a host or a user, and its key.
+func (i issuer) issue(t *testing.T, name string) (certificate, secret string) {
+	t.Helper()
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	der := must(x509.CreateCertificate(rand.Reader, &template, i.Certificate, &key.PublicKey, i.key))
+	return pemOf("CERTIFICATE", der), pemOf("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(key)))
+}
+
+func pemOf(kind string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}

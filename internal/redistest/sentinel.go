@@ -1,0 +1,156 @@
+package redistest
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+)
+
+// A Pair is a master with a replica, which are no cluster.
+type Pair struct {
+	Master, Replica *Server
+	named           atomic.Pointer[Server] // where new connections of clients go
+}
+
+// Replica starts a master and its replica for this test.
+func Replica(tb testing.TB) *Pair {
+	tb.Helper()
+	return newPair(tb, together(tb))
+}
+
+// together is the host for servers that reach each other.
+func together(tb testing.TB) host {
+	tb.Helper()
+	h, err := theHost()
+	check(tb, err)
+	h, err = h.cluster()
+	check(tb, err)
+	return h
+}
+
+func newPair(tb testing.TB, h host) *Pair {
+	tb.Helper()
+	atOnce := launch{args: append(quiet[:len(quiet):len(quiet)], "--repl-diskless-sync-delay", "0"), ready: ready}
+	p := &Pair{Master: startIn(tb, h, atOnce), Replica: startIn(tb, h, atOnce)}
+	p.named.Store(p.Master)
+	check(tb, p.Replica.follow(p.Master))
+	return p
+}
+
+// follow makes the server a replica of another, and returns when it has its data.
+func (s *Server) follow(master *Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	ip, port, _ := net.SplitHostPort(master.node.peer())
+	if err := s.Do(ctx, "REPLICAOF", ip, port).Error(); err != nil {
+		return err
+	}
+	return until(ctx, s.Addr()+" follows "+master.Addr(), func() (bool, error) {
+		info, err := s.Do(ctx, "INFO", "replication").ToString()
+		return strings.Contains(info, "master_link_status:up"), err
+	})
+}
+
+// Promote makes the replica the master by hand, and the old master its replica.
+// Connections to that stay open; new ones of clients go to the new master.
+func (p *Pair) Promote(tb testing.TB) {
+	tb.Helper()
+	check(tb, p.Replica.Do(context.Background(), "REPLICAOF", "NO", "ONE").Error())
+	p.Master, p.Replica = p.Replica, p.Master
+	p.named.Store(p.Master)
+	check(tb, p.Replica.follow(p.Master))
+}
+
+// NewClient is as [NewClient], for the server that is the master when it connects,
+// as by a name whose address an operator changes.
+func (p *Pair) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
+	tb.Helper()
+	o := p.Master.options()
+	o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return d.DialContext(ctx, "tcp", p.named.Load().Addr())
+	}
+	return newClient(tb, o, opt)
+}
+
+// Watched is a Pair under three Sentinels, which make the replica the master when the master dies.
+type Watched struct {
+	*Pair
+	sentinels []*Server
+}
+
+// masterSet is the name by which Sentinels know the master.
+const masterSet = "watched"
+
+// watch is the configuration of a Sentinel.
+const watch = `sentinel monitor ` + masterSet + ` %s %s 2
+sentinel down-after-milliseconds ` + masterSet + ` 1000
+sentinel failover-timeout ` + masterSet + ` 5000
+`
+
+// Sentinel starts a Pair and its Sentinels for this test, and returns when each Sentinel knows all others.
+func Sentinel(tb testing.TB) *Watched {
+	tb.Helper()
+	host := together(tb)
+	w := &Watched{Pair: newPair(tb, host)}
+	ip, port, _ := net.SplitHostPort(w.Master.node.peer())
+	for range 3 {
+		w.sentinels = append(w.sentinels, startIn(tb, host, launch{
+			args: []string{"--sentinel"}, files: map[string]string{"sentinel.conf": fmt.Sprintf(watch, ip, port)},
+			config: "sentinel.conf", ready: "+monitor",
+		}))
+	}
+	check(tb, w.whole())
+	return w
+}
+
+// startIn starts a server for this test.
+func startIn(tb testing.TB, h host, l launch) *Server {
+	tb.Helper()
+	s, err := launchServer(h, l, nil)
+	check(tb, err)
+	tb.Cleanup(s.remove)
+	return s
+}
+
+// whole returns when each Sentinel knows the replica and the two others.
+func (w *Watched) whole() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return until(ctx, "the Sentinels know each other", func() (bool, error) {
+		for _, s := range w.sentinels {
+			state, err := s.Do(ctx, "SENTINEL", "MASTER", masterSet).AsStrMap()
+			if err != nil || state["num-slaves"] != "1" || state["num-other-sentinels"] != "2" || state["flags"] != "master" {
+				return false, fmt.Errorf("%v: %w", state, err)
+			}
+		}
+		return true, nil
+	})
+}
+
+// NewClient is as [NewClient], for whichever server is the master.
+func (w *Watched) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
+	tb.Helper()
+	o := w.Master.options()
+	o.ForceSingleClient, o.Sentinel.MasterSet, o.InitAddress = false, masterSet, nil
+	for _, s := range w.sentinels {
+		o.InitAddress = append(o.InitAddress, s.Addr())
+	}
+	o.DialCtxFn = w.dial
+	return newClient(tb, o, opt)
+}
+
+// dial reaches a server by the address that Sentinels know.
+func (w *Watched) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	for _, s := range append([]*Server{w.Master, w.Replica}, w.sentinels...) {
+		if s.node.peer() == addr {
+			addr = s.Addr()
+		}
+	}
+	return d.DialContext(ctx, "tcp", addr)
+}
