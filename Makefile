@@ -31,14 +31,15 @@ test:
 	@$(MAKE) --no-print-directory race
 	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GO) test -count=1 -timeout 10m ./...; fi
 
-# Promises, scripts, histories, outages and the command, in short form.
+# Promises, scripts, histories, outages, the command and ways to reach a server, in short form.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
 	$(GO) test -count=1 -short -timeout 5m ./lua ./window ./ar1 ./cmd/slidegate
+	$(GO) test -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|Full)$$' ./cluster_test
 
-# Users, moving slots, remembered denials and failovers on a cluster, in short form.
+# Users, remembered denials and failovers on a cluster and under Sentinel, in short form.
 cluster:
-	$(GO) test -count=1 -v -timeout 5m -run '^Test(ACL|EachInTime|RememberedDenials|HostileEvents|GracefulFailover)$$|^TestFailover$$/^killed$$' ./cluster_test
+	$(GO) test -count=1 -v -timeout 5m -run '^Test(ACL|EachInTime|RememberedDenials|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
 
 # Each server runs the targets in TESTS. Where Docker does not answer, or another version does, it fails.
 matrix:

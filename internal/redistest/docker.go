@@ -21,7 +21,7 @@ import (
 )
 
 // Image is the server that tests run on in Docker, unless SLIDEGATE_REDIS_IMAGE names another.
-const Image = "redis:8.8.3-alpine"
+const Image = "redis:8.6-alpine"
 
 // docker runs servers in containers.
 type docker struct {

@@ -15,6 +15,7 @@
 // allowed; else tests fail and say what to install. Two variables steer this:
 // SLIDEGATE_REDIS_IMAGE is the image to run instead of [Image], and
 // SLIDEGATE_REQUIRE_DOCKER=1 makes a Docker that does not answer a failure.
+// A test that needs what some servers lack calls [Needs].
 //
 // Everything started is removed at the end. If the test binary dies before,
 // processes still end, as each has a guard that waits for that, and
@@ -154,7 +155,7 @@ func check(tb testing.TB, err error) {
 	}
 }
 
-// version asks the server behind c what it is: "Redis 8.8.3", "Valkey 8.1.1".
+// version asks the server behind c what it is: "Redis 8.6.3", "Valkey 8.1.1".
 func version(ctx context.Context, c rueidis.Client) string {
 	info, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
 	if err != nil {
