@@ -28,7 +28,7 @@ func TestSentinel(t *testing.T) {
 		const most = 100_000
 		w := redistest.Sentinel(t)
 		l := k.of(t, w.NewClient(t, nil), months(most))
-		received := ask(t, l, "e", 100)
+		received := ask(t, l, 100)
 		if n := must(w.Master.Do(t.Context(), "WAIT", "1", "5000").AsInt64()); n != 1 {
 			t.Fatalf("%d replicas have received it", n)
 		}
@@ -39,7 +39,7 @@ func TestSentinel(t *testing.T) {
 		eventually(t, "the replica takes over", func() bool { return leads(t, w.Replica) })
 		takeover := time.Since(began)
 		crowd.await(t, 500)
-		attempts := append(received, crowd.end()...)
+		attempts := slices.Concat(received, crowd.end())
 		for _, a := range attempts {
 			if a.took > timeout+slack {
 				t.Errorf("a call took %v: %v", a.took, a.err)
@@ -62,11 +62,11 @@ func leads(t *testing.T, s *redistest.Server) bool {
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// ask makes so many attempts, which are admitted.
-func ask(t *testing.T, l limiter, event string, n int) (attempts []attempt) {
+// ask makes so many attempts on one event, which are admitted.
+func ask(t *testing.T, l limiter, n int) (attempts []attempt) {
 	t.Helper()
 	for range n {
-		a := asker(l.Allow).attempt(t.Context(), event)
+		a := asker(l.Allow).attempt(t.Context(), "e")
 		if !a.admitted() {
 			t.Fatalf("%+v %v", a.decision, a.err)
 		}
@@ -81,7 +81,7 @@ func TestPromotedByHand(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		pair := redistest.Replica(t)
 		l := k.of(t, pair.NewClient(t, nil), months(10))
-		ask(t, l, "e", 4)
+		ask(t, l, 4)
 		if n := must(pair.Master.Do(t.Context(), "WAIT", "1", "5000").AsInt64()); n != 1 {
 			t.Fatalf("%d replicas have received it", n)
 		}
@@ -94,7 +94,7 @@ func TestPromotedByHand(t *testing.T) {
 			_, err := l.Peek(t.Context(), "e")
 			return err == nil && leads(t, pair.Master)
 		})
-		ask(t, l, "e", 6)
+		ask(t, l, 6)
 		if d, err := l.Allow(t.Context(), "e"); err != nil || d.Allowed {
 			t.Errorf("beyond its limit: %+v %v", d, err)
 		}
@@ -175,7 +175,7 @@ func TestFull(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		s := redistest.Start(t, "--maxmemory-policy", "noeviction")
 		l := k.of(t, s.Client(t), months(2))
-		ask(t, l, "e", 1)
+		ask(t, l, 1)
 		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").ToString())
 		if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("on a full server: %v", err)
@@ -184,7 +184,7 @@ func TestFull(t *testing.T) {
 			t.Errorf("%d units are free", n)
 		}
 		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "0").ToString())
-		ask(t, l, "e", 1)
+		ask(t, l, 1)
 	})
 }
 

@@ -368,7 +368,7 @@ func TestCertainOnSlowRefusal(t *testing.T) {
 	client := server.NewClient(t, func(o *rueidis.ClientOption) {
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if dead.Load() {
-				time.Sleep(27 * time.Millisecond)
+				<-time.After(27 * time.Millisecond)
 			}
 			return d.DialContext(ctx, "tcp", addr)
 		}

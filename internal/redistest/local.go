@@ -78,7 +78,7 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(files)
+	defer func() { _ = os.RemoveAll(files) }()
 	cmd := exec.Command("sh", append([]string{"-c", guard, "sh", files}, p.args...)...)
 	hold, err := cmd.StdinPipe()
 	if err != nil {
