@@ -51,6 +51,7 @@ func (n *Nodes) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidi
 // A member is a node as another one sees it.
 type member struct {
 	id, master string // master of which it is a replica, or "-"
+	epoch      string // of its configuration, or of its master's
 	serves     []string
 	well       bool // known, connected and not suspected
 }
@@ -66,14 +67,14 @@ func (s *Server) view(ctx context.Context) (view []member, err error) {
 		ill := slices.ContainsFunc(strings.Split(f[2], ","), func(flag string) bool {
 			return slices.Contains([]string{"fail", "fail?", "handshake", "noaddr"}, flag)
 		})
-		view = append(view, member{id: f[0], master: f[3], serves: f[8:], well: f[7] == "connected" && !ill})
+		view = append(view, member{id: f[0], master: f[3], epoch: f[6], serves: f[8:], well: f[7] == "connected" && !ill})
 	}
 	slices.SortFunc(view, func(a, b member) int { return strings.Compare(a.id, b.id) })
 	return view, err
 }
 
 func (m member) equal(o member) bool {
-	return m.id == o.id && m.master == o.master && slices.Equal(m.serves, o.serves)
+	return m.id == o.id && m.master == o.master && m.epoch == o.epoch && slices.Equal(m.serves, o.serves)
 }
 
 // has tells whether the node serves a slot.
@@ -235,6 +236,7 @@ func (n *Nodes) bereft(ctx context.Context, nodes []*Server) (*Server, error) {
 }
 
 // whole returns when all nodes see the same cluster, in which every slot is served, and every master has its replicas, which are connected.
+// Epochs agree, too: a replica that knows an old one of its master can win an election and then be ignored.
 func (n *Nodes) whole(ctx context.Context) error {
 	return until(ctx, "the cluster is whole", func() (bool, error) {
 		first, err := n.All[0].view(ctx)
