@@ -34,7 +34,7 @@ test:
 # Promises, scripts, histories, outages, the command and ways to reach a server, in short form.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -count=1 -short -timeout 5m ./lua ./window ./ar1 ./cmd/slidegate
+	$(GO) test -count=1 -short -timeout 5m -skip '^TestSilentConnectionEndsADenial$$|^TestTrouble$$/Fallback' ./lua ./window ./ar1 ./cmd/slidegate
 	$(GO) test -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|Full)$$' ./cluster_test
 
 # Users, remembered denials and failovers on a cluster and under Sentinel, in short form.
