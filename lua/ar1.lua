@@ -9,14 +9,20 @@
 --
 -- KEYS[1]  the key of the event
 -- ARGV[1]  what to do:
---            allow    count the units if every limit admits them
---            count    the same, but count them when a limit denies, too: as many as bring its level to C
---            peek     what allow would answer
---            inspect  the state
---            refund   give back what is left of units that an earlier call admitted; less than 1/4 may be forgotten
---            reset    forget the event, also where its record is cut short
+--            allow      count the units if every limit admits them
+--            count      the same, but count them when a limit denies, too: as many as bring its level to C
+--            peek       what allow would answer
+--            some       as n calls of allow with one unit, one after the other at this instant: count as many of the n units as
+--                       every limit admits
+--            countsome  as n calls of count with one unit
+--            each       some, and the reply to each of the n calls
+--            counteach  countsome, and the reply to each of the n calls
+--            inspect    the state
+--            refund     give back what is left of units that an earlier call admitted; less than 1/4 may be forgotten
+--            reset      forget the event, also where its record is cut short
 -- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
--- ARGV[3]  units, 1 to 10^7
+-- ARGV[3]  n, in units: 1 to 10^7, but at most 4096 for each and counteach, and at most any Max for allow, count, peek and
+--          inspect
 -- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^7). No two limits have the
 --          same Per.
 -- The last ARGV, for refund alone: the second reply of the call that counted, in us.
@@ -24,11 +30,16 @@
 -- Reply: a list of integers. Times are in us, waits in ms from now, rounded up.
 --   allow, count, peek   admitted (1 or 0), now, then for each limit: units used (Max less those that it would admit at
 --                        once), wait until it would admit the same request once more, wait until its level counts as 0
+--   some, countsome      how many of the n units are admitted (the first ones), now, then for each limit: units used, wait
+--                        until it would admit one more unit, wait until its level counts as 0
+--   each, counteach      how many are admitted, now, then a row for each of the n calls, in order: the three integers that
+--                        each limit would have in its reply. The rows of each end with the first call that is denied: its
+--                        row is that of all later ones
 --   inspect              0, now, then for each limit the same three (for the units given), and its level in units of 10^-8
 --   refund, reset        1 if anything changed, else 0
 --
--- Writes: allow and count one SET with PX when they count; refund one SET or DEL, reset one DEL.
--- A denied allow writes only if the clock stepped back, to date the levels anew; peek and inspect never write.
+-- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow, some or each count nothing,
+-- they write only if the clock stepped back, to date the levels anew. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key; Lua's own where an argument
 -- is no number.
 --
@@ -46,10 +57,31 @@ local REST, MOST_UNITS = 0.25, 1e7 -- a level below REST counts as 0
 local key, op, now, n = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0
 local valid, simulated = n == 1 or n >= 1 and n <= MOST_UNITS and n % 1 == 0, false
 local refund, levels, looks -- levels is for inspect alone
+-- counting: denied units are counted, too. climb, for the verbs that stand for n calls of one unit: counts them; rows, for those
+-- that reply to each. unit is what one call counts, fit how many calls are admitted.
+local counting, climb, rows, unit, fit, asked = false, nil, nil, n, n, n
 if op ~= 'allow' then
   refund, levels = op == 'refund', op == 'inspect' and {}
   looks = levels or op == 'peek'
-  valid = valid and (refund or looks or op == 'count' or op == 'reset')
+  counting = op == 'count' or op == 'countsome' or op == 'counteach'
+  rows = (op == 'each' or op == 'counteach') and {}
+  if rows or op == 'some' or op == 'countsome' then
+    unit = 1
+    -- climb adds units to the level x while it is at most most, up to n of them, and returns the level and how many they are. The
+    -- level is that of units added one by one: up to the next power of 2 a sum with a whole number is exact, and so added at once.
+    climb = function(x, most, n)
+      local count, power = 0, 1
+      while count < n and x <= most do
+        while power <= x do power = power + power end
+        local step, admits = math.ceil(power - x), math.floor(most - x) + 1
+        if step > admits then step = admits end
+        if step > n - count then step = n - count end
+        x, count = x + step, count + step
+      end
+      return x, count
+    end
+  end
+  valid = valid and (refund or looks or climb or op == 'count' or op == 'reset') and not (rows and n > 4096)
 end
 if now ~= '' then
   now, simulated = now + 0, true
@@ -95,7 +127,7 @@ end
 for i = 3, last, 3 do
   a = a + 2
   local per, max = A[a] + 0, A[a + 1] + 0
-  if not (per >= 1 and per <= 17592186044416 and (n <= max or refund and max >= 1) and max <= MOST_UNITS and per % 1 + max % 1 == 0) then
+  if not (per >= 1 and per <= 17592186044416 and (unit <= max or refund and max >= 1) and max <= MOST_UNITS and per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format('SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', key, i / 3))
   end
   if per > longest then
@@ -113,7 +145,7 @@ for i = 3, last, 3 do
   local more = 0.001 / per + max * 1e-15
   if more * max > 0.18 then more = 0.18 / max end
   reply[i] = per
-  reply[i + 1] = (max - n + above) * (1 + more)
+  reply[i + 1] = (max - unit + above) * (1 + more)
 end
 
 -- The stored levels, as they are now, and less what is given back. Those of no limit of the caller are carried along.
@@ -173,47 +205,71 @@ if foreign or pos ~= len + 1 then
     ', or cut short); remove it, or rename the limiter')
 end
 
+if climb then
+  for i = 3, last, 3 do
+    local _, count = climb(reply[i + 2] or 0, reply[i + 1], fit)
+    fit = count
+  end
+  admitted = fit > 0
+  if not counting then n = fit end
+end
+
 -- Count, and make the sections of the record; the first is written with its head.
-local adds = (admitted or op == 'count') and not refund
+local adds = (admitted or counting) and not refund
 local writes, per1, x1 = (adds or changed) and not looks
-for i = last, 3, -3 do
-  local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
-  local peak = most + n -- less than 1 above Max
-  if adds then
-    if x <= most then x = x + n elseif x < peak then x = peak end
-  end
-  local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
-  local part = free % 1
-  if part < 0.2 then -- without what there is more than C - n, it may be one less
-    local more = 0.001 / per + max * 1e-15
-    if more * max > 0.18 then more = 0.18 / max end
-    free = (most - x) / (1 + more) + n
-    part = free % 1
-  end
-  if x > most then
-    wait = per * log(x / most)
-    wait = wait - wait % 1
-    if wait < 1 or x * exp(-wait / per) > most then wait = wait + 1 end
-  end
-  if x > 0 then
-    left = per * log(x / REST)
-    left = left - left % 1 + 1
-    if writes then
-      if left > far then far = left end
-      outs = outs + 1
-      if per > 4294967295 then
-        out = write('>I4I6d', 0, per, x) .. out
-      elseif i > 3 then
-        out = write('>I4d', per, x) .. out
-      else
-        per1, x1 = per, x
+local steps = rows and n > 0 and n or 1
+for step = 1, steps do
+  local row, write_now = reply, writes
+  if step < steps then row, write_now = {}, false end
+  for i = last, 3, -3 do
+    local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
+    local peak = most + unit -- less than 1 above Max
+    if adds then
+      if climb and not rows then
+        local count
+        x, count = climb(x, most, n)
+        if count < n and x < peak then x = peak end
+      elseif x <= most then
+        x = x + unit
+      elseif x < peak then
+        x = peak
       end
     end
+    local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
+    local part = free % 1
+    if part < 0.2 then -- without what there is more than C - n, it may be one less
+      local more = 0.001 / per + max * 1e-15
+      if more * max > 0.18 then more = 0.18 / max end
+      free = (most - x) / (1 + more) + unit
+      part = free % 1
+    end
+    if x > most then
+      wait = per * log(x / most)
+      wait = wait - wait % 1
+      if wait < 1 or x * exp(-wait / per) > most then wait = wait + 1 end
+    end
+    if x > 0 then
+      left = per * log(x / REST)
+      left = left - left % 1 + 1
+      if write_now then
+        if left > far then far = left end
+        outs = outs + 1
+        if per > 4294967295 then
+          out = write('>I4I6d', 0, per, x) .. out
+        elseif i > 3 then
+          out = write('>I4d', per, x) .. out
+        else
+          per1, x1 = per, x
+        end
+      end
+    end
+    if levels then levels[i] = x * 1e8 - x * 1e8 % 1 end
+    if row ~= reply then reply[i + 2] = x end
+    row[i] = free < 0 and max or max - free + part
+    row[i + 1] = wait
+    row[i + 2] = left
   end
-  if levels then levels[i] = x * 1e8 - x * 1e8 % 1 end
-  reply[i] = free < 0 and max or max - free + part
-  reply[i + 1] = wait
-  reply[i + 2] = left
+  if rows then rows[step] = row end
 end
 
 if levels then
@@ -237,5 +293,13 @@ if writes then
   end
 end
 if refund then return {changed and 1 or 0} end
-if admitted then reply[1] = 1 end
+if climb then reply[1] = fit elseif admitted then reply[1] = 1 end
+if rows then
+  local all = {fit, now}
+  if not counting and fit > 0 and fit < asked then rows[fit + 1] = reply end
+  for _, row in ipairs(rows) do
+    for i = 3, last + 2 do all[#all + 1] = row[i] end
+  end
+  return all
+end
 return reply

@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-var verbs = []string{"allow", "count", "peek", "inspect", "refund", "reset"}
+var verbs = []string{"allow", "count", "peek", "some", "countsome", "each", "counteach", "inspect", "refund", "reset"}
 
 // server is a real Redis, a script as it is shipped, and a key of the test's own.
 type server struct {

@@ -3,14 +3,20 @@
 --
 -- KEYS[1]  the key of the event
 -- ARGV[1]  what to do:
---            allow    count the units if every limit admits them
---            count    the same, but count them when a limit denies, too
---            peek     what allow would answer
---            inspect  the state, bucket by bucket
---            refund   give back units that an earlier call counted
---            reset    forget the event, also where its record is cut short
+--            allow      count the units if every limit admits them
+--            count      the same, but count them when a limit denies, too
+--            peek       what allow would answer
+--            some       as n calls of allow with one unit, one after the other at this instant: count as many
+--                       of the n units as every limit admits
+--            countsome  as n calls of count with one unit
+--            each       some, and the reply to each of the n calls
+--            counteach  countsome, and the reply to each of the n calls
+--            inspect    the state, bucket by bucket
+--            refund     give back units that an earlier call counted
+--            reset      forget the event, also where its record is cut short
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
--- ARGV[3]  units, 1 to 2^53
+-- ARGV[3]  n, in units: 1 to 2^53, but at most 4096 for each and counteach, and at most any Max for allow,
+--          count, peek and inspect
 -- ARGV[4 + 3i], [5 + 3i], [6 + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units
 --          (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
 -- The last ARGV, for refund alone: the second reply of the call that counted, in ms.
@@ -19,12 +25,17 @@
 --   allow, count, peek   admitted (1 or 0), the time at which it was decided, then for each limit:
 --                        units used, wait until it would admit the same request once more,
 --                        wait until it is as if never used
+--   some, countsome      how many of the n units are admitted (the first ones), the time, then for each limit:
+--                        units used, wait until it would admit one more unit, wait until it is as if never used
+--   each, counteach      how many are admitted, the time, then a row for each of the n calls, in order: the three
+--                        integers that each limit would have in its reply. The rows of each end with the first call
+--                        that is denied: its row is that of all later ones
 --   inspect              0, the time, then for each limit the same three (for the units given),
 --                        how many buckets there are and, oldest first, their times and units
 --   refund, reset        1 if anything changed, else 0
 --
--- Writes: allow and count one SET with PX when they count; refund one SET or DEL, reset one DEL.
--- A denied allow writes only to repair a date (NoTimeTravel); peek and inspect never write.
+-- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow, some or each count
+-- nothing, they write only to repair a date (NoTimeTravel). Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key; Lua's
 -- own where an argument is no number.
 --
@@ -75,6 +86,27 @@ local function encode(now, per, closed, last, res, total, open, body, w, u)
   return pack('>BI2I6', flags + 32, closed, per) .. fields .. body
 end
 
+-- waits adds to rows, for counteach, how long the limit at a denies one more unit after each of n: until as many units as are
+-- too many by then are forgotten, of the total that there was and then of the n. due is when these are; at open, the last bucket is.
+local function waits(rows, a, need, total, read, v, at, fin, w, u, pair, wrap, last, open, due, per, now, n)
+  local all, forgotten, t = {}, 0, 0
+  for k = 1, n do
+    need = need + 1
+    while total > 0 and forgotten < need and fin > at do
+      local b, c = read(pair, v, fin - w - u)
+      forgotten, fin, t = forgotten + (u > 0 and c or 1), fin - w - u, last - (last - b) % wrap
+    end
+    if need > total then
+      all[k] = due - now
+    elseif need > 0 then
+      all[k] = (forgotten < need and open or t) + per - now
+    else
+      all[k] = 0
+    end
+  end
+  rows[a] = all
+end
+
 local struct, redis, sub, A = struct, redis, string.sub, ARGV
 local read, write = struct.unpack, struct.pack
 local FORMAT, MOST, DAY = 128, 31, 86400000
@@ -90,7 +122,20 @@ else
   now = t[1] * 1000 + (us - us % 1000) / 1000
 end
 local limits = (count - (refund and 4 or 3)) / 3
-local verb = op == 'allow' or op == 'count' or op == 'peek' or op == 'inspect' or refund or op == 'reset'
+
+-- unit is what the waits are for, n how many are counted. For some and each, n is lowered to what every limit admits; for
+-- countsome and counteach, fit is.
+local counting, unit, verb = false, n, op == 'allow'
+local lowers, fit, rows, single, asked
+if not verb then
+  lowers, rows = op == 'some' or op == 'each', op == 'counteach' and {}
+  counting, single = op == 'count', lowers or op == 'countsome' or rows
+  verb = counting or single or refund or op == 'peek' or op == 'inspect' or op == 'reset'
+  if single then
+    counting, unit, fit, asked = not lowers, 1, n, n
+    valid = valid and (n <= 4096 or op == 'some' or op == 'countsome')
+  end
+end
 if not (verb and valid and limits % 1 == 0 and limits >= 1 and limits <= MOST) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
 end
@@ -116,7 +161,7 @@ if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 -- counted; the first limit that denies puts it back for those before it. out is the new record, kept the one to write if
 -- a denial must repair a date. Since T is the clock's time at the last write, a section has a time of its own only if it is
 -- carried along, or ahead of the clock.
-local counting, admitted, changed = op == 'count', op ~= 'inspect', false
+local admitted, changed, again = op ~= 'inspect', false, false
 local adds = admitted
 local newT, since = refund and T or now, refund and A[count] + 0
 local reply, out, kept, px, far, keptFar, lasts, lists = nil, '', '', nil, 0, 0, nil, nil
@@ -131,7 +176,13 @@ local sought = false -- whether a section was not that of the next limit; else n
 if foreign then pos, left = len + 1, 0 end
 local tail = len - 5 -- where the last head may begin
 local dated = simulated -- PX is not the Per of a limit, since the clock is not this server's, or stepped back
-while pos <= len or left > 0 do
+while pos <= len or left > 0 or again do
+  if pos > len and left == 0 then -- all limits are decided, but some for more units than those after them admit
+    pos, a, left, seen, outs, keeps, sought, again = 8, 0, limits, 0, limits, 0, false, false
+    reply, lasts, out, kept, px, far, keptFar = {1, now}, nil, '', '', nil, 0, 0
+    admitted, adds = n > 0, n > 0
+    if v then head, at = read('>I6', v, 8) end
+  end
   local last, total, open, w, pair, wrap, max, width
   local res, u, form = 1, 0, 0 -- form is the flags, as they stand in the head, if the section can be written the short way
   a = a + 3
@@ -232,7 +283,7 @@ while pos <= len or left > 0 do
     max = A[a + 2] + 0
     width = A[a + 3]
     width = width == '1' and 1 or width + 0
-    if not ((n <= max or refund) and max <= 9007199254740992 and max % 1 == 0 and
+    if not ((unit <= max or refund and max > 0) and max <= 9007199254740992 and max % 1 == 0 and
       (width == 1 or width >= 1 and width <= per and width % 1 == 0) and
       (closed or per >= 1 and per % 1 == 0 and per <= 17592186044416)) then
       return redis.error_reply(string.format('SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', key, a / 3))
@@ -308,8 +359,12 @@ while pos <= len or left > 0 do
     local joins = last == date or res > 1 and last - last % res == date - date % res -- a new event joins the last bucket
 
     -- Decide. need is how many units must be forgotten until the request fits; once counted, the same request once more.
-    local need = total - (max - n)
-    if need > 0 then
+    local need = total - (max - unit)
+    if single and need + fit > 1 then
+      fit = need < 1 and 1 - need or 0
+      if lowers and (fit > 0 or again) then again, n = again or left < limits, fit end
+    end
+    if need > 0 and not again then
       for b = 3, admitted and not counting and most or 0, 3 do
         if reply[b] then
           local used = reply[b] - n
@@ -320,6 +375,7 @@ while pos <= len or left > 0 do
       end
       admitted, adds = false, counting
     end
+    if rows then waits(rows, a, need, total, read, v, at, fin, w, u, pair, wrap, last, adds and joins and date or last, due, per, now, n) end
     if adds then need = need + n end
     local wait = 0
     if need > total then
@@ -437,6 +493,29 @@ if (counts or changed) and op ~= 'peek' then
   end
 end
 if refund then return {changed and 1 or 0} end
-if not admitted then reply[1] = 0 end
+if single then reply[1] = fit elseif not admitted then reply[1] = 0 end
 if earliest > now then reply[2] = earliest end
+if op == 'each' then
+  -- What every limit admits fills none before the last of it, so what is before it waits for nothing.
+  local all = {fit, reply[2]}
+  for k = fit > 1 and 1 or fit, fit + (fit > 0 and fit < asked and 1 or 0) do
+    for b = 3, most, 3 do
+      all[#all + 1] = k < fit and reply[b] - fit + k or reply[b]
+      all[#all + 1] = k < fit and 0 or reply[b + 1]
+      all[#all + 1] = reply[b + 2]
+    end
+  end
+  return all
+end
+if rows then
+  local all = {fit, reply[2]}
+  for k = 1, n do
+    for b = 3, most, 3 do
+      all[#all + 1] = reply[b] - n + k
+      all[#all + 1] = rows[b][k]
+      all[#all + 1] = reply[b + 2]
+    end
+  end
+  return all
+end
 return reply

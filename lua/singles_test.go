@@ -1,0 +1,117 @@
+package lua_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// singles maps the verbs that stand for n calls of one unit to the verb of these calls.
+var singles = map[string]string{"some": "allow", "each": "allow", "countsome": "count", "counteach": "count"}
+
+// twin is one event under two keys. Each attempt of n units reaches one key as n calls of one unit, and the other as one call.
+type twin struct {
+	script
+	*rand.Rand
+	single, merged judge
+	now            int64 // in the unit of the script
+	pers           []int64
+}
+
+// TestSingles holds some, countsome, each and counteach against the calls that they stand for: the same replies, the same bytes, and
+// the same time to live. The histories are random, and so are the limits of each call, also those that other calls do not know, and
+// the clock, which also steps back.
+func TestSingles(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		for seed := range 60 {
+			e := &twin{script: s, Rand: rand.New(rand.NewPCG(2, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
+			for i := range 1 + e.IntN(4) {
+				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
+			}
+			for range 40 {
+				e.step(t)
+			}
+		}
+	})
+}
+
+// step lets some time pass and makes calls.
+func (e *twin) step(tb testing.TB) {
+	tb.Helper()
+	per := e.pers[e.IntN(len(e.pers))] * int64(time.Millisecond/e.unit)
+	e.now += []int64{0, 1, e.Int64N(per), per / 7, -e.Int64N(per), -2 * per, 3 * per}[e.IntN(7)]
+	e.now = min(max(e.now, 0), e.never-1)
+	limits := e.limits()
+	if e.IntN(4) == 0 {
+		e.both(tb, []string{"allow", "count", "refund", "peek"}[e.IntN(4)], limits)
+		return
+	}
+	n := 1 + e.Int64N(int64(1)<<e.IntN(6))
+	for _, verb := range []string{"some", "each", "countsome", "counteach"} {
+		if e.IntN(4) == 0 {
+			e.compare(tb, verb, n, limits)
+		}
+	}
+}
+
+// limits returns at least one limit, of the Pers of the event and with any Max and Resolution.
+func (e *twin) limits() (limits []string) {
+	for len(limits) == 0 {
+		for _, i := range e.Perm(len(e.pers)) {
+			if per := e.pers[i]; e.IntN(4) > 0 {
+				width := []int64{1, (per + 59) / 60, 1 + e.Int64N(per)}[e.IntN(3)]
+				limits = append(limits, fmt.Sprintf("%d/%dms@%dms", 1+e.Int64N(int64(1)<<e.IntN(9)), per, width))
+			}
+		}
+	}
+	return limits
+}
+
+// both makes the same call on both keys.
+func (e *twin) both(tb testing.TB, verb string, limits []string) {
+	tb.Helper()
+	args := e.dated(verb, digits(e.now), "1", limits...)
+	if diff := cmp.Diff(e.single(tb, args...), e.merged(tb, args...), cmp.AllowUnexported(answer{})); diff != "" {
+		tb.Fatalf("%q (-single +merged)\n%s", args, diff)
+	}
+}
+
+// compare makes n calls of one unit on one key, and on the other the one that stands for them.
+func (e *twin) compare(tb testing.TB, verb string, n int64, limits []string) {
+	tb.Helper()
+	want := e.calls(tb, verb, n, limits)
+	args := e.dated(verb, digits(e.now), digits(n), limits...)
+	got := e.merged(tb, args...)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+		tb.Fatalf("%q (-single +merged)\n%s", args, diff)
+	}
+}
+
+// calls makes n calls of one unit, and returns what the verb that stands for them has to answer.
+func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all answer) {
+	tb.Helper()
+	var admitted int64
+	var rows []int64
+	for k := int64(0); k < n; k++ {
+		a := e.single(tb, e.dated(singles[verb], digits(e.now), "1", limits...)...)
+		if a.err != "" {
+			tb.Fatal(a.err)
+		}
+		admitted += a.reply[0]
+		if verb == "some" || verb == "countsome" {
+			rows = nil
+		}
+		if verb != "each" || a.reply[0] == 1 || admitted == k { // the first denial, no later one
+			rows = append(rows, a.reply[2:]...)
+		}
+		all.reply, all.stored = []int64{admitted, a.reply[1]}, a.stored
+		if a.wrote != "" {
+			all.wrote, all.px = a.wrote, a.px
+		}
+	}
+	all.reply = append(all.reply, rows...)
+	return all
+}
