@@ -85,18 +85,18 @@ func flow(try func() bool, wait func(time.Duration)) {
 }
 
 // accuracies attacks all contenders side by side.
-func (b bench) accuracies(ctx context.Context) ([]accuracy, error) {
+func (b bench) accuracies(ctx context.Context, res *result) error {
 	b.log.Print("accuracy")
 	if err := b.flush(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	waits := tellers(b.client, b.theirs)
+	waits := tellers(b.ours, b.theirs)
 	var all []accuracy
 	var failed error
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	first := 0
-	for name, ask := range suspects(b.client, waits) {
+	for name, ask := range suspects(b.ours, waits) {
 		begin := first // events of its own: some have the same keys
 		first += len(attacks) + 1 + trials
 		group.Go(func() {
@@ -115,7 +115,8 @@ func (b bench) accuracies(ctx context.Context) ([]accuracy, error) {
 	}
 	group.Wait()
 	slices.SortFunc(all, func(a, b accuracy) int { return strings.Compare(a.Name, b.Name) })
-	return all, failed
+	res.Accuracy = all
+	return failed
 }
 
 // judge runs the attacks and the flow on one contender, each on an event of its own.

@@ -8,22 +8,26 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// levels are the rows of ar1.Limiter.
-func levels(client rueidis.Client) []contender {
-	row := limiterRow(func(limits []string, now func() time.Time) limiter {
+// levelMaker makes limiters of ar1.
+func levelMaker(client rueidis.Client) maker {
+	return func(limits []string, now func() time.Time) ask {
 		cfg := ar1.Config{Name: "login", Limits: parse(limits), Now: now}
 		for i := range cfg.Limits {
 			cfg.Limits[i].Resolution = 0
 		}
-		return must(ar1.New(client, cfg))
-	})
+		return asking(must(ar1.New(client, cfg)))
+	}
+}
+
+// levels are the rows of ar1.Limiter.
+func levels(client rueidis.Client) []contender {
+	row := limiterRow(levelMaker(client))
 	return []contender{
 		row(contender{name: "ar1, 1 limit", like: "50/1h: 4 counted before", beside: "window, 1 limit", allows: true}, four, "50/1h"),
 		row(contender{name: "ar1, 3 limits", like: "1/5s, 50/1h, 200/1d: 4 counted before", beside: "window, 3 limits", allows: true}, four, "1/5s", "50/1h", "200/1d"),
 		row(contender{name: "ar1, 1 limit, denied", like: "1/1h: used up", beside: "ar1, 1 limit"}, once, "1/1h"),
 		row(contender{name: "ar1, 3 limits, denied", like: "1/30m, 1/1h, 200/1d: the first two are used up", beside: "ar1, 3 limits"}, once, "1/30m", "1/1h", "200/1d"),
 		row(contender{name: "ar1, 1 limit, new", like: "50/1h: an event without a key", beside: "window, 1 limit, new", allows: true}, nil, "50/1h"),
-		row(contender{name: "ar1, 1 limit, hot", like: hotLike, beside: "ar1, 1 limit", allows: true, hot: true}, four, "1000000/1h"),
 		row(contender{name: "ar1, 3 limits, new", like: "1/5s, 50/1h, 200/1d: an event without a key", beside: "window, 3 limits, new", allows: true}, nil, "1/5s", "50/1h", "200/1d"),
 	}
 }

@@ -21,31 +21,39 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	actAsChild()
+	redistest.Main(m)
+}
 
 func small(t *testing.T) bench { return on(t, redistest.Start(t).Addr()) }
 
 // on is a bench of few events on the servers at an address.
 func on(t *testing.T, addr string) bench {
-	servers := must(dial(t.Context(), addr, 4))
+	servers := must(dial(t.Context(), addr, ""))
 	t.Cleanup(servers.close)
-	return bench{servers: servers, rounds: 2, events: 60, callers: []int{1, 4}, memory: 3000, log: log.New(io.Discard, "", 0)}
+	return bench{
+		servers: servers, callers: []int{1, 4}, turns: 2, slice: 5 * time.Millisecond,
+		rounds: 2, events: 60, memory: 3000, log: log.New(io.Discard, "", 0),
+	}
 }
 
 // TestBench runs all of it in little, with all of its checks.
 func TestBench(t *testing.T) {
 	b := small(t)
-	res, err := b.run(t.Context())
-	if err != nil {
+	var res result
+	if err := b.run(t.Context(), order, &res); err != nil {
 		t.Fatal(err)
 	}
 	if len(res.Rows) != len(contenders(b.client, b.theirs)) || res.Memory == nil || res.Memory.BytesPerEvent < 50 || res.Memory.Shortest < 20 || res.Rows[0].Event < 50 {
 		t.Errorf("result %+v", res)
 	}
 	for _, r := range res.Rows {
-		r.check(t, b.callers)
+		r.check(t)
 	}
-	if text := res.tables(); strings.Count(text, "\n| window, 3 limits") != 10 || strings.Count(text, "\n| window, buckets: 60, denied") != 2 {
+	res.Throughput.check(t, throughputRows(b.ours, b.theirs))
+	res.Hot.check(t, hotRows(b.ours, b.theirs))
+	if text := res.tables(); strings.Count(text, "\n| window, 3 limits") != 26 || strings.Count(text, "\n| window, buckets: 60, denied") != 1 {
 		t.Errorf("printed %s", text)
 	}
 	if object, err := json.Marshal(res); err != nil || !strings.Contains(string(object), `"bytes_per_event":`) {
@@ -54,15 +62,32 @@ func TestBench(t *testing.T) {
 	res.checkPictures(t)
 }
 
-func (r row) check(t *testing.T, callers []int) {
+// check looks for figures that cannot be.
+func (r *throughput) check(t *testing.T, all []contender) {
 	t.Helper()
-	if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 || r.Process <= 0 || r.Allocs <= 0 || len(r.Calls) != len(callers) {
-		t.Errorf("row %+v", r)
+	if len(r.Rows) != len(all)*len(r.Callers) {
+		t.Errorf("%d rows of %d contenders", len(r.Rows), len(all))
 	}
-	for i, c := range r.Calls {
-		if c.Callers != callers[i] || c.Rate <= 0 || c.OfFloor <= 0 || r.Name == floor && c.OfFloor != 1 || c.P50 <= 0 || c.P99 < c.P50 {
-			t.Errorf("%s: calls %+v", r.Name, c)
+	for _, row := range r.Rows {
+		for name, value := range row.Medians {
+			if !(value > 0) || row.Medians["median call, µs"] > row.Medians["99 % call, µs"] {
+				t.Errorf("%s, %d callers: %s: %v", row.Name, row.Callers, name, value)
+			}
 		}
+	}
+	for _, p := range r.Ratios {
+		for name, of := range p.Ratios {
+			if !(of.Low > 0) || of.Low > of.Median || of.High < of.Median {
+				t.Errorf("%v, %d callers: %s: %v", p.pair, p.Callers, name, of)
+			}
+		}
+	}
+}
+
+func (r row) check(t *testing.T) {
+	t.Helper()
+	if r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio || r.Micros <= 0 || r.Process <= 0 || r.Allocs <= 0 {
+		t.Errorf("row %+v", r)
 	}
 	if writes := r.Event > 0 && !strings.HasSuffix(r.Name, "denied"); writes && (r.Replicated < 30 || r.Replicated > 2000) || r.Name == "window, 3 limits, denied" && r.Replicated > 1 {
 		t.Errorf("%s: %.1f bytes replicated", r.Name, r.Replicated)
@@ -88,15 +113,15 @@ func TestCluster(t *testing.T) {
 	b := on(t, redistest.Replicated(t).MasterOf(t, 0).Addr())
 	b.memory = 100
 	b.rows = regexp.MustCompile("^(window|ar1|fixed window|log|throttled|ulule)")
-	res, err := b.run(t.Context())
-	if err != nil {
+	var res result
+	if err := b.run(t.Context(), order, &res); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(res.Server, "3 masters, ") {
-		t.Errorf("on %q", res.Server)
+	if name := b.describe(t.Context()); !strings.HasPrefix(name, "3 masters, ") {
+		t.Errorf("on %q", name)
 	}
 	for _, r := range res.Rows {
-		r.check(t, b.callers)
+		r.check(t)
 	}
 	if err := res.draw(t.TempDir()); err != nil { // of some rows
 		t.Error(err)
@@ -106,10 +131,11 @@ func TestCluster(t *testing.T) {
 // TestAccuracy: the attacks find what is known of the algorithms, and nothing of window.
 func TestAccuracy(t *testing.T) {
 	b := small(t)
-	all, err := b.accuracies(t.Context())
-	if err != nil {
+	var res result
+	if err := b.accuracies(t.Context(), &res); err != nil {
 		t.Fatal(err)
 	}
+	all := res.Accuracy
 	least := map[string]float64{counting: 1.05, "ulule": 1.05, rate: 1.05, "ar1": 1.05} // nearly twice Max, where the machine is quiet
 	for _, a := range all {
 		exact := a.Name == "window" || strings.HasPrefix(a.Name, "log in")
@@ -142,7 +168,7 @@ func TestSpans(t *testing.T) {
 func TestBenchMeasuresWhatItSays(t *testing.T) {
 	b := small(t)
 	honest := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
-	if err := b.round(t.Context(), []contender{honest}, make([][]sample, 1), 0); err != nil {
+	if err := b.round(t.Context(), []contender{honest}, make([][]sample, 1)); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
@@ -162,7 +188,7 @@ func TestBenchMeasuresWhatItSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			liar := honest
 			test.lie(&liar)
-			err := b.round(t.Context(), []contender{liar}, make([][]sample, 1), 0)
+			err := b.round(t.Context(), []contender{liar}, make([][]sample, 1))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -180,21 +206,20 @@ func same(client rueidis.Client) ask {
 // TestAlikeInAllSlices: a contender that does something else later gets no number.
 func TestAlikeInAllSlices(t *testing.T) {
 	b := small(t)
-	asked := 0
+	var asked atomic.Int64
 	script := rueidis.NewLuaScript("return {1}")
 	c := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
 	honest := c.ask
-	b.callers = []int{1}
 	c.ask = func(ctx context.Context, event string) (bool, error) {
-		if asked++; asked > 200 {
+		if asked.Add(1) > 200 {
 			return true, script.Exec(ctx, b.client, []string{event}, nil).Error()
 		}
 		return honest(ctx, event)
 	}
 	b.events = 60
 	seen := make([][]sample, 1)
-	for round := range 3 {
-		err := b.round(t.Context(), []contender{c}, seen, round)
+	for range 3 {
+		err := b.round(t.Context(), []contender{c}, seen)
 		if caught := err != nil; caught {
 			return
 		}
@@ -246,7 +271,7 @@ func TestRefusesKeys(t *testing.T) {
 		if err := client.Do(t.Context(), client.B().Set().Key("theirs").Value("1").Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "holds 1 keys") {
+		if err := b.run(t.Context(), order, &result{}); err == nil || !strings.Contains(err.Error(), "holds 1 keys") {
 			t.Errorf("error %v", err)
 		}
 		if n, err := client.Do(t.Context(), client.B().Del().Key("theirs").Build()).AsInt64(); n != 1 || err != nil {

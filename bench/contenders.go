@@ -16,7 +16,7 @@ const (
 
 // contenders are the rows of the table, in its order. Libraries that bring their own client get theirs.
 func contenders(client rueidis.Client, theirs redis.UniversalClient) []contender {
-	return slices.Concat(redisRate(client), windows(client), levels(client), libraries(theirs), scripted(client), plainCommands(client), growth(client), floors(client))
+	return slices.Concat(redisRate(theirs), windows(client), levels(client), libraries(theirs), scripted(client), plainCommands(client), growth(client), floors(client))
 }
 
 // ask is one decision about an event.

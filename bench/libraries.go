@@ -20,7 +20,6 @@ func libraries(client redis.UniversalClient) []contender {
 		askRow(contender{name: "throttled, denied", like: "4/1h: used up; TIME and GET", beside: "throttled", commands: look}, throttle(client, usedUp[0]).ask),
 		askRow(contender{name: "ulule", like: "fixed window by a script; denials count", allows: true}, increment(client, oneBound[0]).ask),
 		askRow(contender{name: "ulule, denied", like: "4/1h: used up", beside: "ulule"}, increment(client, usedUp[0]).ask),
-		askRow(contender{name: "ulule, hot", like: hotLike, beside: "ulule", allows: true, hot: true}, increment(client, hotBound[0]).ask),
 	}
 }
 

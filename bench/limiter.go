@@ -13,8 +13,16 @@ type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 }
 
-// maker makes a limiter under a clock; nil is the clock of the server, as in production.
-type maker func(limits []string, now func() time.Time) limiter
+// maker returns the decisions of a limiter. Its clock is now; nil is the server's, as in production.
+type maker func(limits []string, now func() time.Time) ask
+
+// asking returns the decisions of a limiter.
+func asking(l limiter) ask {
+	return func(ctx context.Context, event string) (bool, error) {
+		d, err := l.Allow(ctx, event)
+		return d.Allowed, err
+	}
+}
 
 // state is the units counted before: how long before now each was.
 type state []time.Duration
@@ -41,12 +49,7 @@ const slot = 24 * time.Minute
 // limiterRow completes rows of limiters of a maker: their limits, and the state before.
 func limiterRow(of maker) func(c contender, before state, limits ...string) contender {
 	return func(c contender, before state, limits ...string) contender {
-		l := of(limits, nil)
-		c.keys = 1
-		c.ask = func(ctx context.Context, event string) (bool, error) {
-			d, err := l.Allow(ctx, event)
-			return d.Allowed, err
-		}
+		c.keys, c.ask = 1, of(limits, nil)
 		if before != nil {
 			c.before = func(ctx context.Context, event string) error { return before.count(ctx, of, limits, event) }
 		}
@@ -59,12 +62,12 @@ func (s state) count(ctx context.Context, of maker, limits []string, event strin
 	begin := time.Now().Truncate(slot)
 	for _, before := range s {
 		at := begin.Add(-before).Truncate(time.Millisecond)
-		d, err := of(limits, func() time.Time { return at }).Allow(ctx, event)
+		allowed, err := of(limits, func() time.Time { return at })(ctx, event)
 		if err != nil {
 			return err
 		}
-		if !d.Allowed {
-			return fmt.Errorf("event %s is denied before it is measured: %v", event, d)
+		if !allowed {
+			return fmt.Errorf("event %s is denied before it is measured", event)
 		}
 	}
 	return nil

@@ -21,27 +21,31 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/slidegate/slidegate/internal/redistest"
+	"time"
 )
 
 func main() {
-	b := bench{callers: []int{1, 16, 256}, log: log.New(os.Stderr, "", 0)}
+	actAsChild()
+	b := bench{callers: []int{1, 4, 16, 64, 256}, slice: 100 * time.Millisecond, log: log.New(os.Stderr, "", 0)}
+	var at site
 	var out output
-	addr := flag.String("redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds; each asks every row about each of its events once")
-	flag.IntVar(&b.events, "events", 12_000, "events of each row")
-	flag.Func("callers", "`numbers` of callers at a time, which share one client and take turns (default 1,16,256)", b.setCallers)
-	flag.Func("rows", "`regexp` of the rows to measure, beside "+rate+" and "+floor+"; under attack are all (default all)", func(s string) (err error) {
+	flag.StringVar(&at.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
+	flag.IntVar(&at.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
+	flag.DurationVar(&at.delay, "delay", 0, "`time` that the network adds to each round trip of the contenders, such as 500us")
+	flag.Func("callers", "`numbers` of callers at a time, in throughput and hot (default 1,4,16,64,256)", b.setCallers)
+	flag.IntVar(&b.turns, "turns", 9, "turns of throughput and hot; each has a slice of every contender with each number of callers")
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server; each asks every row about each of its events once")
+	flag.IntVar(&b.events, "events", 12_000, "events of each row of server")
+	flag.Func("rows", "`regexp` of the rows to measure in throughput, hot and server (default all)", func(s string) (err error) {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
-	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, which depends on how full the tables of the server are; 0: leave it out")
+	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, a part of server, which depends on how full the tables of the server are; 0: leave it out")
 	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG; relative to bench, such as ../docs")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, b, *addr, out)
+	err := run(ctx, b, at, flag.Args(), out)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -54,8 +58,8 @@ func (b *bench) setCallers(s string) error {
 	b.callers = nil
 	for _, text := range strings.Split(s, ",") {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return errors.New("give numbers from 1 on, such as 1,16,256")
+		if err != nil || n < 1 || n > pool {
+			return fmt.Errorf("give numbers from 1 to %d, such as 1,16,256", pool)
 		}
 		b.callers = append(b.callers, n)
 	}
@@ -68,35 +72,40 @@ type output struct {
 	plots string // directory; empty: none
 }
 
-// run measures on the Redis at addr, or on one of its own, and prints the result.
-func run(ctx context.Context, b bench, addr string, out output) error {
-	if b.rounds < 1 || b.events < 2 || b.memory < 0 || flag.NArg() > 0 {
-		return errors.New("give at least 1 round, 2 events and 0 for -memory, and nothing that is not a flag")
+// check returns what is wrong with the flags and the names of the parts.
+func (b bench) check(names []string, out output) error {
+	if b.rounds < 1 || b.turns < 1 || b.events < 2 || b.memory < 0 {
+		return errors.New("give at least 1 turn, 1 round, 2 events and 0 for -memory")
 	}
-	if most := slices.Max(b.callers); most > b.slice() {
-		return fmt.Errorf("%d callers want slices of as many decisions, and these have %d: give fewer callers or, up to slices of %d, more events", most, b.slice(), largest)
-	}
-	if b.events%b.slice() != 0 || b.rounds*b.events/b.slice() < len(b.callers) {
-		return fmt.Errorf("give events that are a multiple of %d, and enough for a slice of each number of callers", b.slice())
+	for _, name := range names {
+		if parts[name] == nil {
+			return fmt.Errorf("there is no part %q: give some of %s, after the flags", name, strings.Join(order, ", "))
+		}
 	}
 	if info, err := os.Stat(out.plots); out.plots != "" && (err != nil || !info.IsDir()) {
 		return fmt.Errorf("%s is no directory to draw into", out.plots)
 	}
-	if addr == "" {
-		own, stop, err := redistest.Serve()
-		if err != nil {
-			return err
-		}
-		defer stop()
-		addr = own
+	if out.plots != "" && (!slices.Contains(names, "throughput") || !slices.Contains(names, "server")) {
+		return errors.New("the pictures show throughput and server: measure both")
 	}
-	var err error
-	if b.servers, err = dial(ctx, addr, slices.Max(b.callers)); err != nil {
-		return fmt.Errorf("cannot reach the Redis at %s: %w", addr, err)
+	return nil
+}
+
+// run measures the parts, all by default, and prints the result.
+func run(ctx context.Context, b bench, at site, names []string, out output) error {
+	if len(names) == 0 {
+		names = order
 	}
-	defer b.close()
-	res, err := b.run(ctx)
+	if err := b.check(names, out); err != nil {
+		return err
+	}
+	res := result{Rounds: b.rounds, Events: b.events}
+	stop, err := at.prepare(ctx, &b.servers, &res.conditions)
+	defer stop()
 	if err != nil {
+		return err
+	}
+	if err := b.run(ctx, names, &res); err != nil {
 		return err
 	}
 	return out.write(res)

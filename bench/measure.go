@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"regexp"
 	"runtime"
@@ -23,8 +24,9 @@ type contender struct {
 	like   string // what it is faithful to
 	beside string // a row that this one is also compared with, if any
 	allows bool   // what it must answer
+	merges bool   // whether several decisions about one event can be one script call
 	keys   int    // keys that one event has afterwards
-	hot    bool   // all decisions are about one event
+	hot    bool   // all decisions are about one event; only in the part of that name
 
 	grows string // what this row shows to grow, if anything
 	size  int    // and how large it is here
@@ -60,67 +62,93 @@ func (c contender) distinct(decisions int) int {
 type bench struct {
 	servers
 
-	rounds, events, memory int
-	callers                []int          // take turns
-	rows                   *regexp.Regexp // nil: all
-	log                    *log.Logger    // told how far it is
+	callers []int         // of throughput and hot
+	turns   int           // of throughput and hot
+	slice   time.Duration // of throughput and hot
+
+	rounds, events, memory int // of server
+
+	rows *regexp.Regexp // nil: all
+	log  *log.Logger    // progress
 }
 
-// slice is how many decisions of one contender are measured at a time. Small slices of all contenders take turns, so that
-// whatever else the machine does falls on all of them alike.
-func (b bench) slice() int { return max(1, min(largest, b.events/len(b.callers))) }
+// Decisions of one contender are measured in slices of so many at a time, by so many callers. Slices
+// of all contenders take turns, so that whatever else the machine does affects all of them alike.
+const (
+	sliceSize    = 2000
+	sliceCallers = 16
+)
 
-// largest is how many decisions a slice has at most.
-const largest = 2000
+// The parts of a run.
+var parts = map[string]func(b bench, ctx context.Context, res *result) error{
+	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracies,
+}
 
-// run measures all contenders, round by round, and then the memory.
-func (b bench) run(ctx context.Context) (result, error) {
+// order is that of the parts in a run of all.
+var order = []string{"throughput", "hot", "server", "accuracy"}
+
+// run measures the parts. The servers are empty before and after.
+func (b bench) run(ctx context.Context, names []string, res *result) error {
 	if n, err := b.countAll(ctx); err != nil || n > 0 {
-		return result{}, errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
+		return errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
 	}
-	defer func() { _ = b.flush(context.WithoutCancel(ctx)) }() // it was empty
-	all := slices.DeleteFunc(contenders(b.client, b.theirs), func(c contender) bool { return !b.wants(c.name) })
-	if b.rows != nil && len(all) == 2 {
-		return result{}, fmt.Errorf("no row is named like %q; those are named in docs/performance.md, or by a short run of all, -rounds 1 -events 768 -memory 0", b.rows)
+	defer func() { _ = b.flush(context.WithoutCancel(ctx)) }()
+	for _, name := range names {
+		if err := parts[name](b, ctx, res); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// server measures the time in the server, allocations, memory and replication, round by round.
+func (b bench) server(ctx context.Context, res *result) error {
+	all, err := b.wanted(contenders(b.ours, b.theirs), rate, floor)
+	if err != nil {
+		return err
 	}
 	seen := make([][]sample, len(all))
 	for round := range b.rounds {
-		b.log.Printf("round %d of %d", round+1, b.rounds)
-		if err := b.round(ctx, all, seen, round); err != nil {
-			return result{}, err
+		b.log.Printf("server: round %d of %d", round+1, b.rounds)
+		if err := b.round(ctx, all, seen); err != nil {
+			return err
 		}
 	}
-	res := b.result(ctx, all, seen)
+	res.compareAll(all, seen)
 	if b.memory > 0 {
-		if err := b.memories(ctx, all, &res); err != nil {
-			return res, err
+		if err := b.memories(ctx, all, res); err != nil {
+			return err
 		}
 	}
-	if err := b.replications(ctx, all, &res); err != nil {
-		return res, err
-	}
-	var err error
-	res.Accuracy, err = b.accuracies(ctx)
-	return res, err
+	return b.replications(ctx, all, res)
 }
 
-// wants says whether a row is measured.
-func (b bench) wants(name string) bool {
-	return b.rows == nil || name == rate || name == floor || b.rows.MatchString(name)
+// wanted returns the contenders that -rows names, and those that are always there.
+func (b bench) wanted(all []contender, always ...string) ([]contender, error) {
+	if b.rows == nil {
+		return all, nil
+	}
+	some := slices.DeleteFunc(slices.Clone(all), func(c contender) bool { return !b.rows.MatchString(c.name) && !slices.Contains(always, c.name) })
+	if len(some) == len(always) {
+		names := make([]string, len(all))
+		for i, c := range all {
+			names[i] = c.name
+		}
+		return nil, fmt.Errorf("no row matches %q; there are: %s", b.rows, strings.Join(names, "; "))
+	}
+	return some, nil
 }
 
 // round asks every contender about each of its events once. It appends to seen, by contender, what it measured in each slice.
-func (b bench) round(ctx context.Context, all []contender, seen [][]sample, round int) error {
+func (b bench) round(ctx context.Context, all []contender, seen [][]sample) error {
 	states, err := b.prepare(ctx, all)
 	if err != nil {
 		return err
 	}
-	keys, slice := 0, b.slice()
-	for from := 0; from < b.events; from += slice {
-		callers := b.callers[(round+from/slice)%len(b.callers)]
-		for i := range all {
-			turn := (i + from/slice) % len(all)
-			m, err := b.measure(ctx, all[turn], from, min(from+slice, b.events), callers)
+	keys := 0
+	for from := 0; from < b.events; from += sliceSize {
+		for _, turn := range rand.Perm(len(all)) {
+			m, err := b.measure(ctx, all[turn], from, min(from+sliceSize, b.events))
 			if err != nil {
 				return fmt.Errorf("%s: %w", all[turn].name, err)
 			}
@@ -130,10 +158,12 @@ func (b bench) round(ctx context.Context, all []contender, seen [][]sample, roun
 			seen[turn] = append(seen[turn], m)
 		}
 	}
-	if err := b.checkCounted(ctx, all, states); err != nil {
-		return err
-	}
-	for _, c := range all {
+	for i, c := range all {
+		for _, event := range []string{c.event(0), c.event(b.events - 1)} {
+			if err := b.checkCounted(ctx, c, states[i], event); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
 		keys += c.keys * c.distinct(b.events)
 	}
 	if err := b.checkKeys(ctx, keys); err != nil {
@@ -162,27 +192,18 @@ func (b bench) prepare(ctx context.Context, all []contender) (states [][]value, 
 	return states, nil
 }
 
-// checkCounted is about what decisions left: an admitted event is not as it was. It looks at the first and the last.
-func (b bench) checkCounted(ctx context.Context, all []contender, states [][]value) error {
-	for i, c := range all {
-		if len(states[i]) == 0 || !c.allows || strings.HasPrefix(c.name, "floor") {
-			continue
-		}
-		for _, e := range []string{c.event(0), c.event(b.events - 1)} {
-			changed := false
-			for _, v := range states[i] {
-				now, err := b.client.Do(ctx, b.client.B().Dump().Key(strings.Replace(v.key, event(0), e, 1)).Build()).ToString()
-				if err != nil {
-					return fmt.Errorf("%s: %w", c.name, err)
-				}
-				changed = changed || now != v.dump
-			}
-			if !changed {
-				return fmt.Errorf("%s: event %s was admitted, and is as it was before", c.name, e)
-			}
+// checkCounted checks that an event that was allowed is not as it was before.
+func (b bench) checkCounted(ctx context.Context, c contender, state []value, name string) error {
+	if len(state) == 0 || !c.allows || strings.HasPrefix(c.name, "floor") {
+		return nil
+	}
+	for _, v := range state {
+		now, err := b.client.Do(ctx, b.client.B().Dump().Key(strings.Replace(v.key, event(0), name, 1)).Build()).ToString()
+		if err != nil || now != v.dump {
+			return err
 		}
 	}
-	return nil
+	return fmt.Errorf("event %s was allowed, and is as it was before", name)
 }
 
 // value is what a key holds.
@@ -245,19 +266,16 @@ func (b bench) copyToAll(ctx context.Context, c contender, state []value) error 
 
 // sample is what was measured in a slice, for one decision.
 type sample struct {
-	callers  int
 	executes map[string]int // commands of the server, those of its scripts too
 
 	server  float64 // µs in the commands, by commandstats
 	process float64 // µs of CPU of the server's process
-	rate    float64 // decisions per second, of all callers
 	allocs  float64 // of this program
 	bytes   float64 // of these
-	took    []time.Duration
 }
 
 // measure asks about the events of c from one number to another.
-func (b bench) measure(ctx context.Context, c contender, from, to, callers int) (sample, error) {
+func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, error) {
 	if err := b.resetStats(ctx); err != nil {
 		return sample{}, err
 	}
@@ -265,18 +283,16 @@ func (b bench) measure(ctx context.Context, c contender, from, to, callers int) 
 	for i := range names {
 		names[i] = c.event(from + i)
 	}
-	n, m := float64(len(names)), sample{callers: callers, took: make([]time.Duration, len(names))}
+	n, m := float64(len(names)), sample{}
 	var before, after runtime.MemStats
 	cpuBefore, err := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
 	if err != nil {
 		return sample{}, err
 	}
 	runtime.ReadMemStats(&before)
-	begin := time.Now()
-	if err = askAll(ctx, c, names, m.took, callers); err != nil {
+	if err = askAll(ctx, c, names); err != nil {
 		return sample{}, err
 	}
-	m.rate = n / time.Since(begin).Seconds()
 	runtime.ReadMemStats(&after)
 	cpuAfter, err1 := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
 	stats, err2 := b.commandStats(ctx)
@@ -319,16 +335,14 @@ func (c contender) sends() map[string]int {
 	return c.commands
 }
 
-// askAll asks about the events, the callers side by side, and fills in how long each call took.
-func askAll(ctx context.Context, c contender, names []string, took []time.Duration, callers int) error {
-	errs := make([]error, callers)
+// askAll has callers ask about the events side by side, each event once.
+func askAll(ctx context.Context, c contender, names []string) error {
+	errs := make([]error, sliceCallers)
 	var group sync.WaitGroup
-	for i := range callers {
+	for i := range errs {
 		group.Go(func() {
-			for j := i; j < len(names) && errs[i] == nil; j += callers {
-				begin := time.Now()
+			for j := i; j < len(names) && errs[i] == nil; j += sliceCallers {
 				errs[i] = c.mustAnswer(ctx, names[j])
-				took[j] = time.Since(begin)
 			}
 		})
 	}

@@ -48,10 +48,8 @@ func plainCommands(client rueidis.Client) []contender {
 		askRow(contender{name: counting, like: "INCR and PEXPIRE NX in a pipeline; denials count", commands: incr, allows: true}, under(counter, oneBound[0])),
 		countingAll(client),
 		askRow(contender{name: counting + ", denied", like: "4/1h: used up", beside: counting, commands: incr}, under(counter, usedUp[0])),
-		askRow(contender{name: counting + ", hot", like: hotLike, beside: counting, commands: incr, allows: true, hot: true}, under(counter, hotBound[0])),
 		askRow(contender{name: logging, like: "a member for each event, by MULTI and EXEC; denials count", commands: exec, allows: true}, under(log, oneBound[0])),
 		askRow(contender{name: logging + ", denied", like: "4/1h: used up", beside: logging, commands: exec}, under(log, usedUp[0])),
-		askRow(contender{name: logging + ", hot", like: hotLike, beside: logging, commands: exec, allows: true, hot: true}, under(log, hotBound[0])),
 	}
 }
 

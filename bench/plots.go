@@ -52,7 +52,7 @@ func (r result) draw(dir string) error {
 // plain says whether a row is neither of growth nor a special case of another.
 func (r row) plain() bool {
 	special := func(end string) bool { return strings.HasSuffix(r.Name, end) }
-	return r.Grows == "" && !slices.ContainsFunc([]string{", hot", ", new", ", wide", "denied", "alone"}, special)
+	return r.Grows == "" && !slices.ContainsFunc([]string{", new", ", wide", "denied", "alone"}, special)
 }
 
 // drawServer has a bar for each way to admit an event.
@@ -87,22 +87,20 @@ func (r row) color() color.Color {
 	}
 }
 
-// drawCallers has a line for some ways: decisions a second, by callers.
+// drawCallers has a line for each contender: decisions a second, by callers.
 func (r result) drawCallers() *plot.Plot {
 	p := newPlot("Decisions a second, by callers at a time", "callers")
-	lines := 0
-	for _, row := range r.Rows {
-		if !slices.Contains([]string{floor, counting, rate, "window, 1 limit", "window, 3 limits", "redis_rate, 3 limits"}, row.Name) {
-			continue
-		}
+	p.X.Tick.Marker = powers(r.Throughput.Callers...)
+	for i, name := range []string{"constant", "window", rate, "window, 3 limits", "window.lua", "redis_rate, 3 limits"} {
 		var points plotter.XYs
-		var callers []int
-		for _, c := range row.Calls {
-			points, callers = append(points, plotter.XY{X: math.Log2(float64(c.Callers)), Y: c.Rate}), append(callers, c.Callers)
+		for _, row := range r.Throughput.Rows {
+			if row.Name == name {
+				points = append(points, plotter.XY{X: math.Log2(float64(row.Callers)), Y: row.Medians[metrics[0].name]})
+			}
 		}
-		p.X.Tick.Marker = powers(callers...)
-		addLine(p, row.Name, points, colours[lines])
-		lines++
+		if len(points) > 0 {
+			addLine(p, name, points, colours[i])
+		}
 	}
 	return p
 }

@@ -31,7 +31,7 @@ func (b bench) replications(ctx context.Context, all []contender, res *result) e
 	for i, c := range all {
 		before, err := b.info(ctx, "replication", "master_repl_offset")
 		if err == nil {
-			_, err = b.measure(ctx, c, 0, replicated, b.callers[0])
+			_, err = b.measure(ctx, c, 0, replicated)
 		}
 		after, errAfter := b.info(ctx, "replication", "master_repl_offset")
 		if err = errors.Join(err, errAfter); err != nil {

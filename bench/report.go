@@ -1,23 +1,42 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 )
 
 // result is what one run says.
 type result struct {
-	Server string  `json:"server"`
+	conditions
+
+	Throughput *throughput `json:"throughput,omitempty"`
+	Hot        *throughput `json:"hot,omitempty"`
+
 	Rounds int     `json:"rounds"`
 	Events int     `json:"events"`
-	Rows   []row   `json:"rows"`
+	Rows   []row   `json:"rows,omitempty"`
 	Memory *memory `json:"memory,omitempty"`
 
-	Accuracy []accuracy `json:"accuracy"`
+	Accuracy []accuracy `json:"accuracy,omitempty"`
+}
+
+// conditions are those of a run.
+type conditions struct {
+	Command string `json:"command"`
+	Server  string `json:"server"`
+	Cores   int    `json:"cores"`
+	Go      string `json:"go"`
+	Load    string `json:"load"` // averages of 1, 5 and 15 minutes before the run
+	Busy    int    `json:"busy"` // processes that use all the CPU they get
+	Network string `json:"network"`
+}
+
+func (c conditions) String() string {
+	return fmt.Sprintf("    %s\n\n%s, %s, %d cores, %s; load averages before: %s; %d busy loops beside it; %s.\n", c.Command, c.Server, c.Go, c.Cores, runtime.GOARCH, c.Load, c.Busy, c.Network)
 }
 
 // row is one contender. A ratio is the median of those of the slices; half of them lie between Low and High. Quiet is the ratio of what
@@ -39,40 +58,25 @@ type row struct {
 	Allocs   float64        `json:"allocs"`              // of the client, in a call
 	Bytes    float64        `json:"bytes"`
 	Event    float64        `json:"bytes_per_event,omitempty"` // in the servers, in the state before
-	Calls    []calls        `json:"calls"`
 
 	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
 
-// calls is what so many callers at a time get.
-type calls struct {
-	Callers int     `json:"callers"`
-	Rate    float64 `json:"per_second"` // decisions of all of them
-	OfFloor float64 `json:"of_floor"`   // over that of the bare EVALSHA
-	P50     float64 `json:"p50_us"`
-	P99     float64 `json:"p99_us"`
-}
-
-// result compares what the contenders spent, slice by slice, each with redis_rate in the same turn.
-func (b bench) result(ctx context.Context, all []contender, seen [][]sample) result {
-	res := result{Server: b.describe(ctx), Rounds: b.rounds, Events: b.events}
+// compareAll compares what the contenders spent, slice by slice, each with redis_rate in the same turn.
+func (r *result) compareAll(all []contender, seen [][]sample) {
 	of := map[string][]sample{}
 	for i, c := range all {
 		of[c.name] = seen[i]
 	}
 	for _, c := range all {
-		r := compare(of[c.name], of[rate], of[c.beside])
-		r.Name, r.Like, r.Grows, r.Size = c.name, c.like, c.grows, c.size
-		r.Executes = of[c.name][0].executes
-		if r.OfBeside > 0 {
-			r.Beside = c.beside
+		row := compare(of[c.name], of[rate], of[c.beside])
+		row.Name, row.Like, row.Grows, row.Size = c.name, c.like, c.grows, c.size
+		row.Executes = of[c.name][0].executes
+		if row.OfBeside > 0 {
+			row.Beside = c.beside
 		}
-		for _, callers := range b.callers {
-			r.Calls = append(r.Calls, callsOf(of[c.name], of[floor], callers))
-		}
-		res.Rows = append(res.Rows, r)
+		r.Rows = append(r.Rows, row)
 	}
-	return res
 }
 
 // compare is a row, beside that of redis_rate and one of its own, which may be empty.
@@ -92,18 +96,7 @@ func compare(seen, rated, beside []sample) row {
 	return r
 }
 
-// callsOf is what so many callers got, beside what they got of the floor in the same turns.
-func callsOf(seen, floor []sample, callers int) calls {
-	others := func(s sample) bool { return s.callers != callers }
-	seen, floor = slices.DeleteFunc(slices.Clone(seen), others), slices.DeleteFunc(slices.Clone(floor), others)
-	if len(seen) == 0 {
-		return calls{Callers: callers}
-	}
-	took, rate := tooks(seen), func(s sample) float64 { return s.rate }
-	return calls{callers, quantile(each(seen, rate), 50), quantile(ratios(seen, floor, rate), 50), quantile(took, 50), quantile(took, 99)}
-}
-
-func each(samples []sample, of func(sample) float64) []float64 {
+func each[T any](samples []T, of func(T) float64) []float64 {
 	all := make([]float64, len(samples))
 	for i, s := range samples {
 		all[i] = of(s)
@@ -111,18 +104,8 @@ func each(samples []sample, of func(sample) float64) []float64 {
 	return all
 }
 
-// tooks are the times of all calls, in µs.
-func tooks(samples []sample) (all []float64) {
-	for _, s := range samples {
-		for _, took := range s.took {
-			all = append(all, float64(took.Nanoseconds())/1000)
-		}
-	}
-	return all
-}
-
 // ratios are those of the same turns.
-func ratios(seen, others []sample, of func(sample) float64) []float64 {
+func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	r := make([]float64, len(seen))
 	for i := range r {
 		r[i] = of(seen[i]) / of(others[i])
@@ -156,16 +139,27 @@ func (o output) write(r result) error {
 
 // tables are in Markdown.
 func (r result) tables() string {
-	text := r.serverTable() + r.callsTable()
+	text := r.conditions.String()
+	for _, t := range []*throughput{r.Throughput, r.Hot} {
+		if t != nil {
+			text += t.tables()
+		}
+	}
+	if len(r.Rows) > 0 {
+		text += r.serverTable()
+	}
 	if r.Memory != nil {
 		text += r.Memory.sentence()
 	}
-	return text + accuracyTable(r.Accuracy)
+	if len(r.Accuracy) > 0 {
+		text += accuracyTable(r.Accuracy)
+	}
+	return text
 }
 
 func (r result) serverTable() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %d rounds of %d events. Ratios are of the time in the server, by INFO commandstats: the median over slices\n", r.Server, r.Rounds, r.Events)
+	fmt.Fprintf(&text, "\n%d rounds of %d events. Ratios are of the time in the server, by INFO commandstats: the median over slices\n", r.Rounds, r.Events)
 	text.WriteString("of decisions that take turns, with the half of them that lies around it; undisturbed, that of the fastest tenth.\n\n")
 	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | allocs | B | bytes/event | bytes replicated | what it is |\n")
 	text.WriteString("|---|" + strings.Repeat("---:|", 10) + "---|\n")
@@ -185,23 +179,6 @@ func (r row) String() string {
 	}
 	return fmt.Sprintf("| %s | %.2f | %.2f to %.2f | %.2f | %s | %.1f | %.1f | %.1f | %.0f | %s | %.0f | %s |", r.Name, r.Ratio, r.Low, r.High, r.Quiet, another,
 		r.Micros, r.Process, r.Allocs, r.Bytes, bytes, r.Replicated, r.Like)
-}
-
-func (r result) callsTable() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "\nDecisions a second of so many callers at a time, also over those of %q in the same turn, and how long each takes.\n\n|", floor)
-	for _, c := range r.Rows[0].Calls {
-		fmt.Fprintf(&text, " | callers: %d | × floor | p50 µs | p99 µs", c.Callers)
-	}
-	text.WriteString(" |\n|---|" + strings.Repeat("---:|", 4*len(r.Rows[0].Calls)) + "\n")
-	for _, row := range r.Rows {
-		text.WriteString("| " + row.Name)
-		for _, c := range row.Calls {
-			fmt.Fprintf(&text, " | %.0f | %.2f | %.0f | %.0f", c.Rate, c.OfFloor, c.P50, c.P99)
-		}
-		text.WriteString(" |\n")
-	}
-	return text.String()
 }
 
 func (m memory) sentence() string {

@@ -123,19 +123,15 @@ type bound struct {
 var (
 	oneBound    = []bound{{50, time.Hour}}
 	usedUp      = []bound{{4, time.Hour}}
-	hotBound    = []bound{{1_000_000, time.Hour}}
 	threeBounds = []bound{{50, 30 * time.Minute}, {50, time.Hour}, {200, 24 * time.Hour}}
 )
 
-const hotLike = "1000000/1h: one event all the time"
-
-// scripted are the rows of the rivals: an admission, a denial, one event all the time, and three limits.
+// scripted are the rows of the rivals: an admission, a denial, and three limits.
 func scripted(client rueidis.Client) (rows []contender) {
 	for _, r := range rivals {
 		rows = append(rows,
 			r.row(client, contender{name: r.name, like: r.like, allows: true}, oneBound),
 			r.row(client, contender{name: r.name + ", denied", like: "4/1h: used up", beside: r.name}, usedUp),
-			r.row(client, contender{name: r.name + ", hot", like: hotLike, beside: r.name, allows: true, hot: true}, hotBound),
 			r.row(client, contender{name: r.name + ", 3 limits", like: "50/30m, 50/1h, 200/1d in one call", beside: r.name, allows: true}, threeBounds))
 	}
 	return rows

@@ -14,15 +14,16 @@ import (
 
 // servers are what is measured: one server, or a cluster.
 type servers struct {
-	client  rueidis.Client            // that all callers share
+	client  rueidis.Client            // of the measurement itself
 	masters map[string]rueidis.Client // by address
-	theirs  redis.UniversalClient     // of libraries that know no other
+	ours    rueidis.Client            // of this library and of scripts, shared by all callers
+	theirs  redis.UniversalClient     // of libraries on go-redis, with its default pool
 }
 
-// dial connects to the server at addr, or to the cluster that it is a node of.
-func dial(ctx context.Context, addr string, callers int) (s servers, err error) {
-	s.client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true, DisableCache: true})
-	if err != nil {
+// dial connects to the server at addr, or to the cluster that it is a node of. Contenders connect
+// to via, if that is not empty.
+func dial(ctx context.Context, addr, via string) (s servers, err error) {
+	if s.client, err = connect(addr); err != nil {
 		return s, err
 	}
 	s.masters = map[string]rueidis.Client{}
@@ -36,33 +37,26 @@ func dial(ctx context.Context, addr string, callers int) (s servers, err error) 
 			s.masters[addr], addrs = node, append(addrs, addr)
 		}
 	}
-	if len(addrs) == 0 {
+	switch {
+	case len(addrs) == 0:
 		return s, errors.New("it is a replica; give its master")
+	case via != "" && len(addrs) > 1:
+		return s, errors.New("it is a cluster, whose nodes announce addresses that are not delayed; give a single server")
+	case via != "":
+		addr, addrs = via, []string{via}
 	}
-	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: callers})
-	return s, s.connectAll(ctx, callers)
+	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs})
+	s.ours, err = connect(addr)
+	return s, err
 }
 
-// connectAll has the client of the libraries make all its connections, so that the measured part makes none.
-func (s servers) connectAll(ctx context.Context, callers int) error {
-	connect := func(ctx context.Context, client *redis.Client) (err error) {
-		for range callers {
-			conn := client.Conn() // its own until it is closed
-			defer func() { err = errors.Join(err, conn.Close()) }()
-			if err := conn.Ping(ctx).Err(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if cluster, ok := s.theirs.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, connect)
-	}
-	return connect(ctx, s.theirs.(*redis.Client)) //nolint:forcetypeassert // of one address it is one
+func connect(addr string) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true, DisableCache: true})
 }
 
 func (s servers) close() {
 	_ = s.theirs.Close()
+	s.ours.Close()
 	s.client.Close()
 }
 

@@ -23,7 +23,7 @@ func (t teller) ask(ctx context.Context, event string) (bool, error) {
 
 // tellers are the contenders that do, under the limit of the attacks.
 func tellers(client rueidis.Client, theirs redis.UniversalClient) map[string]teller {
-	rated := redis_rate.NewLimiter(pipeline{client: client})
+	rated := redis_rate.NewLimiter(theirs)
 	limits := []window.Limit{{Max: tried.max, Per: tried.per}}
 	return map[string]teller{
 		rate: func(ctx context.Context, event string) (bool, time.Duration, error) {

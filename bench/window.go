@@ -13,8 +13,8 @@ import (
 
 // windowMaker makes limiters of window.
 func windowMaker(client rueidis.Client) maker {
-	return func(limits []string, now func() time.Time) limiter {
-		return must(window.New(client, window.Config{Name: "login", Limits: parse(limits), Now: now}))
+	return func(limits []string, now func() time.Time) ask {
+		return asking(must(window.New(client, window.Config{Name: "login", Limits: parse(limits), Now: now})))
 	}
 }
 
@@ -32,8 +32,6 @@ func windows(client rueidis.Client) []contender {
 		row(contender{name: "window, 3 limits, denied", like: "1/5s, 4/1h, 200/1d: the second is used up", beside: "window, 3 limits"}, four, "1/5s", "4/1h", "200/1d"),
 		row(contender{name: "window, 1 limit, new", like: "50/1h: an event without a key", allows: true}, nil, "50/1h"),
 		row(contender{name: "window, 3 limits, new", like: "1/5s, 50/1h, 200/1d: an event without a key", allows: true}, nil, limits...),
-		row(contender{name: "window, 1 limit, hot", like: hotLike, beside: "window, 1 limit", allows: true, hot: true}, four, "1000000/1h"),
-		row(contender{name: "window, 3 limits, hot", like: "1000000/1m, 1000000/1h, 1000000/1d: one event all the time", beside: "window, 3 limits", allows: true, hot: true}, four, "1000000/1m", "1000000/1h", "1000000/1d"),
 	}
 }
 

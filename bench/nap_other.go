@@ -1,0 +1,9 @@
+//go:build !linux
+
+package main
+
+import "time"
+
+func sharpenNaps() {}
+
+func nap(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// pool is how many events a contender has in a slice. Callers share them out, so that no two ask
+// about the same event.
+const pool = 4096
+
+// throughput compares ways to decide about many events.
+func (b bench) throughput(ctx context.Context, res *result) error {
+	return b.race(ctx, "throughput", throughputRows(b.ours, b.theirs), &res.Throughput)
+}
+
+// hot compares ways to decide about one event that all callers ask about.
+func (b bench) hot(ctx context.Context, res *result) error {
+	return b.race(ctx, "hot", hotRows(b.ours, b.theirs), &res.Hot)
+}
+
+// race measures contenders with each number of callers, in short slices that take turns. The first
+// turn opens connections and does not count.
+func (b bench) race(ctx context.Context, part string, all []contender, to **throughput) error {
+	all, err := b.wanted(all)
+	if err != nil {
+		return err
+	}
+	states, err := b.poolStates(ctx, all)
+	if err != nil {
+		return err
+	}
+	seen := map[string]map[int][]slice{}
+	for _, c := range all {
+		seen[c.name] = map[int][]slice{}
+	}
+	for turn := range b.turns + 1 {
+		b.log.Printf("%s: turn %d of %d", part, turn, b.turns)
+		for _, callers := range b.callers {
+			for _, i := range rand.Perm(len(all)) {
+				s, err := b.measureSlice(ctx, all[i], states[i], callers)
+				if err != nil {
+					return fmt.Errorf("%s, %d callers: %w", all[i].name, callers, err)
+				}
+				if of := seen[all[i].name]; turn > 0 {
+					of[callers] = append(of[callers], s)
+				}
+			}
+		}
+	}
+	*to = b.summarize(all, seen)
+	return nil
+}
+
+// poolStates returns the state that the events of each contender have before a slice.
+func (b bench) poolStates(ctx context.Context, all []contender) (states [][]value, err error) {
+	states = make([][]value, len(all))
+	for i, c := range all {
+		if states[i], err = b.stateBefore(ctx, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return states, nil
+}
+
+// slice is what one contender did in one slice. Numbers are for each decision.
+type slice struct {
+	rate     float64 // decisions a second, of all callers
+	p50, p99 float64 // µs of a call
+	client   float64 // µs of CPU of this process
+	server   float64 // µs of CPU of the servers' processes, their sockets included
+	allocs   float64 // of this process
+	scripts  float64 // script calls
+}
+
+// measureSlice gives the events of c their state and has the callers ask about them.
+func (b bench) measureSlice(ctx context.Context, c contender, state []value, callers int) (s slice, err error) {
+	b.events = pool
+	if err = errors.Join(b.flush(ctx), b.copyToAll(ctx, c, state), b.resetStats(ctx)); err != nil {
+		return s, err
+	}
+	cpu, err := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
+	if err != nil {
+		return s, err
+	}
+	took, err := b.askFor(ctx, c, callers, &s)
+	if err != nil {
+		return s, err
+	}
+	cpuAfter, err := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
+	if err != nil {
+		return s, err
+	}
+	stats, err := b.commandStats(ctx)
+	if err != nil {
+		return s, err
+	}
+	decisions := float64(len(took))
+	s.server = (cpuAfter - cpu) * 1e6 / decisions
+	s.scripts = float64(stats["evalsha"].calls+stats["eval"].calls) / decisions
+	slices.Sort(took)
+	s.p50, s.p99 = micros(took[len(took)/2]), micros(took[len(took)*99/100])
+	return s, b.checkSlice(ctx, c, state, stats, len(took))
+}
+
+// checkSlice checks the script calls, the keys and the state of the first event.
+func (b bench) checkSlice(ctx context.Context, c contender, state []value, stats map[string]stat, decisions int) error {
+	if c.merges && stats["evalsha"].calls <= decisions {
+		stats["evalsha"] = stat{calls: decisions}
+	}
+	keys := 0
+	if c.before != nil {
+		keys = c.keys * c.distinct(pool)
+	}
+	return errors.Join(checkCalls(stats, c.sends(), decisions), b.checkKeys(ctx, keys), b.checkCounted(ctx, c, state, c.event(0)))
+}
+
+// askFor has the callers ask until the slice is over. It returns how long each call took.
+func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) ([]time.Duration, error) {
+	names := make([]string, pool)
+	for i := range names {
+		names[i] = c.event(i)
+	}
+	took, errs := room(callers), make([]error, callers)
+	var group sync.WaitGroup
+	runtime.GC() // what others have left
+	before := spent()
+	until := before.at.Add(b.slice)
+	for i := range callers {
+		share := names[i*pool/callers : (i+1)*pool/callers]
+		group.Go(func() { took[i], errs[i] = c.askUntil(ctx, until, share, took[i]) })
+	}
+	group.Wait()
+	after := spent()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	all := slices.Concat(took...)
+	n := float64(len(all))
+	s.rate = n / after.at.Sub(before.at).Seconds()
+	s.client, s.allocs = micros(after.cpu-before.cpu)/n, float64(after.allocs-before.allocs)/n
+	return all, nil
+}
+
+// askUntil asks about the events in turn, and appends to took how long each call took.
+func (c contender) askUntil(ctx context.Context, until time.Time, events []string, took []time.Duration) ([]time.Duration, error) {
+	begin := time.Now()
+	for i := 0; begin.Before(until); i++ {
+		if err := c.mustAnswer(ctx, events[i%len(events)]); err != nil {
+			return took, err
+		}
+		end := time.Now()
+		took, begin = append(took, end.Sub(begin)), end
+	}
+	return took, nil
+}
+
+// durations is where callers put down how long their calls took. It is there before the slice, so
+// that it does not count as theirs.
+var durations = make([]time.Duration, 1<<20)
+
+// room shares durations out.
+func room(callers int) [][]time.Duration {
+	took, each := make([][]time.Duration, callers), len(durations)/callers
+	for i := range took {
+		took[i] = durations[i*each : i*each : (i+1)*each]
+	}
+	return took
+}
+
+// usage is what this process has used up to an instant.
+type usage struct {
+	at     time.Time
+	cpu    time.Duration
+	allocs uint64
+}
+
+func spent() usage {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail for this process
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{time.Now(), time.Duration(r.Utime.Nano() + r.Stime.Nano()), m.Mallocs}
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
