@@ -14,7 +14,7 @@ import (
 
 // pool is how many events a contender has in a slice. Callers share them out, so that no two ask
 // about the same event.
-const pool = 4096
+const pool = 2048
 
 // throughput compares ways to decide about many events.
 func (b bench) throughput(ctx context.Context, res *result) error {

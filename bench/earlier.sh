@@ -1,0 +1,57 @@
+#!/bin/sh
+# Runs the bench with an earlier revision of the library beside the present one, as "window before":
+#
+#	./earlier.sh REVISION [flags] [parts]
+#
+# It copies that revision to a temporary directory, under another module path, and changes nothing here.
+set -eu
+[ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+cd "$(dirname "$0")"
+revision=$1 here=$PWD
+shift
+commit=$(git rev-parse --short --verify "$revision^{commit}")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+
+mkdir "$dir/before"
+git -C .. archive "$commit" | tar -x -C "$dir/before"
+find "$dir/before" \( -name '*.go' -o -name go.mod \) -exec sed -i.old 's#github\.com/slidegate/slidegate#slidegate.before/slidegate#g' {} +
+
+cp go.mod go.sum "$dir"
+GOWORK=off go mod edit -require=slidegate.before/slidegate@v0.0.0 -replace="slidegate.before/slidegate=$dir/before" \
+	-replace="github.com/slidegate/slidegate=${here%/*}" "$dir/go.mod"
+
+cat >"$dir/earlier.go" <<GO
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"slidegate.before/slidegate/window"
+)
+
+func init() {
+	earlier = func(client rueidis.Client) maker {
+		return func(texts []string, now func() time.Time) ask {
+			cfg := window.Config{Name: "before", Now: now}
+			for _, text := range texts {
+				cfg.Limits = append(cfg.Limits, must(window.ParseLimit(text)))
+			}
+			l := must(window.New(client, cfg))
+			return func(ctx context.Context, event string) (bool, error) {
+				d, err := l.Allow(ctx, event)
+				return d.Allowed, err
+			}
+		}
+	}
+}
+GO
+echo "{\"Replace\": {\"$here/earlier.go\": \"$dir/earlier.go\"}}" >"$dir/overlay.json"
+
+GOWORK=off go build -mod=mod -modfile="$dir/go.mod" -overlay="$dir/overlay.json" -o "$dir/bench" .
+echo "\"window before\" is that of $commit" >&2
+"$dir/bench" "$@"
