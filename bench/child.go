@@ -11,86 +11,86 @@ import (
 	"time"
 )
 
-// childRole names the environment variable that makes this program a child of the bench. What a
-// child spends is not counted as the client's CPU.
+// childRole is the environment variable that turns this program into a child of a bench. What a child
+// does is not counted as the client's CPU.
 const childRole = "SLIDEGATE_BENCH_CHILD"
 
-// actAsChild never returns if this process is a child. A child ends with its parent, at the latest.
+// roles are what a child can do, by the first word of its role. The others are the arguments.
+var roles = map[string]func(args []string) error{"busy": busy, "delay": delay}
+
+// actAsChild returns only if this process is no child. A child ends when its parent stops it or dies.
 func actAsChild() {
 	role := strings.Fields(os.Getenv(childRole))
 	if len(role) == 0 {
 		return
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it, or dies
+		_, _ = io.Copy(io.Discard, os.Stdin) // the parent holds the other end
 		os.Exit(0)
 	}()
-	if err := act(role); err != nil {
-		fmt.Println(err)
+	if err := roles[role[0]](role[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
-	os.Exit(1)
+	os.Exit(0)
 }
 
-func act(role []string) error {
-	if role[0] == "busy" {
-		fmt.Println("busy")
-		for {
-		}
+// busy uses all the CPU that it gets.
+func busy([]string) error {
+	fmt.Println("busy")
+	for n := 0; ; n++ {
 	}
-	extra, err := time.ParseDuration(role[1])
+}
+
+// delay forwards connections to the address in args, with the extra round trip in args. It prints its
+// own address.
+func delay(args []string) error {
+	extra, err := time.ParseDuration(args[1])
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a child has none
 	if err != nil {
 		return err
 	}
 	fmt.Println(listener.Addr())
-	return delayAll(listener, role[2], extra)
+	return delayAll(listener, args[0], extra)
 }
 
-// startChild starts a child and returns the first line that it prints.
-func startChild(role ...string) (line string, stop func(), err error) {
+// child is a process that this one has started.
+type child struct {
+	cmd *exec.Cmd
+	in  io.Closer // closed, it ends the child
+	out *bufio.Reader
+}
+
+// startChild starts this program as a child.
+func startChild(role ...string) (*child, error) {
 	path, err := os.Executable()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	cmd := exec.Command(path) //nolint:noctx // stop ends it
 	cmd.Env, cmd.Stderr = append(os.Environ(), childRole+"="+strings.Join(role, " ")), os.Stderr
-	stdin, err := cmd.StdinPipe()
+	in, err := cmd.StdinPipe()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	stdout, err := cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-	}
-	line, err = bufio.NewReader(stdout).ReadString('\n')
-	return strings.TrimSpace(line), stop, err
+	return &child{cmd, in, bufio.NewReader(out)}, cmd.Start()
 }
 
-// startBusy starts n processes that use all the CPU they get.
-func startBusy(n int) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-	for range n {
-		_, stopOne, err := startChild("busy")
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		stops = append(stops, stopOne)
-	}
-	return stop, nil
+// line returns the next line that the child prints.
+func (c *child) line() (string, error) {
+	text, err := c.out.ReadString('\n')
+	return strings.TrimSpace(text), err
+}
+
+// stop ends the child, and returns when it is gone.
+func (c *child) stop() {
+	_ = c.in.Close()
+	_ = c.cmd.Wait()
 }

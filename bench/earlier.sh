@@ -37,7 +37,7 @@ import (
 func init() {
 	earlier = func(client rueidis.Client) maker {
 		return func(texts []string, now func() time.Time) ask {
-			cfg := window.Config{Name: "before", Now: now}
+			cfg := window.Config{Name: "login", Now: now}
 			for _, text := range texts {
 				cfg.Limits = append(cfg.Limits, must(window.ParseLimit(text)))
 			}

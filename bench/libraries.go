@@ -12,7 +12,7 @@ import (
 	driver "github.com/ulule/limiter/v3/drivers/store/redis"
 )
 
-// libraries are the rows of libraries that bring their own client: throttled v2 and ulule v3.
+// libraries returns the rows of throttled v2 and ulule v3, on go-redis.
 func libraries(client redis.UniversalClient) []contender {
 	swap, look := map[string]int{"time": 1, "get": 2, "eval": 1}, map[string]int{"time": 1, "get": 1}
 	return []contender{
@@ -23,7 +23,7 @@ func libraries(client redis.UniversalClient) []contender {
 	}
 }
 
-func throttle(client redis.UniversalClient, b bound) teller {
+func throttle(client redis.UniversalClient, b bound) retryAfter {
 	quota := throttled.RateQuota{MaxRate: throttled.PerDuration(int(b.max), b.per), MaxBurst: int(b.max) - 1}
 	l := must(throttled.NewGCRARateLimiterCtx(must(store.NewCtx(client, "throttled:")), quota))
 	return func(ctx context.Context, event string) (bool, time.Duration, error) {
@@ -32,8 +32,8 @@ func throttle(client redis.UniversalClient, b bound) teller {
 	}
 }
 
-// increment makes its limiter when first asked: that loads its scripts.
-func increment(client redis.UniversalClient, b bound) teller {
+// increment returns the decisions of ulule. The first one makes its limiter, which loads scripts.
+func increment(client redis.UniversalClient, b bound) retryAfter {
 	made := sync.OnceValues(func() (*ulule.Limiter, error) {
 		s, err := driver.NewStore(client)
 		return ulule.New(s, ulule.Rate{Period: b.per, Limit: b.max}), err

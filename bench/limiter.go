@@ -8,7 +8,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// limiter is one of this library.
+// limiter is a limiter of this library.
 type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 }
@@ -24,17 +24,17 @@ func asking(l limiter) ask {
 	}
 }
 
-// state is the units counted before: how long before now each was.
+// state holds, for each unit counted before, how long ago it was counted.
 type state []time.Duration
 
-// The states before. Four units are placed so that the state does not depend on the hour: all in the last 54 minutes, each in a
-// minute of its own, and two in each of the last two slots before the present one.
+// The states before. The places of four units make the state independent of the hour: all are in the
+// last 54 minutes, each in a minute of its own, and each of the last two slots has two.
 var (
 	four = state{30 * time.Minute, 26 * time.Minute, 10 * time.Minute, time.Minute}
 	once = state{time.Minute}
 )
 
-// spread is n units evenly over half an hour.
+// spread returns n units, evenly over half an hour.
 func spread(n int) state {
 	s := make(state, n)
 	for i := range s {
@@ -46,7 +46,8 @@ func spread(n int) state {
 // slot is the width of a bucket under 200/1d.
 const slot = 24 * time.Minute
 
-// limiterRow completes rows of limiters of a maker: their limits, and the state before.
+// limiterRow returns a function that completes the row of a limiter with its limits and the state
+// before.
 func limiterRow(of maker) func(c contender, before state, limits ...string) contender {
 	return func(c contender, before state, limits ...string) contender {
 		c.keys, c.ask = 1, of(limits, nil)
@@ -80,7 +81,7 @@ func parse(texts []string) (limits []window.Limit) {
 	return limits
 }
 
-// must is for limits written in this program.
+// must panics on an error. It is for limits that are written in this program.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

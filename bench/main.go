@@ -1,11 +1,32 @@
-// Command bench measures what a decision of Slidegate costs a Redis server and its caller, beside other libraries, beside scripts that
-// many use, and beside floors; what an event costs in memory; and whether each keeps its limit.
+// Command bench measures what a decision of Slidegate costs, beside other rate limiters, scripts that
+// many write themselves, and scripts that decide nothing.
 //
-//	cd bench && go run . [-redis ADDR] [-rounds 5] [-events 12000] [-callers 1,16,256] [-rows REGEXP] [-memory 20000] [-plots DIR] [-json]
+//	cd bench && go run . [flags] [parts]
 //
-// Its result is ratios within one run: microseconds depend on the machine and on what else it does. Before each round it
-// brings every event into the state that the row names. It checks that the server held as many keys, gave the answers and
-// ran the scripts that the rows claim; if not, it fails.
+// The parts are these; without any, all are measured:
+//
+//   - throughput: decisions a second of many callers about many events, the median and the 99 % call,
+//     the CPU of this process and of the server, allocations and script calls for each decision.
+//     Each contender is on the client that its users have, with its default settings.
+//   - hot: the same, with all callers on one event.
+//   - server: the time in the server, allocations, memory and replication, with 16 callers.
+//   - accuracy: whether each keeps its limit under attack.
+//
+// Results are ratios within one run, since absolute figures depend on the machine and on what else it
+// does. Short slices of all contenders take turns. Before each slice of throughput and hot, and each
+// round of server, every event is brought into the state that the row names. A run fails if answers,
+// keys, or script calls are not those that a row claims.
+//
+// Each line answers one question about a change:
+//
+//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' throughput             # what the library adds to its script
+//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -busy 2 throughput     # the same, on a busy machine
+//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -delay 500us throughput # the same, over a network
+//	go run . -callers 64,256 -rows '^(window|constant)$' throughput                      # client CPU, beside the least script
+//	go run . -callers 16,64,256 -rows '^(window|redis_rate)(, 3 limits)?$' throughput    # redis_rate: throughput, CPU of both sides
+//	./earlier.sh REVISION -callers 64,256 hot                                            # one hot event, beside an earlier revision
+//	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server       # server time and allocations, beside it
+//	go test -run TestTenProcesses -v .                                                   # one event in ten processes: exactly Max
 package main
 
 import (
@@ -31,18 +52,19 @@ func main() {
 	var out output
 	flag.StringVar(&at.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
 	flag.IntVar(&at.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
-	flag.DurationVar(&at.delay, "delay", 0, "`time` that the network adds to each round trip of the contenders, such as 500us")
+	flag.DurationVar(&at.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
 	flag.Func("callers", "`numbers` of callers at a time, in throughput and hot (default 1,4,16,64,256)", b.setCallers)
-	flag.IntVar(&b.turns, "turns", 9, "turns of throughput and hot; each has a slice of every contender with each number of callers")
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server; each asks every row about each of its events once")
-	flag.IntVar(&b.events, "events", 12_000, "events of each row of server")
-	flag.Func("rows", "`regexp` of the rows to measure in throughput, hot and server (default all)", func(s string) (err error) {
+	flag.IntVar(&b.turns, "turns", 9, "turns of throughput and hot; each has a slice of 100 ms for every contender and number of callers")
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server; each asks every contender about each of its events once")
+	flag.IntVar(&b.events, "events", 12_000, "events of each contender in server")
+	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot and server (default all)", func(s string) (err error) {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
-	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, a part of server, which depends on how full the tables of the server are; 0: leave it out")
+	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, in server. The result depends on how full the tables of the server are; 0: leave it out")
 	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG; relative to bench, such as ../docs")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
+	flag.Usage = usage
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, b, at, flag.Args(), out)
@@ -51,6 +73,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func usage() {
+	fmt.Fprintf(flag.CommandLine.Output(), "usage: bench [flags] [parts]\n\nThe parts are %s; without any, all are measured.\n\n", strings.Join(order, ", "))
+	flag.PrintDefaults()
 }
 
 // setCallers reads "1,16,256".
@@ -92,17 +119,19 @@ func (b bench) check(names []string, out output) error {
 }
 
 // run measures the parts, all by default, and prints the result.
-func run(ctx context.Context, b bench, at site, names []string, out output) error {
+func run(ctx context.Context, b bench, at site, names []string, out output) (err error) {
 	if len(names) == 0 {
 		names = order
 	}
 	if err := b.check(names, out); err != nil {
 		return err
 	}
-	res := result{Rounds: b.rounds, Events: b.events}
-	stop, err := at.prepare(ctx, &b.servers, &res.conditions)
-	defer stop()
-	if err != nil {
+	if at.busy < 0 || at.delay < 0 {
+		return errors.New("give at least 0 for -busy and -delay")
+	}
+	var res result
+	defer at.close()
+	if b.servers, res.conditions, err = at.open(ctx); err != nil {
 		return err
 	}
 	if err := b.run(ctx, names, &res); err != nil {

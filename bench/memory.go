@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// memory says what an event costs in memory.
+// memory is what an event costs in memory.
 type memory struct {
 	Events        int     `json:"events"`
 	BytesPerEvent float64 `json:"bytes_per_event"` // growth of used_memory
@@ -21,7 +21,7 @@ type memory struct {
 	Longest       int64   `json:"longest"`
 }
 
-// What an event of the measurement of memory has behind it.
+// Each event of the measurement of memory is counted times times, between apart.
 const (
 	times   = 5
 	between = 130 * time.Second
@@ -29,10 +29,9 @@ const (
 
 var memoryLimits = []string{"1/5s", "50/1h", "200/1d"}
 
-// memories fills in what an event of each contender takes in the state in which it is asked about, and what one takes that was
-// counted five times.
+// memories measures the memory of an event: for each contender in the state before, and for window
+// when it was counted five times.
 func (b bench) memories(ctx context.Context, all []contender, res *result) error {
-	b.events = b.memory
 	for i, c := range all {
 		if c.before == nil {
 			continue
@@ -42,24 +41,25 @@ func (b bench) memories(ctx context.Context, all []contender, res *result) error
 			err = b.flush(ctx)
 		}
 		before, err1 := b.usedMemory(ctx)
-		err2 := b.copyToAll(ctx, c, state)
+		err2 := b.copyToAll(ctx, c, state, b.memory)
 		after, err3 := b.usedMemory(ctx)
-		if err = errors.Join(err, err1, err2, err3, b.checkKeys(ctx, c.keys*b.events)); err != nil {
+		if err = errors.Join(err, err1, err2, err3, b.checkKeys(ctx, c.keys*b.memory)); err != nil {
 			return fmt.Errorf("memory of %s: %w", c.name, err)
 		}
-		res.Rows[i].Event = (after - before) / float64(b.events)
+		res.Rows[i].Event = (after - before) / float64(b.memory)
 	}
 	m, err := b.measureMemory(ctx)
 	res.Memory = &m
 	return err
 }
 
-// measureMemory counts each event five times, 130 s apart, from times spread evenly over a day, and looks how much
-// used_memory has grown: keys, values, expiry and both hash tables of the server, in whatever state of growth they are.
+// measureMemory counts each event five times, 130 s apart, at times spread evenly over a day. It
+// returns how much the memory has grown: keys, values, expiry, and the server's hash tables in whatever
+// state of growth they are.
 func (b bench) measureMemory(ctx context.Context) (memory, error) {
 	b.log.Printf("memory of %d events", b.memory)
 	m := memory{Events: b.memory}
-	// What the last row left goes; the script and the buffers are there before.
+	// The script and its buffers are there before.
 	if err := errors.Join(b.flush(ctx), b.countOften(ctx, 1), b.flush(ctx)); err != nil {
 		return m, err
 	}
@@ -78,7 +78,7 @@ func (b bench) measureMemory(ctx context.Context) (memory, error) {
 	return m, b.lengths(ctx, &m)
 }
 
-// countOften counts events 0 to n-1, each five times.
+// countOften counts each of the events 0 to n-1 five times.
 func (b bench) countOften(ctx context.Context, n int) error {
 	var now time.Time
 	cfg := window.Config{Name: "login", Limits: parse(memoryLimits), Now: func() time.Time { return now }}
@@ -92,7 +92,7 @@ func (b bench) countOften(ctx context.Context, n int) error {
 				return err
 			}
 			if !d.Allowed {
-				return fmt.Errorf("event %s is denied, and this counts its memory: %v", event(i), d)
+				return fmt.Errorf("event %s is denied, where this measures its memory: %v", event(i), d)
 			}
 			now = now.Add(between)
 		}
@@ -100,15 +100,15 @@ func (b bench) countOften(ctx context.Context, n int) error {
 	return nil
 }
 
-// usedMemory returns the bytes that the servers use, without the buffers of their clients: those
-// shrink at times of their own.
+// usedMemory returns the bytes that the servers use, without the buffers of clients: Redis shrinks
+// those when it likes.
 func (s servers) usedMemory(ctx context.Context) (float64, error) {
 	all, err := s.info(ctx, "memory", "used_memory")
 	clients, errClients := s.info(ctx, "memory", "mem_clients_normal")
 	return all - clients, errors.Join(err, errClients)
 }
 
-// lengths fills in how long the values are, and checks that there is one for each event.
+// lengths fills in the lengths of the values, and checks that each event has one.
 func (b bench) lengths(ctx context.Context, m *memory) error {
 	keys, err := b.keys(ctx)
 	if err != nil {

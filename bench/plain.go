@@ -14,7 +14,7 @@ const (
 	logging  = "log by MULTI"
 )
 
-// plain is what is done without a script, under a limit.
+// plain returns ways to decide without a script.
 func plain(client rueidis.Client) map[string]func(ctx context.Context, event string, b bound) (bool, error) {
 	counter := func(ctx context.Context, event string, b bound) (bool, error) {
 		key := "window:{" + event + "}"
@@ -39,7 +39,7 @@ func plain(client rueidis.Client) map[string]func(ctx context.Context, event str
 	return map[string]func(ctx context.Context, event string, b bound) (bool, error){counting: counter, logging: log}
 }
 
-// plainCommands are the rows of it.
+// plainCommands returns the rows of these ways.
 func plainCommands(client rueidis.Client) []contender {
 	asks := plain(client)
 	counter, log := asks[counting], asks[logging]
@@ -53,7 +53,7 @@ func plainCommands(client rueidis.Client) []contender {
 	}
 }
 
-// countingAll counts for three limits in one pipeline.
+// countingAll returns the row that counts for three limits in one pipeline.
 func countingAll(client rueidis.Client) contender {
 	c := contender{name: counting + ", 3 limits", like: "50/30m, 50/1h, 200/1d in one pipeline", beside: counting, allows: true, commands: map[string]int{"incr": 3, "pexpire": 3}}
 	c = askRow(c, func(ctx context.Context, event string) (allowed bool, err error) {
@@ -73,7 +73,7 @@ func countingAll(client rueidis.Client) contender {
 	return c
 }
 
-// under asks under one limit.
+// under returns an ask under one limit.
 func under(ask func(context.Context, string, bound) (bool, error), b bound) ask {
 	return func(ctx context.Context, event string) (bool, error) { return ask(ctx, event, b) }
 }

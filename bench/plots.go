@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colours that people with any sight tell apart, from Okabe and Ito.
+// Colours from Okabe and Ito, which people with any sight can distinguish.
 var colours = []color.Color{
 	color.RGBA{R: 0, G: 114, B: 178, A: 255},
 	color.RGBA{R: 213, G: 94, B: 0, A: 255},
@@ -39,7 +39,7 @@ func (r result) draw(dir string) error {
 		"bench-server.svg":  {servers, vg.Length(len(servers.Y.Tick.Marker.Ticks(0, 0)))*5*vg.Millimeter + 2*vg.Centimeter},
 		"bench-callers.svg": {r.drawCallers(), 9 * vg.Centimeter},
 		"bench-limits.svg":  {r.drawGrowth("limits of 4 buckets each", "limits"), 7 * vg.Centimeter},
-		"bench-buckets.svg": {r.drawGrowth("buckets of one limit", "buckets, admitted", "buckets, denied"), 7 * vg.Centimeter},
+		"bench-buckets.svg": {r.drawGrowth("buckets of one limit", "buckets, allowed", "buckets, denied"), 7 * vg.Centimeter},
 	}
 	for name, picture := range pictures {
 		if err := picture.plot.Save(18*vg.Centimeter, picture.height, filepath.Join(dir, name)); err != nil {
@@ -49,17 +49,17 @@ func (r result) draw(dir string) error {
 	return nil
 }
 
-// plain says whether a row is neither of growth nor a special case of another.
+// plain reports whether a row is neither of growth nor a special case of another.
 func (r row) plain() bool {
 	special := func(end string) bool { return strings.HasSuffix(r.Name, end) }
-	return r.Grows == "" && !slices.ContainsFunc([]string{", new", ", wide", "denied", "alone"}, special)
+	return r.Grows == "" && !slices.ContainsFunc([]string{", new", ", wide", "denied"}, special)
 }
 
-// drawServer has a bar for each way to admit an event.
+// drawServer draws a bar for each way to allow an event.
 func (r result) drawServer() (*plot.Plot, error) {
 	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(r row) bool { return !r.plain() })
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.Ratio, a.Ratio) })
-	p := newPlot("An admission: time in the server, over that of redis_rate's", "")
+	p := newPlot("An allowed event: time in the server, over that of redis_rate", "")
 	names := make([]string, len(rows))
 	for i, row := range rows {
 		bar, err := plotter.NewBarChart(plotter.Values{row.Ratio}, 3*vg.Millimeter)
@@ -75,27 +75,27 @@ func (r result) drawServer() (*plot.Plot, error) {
 	return p, nil
 }
 
-// color tells this library, others and floors apart.
+// color distinguishes this library, others and floors.
 func (r row) color() color.Color {
 	switch {
 	case strings.HasPrefix(r.Name, "window"), strings.HasPrefix(r.Name, "ar1"):
 		return colours[0]
-	case strings.HasPrefix(r.Name, "floor"):
+	case strings.HasPrefix(r.Name, "floor"), r.Name == constant:
 		return colours[5]
 	default:
 		return colours[1]
 	}
 }
 
-// drawCallers has a line for each contender: decisions a second, by callers.
+// drawCallers draws a line for some contenders: decisions a second, by callers.
 func (r result) drawCallers() *plot.Plot {
 	p := newPlot("Decisions a second, by callers at a time", "callers")
 	p.X.Tick.Marker = powers(r.Throughput.Callers...)
-	for i, name := range []string{"constant", "window", rate, "window, 3 limits", "window.lua", "redis_rate, 3 limits"} {
+	for i, name := range []string{constant, "window", rate, "window, 3 limits", "window.lua", "redis_rate, 3 limits"} {
 		var points plotter.XYs
 		for _, row := range r.Throughput.Rows {
 			if row.Name == name {
-				points = append(points, plotter.XY{X: math.Log2(float64(row.Callers)), Y: row.Medians[metrics[0].name]})
+				points = append(points, plotter.XY{X: math.Log2(float64(row.Callers)), Y: row.Medians[decisions]})
 			}
 		}
 		if len(points) > 0 {
@@ -105,9 +105,9 @@ func (r result) drawCallers() *plot.Plot {
 	return p
 }
 
-// drawGrowth has a line for each of some things that grow.
+// drawGrowth draws a line for each series of rows.
 func (r result) drawGrowth(what string, names ...string) *plot.Plot {
-	p := newPlot("Time in the server, over an admission by redis_rate", what)
+	p := newPlot("Time in the server, over that of redis_rate", what)
 	for i, name := range names {
 		var points plotter.XYs
 		for _, row := range r.Rows {
@@ -122,7 +122,7 @@ func (r result) drawGrowth(what string, names ...string) *plot.Plot {
 	return p
 }
 
-// powers marks numbers on an axis of their logarithms.
+// powers returns marks for numbers on an axis of their logarithms.
 func powers(numbers ...int) (ticks plot.ConstantTicks) {
 	for _, n := range numbers {
 		ticks = append(ticks, plot.Tick{Value: math.Log2(float64(n)), Label: fmt.Sprint(n)})
@@ -130,7 +130,7 @@ func powers(numbers ...int) (ticks plot.ConstantTicks) {
 	return ticks
 }
 
-// newPlot is empty, from 0 on, with a grid.
+// newPlot returns an empty plot with a grid, from 0 on.
 func newPlot(title, x string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text = title, x

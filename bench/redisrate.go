@@ -17,9 +17,9 @@ func redisRate(theirs redis.UniversalClient) []contender {
 	day := 24 * time.Hour
 	three := []redis_rate.Limit{redis_rate.PerHour(50), {Rate: 200, Burst: 200, Period: day}, {Rate: 1000, Burst: 1000, Period: 7 * day}}
 	return []contender{
-		rateRow(l, contender{name: rate, like: "50/1h: 4 counted before", allows: true}, 4, redis_rate.PerHour(50)),
+		rateRow(l, contender{name: rate, like: "50/1h", allows: true}, 4, redis_rate.PerHour(50)),
 		rateRow(l, contender{name: "redis_rate, denied", like: "4/1h: used up", beside: rate}, 4, redis_rate.PerHour(4)),
-		rateRow(l, contender{name: "redis_rate, 3 limits", like: "3 calls: 50/1h, 200/1d, 1000/7d", beside: rate, allows: true}, 4, three...),
+		rateRow(l, contender{name: "redis_rate, 3 limits", like: "50/1h, 200/1d, 1000/7d; three calls", beside: rate, allows: true}, 4, three...),
 		rateRow(l, contender{name: "redis_rate, new", like: "4/1h: an event without a key", allows: true}, 0, redis_rate.PerHour(4)),
 	}
 }
@@ -34,7 +34,8 @@ func redisRateHot(theirs redis.UniversalClient) []contender {
 	}
 }
 
-// rateRow completes c: its limits, a call each, and how many units are counted before.
+// rateRow completes a row of redis_rate, with a call for each limit. Before, counted units are
+// counted in each.
 func rateRow(l *redis_rate.Limiter, c contender, counted int, limits ...redis_rate.Limit) contender {
 	allow := func(ctx context.Context, event string, n int) (bool, error) {
 		for i, limit := range limits {
@@ -49,8 +50,8 @@ func rateRow(l *redis_rate.Limiter, c contender, counted int, limits ...redis_ra
 	c.ask = func(ctx context.Context, event string) (bool, error) { return allow(ctx, event, 1) }
 	if counted > 0 {
 		c.before = func(ctx context.Context, event string) error {
-			admitted, err := allow(ctx, event, counted)
-			if err == nil && !admitted {
+			allowed, err := allow(ctx, event, counted)
+			if err == nil && !allowed {
 				err = fmt.Errorf("event %s is denied before it is measured", event)
 			}
 			return err

@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// replicated is how many decisions are replicated, to see how long they are.
+// replicated is how many decisions of each contender are replicated.
 const replicated = 200
 
-// replications fills in how many bytes a decision of each contender sends to a replica: what the masters add to their replication
-// offsets, while somebody listens as one.
+// replications fills in how many bytes a decision of each contender sends to a replica. It is one
+// itself, and reads the replication offsets of the masters.
 func (b bench) replications(ctx context.Context, all []contender, res *result) error {
 	b.log.Print("replication")
-	b.events = replicated
 	for addr := range b.masters {
 		listener, err := b.listen(ctx, addr)
 		if err != nil {
@@ -25,7 +24,7 @@ func (b bench) replications(ctx context.Context, all []contender, res *result) e
 		}
 		defer func() { _ = listener.Close() }()
 	}
-	if _, err := b.prepare(ctx, all); err != nil {
+	if _, err := b.prepare(ctx, all, replicated); err != nil {
 		return err
 	}
 	for i, c := range all {
@@ -42,7 +41,7 @@ func (b bench) replications(ctx context.Context, all []contender, res *result) e
 	return nil
 }
 
-// listen connects to a master as a replica that keeps nothing.
+// listen connects to a master as a replica that stores nothing.
 func (b bench) listen(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -60,5 +59,5 @@ func (b bench) listen(ctx context.Context, addr string) (net.Conn, error) {
 			return conn, err
 		}
 	}
-	return nil, fmt.Errorf("%s takes nobody for its replica", addr)
+	return nil, fmt.Errorf("%s accepts no replica", addr)
 }

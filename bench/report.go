@@ -4,66 +4,68 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 )
 
-// result is what one run says.
+// result is the result of a run.
 type result struct {
 	conditions
 
 	Throughput *throughput `json:"throughput,omitempty"`
 	Hot        *throughput `json:"hot,omitempty"`
 
-	Rounds int     `json:"rounds"`
-	Events int     `json:"events"`
+	Rounds int     `json:"rounds,omitempty"`
+	Events int     `json:"events,omitempty"`
 	Rows   []row   `json:"rows,omitempty"`
 	Memory *memory `json:"memory,omitempty"`
 
 	Accuracy []accuracy `json:"accuracy,omitempty"`
 }
 
-// conditions are those of a run.
+// conditions are the conditions of a run.
 type conditions struct {
 	Command string `json:"command"`
 	Server  string `json:"server"`
-	Cores   int    `json:"cores"`
 	Go      string `json:"go"`
+	System  string `json:"system"`
+	Cores   int    `json:"cores"`
 	Load    string `json:"load"` // averages of 1, 5 and 15 minutes before the run
-	Busy    int    `json:"busy"` // processes that use all the CPU they get
+	Busy    int    `json:"busy"` // processes beside it that use all the CPU they get
 	Network string `json:"network"`
 }
 
 func (c conditions) String() string {
-	return fmt.Sprintf("    %s\n\n%s, %s, %d cores, %s; load averages before: %s; %d busy loops beside it; %s.\n", c.Command, c.Server, c.Go, c.Cores, runtime.GOARCH, c.Load, c.Busy, c.Network)
+	return fmt.Sprintf("    %s\n\n%s, %s, %s with %d cores; load averages before: %s; busy loops: %d; %s.\n",
+		c.Command, c.Server, c.Go, c.System, c.Cores, c.Load, c.Busy, c.Network)
 }
 
-// row is one contender. A ratio is the median of those of the slices; half of them lie between Low and High. Quiet is the ratio of what
-// the fastest tenth of the slices took: whatever else the machine does only ever adds.
+// row is a contender of the server part. Ratio is the median of the ratios in the same turns; half of
+// them lie between Low and High. Quiet is the ratio of the fastest tenths of the slices, since
+// whatever else the machine does only adds.
 type row struct {
 	Name     string         `json:"name"`
 	Like     string         `json:"like"`
-	Executes map[string]int `json:"executes"` // commands of the server for a decision, those of its scripts too
+	Executes map[string]int `json:"executes"` // commands that the server executed for a decision, also in scripts
 	Grows    string         `json:"grows,omitempty"`
 	Size     int            `json:"size,omitempty"`
-	Ratio    float64        `json:"ratio"` // to redis_rate's admission
+	Ratio    float64        `json:"ratio"` // of the time in the server, to redis_rate
 	Low      float64        `json:"low"`
 	High     float64        `json:"high"`
 	Quiet    float64        `json:"quiet"`
 	Beside   string         `json:"beside,omitempty"`
-	OfBeside float64        `json:"of_beside,omitempty"` // ratio to that row, of the fastest tenths
-	Micros   float64        `json:"us"`                  // median, as all that follow
+	OfBeside float64        `json:"of_beside,omitempty"` // the same as Quiet, to that row
+	Micros   float64        `json:"us"`                  // in the server; a median, as all that follow
 	Process  float64        `json:"process_us"`          // CPU of the servers' processes
-	Allocs   float64        `json:"allocs"`              // of the client, in a call
+	Allocs   float64        `json:"allocs"`              // of this process
 	Bytes    float64        `json:"bytes"`
 	Event    float64        `json:"bytes_per_event,omitempty"` // in the servers, in the state before
 
 	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
 
-// compareAll compares what the contenders spent, slice by slice, each with redis_rate in the same turn.
-func (r *result) compareAll(all []contender, seen [][]sample) {
+// compareAll returns the rows of the contenders, each compared with redis_rate in the same turns.
+func compareAll(all []contender, seen [][]sample) (rows []row) {
 	of := map[string][]sample{}
 	for i, c := range all {
 		of[c.name] = seen[i]
@@ -75,11 +77,12 @@ func (r *result) compareAll(all []contender, seen [][]sample) {
 		if row.OfBeside > 0 {
 			row.Beside = c.beside
 		}
-		r.Rows = append(r.Rows, row)
+		rows = append(rows, row)
 	}
+	return rows
 }
 
-// compare is a row, beside that of redis_rate and one of its own, which may be empty.
+// compare returns a row, compared with redis_rate and with another row if it is there.
 func compare(seen, rated, beside []sample) row {
 	server := func(s sample) float64 { return s.server }
 	spent, of := each(seen, server), ratios(seen, rated, server)
@@ -104,7 +107,7 @@ func each[T any](samples []T, of func(T) float64) []float64 {
 	return all
 }
 
-// ratios are those of the same turns.
+// ratios returns the ratios in the same turns.
 func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	r := make([]float64, len(seen))
 	for i := range r {
@@ -113,7 +116,7 @@ func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	return r
 }
 
-// quantile is the value below which so many per cent lie; between two of them, in proportion.
+// quantile returns the value below which percent of the values lie, interpolated between two of them.
 func quantile(of []float64, percent int) float64 {
 	sorted, hundredths := slices.Sorted(slices.Values(of)), (len(of)-1)*percent
 	i, part := hundredths/100, float64(hundredths%100)/100
@@ -137,7 +140,7 @@ func (o output) write(r result) error {
 	return err
 }
 
-// tables are in Markdown.
+// tables returns the result in Markdown.
 func (r result) tables() string {
 	text := r.conditions.String()
 	for _, t := range []*throughput{r.Throughput, r.Hot} {
@@ -159,8 +162,8 @@ func (r result) tables() string {
 
 func (r result) serverTable() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%d rounds of %d events. Ratios are of the time in the server, by INFO commandstats: the median over slices\n", r.Rounds, r.Events)
-	text.WriteString("of decisions that take turns, with the half of them that lies around it; undisturbed, that of the fastest tenth.\n\n")
+	fmt.Fprintf(&text, "\n%d rounds of %d events. Ratios are of the time in the server (INFO commandstats): the median over slices\n", r.Rounds, r.Events)
+	text.WriteString("that take turns, the values between which half of them lie, and, undisturbed, that of the fastest tenths.\n\n")
 	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | allocs | B | bytes/event | bytes replicated | what it is |\n")
 	text.WriteString("|---|" + strings.Repeat("---:|", 10) + "---|\n")
 	for _, row := range r.Rows {
@@ -183,7 +186,7 @@ func (r row) String() string {
 
 func (m memory) sentence() string {
 	return fmt.Sprintf(`
-Memory: %.1f bytes per event, all told: growth of used_memory over %d events, each counted
+Memory: %.1f bytes per event in all: growth of used_memory over %d events, each counted
 %d times %v apart under %s. The values have %d, %d, %d bytes (least, median, most).
 `, m.BytesPerEvent, m.Events, times, between, strings.Join(memoryLimits, ", "), m.Shortest, m.Median, m.Longest)
 }

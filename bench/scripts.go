@@ -10,18 +10,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A rival is a way to limit that many write themselves: written here from its description, on rueidis, under any number of limits of so
-// many units in so many milliseconds. Each has its clock from the server, as window has, and decides about all limits in one call.
+// A rival is a script that many write themselves. These are written from descriptions, for rueidis and
+// any number of limits. Like window, each reads the server's clock and decides about all limits in one
+// call.
 type rival struct {
 	name, like string
-	keys       []string // what follows the event in its keys, for each limit
+	keys       []string // the ends of its keys, for each limit
 	script     string
-	inJSON     bool // it reads the limits once more in JSON
+	inJSON     bool // it also reads the limits in JSON
 }
 
 const clock = `local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) `
 
-// A script returns 1 if the event is admitted. ARGV holds Per and Max of each limit in turn.
+// Each script returns 1 if the event is allowed. ARGV holds Per and Max of each limit.
 var rivals = []rival{
 	{
 		name: "fixed window, two keys", like: "a counter, and a key with the end of its window; denials count", keys: []string{"n", "end"},
@@ -55,7 +56,7 @@ var rivals = []rival{
 			return 1`,
 	},
 	{
-		name: "log in a sorted set", like: "a member for each admitted event, by a script", keys: []string{"z"},
+		name: "log in a sorted set", like: "a member for each allowed event, by a script", keys: []string{"z"},
 		script: clock + `
 			for i = 1, #KEYS do
 				redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', string.format('%.0f', now - tonumber(ARGV[2 * i - 1])))
@@ -69,7 +70,7 @@ var rivals = []rival{
 			return 1`,
 	},
 	{
-		name: "log in a list", like: "the times of the last Max admitted events, by a script", keys: []string{"l"},
+		name: "log in a list", like: "the times of the last Max allowed events, by a script", keys: []string{"l"},
 		script: clock + `
 			for i = 1, #KEYS do
 				local oldest = redis.call('LINDEX', KEYS[i], tonumber(ARGV[2 * i]) - 1)
@@ -114,7 +115,7 @@ var rivals = []rival{
 	},
 }
 
-// bound is a limit as the scripts are told it.
+// bound is a limit: max units in per.
 type bound struct {
 	max int64
 	per time.Duration
@@ -126,7 +127,7 @@ var (
 	threeBounds = []bound{{50, 30 * time.Minute}, {50, time.Hour}, {200, 24 * time.Hour}}
 )
 
-// scripted are the rows of the rivals: an admission, a denial, and three limits.
+// scripted returns the rows of the rivals: allowed, denied, and three limits.
 func scripted(client rueidis.Client) (rows []contender) {
 	for _, r := range rivals {
 		rows = append(rows,
@@ -137,9 +138,9 @@ func scripted(client rueidis.Client) (rows []contender) {
 	return rows
 }
 
-// row completes c. The state before is four admitted events.
+// row completes a row whose events were allowed four times before.
 func (r rival) row(client rueidis.Client, c contender, bounds []bound) contender {
-	script, args := rueidis.NewLuaScript(r.script), r.arguments(bounds) // made once, as those of window are
+	script, args := rueidis.NewLuaScript(r.script), r.arguments(bounds) // once, as in window
 	c = askRow(c, func(ctx context.Context, event string) (bool, error) {
 		n, err := script.Exec(ctx, client, r.keysOf(event, len(bounds)), args).AsInt64()
 		return n == 1, err
@@ -148,7 +149,7 @@ func (r rival) row(client rueidis.Client, c contender, bounds []bound) contender
 	return c
 }
 
-// keysOf are the keys of an event for so many limits.
+// keysOf returns the keys of an event.
 func (r rival) keysOf(event string, limits int) (keys []string) {
 	for i := range limits {
 		for _, key := range r.keys {
@@ -158,7 +159,7 @@ func (r rival) keysOf(event string, limits int) (keys []string) {
 	return keys
 }
 
-// arguments are Per and Max of each limit, and all of them once more in JSON for a script that reads that.
+// arguments returns Per and Max of each limit, and the limits in JSON if the script reads that.
 func (r rival) arguments(bounds []bound) (args []string) {
 	var inJSON []string
 	for _, b := range bounds {

@@ -12,16 +12,16 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// servers are what is measured: one server, or a cluster.
+// servers are one server, or a cluster, and the clients that use it.
 type servers struct {
-	client  rueidis.Client            // of the measurement itself
-	masters map[string]rueidis.Client // by address
-	ours    rueidis.Client            // of this library and of scripts, shared by all callers
+	client  rueidis.Client            // of the bench, for what it does beside a decision
+	masters map[string]rueidis.Client // the same, by address
+	ours    rueidis.Client            // of this library and of scripts; all callers share it
 	theirs  redis.UniversalClient     // of libraries on go-redis, with its default pool
 }
 
-// dial connects to the server at addr, or to the cluster that it is a node of. Contenders connect
-// to via, if that is not empty.
+// dial connects to the server at addr, or to the cluster of which it is a node. Contenders connect to
+// via instead, if that is not empty.
 func dial(ctx context.Context, addr, via string) (s servers, err error) {
 	if s.client, err = connect(addr); err != nil {
 		return s, err
@@ -60,7 +60,7 @@ func (s servers) close() {
 	s.client.Close()
 }
 
-// onEach sends each master a command.
+// onEach sends a command to each master.
 func (s servers) onEach(ctx context.Context, command func(rueidis.Builder) rueidis.Completed, then func(rueidis.RedisResult) error) error {
 	for _, master := range s.masters {
 		if err := then(master.Do(ctx, command(master.B()))); err != nil {
@@ -70,12 +70,12 @@ func (s servers) onEach(ctx context.Context, command func(rueidis.Builder) rueid
 	return nil
 }
 
-// flush empties the database that is measured, and no other.
+// flush empties the database that the bench uses, and no other.
 func (s servers) flush(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Flushdb().Sync().Build() }, rueidis.RedisResult.Error)
 }
 
-// countAll is how many keys there are in all databases.
+// countAll returns the number of keys in all databases.
 func (s servers) countAll(ctx context.Context) (keys int, err error) {
 	err = s.sections(ctx, "keyspace", func(text string) error {
 		for _, m := range keyspaceLine.FindAllStringSubmatch(text, -1) {
@@ -89,7 +89,7 @@ func (s servers) countAll(ctx context.Context) (keys int, err error) {
 
 var keyspaceLine = regexp.MustCompile(`(?m)^db\d+:keys=(\d+)`)
 
-// countKeys is how many keys there are in that which is measured.
+// countKeys returns the number of keys in the database that the bench uses.
 func (s servers) countKeys(ctx context.Context) (keys int64, err error) {
 	err = s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Dbsize().Build() }, func(r rueidis.RedisResult) error {
 		n, err := r.AsInt64()
@@ -99,7 +99,7 @@ func (s servers) countKeys(ctx context.Context) (keys int64, err error) {
 	return keys, err
 }
 
-// keys are all keys.
+// keys returns all keys of that database.
 func (s servers) keys(ctx context.Context) (keys []string, err error) {
 	err = s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Keys().Pattern("*").Build() }, func(r rueidis.RedisResult) error {
 		some, err := r.AsStrSlice()
@@ -109,7 +109,7 @@ func (s servers) keys(ctx context.Context) (keys []string, err error) {
 	return keys, err
 }
 
-// checkKeys is about what is on the servers: as many keys as there are claimed to be.
+// checkKeys checks the number of keys.
 func (s servers) checkKeys(ctx context.Context, claimed int) error {
 	keys, err := s.countKeys(ctx)
 	if err == nil && keys != int64(claimed) {
@@ -118,15 +118,15 @@ func (s servers) checkKeys(ctx context.Context, claimed int) error {
 	return err
 }
 
-// sections has each master tell a section of INFO.
-func (s servers) sections(ctx context.Context, name string, tell func(text string) error) error {
+// sections calls read with a section of INFO of each master.
+func (s servers) sections(ctx context.Context, name string, read func(text string) error) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Info().Section(name).Build() }, func(r rueidis.RedisResult) error {
 		text, err := r.ToString()
-		return errors.Join(err, tell(text))
+		return errors.Join(err, read(text))
 	})
 }
 
-// info is the sum of numbers that the masters tell in a section of INFO.
+// info returns the sum of some fields in a section of INFO, over all masters.
 func (s servers) info(ctx context.Context, section string, fields ...string) (sum float64, err error) {
 	err = s.sections(ctx, section, func(text string) error {
 		for _, field := range fields {
@@ -142,7 +142,13 @@ func (s servers) info(ctx context.Context, section string, fields ...string) (su
 	return sum, err
 }
 
-// stat is what the servers say about one of their commands.
+// cpu returns the µs of CPU that the servers' processes have used, their sockets included.
+func (s servers) cpu(ctx context.Context) (float64, error) {
+	seconds, err := s.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
+	return seconds * 1e6, err
+}
+
+// stat is what INFO commandstats says about a command.
 type stat struct{ calls, usec int }
 
 var statLine = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+),usec=(\d+)`)
@@ -164,7 +170,7 @@ func (s servers) resetStats(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)
 }
 
-// describe is what they call themselves: "redis 7.0.15", or "3 masters, redis 7.0.15".
+// describe returns the name and version of the servers: "redis 7.0.15", or "3 masters, redis 7.0.15".
 func (s servers) describe(ctx context.Context) (name string) {
 	_ = s.sections(ctx, "server", func(text string) error {
 		for _, kind := range []string{"redis", "valkey"} {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,64 +14,86 @@ import (
 
 // site is where a run takes place.
 type site struct {
-	addr  string // of Redis; empty: one of its own
-	busy  int
-	delay time.Duration
+	addr  string        // of Redis; empty: the run starts one
+	busy  int           // processes beside it that use all the CPU they get
+	delay time.Duration // what the network adds to a round trip
+
+	stops []func()
 }
 
-// prepare starts what the run needs, connects, and describes the conditions. Stop ends all of it,
-// after an error too.
-func (at site) prepare(ctx context.Context, s *servers, c *conditions) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, stop := range slices.Backward(stops) {
-			stop()
-		}
-	}
-	c.Load, c.Cores, c.Go, c.Busy = loads(), runtime.NumCPU(), runtime.Version(), at.busy
+// open starts what the run needs, connects to it, and describes the conditions.
+func (at *site) open(ctx context.Context) (s servers, c conditions, err error) {
+	c = conditions{Load: loads(), Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Busy: at.busy, Network: "no delay"}
 	c.Command = strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " ")
-	if at.addr == "" {
-		addr, stopServer, err := redistest.Serve()
-		if err != nil {
-			return stop, err
-		}
-		at.addr, stops = addr, append(stops, stopServer)
+	if err := at.startRedis(); err != nil {
+		return s, c, err
 	}
 	via := ""
-	c.Network = "no delay"
 	if at.delay > 0 {
-		addr, stopDelay, err := startChild("delay", at.delay.String(), at.addr)
-		if err != nil {
-			return stop, err
-		}
-		via, stops = addr, append(stops, stopDelay)
-		if c.Network, err = compareDelay(at.addr, via); err != nil {
-			return stop, err
+		if via, c.Network, err = at.startDelay(); err != nil {
+			return s, c, fmt.Errorf("cannot delay the network: %w", err)
 		}
 	}
-	if *s, err = dial(ctx, at.addr, via); err != nil {
-		return stop, fmt.Errorf("cannot reach the Redis at %s: %w", at.addr, err)
+	if s, err = dial(ctx, at.addr, via); err != nil {
+		return s, c, fmt.Errorf("cannot reach the Redis at %s: %w", at.addr, err)
 	}
-	stops = append(stops, s.close)
-	c.Server = s.describe(ctx)
-	stopBusy, err := startBusy(at.busy)
+	at.stops, c.Server = append(at.stops, s.close), s.describe(ctx)
+	return s, c, at.startBusy()
+}
+
+// close ends all that open has started.
+func (at *site) close() {
+	for i := len(at.stops) - 1; i >= 0; i-- {
+		at.stops[i]()
+	}
+}
+
+// startRedis starts a Redis if there is no address of one.
+func (at *site) startRedis() error {
+	if at.addr != "" {
+		return nil
+	}
+	addr, stop, err := redistest.Serve()
 	if err == nil {
-		stops = append(stops, stopBusy)
+		at.addr, at.stops = addr, append(at.stops, stop)
 	}
-	return stop, err
+	return err
 }
 
-// compareDelay says how long PING takes with and without the delay.
-func compareDelay(direct, delayed string) (string, error) {
-	fast, err := ping(direct)
+// startDelay starts a proxy that delays the network. It returns its address, and what PING takes.
+func (at *site) startDelay() (via, network string, err error) {
+	c, err := startChild("delay", at.addr, at.delay.String())
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	slow, err := ping(delayed)
-	return fmt.Sprintf("PING takes %v, and %v through the delay", fast.Round(time.Microsecond), slow.Round(time.Microsecond)), err
+	at.stops = append(at.stops, c.stop)
+	if via, err = c.line(); err != nil {
+		return "", "", err
+	}
+	direct, err := ping(at.addr)
+	if err != nil {
+		return "", "", err
+	}
+	delayed, err := ping(via)
+	return via, fmt.Sprintf("PING takes %v, and %v through the delay", direct.Round(time.Microsecond), delayed.Round(time.Microsecond)), err
 }
 
-// loads returns the load averages, where the system has them.
+// startBusy starts the processes that use all the CPU they get.
+func (at *site) startBusy() error {
+	for range at.busy {
+		c, err := startChild("busy")
+		if err != nil {
+			return err
+		}
+		at.stops = append(at.stops, c.stop)
+		if _, err := c.line(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loads returns the load averages of 1, 5 and 15 minutes, where the system has them.
 func loads() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if fields := strings.Fields(string(text)); err == nil && len(fields) > 2 {

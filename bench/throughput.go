@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// pool is how many events a contender has in a slice. Callers share them out, so that no two ask
-// about the same event.
+// pool is how many events a contender has in a slice. The callers share them out, so that no two ask
+// about the same event, unless it is the only one.
 const pool = 2048
 
 // throughput compares ways to decide about many events.
@@ -33,11 +33,11 @@ func (b bench) race(ctx context.Context, part string, all []contender, to **thro
 	if err != nil {
 		return err
 	}
-	states, err := b.poolStates(ctx, all)
+	states, err := b.statesBefore(ctx, all)
 	if err != nil {
 		return err
 	}
-	seen := map[string]map[int][]slice{}
+	seen := slicesOf{}
 	for _, c := range all {
 		seen[c.name] = map[int][]slice{}
 	}
@@ -59,18 +59,7 @@ func (b bench) race(ctx context.Context, part string, all []contender, to **thro
 	return nil
 }
 
-// poolStates returns the state that the events of each contender have before a slice.
-func (b bench) poolStates(ctx context.Context, all []contender) (states [][]value, err error) {
-	states = make([][]value, len(all))
-	for i, c := range all {
-		if states[i], err = b.stateBefore(ctx, c); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
-	}
-	return states, nil
-}
-
-// slice is what one contender did in one slice. Numbers are for each decision.
+// slice is what one contender did in one slice. All but the first are for each decision.
 type slice struct {
 	rate     float64 // decisions a second, of all callers
 	p50, p99 float64 // µs of a call
@@ -80,13 +69,12 @@ type slice struct {
 	scripts  float64 // script calls
 }
 
-// measureSlice gives the events of c their state and has the callers ask about them.
+// measureSlice gives the events of c their state and lets the callers ask about them.
 func (b bench) measureSlice(ctx context.Context, c contender, state []value, callers int) (s slice, err error) {
-	b.events = pool
-	if err = errors.Join(b.flush(ctx), b.copyToAll(ctx, c, state), b.resetStats(ctx)); err != nil {
+	if err = errors.Join(b.flush(ctx), b.copyToAll(ctx, c, state, pool), b.resetStats(ctx)); err != nil {
 		return s, err
 	}
-	cpu, err := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
+	cpu, err := b.cpu(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -94,35 +82,28 @@ func (b bench) measureSlice(ctx context.Context, c contender, state []value, cal
 	if err != nil {
 		return s, err
 	}
-	cpuAfter, err := b.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
-	if err != nil {
+	cpuAfter, err1 := b.cpu(ctx)
+	stats, err2 := b.commandStats(ctx)
+	if err := errors.Join(err1, err2); err != nil {
 		return s, err
 	}
-	stats, err := b.commandStats(ctx)
-	if err != nil {
-		return s, err
-	}
-	decisions := float64(len(took))
-	s.server = (cpuAfter - cpu) * 1e6 / decisions
-	s.scripts = float64(stats["evalsha"].calls+stats["eval"].calls) / decisions
 	slices.Sort(took)
-	s.p50, s.p99 = micros(took[len(took)/2]), micros(took[len(took)*99/100])
-	return s, b.checkSlice(ctx, c, state, stats, len(took))
+	n := len(took)
+	s.p50, s.p99 = micros(took[n/2]), micros(took[n*99/100])
+	s.server, s.scripts = (cpuAfter-cpu)/float64(n), float64(stats["evalsha"].calls+stats["eval"].calls)/float64(n)
+	return s, b.checkSlice(ctx, c, state, stats, n)
 }
 
-// checkSlice checks the script calls, the keys and the state of the first event.
+// checkSlice checks the commands, the keys, and that the first event was counted.
 func (b bench) checkSlice(ctx context.Context, c contender, state []value, stats map[string]stat, decisions int) error {
-	if c.merges && stats["evalsha"].calls <= decisions {
-		stats["evalsha"] = stat{calls: decisions}
+	if calls := stats["evalsha"].calls; c.merges && 0 < calls && calls < decisions {
+		decisions = calls
 	}
-	keys := 0
-	if c.before != nil {
-		keys = c.keys * c.distinct(pool)
-	}
+	keys := len(state) * c.distinct(pool)
 	return errors.Join(checkCalls(stats, c.sends(), decisions), b.checkKeys(ctx, keys), b.checkCounted(ctx, c, state, c.event(0)))
 }
 
-// askFor has the callers ask until the slice is over. It returns how long each call took.
+// askFor lets the callers ask until the slice is over. It returns how long each call took.
 func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) ([]time.Duration, error) {
 	names := make([]string, pool)
 	for i := range names {
@@ -130,7 +111,7 @@ func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) (
 	}
 	took, errs := room(callers), make([]error, callers)
 	var group sync.WaitGroup
-	runtime.GC() // what others have left
+	runtime.GC() // others pay for their own garbage
 	before := spent()
 	until := before.at.Add(b.slice)
 	for i := range callers {
@@ -162,11 +143,11 @@ func (c contender) askUntil(ctx context.Context, until time.Time, events []strin
 	return took, nil
 }
 
-// durations is where callers put down how long their calls took. It is there before the slice, so
-// that it does not count as theirs.
+// durations is the room in which callers record how long their calls took. It is allocated before
+// the slice, so that it does not count as theirs.
 var durations = make([]time.Duration, 1<<20)
 
-// room shares durations out.
+// room returns the share of each caller in durations.
 func room(callers int) [][]time.Duration {
 	took, each := make([][]time.Duration, callers), len(durations)/callers
 	for i := range took {
@@ -175,19 +156,19 @@ func room(callers int) [][]time.Duration {
 	return took
 }
 
-// usage is what this process has used up to an instant.
-type usage struct {
+// spending is what this process has used until an instant.
+type spending struct {
 	at     time.Time
 	cpu    time.Duration
 	allocs uint64
 }
 
-func spent() usage {
+func spent() spending {
 	var r syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail for this process
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{time.Now(), time.Duration(r.Utime.Nano() + r.Stime.Nano()), m.Mallocs}
+	return spending{time.Now(), time.Duration(r.Utime.Nano() + r.Stime.Nano()), m.Mallocs}
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }

@@ -12,35 +12,35 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A teller is an ask that also tells a denied caller how long to wait.
-type teller func(ctx context.Context, event string) (admitted bool, wait time.Duration, err error)
+// A retryAfter is an ask that also returns how long a denied caller has to wait.
+type retryAfter func(ctx context.Context, event string) (allowed bool, wait time.Duration, err error)
 
-// ask is the answer alone.
-func (t teller) ask(ctx context.Context, event string) (bool, error) {
-	admitted, _, err := t(ctx, event)
-	return admitted, err
+// ask returns the answer alone.
+func (t retryAfter) ask(ctx context.Context, event string) (bool, error) {
+	allowed, _, err := t(ctx, event)
+	return allowed, err
 }
 
-// tellers are the contenders that do, under the limit of the attacks.
-func tellers(client rueidis.Client, theirs redis.UniversalClient) map[string]teller {
+// waiting returns the contenders that return that, under the limit of the attacks.
+func waiting(client rueidis.Client, theirs redis.UniversalClient) map[string]retryAfter {
 	rated := redis_rate.NewLimiter(theirs)
-	limits := []window.Limit{{Max: tried.max, Per: tried.per}}
-	return map[string]teller{
+	limits := []window.Limit{{Max: attacked.max, Per: attacked.per}}
+	return map[string]retryAfter{
 		rate: func(ctx context.Context, event string) (bool, time.Duration, error) {
-			r, err := rated.Allow(ctx, event, redis_rate.Limit{Rate: int(tried.max), Burst: int(tried.max), Period: tried.per})
+			r, err := rated.Allow(ctx, event, redis_rate.Limit{Rate: int(attacked.max), Burst: int(attacked.max), Period: attacked.per})
 			if err != nil {
 				return false, 0, err
 			}
 			return r.Allowed > 0, r.RetryAfter, nil
 		},
-		"window":    telling(must(window.New(client, window.Config{Name: "accuracy", Limits: limits}))),
-		"ar1":       telling(must(ar1.New(client, ar1.Config{Name: "accuracy", Limits: limits}))),
-		"throttled": throttle(theirs, tried),
-		"ulule":     increment(theirs, tried),
+		"window":    retrying(must(window.New(client, window.Config{Name: "accuracy", Limits: limits}))),
+		"ar1":       retrying(must(ar1.New(client, ar1.Config{Name: "accuracy", Limits: limits}))),
+		"throttled": throttle(theirs, attacked),
+		"ulule":     increment(theirs, attacked),
 	}
 }
 
-func telling(l limiter) teller {
+func retrying(l limiter) retryAfter {
 	return func(ctx context.Context, event string) (bool, time.Duration, error) {
 		d, err := l.Allow(ctx, event)
 		return d.Allowed, d.RetryAfter, err
@@ -49,11 +49,11 @@ func telling(l limiter) teller {
 
 const trials = 4
 
-// worstWait is by how much the wait that was told was wrong, at worst: more than 0 if the caller was admitted only later, less if he
-// could have come sooner. He asks every millisecond or two.
-func worstWait(ctx context.Context, tell teller, begin int) (worst time.Duration, err error) {
+// worstWait returns the largest error of a wait. It is positive if the caller was allowed only later,
+// and negative if he was allowed earlier. He asks every millisecond or two.
+func worstWait(ctx context.Context, ask retryAfter, begin int) (worst time.Duration, err error) {
 	for i := range trials {
-		off, err := wrongBy(ctx, tell, event(begin+i))
+		off, err := wrongBy(ctx, ask, event(begin+i))
 		if err != nil {
 			return 0, err
 		}
@@ -64,21 +64,21 @@ func worstWait(ctx context.Context, tell teller, begin int) (worst time.Duration
 	return worst, nil
 }
 
-func wrongBy(ctx context.Context, tell teller, event string) (time.Duration, error) {
-	var told time.Time
-	for told.IsZero() {
-		admitted, wait, err := tell(ctx, event)
+func wrongBy(ctx context.Context, ask retryAfter, event string) (time.Duration, error) {
+	var retryAt time.Time
+	for retryAt.IsZero() {
+		allowed, wait, err := ask(ctx, event)
 		if err != nil {
 			return 0, err
 		}
-		if !admitted {
-			told = time.Now().Add(wait)
+		if !allowed {
+			retryAt = time.Now().Add(wait)
 		}
 	}
 	for {
-		admitted, _, err := tell(ctx, event)
-		if err != nil || admitted {
-			return time.Since(told), err
+		allowed, _, err := ask(ctx, event)
+		if err != nil || allowed {
+			return time.Since(retryAt), err
 		}
 		<-time.After(time.Millisecond)
 	}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// bench says what to measure, and on which servers.
+type bench struct {
+	servers
+
+	callers []int         // of throughput and hot
+	turns   int           // of throughput and hot
+	slice   time.Duration // of throughput and hot
+
+	rounds, events, memory int // of server
+
+	rows *regexp.Regexp // nil: all
+	log  *log.Logger    // progress
+}
+
+// parts are the parts of a run, by the names that the command line takes.
+var parts = map[string]func(b bench, ctx context.Context, res *result) error{
+	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracy,
+}
+
+// order is the order of the parts in a run of all.
+var order = []string{"throughput", "hot", "server", "accuracy"}
+
+// run measures parts. The servers are empty before and after.
+func (b bench) run(ctx context.Context, names []string, res *result) error {
+	if n, err := b.countAll(ctx); err != nil || n > 0 {
+		return errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
+	}
+	defer func() { _ = b.flush(context.WithoutCancel(ctx)) }()
+	for _, name := range names {
+		if err := parts[name](b, ctx, res); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// wanted returns the contenders that -rows matches, and those that others are compared with.
+func (b bench) wanted(all []contender, always ...string) ([]contender, error) {
+	if b.rows == nil {
+		return all, nil
+	}
+	some := slices.DeleteFunc(slices.Clone(all), func(c contender) bool {
+		return !b.rows.MatchString(c.name) && !slices.Contains(always, c.name)
+	})
+	if len(some) > len(always) {
+		return some, nil
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name)
+	}
+	return nil, fmt.Errorf("no row matches %q; there are: %s", b.rows, strings.Join(names, "; "))
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// throughput is the result of the part throughput, or of hot.
+type throughput struct {
+	Callers []int       `json:"callers"`
+	Turns   int         `json:"turns"`
+	Slice   string      `json:"slice"`
+	Rows    []speedRow  `json:"rows"`
+	Ratios  []speedPair `json:"ratios"`
+}
+
+// speedRow holds the medians of one contender with one number of callers.
+type speedRow struct {
+	Name    string             `json:"name"`
+	Like    string             `json:"like"`
+	Callers int                `json:"callers"`
+	Medians map[string]float64 `json:"medians"` // by metric
+}
+
+// pair names two contenders whose ratio is wanted.
+type pair struct {
+	Name string `json:"name"`
+	Of   string `json:"of"`
+}
+
+// speedPair holds the ratios of a pair with one number of callers.
+type speedPair struct {
+	pair
+
+	Callers int                  `json:"callers"`
+	Ratios  map[string]quartiles `json:"ratios"` // by metric
+}
+
+// quartiles are the median of the ratios in the same turns, and the two values between which half of
+// them lie.
+type quartiles struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+// metric is what is measured in a slice.
+type metric struct {
+	name     string
+	of       func(slice) float64
+	decimals int
+}
+
+const decisions = "decisions/s"
+
+// compared are the metrics that pairs are compared by.
+var compared = []metric{
+	{decisions, func(s slice) float64 { return s.rate }, 0},
+	{"median call, µs", func(s slice) float64 { return s.p50 }, 0},
+	{"99 % call, µs", func(s slice) float64 { return s.p99 }, 0},
+	{"client CPU, µs", func(s slice) float64 { return s.client }, 2},
+	{"server CPU, µs", func(s slice) float64 { return s.server }, 2},
+}
+
+// metrics are all of them.
+var metrics = append(compared[:len(compared):len(compared)],
+	metric{"allocations", func(s slice) float64 { return s.allocs }, 2},
+	metric{"script calls", func(s slice) float64 { return s.scripts }, 3})
+
+// slicesOf holds the slices of each contender, by its number of callers.
+type slicesOf map[string]map[int][]slice
+
+// summarize turns slices into medians and ratios.
+func (b bench) summarize(all []contender, seen slicesOf) *throughput {
+	t := &throughput{Callers: b.callers, Turns: b.turns, Slice: b.slice.String()}
+	for _, c := range all {
+		for _, callers := range b.callers {
+			t.Rows = append(t.Rows, speedRow{c.name, c.like, callers, seen.medians(c.name, callers)})
+		}
+	}
+	for _, p := range pairs() {
+		if seen[p.Name] == nil || seen[p.Of] == nil {
+			continue
+		}
+		for _, callers := range b.callers {
+			t.Ratios = append(t.Ratios, speedPair{p, callers, seen.ratios(p, callers)})
+		}
+	}
+	return t
+}
+
+// medians returns the median of each metric.
+func (s slicesOf) medians(name string, callers int) map[string]float64 {
+	all := map[string]float64{}
+	for _, m := range metrics {
+		all[m.name] = quantile(each(s[name][callers], m.of), 50)
+	}
+	return all
+}
+
+// ratios returns the quartiles of the ratios for each metric that pairs are compared by.
+func (s slicesOf) ratios(p pair, callers int) map[string]quartiles {
+	all := map[string]quartiles{}
+	for _, m := range compared {
+		of := ratios(s[p.Name][callers], s[p.Of][callers], m.of)
+		all[m.name] = quartiles{quantile(of, 50), quantile(of, 25), quantile(of, 75)}
+	}
+	return all
+}
+
+// tables returns, in Markdown, a table of ratios and one of medians for each metric. A column is a
+// number of callers.
+func (t *throughput) tables() string {
+	text := fmt.Sprintf("\n%d turns of slices of %s. Ratios are medians of those in the same turns; half of them lie in the brackets.\n", t.Turns, t.Slice)
+	if len(t.Ratios) > 0 {
+		for _, m := range compared {
+			text += t.head("ratio of " + m.name)
+			text += lines(t.Ratios, t.Callers, func(p speedPair) (string, string) {
+				of := p.Ratios[m.name]
+				return p.Name + " / " + p.Of, fmt.Sprintf("%.2f (%.2f–%.2f)", of.Median, of.Low, of.High)
+			})
+		}
+	}
+	for _, m := range metrics {
+		text += t.head(m.name)
+		text += lines(t.Rows, t.Callers, func(r speedRow) (string, string) { return r.Name, fmt.Sprintf("%.*f", m.decimals, r.Medians[m.name]) })
+	}
+	return text + t.legend()
+}
+
+// head returns the head of a table.
+func (t *throughput) head(what string) string {
+	text := "\n| " + what + " |"
+	for _, callers := range t.Callers {
+		text += fmt.Sprintf(" callers: %d |", callers)
+	}
+	return text + "\n|---|" + strings.Repeat("---:|", len(t.Callers)) + "\n"
+}
+
+// lines returns the lines of a table. Each has a cell for each number of callers.
+func lines[T any](all []T, callers []int, cell func(T) (name, figure string)) (text string) {
+	for line := range slices.Chunk(all, len(callers)) {
+		name, _ := cell(line[0])
+		text += "| " + name + " |"
+		for _, of := range line {
+			_, figure := cell(of)
+			text += " " + figure + " |"
+		}
+		text += "\n"
+	}
+	return text
+}
+
+// legend returns what each contender is.
+func (t *throughput) legend() string {
+	text := "\n"
+	for line := range slices.Chunk(t.Rows, len(t.Callers)) {
+		text += "- " + line[0].Name + ": " + line[0].Like + "\n"
+	}
+	return text
+}

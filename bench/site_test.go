@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// TestDelay: PING takes at least as much longer as the network is said to add.
+func TestDelay(t *testing.T) {
+	const extra = 2 * time.Millisecond
+	at := site{addr: redistest.Addr(t), delay: extra}
+	t.Cleanup(at.close)
+	via, network, err := at.startDelay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := ping(at.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delayed, err := ping(via)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s; later %v, and %v through the delay of %v", network, direct, delayed, extra)
+	if delayed < extra {
+		t.Errorf("PING takes %v through a delay of %v", delayed, extra)
+	}
+}
+
+// TestDelayIsNoBottleneck: replies come in order, and many are on their way at once.
+func TestDelayIsNoBottleneck(t *testing.T) {
+	const requests, extra = 1000, 20 * time.Millisecond
+	at := site{addr: redistest.Addr(t), delay: extra}
+	t.Cleanup(at.close)
+	via, _, err := at.startDelay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", via)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	begin := time.Now()
+	go func() {
+		for i := range requests {
+			fmt.Fprintf(conn, "ECHO %d\r\n", i)
+		}
+	}()
+	replies := bufio.NewReader(conn)
+	for i := range requests {
+		var length, n int
+		if _, err := fmt.Fscanf(replies, "$%d\r\n%d\r\n", &length, &n); err != nil || n != i {
+			t.Fatalf("reply %d is %d, error %v", i, n, err)
+		}
+	}
+	if took := time.Since(begin); took > requests*extra/4 {
+		t.Errorf("%d requests took %v, as if they had waited for each other", requests, took)
+	}
+}
+
+// TestBusy: a busy loop is another process, uses the CPU, and ends when it is stopped.
+func TestBusy(t *testing.T) {
+	for hold := 50 * time.Millisecond; ; hold *= 2 { // on a full machine it gets little
+		c, err := startChild("busy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.line()
+		<-time.After(hold)
+		c.stop()
+		if err != nil || !c.cmd.ProcessState.Exited() {
+			t.Fatal(err, c.cmd.ProcessState)
+		}
+		if used := c.cmd.ProcessState.UserTime(); used > hold/5 {
+			return
+		} else if hold > 5*time.Second {
+			t.Fatalf("it used %v of CPU in %v", used, hold)
+		}
+	}
+}
+
+// TestEarlier: earlier.sh measures an earlier revision in the same turns, and leaves nothing behind.
+func TestEarlier(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the library twice")
+	}
+	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
+		t.Skip("the sources are not in a repository: ", err)
+	}
+	before := must(os.ReadDir("."))
+	cmd := exec.Command("./earlier.sh", "HEAD", "-redis", redistest.Start(t).Addr(), "-turns", "1", "-callers", "4", "-rows", "^window", "hot")
+	text, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "| window, hot / window before, hot |") {
+		t.Errorf("error %v, printed %s", err, text)
+	}
+	if after := must(os.ReadDir(".")); len(after) != len(before) {
+		t.Errorf("files %v, and %v before", after, before)
+	}
+}
+
+// TestConditions: a run states where it took place.
+func TestConditions(t *testing.T) {
+	at := site{addr: redistest.Addr(t), busy: 1, delay: time.Millisecond}
+	t.Cleanup(at.close)
+	_, c, err := at.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]string{"command": c.Command, "server": c.Server, "Go": c.Go, "system": c.System, "load": c.Load, "network": c.Network} {
+		if of == "" {
+			t.Errorf("no %s in %+v", name, c)
+		}
+	}
+	if c.Busy != 1 || c.Cores < 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func init() { roles["ask"] = askUntilDenied }
+
+// The limit of TestTenProcesses, and how many ask.
+const (
+	shared    = "20000/1h"
+	processes = 10
+	askers    = 256 // in each process
+)
+
+// TestTenProcesses: ten processes with 256 callers each ask about one event until it is denied. As many
+// are allowed as the limit says, not one more and not one less.
+func TestTenProcesses(t *testing.T) {
+	client := redistest.Client(t)
+	name := redistest.Key(t)
+	var all []*child
+	for range processes {
+		c, err := startChild("ask", redistest.Addr(t), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.stop)
+		if line, err := c.line(); line != "ready" {
+			t.Fatalf("line %q, error %v", line, err)
+		}
+		all = append(all, c)
+	}
+	for range processes {
+		must(client.Do(t.Context(), client.B().Lpush().Key(name).Element("go").Build()).ToInt64())
+	}
+	sum := 0
+	for _, c := range all {
+		line, _ := c.line()
+		allowed, err := strconv.Atoi(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("allowed: %d", allowed)
+		sum += allowed
+	}
+	if fmt.Sprintf("%d/1h", sum) != shared {
+		t.Errorf("%d allowed under %s", sum, shared)
+	}
+}
+
+// askUntilDenied is one of the processes. It waits for a word in Redis, asks, and prints how many
+// attempts were allowed.
+func askUntilDenied(args []string) error {
+	ctx := context.Background() //nolint:usetesting // a process of its own
+	client, err := connect(args[0])
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ask := windowMaker(client)([]string{shared}, nil)
+	fmt.Println("ready")
+	if err := client.Do(ctx, client.B().Blpop().Key(args[1]).Timeout(30).Build()).Error(); err != nil {
+		return err
+	}
+	var allowed atomic.Int64
+	errs := make([]error, askers)
+	var group sync.WaitGroup
+	for i := range errs {
+		group.Go(func() {
+			for more := true; more && errs[i] == nil; {
+				if more, errs[i] = ask(ctx, args[1]); more {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	fmt.Println(allowed.Load())
+	return errors.Join(errs...)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/redis/rueidis"
+)
+
+// value is what a key holds.
+type value struct {
+	key, dump string
+	ttl       int64 // ms; 0: none
+}
+
+// stateBefore returns what event 0 has on the server before it is asked about.
+func (s servers) stateBefore(ctx context.Context, c contender) ([]value, error) {
+	if err := errors.Join(s.flush(ctx), s.try(ctx, c), s.flush(ctx)); err != nil || c.before == nil {
+		return nil, err
+	}
+	if err := c.before(ctx, event(0)); err != nil {
+		return nil, err
+	}
+	keys, err := s.keys(ctx)
+	values := make([]value, len(keys))
+	for i, key := range keys {
+		dump, errDump := s.client.Do(ctx, s.client.B().Dump().Key(key).Build()).ToString()
+		ttl, errTTL := s.client.Do(ctx, s.client.B().Pttl().Key(key).Build()).AsInt64()
+		values[i], err = value{key, dump, max(0, ttl)}, errors.Join(err, errDump, errTTL)
+	}
+	return values, err
+}
+
+// statesBefore returns the state of each contender's events.
+func (s servers) statesBefore(ctx context.Context, all []contender) (states [][]value, err error) {
+	states = make([][]value, len(all))
+	for i, c := range all {
+		if states[i], err = s.stateBefore(ctx, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return states, nil
+}
+
+// tried is how many events try asks about, side by side.
+const tried = 64
+
+// try asks about new events, so that the server knows the script and the client has connections. It
+// checks that each event gets keys of its own: later, when all keys exist before, nobody could see.
+func (s servers) try(ctx context.Context, c contender) error {
+	errs := make([]error, tried)
+	var group sync.WaitGroup
+	for i := range errs {
+		group.Go(func() { _, errs[i] = c.ask(ctx, event(i)) })
+	}
+	group.Wait()
+	return errors.Join(errors.Join(errs...), s.checkKeys(ctx, c.keys*tried))
+}
+
+// copyToAll gives n events of c the state of event 0. Values do not contain their event.
+func (s servers) copyToAll(ctx context.Context, c contender, state []value, n int) error {
+	var batch rueidis.Commands
+	n = c.distinct(n)
+	for i := range n {
+		for _, v := range state {
+			key := strings.Replace(v.key, event(0), c.event(i), 1)
+			batch = append(batch, s.client.B().Restore().Key(key).Ttl(v.ttl).SerializedValue(v.dump).Build())
+		}
+		if len(batch) < 1000 && i+1 < n {
+			continue
+		}
+		for _, reply := range s.client.DoMulti(ctx, batch...) {
+			if err := reply.Error(); err != nil {
+				return err
+			}
+		}
+		batch = batch[:0]
+	}
+	return nil
+}
+
+// checkCounted checks that an event is not as it was before it was allowed.
+func (s servers) checkCounted(ctx context.Context, c contender, state []value, name string) error {
+	if len(state) == 0 || !c.allows || strings.HasPrefix(c.name, "floor") {
+		return nil
+	}
+	for _, v := range state {
+		now, err := s.client.Do(ctx, s.client.B().Dump().Key(strings.Replace(v.key, event(0), name, 1)).Build()).ToString()
+		if err != nil || now != v.dump {
+			return err
+		}
+	}
+	return fmt.Errorf("event %s was allowed, and is as it was before", name)
+}
+
+// checkCalls checks that the decisions made their commands, and called no other script.
+func checkCalls(stats map[string]stat, commands map[string]int, decisions int) error {
+	for name, s := range stats {
+		if (strings.HasPrefix(name, "script") || strings.HasPrefix(name, "eval")) && commands[name] == 0 {
+			return fmt.Errorf("%d calls of %s, where the row claims none", s.calls, name)
+		}
+	}
+	for name, n := range commands {
+		if calls := stats[name].calls; calls != n*decisions {
+			return fmt.Errorf("%d calls of %s for %d decisions", calls, name, decisions)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/lua"
+)
+
+// A workload is the limits under which contenders of throughput and hot are asked. Four units are
+// counted before.
+type workload struct {
+	name   string   // follows that of the contender
+	limits []string // as ParseLimit reads them
+	args   []string // the same, as window.lua reads them
+	denied bool     // they are used up
+	hot    bool     // all callers ask about one event
+}
+
+var (
+	oneLimit    = workload{limits: []string{"50/1h"}, args: []string{"3600000", "50", "1"}}
+	threeLimits = workload{
+		name: ", 3 limits", limits: []string{"50/30m", "50/1h", "200/1d"},
+		args: []string{"1800000", "50", "1", "3600000", "50", "1", "86400000", "200", "1440000"},
+	}
+	hotAllowed = workload{name: ", hot", hot: true, limits: []string{"1000000000000/1h"}, args: []string{"3600000", "1000000000000", "60000"}}
+	hotDenied  = workload{name: ", hot, denied", hot: true, denied: true, limits: []string{"4/1h"}, args: []string{"3600000", "4", "1"}}
+)
+
+// row returns the row of a limiter. Calls of a hot event may travel together.
+func (w workload) row(name string, of maker) contender {
+	c := contender{name: name + w.name, like: strings.Join(w.limits, ", "), allows: !w.denied, hot: w.hot, merges: w.hot}
+	return limiterRow(of)(c, four, w.limits...)
+}
+
+// allow returns the arguments of window.lua for one attempt.
+func (w workload) allow() []string { return append([]string{"allow", "", "1"}, w.args...) }
+
+// windows returns the rows of window, of its script, and of an earlier revision if there is one.
+func (w workload) windows(client rueidis.Client) []contender {
+	rows := []contender{w.row("window", windowMaker(client)), w.script(client)}
+	if earlier != nil {
+		rows = append(rows, w.row(earlierName, earlier(client)))
+	}
+	return rows
+}
+
+// script returns the row of window.lua by rueidis.Lua.Exec.
+func (w workload) script(client rueidis.Client) contender {
+	c, script, args := w.row("window.lua", windowMaker(client)), lua.New(lua.Window), w.allow()
+	c.like, c.merges = "the call of window, by rueidis.Lua.Exec", false
+	c.ask = func(ctx context.Context, event string) (bool, error) {
+		reply, err := script.Exec(ctx, client, []string{"login:{" + event + "}:w"}, args).AsIntSlice()
+		return err == nil && reply[0] == 1, err
+	}
+	return c
+}
+
+// throughputRows returns the rows of throughput. Each is on the client that its users have.
+func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
+	rated, others := redisRate(theirs), libraries(theirs)
+	return slices.Concat(oneLimit.windows(client), []contender{bare(client), rated[0]},
+		threeLimits.windows(client), []contender{rated[2], oneLimit.row("ar1", levelMaker(client)), others[0], others[2]})
+}
+
+// hotRows returns the rows of hot.
+func hotRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
+	rated := redisRateHot(theirs)
+	return slices.Concat(hotAllowed.windows(client), rated[:1], hotDenied.windows(client), rated[1:])
+}
+
+// pairs returns the ratios that are printed if both contenders were measured.
+func pairs() (all []pair) {
+	for _, w := range []workload{oneLimit, threeLimits, hotAllowed, hotDenied} {
+		for _, other := range []string{"window.lua", rate, earlierName} {
+			all = append(all, pair{"window" + w.name, other + w.name})
+		}
+	}
+	return append(all, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
+		pair{"ar1", rate}, pair{"window.lua", rate}, pair{constant, rate})
+}
