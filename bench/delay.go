@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 // delayAll forwards each connection to addr and back. It adds extra to each round trip, half of it
 // in each direction.
 func delayAll(listener net.Listener, addr string, extra time.Duration) error {
+	there, back := newLine(extra/2), newLine(extra/2)
 	for {
 		near, err := listener.Accept()
 		if err != nil {
@@ -20,51 +22,60 @@ func delayAll(listener net.Listener, addr string, extra time.Duration) error {
 		if err != nil {
 			return err
 		}
-		go delayOne(near, far, extra/2)
-		go delayOne(far, near, extra/2)
+		go there.carry(near, far)
+		go back.carry(far, near)
 	}
 }
 
-// chunk is what one read returned, and when it may be written.
+// line is one direction of a network. All its chunks take equally long, so a queue keeps them in the
+// order in which they are due. Connections share it: a thread for each would cost the CPU that is to
+// be measured.
+type line struct {
+	delay  time.Duration
+	chunks chan chunk
+}
+
+// chunk is what one read returned, and when it is due at the other end.
 type chunk struct {
-	data []byte
+	to   net.Conn
+	data []byte // empty: the end
 	due  time.Time
 }
 
-// delayOne copies one direction of a connection. Reading goes on while chunks wait, so the delay
-// does not limit the throughput.
-func delayOne(from, to net.Conn, delay time.Duration) {
-	chunks := make(chan chunk, 4096)
-	go writeWhenDue(to, chunks)
+func newLine(delay time.Duration) line {
+	l := line{delay, make(chan chunk, 1<<16)}
+	go l.deliver()
+	return l
+}
+
+// carry reads one end of a connection. It goes on while chunks are on their way, so the delay does not
+// limit the throughput.
+func (l line) carry(from, to net.Conn) {
+	buffer := make([]byte, 64<<10)
 	for {
-		data := make([]byte, 16<<10)
-		n, err := from.Read(data)
+		n, err := from.Read(buffer)
 		if n > 0 {
-			chunks <- chunk{data[:n], time.Now().Add(delay)}
+			l.chunks <- chunk{to, bytes.Clone(buffer[:n]), time.Now().Add(l.delay)}
 		}
 		if err != nil {
-			close(chunks)
+			l.chunks <- chunk{to, nil, time.Now().Add(l.delay)}
 			return
 		}
 	}
 }
 
-// writeWhenDue writes the chunks in their order, each when it is due, and then closes the
-// connection. It has a thread of its own, since nap blocks it.
-func writeWhenDue(to net.Conn, chunks <-chan chunk) {
+// deliver writes each chunk when it is due. It has a thread of its own, since nap blocks it.
+func (l line) deliver() {
 	runtime.LockOSThread()
 	sharpenNaps()
-	defer to.Close() //nolint:errcheck // nobody waits for the answer
-	for c := range chunks {
+	for c := range l.chunks {
 		for left := time.Until(c.due); left > 0; left = time.Until(c.due) {
 			nap(left)
 		}
-		if _, err := to.Write(c.data); err != nil {
-			go func() { // the reader may wait for room
-				for range chunks { //nolint:revive // nothing to do
-				}
-			}()
-			return
+		if len(c.data) == 0 {
+			_ = c.to.Close()
+		} else if _, err := c.to.Write(c.data); err != nil {
+			_ = c.to.Close() // so that both ends see it
 		}
 	}
 }
