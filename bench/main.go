@@ -76,7 +76,7 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintf(flag.CommandLine.Output(), "usage: bench [flags] [parts]\n\nThe parts are %s; without any, all are measured.\n\n", strings.Join(order, ", "))
+	fmt.Fprintf(os.Stderr, "usage: bench [flags] [parts]\n\nThe parts are %s; without any, all are measured.\n\n", strings.Join(order, ", "))
 	flag.PrintDefaults()
 }
 

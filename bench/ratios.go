@@ -109,54 +109,43 @@ func (s slicesOf) ratios(p pair, callers int) map[string]quartiles {
 	return all
 }
 
-// tables returns, in Markdown, a table of ratios and one of medians for each metric. A column is a
+// writeTables writes, in Markdown, a table of ratios and one of medians for each metric. A column is a
 // number of callers.
-func (t *throughput) tables() string {
-	text := fmt.Sprintf("\n%d turns of slices of %s. Ratios are medians of those in the same turns; half of them lie in the brackets.\n", t.Turns, t.Slice)
-	if len(t.Ratios) > 0 {
-		for _, m := range compared {
-			text += t.head("ratio of " + m.name)
-			text += lines(t.Ratios, t.Callers, func(p speedPair) (string, string) {
+func (t *throughput) writeTables(w *strings.Builder) {
+	fmt.Fprintf(w, "\n%d turns of slices of %s. Ratios are medians of those in the same turns; half of them lie in the brackets.\n", t.Turns, t.Slice)
+	for _, m := range compared {
+		if len(t.Ratios) > 0 {
+			writeTable(w, "ratio of "+m.name, t.Callers, t.Ratios, func(p speedPair) (string, string) {
 				of := p.Ratios[m.name]
 				return p.Name + " / " + p.Of, fmt.Sprintf("%.2f (%.2f–%.2f)", of.Median, of.Low, of.High)
 			})
 		}
 	}
 	for _, m := range metrics {
-		text += t.head(m.name)
-		text += lines(t.Rows, t.Callers, func(r speedRow) (string, string) { return r.Name, fmt.Sprintf("%.*f", m.decimals, r.Medians[m.name]) })
+		writeTable(w, m.name, t.Callers, t.Rows, func(r speedRow) (string, string) {
+			return r.Name, fmt.Sprintf("%.*f", m.decimals, r.Medians[m.name])
+		})
 	}
-	return text + t.legend()
+	w.WriteString("\n")
+	for line := range slices.Chunk(t.Rows, len(t.Callers)) {
+		fmt.Fprintf(w, "- %s: %s\n", line[0].Name, line[0].Like)
+	}
 }
 
-// head returns the head of a table.
-func (t *throughput) head(what string) string {
-	text := "\n| " + what + " |"
-	for _, callers := range t.Callers {
-		text += fmt.Sprintf(" callers: %d |", callers)
+// writeTable writes a table. Each line has a cell for each number of callers.
+func writeTable[T any](w *strings.Builder, title string, callers []int, all []T, cell func(T) (name, figure string)) {
+	fmt.Fprintf(w, "\n| %s |", title)
+	for _, n := range callers {
+		fmt.Fprintf(w, " callers: %d |", n)
 	}
-	return text + "\n|---|" + strings.Repeat("---:|", len(t.Callers)) + "\n"
-}
-
-// lines returns the lines of a table. Each has a cell for each number of callers.
-func lines[T any](all []T, callers []int, cell func(T) (name, figure string)) (text string) {
+	w.WriteString("\n|---|" + strings.Repeat("---:|", len(callers)) + "\n")
 	for line := range slices.Chunk(all, len(callers)) {
 		name, _ := cell(line[0])
-		text += "| " + name + " |"
+		w.WriteString("| " + name + " |")
 		for _, of := range line {
 			_, figure := cell(of)
-			text += " " + figure + " |"
+			w.WriteString(" " + figure + " |")
 		}
-		text += "\n"
+		w.WriteString("\n")
 	}
-	return text
-}
-
-// legend returns what each contender is.
-func (t *throughput) legend() string {
-	text := "\n"
-	for line := range slices.Chunk(t.Rows, len(t.Callers)) {
-		text += "- " + line[0].Name + ": " + line[0].Like + "\n"
-	}
-	return text
 }

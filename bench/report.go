@@ -142,22 +142,23 @@ func (o output) write(r result) error {
 
 // tables returns the result in Markdown.
 func (r result) tables() string {
-	text := r.conditions.String()
+	var text strings.Builder
+	text.WriteString(r.String())
 	for _, t := range []*throughput{r.Throughput, r.Hot} {
 		if t != nil {
-			text += t.tables()
+			t.writeTables(&text)
 		}
 	}
 	if len(r.Rows) > 0 {
-		text += r.serverTable()
+		text.WriteString(r.serverTable())
 	}
 	if r.Memory != nil {
-		text += r.Memory.sentence()
+		text.WriteString(r.Memory.sentence())
 	}
 	if len(r.Accuracy) > 0 {
-		text += accuracyTable(r.Accuracy)
+		text.WriteString(accuracyTable(r.Accuracy))
 	}
-	return text
+	return text.String()
 }
 
 func (r result) serverTable() string {

@@ -170,7 +170,7 @@ func (s servers) resetStats(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)
 }
 
-// describe returns the name and version of the servers: "redis 7.0.15", or "3 masters, redis 7.0.15".
+// describe returns what the servers are: "redis 7.0.15", or "3 masters, redis 7.0.15 in a container".
 func (s servers) describe(ctx context.Context) (name string) {
 	_ = s.sections(ctx, "server", func(text string) error {
 		for _, kind := range []string{"redis", "valkey"} {
@@ -178,6 +178,9 @@ func (s servers) describe(ctx context.Context) (name string) {
 				version, _, _ := strings.Cut(rest, "\r")
 				name = kind + " " + version
 			}
+		}
+		if strings.Contains(text, "process_id:1\r") {
+			name += " in a container"
 		}
 		return nil
 	})

@@ -59,7 +59,9 @@ func TestDelayIsNoBottleneck(t *testing.T) {
 	begin := time.Now()
 	go func() {
 		for i := range requests {
-			fmt.Fprintf(conn, "ECHO %d\r\n", i)
+			if _, err := fmt.Fprintf(conn, "ECHO %d\r\n", i); err != nil {
+				return // the reader sees it, too
+			}
 		}
 	}()
 	replies := bufio.NewReader(conn)
@@ -179,7 +181,7 @@ func TestTenProcesses(t *testing.T) {
 // askUntilDenied is one of the processes. It waits for a word in Redis, asks, and prints how many
 // attempts were allowed.
 func askUntilDenied(args []string) error {
-	ctx := context.Background() //nolint:usetesting // a process of its own
+	ctx := context.Background()
 	client, err := connect(args[0])
 	if err != nil {
 		return err
