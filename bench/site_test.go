@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
 )
 
 // TestDelay: PING takes at least as much longer as the network is said to add.
@@ -165,11 +166,11 @@ func TestTenProcesses(t *testing.T) {
 	}
 	sum := 0
 	for _, c := range all {
-		line, _ := c.line()
-		allowed, err := strconv.Atoi(line)
+		line, err := c.line()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatal("a process ended without a result: ", err)
 		}
+		allowed := must(strconv.Atoi(line))
 		t.Logf("allowed: %d", allowed)
 		sum += allowed
 	}
@@ -187,7 +188,11 @@ func askUntilDenied(args []string) error {
 		return err
 	}
 	defer client.Close()
-	ask := windowMaker(client)([]string{shared}, nil)
+	l, err := window.New(client, window.Config{Name: "shared", Limits: parse([]string{shared}), Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	ask := asking(l)
 	fmt.Println("ready")
 	if err := client.Do(ctx, client.B().Blpop().Key(args[1]).Timeout(30).Build()).Error(); err != nil {
 		return err
@@ -205,6 +210,9 @@ func askUntilDenied(args []string) error {
 		})
 	}
 	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	fmt.Println(allowed.Load())
-	return errors.Join(errs...)
+	return nil
 }
