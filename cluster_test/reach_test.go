@@ -29,9 +29,7 @@ func TestSentinel(t *testing.T) {
 		w := redistest.Sentinel(t)
 		l := k.of(t, w.NewClient(t, nil), months(most))
 		received := ask(t, l, 100)
-		if n := must(w.Master.Do(t.Context(), "WAIT", "1", "5000").AsInt64()); n != 1 {
-			t.Fatalf("%d replicas have received it", n)
-		}
+		w.AwaitReplica(t)
 		crowd := load(t, callers, l.Allow, inTurn([]string{"e"}))
 		crowd.await(t, 500)
 		began := time.Now()
@@ -82,9 +80,7 @@ func TestPromotedByHand(t *testing.T) {
 		pair := redistest.Replica(t)
 		l := k.of(t, pair.NewClient(t, nil), months(10))
 		ask(t, l, 4)
-		if n := must(pair.Master.Do(t.Context(), "WAIT", "1", "5000").AsInt64()); n != 1 {
-			t.Fatalf("%d replicas have received it", n)
-		}
+		pair.AwaitReplica(t)
 		pair.Promote(t)
 		if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("on the old master: %v", err)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,31 @@ func (s *Server) follow(master *Server) error {
 		info, err := s.Do(ctx, "INFO", "replication").ToString()
 		return strings.Contains(info, "master_link_status:up"), err
 	})
+}
+
+// AwaitReplica returns when the replica has received all that the master has written by now. WAIT would not do: it waits for what its own
+// connection wrote.
+func (p *Pair) AwaitReplica(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	written, err := p.Master.offset(ctx)
+	check(tb, err)
+	check(tb, until(ctx, "the replica has received it", func() (bool, error) {
+		received, err := p.Replica.offset(ctx)
+		return received >= written, err
+	}))
+}
+
+// offset returns how far a server has written or received the stream of replication.
+func (s *Server) offset(ctx context.Context) (int64, error) {
+	info, err := s.Do(ctx, "INFO", "replication").ToString()
+	if err != nil {
+		return 0, err
+	}
+	_, at, _ := strings.Cut(info, "master_repl_offset:")
+	at, _, _ = strings.Cut(at, "\r")
+	return strconv.ParseInt(at, 10, 64)
 }
 
 // Promote makes the replica the master by hand, and the old master its replica.
