@@ -5,7 +5,7 @@ GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.
 FUZZTIME ?= 30s
 
 # What runs a second time under the race detector, in short form.
-RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/gate internal/redistest internal/remote cmd/slidegate cmd/slidegate/internal/proxy))
+RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/denials internal/engine internal/redistest cmd/slidegate cmd/slidegate/internal/proxy))
 
 # The servers of `make matrix`, and what runs on each. Their images are the official ones, or those of .ci/images if TAG is theirs.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1

@@ -23,12 +23,12 @@ package ar1
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/gate"
-	"github.com/slidegate/slidegate/lua"
+	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -96,23 +96,16 @@ type Config struct {
 	Observe func(Observation) `json:"-"`
 }
 
-// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. Of its
-// goroutines none outlives its call, but those of calls that Redis leaves hanging: they stay until rueidis gives them up.
+// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. Its goroutines
+// end when nothing is asked, except those that wait for a Redis that hangs: they end when rueidis gives up.
 //
 // Most callers should use Allow. Inspect also serves as an estimator of the rate, for dashboards and scores.
 type Limiter struct {
-	gate  *gate.Limiter[Usage]
-	state state
+	engine   *engine.Limiter
+	limits   []Limit
+	fallback *Limiter
+	observe  func(Observation) // nil if nobody observes
 }
-
-// state is where the levels are: in Redis or in memory.
-type state interface {
-	gate.State[Usage]
-	inspect(ctx context.Context, event string) (time.Time, []LimitState, error)
-}
-
-// decision is a Decision under the name that it has inside.
-type decision = gate.Decision[Usage]
 
 // Errors that a caller may want to tell apart, by errors.Is. They are those of window.
 var (
@@ -126,36 +119,32 @@ var (
 // New returns a limiter that keeps its levels in the Redis or Redis Cluster behind client. It sends nothing yet, so an
 // error is about client or cfg, and says what to do. What it does about a Redis in trouble is what a limiter of window does.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	g, err := gate.New(cfg.common(), "a")
+	e, err := engine.New(client, cfg.engine())
 	if err != nil {
 		return nil, err
 	}
-	r, err := gate.NewRedis(client, lua.AR1, g)
-	if err != nil {
-		return nil, err
-	}
-	return newLimiter(g, redis{r}), nil
+	return newLimiter(e, cfg), nil
 }
 
 // NewLocal returns the same limiter on levels in this process's memory: no Redis, same answers. Each has levels of its own,
 // whatever its Name. It forgets events by itself, unless it has a clock of its own in Config.Now. It takes no Fallback, as
 // it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
-	g, err := gate.NewLocal(cfg.common(), "a")
+	c := cfg.engine()
+	e, err := engine.NewLocal(c, newMemory(c.Limits, c.Clock))
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(g, newLocal(g)), nil
+	return newLimiter(e, cfg), nil
 }
 
-func newLimiter(g *gate.Limiter[Usage], s state) *Limiter {
-	g.State = s
-	return &Limiter{g, s}
+func newLimiter(e *engine.Limiter, cfg Config) *Limiter {
+	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}
 }
 
 // Allow is shorthand for AllowN(ctx, event, 1).
 func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
-	return l.AllowN(ctx, event, 1)
+	return l.decide(ctx, l.engine.Attempt(), event, 1)
 }
 
 // AllowN decides whether n units of the event may happen now, and counts all of them or none. A denial is a Decision, not
@@ -164,15 +153,16 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // anything was sent, and one that names the key if its value is not a record of this library, or can hold no more: 31
 // limits of all callers of one Name. In each of these but ErrUncertain nothing was counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	d, err := l.gate.AllowN(ctx, event, n)
-	return Decision(d), err
+	return l.decide(ctx, l.engine.Attempt(), event, n)
 }
 
 // AllowEach is Allow for each of many events, sent together, as in window: the answers are those of as many calls of Allow in order, in
 // one round trip to each shard, each with an error of its own.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
-	results := make([]Result, len(events))
-	l.gate.AllowEach(ctx, events, func(i int, d decision, err error) { results[i] = Result{Decision: Decision(d), Err: err} })
+	began, results := time.Now(), make([]Result, len(events))
+	for i, a := range l.engine.AttemptEach(ctx, events) {
+		results[i].Decision, results[i].Err = l.finish(l.engine.Attempt(), 1, &a.Reply, a.Err, began)
+	}
 	return results
 }
 
@@ -186,8 +176,7 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // it stepped back, a wait begins with the next attempt, which dates the levels anew. Errors are as those of AllowN, but
 // never ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
-	d, err := l.gate.PeekN(ctx, event, n)
-	return Decision(d), err
+	return l.decide(ctx, engine.Peek, event, n)
 }
 
 // Wait is shorthand for WaitN(ctx, event, 1).
@@ -200,8 +189,15 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // order, and hold no place: each sleeps its wait and up to 5 % more (at most 100 ms), then asks again. Waiting is not
 // hammering: where denied attempts count, those of WaitN do not. Where Config.Now is set, the sleep is still one of real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
-	d, err := l.gate.WaitN(ctx, event, n)
-	return Decision(d), err
+	for {
+		d, err := l.decide(ctx, engine.Wait, event, n)
+		if err != nil || d.Allowed {
+			return d, err
+		}
+		if err := l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded); err != nil {
+			return d, err
+		}
+	}
 }
 
 // Refund gives back what is left of the units that d counted: they have decayed since d.At, in every limit of d.Usage, as the
@@ -210,31 +206,33 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 // else it gives back somebody else's units. Errors are as those of AllowN; after ErrUncertain the units may or may not be
 // given back. A Degraded decision is given back in the Fallback; where there is none, nowhere.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
-	if !d.Allowed {
+	switch {
+	case !d.Allowed || d.Counted <= 0 || d.Degraded && l.fallback == nil:
 		return nil
+	case d.Degraded:
+		d.Degraded = false // to the Fallback it is a decision of its own
+		return l.fallback.Refund(ctx, event, d)
 	}
-	return l.gate.Refund(ctx, event, decision(d))
+	return l.engine.Refund(ctx, event, l.charge(d))
 }
 
 // Reset forgets the event: all its levels are 0, those of a Fallback too. A value that is not of this library is an error,
 // and left alone. Errors are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	return l.gate.Reset(ctx, event)
+	return l.engine.Reset(ctx, event)
 }
 
 // Inspect shows the levels of an event, and the rates that they stand for: of what was counted, so of what was admitted unless
 // denied attempts count. It writes nothing, and never asks the Fallback. RetryAfter in its Usage is for one
 // unit. Errors are as those of AllowN, but never ErrUncertain.
-func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err error) {
-	err = l.gate.Inspect(ctx, event, func() (err error) {
-		s.At, s.Limits, err = l.state.inspect(ctx, event)
-		return err
-	})
+func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
+	reply, err := l.engine.Inspect(ctx, event)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s.Event, s.Key = event, l.gate.Key(event)
-	return s, nil
+	s, err := l.snapshot(reply)
+	s.Event, s.Key = event, l.engine.Key(event)
+	return s, err
 }
 
 // Snapshot is the state of one event.

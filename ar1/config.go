@@ -7,45 +7,44 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
 
-const maxUnits = 1e7 // beyond it the errors of doubles add up to more than a part of a unit
+const (
+	maxUnits = 1e7     // beyond it the errors of doubles add up to more than a part of a unit
+	maxTime  = 1 << 53 // the first us that the script refuses, in the year 2255
+)
 
-// common is the configuration as every kind of limiter has it.
-func (cfg Config) common() gate.Config[Usage] {
-	limits := slices.Clone(cfg.Limits)
-	c := gate.Config[Usage]{
-		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache, Most: maxUnits,
-		Clock: gate.Clock{Now: cfg.Now, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: 1 << 53, Year: 2255},
-		Usage: func(i int, used, remaining int64, retryAfter, resetAfter time.Duration) Usage {
-			return Usage{Limit: limits[i], Used: used, Remaining: remaining, RetryAfter: retryAfter, ResetAfter: resetAfter}
-		},
-		PerOf: func(u Usage) time.Duration { return u.Limit.Per },
+// engine returns the configuration as limiters of every kind have it.
+func (cfg Config) engine() engine.Config {
+	c := engine.Config{
+		Kind: "a", Script: lua.AR1, MaxUnits: maxUnits,
+		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
+		Clock: clock.Clock{Now: cfg.Now, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
 	}
-	for _, l := range limits {
-		c.Limits = append(c.Limits, commonLimit(l))
+	for _, l := range cfg.Limits {
+		c.Limits = append(c.Limits, engineLimit(l))
 	}
 	if cfg.Fallback != nil {
-		c.Fallback = cmp.Or(cfg.Fallback.gate, &gate.Limiter[Usage]{})
+		c.Fallback = cmp.Or(cfg.Fallback.engine, &engine.Limiter{})
 	}
 	if cfg.Observe != nil {
-		c.Observe = func(o gate.Observation[Usage]) {
-			cfg.Observe(Observation{
-				Limiter: cfg.Name, Kind: window.Kind(o.Kind), Units: o.Units, Decision: Decision(o.Decision), Took: o.Took, Part: o.Part,
-			})
+		c.Notify = func(e engine.Event) {
+			cfg.Observe(Observation{Limiter: cfg.Name, Kind: window.Kind(e.Kind), Part: e.Range})
 		}
 	}
 	return c
 }
 
-// commonLimit is a limit as every kind of limiter has it.
-func commonLimit(l Limit) gate.Limit {
+// engineLimit returns a limit as limiters of every kind have it.
+func engineLimit(l Limit) engine.Limit {
 	text, _, _ := strings.Cut(l.String(), "@")
-	fault := gate.CheckRange(l.Max, maxUnits, "10^7", l.Per)
+	fault := engine.CheckRange(l.Max, maxUnits, "10^7", l.Per)
 	if fault == nil && l.Resolution != 0 {
 		fault = fmt.Errorf("a Resolution of %v; leave it 0, since a level has no buckets", l.Resolution)
 	}
-	return gate.Limit{Text: text, Max: l.Max, Per: l.Per, Fault: fault}
+	return engine.Limit{Text: text, Max: l.Max, Per: l.Per, Fault: fault}
 }

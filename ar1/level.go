@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/engine"
 )
 
 // rest is the level below which one counts as 0. It is less than 1/e, to which a level of 1 decays in Per, so that nothing is
@@ -21,7 +21,7 @@ type bounds struct {
 
 // newBounds computes C - Max for itself, so that a large Max takes no digits from it; from 20 on by a series in 1/Max (that of the
 // Bernoulli numbers) that is right to 10^-15. ar1.lua computes it alike.
-func newBounds(l gate.Limit) bounds {
+func newBounds(l engine.Limit) bounds {
 	b := bounds{per: float64(l.Per) / float64(time.Millisecond), max: float64(l.Max)}
 	if b.max < 20 {
 		b.above = 1/(1-math.Exp(-1/b.max)) - b.max
@@ -71,11 +71,4 @@ func (b bounds) wait(x, to float64) int64 {
 		ms++
 	}
 	return int64(ms)
-}
-
-// newLimitState is what a usage and a level, in 10^-8 units, say of a limit.
-func newLimitState(u Usage, level int64) LimitState {
-	s := LimitState{Usage: u, Level: float64(level) / 1e8, HalfLife: time.Duration(float64(u.Limit.Per) * math.Ln2)}
-	s.Rate = s.Level / u.Limit.Per.Seconds()
-	return s
 }

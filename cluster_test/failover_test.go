@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -243,7 +243,7 @@ func (s *story) checkLoss(t *testing.T, in incident, sum tally) {
 		t.Errorf("%d units were lost of the %d acknowledged after the begin", lost, after)
 	case last > goesOnFor+slack:
 		t.Errorf("the old master acknowledged for %v", last)
-	case in.settings.replicas == "0" && gap > takeover+remote.LeftAlone+slack+time.Second:
+	case in.settings.replicas == "0" && gap > takeover+engine.RecoveryDelay+slack+time.Second:
 		t.Errorf("no decision for %v, though the replica took over after %v", gap, takeover)
 	case sum.uncertain > 10*callers:
 		t.Errorf("%d calls ended in doubt", sum.uncertain)

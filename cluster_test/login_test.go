@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/window"
 )
@@ -74,8 +74,8 @@ func (s *siege) burst(t *testing.T, name string) {
 			}
 		})
 	}
-	for _, key := range sample(keys(t, s.nodes, name), 2) {
-		slot := remote.SlotOf(key)
+	for _, key := range sample(sampleKeys(t, s.nodes, name), 2) {
+		slot := keys.Slot(key)
 		home := s.nodes.MasterOf(t, slot)
 		s.nodes.Move(t, slot, s.nodes.MasterOf(t, (slot+5461)%16384))
 		s.nodes.Move(t, slot, home)

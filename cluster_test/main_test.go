@@ -16,8 +16,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -71,7 +71,7 @@ func (k kind) of(t *testing.T, client rueidis.Client, limits ...window.Limit) li
 func (k kind) key(name, event string) string { return name + ":{" + event + "}:" + k.suffix }
 
 // slotOf is the hash slot of an event that stands for itself.
-func slotOf(event string) int { return remote.SlotOf("{" + event + "}") }
+func slotOf(event string) int { return keys.Slot("{" + event + "}") }
 
 // months is so many in thirty days, so that nothing is forgotten while a test runs, nor decays by more than a little.
 func months(n int64) window.Limit { return window.Limit{Max: n, Per: 30 * 24 * time.Hour} }
@@ -92,14 +92,14 @@ func TestSlots(t *testing.T) {
 				t.Fatalf("%s: %v", event, err)
 			}
 		}
-		if made := keys(t, nodes, name); len(made) != 10_000 || len(spread) != 256 {
+		if made := sampleKeys(t, nodes, name); len(made) != 10_000 || len(spread) != 256 {
 			t.Errorf("%d keys, in %d of 256 parts of the slots", len(made), len(spread))
 		}
 	})
 }
 
 // keys are those of a limiter, on the masters of all shards.
-func keys(t *testing.T, nodes *redistest.Nodes, name string) (all []string) {
+func sampleKeys(t *testing.T, nodes *redistest.Nodes, name string) (all []string) {
 	t.Helper()
 	for _, events := range shardEvents {
 		master := nodes.MasterOf(t, slotOf(events[0]))
@@ -148,7 +148,7 @@ func TestHostileEvents(t *testing.T) {
 			}
 		}
 		whole := regexp.MustCompile(`^` + regexp.QuoteMeta(name) + `:\{[^{}]+\}:` + k.suffix + `$`)
-		made := keys(t, nodes, name)
+		made := sampleKeys(t, nodes, name)
 		for _, key := range made {
 			if !whole.MatchString(key) {
 				t.Errorf("an event left its braces: %q", key)

@@ -68,7 +68,7 @@ func sound(ctx context.Context, checks []Check) error {
 		return errors.New("slidegate: AllowAll has no checks; give it at least one")
 	}
 	for i, c := range checks {
-		if c.Limiter == nil || c.Limiter.gate == nil {
+		if c.Limiter == nil || c.Limiter.engine == nil {
 			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; make one", i+1)
 		}
 		n := c.N
@@ -77,7 +77,7 @@ func sound(ctx context.Context, checks []Check) error {
 				n += before.N
 			}
 		}
-		if err := c.Limiter.gate.Check(ctx, c.Event, n); err != nil {
+		if err := c.Limiter.engine.Check(ctx, c.Event, n); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (j *Joint) giveBack(ctx context.Context, checks []Check) error {
 // refund does not end with ctx, but in time.
 func (c Check) refund(ctx context.Context, d Decision) error {
 	ctx = context.WithoutCancel(ctx)
-	if c.Limiter.gate.Timeout < 0 {
+	if c.Limiter.engine.Timeout < 0 {
 		timed, cancel := context.WithTimeout(ctx, refundTime)
 		defer cancel()
 		ctx = timed

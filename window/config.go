@@ -5,37 +5,33 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/lua"
 )
 
-// common is the configuration as every kind of limiter has it.
-func (cfg Config) common() gate.Config[Usage] {
-	limits := slices.Clone(cfg.Limits)
-	c := gate.Config[Usage]{
-		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache, Most: maxUnits,
-		Clock: gate.Clock{Now: cfg.Now, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
-		Usage: func(i int, used, remaining int64, retryAfter, resetAfter time.Duration) Usage {
-			return Usage{limits[i], used, remaining, retryAfter, resetAfter}
-		},
-		PerOf: func(u Usage) time.Duration { return u.Limit.Per },
+const maxTime = 1 << 47 // the first ms that the script refuses, in the year 6429
+
+// engine returns the configuration as limiters of every kind have it.
+func (cfg Config) engine() engine.Config {
+	c := engine.Config{
+		Kind: "w", Script: lua.Window, SomeSuffices: true, MaxUnits: maxUnits,
+		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
+		Clock: clock.Clock{Now: cfg.Now, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
 	}
-	for _, l := range limits {
-		c.Limits = append(c.Limits, l.common(cfg.CountDenied))
+	for _, l := range cfg.Limits {
+		c.Limits = append(c.Limits, l.engine(cfg.CountDenied))
 	}
 	if cfg.Fallback != nil {
-		c.Fallback = cmp.Or(cfg.Fallback.gate, &gate.Limiter[Usage]{})
+		c.Fallback = cmp.Or(cfg.Fallback.engine, &engine.Limiter{})
 	}
 	if cfg.Observe != nil {
-		c.Observe = func(o gate.Observation[Usage]) {
-			cfg.Observe(Observation{cfg.Name, Kind(o.Kind), o.Units, Decision(o.Decision), o.Took, o.Part})
-		}
+		c.Notify = func(e engine.Event) { cfg.Observe(Observation{Limiter: cfg.Name, Kind: Kind(e.Kind), Part: e.Range}) }
 	}
 	return c
 }
 
-// common is the limit as every kind of limiter has it.
-func (l Limit) common(countDenied bool) gate.Limit {
-	return gate.Limit{Text: l.String(), Max: l.Max, Per: l.Per, Resolution: l.resolution(countDenied), Fault: l.check(countDenied)}
+// engine returns the limit as limiters of every kind have it.
+func (l Limit) engine(countDenied bool) engine.Limit {
+	return engine.Limit{Text: l.String(), Max: l.Max, Per: l.Per, Resolution: l.resolution(countDenied), Fault: l.check(countDenied)}
 }
-
-const maxTime = 1 << 47 // the first ms that the script refuses, in the year 6429

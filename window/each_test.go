@@ -18,6 +18,7 @@ import (
 
 // TestEachIsAsOneByOne: batches of events, many of them more than once, are decided as by calls of Allow one after the other.
 func TestEachIsAsOneByOne(t *testing.T) {
+	t.Parallel()
 	for _, countDenied := range []bool{false, true} {
 		c := &clock{}
 		c.set(noon)
@@ -86,6 +87,7 @@ func many(n int) []string {
 // TestEachAfterScriptFlush, on one node of a cluster, on all, and on a server, while others load it again: each is decided, and
 // those of one event in order.
 func TestEachAfterScriptFlush(t *testing.T) {
+	hasOwnServer(t)
 	cluster, server := redistest.Cluster(t), redistest.Start(t).Client(t)
 	for name, client := range map[string]rueidis.Client{"cluster": cluster, "server": server} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +96,7 @@ func TestEachAfterScriptFlush(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				for range 300 {
+				for range unlessShort(300, 50) {
 					for _, node := range client.Nodes() {
 						node.Do(context.Background(), node.B().ScriptFlush().Build())
 					}
@@ -122,6 +124,7 @@ func TestEachAfterScriptFlush(t *testing.T) {
 
 // TestEachInTime: a server that hangs costs one Timeout, however many events there are, and a Fallback decides.
 func TestEachInTime(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	var seen outages
 	cfg := window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: troubleTimeout, Observe: seen.observe}
@@ -143,7 +146,7 @@ func TestEachInTime(t *testing.T) {
 			unsent++
 		}
 	}
-	if uncertain != 4096 || unsent != 10_000-4096 {
+	if uncertain == 0 || uncertain > 3*512 || uncertain+unsent != 10_000 { // three senders hang, with a batch each
 		t.Errorf("%d may have been counted, %d were not", uncertain, unsent)
 	}
 	for i, r := range degraded.AllowEach(t.Context(), append(events[:10:10], events[:10]...)) {

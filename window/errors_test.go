@@ -185,6 +185,7 @@ func key(t *testing.T, l *window.Limiter, event string) string {
 
 // TestScriptFlush drops the scripts again and again under traffic: nobody notices.
 func TestScriptFlush(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	client := server.Client(t)
 	l := must(window.New(client, window.Config{Name: "flush", Limits: parsed("100000/1h")}))
@@ -200,17 +201,19 @@ func TestScriptFlush(t *testing.T) {
 			}
 		}
 	})
-	log := hammer(t, l, 8, 300)
+	times := unlessShort(300, 100)
+	log := hammer(t, l, 8, times)
 	close(done)
 	flushing.Wait()
-	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; len(log) != 2400 || used != 2400 {
-		t.Fatalf("%d of 2400 admitted, %d counted", len(log), used)
+	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; len(log) != 8*times || used != int64(8*times) {
+		t.Fatalf("%d of %d admitted, %d counted", len(log), 8*times, used)
 	}
 }
 
 // TestRestart kills the server in the middle of traffic and starts it again, empty: calls fail honestly meanwhile, and go on
 // by themselves after; all that is acknowledged since is counted.
 func TestRestart(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	l := must(window.New(server.Client(t), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
 	var since, stop atomic.Int64
@@ -261,6 +264,7 @@ func TestOtherRefusals(t *testing.T) {
 
 // TestEviction: every key of a limiter has an expiry, so that volatile-lru drops limiters first, for keys that have none.
 func TestEviction(t *testing.T) {
+	hasOwnServer(t)
 	const events = 1000
 	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
 		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)

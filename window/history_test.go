@@ -37,6 +37,8 @@ var plans = []plan{
 	{name: "changes, clock", jumps: true, callers: [][]window.Limit{
 		{limit("2/1s"), limit("6/5s")}, {limit("6/5s"), limit("2/1s")}, {limit("3/5s@5s")}, {limit("900/5s"), limit("100000/1h"), limit("1/1s")},
 	}},
+	{name: "many at once", callers: [][]window.Limit{{limit("40/1s"), limit("150/10s@100ms")}}},
+	{name: "many at once, denials count, clock", callers: [][]window.Limit{{limit("40/1s"), limit("150/10s")}}, denials: true, jumps: true},
 	{name: "large", callers: [][]window.Limit{{{Max: 1 << 53, Per: time.Hour}, {Max: 70_000, Per: 100 * time.Second, Resolution: 400 * time.Millisecond}}}},
 }
 
@@ -55,13 +57,11 @@ func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()).UTC() }
 
 // TestHistories runs random histories on Redis and in memory, and holds every answer against the exact log.
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			decisions, enough := 0, decisionsPerPlan
-			if testing.Short() {
-				enough /= 10
-			}
+			decisions, enough := 0, unlessShort(decisionsPerPlan, decisionsPerPlan/20)
 			for seed := uint64(1); decisions < enough; seed++ {
 				decisions += p.run(t, seed)
 			}
@@ -175,14 +175,7 @@ func (h *history) decide(t *testing.T, caller int, look bool) {
 	limits, now := h.plan.callers[caller], h.clock.ms.Load()
 	n := int64(1)
 	if h.rng.IntN(3) == 0 {
-		most := limits[0].Max
-		for _, l := range limits {
-			most = min(most, l.Max)
-		}
-		n = 1 + h.rng.Int64N(most)
-		if most > 10 && h.rng.IntN(2) == 0 {
-			n = 1 + h.rng.Int64N(10)
-		}
+		n = h.units(limits)
 	}
 	want := h.log.decide(limits, n, now, h.plan.denials, look)
 	h.tell("%d: caller %d asks for %d (look %v): allowed %v, wait %v", now, caller, n, look, want.Allowed, want.RetryAfter)
@@ -199,6 +192,18 @@ func (h *history) decide(t *testing.T, caller int, look bool) {
 	if want.Counted > 0 {
 		h.decided = append(h.decided, want)
 	}
+}
+
+// units returns how many units an attempt could ask for.
+func (h *history) units(limits []window.Limit) int64 {
+	most := limits[0].Max
+	for _, l := range limits {
+		most = min(most, l.Max)
+	}
+	if most > 10 && h.rng.IntN(2) == 0 {
+		most = 10
+	}
+	return 1 + h.rng.Int64N(most)
 }
 
 func (h *history) refund(t *testing.T, caller int) {

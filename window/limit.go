@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
 )
 
 // Limit bounds what is admitted: at most Max units in any span of length Per.
@@ -160,12 +161,12 @@ func (l Limit) resolution(countDenied bool) time.Duration {
 
 // defaultResolution is Per/60, rounded up to a whole millisecond.
 func (l Limit) defaultResolution() time.Duration {
-	return gate.Milliseconds((l.Per.Milliseconds() + 59) / 60)
+	return clock.Milliseconds((l.Per.Milliseconds() + 59) / 60)
 }
 
 // check says what is wrong with the limit, and what to do about it.
 func (l Limit) check(countDenied bool) error {
-	if err := gate.CheckRange(l.Max, maxUnits, "2^53", l.Per); err != nil {
+	if err := engine.CheckRange(l.Max, maxUnits, "2^53", l.Per); err != nil {
 		return err
 	}
 	switch width := l.resolution(countDenied); {
@@ -190,5 +191,5 @@ func (l Limit) buckets(countDenied bool) int64 {
 
 // finest is the narrowest Resolution for any Max.
 func (l Limit) finest() time.Duration {
-	return gate.Milliseconds((l.Per.Milliseconds() + maxBucket - 2) / (maxBucket - 1))
+	return clock.Milliseconds((l.Per.Milliseconds() + maxBucket - 2) / (maxBucket - 1))
 }

@@ -7,27 +7,28 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestLocalForgets counts many events and lets them be forgotten: calls on one other event leave nothing behind.
+// TestLocalForgets counts many events and lets them be forgotten: calls on one other event leave nothing behind. It runs on the fake
+// time of synctest.
 func TestLocalForgets(t *testing.T) {
+	synctest.Test(t, forgets)
+}
+
+func forgets(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1s", "5/4s")}))
-	events := 300_000
-	if testing.Short() {
-		events = 100_000
-	}
+	events := unlessShort(300_000, 100_000)
 	empty := heap()
 	for i := range events {
 		must(l.Allow(t.Context(), fmt.Sprint("198.51.100.", i)))
 	}
 	full := heap() - empty
-	for forgotten := time.Now().Add(4 * time.Second); time.Now().Before(forgotten); {
-		must(l.Peek(t.Context(), "another"))
-	}
-	for range events {
+	time.Sleep(4 * time.Second)
+	for range 2 * events {
 		must(l.Peek(t.Context(), "another"))
 	}
 	left := heap() - empty
@@ -51,7 +52,7 @@ func TestLocalStaysSmall(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("5/10ms")}))
 	begin := heap()
 	var at []time.Time // of every event
-	for range 400_000 {
+	for range unlessShort(400_000, 200_000) {
 		at = append(at, time.Now())
 		must(l.Allow(t.Context(), fmt.Sprint(len(at))))
 	}

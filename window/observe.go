@@ -3,7 +3,7 @@ package window
 import (
 	"time"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/engine"
 )
 
 // Observation is what Config.Observe is told. It names no event, so that all of it can go into metrics.
@@ -22,15 +22,15 @@ type Kind string
 // What a limiter tells. Begin and end of an outage take turns, for each part. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
 // however it ended.
 const (
-	Allowed   Kind = gate.Allowed   // all units were admitted and counted
-	Denied    Kind = gate.Denied    // not admitted, also where denied attempts count
-	Outage    Kind = gate.Outage    // ErrOutage: nothing was counted
-	Uncertain Kind = gate.Uncertain // ErrUncertain: it may have been counted
-	Refused   Kind = gate.Refused   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
-	Peeked    Kind = gate.Peeked    // PeekN: nothing was to be counted
+	Allowed   Kind = engine.Allowed   // all units were admitted and counted
+	Denied    Kind = engine.Denied    // not admitted, also where denied attempts count
+	Outage    Kind = engine.Outage    // ErrOutage: nothing was counted
+	Uncertain Kind = engine.Uncertain // ErrUncertain: it may have been counted
+	Refused   Kind = engine.Refused   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
+	Peeked    Kind = engine.Peeked    // PeekN: nothing was to be counted
 
-	OutageBegan Kind = gate.OutageBegan // three calls in a row failed; Redis is left alone for a second, and again until one succeeds
-	OutageEnded Kind = gate.OutageEnded // a call succeeded
+	OutageBegan Kind = engine.OutageBegan // three calls in a row failed; Redis is left alone for a second, and again until one succeeds
+	OutageEnded Kind = engine.OutageEnded // a call succeeded
 
-	CacheOff Kind = gate.CacheOff // told once: the client does not keep what it looks at, so DenialCache is of no use
+	CacheOff Kind = engine.CacheOff // told once: the client does not keep what it looks at, so DenialCache is of no use
 )

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -81,7 +81,7 @@ func TestSlots(t *testing.T) {
 		}
 		key := key(t, l, event)
 		command := client.B().Get().Key(key).Build()
-		if got, want := remote.SlotOf(key), int(command.Slot()); got != want {
+		if got, want := keys.Slot(key), int(command.Slot()); got != want {
 			t.Fatalf("%q is in slot %d, not %d", key, got, want)
 		}
 		client.Do(t.Context(), command) // a command that is built has to be sent

@@ -16,8 +16,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/internal/remote"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -90,13 +90,17 @@ func do(t *testing.T, c rueidis.Client, command ...string) {
 // TestTrouble makes each trouble under load, without and with a Fallback: the caller learns the truth in time, and soon
 // after the end Redis decides again. With -v it prints the table of docs/redis.md.
 func TestTrouble(t *testing.T) {
+	hasOwnServer(t)
 	for _, tr := range troubles {
 		for _, withFallback := range []bool{false, true} {
 			name := tr.name
 			if withFallback {
 				name += ", with a Fallback"
 			}
-			t.Run(name, func(t *testing.T) { tr.test(t, withFallback) })
+			t.Run(name, func(t *testing.T) {
+				hasOwnServer(t)
+				tr.test(t, withFallback)
+			})
 		}
 	}
 }
@@ -120,13 +124,9 @@ func (tr trouble) test(t *testing.T, withFallback bool) {
 		cfg.Fallback = must(window.NewLocal(cfg))
 	}
 	l := must(window.New(client, cfg))
-	must(l.Allow(t.Context(), "e"))
+	backAfter(t, l)
 	end := tr.begin(t, server, faults, admin)
-	lasts := 1500 * time.Millisecond
-	if testing.Short() {
-		lasts = 3 * troubleTimeout
-	}
-	seen := load(t, l, 16, lasts)
+	seen := load(t, l, 16, unlessShort(1500*time.Millisecond, 3*troubleTimeout))
 	tr.check(t, seen, withFallback)
 	end()
 	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), backAfter(t, l))
@@ -235,6 +235,7 @@ func backAfter(t *testing.T, l *window.Limiter) time.Duration {
 // TestEveryCallIsAccountedFor cuts all connections again and again under load. The server lives on and tells what it counted:
 // all that was acknowledged, nothing twice, and beyond that at most what was named uncertain. One cut is no outage.
 func TestEveryCallIsAccountedFor(t *testing.T) {
+	hasOwnServer(t)
 	faults := &redistest.Faults{}
 	client := redistest.NewClient(t, faults.Break)
 	var seen outages
@@ -287,7 +288,7 @@ func onceBack(t *testing.T, l *window.Limiter, event string) (window.Snapshot, e
 
 // TestNobodyElsesDeadline: on a connection of a client with rueidis' own defaults, a caller with a short deadline fails alone.
 func TestNobodyElsesDeadline(t *testing.T) {
-	for range 20 {
+	for range unlessShort(20, 5) {
 		faults := &redistest.Faults{}
 		client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn, o.AlwaysPipelining = faults.Dial, false })
 		l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second}))
@@ -337,6 +338,7 @@ func (o *outages) kinds() (kinds []window.Kind) {
 
 // TestNoOutage: what callers do, and what stands in Redis, is no outage, however often.
 func TestNoOutage(t *testing.T) {
+	hasOwnServer(t)
 	faults := &redistest.Faults{}
 	client := redistest.NewClient(t, faults.Break)
 	var seen outages
@@ -375,6 +377,7 @@ func TestNoOutage(t *testing.T) {
 
 // TestOutageBeginsAndEnds: Observe hears of it once each, and nobody calls Redis in between but for a probe a second.
 func TestOutageBeginsAndEnds(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	var seen outages
 	var fallback atomic.Int64
@@ -400,6 +403,7 @@ func TestOutageBeginsAndEnds(t *testing.T) {
 
 // TestDegradedIsRefundedInTheFallback, and a Reset forgets in both.
 func TestDegradedIsRefundedInTheFallback(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
 	l := must(window.New(server.Client(t), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: 50 * time.Millisecond, Fallback: local}))
@@ -452,10 +456,10 @@ func TestOneShardDown(t *testing.T) {
 	of := eventsByNode(t, l, nodes, all)
 	shared := map[int]bool{}
 	for _, event := range of[0] {
-		shared[remote.SlotOf(must(l.Inspect(t.Context(), event)).Key)/256] = true
+		shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] = true
 	}
 	for i := range of[1:] { // two masters may share a part
-		of[i+1] = slices.DeleteFunc(of[i+1], func(event string) bool { return shared[remote.SlotOf(must(l.Inspect(t.Context(), event)).Key)/256] })
+		of[i+1] = slices.DeleteFunc(of[i+1], func(event string) bool { return shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] })
 	}
 	down.Refuse(1 << 30)
 	down.Cut()
@@ -502,8 +506,10 @@ func eventsByNode(t *testing.T, l *window.Limiter, nodes map[string]rueidis.Clie
 // TestTimeoutIsKept, where rueidis waits for other things than replies: for a connection to a server that hangs, and for a
 // place in the queue of one.
 func TestTimeoutIsKept(t *testing.T) {
+	hasOwnServer(t)
 	for name, cut := range map[string]bool{"connecting": true, "queueing": false} {
 		t.Run(name, func(t *testing.T) {
+			hasOwnServer(t)
 			server, faults := redistest.Start(t), &redistest.Faults{}
 			client := server.NewClient(t, faults.Break)
 			l := must(window.New(client, window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: troubleTimeout}))
@@ -533,6 +539,7 @@ func TestTimeoutIsKept(t *testing.T) {
 
 // TestConnectingTakesLonger than Timeout, as with TLS or from far away: the limiter comes back all the same.
 func TestConnectingTakesLonger(t *testing.T) {
+	hasOwnServer(t)
 	faults := &redistest.Faults{}
 	client := redistest.NewClient(t, func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex = -1 // one connection: each needs a call that fails to be made
@@ -553,6 +560,7 @@ func TestConnectingTakesLonger(t *testing.T) {
 
 // TestDeadlinesOfCallers that are shorter than Timeout: a Redis that refuses is noticed, and the Fallback asked, before they end.
 func TestDeadlinesOfCallers(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	var seen outages
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
@@ -594,6 +602,7 @@ func TestFallbackFails(t *testing.T) {
 
 // TestWaitWhileDegraded: Redis may be back sooner than the Fallback would admit.
 func TestWaitWhileDegraded(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	l := must(window.New(server.Client(t), window.Config{Name: "wait", Limits: parsed("1000/1h"), Timeout: 50 * time.Millisecond, Fallback: local}))

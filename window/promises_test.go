@@ -120,8 +120,9 @@ func holds(t *testing.T, l window.Limit, log []admitted) {
 // TestBounded attacks at the edges of windows and buckets, with any cost, and with refunds or a clock that steps back. An
 // attempt has the date under which the limit counted it: the clock's, or that of its newest bucket if that is later.
 func TestBounded(t *testing.T) {
+	t.Parallel()
 	both(t, limits("3/1s", "9/10s@3s", "80/1m"), func(b bench) {
-		for seed := range uint64(40) {
+		for seed := range unlessShort[uint64](40, 10) {
 			rng, event := rand.New(rand.NewPCG(seed, 1)), fmt.Sprint(seed)
 			logs := make([][]admitted, 3)
 			b.clock.set(noon)
@@ -198,9 +199,10 @@ func hammer(t *testing.T, l *window.Limiter, goroutines, times int) (log []admit
 
 // TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and at Per where they stand alone.
 func TestPrompt(t *testing.T) {
+	t.Parallel()
 	coarse := limit("1000/10s@700ms")
 	both(t, window.Config{Limits: []window.Limit{coarse, limit("60/3s")}}, func(b bench) {
-		for seed := range uint64(40) {
+		for seed := range unlessShort[uint64](40, 10) {
 			rng, event := rand.New(rand.NewPCG(seed, 2)), fmt.Sprint(seed)
 			var log []admitted
 			for range 60 {
@@ -237,6 +239,7 @@ func younger(log []admitted, now time.Time, age time.Duration) (units int64) {
 }
 
 func TestAllOrNone(t *testing.T) {
+	t.Parallel()
 	both(t, limits("2/1s", "7/10s", "90/1m@5s"), func(b bench) {
 		rng := rand.New(rand.NewPCG(3, 3))
 		for range 600 {
@@ -257,6 +260,7 @@ func TestAllOrNone(t *testing.T) {
 }
 
 func TestFreeDenial(t *testing.T) {
+	t.Parallel()
 	both(t, limits("2/1s", "7/10s", "90/1m@5s"), func(b bench) {
 		rng, denials := rand.New(rand.NewPCG(4, 4)), 0
 		for range 600 {
@@ -295,6 +299,7 @@ func TestFreeDenialByChoice(t *testing.T) {
 }
 
 func TestFreeLook(t *testing.T) {
+	t.Parallel()
 	both(t, limits("2/1s", "5/1m", "90/1h"), func(b bench) {
 		look := func(event string) {
 			b.Helper()
@@ -320,6 +325,7 @@ func TestFreeLook(t *testing.T) {
 }
 
 func TestExactRetry(t *testing.T) {
+	t.Parallel()
 	for name, cfg := range map[string]window.Config{
 		"exact": limits("1/700ms", "4/5s"), "coarse": limits("3/1s@400ms", "100/20s"),
 		"denials count": {Limits: parsed("2/1s", "9/20s@3s"), CountDenied: true},
@@ -363,6 +369,7 @@ func (b bench) retries(event string, n int64, d window.Decision) {
 // TestOneKey runs every verb on a cluster, for events and limiters of any slot: one key each, all limiters of an event on
 // one slot, and no error.
 func TestOneKey(t *testing.T) {
+	t.Parallel()
 	client := redistest.Cluster(t)
 	name := redistest.Key(t)
 	slots := map[string]int64{}
@@ -423,6 +430,7 @@ var hostile = []string{
 }
 
 func TestAnyEvent(t *testing.T) {
+	t.Parallel()
 	for _, secret := range [][]byte{nil, []byte("secret")} {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1m", "5/1h"), Secret: secret}
 		remote, local := must(window.New(redistest.Cluster(t), cfg)), must(window.NewLocal(cfg))
@@ -452,6 +460,7 @@ func wellFormed(t *testing.T, name, key string) {
 
 // TestNoTimeTravel steps the clock back by less and by more than Per.
 func TestNoTimeTravel(t *testing.T) {
+	t.Parallel()
 	both(t, limits("2/10s", "4/1h"), func(b bench) {
 		b.allow("e", 2)
 		for _, back := range []time.Duration{ms(1), ms(5000), ms(9999)} {
@@ -511,6 +520,7 @@ func neverLockedOut(b bench) {
 
 // TestSelfCleaning checks that Redis drops the key when the last unit is forgotten, on the server's clock.
 func TestSelfCleaning(t *testing.T) {
+	hasOwnServer(t)
 	client := redistest.Client(t)
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("9/20ms", "9/60ms@7ms")}))
 	b := bench{T: t, Limiter: l, redis: client}
@@ -585,6 +595,7 @@ func TestKeptOnChange(t *testing.T) {
 // TestHonestOutage loses replies, refuses connections, kills and freezes the server: the caller learns each time whether the
 // attempt was counted, and nothing is sent twice.
 func TestHonestOutage(t *testing.T) {
+	hasOwnServer(t)
 	server := redistest.Start(t)
 	faults := &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)

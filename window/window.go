@@ -8,13 +8,12 @@ package window
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/gate"
-	"github.com/slidegate/slidegate/internal/remote"
-	"github.com/slidegate/slidegate/lua"
+	"github.com/slidegate/slidegate/internal/engine"
 )
 
 // Config says what a Limiter counts, and under which name. Only Name and Limits are needed.
@@ -66,36 +65,29 @@ type Config struct {
 	Observe func(Observation) `json:"-"`
 }
 
-// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. Of its
-// goroutines none outlives its call, but those of calls that Redis leaves hanging: they stay until rueidis gives them up.
+// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. Its goroutines
+// end when nothing is asked, except those that wait for a Redis that hangs: they end when rueidis gives up.
 //
 // Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
 type Limiter struct {
-	gate  *gate.Limiter[Usage]
-	state state
+	engine   *engine.Limiter
+	limits   []Limit
+	fallback *Limiter
+	observe  func(Observation) // nil if nobody observes
 }
-
-// state is where the counts are: in Redis or in memory.
-type state interface {
-	gate.State[Usage]
-	inspect(ctx context.Context, event string) (time.Time, []LimitState, error)
-}
-
-// decision is a Decision under the name that it has inside.
-type decision = gate.Decision[Usage]
 
 // Errors that a caller may want to tell apart, by errors.Is.
 var (
 	// ErrEmptyEvent is returned for the event "", which everybody without a name would share.
-	ErrEmptyEvent = gate.ErrEmptyEvent
+	ErrEmptyEvent = engine.ErrEmptyEvent
 	// ErrCost is returned for less than one unit.
-	ErrCost = gate.ErrCost
+	ErrCost = engine.ErrCost
 	// ErrExceedsLimit is returned for more units than the Max of a limit: such a request can never be admitted.
-	ErrExceedsLimit = gate.ErrExceedsLimit
+	ErrExceedsLimit = engine.ErrExceedsLimit
 	// ErrOutage is returned when Redis could not answer, and nothing was counted: decide without it, or try again later.
-	ErrOutage = remote.ErrOutage
+	ErrOutage = engine.ErrOutage
 	// ErrUncertain is returned when no reply came: the attempt may or may not have been counted. It was sent once only.
-	ErrUncertain = remote.ErrUncertain
+	ErrUncertain = engine.ErrUncertain
 )
 
 // New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet, so an error is about
@@ -104,36 +96,32 @@ var (
 // It notices when Redis, or a part of a cluster, cannot answer: after three failures in a row, those slots are left alone for a
 // second, and calls get ErrOutage or the Fallback at once; then one call finds out whether they are back.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	g, err := gate.New(cfg.common(), "w")
+	e, err := engine.New(client, cfg.engine())
 	if err != nil {
 		return nil, err
 	}
-	r, err := gate.NewRedis(client, lua.Window, g)
-	if err != nil {
-		return nil, err
-	}
-	return newLimiter(g, redis{r}), nil
+	return newLimiter(e, cfg), nil
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
 // own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted, unless it has
 // a clock of its own in Config.Now. It takes no Fallback, as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
-	g, err := gate.NewLocal(cfg.common(), "w")
+	c := cfg.engine()
+	e, err := engine.NewLocal(c, newMemory(c.Limits, c.Clock))
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(g, newLocal(g)), nil
+	return newLimiter(e, cfg), nil
 }
 
-func newLimiter(g *gate.Limiter[Usage], s state) *Limiter {
-	g.State = s
-	return &Limiter{g, s}
+func newLimiter(e *engine.Limiter, cfg Config) *Limiter {
+	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}
 }
 
 // Allow is shorthand for AllowN(ctx, event, 1).
 func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
-	return l.AllowN(ctx, event, 1)
+	return l.decide(ctx, l.engine.Attempt(), event, 1)
 }
 
 // AllowN decides whether n units of the event may happen now, and counts all of them or none. A denial is a Decision, not
@@ -141,17 +129,18 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // before anything was sent, and one that names the key if its value is not a record of this library, or can hold no more:
 // 31 limits of all callers of one Name, or 2^53 units. In each of these but ErrUncertain nothing was counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	d, err := l.gate.AllowN(ctx, event, n)
-	return Decision(d), err
+	return l.decide(ctx, l.engine.Attempt(), event, n)
 }
 
-// AllowEach is Allow for each of many events, sent together: the answers are those of as many calls of Allow in order, in one round trip
-// to each shard. Results are in the order of events, each with an error of its own: a shard in trouble fails only its own. An event
-// that is there twice is decided about twice, in order. More than 4,096 events go in several rounds, and Config.Timeout is for one. Where
-// nothing ran in one, or something got no reply in time, no more are sent.
+// AllowEach decides about many events at once: the answers are those of as many calls of Allow in order, in one round trip to
+// each shard. Results are in the order of events, each with an error of its own, so a shard in trouble fails only its own events.
+// If an event occurs twice, the first occurrence is decided first. More than 4,096 events go in several rounds, each within
+// Config.Timeout. A slot range in which something got no reply in time, or nothing ran, gets no further rounds.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
-	results := make([]Result, len(events))
-	l.gate.AllowEach(ctx, events, func(i int, d decision, err error) { results[i] = Result{Decision(d), err} })
+	began, results := time.Now(), make([]Result, len(events))
+	for i, a := range l.engine.AttemptEach(ctx, events) {
+		results[i].Decision, results[i].Err = l.finish(l.engine.Attempt(), 1, &a.Reply, a.Err, began)
+	}
 	return results
 }
 
@@ -164,8 +153,7 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // it; if it denies, Usage is as it stands, even where denied attempts count. Errors are as those of AllowN, but never
 // ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
-	d, err := l.gate.PeekN(ctx, event, n)
-	return Decision(d), err
+	return l.decide(ctx, engine.Peek, event, n)
 }
 
 // Wait is shorthand for WaitN(ctx, event, 1).
@@ -178,8 +166,15 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // order, and hold no place: each sleeps its wait and up to 5 % more (at most 100 ms), then asks again. Waiting is not
 // hammering: where denied attempts count, those of WaitN do not. Where Config.Now is set, the sleep is still one of real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
-	d, err := l.gate.WaitN(ctx, event, n)
-	return Decision(d), err
+	for {
+		d, err := l.decide(ctx, engine.Wait, event, n)
+		if err != nil || d.Allowed {
+			return d, err
+		}
+		if err := l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded); err != nil {
+			return d, err
+		}
+	}
 }
 
 // Refund gives back the units that d counted, in every limit that still counts them; never below zero, and none as old as
@@ -189,25 +184,30 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 // ErrUncertain the units may or may not be given back. A Degraded decision is given back in the
 // Fallback; where there is none, nowhere.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
-	return l.gate.Refund(ctx, event, decision(d))
+	switch {
+	case d.Counted <= 0 || d.Degraded && l.fallback == nil:
+		return nil
+	case d.Degraded:
+		d.Degraded = false // to the Fallback it is a decision of its own
+		return l.fallback.Refund(ctx, event, d)
+	}
+	return l.engine.Refund(ctx, event, l.charge(d))
 }
 
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library
 // is an error, and left alone. Errors are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	return l.gate.Reset(ctx, event)
+	return l.engine.Reset(ctx, event)
 }
 
 // Inspect shows every bucket of every limit, for people. It writes nothing, and never asks the Fallback. RetryAfter in its Usage is for one unit. Errors
 // are as those of AllowN, but never ErrUncertain.
-func (l *Limiter) Inspect(ctx context.Context, event string) (s Snapshot, err error) {
-	err = l.gate.Inspect(ctx, event, func() (err error) {
-		s.At, s.Limits, err = l.state.inspect(ctx, event)
-		return err
-	})
+func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
+	reply, err := l.engine.Inspect(ctx, event)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s.Event, s.Key = event, l.gate.Key(event)
-	return s, nil
+	s, err := l.snapshot(reply)
+	s.Event, s.Key = event, l.engine.Key(event)
+	return s, err
 }

@@ -12,13 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/keys"
 )
 
 // Store holds records of type R. Events are spread over shards, each with a lock, so that callers on different events do
 // not queue. There is no goroutine: now and then a call sweeps a few events of the next shard.
 type Store[R any] struct {
-	clock     gate.Clock
+	clock     clock.Clock
 	begin     time.Time // when it was made; the clock is what passed since on the monotonic clock
 	forgotten func(r *R, now int64) bool
 	seed      maphash.Seed
@@ -47,8 +48,8 @@ type entry[R any] struct {
 
 // New returns an empty store. It drops records that are forgotten, in the course of other calls; but not by the clock of a
 // configuration, which may step back to when a record was not yet forgotten.
-func New[R any](clock gate.Clock, forgotten func(r *R, now int64) bool) *Store[R] {
-	s := &Store[R]{clock: clock, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
+func New[R any](c clock.Clock, forgotten func(r *R, now int64) bool) *Store[R] {
+	s := &Store[R]{clock: c, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
 	s.due.Store(seldom)
 	for i := range s.shards {
 		s.shards[i].events = map[string]*entry[R]{}
@@ -89,7 +90,7 @@ func (s *Store[R]) Open(event string) (e Event[R], err error) {
 
 // held is what stands for an event: a hash of one that is long.
 func held(event string) string {
-	if len(event) <= gate.Longest {
+	if len(event) <= keys.Longest {
 		return event
 	}
 	sum := sha512.Sum512([]byte(event))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -142,8 +142,8 @@ func (b *budget) Refund(ctx context.Context, event string, d window.Decision) er
 
 // shown is an event as it may be told: not where a secret hides it, and never a long one.
 func (b *budget) shown(event string) string {
-	if b.p.cfg.Secret != nil || len(event) > gate.Longest {
-		return gate.Tag(b.p.cfg.Secret, event)
+	if b.p.cfg.Secret != nil || len(event) > keys.Longest {
+		return keys.Tag(b.p.cfg.Secret, event)
 	}
 	return event
 }

@@ -1,4 +1,5 @@
-package gate
+// Package keys makes the Redis key of an event.
+package keys
 
 import (
 	"crypto/hmac"
@@ -6,16 +7,14 @@ import (
 	"encoding/base64"
 )
 
-// Longest is how many bytes an event may have that stands for itself; a longer one is hashed.
+// Longest is the length in bytes of the longest event that appears in a key as it is. A longer one is hashed.
 const Longest = 128
 
 const hexDigit = "0123456789ABCDEF"
 
-// Key is the Redis key of an event: the name, the event as hash tag, the kind of record.
-func (l *Limiter[U]) Key(event string) string { return l.prefix + Tag(l.Secret, event) + l.suffix }
-
-// Tag is an event as it stands in a key. Two events never share one, and no event can end its tag early: printable ASCII stands for itself but for braces, the percent sign and a leading tilde,
-// and every other byte is written as %XX. A tag that begins with a tilde is a hash: of a long event, or under a secret, if that is not nil.
+// Tag returns the hash tag of an event. Two events never share one, and no event can end its tag early. Printable ASCII
+// stands for itself, except braces, the percent sign and a leading tilde: these and every other byte become %XX. A leading
+// tilde marks a hash: the SHA-256 of a long event, or the HMAC-SHA256 of any event under a secret that is not nil.
 func Tag(secret []byte, event string) string {
 	switch {
 	case secret != nil:

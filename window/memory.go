@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
-	"github.com/slidegate/slidegate/internal/gate"
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/memory"
 )
 
-// local keeps the counts in memory.
-type local struct {
-	l      *gate.Limiter[Usage]
+// counts keeps the counts in memory.
+type counts struct {
 	limits []bounds
 	*memory.Store[record]
 }
@@ -32,55 +31,47 @@ type section struct {
 
 type bucket struct{ last, units int64 }
 
-func newLocal(l *gate.Limiter[Usage]) *local {
-	m := &local{l: l}
-	for _, limit := range l.Limits {
+func newMemory(limits []engine.Limit, c clock.Clock) *counts {
+	m := &counts{}
+	for _, limit := range limits {
 		m.limits = append(m.limits, bounds{limit.Per.Milliseconds(), limit.Max, limit.Resolution.Milliseconds()})
 	}
-	m.Store = memory.New(l.Clock, func(r *record, now int64) bool { return r.forgotten(m.limits, now) })
+	m.Store = memory.New(c, func(r *record, now int64) bool { return r.forgotten(m.limits, now) })
 	return m
 }
 
-// Decide answers an attempt.
-func (m *local) Decide(_ context.Context, v gate.Verb, event string, n int64) (decision, error) {
+// Decide answers a request.
+func (m *counts) Decide(_ context.Context, v engine.Verb, event string, n int64) (engine.Reply, error) {
 	e, err := m.Open(event)
 	if err != nil {
-		return decision{}, err
+		return engine.Reply{}, err
 	}
 	defer e.Close()
-	var few [4]section // no allocation, but for more limits
+	var few [4]section // no allocation, unless there are more limits
 	views, repaired := m.views(few[:0], e.Record, e.Now)
-	d := m.answer(views, v, n, e.Now)
-	if d.Counted > 0 && most(d.Usage) > maxUnits {
-		return decision{}, errors.New("more than 2^53 units would be counted; wait until some are forgotten, or Reset the event")
+	r := m.answer(views, v, n, e.Now)
+	if r.Counted > 0 && m.mostUsed(&r) > maxUnits {
+		return engine.Reply{}, errors.New("more than 2^53 units would be counted; wait until some are forgotten, or Reset the event")
 	}
-	if d.Counted > 0 && e.Record == nil {
+	if r.Counted > 0 && e.Record == nil {
 		e.Add().sections = make([]section, len(m.limits))
 	}
-	if e.Record != nil && (d.Counted > 0 || repaired && v != gate.Peek) {
-		m.store(e.Record, views, d.Counted, e.Now)
+	if e.Record != nil && (r.Counted > 0 || repaired && v != engine.Peek) {
+		m.store(e.Record, views, r.Counted, e.Now)
 	}
-	return d, nil
+	return r, nil
 }
 
-// DecideEach answers an attempt of one unit for each event.
-func (m *local) DecideEach(ctx context.Context, v gate.Verb, events []string, tell func(i int, d decision, err error)) {
-	for i, event := range events {
-		d, err := m.Decide(ctx, v, event, 1)
-		tell(i, d, err)
-	}
-}
-
-// most is the highest count of a limit.
-func most(usage []Usage) (units int64) {
-	for i := range usage {
-		units = max(units, usage[i].Used)
+// mostUsed returns the highest count of a limit.
+func (m *counts) mostUsed(r *engine.Reply) (units int64) {
+	for i := range m.limits {
+		units = max(units, r.Row(i)[0])
 	}
 	return units
 }
 
 // views appends the sections as they are to be read now, and tells whether a date needs repair.
-func (m *local) views(views []section, rec *record, now int64) (_ []section, repaired bool) {
+func (m *counts) views(views []section, rec *record, now int64) (_ []section, repaired bool) {
 	for i := range m.limits {
 		view, moved := rec.at(i).view(now, m.limits[i].per)
 		views, repaired = append(views, view), repaired || moved
@@ -89,23 +80,22 @@ func (m *local) views(views []section, rec *record, now int64) (_ []section, rep
 }
 
 // answer decides by the sections as they are now.
-func (m *local) answer(views []section, v gate.Verb, n, now int64) decision {
-	allowed := true
+func (m *counts) answer(views []section, v engine.Verb, n, now int64) engine.Reply {
+	r := engine.Reply{Allowed: true, At: maxTime}
 	for i := range m.limits {
-		allowed = allowed && views[i].total+n <= m.limits[i].max
+		r.Allowed = r.Allowed && views[i].total+n <= m.limits[i].max
 	}
-	adds, at := allowed || v == gate.Count, int64(maxTime)
-	d := decision{Allowed: allowed, Usage: make([]Usage, 0, len(m.limits))}
+	adds := r.Allowed || v == engine.Count
 	for i, b := range m.limits {
 		date := views[i].date(now)
-		at = min(at, date)
+		r.At = min(r.At, date)
 		used, retry, reset := views[i].usage(b, n, adds, date, now)
-		m.l.Use(&d, i, used, retry, reset)
+		r.SetRow(i, len(m.limits), used, retry, reset)
 	}
-	if d.At = utc(at); adds && v != gate.Peek {
-		d.Counted = n
+	if adds && v != engine.Peek {
+		r.Counted = n
 	}
-	return d
+	return r
 }
 
 // at is section i of the record: an empty one if there is no record.
@@ -192,7 +182,7 @@ func (s section) joins(date int64) bool {
 }
 
 // store writes the sections as they are now, and adds the units.
-func (m *local) store(rec *record, views []section, units, now int64) {
+func (m *counts) store(rec *record, views []section, units, now int64) {
 	for i, view := range views {
 		if units > 0 {
 			view = view.add(units, view.date(now), m.limits[i].resolution)
@@ -211,8 +201,8 @@ func (s section) add(units, date, resolution int64) section {
 	return s
 }
 
-// Refund takes back what d counted.
-func (m *local) Refund(_ context.Context, event string, d decision) error {
+// Refund gives back the units of a charge.
+func (m *counts) Refund(_ context.Context, event string, c engine.Charge) error {
 	e, err := m.Open(event)
 	if err != nil {
 		return err
@@ -221,10 +211,10 @@ func (m *local) Refund(_ context.Context, event string, d decision) error {
 	if e.Record == nil {
 		return nil
 	}
-	changed, at := false, d.At.UnixMilli()
-	for i, b := range m.limits {
+	changed := false
+	for _, i := range c.Limits {
 		sec := &e.Record.sections[i]
-		given := m.l.CountedIn(d, i) && at+b.per > sec.date(e.Now) && sec.refund(d.Counted, at)
+		given := c.At+m.limits[i].per > sec.date(e.Now) && sec.refund(c.Units, c.At)
 		changed = changed || given
 	}
 	if changed && e.Record.clean(m.limits, e.Now) {
@@ -264,25 +254,24 @@ func (r *record) clean(limits []bounds, now int64) bool {
 	return empty
 }
 
-func (m *local) inspect(_ context.Context, event string) (time.Time, []LimitState, error) {
+// Inspect returns the state of an event as the script does.
+func (m *counts) Inspect(_ context.Context, event string) ([]int64, error) {
 	e, err := m.Open(event)
 	if err != nil {
-		return time.Time{}, nil, err
+		return nil, err
 	}
 	defer e.Close()
-	var d decision
-	at, states := int64(maxTime), make([]LimitState, len(m.limits))
+	reply := []int64{0, maxTime}
 	for i, b := range m.limits {
 		view, _ := e.Record.at(i).view(e.Now, b.per)
-		at = min(at, view.date(e.Now))
+		reply[1] = min(reply[1], view.date(e.Now))
 		used, retry, reset := view.usage(b, 1, false, view.date(e.Now), e.Now)
-		m.l.Use(&d, i, used, retry, reset)
-		states[i].Usage = d.Usage[i]
+		reply = append(reply, used, retry, reset, int64(len(view.buckets)))
 		for _, bucket := range view.buckets {
-			states[i].Buckets = append(states[i].Buckets, Bucket{Last: utc(bucket.last), Units: bucket.units})
+			reply = append(reply, bucket.last, bucket.units)
 		}
 	}
-	return utc(at), states, nil
+	return reply, nil
 }
 
 // forgotten tells whether every unit of the record is.

@@ -1,0 +1,30 @@
+package ar1
+
+import (
+	"errors"
+	"math"
+	"time"
+)
+
+// errNoSnapshot is returned for a reply that only something that is no Slidegate script can give.
+var errNoSnapshot = errors.New("the reply to inspect is not as the head of ar1.lua says; remove the script that Redis holds under this hash")
+
+// snapshot returns the state that the reply to inspect says, as the head of ar1.lua has it.
+func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
+	if len(reply) != 2+4*len(l.limits) {
+		return Snapshot{}, errNoSnapshot
+	}
+	s := Snapshot{At: time.UnixMicro(reply[1]).UTC()}
+	for i, limit := range l.limits {
+		of := reply[2+4*i:]
+		s.Limits = append(s.Limits, newLimitState(newUsage(limit, of), of[3]))
+	}
+	return s, nil
+}
+
+// newLimitState returns what a usage and a level, in units of 10^-8, say of a limit.
+func newLimitState(u Usage, level int64) LimitState {
+	s := LimitState{Usage: u, Level: float64(level) / 1e8, HalfLife: time.Duration(float64(u.Limit.Per) * math.Ln2)}
+	s.Rate = s.Level / u.Limit.Per.Seconds()
+	return s
+}

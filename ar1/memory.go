@@ -1,0 +1,145 @@
+package ar1
+
+import (
+	"context"
+	"slices"
+
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/memory"
+)
+
+// levels keeps the levels in memory.
+type levels struct {
+	limits []bounds
+	*memory.Store[record]
+}
+
+// record is the state of one event: the level of each limit at a time in us.
+type record struct {
+	at     int64
+	levels []float64
+}
+
+func newMemory(limits []engine.Limit, c clock.Clock) *levels {
+	m := &levels{}
+	for _, limit := range limits {
+		m.limits = append(m.limits, newBounds(limit))
+	}
+	m.Store = memory.New(c, m.forgotten)
+	return m
+}
+
+// forgotten tells whether every level of a record counts as 0.
+func (m *levels) forgotten(r *record, now int64) bool {
+	for i := range m.limits {
+		if m.level(r, i, now) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// level is that of limit i now.
+func (m *levels) level(r *record, i int, now int64) float64 {
+	if r == nil {
+		return 0
+	}
+	return m.limits[i].after(r.levels[i], now-r.at)
+}
+
+// Decide answers a request. One that sees a clock that stepped back dates the levels anew, also if it is denied.
+func (m *levels) Decide(_ context.Context, v engine.Verb, event string, n int64) (engine.Reply, error) {
+	e, err := m.Open(event)
+	if err != nil {
+		return engine.Reply{}, err
+	}
+	defer e.Close()
+	r := m.answer(e.Record, v, n, e.Now)
+	if r.Counted > 0 && e.Record == nil {
+		*e.Add() = record{e.Now, make([]float64, len(m.limits))}
+	}
+	if e.Record != nil && (r.Counted > 0 || e.Now < e.Record.at && v != engine.Peek) {
+		m.store(e.Record, r.Counted, e.Now)
+	}
+	return r, nil
+}
+
+// answer decides without touching the record.
+func (m *levels) answer(rec *record, v engine.Verb, n, now int64) engine.Reply {
+	r := engine.Reply{Allowed: true, At: now}
+	for i, b := range m.limits {
+		r.Allowed = r.Allowed && m.level(rec, i, now) <= b.most(float64(n))
+	}
+	adds := r.Allowed || v == engine.Count
+	for i, b := range m.limits {
+		x := m.level(rec, i, now)
+		if adds {
+			x = b.add(x, float64(n))
+		}
+		used, retry, reset := b.usage(x, float64(n))
+		r.SetRow(i, len(m.limits), used, retry, reset)
+	}
+	if adds && v != engine.Peek {
+		r.Counted = n
+	}
+	return r
+}
+
+// store dates the levels to now, and adds the units.
+func (m *levels) store(r *record, n, now int64) {
+	for i, b := range m.limits {
+		r.levels[i] = b.add(m.level(r, i, now), float64(n))
+	}
+	r.at = now
+}
+
+// Refund gives back what is left of the units of a charge.
+func (m *levels) Refund(_ context.Context, event string, c engine.Charge) error {
+	e, err := m.Open(event)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if e.Record == nil {
+		return nil
+	}
+	if m.refund(e.Record, c, e.Now) && m.forgotten(e.Record, e.Now) {
+		e.Remove()
+	}
+	return nil
+}
+
+// refund reports whether there was anything left to give back.
+func (m *levels) refund(r *record, c engine.Charge, now int64) (changed bool) {
+	elapsed, left := max(0, now-c.At, r.at-c.At), make([]float64, len(m.limits))
+	for i, b := range m.limits {
+		left[i] = m.level(r, i, now)
+		if left[i] == 0 || !slices.Contains(c.Limits, i) {
+			continue
+		}
+		units := b.after(float64(c.Units), elapsed) // less than 1/4 may be forgotten
+		changed = changed || units > 0
+		left[i] -= units
+	}
+	if changed {
+		*r = record{now, left}
+	}
+	return changed
+}
+
+// Inspect returns the state of an event as the script does.
+func (m *levels) Inspect(_ context.Context, event string) ([]int64, error) {
+	e, err := m.Open(event)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	reply := []int64{0, e.Now}
+	for i, b := range m.limits {
+		x := m.level(e.Record, i, e.Now)
+		used, retry, reset := b.usage(x, 1)
+		reply = append(reply, used, retry, reset, int64(x*1e8))
+	}
+	return reply, nil
+}

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A circuit breaker finds out which part of a cluster is in trouble. Each of the 64 slot ranges has one. After three
+// failures in a row it opens: the range is left alone for a second. Then one request probes the range, and the rest follow
+// if it succeeds. Where two masters share a range, it is left alone with either. A server that is no cluster is one range.
+const (
+	failuresInARow = 3
+	slotRanges     = 64
+
+	// RecoveryDelay is how long a slot range in trouble is left alone.
+	RecoveryDelay = time.Second
+
+	// successGrain bounds how often a success is recorded, since that writes memory which all callers share.
+	successGrain = 100 * time.Millisecond
+)
+
+// breaker is the circuit breaker of a slot range. Times count from the making of the limiter.
+type breaker struct {
+	failures    atomic.Int32 // in a row
+	until       atomic.Int64 // the end of the rest; 0 while the breaker is closed
+	lastSuccess atomic.Int64 // when a request last succeeded, to successGrain
+	lastFailure atomic.Int64
+	cause       atomic.Value // the error that callers get while the breaker is open
+
+	mu     sync.Mutex // held while the breaker opens or closes, so that observers see both in order
+	notify func(opened bool)
+}
+
+// admit reports whether a request may be sent now, and whether it is a probe.
+func (b *breaker) admit(now time.Duration) (admitted, probe bool) {
+	until := b.until.Load()
+	if until == 0 {
+		return true, false
+	}
+	probe = now >= time.Duration(until) && b.until.CompareAndSwap(until, int64(now+RecoveryDelay))
+	return probe, probe
+}
+
+func (b *breaker) isOpen() bool { return b.until.Load() != 0 }
+
+// err returns the error for callers while the breaker is open.
+func (b *breaker) err() error {
+	err, _ := b.cause.Load().(error)
+	return err
+}
+
+// record learns from the end of a request: one that Redis failed, not one that its caller ended, nor one that the script
+// refused.
+func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
+	if err == nil {
+		b.succeeded(now)
+		return
+	}
+	reply, isReply := rueidis.IsRedisErr(err)
+	certain := isReply || notRun(err)
+	switch {
+	case isReply && fromScript(reply.Error()):
+		b.succeeded(now)
+	case !certain && ctx.Err() != nil:
+	default:
+		b.failed(began, now, err, !certain && !errors.Is(err, errExpired))
+	}
+}
+
+func (b *breaker) succeeded(now time.Duration) {
+	if b.failures.Load() != 0 {
+		b.failures.Store(0)
+	}
+	if now-time.Duration(b.lastSuccess.Load()) > successGrain {
+		b.lastSuccess.Store(int64(now))
+	}
+	if b.isOpen() {
+		b.set(0, nil)
+	}
+}
+
+// failed counts a failure. One that began before the last success says nothing. Nor does one whose connection broke, if it
+// began before the last failure: a connection breaks once, with all requests on it.
+func (b *breaker) failed(began, now time.Duration, err error, broken bool) {
+	if int64(began) < b.lastSuccess.Load() || broken && int64(began) < b.lastFailure.Load() {
+		return
+	}
+	b.lastFailure.Store(int64(now))
+	until := int64(now + RecoveryDelay)
+	if old := b.until.Load(); old != 0 {
+		b.until.CompareAndSwap(old, until)
+		return
+	}
+	if b.failures.Add(1) >= failuresInARow {
+		b.set(until, err)
+	}
+}
+
+// set opens the breaker until a time, or closes it, and notifies of that.
+func (b *breaker) set(until int64, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	opens := until != 0
+	if b.isOpen() == opens {
+		return // another request was first
+	}
+	if opens {
+		b.cause.Store(fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v; the last one: %v", ErrOutage, RecoveryDelay, cause)) //nolint:errorlint // another request's error is only quoted
+	}
+	b.until.Store(until)
+	b.notify(opens)
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// maxRound is how many events of one AllowEach are under way at once. More would wait for one another until their time is up.
+const maxRound = 4096
+
+// each is an attempt of one unit on each of many events.
+type each struct {
+	redis   *redis
+	verb    Verb
+	events  []string
+	answers []Answer
+	ended   [slotRanges]error // why a slot range gets no more requests
+}
+
+// decideEach answers an attempt of one unit on each of the events at some indices. More than maxRound go in rounds.
+func (s *redis) decideEach(ctx context.Context, v Verb, events []string, indices []int, answers []Answer) {
+	e := &each{redis: s, verb: v, events: events, answers: answers}
+	for len(indices) > 0 {
+		n := min(len(indices), maxRound)
+		e.round(ctx, indices[:n])
+		indices = indices[n:]
+	}
+}
+
+// round sends the attempts at some indices together. Attempts on one event become one request: its i-th attempt is the i-th
+// time that the event occurs.
+func (e *each) round(ctx context.Context, indices []int) {
+	now, err := e.redis.scriptTime()
+	if err == nil && ctx.Err() != nil {
+		err = notSent(ctx.Err())
+	}
+	ask := question{string(e.verb), now, 1, e.redis.allLimits}
+	c := e.redis.newCalls(len(indices))
+	c.ctx, c.timeout = ctx, e.redis.Timeout
+	defer c.free()
+	slab, byKey := make([]request, len(indices)), make(map[string]*request, len(indices))
+	attempts := make([]attempt, len(indices))
+	for k, i := range indices {
+		key := e.redis.Key(e.events[i])
+		q := byKey[key]
+		if q == nil {
+			q = &slab[len(byKey)]
+			byKey[key] = q
+			q.prepare(e.redis, key, ask)
+			q.attempts, q.err = 0, err
+			e.add(c, q)
+		}
+		attempts[k] = attempt{q, q.attempts}
+		q.attempts++
+	}
+	c.run()
+	for k, i := range indices {
+		e.answers[i].Reply, e.answers[i].Err = attempts[k].request.attempt(attempts[k].index, e.redis.Limits)
+	}
+	e.end(c)
+}
+
+// An attempt is one of those of a request.
+type attempt struct {
+	request *request
+	index   int
+}
+
+// add has the call send a request, unless it is known that there is no use.
+func (e *each) add(c *call, q *request) {
+	if q.err == nil {
+		q.err = e.ended[q.rangeIndex]
+	}
+	if q.err == nil {
+		c.requests = append(c.requests, q)
+	}
+}
+
+// end ends the slot ranges in which something got no reply in time, or nothing ran.
+func (e *each) end(c *call) {
+	var ran [slotRanges]bool
+	for _, q := range c.requests {
+		ran[q.rangeIndex] = ran[q.rangeIndex] || !IsOutage(q.err)
+	}
+	for _, q := range c.requests {
+		switch {
+		case errors.Is(q.cause, errExpired):
+			e.ended[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, c.timeout)
+		case !ran[q.rangeIndex] && e.ended[q.rangeIndex] == nil:
+			e.ended[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as none of the others in the same call ran", ErrOutage)
+		}
+	}
+}

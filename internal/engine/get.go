@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// endless is the part of a context that rueidis gets which never ends. A deadline would have rueidis close a connection that
+// others use, and the end of one caller's context would end the connecting that others wait for.
+type endless struct{}
+
+// Deadline reports that there is none.
+func (endless) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Done returns nil: the context never ends.
+func (endless) Done() <-chan struct{} { return nil }
+
+// Value returns nil.
+func (endless) Value(any) any { return nil }
+
+// A lookup is a cached GET in a goroutine of its own, so that its caller can leave while rueidis waits for a connection.
+type lookup struct {
+	endless
+	over  atomic.Bool // it is done, or its caller has left
+	done  chan struct{}
+	value string
+	hit   bool
+	err   error
+}
+
+// Err returns an error once the caller has left, so that nothing more is sent for it.
+func (g *lookup) Err() error {
+	if g.over.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// get returns the value of a key for the denial cache. It knows nothing of a slot range in trouble, nor of a value that is no
+// string: the script will say what is wrong.
+func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (value string, hit bool, err error) {
+	var q request
+	q.prepare(s, k, question{})
+	if q.slotRange.isOpen() || q.slotRange.abandoned.Load() >= maxAbandoned {
+		return "", false, nil
+	}
+	began, g := s.elapsed(), &lookup{done: make(chan struct{})}
+	go g.run(s.client, q.slotRange, k, ttl)
+	if err := g.await(ctx, q.slotRange, timeout); err != nil {
+		if ctx.Err() == nil { // a success closes no breaker: a server that refuses to count still answers a GET
+			q.slotRange.record(ctx, began, s.elapsed(), err)
+			err = explain(err, k, string(Peek))
+		}
+		if !IsOutage(err) && ctx.Err() == nil {
+			return "", false, nil
+		}
+		return "", false, err
+	}
+	return g.value, g.hit, nil
+}
+
+func (g *lookup) run(client rueidis.Client, r *slotRange, key string, ttl time.Duration) {
+	defer close(g.done)
+	result := client.DoCache(g, client.B().Get().Key(key).Cache(), ttl)
+	g.value, g.err = result.ToString()
+	g.hit = result.IsCacheHit()
+	if rueidis.IsRedisNil(g.err) {
+		g.err = nil
+	}
+	if !g.over.CompareAndSwap(false, true) {
+		r.abandoned.Add(-1)
+	}
+}
+
+// await waits for a lookup until the time is up or ctx ends.
+func (g *lookup) await(ctx context.Context, r *slotRange, timeout time.Duration) error {
+	var expired <-chan time.Time
+	if timeout >= 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	var err error
+	select {
+	case <-g.done:
+		return g.err
+	case <-expired:
+		err = fmt.Errorf("%w within %v", errExpired, timeout)
+	case <-ctx.Done():
+		err = notSent(ctx.Err())
+	}
+	r.abandoned.Add(1)
+	if !g.over.CompareAndSwap(false, true) { // it came just now
+		r.abandoned.Add(-1)
+		<-g.done
+		return g.err
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A few senders serve a slot range. Each takes all that is queued, so that requests made at the same time travel together. If
+// others are under way, it first lets more callers run: large batches cost the client and the server less. More senders would
+// make smaller batches; with one, client and server would wait for each other.
+const (
+	maxSenders = 3
+	crowd      = 3   // from this many requests on, queued or under way, a sender first lets more callers run
+	maxBatch   = 512 // requests, so that the replies to the first do not wait for too many others
+)
+
+// A queue holds the requests of one slot range that no sender has taken. Senders are goroutines that end when the queue is
+// empty.
+type queue struct {
+	redis     *redis
+	serve     func() // run, bound once, so that a sender costs no allocation
+	abandoned *atomic.Int32
+
+	mu       sync.Mutex
+	waiting  []*request
+	gone     int // how many of waiting have left
+	underWay int // how many requests senders have taken, without those of senders that were replaced
+	senders  int
+}
+
+// put appends a request, and starts a sender if there may be one more.
+func (q *queue) put(r *request) {
+	r.next = nil
+	r.state.Store(queued)
+	q.mu.Lock()
+	q.waiting = append(q.waiting, r)
+	starts := q.senders < maxSenders
+	if starts {
+		q.senders++
+	}
+	q.mu.Unlock()
+	if starts {
+		go q.serve()
+	}
+}
+
+// run sends batches until the queue is empty. A sender whose callers left a batch that hangs has been replaced.
+func (q *queue) run() {
+	b := q.redis.newBatch(q)
+	for q.take(b) {
+		if replaced := b.send(); replaced {
+			return
+		}
+	}
+	q.redis.batches.Put(b)
+}
+
+// take moves requests from the queue to an empty batch. It reports false, and counts the sender out, if there are none.
+func (q *queue) take(b *batch) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.underWay -= b.taken
+	if len(q.waiting)+q.underWay >= crowd {
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+	}
+	n := min(len(q.waiting), maxBatch)
+	b.taken = n
+	if n == 0 {
+		q.senders--
+		return false
+	}
+	q.underWay += n
+	b.requests = append(b.requests, q.waiting[:n]...)
+	q.drop(n)
+	return true
+}
+
+// drop removes the first n requests.
+func (q *queue) drop(n int) {
+	kept := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[kept:])
+	if q.waiting = q.waiting[:kept]; kept == 0 {
+		q.gone = 0
+	}
+}
+
+// replace counts out a sender that hangs with its batch, and starts another if requests wait.
+func (q *queue) replace(taken int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.underWay -= taken
+	q.senders--
+	if len(q.waiting) > 0 {
+		q.senders++
+		go q.serve()
+	}
+}
+
+// forget notes that a waiting request has left. While Redis hangs, this bounds the queue by the callers that still wait.
+func (q *queue) forget() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.gone++; q.gone > maxBatch && q.gone > len(q.waiting)/2 {
+		q.waiting = slices.DeleteFunc(q.waiting, func(r *request) bool { return r.state.Load() == left })
+		q.gone = 0
+	}
+}

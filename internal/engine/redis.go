@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/denials"
+	"github.com/slidegate/slidegate/lua"
+)
+
+// The verbs of the scripts beside those of requests.
+const (
+	verbSome      = "some"      // as many units as every limit admits
+	verbEach      = "each"      // attempts of one unit, one after the other
+	verbCountEach = "counteach" // the same, counting also what a limit denies
+	verbRefund    = "refund"
+	verbReset     = "reset"
+	verbInspect   = "inspect"
+)
+
+// redis is the Store of a limiter on Redis.
+type redis struct {
+	*Limiter
+	client    rueidis.Client
+	script    script
+	limits    [][]string // the arguments of each limit
+	allLimits []string
+	denials   *denials.Cache // nil without a denial cache
+
+	made    time.Time
+	cluster bool
+	ranges  [slotRanges]slotRange
+
+	calls   sync.Pool // of *call that nobody uses
+	batches sync.Pool // of *batch that nobody uses
+}
+
+// slotRange is a sixty-fourth of the hash slots.
+type slotRange struct {
+	breaker
+	queue
+	abandoned atomic.Int32 // requests under way whose callers left
+	_         [64]byte     // keeps neighbours off one cache line
+}
+
+// maxAbandoned bounds abandoned. They pile up while Redis hangs.
+const maxAbandoned = 4096
+
+var errTooMany = fmt.Errorf("%w: %d requests are under way whose callers left", ErrOutage, maxAbandoned)
+
+func newRedis(client rueidis.Client, l *Limiter) *redis {
+	s := &redis{
+		Limiter: l, client: client, script: script{source: l.Script}, made: time.Now(),
+		cluster: client.Mode() == rueidis.ClientModeCluster,
+	}
+	if hash := lua.Hash(l.Script); hash != "" {
+		s.script.known.Store(&hash)
+	}
+	for _, limit := range l.Limits {
+		s.limits = append(s.limits, limit.args())
+	}
+	s.allLimits = slices.Concat(s.limits...)
+	for i := range s.ranges {
+		q := &s.ranges[i].queue
+		q.redis, q.abandoned, q.serve = s, &s.ranges[i].abandoned, q.run
+		s.ranges[i].notify = func(opened bool) { s.outage(i, opened) }
+	}
+	if l.DenialCache > 0 {
+		s.denials = denials.New(l.DenialCache, s.get, func() { s.report(Event{Kind: CacheOff}) })
+	}
+	return s
+}
+
+// outage reports that the breaker of a slot range opened or closed.
+func (s *redis) outage(slotRange int, opened bool) {
+	kind := OutageEnded
+	if opened {
+		kind = OutageBegan
+	}
+	s.report(Event{Kind: kind, Range: slotRange})
+}
+
+func (s *redis) report(e Event) {
+	if s.Notify != nil {
+		s.Notify(e)
+	}
+}
+
+// merging returns the verb for several attempts that each came with a verb.
+func (s *redis) merging(verb string) string {
+	switch {
+	case verb == string(Count):
+		return verbCountEach
+	case s.SomeSuffices:
+		return verbSome
+	}
+	return verbEach
+}
+
+// Decide answers a request for n units.
+func (s *redis) Decide(ctx context.Context, v Verb, event string, n int64) (Reply, error) {
+	k := s.Key(event)
+	if s.denials != nil && v == Allow {
+		return s.decideRemembering(ctx, k, n)
+	}
+	c, err := s.ask(ctx, s.Timeout, k, string(v), n, s.allLimits)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer c.free()
+	c.run()
+	return c.single.attempt(0, s.Limits)
+}
+
+// decideRemembering is Decide for an attempt under a denial cache.
+func (s *redis) decideRemembering(ctx context.Context, k string, n int64) (Reply, error) {
+	began := time.Now()
+	seen, err := s.denials.Look(ctx, k, n, s.Timeout)
+	if err != nil {
+		return Reply{}, err
+	}
+	if seen.Denied {
+		return s.remembered(seen), nil
+	}
+	sent, timeout := time.Now(), s.Timeout
+	if timeout >= 0 {
+		timeout = max(1, timeout-sent.Sub(began))
+	}
+	c, err := s.ask(ctx, timeout, k, string(Allow), n, s.allLimits)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer c.free()
+	c.run()
+	r, err := c.single.attempt(0, s.Limits)
+	if err != nil {
+		s.denials.Forget(k)
+		return Reply{}, err
+	}
+	s.denials.Remember(seen, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(s.Limits)])})
+	return r, nil
+}
+
+// remembered returns a denial as it is now: its waits have become shorter.
+func (s *redis) remembered(seen denials.Seen) Reply {
+	r := Reply{At: s.Clock.Unit(s.Clock.Time(seen.Reply.At).Add(seen.Age))}
+	r.setRows(seen.Reply.Rows)
+	for i := range s.Limits {
+		row, ms := r.Row(i), seen.Age.Milliseconds()
+		row[1], row[2] = max(0, row[1]-ms), max(0, row[2]-ms)
+	}
+	return r
+}
+
+// ask returns a call with one request. Run it, and then free it.
+func (s *redis) ask(ctx context.Context, timeout time.Duration, key, verb string, n int64, limits []string) (*call, error) {
+	now, err := s.scriptTime()
+	if err != nil {
+		return nil, err
+	}
+	c := s.newCall(ctx, timeout)
+	c.single.prepare(s, key, question{verb, now, n, limits})
+	c.requests = append(c.requests, c.single)
+	return c, nil
+}
+
+// do sends one request that is no attempt, and returns the raw reply.
+func (s *redis) do(ctx context.Context, key, verb string, n int64, limits []string) ([]int64, error) {
+	c, err := s.ask(ctx, s.Timeout, key, verb, n, limits)
+	if err != nil {
+		return nil, err
+	}
+	defer c.free()
+	c.run()
+	return c.single.reply.raw, c.single.err
+}
+
+// elapsed returns the time since the limiter was made.
+func (s *redis) elapsed() time.Duration { return time.Since(s.made) }
+
+// scriptTime returns the time for the script: that of the configuration, or none.
+func (s *redis) scriptTime() (string, error) {
+	if s.Clock.Now == nil {
+		return "", nil
+	}
+	now, err := s.Clock.Read()
+	return integer(now), err
+}
+
+// Refund gives back the units of a charge.
+func (s *redis) Refund(ctx context.Context, event string, c Charge) error {
+	var limits []string
+	for _, i := range c.Limits {
+		limits = append(limits, s.limits[i]...)
+	}
+	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(limits, integer(c.At)))
+}
+
+// Reset forgets the event.
+func (s *redis) Reset(ctx context.Context, event string) error {
+	return s.change(ctx, verbReset, event, 1, s.allLimits)
+}
+
+// change sends a request that can end a remembered denial. Redis would tell the client of that a little later.
+func (s *redis) change(ctx context.Context, verb, event string, n int64, limits []string) error {
+	k := s.Key(event)
+	if s.denials != nil {
+		defer s.denials.Forget(k)
+	}
+	_, err := s.do(ctx, k, verb, n, limits)
+	return err
+}
+
+// Inspect returns the reply of the script's verb inspect.
+func (s *redis) Inspect(ctx context.Context, event string) ([]int64, error) {
+	return s.do(ctx, s.Key(event), verbInspect, 1, s.allLimits)
+}

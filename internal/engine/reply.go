@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+)
+
+// Reply is the answer to one request, in the integers of the scripts.
+type Reply struct {
+	Allowed  bool
+	Degraded bool  // the Fallback answered, so the rows are those of its limits
+	Counted  int64 // units that the request counted
+	At       int64 // when, in units of the clock
+
+	few  [3 * fewLimits]int64
+	many []int64 // the rows, if there are more than fewLimits
+}
+
+// fewLimits is how many rows a Reply holds without an allocation.
+const fewLimits = 4
+
+// Row returns what the reply says of limit i: units used, and, in ms, the time until the limit would admit the same request
+// once more, and the time until the limit is as if never used.
+func (r *Reply) Row(i int) []int64 { return r.rows()[3*i : 3*i+3] }
+
+// SetRow sets what the reply says of limit i, out of limits.
+func (r *Reply) SetRow(i, limits int, used, retryAfter, resetAfter int64) {
+	if limits > fewLimits && r.many == nil {
+		r.many = make([]int64, 3*limits)
+	}
+	row := r.Row(i)
+	row[0], row[1], row[2] = used, retryAfter, resetAfter
+}
+
+func (r *Reply) rows() []int64 {
+	if r.many != nil {
+		return r.many
+	}
+	return r.few[:]
+}
+
+// setRows copies the rows of a script's reply.
+func (r *Reply) setRows(rows []int64) {
+	if len(rows) > len(r.few) {
+		r.many = slices.Clone(rows)
+		return
+	}
+	copy(r.few[:], rows)
+}
+
+// Event is what a limiter reports beside its decisions.
+type Event struct {
+	Kind  string // OutageBegan, OutageEnded or CacheOff
+	Range int    // of an outage: which sixty-fourth of the hash slots
+}
+
+// The kinds of what a limiter reports, of requests and beside them.
+const (
+	Allowed     = "allowed"
+	Denied      = "denied"
+	Outage      = "outage"
+	Uncertain   = "uncertain"
+	Refused     = "refused"
+	Peeked      = "peeked"
+	OutageBegan = "outage began"
+	OutageEnded = "outage ended"
+	CacheOff    = "denial cache off"
+)
+
+// KindOf returns how a request ended.
+func KindOf(v Verb, allowed bool, err error) string {
+	switch {
+	case v == Peek:
+		return Peeked
+	case errors.Is(err, ErrUncertain):
+		return Uncertain
+	case errors.Is(err, ErrOutage):
+		return Outage
+	case err != nil:
+		return Refused
+	case allowed:
+		return Allowed
+	}
+	return Denied
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/keys"
+)
+
+// A request asks the script about one event, usually for one attempt.
+type request struct {
+	question
+	key      string
+	attempts int // above 1 only for attempts of one unit
+
+	call       *call
+	slotRange  *slotRange
+	rangeIndex int
+	began      time.Duration // when its call began; times count from the making of the limiter
+	doneAt     time.Duration // when its last batch was done
+	probe      bool          // the circuit breaker is open, and this request probes
+
+	state atomic.Int32
+	batch *batch   // that took it, once state is sent
+	next  *request // merged with this one, in order of arrival
+
+	reply reply // if cause is nil
+	cause error // why there is no reply
+	err   error // cause, with what it means for the count
+}
+
+// A question is what a request asks, whatever the event.
+type question struct {
+	verb   string
+	now    string // for the script; empty: the clock of the server
+	n      int64
+	limits []string // the last arguments
+}
+
+// The states of a request.
+const (
+	idle   = iota // not under way
+	queued        // no sender has taken it
+	sent          // in a batch
+	done          // its batch is done, and its call is being told
+	left          // its caller does not wait for it any more
+)
+
+// prepare sets what a request asks.
+func (q *request) prepare(s *redis, k string, ask question) {
+	q.question, q.key, q.attempts = ask, k, 1
+	if s.cluster {
+		q.rangeIndex = keys.Slot(k) * slotRanges / keys.Slots
+	}
+	q.slotRange = &s.ranges[q.rangeIndex]
+}
+
+// merges reports whether the request is for attempts of one unit. Several such requests can become one script call.
+func (q *request) merges() bool {
+	return q.n == 1 && (q.verb == string(Allow) || q.verb == string(Count))
+}
+
+// A reply is what the script replied to a request, or to several that were merged.
+type reply struct {
+	verb  string // that was sent
+	raw   []int64
+	first int // the index of the request's first attempt among those merged
+}
+
+// attempt returns the reply to attempt i of the request.
+func (q *request) attempt(i int, limits []Limit) (Reply, error) {
+	if q.err != nil {
+		return Reply{}, q.err
+	}
+	raw, width := q.reply.raw, 3*len(limits)
+	i += q.reply.first
+	if len(raw) < 2+width || (len(raw)-2)%width != 0 || !q.reply.covers(i, (len(raw)-2)/width) {
+		err := fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), q.reply.verb, len(limits))
+		return Reply{}, explain(err, q.key, q.verb)
+	}
+	r := Reply{Allowed: int64(i) < raw[0], At: raw[1]}
+	if q.verb == string(Count) || q.verb == string(Allow) && r.Allowed {
+		r.Counted = q.n
+	}
+	rows := raw[2:]
+	r.setRows(rows[width*min(i, len(rows)/width-1):][:width])
+	if q.reply.verb == verbSome {
+		r.rewind(raw[0]-1-int64(i), len(limits))
+	}
+	return r, nil
+}
+
+// covers reports whether some rows are as many as the verb replies for attempt i, and perhaps for others.
+func (r reply) covers(i, rows int) bool {
+	switch r.verb {
+	case verbEach: // the last row is also that of all later attempts
+		return true
+	case verbCountEach:
+		return i < rows
+	}
+	return rows == 1
+}
+
+// rewind turns the rows after some units of window were admitted, all at one time, into those from before the last units.
+func (r *Reply) rewind(units int64, limits int) {
+	for i := 0; units > 0 && i < limits; i++ {
+		row := r.Row(i)
+		row[0], row[1] = row[0]-units, 0
+	}
+}

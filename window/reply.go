@@ -1,0 +1,66 @@
+package window
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
+)
+
+// decide answers a request. Every decision about one event comes through here.
+func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (Decision, error) {
+	var began time.Time
+	if l.observe != nil {
+		began = time.Now()
+	}
+	reply, err := l.engine.Decide(ctx, v, event, n)
+	return l.finish(v, n, &reply, err, began)
+}
+
+// finish turns the engine's answer into a Decision, and calls Observe.
+func (l *Limiter) finish(v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
+	if err == nil {
+		d = l.decision(reply)
+	}
+	if l.observe != nil {
+		l.observe(Observation{Limiter: l.engine.Name, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began)})
+	}
+	return d, err
+}
+
+// decision returns the Decision that a reply says.
+func (l *Limiter) decision(reply *engine.Reply) Decision {
+	limits := l.limits
+	if reply.Degraded {
+		limits = l.fallback.limits
+	}
+	d := Decision{Allowed: reply.Allowed, Counted: reply.Counted, Degraded: reply.Degraded, At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(limits))}
+	for i, limit := range limits {
+		u := newUsage(limit, reply.Row(i))
+		if d.Usage[i] = u; i == 0 || u.Remaining < d.Remaining {
+			d.Remaining = u.Remaining
+		}
+		if !d.Allowed {
+			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
+		}
+	}
+	return d
+}
+
+// newUsage returns the Usage that a row of a reply says: units used, and two waits in ms.
+func newUsage(limit Limit, row []int64) Usage {
+	return Usage{limit, row[0], max(0, limit.Max-row[0]), clock.Milliseconds(row[1]), clock.Milliseconds(row[2])}
+}
+
+// charge returns what a decision counted. One without Usage may have counted in any limit.
+func (l *Limiter) charge(d Decision) engine.Charge {
+	c := engine.Charge{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
+	for i, limit := range l.limits {
+		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per == limit.Per }) {
+			c.Limits = append(c.Limits, i)
+		}
+	}
+	return c
+}
