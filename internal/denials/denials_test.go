@@ -1,0 +1,370 @@
+package denials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A redis stands for a client that keeps what it gets.
+type redis struct {
+	mu     sync.Mutex
+	value  string
+	err    error
+	loses  bool          // the client keeps nothing
+	delay  time.Duration // of each get
+	gets   int
+	copies map[string]string // that the client keeps
+}
+
+func (r *redis) get(ctx context.Context, key string, _, _ time.Duration) (string, bool, error) {
+	select {
+	case <-time.After(r.delay):
+	case <-ctx.Done():
+		return "", false, ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gets++
+	if kept, found := r.copies[key]; found {
+		return kept, true, nil
+	}
+	value := strings.Clone(r.value)
+	if !r.loses && r.err == nil {
+		r.copies[key] = value
+	}
+	return value, false, r.err
+}
+
+// set changes the value of all keys, of which the client hears.
+func (r *redis) set(value string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.value, r.copies = value, map[string]string{}
+}
+
+// asked returns how many gets there were since the last call.
+func (r *redis) asked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.gets
+	r.gets = 0
+	return n
+}
+
+// onFakeTime runs a test with a cache of two denials.
+func onFakeTime(t *testing.T, test func(t *testing.T, c *Cache, r *redis)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &redis{value: "full", copies: map[string]string{}}
+		test(t, New(2, r.get, func() { t.Error("the cache is off") }), r)
+	})
+}
+
+// pass lets time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// minute is a reply that denies for a minute.
+var minute = Reply{At: 7, Rows: []int64{5, 60_000, 60_000, 5, 0, 3_600_000}}
+
+// mustLook looks, without an error.
+func mustLook(t *testing.T, c *Cache, key string) Seen {
+	t.Helper()
+	seen, err := c.Look(t.Context(), key, 1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// deny looks, and then remembers that the request was denied.
+func deny(t *testing.T, c *Cache, key string) {
+	t.Helper()
+	if seen := mustLook(t, c, key); seen.Denied {
+		t.Fatalf("%s is known to be denied", key)
+	} else {
+		c.Remember(seen, time.Now(), false, minute)
+	}
+}
+
+// learn has the cache know that a key is denied, and with which value.
+func learn(t *testing.T, c *Cache, key string) {
+	t.Helper()
+	deny(t, c, key) // without a value, since nothing was known
+	deny(t, c, key)
+}
+
+// wantDenied checks whether a key is known to be denied.
+func wantDenied(t *testing.T, c *Cache, key string, want bool) {
+	t.Helper()
+	if seen := mustLook(t, c, key); seen.Denied != want {
+		t.Errorf("%s is known to be denied: %v", key, seen.Denied)
+	}
+}
+
+// TestDenialIsRemembered: the third request is answered without a call of the script, until the wait is over.
+func TestDenialIsRemembered(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
+		deny(t, c, "k")
+		if r.asked() != 0 {
+			t.Error("a key of which nothing is known was looked up")
+		}
+		deny(t, c, "k")
+		pass(10 * time.Second)
+		seen := mustLook(t, c, "k")
+		if !seen.Denied || seen.Age != 10*time.Second || fmt.Sprint(seen.Reply) != fmt.Sprint(minute) {
+			t.Errorf("%+v", seen)
+		}
+		pass(50*time.Second - time.Nanosecond)
+		wantDenied(t, c, "k", true)
+		pass(time.Nanosecond)
+		wantDenied(t, c, "k", false)
+	})
+}
+
+// TestWaitCountsFromTheRequest: the wait began when the request was sent, not when its reply came.
+func TestWaitCountsFromTheRequest(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
+		deny(t, c, "k")
+		seen, sent := mustLook(t, c, "k"), time.Now()
+		pass(time.Second)
+		c.Remember(seen, sent, false, minute)
+		pass(59*time.Second - time.Nanosecond)
+		wantDenied(t, c, "k", true)
+		pass(time.Nanosecond)
+		wantDenied(t, c, "k", false)
+	})
+}
+
+// TestChangeEndsDenial: neither a change of the value nor a new copy of the same one is a denial.
+func TestChangeEndsDenial(t *testing.T) {
+	for _, value := range []string{"less", "full", ""} {
+		onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
+			learn(t, c, "k")
+			wantDenied(t, c, "k", true)
+			r.set(value)
+			pass(time.Millisecond)
+			wantDenied(t, c, "k", false)
+		})
+	}
+}
+
+// TestMissIsNoDenial: a value that the client had to get says nothing, even if it is the same copy.
+func TestMissIsNoDenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hit := true
+		c := New(2, func(context.Context, string, time.Duration, time.Duration) (string, bool, error) {
+			return "full", hit, nil
+		}, nil)
+		learn(t, c, "k")
+		wantDenied(t, c, "k", true)
+		hit = false
+		c.tracks.Store(true)
+		pass(time.Millisecond)
+		wantDenied(t, c, "k", false)
+	})
+}
+
+// TestOtherUnits: a denial of one unit says nothing of two.
+func TestOtherUnits(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
+		learn(t, c, "k")
+		if seen, err := c.Look(t.Context(), "k", 2, time.Second); err != nil || seen.Denied {
+			t.Errorf("%+v, %v", seen, err)
+		}
+	})
+}
+
+// TestForget forgets.
+func TestForget(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
+		learn(t, c, "k")
+		c.Forget("k")
+		wantDenied(t, c, "k", false)
+	})
+}
+
+// TestAdmissions: one of a key that is known keeps the wait, so that the next request is looked up. Others are not kept.
+func TestAdmissions(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
+		c.Remember(mustLook(t, c, "new"), time.Now(), true, minute)
+		learn(t, c, "k")
+		r.set("free")
+		pass(time.Millisecond)
+		c.Remember(mustLook(t, c, "k"), time.Now(), true, minute)
+		r.asked()
+		wantDenied(t, c, "new", false)
+		if r.asked() != 0 {
+			t.Error("an event that was never denied was looked up")
+		}
+		wantDenied(t, c, "k", false)
+		if r.asked() == 0 {
+			t.Error("an event that was denied was not looked up")
+		}
+		c.Remember(mustLook(t, c, "k"), time.Now(), true, Reply{Rows: []int64{1, 0, 60_000}})
+		if len(c.denials) != 0 {
+			t.Error("a key with room was kept")
+		}
+	})
+}
+
+// TestLease: callers within 0.1 ms share a look.
+func TestLease(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
+		learn(t, c, "k")
+		pass(time.Second)
+		wantDenied(t, c, "k", true)
+		r.asked()
+		for _, want := range []int{0, 0, 1, 0} { // after 0, 50, 100 and 150 us
+			wantDenied(t, c, "k", true)
+			if n := r.asked(); n != want {
+				t.Errorf("%d looks, want %d", n, want)
+			}
+			pass(lease / 2)
+		}
+	})
+}
+
+// TestCallersShareALook: of those who come at once, one looks.
+func TestCallersShareALook(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
+		learn(t, c, "k")
+		r.asked()
+		r.delay = time.Second
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() { wantDenied(t, c, "k", true) })
+		}
+		callers.Wait()
+		if n := r.asked(); n != 1 {
+			t.Errorf("%d looks", n)
+		}
+	})
+}
+
+// TestLeavers: the one who looks may leave, and so may those who wait for it. The others send their requests.
+func TestLeavers(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
+		learn(t, c, "k")
+		r.delay = time.Minute
+		var callers sync.WaitGroup
+		lookFor := func(d time.Duration, want error) {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), d)
+				defer cancel()
+				began := time.Now()
+				seen, err := c.Look(ctx, "k", 1, time.Hour)
+				if seen.Denied || !errors.Is(err, want) {
+					t.Errorf("%v: %+v, %v", d, seen, err)
+				}
+				if took := time.Since(began); took != min(d, 2*time.Second) {
+					t.Errorf("%v: took %v", d, took)
+				}
+			})
+			synctest.Wait()
+		}
+		lookFor(2*time.Second, context.DeadlineExceeded)
+		lookFor(1*time.Second, context.DeadlineExceeded)
+		lookFor(3*time.Second, nil)
+		callers.Wait()
+	})
+}
+
+// TestPanicFreesOthers: if the one who looks panics, those who wait for it send their requests.
+func TestPanicFreesOthers(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
+		learn(t, c, "k")
+		get := c.get
+		c.get = func(context.Context, string, time.Duration, time.Duration) (string, bool, error) {
+			pass(time.Second)
+			panic("in get")
+		}
+		go func() {
+			defer func() { _ = recover() }()
+			_, _ = c.Look(t.Context(), "k", 1, time.Minute)
+		}()
+		synctest.Wait()
+		wantDenied(t, c, "k", false)
+		c.get = get
+		learn(t, c, "k")
+		wantDenied(t, c, "k", true)
+	})
+}
+
+// TestErrorIsReturned, and what was known is forgotten.
+func TestErrorIsReturned(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
+		learn(t, c, "k")
+		r.set("")
+		r.err = errors.New("no connection")
+		if _, err := c.Look(t.Context(), "k", 1, time.Second); !errors.Is(err, r.err) {
+			t.Error(err)
+		}
+		wantDenied(t, c, "k", false)
+	})
+}
+
+// TestCapacity: a cache of two denials holds two.
+func TestCapacity(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
+		for i := range 100 {
+			learn(t, c, fmt.Sprint(i))
+			wantDenied(t, c, fmt.Sprint(i), true)
+			if len(c.denials) > 2 {
+				t.Fatalf("%d are kept", len(c.denials))
+			}
+		}
+	})
+}
+
+// TestOff: a client that never keeps what it gets is found out. From then on it is not asked.
+func TestOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		off := 0
+		r := &redis{value: "full", loses: true, copies: map[string]string{}}
+		c := New(2, r.get, func() { off++ })
+		for range 10 {
+			deny(t, c, "k")
+		}
+		if n := r.asked(); off != 1 || n != 2*maxMisses {
+			t.Errorf("reported %d times, after %d looks", off, n)
+		}
+	})
+}
+
+// TestTimeoutOfTwoGets: the second get has only the rest of the time, and at least a nanosecond. Without a Timeout, neither has one.
+func TestTimeoutOfTwoGets(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{time.Minute: 59 * time.Second, time.Millisecond: 1, -1: -1} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []time.Duration
+			c := New(2, func(_ context.Context, _ string, timeout, _ time.Duration) (string, bool, error) {
+				got = append(got, timeout)
+				pass(time.Second)
+				return "full", false, nil
+			}, nil)
+			deny(t, c, "k")
+			if _, err := c.Look(t.Context(), "k", 1, timeout); err != nil || len(got) != 2 || got[0] != timeout || got[1] != want {
+				t.Errorf("%v: %v, %v", timeout, got, err)
+			}
+		})
+	}
+}
+
+// TestLongWaits: a wait of centuries is remembered for a year, as no Duration holds it.
+func TestLongWaits(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
+		for range 2 {
+			c.Remember(mustLook(t, c, "k"), time.Now(), false, Reply{Rows: []int64{5, 1 << 62, 1 << 62}})
+		}
+		wantDenied(t, c, "k", true)
+		pass(longest*time.Millisecond - 1)
+		wantDenied(t, c, "k", true)
+		pass(time.Nanosecond)
+		wantDenied(t, c, "k", false)
+	})
+}

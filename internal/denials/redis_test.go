@@ -1,0 +1,251 @@
+package denials_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/denials"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+const patience = 10 * time.Second
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// A process has a cache of denials, and the client that keeps what the cache looks at.
+type process struct {
+	*denials.Cache
+	client  rueidis.Client
+	limiter *window.Limiter // without a cache of its own
+}
+
+// newProcess returns a process for the limiter of a name: two in an hour, and three in two hours. Its clock stands still, so that a key
+// often has the same bytes again.
+func newProcess(client rueidis.Client, name string) process {
+	p := process{client: client}
+	limits := []window.Limit{window.PerHour(2), {Max: 3, Per: 2 * time.Hour}}
+	now := func() time.Time { return noon }
+	p.limiter = must(window.New(client, window.Config{Name: name, Limits: limits, Timeout: patience, Now: now}))
+	p.Cache = denials.New(10, p.get, func() {})
+	return p
+}
+
+// get is a cached GET.
+func (p process) get(ctx context.Context, key string, _, ttl time.Duration) (value string, hit bool, err error) {
+	result := p.client.DoCache(ctx, p.client.B().Get().Key(key).Cache(), ttl)
+	value, err = result.ToString()
+	if rueidis.IsRedisNil(err) {
+		err = nil
+	}
+	return value, result.IsCacheHit(), err
+}
+
+// A caller makes an attempt on an event in steps, so that other things happen in between: it looks, it asks Redis, and it remembers the
+// answer.
+type caller struct {
+	process
+	event, key string
+	next       func(ctx context.Context, t *testing.T) // nil once the attempt is over
+
+	seen    denials.Seen
+	sent    time.Time
+	allowed bool
+	reply   denials.Reply
+}
+
+func (p process) newCaller(t *testing.T, event string) *caller {
+	t.Helper()
+	c := &caller{process: p, event: event, key: must(p.limiter.Inspect(t.Context(), event)).Key}
+	c.next = c.look
+	return c
+}
+
+func (c *caller) look(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var err error
+	c.seen, err = c.Look(ctx, c.key, 1, patience)
+	c.next = c.ask
+	if c.seen.Denied || c.left(ctx, t, err) {
+		c.next = nil
+	}
+}
+
+// ask sends the attempt. A caller that leaves meanwhile does not know whether it is counted.
+func (c *caller) ask(ctx context.Context, t *testing.T) {
+	t.Helper()
+	c.sent = time.Now()
+	d, err := c.limiter.Allow(ctx, c.event)
+	if c.next = c.remember; c.left(ctx, t, err) {
+		c.Forget(c.key)
+		c.next = nil
+	}
+	c.allowed, c.reply = d.Allowed, denials.Reply{At: d.At.UnixMilli()}
+	for _, u := range d.Usage {
+		c.reply.Rows = append(c.reply.Rows, u.Used, u.RetryAfter.Milliseconds(), u.ResetAfter.Milliseconds())
+	}
+}
+
+func (c *caller) remember(context.Context, *testing.T) {
+	c.Remember(c.seen, c.sent, c.allowed, c.reply)
+	c.next = nil
+}
+
+// left reports whether the caller left.
+func (c *caller) left(ctx context.Context, t *testing.T, err error) bool {
+	t.Helper()
+	if err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// attempt makes all steps, and reports whether the attempt is allowed.
+func (c *caller) attempt(t *testing.T) bool {
+	t.Helper()
+	for c.next != nil {
+		c.next(t.Context(), t)
+	}
+	return c.allowed
+}
+
+// TestDenialsAreRight plays random steps of several callers, some of whom leave, and of another process that resets and admits in
+// between. Once the client has heard of all changes, a denial is told only if Redis denies.
+func TestDenialsAreRight(t *testing.T) {
+	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
+	rounds, denied := 300, 0
+	if testing.Short() {
+		rounds = 30
+	}
+	for round := range rounds {
+		rng, name := rand.New(rand.NewPCG(uint64(round), 1)), redistest.Key(t)
+		p, other := newProcess(client, name), newProcess(admin, name)
+		callers := []*caller{p.newCaller(t, "e"), p.newCaller(t, "e"), p.newCaller(t, "e")}
+		for range 40 {
+			play(t, rng, p, other.limiter, callers)
+		}
+		for _, c := range callers {
+			c.attempt(t)
+		}
+		if rng.IntN(2) == 0 {
+			disturb(t, rng, other.limiter)
+		}
+		if !p.isRight(t, other.limiter) {
+			denied++
+		}
+	}
+	if denied < rounds/10 || denied > rounds*9/10 {
+		t.Errorf("a poor test: %d of %d denied in the end", denied, rounds)
+	}
+}
+
+// play makes one step of a caller, or of another process.
+func play(t *testing.T, rng *rand.Rand, p process, other *window.Limiter, callers []*caller) {
+	t.Helper()
+	i := rng.IntN(len(callers))
+	switch dice := rng.IntN(20); {
+	case callers[i].next == nil:
+		callers[i] = p.newCaller(t, "e")
+	case dice < 14:
+		callers[i].next(t.Context(), t)
+	case dice < 16:
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		callers[i].next(gone, t)
+	default:
+		disturb(t, rng, other)
+	}
+}
+
+// disturb is what another process does.
+func disturb(t *testing.T, rng *rand.Rand, other *window.Limiter) {
+	t.Helper()
+	if rng.IntN(2) == 0 {
+		must(0, other.Reset(t.Context(), "e"))
+	} else {
+		must(other.Allow(t.Context(), "e"))
+	}
+}
+
+// isRight waits until the client has heard of all changes, and compares an attempt with what Redis says. It reports whether the attempt is
+// allowed.
+func (p process) isRight(t *testing.T, other *window.Limiter) (allowed bool) {
+	t.Helper()
+	c := p.newCaller(t, "e")
+	p.hear(t, c.key)
+	awaitLease()
+	now := must(other.Peek(t.Context(), "e")).Allowed
+	if got := c.attempt(t); got != now {
+		t.Fatalf("allowed %v, while Redis says %v", got, now)
+	}
+	return now
+}
+
+// awaitLease waits until what was looked at before is told no more.
+func awaitLease() {
+	for over := time.Now().Add(denials.Lease); time.Now().Before(over); {
+	}
+}
+
+// hear waits until the client has heard of all changes of a key: Redis tells them on the connection for the key, before the reply to a
+// GET.
+func (p process) hear(t *testing.T, key string) {
+	t.Helper()
+	if err := p.client.Do(t.Context(), p.client.B().Get().Key(key).Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
+		t.Fatal(err)
+	}
+}
+
+// TestSameBytesAreAnotherCopy: after a Reset and an admission in the same millisecond, the key has the bytes that it had before a denial.
+func TestSameBytesAreAnotherCopy(t *testing.T) {
+	client, name := redistest.Client(t), redistest.Key(t)
+	p, other := newProcess(client, name), newProcess(redistest.NewClient(t, nil), name).limiter
+	must(other.AllowN(t.Context(), "e", 2))
+	p.newCaller(t, "e").attempt(t) // from now on the key is looked at
+	must(0, other.Reset(t.Context(), "e"))
+	must(other.Allow(t.Context(), "e"))
+	c := p.newCaller(t, "e")
+	p.hear(t, c.key)
+	c.look(t.Context(), t)
+	must(other.Allow(t.Context(), "e"))
+	if c.attempt(t) {
+		t.Fatal("a third unit is allowed")
+	}
+	must(0, other.Reset(t.Context(), "e"))
+	must(other.Allow(t.Context(), "e"))
+	p.hear(t, c.key)
+	awaitLease()
+	if _, hit, err := p.get(t.Context(), c.key, patience, time.Hour); hit || err != nil { // the client knows the key again
+		t.Fatalf("hit %v, %v", hit, err)
+	}
+	if !p.newCaller(t, "e").attempt(t) {
+		t.Error("denied by a denial of before the Reset")
+	}
+}
+
+// TestDenialsAreFew: no more are remembered than were asked for.
+func TestDenialsAreFew(t *testing.T) {
+	p := newProcess(redistest.Client(t), redistest.Key(t))
+	for i := range 100 {
+		for range 4 { // the last two are denied
+			p.newCaller(t, fmt.Sprint(i)).attempt(t)
+		}
+		if n := p.Len(); n != min(10, i+1) {
+			t.Fatalf("%d are remembered after %d", n, i+1)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// senders returns how many goroutines send batches, once all goroutines have nothing to do.
+func senders() int {
+	synctest.Wait()
+	stacks := make([]byte, 1<<23)
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("engine.(*queue).run("))
+}
+
+// TestNoGoroutinesAtRest: when nothing is asked, no goroutine is left, also not after callers that left.
+func TestNoGoroutinesAtRest(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		l := limiter(t, s.client(t))
+		mustAllow(t, l, "before")
+		var callers []*caller
+		for i := range 1000 {
+			callers = append(callers, start(t.Context(), l, Allow, fmt.Sprint(i%300), 1))
+		}
+		l.AttemptEach(t.Context(), numbered(1000))
+		for _, c := range callers {
+			wantError(t, "a caller", c.wait().err, nil)
+		}
+		wantEqual(t, "senders after answers", senders(), 0)
+
+		s.hold()
+		for i := range 1000 {
+			start(t.Context(), l, Allow, fmt.Sprint(i%300), 1)
+		}
+		pass(time.Second)
+		s.release()
+		wantEqual(t, "senders after a hang", senders(), 0)
+		wantIdle(t, l)
+	})
+}
+
+// wantIdle checks that nothing waits or is under way.
+func wantIdle(t *testing.T, l *Limiter) {
+	t.Helper()
+	for i := range l.redis.ranges {
+		r := &l.redis.ranges[i]
+		wantEqual(t, fmt.Sprint("senders of range ", i), r.senders, 0)
+		wantEqual(t, fmt.Sprint("waiting for range ", i), len(r.waiting), 0)
+		wantEqual(t, fmt.Sprint("abandoned in range ", i), int(r.abandoned.Load()), 0)
+	}
+}
+
+// TestSendersAreBounded: however many callers there are, a slot range has at most maxSenders senders.
+func TestSendersAreBounded(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		l := limiter(t, s.client(t))
+		mustAllow(t, l, "before")
+		s.hold()
+		for i := range 500 {
+			start(t.Context(), l, Allow, fmt.Sprint(i), 1)
+		}
+		if n := senders(); n > maxSenders || n < 1 {
+			t.Errorf("%d senders", n)
+		}
+	})
+}
+
+// TestHungBatchesGetReplaced: once callers have left all senders hanging, others take what comes later.
+func TestHungBatchesGetReplaced(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		l := limiter(t, s.client(t))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		s.hold()
+		for i := range maxSenders {
+			arrive(ctx, l, Allow, fmt.Sprint("hung ", i), 1)
+		}
+		waits := arrive(t.Context(), l, Allow, "waits", 1)
+		wantEqual(t, "received while senders hang", len(s.receivedCalls()), maxSenders)
+		pass(100 * time.Millisecond)
+		comes := arrive(t.Context(), l, Allow, "comes", 1)
+		wantEqual(t, "received after", len(s.receivedCalls()), maxSenders+2)
+		pass(100 * time.Millisecond)
+		s.release()
+		wantEqual(t, "took", waits.wait().took, 200*time.Millisecond)
+		wantError(t, "the one that waited", waits.err, nil)
+		wantEqual(t, "took", comes.wait().took, 100*time.Millisecond)
+		wantError(t, "the one that came later", comes.err, nil)
+		synctest.Wait()
+		wantIdle(t, l)
+	})
+}
+
+// TestPartlyLeftBatch: callers that stay with a batch get its replies, even if another sender has taken its place.
+func TestPartlyLeftBatch(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		l := limiter(t, s.client(t))
+		occupySenders(t, s, l)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		leaves := arrive(ctx, l, Allow, "leaves", 1)
+		stay := fillBatch(t, l)
+		s.judgeBy(func(c command) fate {
+			if c.key == l.Key("leaves") {
+				return fate{delay: 10 * time.Millisecond}
+			}
+			return fate{}
+		})
+		s.release()
+		pass(5 * time.Millisecond)
+		cancel()
+		wantError(t, "the one that leaves", leaves.wait().err, ErrUncertain)
+		for _, c := range stay {
+			wantError(t, "one that stays", c.wait().err, nil)
+			wantEqual(t, "took", c.took, 10*time.Millisecond)
+		}
+		synctest.Wait()
+		wantIdle(t, l)
+	})
+}
+
+// TestMemoryIsBoundedWhileRedisHangs: callers that keep coming and leaving cost nothing any more at some point. All is well
+// again once Redis answers.
+func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		l := limiter(t, s.client(t))
+		r, wave := &l.redis.ranges[0], 100
+		mustAllow(t, l, "before")
+		s.hold()
+		full := false
+		for waves := 0; waves < 1000 && !full; waves++ {
+			full = comeAndGo(t, l, wave)
+			synctest.Wait()
+			if waiting := len(r.waiting); waiting > wave+2*maxBatch {
+				t.Fatalf("%d are in the queue", waiting)
+			}
+			if n := int(r.abandoned.Load()); n > maxAbandoned+wave {
+				t.Fatalf("%d are abandoned", n)
+			}
+		}
+		if n := senders(); n > maxSenders+maxAbandoned+wave {
+			t.Errorf("%d senders", n)
+		}
+		if !full {
+			t.Fatalf("%d are abandoned, and none was refused", r.abandoned.Load())
+		}
+		s.release()
+		pass(time.Second)
+		wantEqual(t, "senders", senders(), 0)
+		wantIdle(t, l)
+		mustAllow(t, l, "after")
+	})
+}
+
+// comeAndGo has callers wait for 10 ms. It reports whether one was refused because too many others had left.
+func comeAndGo(t *testing.T, l *Limiter, n int) (full bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	var callers []*caller
+	for i := range n {
+		callers = append(callers, start(ctx, l, Allow, fmt.Sprint(i), 1))
+	}
+	for _, c := range callers {
+		full = full || errors.Is(c.wait().err, errTooMany)
+	}
+	return full
+}
+
+// TestLeaversMakeRoomInTheQueue: while senders hang and some callers wait, those that come and go do not fill the queue.
+func TestLeaversMakeRoomInTheQueue(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
+		occupySenders(t, s, l)
+		stays := arrive(t.Context(), l, Allow, "stays", 1)
+		for range 20 {
+			comeAndGo(t, l, 200)
+			if n := len(l.redis.ranges[0].waiting); n > 2*maxBatch {
+				t.Fatalf("%d are in the queue", n)
+			}
+		}
+		s.release()
+		wantError(t, "the one that stays", stays.wait().err, nil)
+		synctest.Wait()
+		wantEqual(t, "executed", s.executed(), maxSenders+1)
+		wantIdle(t, l)
+	})
+}

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// names returns the names of commands, such as "EVALSHA EVAL".
+func names(commands []command) string {
+	var all []string
+	for _, c := range commands {
+		all = append(all, c.name)
+	}
+	return strings.Join(all, " ")
+}
+
+// TestUnknownScript: a server that does not know the script gets it at once.
+func TestUnknownScript(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		l := limiter(t, s.client(t))
+		s.forgetScript()
+		got := attemptOne(t, l, "alone")
+		wantError(t, "alone", got.err, nil)
+		wantEqual(t, "took", got.took, 0)
+		wantEqual(t, "alone", names(s.receivedCalls()), "EVALSHA EVAL")
+		mustAllow(t, l, "alone")
+	})
+}
+
+// TestScriptForgottenInABatch: a server that forgets the script before or within a batch gets it once, and the rest of the batch
+// again by its hash. Each request is executed once.
+func TestScriptForgottenInABatch(t *testing.T) {
+	for _, known := range []int{0, 1, crowd / 2, crowd - 1} {
+		onFakeTime(t, func(t *testing.T, s *server) {
+			l := limiter(t, s.client(t))
+			occupySenders(t, s, l)
+			executed := 0
+			s.judgeBy(func(command) fate { // with the server's mu held
+				if executed++; executed == maxSenders+known+1 {
+					s.known = false
+				}
+				return fate{}
+			})
+			callers := fillBatch(t, l)
+			s.release()
+			for _, c := range callers {
+				wantError(t, "filler", c.wait().err, nil)
+				wantEqual(t, "took", c.took, 0)
+			}
+			unknown := crowd - known
+			want := strings.Fields(strings.Repeat("EVALSHA ", maxSenders+crowd) + "EVAL " + strings.Repeat("EVALSHA ", unknown-1))
+			wantEqual(t, fmt.Sprint("known to ", known), names(s.receivedCalls()), strings.Join(want, " "))
+			wantEqual(t, "executed", s.executed(), maxSenders+crowd)
+		})
+	}
+}
+
+// withoutHash has a limiter find out the hash of its script, as in FIPS mode.
+func withoutHash(l *Limiter) *Limiter {
+	l.redis.script.known.Store(nil)
+	return l
+}
+
+// TestHashFromServer: in FIPS mode, a server computes the hash of the script, once.
+func TestHashFromServer(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, s *server) {
+		s.forgetScript()
+		l := withoutHash(limiter(t, s.client(t)))
+		for range 3 {
+			mustAllow(t, l, "event")
+		}
+		wantEqual(t, "commands", names(s.scriptCalls()), "SCRIPT EVALSHA EVALSHA EVALSHA")
+	})
+}
+
+// TestHashDoesNotCome: as long as the server does not tell the hash, it is certain that nothing was counted.
+func TestHashDoesNotCome(t *testing.T) {
+	for _, test := range []struct {
+		fate fate
+		took time.Duration
+		err  error
+	}{
+		{fate{cut: true}, 5 * time.Millisecond, nil},
+		{fate{lose: true}, 5 * time.Millisecond, nil},
+		{refusal("LOADING"), 5 * time.Millisecond, nil},
+		{refusal("NOPERM this user may not run script"), 0, ErrOutage},
+		{fate{hang: true}, time.Second, ErrOutage},
+		{fate{silent: true}, time.Second, ErrOutage},
+	} {
+		onFakeTime(t, func(t *testing.T, s *server) {
+			l := withoutHash(limiter(t, s.client(t)))
+			s.next(test.fate)
+			got := attemptOne(t, l, "event")
+			wantError(t, fmt.Sprint(test.fate), got.err, test.err)
+			wantEqual(t, fmt.Sprint(test.fate), got.took, test.took)
+			s.cut()
+			pass(time.Minute)
+			wantEqual(t, "executed", s.executed() == 1, test.err == nil)
+			mustAllow(t, l, "event")
+		})
+	}
+}

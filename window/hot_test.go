@@ -1,0 +1,160 @@
+package window_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestHotEventsMerge: 64 callers on one event cost at most one script call for eight decisions.
+func TestHotEventsMerge(t *testing.T) {
+	for name, cfg := range map[string]window.Config{
+		"admitted":      {Limits: parsed("1000000/1h")},
+		"denied":        {Limits: parsed("1/1h")},
+		"denials count": {Limits: parsed("1/1h"), CountDenied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			cfg.Name = "hot"
+			l := must(window.New(server.Client(t), cfg))
+			must(l.Allow(t.Context(), "e"))
+			before, decisions := scriptCalls(t, server), atomic.Int64{}
+			var callers sync.WaitGroup
+			for range 64 {
+				callers.Go(func() {
+					for range 300 {
+						must(l.Allow(context.Background(), "e"))
+						decisions.Add(1)
+					}
+				})
+			}
+			callers.Wait()
+			calls := scriptCalls(t, server) - before
+			t.Logf("%d decisions by %d script calls: %.1f each", decisions.Load(), calls, float64(decisions.Load())/float64(calls))
+			if 8*calls > decisions.Load() {
+				t.Errorf("%d script calls for %d decisions", calls, decisions.Load())
+			}
+		})
+	}
+}
+
+// scriptCalls returns how often the server was sent EVALSHA.
+func scriptCalls(t *testing.T, server *redistest.Server) int64 {
+	t.Helper()
+	stats := must(server.Do(t.Context(), "INFO", "commandstats").ToString())
+	calls := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(stats)
+	if calls == nil {
+		return 0
+	}
+	return must(strconv.ParseInt(calls[1], 10, 64))
+}
+
+// TestHotEventInTenProcesses: 260 callers in ten processes ask about one event until an hour's units are used up. All of them are
+// admitted, and not one more. No interval of the other limit holds more than its Max.
+func TestHotEventInTenProcesses(t *testing.T) {
+	const most = 20_000
+	cfg := window.Config{Name: "hot", Limits: []window.Limit{limit("4000/20ms"), window.PerHour(most)}, Timeout: 10 * time.Second}
+	if address := os.Getenv("SLIDEGATE_TEST_HOT"); address != "" {
+		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
+		useUp(t, must(window.New(client, cfg)))
+		return
+	}
+	server := redistest.Start(t)
+	var processes []*process
+	for range 10 {
+		processes = append(processes, startAgain(t, server.Addr()))
+	}
+	for _, p := range processes {
+		p.awaitReady(t)
+	}
+	for _, p := range processes {
+		check(t, p.start.Close())
+	}
+	var log []admitted
+	for _, p := range processes {
+		log = append(log, p.log(t)...)
+	}
+	for _, l := range cfg.Limits {
+		holds(t, l, log)
+	}
+	if len(log) != most {
+		t.Errorf("%d of %d are admitted", len(log), most)
+	}
+}
+
+// useUp says that it is ready, waits for the end of its input, and has 26 callers ask until the second limit is used up. Then it prints
+// when each unit was admitted.
+func useUp(t *testing.T, l *window.Limiter) {
+	must(l.Peek(t.Context(), "e"))
+	fmt.Println("ready")
+	must(io.ReadAll(os.Stdin))
+	var callers sync.WaitGroup
+	at := make([][]int64, 26)
+	for i := range at {
+		callers.Go(func() {
+			for {
+				d := must(l.Allow(context.Background(), "e"))
+				if d.Allowed {
+					at[i] = append(at[i], d.At.UnixMilli())
+				} else if d.Usage[1].Remaining == 0 {
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	for _, ms := range slices.Concat(at...) {
+		fmt.Println("admitted", ms)
+	}
+}
+
+// A process is this binary again, in the test that starts it.
+type process struct {
+	*exec.Cmd
+	start  io.Closer // it waits until this is closed
+	output *bufio.Scanner
+}
+
+func startAgain(t *testing.T, address string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")}
+	p.Env = append(os.Environ(), "SLIDEGATE_TEST_HOT="+address)
+	p.start, p.output = must(p.StdinPipe()), bufio.NewScanner(must(p.StdoutPipe()))
+	check(t, p.Start())
+	return p
+}
+
+func (p *process) awaitReady(t *testing.T) {
+	t.Helper()
+	if !p.output.Scan() || p.output.Text() != "ready" {
+		t.Fatalf("it is not ready: %q, %v", p.output.Text(), p.output.Err())
+	}
+}
+
+// log returns what the process had admitted, once it has ended.
+func (p *process) log(t *testing.T) (log []admitted) {
+	t.Helper()
+	for p.output.Scan() {
+		if ms, found := strings.CutPrefix(p.output.Text(), "admitted "); found {
+			log = append(log, admitted{time.UnixMilli(must(strconv.ParseInt(ms, 10, 64))), 1})
+		}
+	}
+	check(t, p.Wait())
+	return log
+}

@@ -1,0 +1,406 @@
+package window_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// A place is where limiters count.
+type place struct {
+	name string
+	make func(t *testing.T, cfg window.Config) *window.Limiter
+}
+
+var places = []place{
+	{"redis", func(t *testing.T, cfg window.Config) *window.Limiter {
+		return must(window.New(redistest.Client(t), cfg))
+	}},
+	{"cluster", func(t *testing.T, cfg window.Config) *window.Limiter {
+		return must(window.New(redistest.Cluster(t), cfg))
+	}},
+	{"memory", func(_ *testing.T, cfg window.Config) *window.Limiter { return must(window.NewLocal(cfg)) }},
+}
+
+// TestTogether plays random histories in rounds. In each round up to 200 callers ask at once, and the clock stands still. For each
+// event there must be an order of what was asked in which the exact log gives all the answers.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	for _, p := range plans {
+		for _, at := range places {
+			if at.name == "memory" && len(p.callers) > 1 { // in memory, nobody shares counts
+				continue
+			}
+			t.Run(p.name+", "+at.name, func(t *testing.T) {
+				t.Parallel()
+				asked, enough := 0, unlessShort(decisionsPerPlan/2, decisionsPerPlan/50)
+				for seed := uint64(1); asked < enough; seed++ {
+					asked += newRounds(t, p, at, seed).play(t)
+				}
+			})
+		}
+	}
+}
+
+// rounds are a history of some events.
+type rounds struct {
+	*history
+	events   []string
+	limiters [][]*window.Limiter // for each caller of the plan, two that share counts
+	logs     map[string]*exactLog
+	given    map[string][]window.Decision // those that counted something, by event
+}
+
+func newRounds(t *testing.T, p plan, at place, seed uint64) *rounds {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name+at.name))))
+	r := &rounds{history: &history{plan: p, rng: rng}, logs: map[string]*exactLog{}, given: map[string][]window.Decision{}}
+	r.clock.ms.Store(1_700_000_000_000 + rng.Int64N(1<<40))
+	for i := range 1 + rng.IntN(2)*rng.IntN(12) {
+		event := fmt.Sprint("event ", i)
+		r.events = append(r.events, event)
+		r.logs[event] = newExactLog()
+	}
+	name := redistest.Key(t)
+	for _, limits := range p.callers {
+		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: r.clock.now}
+		l := at.make(t, cfg)
+		same := []*window.Limiter{l, l}
+		if at.name != "memory" {
+			same[1] = at.make(t, cfg)
+		}
+		r.limiters = append(r.limiters, same)
+	}
+	return r
+}
+
+// play returns how many attempts it made.
+func (r *rounds) play(t *testing.T) (asked int) {
+	t.Helper()
+	for range 20 {
+		r.pass()
+		callers := r.draw()
+		askAtOnce(t, callers)
+		for event, asks := range byEvent(callers) {
+			r.settle(t, event, asks)
+			asked += len(asks)
+		}
+	}
+	return asked
+}
+
+// A question about an event.
+type question struct {
+	verb   string // allow, peek or refund
+	caller int    // of the plan: says under which limits
+	n      int64
+	refund window.Decision
+}
+
+// An ask is a question, and the answer to it.
+type ask struct {
+	question
+	event   string
+	chained bool // in an AllowEach
+	after   *ask // in the same AllowEach on the same event
+	got     window.Decision
+	found   bool // its place in the order
+}
+
+// A caller asks one thing, or several by AllowEach.
+type caller struct {
+	limiter *window.Limiter
+	asks    []*ask
+}
+
+// draw has up to 200 callers, and few in most rounds.
+func (r *rounds) draw() (callers []caller) {
+	refunded := map[string]bool{}
+	for range 1 + r.rng.IntN(200)>>r.rng.IntN(4) {
+		who := r.rng.IntN(len(r.plan.callers))
+		c := caller{limiter: r.limiters[who][r.rng.IntN(2)]}
+		switch dice := r.rng.IntN(100); {
+		case dice < 10:
+			c.asks = r.drawEach(who)
+		case dice < 15:
+			c.asks = r.drawOne(question{verb: "peek", caller: who, n: r.units(r.plan.callers[who])})
+		case dice < 25:
+			c.asks = r.drawOne(question{verb: "allow", caller: who, n: r.units(r.plan.callers[who])})
+		case dice < 30:
+			c.asks = r.drawRefund(who, refunded)
+		}
+		if c.asks == nil {
+			c.asks = r.drawOne(question{verb: "allow", caller: who, n: 1})
+		}
+		callers = append(callers, c)
+	}
+	return callers
+}
+
+func (r *rounds) drawOne(q question) []*ask {
+	return []*ask{{question: q, event: r.events[r.rng.IntN(len(r.events))]}}
+}
+
+// drawEach draws events, many of them several times.
+func (r *rounds) drawEach(who int) (asks []*ask) {
+	last := map[string]*ask{}
+	for range 1 + r.rng.IntN(20) {
+		a := r.drawOne(question{verb: "allow", caller: who, n: 1})[0]
+		a.chained, a.after, last[a.event] = true, last[a.event], a
+		asks = append(asks, a)
+	}
+	return asks
+}
+
+// drawRefund draws a decision of an earlier round, or nothing. There is at most one for each event, since several would let many orders
+// explain the same answers.
+func (r *rounds) drawRefund(who int, refunded map[string]bool) []*ask {
+	event := r.events[r.rng.IntN(len(r.events))]
+	given := r.given[event]
+	if len(given) == 0 || refunded[event] {
+		return nil
+	}
+	refunded[event] = true
+	i := len(given) - 1 - r.rng.IntN(min(8, len(given)))
+	a := &ask{question: question{verb: "refund", caller: who, refund: given[i]}, event: event}
+	r.given[event] = slices.Delete(given, i, i+1)
+	return []*ask{a}
+}
+
+// askAtOnce has all callers ask at the same time.
+func askAtOnce(t *testing.T, callers []caller) {
+	t.Helper()
+	start := make(chan struct{})
+	var group sync.WaitGroup
+	for _, c := range callers {
+		group.Go(func() {
+			<-start
+			c.ask(t)
+		})
+	}
+	close(start)
+	group.Wait()
+}
+
+func (c caller) ask(t *testing.T) {
+	first := c.asks[0]
+	var err error
+	switch {
+	case first.chained:
+		for i, result := range c.limiter.AllowEach(t.Context(), eventsOf(c.asks)) {
+			c.asks[i].got, err = result.Decision, cmp.Or(err, result.Err)
+		}
+	case first.verb == "allow":
+		first.got, err = c.limiter.AllowN(t.Context(), first.event, first.n)
+	case first.verb == "peek":
+		first.got, err = c.limiter.PeekN(t.Context(), first.event, first.n)
+	case first.verb == "refund":
+		err = c.limiter.Refund(t.Context(), first.event, first.refund)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func eventsOf(asks []*ask) (events []string) {
+	for _, a := range asks {
+		events = append(events, a.event)
+	}
+	return events
+}
+
+func byEvent(callers []caller) map[string][]*ask {
+	of := map[string][]*ask{}
+	for _, c := range callers {
+		for _, a := range c.asks {
+			of[a.event] = append(of[a.event], a)
+		}
+	}
+	return of
+}
+
+// settle finds the order of what was asked about an event, and carries the log on.
+func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
+	t.Helper()
+	s := search{plan: r.plan, now: r.clock.ms.Load(), asks: asks, fewest: len(asks) + 1}
+	after := s.find(r.logs[event], len(asks))
+	if after == nil {
+		t.Fatalf("%s: no order of %d attempts explains the answers; the best leaves %s", event, len(asks), s.report)
+	}
+	r.logs[event] = after
+	for _, a := range asks {
+		if a.got.Counted > 0 {
+			r.given[event] = append(r.given[event], a.got)
+		}
+	}
+}
+
+// A search looks for an order of what was asked about one event at one time, such that the log gives each of the answers.
+type search struct {
+	plan   plan
+	now    int64
+	asks   []*ask
+	steps  int
+	fewest int    // how many it left in the best try
+	report string // of that
+}
+
+// tooLong is how many steps a search takes at most. One that goes straight to its end takes one for each attempt.
+const tooLong = 10_000
+
+// find returns the log after all attempts whose place is not found yet, or nil if there is no order.
+func (s *search) find(log *exactLog, left int) *exactLog {
+	if left == 0 {
+		return log
+	}
+	if s.steps++; s.steps > tooLong {
+		s.report = "it undecided, since the search takes too long"
+		return nil
+	}
+	fit := s.next(log)
+	if len(fit) == 0 && left < s.fewest {
+		s.fewest, s.report = left, s.describe(log)
+	}
+	for _, c := range fit {
+		c.found = true
+		end := s.find(c.log, left-1)
+		if c.found = end != nil; c.found || !c.changes { // what changes nothing can come at once
+			return end
+		}
+	}
+	return nil
+}
+
+// A candidate can be the next in the order.
+type candidate struct {
+	*ask
+	answer
+}
+
+// next returns what can be the next: none if an answer can come no more. Of the same question with the same answer one is enough,
+// unless an order within an AllowEach makes a difference. Refunds, which have no answer, come last.
+func (s *search) next(log *exactLog) (fit []candidate) {
+	answers, tried := map[string]answer{}, map[string]bool{}
+	for _, a := range s.asks {
+		if a.found || a.after != nil && !a.after.found {
+			continue
+		}
+		id := a.id()
+		say, known := answers[id]
+		if !known {
+			say = s.answer(log, a.question)
+			answers[id] = say
+		}
+		switch {
+		case s.isOver(a, say.want):
+			return nil
+		case (a.chained || !tried[id]) && reflect.DeepEqual(say.want, a.got):
+			tried[id] = true
+			fit = append(fit, candidate{a, say})
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b candidate) int { return cmp.Compare(a.rank(), b.rank()) })
+	return fit
+}
+
+// isOver reports whether a limit had less in use when the question was answered than it will ever have from now on.
+func (s *search) isOver(a *ask, now window.Decision) bool {
+	back := int64(0) // units that may still be refunded
+	for _, other := range s.asks {
+		if !other.found {
+			back += other.refund.Counted
+		}
+	}
+	for i := range a.got.Usage {
+		if a.usedBefore(a.got, i) < a.usedBefore(now, i)-back {
+			return true
+		}
+	}
+	return false
+}
+
+// usedBefore returns how many units limit i had in use before the answer d.
+func (q question) usedBefore(d window.Decision, i int) int64 {
+	used := d.Usage[i].Used
+	if d.Allowed || d.Counted > 0 {
+		used -= q.n
+	}
+	return used
+}
+
+// id is the same for questions whose answer is the same.
+func (q question) id() string {
+	return fmt.Sprint(q.verb, q.caller, " ", q.n, q.refund.At.UnixMilli(), " ", q.refund.Counted)
+}
+
+// rank puts first what counts nothing, and then what others come after.
+func (a *ask) rank() int {
+	switch {
+	case a.verb == "refund":
+		return 3
+	case a.got.Counted == 0:
+		return 0
+	case a.chained:
+		return 1
+	}
+	return 2
+}
+
+// An answer is what the log says to a question, and the log after it.
+type answer struct {
+	want    window.Decision
+	log     *exactLog
+	changes bool // the log
+}
+
+func (s *search) answer(log *exactLog, q question) (a answer) {
+	a.log = log.clone()
+	limits := s.plan.callers[q.caller]
+	if q.verb == "refund" {
+		a.log.refund(limits, q.refund, s.now)
+	} else {
+		a.want = a.log.decide(limits, q.n, s.now, s.plan.denials, q.verb == "peek")
+	}
+	compact(a.log)
+	a.changes = !reflect.DeepEqual(log.clone().windows, a.log.windows)
+	return a
+}
+
+// compact joins entries of one bucket and one date, which the log takes for one all the same. It keeps the log short.
+func compact(x *exactLog) {
+	for per, log := range x.windows {
+		var joined []*entry
+		for _, e := range log {
+			if n := len(joined); n > 0 && joined[n-1].bucket == e.bucket && joined[n-1].at == e.at {
+				e.units += joined[n-1].units
+				joined = joined[:n-1]
+			}
+			joined = append(joined, e)
+		}
+		x.windows[per] = joined
+	}
+}
+
+// describe says how the answers that are left differ from those of the log.
+func (s *search) describe(log *exactLog) string {
+	var text strings.Builder
+	shown := map[string]bool{}
+	for _, a := range s.asks {
+		if a.found || shown[a.id()] {
+			continue
+		}
+		shown[a.id()] = true
+		fmt.Fprintf(&text, "\n%s of %d by caller %d at %d (-want +got):\n%s", a.verb, a.n, a.caller, s.now, gocmp.Diff(s.answer(log, a.question).want, a.got))
+	}
+	return text.String()
+}
