@@ -92,7 +92,8 @@ type Config struct {
 	DenialCache int
 
 	// Observe is told of every attempt and peek, and of the begin and end of an outage; not of those of the Fallback. It is called by
-	// many goroutines at once, and the call that it is told of waits for it: it should be quick, and not use the limiter.
+	// many goroutines at once, and the call that it is told of waits for it. Keep it quick. It must not use the limiter: that could block
+	// both for ever.
 	Observe func(Observation) `json:"-"`
 }
 

@@ -17,8 +17,11 @@ import (
 	"unsafe"
 )
 
+// ErrLeft is what a Get returns, with the error of ctx, if its caller left.
+var ErrLeft = errors.New("nothing was sent")
+
 // Get returns the value of a key, empty if there is none, by a GET whose reply the client keeps for at most ttl. Hit reports
-// that the client knew the value, and Redis was not asked. An error means that Redis cannot answer, or that ctx ended.
+// that the client knew the value, and Redis was not asked. An error that is not ErrLeft means that Redis cannot answer.
 type Get func(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error)
 
 // Cache remembers the denials of a limiter.
@@ -91,10 +94,7 @@ func (c *Cache) Look(ctx context.Context, key string, units int64, timeout time.
 	l := d.share(ctx, func() look { return c.lookUp(ctx, key, timeout, d.until.Sub(now)) })
 	if l.err != nil {
 		c.Forget(key)
-		if ctx.Err() == nil && gone(l.err) { // another caller has left
-			return seen, nil
-		}
-		return seen, l.err
+		return seen, ownError(ctx, l.err)
 	}
 	if !l.hit || !sameCopy(l.value, d.value) {
 		seen.value = l.value
@@ -173,10 +173,10 @@ func (d *denial) share(ctx context.Context, lookUp func() look) look {
 		case <-l.done:
 			return *l
 		case <-ctx.Done():
-			return look{err: fmt.Errorf("nothing was sent: %w", ctx.Err())}
+			return look{err: ErrLeft}
 		}
 	}
-	l := &look{done: make(chan struct{}), err: context.Canceled} // the error if lookUp panics
+	l := &look{done: make(chan struct{}), err: ErrLeft} // the error if lookUp panics
 	d.look = l
 	d.mu.Unlock()
 	defer d.finish(l)
@@ -211,9 +211,15 @@ func (c *Cache) lookUp(ctx context.Context, key string, timeout, ttl time.Durati
 	return l
 }
 
-// gone reports whether an error is that of a caller that has left.
-func gone(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+// ownError returns what the error of a look, which callers share, means for one of them.
+func ownError(ctx context.Context, err error) error {
+	switch {
+	case !errors.Is(err, ErrLeft):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrLeft, ctx.Err())
+	}
+	return nil // another caller left
 }
 
 // sameCopy reports whether two values are one copy in memory, and not empty: then Redis has told of no change in between.

@@ -26,7 +26,7 @@ func (r *redis) get(ctx context.Context, key string, _, _ time.Duration) (string
 	select {
 	case <-time.After(r.delay):
 	case <-ctx.Done():
-		return "", false, ctx.Err()
+		return "", false, fmt.Errorf("%w: %w", ErrLeft, ctx.Err())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -268,7 +268,7 @@ func TestLeavers(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		lookFor(2*time.Second, context.DeadlineExceeded)
+		lookFor(2*time.Second, context.DeadlineExceeded) // the error is that of its own context, and it is not told to others
 		lookFor(1*time.Second, context.DeadlineExceeded)
 		lookFor(3*time.Second, nil)
 		callers.Wait()

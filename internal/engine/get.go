@@ -2,11 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/denials"
 )
 
 // endless is the part of a context that rueidis gets which never ends. A deadline would have rueidis close a connection that
@@ -50,17 +53,18 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 	}
 	began, g := s.elapsed(), &lookup{done: make(chan struct{})}
 	go g.run(s.client, q.slotRange, k, ttl)
-	if err := g.await(ctx, q.slotRange, timeout); err != nil {
-		if ctx.Err() == nil { // a success closes no breaker: a server that refuses to count still answers a GET
-			q.slotRange.record(ctx, began, s.elapsed(), err)
-			err = explain(err, k, string(Peek))
-		}
-		if !IsOutage(err) && ctx.Err() == nil {
-			return "", false, nil
-		}
+	err = g.await(ctx, q.slotRange, timeout)
+	if err == nil { // it closes no breaker: a server that refuses to count still answers a GET
+		return g.value, g.hit, nil
+	}
+	if errors.Is(err, denials.ErrLeft) {
 		return "", false, err
 	}
-	return g.value, g.hit, nil
+	q.slotRange.record(ctx, began, s.elapsed(), err)
+	if err = explain(err, k, string(Peek)); !IsOutage(err) {
+		return "", false, nil
+	}
+	return "", false, err
 }
 
 func (g *lookup) run(client rueidis.Client, r *slotRange, key string, ttl time.Duration) {
@@ -91,7 +95,7 @@ func (g *lookup) await(ctx context.Context, r *slotRange, timeout time.Duration)
 	case <-expired:
 		err = fmt.Errorf("%w within %v", errExpired, timeout)
 	case <-ctx.Done():
-		err = notSent(ctx.Err())
+		err = fmt.Errorf("%w: %w", denials.ErrLeft, ctx.Err())
 	}
 	r.abandoned.Add(1)
 	if !g.over.CompareAndSwap(false, true) { // it came just now
