@@ -27,7 +27,7 @@ help:
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
 	$(GO) test -count=1 -timeout 10m $$($(GO) list ./... | grep -v /cluster_test$$)
-	$(GO) test -count=1 -timeout 10m -v ./cluster_test
+	$(GO) test -count=1 -timeout 15m -v ./cluster_test
 	@$(MAKE) --no-print-directory race
 	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GO) test -count=1 -timeout 10m ./...; fi
 
