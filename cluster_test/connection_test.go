@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
@@ -56,6 +57,42 @@ func TestCutConnections(t *testing.T) {
 			t.Error("a poor test: no connection was cut in the middle of a call")
 		}
 	})
+}
+
+// TestHotEventsAreAccountedFor: many callers ask about one event of each shard, so that their attempts merge. Connections are cut or a reply
+// is lost, again and again, and every fourth caller leaves at a random moment.
+func TestHotEventsAreAccountedFor(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		const most = 3000
+		faults, hot := &redistest.Faults{}, []string{shardEvents[0][0], shardEvents[1][0], shardEvents[2][0]}
+		l := k.of(t, redistest.Replicated(t).NewClient(t, faults.Break), months(most))
+		crowd := load(t, 128, leaving(l.Allow), inTurn(hot))
+		for n := range 20 {
+			crowd.await(t, 100)
+			if n%2 == 0 {
+				faults.Cut()
+			} else {
+				faults.LoseReply("EVALSHA")
+			}
+		}
+		sum := settle(t, l, most, slices.Concat(crowd.end(), drain(t, l, hot)), nil)
+		t.Logf("%+v", sum)
+		if sum.uncertain == 0 || sum.denied == 0 {
+			t.Error("a poor test: nothing was uncertain, or nothing denied")
+		}
+	})
+}
+
+// leaving has every fourth caller leave at a random moment.
+func leaving(ask asker) asker {
+	return func(ctx context.Context, event string) (window.Decision, error) {
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
+		if rand.IntN(4) == 0 {
+			defer time.AfterFunc(rand.N(2*time.Millisecond), leave).Stop()
+		}
+		return ask(ctx, event)
+	}
 }
 
 // TestNobodyElsesDeadline: callers whose deadlines are too short fail alone, also with a client that has rueidis' own defaults.

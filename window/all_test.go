@@ -270,6 +270,7 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			hasOwnServer(t)
 			j := newJoint(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -327,7 +328,7 @@ func TestJointDegraded(t *testing.T) {
 	hasOwnServer(t)
 	server := redistest.Start(t)
 	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
-	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback}))
+	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: troubleTimeout}))
 	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h")}))
 	server.Kill(t)
 	for i := range 3 {

@@ -110,10 +110,11 @@ func TestFirstDenials(t *testing.T) {
 	g.denied(t)
 	var callers sync.WaitGroup
 	var admitted atomic.Int64
+	asking := unlessShort(time.Second, 500*time.Millisecond)
 	before, begin := g.commands(t, cacheCommands...), time.Now()
 	for range 64 {
 		callers.Go(func() {
-			for time.Since(begin) < time.Second {
+			for time.Since(begin) < asking {
 				if must(g.Allow(context.Background(), "e")).Allowed {
 					admitted.Add(1)
 				}
@@ -480,6 +481,7 @@ func TestLookEndsNoOutage(t *testing.T) {
 // TestDenialsAreRightUnderLoad has callers who leave at random moments, and another process that resets and admits. Once the client has
 // heard of all changes, a denial is told only if Redis denies.
 func TestDenialsAreRightUnderLoad(t *testing.T) {
+	t.Parallel()
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	for range unlessShort(200, 20) {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h", "3/2h"), Timeout: 10 * time.Second}

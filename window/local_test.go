@@ -21,7 +21,7 @@ func TestLocalForgets(t *testing.T) {
 
 func forgets(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1s", "5/4s")}))
-	events := unlessShort(300_000, 100_000)
+	events := unlessShort(300_000, 50_000)
 	empty := heap()
 	for i := range events {
 		must(l.Allow(t.Context(), fmt.Sprint("198.51.100.", i)))
