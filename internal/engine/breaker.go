@@ -88,10 +88,13 @@ func (b *breaker) succeeded(now time.Duration) {
 // failed counts a failure. One that began before the last success says nothing. Nor does one whose connection broke, if it
 // began before the last failure: a connection breaks once, with all requests on it.
 func (b *breaker) failed(began, now time.Duration, err error, broken bool) {
-	if int64(began) < b.lastSuccess.Load() || broken && int64(began) < b.lastFailure.Load() {
+	last := b.lastFailure.Load()
+	if int64(began) < b.lastSuccess.Load() || broken && int64(began) < last {
 		return
 	}
-	b.lastFailure.Store(int64(now))
+	if !b.lastFailure.CompareAndSwap(last, int64(now)) && broken {
+		return // another request on the connection was first
+	}
 	until := int64(now + RecoveryDelay)
 	if old := b.until.Load(); old != 0 {
 		b.until.CompareAndSwap(old, until)
