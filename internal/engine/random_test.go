@@ -95,7 +95,7 @@ func TestRandomTroubles(t *testing.T) {
 		})
 	}
 	t.Logf("%+v", all)
-	if least := all.attempts / 200; all.allowed < least || all.denied < least || all.uncertain < least || all.refused < least {
+	if all.allowed == 0 || all.denied == 0 || all.uncertain == 0 || all.refused == 0 {
 		t.Errorf("a poor test: %+v", all)
 	}
 }

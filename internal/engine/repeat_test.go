@@ -149,7 +149,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 
 // TestDeadServer: if the server is dead from the start, everybody learns that nothing was counted, and in time.
 func TestDeadServer(t *testing.T) {
-	for _, slowness := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
+	for _, slowness := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := limiter(t, s.client(t), func(c *Config) { c.Timeout = 200 * time.Millisecond })
 			s.die()
