@@ -1,0 +1,172 @@
+package ar1_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/slidegate/slidegate/ar1"
+)
+
+// TestTogether plays the histories of TestHistories, and in between up to 200 callers at once ask for one unit while the clock stands
+// still. Each unit that counts raises the levels, so the answers show their order. In that order they are held against the reference.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	for _, p := range plans {
+		for name, onCluster := range map[string]bool{"redis": false, "cluster": true} {
+			t.Run(p.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				p.cluster = onCluster
+				decisions, enough := 0, decisionsPerPlan
+				if testing.Short() {
+					enough /= 20
+				}
+				for seed := uint64(1); decisions < enough; seed++ {
+					decisions += p.runTogether(t, seed)
+				}
+			})
+		}
+	}
+}
+
+// runTogether plays one history of one event, and returns how many decisions it took.
+func (p plan) runTogether(t *testing.T, seed uint64) (decisions int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
+	h := &history{plan: p, rng: rng, ref: newReference(), event: fmt.Sprint("event ", seed)}
+	h.contenders = p.contenders(t, &h.clock)
+	h.clock.us.Store(noon + rng.Int64N(1<<50))
+	for range 20 {
+		h.pass()
+		if h.ref.hingesOnRest(h.clock.us.Load()) {
+			break
+		}
+		h.step(t)
+		n, hinges := h.together(t)
+		if decisions += n; hinges {
+			break
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.told, "\n"))
+		}
+	}
+	return decisions + h.decisions
+}
+
+// together has many callers ask at once, and holds each answer against the reference. It ends early where an answer hinges on less
+// than 10 us.
+func (h *history) together(t *testing.T) (decisions int, hinges bool) {
+	t.Helper()
+	who, before := h.rng.IntN(len(h.plan.callers)), h.ref
+	attempts := h.drawAttempts()
+	h.tell("%d: caller %d asks at once, so often in one call: %v", h.clock.us.Load(), who, attempts)
+	for _, c := range h.contenders {
+		h.ref = before.clone()
+		for _, d := range inOrder(askAtOnce(t, c.limiters[who], h.event, attempts)) {
+			if h.place(t, c.name, h.plan.callers[who], d) {
+				return decisions, true
+			}
+			decisions++
+		}
+	}
+	return decisions, false
+}
+
+// drawAttempts returns how many attempts each caller makes: one, or several by AllowEach.
+func (h *history) drawAttempts() (attempts []int) {
+	for range 1 + h.rng.IntN(200)>>h.rng.IntN(4) {
+		n := 1
+		if h.rng.IntN(10) == 0 {
+			n = 2 + h.rng.IntN(20)
+		}
+		attempts = append(attempts, n)
+	}
+	return attempts
+}
+
+// askAtOnce has callers make so many attempts each, at the same time.
+func askAtOnce(t *testing.T, l *ar1.Limiter, event string, attempts []int) []ar1.Decision {
+	t.Helper()
+	answers := make([][]ar1.Decision, len(attempts))
+	start := make(chan struct{})
+	var callers sync.WaitGroup
+	for i, n := range attempts {
+		callers.Go(func() {
+			<-start
+			answers[i] = ask(t, l, event, n)
+		})
+	}
+	close(start)
+	callers.Wait()
+	return slices.Concat(answers...)
+}
+
+// ask makes n attempts: one by Allow, several by AllowEach, whose answers come in order.
+func ask(t *testing.T, l *ar1.Limiter, event string, n int) (answers []ar1.Decision) {
+	if n == 1 {
+		return []ar1.Decision{must(l.Allow(t.Context(), event))}
+	}
+	for _, r := range l.AllowEach(t.Context(), slices.Repeat([]string{event}, n)) {
+		answers = append(answers, must(r.Decision, r.Err))
+	}
+	if !slices.IsSortedFunc(answers, earlier) {
+		t.Errorf("the answers to an AllowEach are out of order: %+v", answers)
+	}
+	return answers
+}
+
+// inOrder sorts answers to attempts of one unit at one time.
+func inOrder(answers []ar1.Decision) []ar1.Decision {
+	slices.SortFunc(answers, earlier)
+	return answers
+}
+
+// earlier compares answers: the levels rise, and once they admit no unit, they admit none.
+func earlier(a, b ar1.Decision) int {
+	for i := range a.Usage {
+		if c := cmp.Compare(a.Usage[i].ResetAfter, b.Usage[i].ResetAfter); c != 0 {
+			return c
+		}
+	}
+	switch {
+	case a.Allowed == b.Allowed:
+		return 0
+	case a.Allowed:
+		return -1
+	}
+	return 1
+}
+
+// place holds an answer against the reference, and counts the unit there. It reports whether the answer hinges on less than 10 us.
+func (h *history) place(t *testing.T, name string, limits []ar1.Limit, d ar1.Decision) (hinges bool) {
+	t.Helper()
+	now := h.clock.us.Load()
+	fits, hinges := h.ref.fits(limits, 1, now)
+	if hinges {
+		return true
+	}
+	counts := fits || h.plan.denials
+	switch {
+	case counts:
+		h.ref.count(limits, 1, now)
+		compact(h.ref)
+	case now < h.ref.written && len(h.ref.counted) > 0:
+		h.ref.write(now)
+	}
+	h.judge(t, name, limits, d, 1, fits, counts)
+	return false
+}
+
+// compact joins units of one age, so that the reference does not grow without end.
+func compact(r *reference) {
+	for per, log := range r.counted {
+		if n := len(log); n > 1 && log[n-1].age == log[n-2].age {
+			log[n-2].units += log[n-1].units
+			r.counted[per] = log[:n-1]
+		}
+	}
+}
