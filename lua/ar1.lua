@@ -1,47 +1,54 @@
--- ar1.lua decides whether an event may happen under several decaying levels at once, and counts it in all of them or in
--- none. All state of one event is one key.
+-- ar1.lua decides whether an event may happen under several decaying levels at once, and counts it
+-- in all of them or in none. All state of one event is one key.
 --
--- Each limit has a level: it grows by 1 with each unit and decays by e^(-time/Per), an AR(1) process. A request for n is
--- admitted while level + n <= C, where C = 1 / (1 - e^(-1/Max)), about Max + 1/2, is the peak of a steady flow of Max per
--- Per. It may come up to 1 us early, and no more than 1/5 of a unit. A level below 1/4 counts as 0. While the clock reads
--- earlier than the record, the levels stay as they were written, and whatever writes dates them to now: so whoever gives
--- a time must give that of one clock for all callers.
+-- Each limit has a level: it grows by 1 with each unit and decays by e^(-time/Per), an AR(1)
+-- process. A request for n units is admitted while level + n <= C. C = 1 / (1 - e^(-1/Max)), about
+-- Max + 1/2, is the peak of a steady flow of Max per Per. A request may come up to 1 us early, and
+-- no more than 1/5 of a unit. A level below 1/4 counts as 0. While the clock reads earlier than
+-- the record, the levels stay as they were written, and whatever writes dates them to now. So
+-- callers that give the time must all give that of one clock.
 --
 -- KEYS[1]  the key of the event
 -- ARGV[1]  what to do:
 --            allow      count the units if every limit admits them
---            count      the same, but count them when a limit denies, too: as many as bring its level to C
---            peek       what allow would answer
---            some       as n calls of allow with one unit, one after the other at this instant: count as many of the n units as
---                       every limit admits
---            countsome  as n calls of count with one unit
---            each       some, and the reply to each of the n calls
---            counteach  countsome, and the reply to each of the n calls
---            inspect    the state
---            refund     give back what is left of units that an earlier call admitted; less than 1/4 may be forgotten
---            reset      forget the event, also where its record is cut short
+--            count      the same, but count them when a limit denies, too: as many as bring its
+--                       level to C
+--            peek       reply what allow would, and count nothing
+--            some       make n calls of allow with one unit, one after the other at this instant:
+--                       count as many of the n units as every limit admits
+--            countsome  make n calls of count with one unit
+--            each       some, with the reply to each of the n calls
+--            counteach  countsome, with the reply to each of the n calls
+--            inspect    reply the state
+--            refund     give back what is left of units that an earlier call admitted; less than
+--                       1/4 may be forgotten
+--            reset      forget the event, also if its record is cut short
 -- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
--- ARGV[3]  n, in units: 1 to 10^7, but at most 4096 for each and counteach, and at most any Max for allow, count, peek and
---          inspect
--- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^7). No two limits have the
---          same Per.
--- The last ARGV, for refund alone: the second reply of the call that counted, in us.
+-- ARGV[3]  n, in units: 1 to 10^7. For each and counteach it is at most 4096; for allow, count,
+--          peek and inspect it is at most the least Max
+-- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^7).
+--          No two limits have the same Per.
+-- The last ARGV, for refund alone: the second reply of the call that counted, in us
 --
--- Reply: a list of integers. Times are in us, waits in ms from now, rounded up.
---   allow, count, peek   admitted (1 or 0), now, then for each limit: units used (Max less those that it would admit at
---                        once), wait until it would admit the same request once more, wait until its level counts as 0
---   some, countsome      how many of the n units are admitted (the first ones), now, then for each limit: units used, wait
---                        until it would admit one more unit, wait until its level counts as 0
---   each, counteach      how many are admitted, now, then a row for each of the n calls, in order: the three integers that
---                        each limit would have in its reply. The rows of each end with the first call that is denied: its
---                        row is that of all later ones
---   inspect              0, now, then for each limit the same three (for the units given), and its level in units of 10^-8
+-- Reply: a list of integers. Times are in us; waits are in ms from now, rounded up.
+--   allow, count, peek   admitted (1 or 0), now, then for each limit: units used (Max less those
+--                        that it would admit at once), wait until it would admit the same request
+--                        once more, wait until its level counts as 0
+--   some, countsome      how many of the n units are admitted (the first ones), now, then for each
+--                        limit: units used, wait until it would admit one more unit, wait until
+--                        its level counts as 0
+--   each, counteach      how many are admitted, now, then a row for each of the n calls, in order:
+--                        the three integers of each limit in the reply to that call. The rows of
+--                        each end with the first denial, whose row is that of all later calls, too
+--   inspect              0, now, then for each limit the same three (for the units given), and its
+--                        level in units of 10^-8
 --   refund, reset        1 if anything changed, else 0
 --
--- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow, some or each count nothing,
--- they write only if the clock stepped back, to date the levels anew. Peek and inspect never write.
--- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key; Lua's own where an argument
--- is no number.
+-- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow,
+-- some or each count nothing, they write only after the clock stepped back, to date the levels
+-- anew. Peek and inspect never write.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key;
+-- Lua's own if an argument is no number.
 --
 -- The record; numbers are big endian.
 --   byte      160 + the number of sections, 1 to 31: the format
@@ -52,36 +59,28 @@
 
 local struct, redis, math, A = struct, redis, math, ARGV
 local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
-local REST, MOST_UNITS = 0.25, 1e7 -- a level below REST counts as 0
+local REST = 0.25 -- a level below it counts as 0
 
+-- The verb. One call counts unit, and the waits are for it; all calls together count n.
 local key, op, now, n = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0
-local valid, simulated = n == 1 or n >= 1 and n <= MOST_UNITS and n % 1 == 0, false
-local refund, levels, looks -- levels is for inspect alone
--- counting: denied units are counted, too. climb, for the verbs that stand for n calls of one unit: counts them; rows, for those
--- that reply to each. unit is what one call counts, fit how many calls are admitted.
-local counting, climb, rows, unit, fit, asked = false, nil, nil, n, n, n
+local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
+local counting, looks, refund -- counting: denied units count, too; looks: peek or inspect
+local levels -- for inspect
+local singles, lowers, fit -- singles: one call stands for n, of which fit are admitted; lowers: only fit count
+local rows, simulated -- rows: the replies to each call
 if op ~= 'allow' then
-  refund, levels = op == 'refund', op == 'inspect' and {}
-  looks = levels or op == 'peek'
-  counting = op == 'count' or op == 'countsome' or op == 'counteach'
-  rows = (op == 'each' or op == 'counteach') and {}
-  if rows or op == 'some' or op == 'countsome' then
-    unit = 1
-    -- climb adds units to the level x while it is at most most, up to n of them, and returns the level and how many they are. The
-    -- level is that of units added one by one: up to the next power of 2 a sum with a whole number is exact, and so added at once.
-    climb = function(x, most, n)
-      local count, power = 0, 1
-      while count < n and x <= most do
-        while power <= x do power = power + power end
-        local step, admits = math.ceil(power - x), math.floor(most - x) + 1
-        if step > admits then step = admits end
-        if step > n - count then step = n - count end
-        x, count = x + step, count + step
-      end
-      return x, count
-    end
+  if op == 'some' or op == 'each' then
+    singles, lowers = true, true
+  else
+    counting = op == 'count' or op == 'countsome' or op == 'counteach'
+    singles = counting and op ~= 'count'
+    refund = op == 'refund'
+    if op == 'inspect' then levels = {} end
+    looks = levels or op == 'peek'
+    valid = valid and (counting or looks or refund or op == 'reset')
   end
-  valid = valid and (refund or looks or climb or op == 'count' or op == 'reset') and not (rows and n > 4096)
+  if singles or refund or op == 'reset' then unit, fit = 1, 0 end
+  if op == 'each' or op == 'counteach' then rows, valid = {0, 0}, valid and n <= 4096 end
 end
 if now ~= '' then
   now, simulated = now + 0, true
@@ -103,7 +102,7 @@ else
   len = #v -- 0 if v is an error
   if len > 19 then
     first, at, per, x, pos = read('>BI7I4d', v) -- with the first section
-    foreign = first < 161 or first > 191 or at > 9007199254740991
+    if first < 161 or first > 191 or at > 9007199254740991 then foreign = true end
   elseif v.err then
     if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
     return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
@@ -111,12 +110,12 @@ else
     first, at, foreign = v:byte() or 0, now, true
   end
 end
-if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- The limits. Each has three places in the reply, from 3, 6, 9 on; until the end they hold its Per, the level up to which
--- it admits the units, and its own level. The former is C - n, and a little more: as much as decays in a us, the step of the
--- clock, and as the errors of doubles add up to; at most 1/5 in all, so that no burst and no interval holds more than it
--- may. C - Max is computed for itself, by a series where the formula would lose its digits.
+-- The limits. Each has three places in reply, from 3, 6, 9 on. Until the end they hold its Per, the
+-- level up to which it admits a call, and its own level. The second is C - unit, and a little more:
+-- as much as decays in a us, the step of the clock, and as the errors of doubles add up to. That is
+-- at most 1/5 in all, so that no burst and no interval holds more than it may. C - Max is computed
+-- by itself, by a series where the formula would lose its digits.
 local last = 3 * limits
 local reply, longest, a = nil, 0, 2 -- a is the place in ARGV
 if limits == 1 then
@@ -127,8 +126,9 @@ end
 for i = 3, last, 3 do
   a = a + 2
   local per, max = A[a] + 0, A[a + 1] + 0
-  if not (per >= 1 and per <= 17592186044416 and (unit <= max or refund and max >= 1) and max <= MOST_UNITS and per % 1 + max % 1 == 0) then
-    return redis.error_reply(string.format('SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', key, i / 3))
+  if not (per >= 1 and per <= 17592186044416 and unit <= max and max <= 1e7 and per % 1 + max % 1 == 0) then
+    return redis.error_reply(string.format(
+      'SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', key, i / 3))
   end
   if per > longest then
     longest = per
@@ -147,15 +147,17 @@ for i = 3, last, 3 do
   reply[i] = per
   reply[i + 1] = (max - unit + above) * (1 + more)
 end
+if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- The stored levels, as they are now, and less what is given back. Those of no limit of the caller are carried along.
-local admitted, changed, aged, elapsed = not levels, false, (at - now) / 1000, 0
+-- The stored levels, as they are now, and less what is given back. Those of no limit of the caller
+-- are carried along.
+local admitted, aged, changed, elapsed = not levels, (at - now) / 1000
 if aged > 0 then aged, changed = 0, not refund end
 if refund then
   elapsed = (at > now and at or now) - A[#A]
   elapsed = elapsed > 0 and elapsed / 1000 or 0
 end
-local out, outs, far, i, sought = '', 0, 0, 0, false
+local out, outs, far, i, sought = '', 0, 0, 0
 local tail = len - 11 -- where the last section may begin
 for section = 161, foreign and 0 or first do
   if section > 161 then
@@ -201,43 +203,72 @@ for section = 161, foreign and 0 or first do
   end
 end
 if foreign or pos ~= len + 1 then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' .. first ..
-    ', or cut short); remove it, or rename the limiter')
+  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
+    first .. ', or cut short); remove it, or rename the limiter')
 end
 
-if climb then
-  for i = 3, last, 3 do
-    local _, count = climb(reply[i + 2] or 0, reply[i + 1], fit)
-    fit = count
-  end
-  admitted = fit > 0
-  if not counting then n = fit end
-end
-
--- Count, and make the sections of the record; the first is written with its head.
 local adds = (admitted or counting) and not refund
+local before, calls, call, limit -- before: the levels before the call, where they are needed
+if singles and adds then
+  -- climb adds single units to level x while it is at most most, up to count of them. It returns the
+  -- level and how many it added. It rounds as one sum after the other does: up to the next power of
+  -- 2 their results are exact, so it makes them at once.
+  local function climb(x, most, count)
+    local added, power = 0, 1
+    while added < count and x <= most do
+      while power <= x do power = power + power end
+      local step, room = power - x, most - x
+      if room < step then step = room - room % 1 + 1 elseif step % 1 > 0 then step = step - step % 1 + 1 end
+      if step > count - added then step = count - added end
+      x = x + step
+      added = added + step
+    end
+    return x, added
+  end
+  -- Add the units that each limit admits. Then, if denied units do not count, keep only those that
+  -- all limits admit.
+  local again
+  fit, before = n, (rows or limits > 1) and {nil, nil, nil}
+  for i = 3, last, 3 do
+    local x, most, added = reply[i + 2] or 0, reply[i + 1]
+    if before then before[i / 3] = x end
+    x, added = climb(x, most, lowers and fit or n)
+    if counting and added < n and x < most + 1 then x = most + 1 end
+    if added < fit then fit, again = added, lowers and i > 3 end
+    reply[i + 2] = x
+  end
+  if again then
+    for i = 3, last, 3 do reply[i + 2] = climb(before[i / 3], reply[i + 1], fit) end
+  end
+  admitted, changed, adds = fit > 0, true, false
+end
 local writes, per1, x1 = (adds or changed) and not looks
-local steps = rows and n > 0 and n or 1
-for step = 1, steps do
-  local row, write_now = reply, writes
-  if step < steps then row, write_now = {}, false end
+
+-- Each round of the loop makes a reply, the last one also the sections of the record; the first of
+-- these is written with its head. There is one round, but for each and counteach one for each row.
+repeat
+  if rows and before then
+    if not call then
+      calls, call, limit = lowers and fit or n, 0, {}
+      for i = 3, last, 3 do limit[i], limit[i + 1] = reply[i], reply[i + 1] end
+    end
+    -- Add the unit of this call to the levels that the one before it left.
+    call = call + 1
+    for i = 3, last, 3 do
+      local x, most = before[i / 3], limit[i + 1]
+      x = x <= most and x + 1 or x < most + 1 and most + 1 or x
+      before[i / 3], reply[i], reply[i + 1], reply[i + 2] = x, limit[i], most, x
+    end
+  end
   for i = last, 3, -3 do
     local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
     local peak = most + unit -- less than 1 above Max
     if adds then
-      if climb and not rows then
-        local count
-        x, count = climb(x, most, n)
-        if count < n and x < peak then x = peak end
-      elseif x <= most then
-        x = x + unit
-      elseif x < peak then
-        x = peak
-      end
+      if x <= most then x = x + unit elseif x < peak then x = peak end
     end
     local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
     local part = free % 1
-    if part < 0.2 then -- without what there is more than C - n, it may be one less
+    if part < 0.2 then -- without what there is more than C - unit, it may be one less
       local more = 0.001 / per + max * 1e-15
       if more * max > 0.18 then more = 0.18 / max end
       free = (most - x) / (1 + more) + unit
@@ -251,7 +282,7 @@ for step = 1, steps do
     if x > 0 then
       left = per * log(x / REST)
       left = left - left % 1 + 1
-      if write_now then
+      if writes and call == calls then
         if left > far then far = left end
         outs = outs + 1
         if per > 4294967295 then
@@ -263,43 +294,44 @@ for step = 1, steps do
         end
       end
     end
-    if levels then levels[i] = x * 1e8 - x * 1e8 % 1 end
-    if row ~= reply then reply[i + 2] = x end
-    row[i] = free < 0 and max or max - free + part
-    row[i + 1] = wait
-    row[i + 2] = left
+    if levels then levels[i / 3] = x * 1e8 - x * 1e8 % 1 end
+    reply[i] = free < 0 and max or max - free + part
+    reply[i + 1] = wait
+    reply[i + 2] = left
   end
-  if rows then rows[step] = row end
-end
+  if rows then
+    for i = 3, last + 2 do rows[#rows + 1] = reply[i] end
+  end
+until call == calls
 
 if levels then
   local all = {0, now}
   for i = 3, last, 3 do
-    for k = i, i + 2 do all[#all + 1] = reply[k] end
-    all[#all + 1] = levels[i]
+    for _, number in ipairs({reply[i], reply[i + 1], reply[i + 2], levels[i / 3]}) do all[#all + 1] = number end
   end
   return all
 end
 if writes then
   if outs > 31 then
-    return redis.error_reply('SLIDEGATE key ' .. key .. ' would count for more than 31 limits; wait until some are forgotten, or reset it')
+    return redis.error_reply('SLIDEGATE key ' .. key ..
+      ' would count for more than 31 limits; wait until some are forgotten, or reset it')
   end
   if outs == 0 then
     redis.call('DEL', key)
   else
     if simulated then far = far + 86400000 end
-    redis.call('SET', key, (per1 and write('>BI7I4d', 160 + outs, now, per1, x1) or write('>BI7', 160 + outs, now)) .. out,
-      'PX', ('%d'):format(far))
+    local head = per1 and write('>BI7I4d', 160 + outs, now, per1, x1) or write('>BI7', 160 + outs, now)
+    redis.call('SET', key, head .. out, 'PX', ('%d'):format(far))
   end
 end
 if refund then return {changed and 1 or 0} end
-if climb then reply[1] = fit elseif admitted then reply[1] = 1 end
-if rows then
-  local all = {fit, now}
-  if not counting and fit > 0 and fit < asked then rows[fit + 1] = reply end
-  for _, row in ipairs(rows) do
-    for i = 3, last + 2 do all[#all + 1] = row[i] end
+if admitted then reply[1] = 1 end
+if singles then
+  reply[1] = fit
+  if rows then
+    rows[1], rows[2] = fit, now
+    for i = 3, lowers and fit > 0 and fit < n and last + 2 or 0 do rows[#rows + 1] = reply[i] end -- of the denial
+    return rows
   end
-  return all
 end
 return reply

@@ -73,9 +73,9 @@ func (s server) meets(verb, now string, units int64) {
 		}
 		return
 	}
-	if slices.Contains([]string{"allow", "count", "peek"}, verb) && reply[0] == 1 {
-		for i, most := range []int64{5, 20, 300} {
-			if used := reply[2+3*i]; used < 0 || used > most {
+	if slices.Contains([]string{"allow", "count", "peek", "some", "each"}, verb) && reply[0] > 0 {
+		for i, used := range reply[2:] {
+			if most := []int64{5, 20, 300}[i/3%3]; i%3 == 0 && (used < 0 || used > most) {
 				s.Errorf("%s admits %d of %d in %s", verb, used, most, before)
 			}
 		}

@@ -24,10 +24,11 @@ var update = flag.Bool("update", false, "write what the server replies into test
 //	record                        shows the value, in hex, field by field
 //	reset                         forgets the event
 //
-// and is followed by its reply, indented: "yes" if the units are admitted (or anything was given back); the instant at
-// which it was decided, if that is not now; what was written and for how long; then for each limit what is used, when it
-// would admit the same request again, and when it is as if never used; and for inspect its buckets, or for ar1 the instant
-// at which its level is 1.
+// The reply follows, indented. It begins with "yes" if the units are admitted (or anything was given back), or with how
+// many of them are, for the verbs that stand for n calls. Then come the instant of the decision, if that is not now, and
+// what was written and for how long. A line for each limit says what is used, when the limit would admit the same request
+// again, and when it is as if never used; inspect adds the buckets, or the level of ar1. The lines of each and counteach
+// begin with the number of the call.
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for _, file := range s.histories() {
@@ -110,12 +111,15 @@ func (h *history) call(tb testing.TB, now int64, verb string, more []string) str
 		return "  error " + a.err + "\n"
 	}
 	h.stored = a.stored
-	return h.show(a, now-every, verb == "inspect")
+	return h.show(a, now-every, verb)
 }
 
-// show is an answer as a person reads it.
-func (h *history) show(a answer, now int64, inspect bool) string {
+// show returns an answer as a person reads it.
+func (h *history) show(a answer, now int64, verb string) string {
 	said := "  " + map[int64]string{0: "no", 1: "yes"}[a.reply[0]]
+	if singles[verb] != "" {
+		said = fmt.Sprintf("  %d admitted", a.reply[0])
+	}
 	if len(a.reply) > 1 && a.reply[1] != now {
 		said += ", dated " + h.shown(a.reply[1])
 	}
@@ -125,14 +129,21 @@ func (h *history) show(a answer, now int64, inspect bool) string {
 		said += "; " + a.wrote
 	}
 	lines, rest := []string{said}, a.reply[min(2, len(a.reply)):]
-	for i := 0; len(rest) > 0; i++ {
-		line := fmt.Sprintf("  %-12s %d used, again in %s, clear in %s", h.limits[i], rest[0], span(rest[1]), span(rest[2]))
-		rest = rest[3:]
-		if inspect {
-			told, n := h.details(h.script, rest)
-			line, rest = line+told, rest[n:]
+	for call := 1; len(rest) > 0 && len(h.limits) > 0; call++ {
+		for _, limit := range h.limits {
+			line := fmt.Sprintf("  %-12s %d used, again in %s, clear in %s", limit, rest[0], span(rest[1]), span(rest[2]))
+			rest = rest[3:]
+			if verb == "inspect" {
+				shown, n := h.details(h.script, rest)
+				line, rest = line+shown, rest[n:]
+			} else if strings.HasSuffix(verb, "each") {
+				line = fmt.Sprintf("  %d:%s", call, line[1:])
+			}
+			lines = append(lines, line)
 		}
-		lines = append(lines, line)
+		if verb == "inspect" {
+			break
+		}
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

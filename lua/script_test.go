@@ -22,7 +22,7 @@ type script struct {
 	format  byte                                       // the first byte of a record, less the number of its sections
 	least   int                                        // bytes of the shortest record
 	layout  func(record string) string                 // a record as a person reads it
-	details func(s script, rest []int64) (string, int) // what inspect tells of a limit besides, and in how many numbers
+	details func(s script, rest []int64) (string, int) // what inspect replies of a limit besides, and in how many numbers
 	foreign func(record string) map[string]string      // values made of a record that are none
 	life    func(per int64, level float64) int64       // for how many ms a limit remembers, whose level is that many units
 }

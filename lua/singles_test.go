@@ -115,3 +115,46 @@ func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all 
 	all.reply = append(all.reply, rows...)
 	return all
 }
+
+// TestSinglesOfMany holds some and countsome of many units against each and counteach, which add one unit after the other. In ar1 every
+// such sum is rounded, and the levels must have the same bits.
+func TestSinglesOfMany(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		for seed := range 40 {
+			e := &twin{script: s, Rand: rand.New(rand.NewPCG(3, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
+			var limits []string
+			for i := range int64(1 + e.IntN(3)) {
+				per := 1 + e.Int64N(1<<30)
+				limits = append(limits, fmt.Sprintf("%d/%dms@%dms", 1+e.Int64N(1<<(1+e.IntN(18))), 4*per+i, per))
+			}
+			for range 4 {
+				e.now += e.Int64N(1 << (20 + e.IntN(20)))
+				e.many(t, []string{"some", "countsome"}[e.IntN(2)], 1+e.Int64N(1<<(1+e.IntN(15))), limits)
+			}
+		}
+	})
+}
+
+// many makes one call, and those of at most 4096 rows that stand for it.
+func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
+	tb.Helper()
+	var want answer
+	var admitted int64
+	for left := n; left > 0; left -= 4096 {
+		verb := map[string]string{"some": "each", "countsome": "counteach"}[verb]
+		a := e.single(tb, e.dated(verb, digits(e.now), digits(min(left, 4096)), limits...)...)
+		if a.err != "" {
+			tb.Fatal(a.err)
+		}
+		admitted += a.reply[0]
+		if a.wrote == "" { // then nothing was counted
+			a.wrote, a.px = want.wrote, want.px
+		}
+		want = a
+	}
+	want.reply = append([]int64{admitted, want.reply[1]}, want.reply[len(want.reply)-3*len(limits):]...)
+	got := e.merged(tb, e.dated(verb, digits(e.now), digits(n), limits...)...)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+		tb.Fatalf("%s %d under %q (-one by one +at once)\n%s", verb, n, limits, diff)
+	}
+}
