@@ -7,9 +7,9 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMain lets eight tests run at the same time, unless -parallel says otherwise: those that do mostly wait.
+// TestMain lets four tests run at the same time, unless -parallel says otherwise: those that do mostly wait.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	redistest.Main(m)

@@ -579,7 +579,7 @@ func TestTimeoutIsKept(t *testing.T) {
 			client := server.NewClient(t, faults.Break)
 			l := must(window.New(client, window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: troubleTimeout}))
 			for warm := time.Now().Add(200 * time.Millisecond); time.Now().Before(warm); { // all connections are made
-				must(l.Allow(t.Context(), "e"))
+				_, _ = l.Allow(t.Context(), "e") // on a busy machine, one may take longer than the Timeout
 			}
 			server.Pause(t)
 			if cut {
