@@ -95,7 +95,7 @@ func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all 
 	tb.Helper()
 	var admitted int64
 	var rows []int64
-	for k := int64(0); k < n; k++ {
+	for k := range n {
 		a := e.single(tb, e.dated(singles[verb], digits(e.now), "1", limits...)...)
 		if a.err != "" {
 			tb.Fatal(a.err)
