@@ -242,6 +242,10 @@ type Snapshot struct {
 	Key    string       // the key in Redis
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits
+
+	// Others are the levels that callers with other limits count for the event. Redis does not store how much a limit holds, so of their
+	// Limit only Per is known, and Used, Remaining and RetryAfter are 0. In memory there are none.
+	Others []LimitState
 }
 
 // LimitState is the state of one limit of one event. The average of Rate over time is the rate of what was counted, if that is

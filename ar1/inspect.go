@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/clock"
 )
 
 // errNoSnapshot is returned for a reply that only something that is no Slidegate script can give.
@@ -11,13 +13,18 @@ var errNoSnapshot = errors.New("the reply to inspect is not as the head of ar1.l
 
 // snapshot returns the state that the reply to inspect says, as the head of ar1.lua has it.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
-	if len(reply) != 2+4*len(l.limits) {
+	n := 2 + 4*len(l.limits)
+	if len(reply) < n || (len(reply)-n)%3 > 0 {
 		return Snapshot{}, errNoSnapshot
 	}
 	s := Snapshot{At: time.UnixMicro(reply[1]).UTC()}
 	for i, limit := range l.limits {
 		of := reply[2+4*i:]
 		s.Limits = append(s.Limits, newLimitState(newUsage(limit, of), of[3]))
+	}
+	for others := reply[n:]; len(others) > 0; others = others[3:] {
+		u := Usage{Limit: Limit{Per: clock.Milliseconds(others[0])}, ResetAfter: clock.Milliseconds(others[1])}
+		s.Others = append(s.Others, newLimitState(u, others[2]))
 	}
 	return s, nil
 }

@@ -27,7 +27,7 @@
 -- ARGV[3]  n, in units: 1 to 10^7. For each and counteach it is at most 4096; for allow, count,
 --          peek and inspect it is at most the least Max
 -- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^7).
---          No two limits have the same Per.
+--          No two limits have the same Per. Inspect needs no limit
 -- The last ARGV, for refund alone: the second reply of the call that counted, in us
 --
 -- Reply: a list of integers. Times are in us; waits are in ms from now, rounded up.
@@ -41,7 +41,8 @@
 --                        the three integers of each limit in the reply to that call. The rows of
 --                        each end with the first denial, whose row is that of all later calls, too
 --   inspect              0, now, then for each limit the same three (for the units given), and its
---                        level in units of 10^-8
+--                        level in units of 10^-8. Then for each other section of the record: its
+--                        Per, wait until its level counts as 0, and its level
 --   refund, reset        1 if anything changed, else 0
 --
 -- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow,
@@ -65,7 +66,7 @@ local REST = 0.25 -- a level below it counts as 0
 local key, op, now, n = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0
 local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
 local counting, looks, refund -- counting: denied units count, too; looks: peek or inspect
-local levels -- for inspect
+local levels, others -- for inspect: the levels of the limits, and the sections of no limit given
 local singles, lowers, fit -- singles: one call stands for n, of which fit are admitted; lowers: only fit count
 local rows, simulated -- rows: the replies to each call
 if op ~= 'allow' then
@@ -75,7 +76,7 @@ if op ~= 'allow' then
     counting = op == 'count' or op == 'countsome' or op == 'counteach'
     singles = counting and op ~= 'count'
     refund = op == 'refund'
-    if op == 'inspect' then levels = {} end
+    if op == 'inspect' then levels, others = {}, {} end
     looks = levels or op == 'peek'
     valid = valid and (counting or looks or refund or op == 'reset')
   end
@@ -90,7 +91,7 @@ else
   now = t[1] * 1000000 + t[2]
 end
 local limits = (#A - (refund and 4 or 3)) / 2
-if not (valid and limits % 1 == 0 and limits >= 1 and limits <= 31) then
+if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or levels and limits == 0)) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of ar1.lua asks')
 end
 
@@ -150,7 +151,7 @@ end
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
 -- The stored levels, as they are now, and less what is given back. Those of no limit of the caller
--- are carried along.
+-- are carried along, or listed in others.
 local admitted, aged, changed, elapsed = not levels, (at - now) / 1000
 if aged > 0 then aged, changed = 0, not refund end
 if refund then
@@ -196,10 +197,18 @@ for section = 161, foreign and 0 or first do
     if x < REST then x = 0 end
     if x > reply[i + 1] then admitted = false end
     reply[i + 2] = x
-  elseif x >= REST then
-    local left = per * log(x / REST)
-    if left > far then far = left - left % 1 + 1 end
-    out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
+  else
+    local left = 0
+    if x >= REST then
+      left = per * log(x / REST)
+      left = left - left % 1 + 1
+      if left > far then far = left end
+      out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
+    end
+    if others then
+      if x < REST then x = 0 end
+      for _, number in ipairs({per, left, x * 1e8 - x * 1e8 % 1}) do others[#others + 1] = number end
+    end
   end
 end
 if foreign or pos ~= len + 1 then
@@ -309,6 +318,7 @@ if levels then
   for i = 3, last, 3 do
     for _, number in ipairs({reply[i], reply[i + 1], reply[i + 2], levels[i / 3]}) do all[#all + 1] = number end
   end
+  for _, number in ipairs(others) do all[#all + 1] = number end
   return all
 end
 if writes then

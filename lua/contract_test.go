@@ -117,10 +117,12 @@ func (s script) badCalls() calls {
 		"one argument too many": func(args []string) []string { return append(args, "1") },
 		"one argument too few":  func(args []string) []string { return args[:len(args)-1] },
 		"no argument":           func([]string) []string { return nil },
-		"no limit":              func(args []string) []string { return append(args[:3], args[3+2*s.limited:]...) },
 		"32 limits":             func(args []string) []string { return slices.Insert(args, 3, s.many(30)...) },
 	}
 }
+
+// noLimit is bad for every verb but inspect.
+func (s script) noLimit(args []string) []string { return append(args[:3], args[3+2*s.limited:]...) }
 
 // badLimits are for every verb.
 func (s script) badLimits() calls {
@@ -164,6 +166,8 @@ func TestBadArguments(t *testing.T) {
 			srv.refusesAll(s.badLimits(), value, verbs...)
 			srv.refusesAll(calls{"units over a Max": change(2, "6")}, value, "allow", "count", "peek", "inspect")
 			srv.refusesAll(calls{"too many rows": change(2, "4097")}, value, "each", "counteach")
+			others := slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool { return verb == "inspect" })
+			srv.refusesAll(calls{"no limit": s.noLimit}, value, others...)
 		}
 	})
 }
@@ -392,8 +396,9 @@ func TestLife(t *testing.T) {
 		srv, peak := s.on(t, redistest.Client(t)), math.E/(math.E-1) // the level of 1/24h at most
 		srv.lives(s.with("allow", "", "1", "9/1m@1s"), 0, s.life(minute, 1))
 		srv.lives(s.with("allow", "", "1", "9/1m@1s", "9/1h@1m"), 0, s.life(hour, 1))
-		srv.lives(s.with("allow", "", "1", "9/24h@24m", "9/1m@1s", "9/1h@1m"), 0, s.life(day, 1))
-		at := srv.lives(s.with("count", "", "1", "9/1h@1m", "1/24h@24m"), 0, s.life(day, peak))
+		at := srv.lives(s.with("allow", "", "1", "9/24h@24m", "9/1m@1s", "9/1h@1m"), 0, s.life(day, 1))
+		srv.lives(s.with("allow", "", "1", "9/1m@1s"), at, s.life(day, 1)) // carried along, the longest first
+		at = srv.lives(s.with("count", "", "1", "9/1h@1m", "1/24h@24m"), 0, s.life(day, peak))
 		srv.lives(s.with("allow", "", "1", "9/1m@1s"), at, s.life(day, peak)) // carried along
 		srv.lives(s.with("allow", "", "1", "1/876000h@8760h"), 0, s.life(876_000*hour, 1))
 

@@ -18,6 +18,7 @@ var update = flag.Bool("update", false, "write what the server replies into test
 // TestHistories holds each script against histories that a person can read, in testdata/*/*.txt. A line is one of
 //
 //	limits 1/5s@1ms 5/1h@1m       what the calls below it ask for: Max/Per@Resolution, or Max/Per for ar1
+//	limits                        none: inspect alone can do without
 //	1.5s allow 2                  an instant after midnight, a verb and its units
 //	1.5s refund 2 of 1s           the instant at which they were counted
 //	1s allow 1 x 300 every 2s     as many calls; the last reply is shown
@@ -28,7 +29,7 @@ var update = flag.Bool("update", false, "write what the server replies into test
 // many of them are, for the verbs that stand for n calls. Then come the instant of the decision, if that is not now, and
 // what was written and for how long. A line for each limit says what is used, when the limit would admit the same request
 // again, and when it is as if never used; inspect adds the buckets, or the level of ar1. The lines of each and counteach
-// begin with the number of the call.
+// begin with the number of the call. After the limits, inspect shows the sections of no limit given.
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for _, file := range s.histories() {
@@ -145,6 +146,11 @@ func (h *history) show(a answer, now int64, verb string) string {
 			break
 		}
 	}
+	for len(rest) > 0 {
+		line := fmt.Sprintf("  also %-7s ", span(rest[0]))
+		shown, n := h.other(h.script, rest[1:])
+		lines, rest = append(lines, line+shown), rest[1+n:]
+	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
@@ -167,4 +173,16 @@ func buckets(s script, rest []int64) (text string, n int) {
 // ofLevel shows what is in units of 10^-8.
 func ofLevel(_ script, rest []int64) (text string, n int) {
 	return fmt.Sprintf(", level %d.%08d", rest[0]/1e8, rest[0]%1e8), 1
+}
+
+// otherBuckets shows a section of no limit given.
+func otherBuckets(s script, rest []int64) (text string, n int) {
+	text, n = buckets(s, rest[2:])
+	return fmt.Sprintf("%d used, clear in %s", rest[0], span(rest[1])) + text, 2 + n
+}
+
+// otherLevel shows a section of no limit given.
+func otherLevel(s script, rest []int64) (text string, n int) {
+	text, n = ofLevel(s, rest[1:])
+	return "clear in " + span(rest[0]) + text, 1 + n
 }

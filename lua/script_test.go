@@ -23,6 +23,7 @@ type script struct {
 	least   int                                        // bytes of the shortest record
 	layout  func(record string) string                 // a record as a person reads it
 	details func(s script, rest []int64) (string, int) // what inspect replies of a limit besides, and in how many numbers
+	other   func(s script, rest []int64) (string, int) // what inspect replies of a section of no limit, after its Per
 	foreign func(record string) map[string]string      // values made of a record that are none
 	life    func(per int64, level float64) int64       // for how many ms a limit remembers, whose level is that many units
 }
@@ -31,12 +32,12 @@ type script struct {
 var (
 	window = script{
 		name: "window", source: lua.Window, unit: time.Millisecond, never: 1 << 47, most: 1 << 53,
-		limited: 3, format: 128, least: 13, layout: windowLayout, details: buckets, foreign: noWindow,
+		limited: 3, format: 128, least: 13, layout: windowLayout, details: buckets, other: otherBuckets, foreign: noWindow,
 		life: func(per int64, _ float64) int64 { return per },
 	}
 	ar1 = script{
 		name: "ar1", source: lua.AR1, unit: time.Microsecond, never: 1 << 53, most: 1e7,
-		limited: 2, format: 160, least: 20, layout: ar1Layout, details: ofLevel, foreign: noAR1,
+		limited: 2, format: 160, least: 20, layout: ar1Layout, details: ofLevel, other: otherLevel, foreign: noAR1,
 		life: func(per int64, level float64) int64 { return int64(math.Ceil(float64(per) * math.Log(4*level))) },
 	}
 	scripts = []script{window, ar1}

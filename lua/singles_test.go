@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -157,4 +158,56 @@ func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
 		tb.Fatalf("%s %d under %q (-one by one +at once)\n%s", verb, n, limits, diff)
 	}
+}
+
+// TestInspectListsOthers holds what inspect replies of sections that it is given no limit for against what it replies if it is given
+// one: the same units, buckets or level, and the same time until they are forgotten.
+func TestInspectListsOthers(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		for seed := range 40 {
+			e := &twin{script: s, Rand: rand.New(rand.NewPCG(4, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
+			for i := range 1 + e.IntN(4) {
+				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
+			}
+			for range 20 {
+				e.step(t)
+				e.listsOthers(t)
+			}
+		}
+	})
+}
+
+// listsOthers inspects the event with no limit, and with each limit alone.
+func (e *twin) listsOthers(tb testing.TB) {
+	tb.Helper()
+	all := e.sections(e.single(tb, e.dated("inspect", digits(e.now), "1")...).reply[2:])
+	for _, per := range e.pers {
+		a := e.single(tb, e.dated("inspect", digits(e.now), "1", fmt.Sprintf("%d/%dms@1ms", e.most, per))...)
+		shown, n := e.details(e.script, a.reply[5:])
+		if want, stored := all[per]; stored {
+			got := fmt.Sprintf("clear in %s%s", span(a.reply[4]), shown)
+			if e.limited == 3 {
+				got = fmt.Sprintf("%d used, %s", a.reply[2], got)
+			}
+			if got != want {
+				tb.Errorf("%s: %q, and without a limit %q", span(per), got, want)
+			}
+		}
+		others := e.sections(a.reply[5+n:])
+		want := maps.Clone(all)
+		delete(want, per)
+		if diff := cmp.Diff(want, others); diff != "" {
+			tb.Errorf("beside %s (-want +got)\n%s", span(per), diff)
+		}
+	}
+}
+
+// sections reads those that inspect lists, by their Per.
+func (e *twin) sections(rest []int64) map[int64]string {
+	sections := map[int64]string{}
+	for len(rest) > 0 {
+		shown, n := e.other(e.script, rest[1:])
+		sections[rest[0]], rest = shown, rest[1+n:]
+	}
+	return sections
 }

@@ -18,7 +18,8 @@
 -- ARGV[3]  n, in units: 1 to 2^53. For each and counteach it is at most 4096; for allow, count,
 --          peek and inspect it is at most the least Max
 -- ARGV[4 + 3i], [5 + 3i], [6 + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units
---          (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per
+--          (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per. Inspect
+--          needs no limit
 -- The last ARGV, for refund alone: the second reply of the call that counted, in ms
 --
 -- Reply: a list of integers. Times are in ms; a wait begins now.
@@ -34,7 +35,8 @@
 --                        calls, too
 --   inspect              0, the time, then for each limit the same three (for the units given),
 --                        how many buckets there are and, oldest first, the time and units of
---                        each
+--                        each. Then for each other section of the record: its Per, units used,
+--                        wait until it is as if never used, and buckets as above
 --   refund, reset        1 if anything changed, else 0
 --
 -- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow,
@@ -144,7 +146,7 @@ end
 
 -- The limits. Until one is decided, its places in reply hold -Per, Max and Resolution.
 local limits = (count - 3) / 3
-if not (valid and limits % 1 == 0 and limits >= 1 and limits <= 31) then
+if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or inspect and limits == 0)) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
 end
 local reply, lastSlot, longest = nil, 3 * limits, 0
@@ -294,14 +296,14 @@ while pos <= len or undecided > 0 or again do
       last, changed = now + per, true
     end
     date, dated, short = last, true, nil
-    if slot > 0 then
+    if slot > 0 or limits == 0 then
       ahead = ahead + 1
       if date < earliest then earliest = date end
     end
   end
 
   -- Forget.
-  if slot > 0 and not refund then
+  if slot > 0 and not refund or inspect then
     if last + per <= date then
       local width = reply[slot + 2]
       last = date; res = width
@@ -436,7 +438,13 @@ if inspect then
     add(reply[slot], reply[slot + 1], reply[slot + 2])
     addBuckets(bySlot[slot])
   end
-  if ahead == limits then all[2] = earliest end
+  for _, s in ipairs(sections) do
+    if s.slot == 0 then
+      add(s.per, s.total, s.total > 0 and s.last + s.per - now or 0)
+      addBuckets(s)
+    end
+  end
+  if ahead > 0 and ahead == (limits > 0 and limits or seen) then all[2] = earliest end
   return all
 end
 

@@ -44,6 +44,10 @@ type Snapshot struct {
 	Key    string       // the key in Redis
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits
+
+	// Others are the windows that callers with other limits count for the event. Redis does not store how much a limit holds, so of their
+	// Limit only Per is known, and Remaining and RetryAfter are 0. In memory there are none.
+	Others []LimitState
 }
 
 // LimitState is the state of one limit of one event.

@@ -3,6 +3,8 @@ package window
 import (
 	"errors"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/clock"
 )
 
 // errNoSnapshot is returned for a reply that only something that is no Slidegate script can give.
@@ -14,17 +16,31 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 		return Snapshot{}, errNoSnapshot
 	}
 	s, rest := Snapshot{At: utc(reply[1])}, reply[2:]
-	for _, limit := range l.limits {
+	for len(rest) > 0 || len(s.Limits) < len(l.limits) {
 		if len(rest) < 4 || rest[3] < 0 || rest[3] > int64(len(rest)-4)/2 {
 			return Snapshot{}, errNoSnapshot
 		}
-		state, pairs := LimitState{Usage: newUsage(limit, rest)}, rest[4:4+2*rest[3]]
-		for ; len(pairs) > 0; pairs = pairs[2:] {
-			state.Buckets = append(state.Buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})
+		if i := len(s.Limits); i < len(l.limits) {
+			s.Limits = append(s.Limits, LimitState{newUsage(l.limits[i], rest), newBuckets(rest)})
+		} else {
+			s.Others = append(s.Others, LimitState{otherUsage(rest), newBuckets(rest)})
 		}
-		s.Limits, rest = append(s.Limits, state), rest[4+2*rest[3]:]
+		rest = rest[4+2*rest[3]:]
 	}
 	return s, nil
+}
+
+// otherUsage returns what is known of a window that no limit has: its Per, units used, and the wait until they are forgotten.
+func otherUsage(row []int64) Usage {
+	return Usage{Limit: Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
+}
+
+// newBuckets returns the buckets of a row: after three integers their number, and then the time and units of each.
+func newBuckets(row []int64) (buckets []Bucket) {
+	for pairs := row[4 : 4+2*row[3]]; len(pairs) > 0; pairs = pairs[2:] {
+		buckets = append(buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})
+	}
+	return buckets
 }
 
 func utc(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -206,14 +206,16 @@ func TestNextComesBack(t *testing.T) {
 	}
 }
 
-// TestInspectClockBehind: a clock that stepped back is told.
+// TestInspectClockBehind looks after the clock stepped back: the page says so, with and without the limits.
 func TestInspectClockBehind(t *testing.T) {
 	s := newService(t)
-	s.count(t, "5/1h", "e", 1, -5*m)
-	shown := inspect(t, "--redis", redistest.Addr(t), "--limit", "5/1h", s.name, "e")
-	for _, want := range []string{"time     2025-03-04 14:05:00 UTC", "back: 1 in 1h5m, at 15:05:00\n", "it reads 5m earlier than the last event.\n"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("no %q in\n%s", want, shown)
+	s.count(t, "5/1h,9/1d", "e", 1, -5*m)
+	for _, args := range [][]string{{"--limit", "5/1h", s.name, "e"}, {s.name, "e"}} {
+		shown := inspect(t, append([]string{"--redis", redistest.Addr(t)}, args...)...)
+		for _, want := range []string{"time     2025-03-04 14:05:00 UTC", "back: 1 in 1h5m, at 15:05:00\n", "it reads 5m earlier than the last event.\n"} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("%q: no %q in\n%s", args, want, shown)
+			}
 		}
 	}
 }

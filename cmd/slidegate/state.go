@@ -72,10 +72,10 @@ func (s *subject) newState(key string, at time.Time) *state {
 	return &state{Limiter: string(s.Name), Event: string(s.Event), Key: key, Redis: s.Redis.String(), Estimator: estimator{levels: s.AR1}.String(), At: at}
 }
 
-// windows is the state that a limiter of window tells.
+// windows returns the state that a limiter of window reports.
 func (s *subject) windows(told window.Snapshot) *state {
 	st := s.newState(told.Key, told.At)
-	for _, l := range told.Limits {
+	for _, l := range slices.Concat(told.Limits, told.Others) {
 		sec := newSection(l.Usage, told.At, l.Limit.String())
 		sec.count(l)
 		st.Limits = append(st.Limits, sec)
@@ -83,10 +83,10 @@ func (s *subject) windows(told window.Snapshot) *state {
 	return st
 }
 
-// levels is the state that a limiter of ar1 tells.
+// levels returns the state that a limiter of ar1 reports.
 func (s *subject) levels(told ar1.Snapshot) *state {
 	st := s.newState(told.Key, told.At)
-	for _, l := range told.Limits {
+	for _, l := range slices.Concat(told.Limits, told.Others) {
 		sec := newSection(l.Usage, told.At, estimator{levels: true}.text(l.Limit))
 		sec.Level = &Level{l.Level, l.Rate, l.HalfLife.Milliseconds()}
 		st.Limits = append(st.Limits, sec)
@@ -94,11 +94,13 @@ func (s *subject) levels(told ar1.Snapshot) *state {
 	return st
 }
 
+// newSection returns a section without its counts. It has no Bound if how much the limit holds is not known.
 func newSection(u window.Usage, at time.Time, limit string) *section {
-	return &section{
-		Per: u.Limit.Per.Milliseconds(), ResetAfter: u.ResetAfter.Milliseconds(), per: u.Limit.Per, now: at,
-		Bound: &Bound{limit, u.Limit.Max, u.Remaining, u.RetryAfter.Milliseconds()},
+	sec := &section{Per: u.Limit.Per.Milliseconds(), ResetAfter: u.ResetAfter.Milliseconds(), per: u.Limit.Per, now: at}
+	if u.Limit.Max > 0 {
+		sec.Bound = &Bound{limit, u.Limit.Max, u.Remaining, u.RetryAfter.Milliseconds()}
 	}
+	return sec
 }
 
 // count takes over the buckets, and finds out when something comes back: the newest bucket is forgotten last.
@@ -108,7 +110,10 @@ func (sec *section) count(l window.LimitState) {
 		return
 	}
 	sec.now = l.Buckets[len(l.Buckets)-1].Last.Add(sec.per - l.ResetAfter)
-	excess := max(0, l.Used-l.Limit.Max) // what may be forgotten without anything being free
+	excess := int64(0) // what may be forgotten without anything being free
+	if sec.Bound != nil {
+		excess = max(0, l.Used-l.Limit.Max)
+	}
 	for _, b := range l.Buckets {
 		sec.Buckets = append(sec.Buckets, bucket(b))
 		if excess >= 0 {
@@ -118,19 +123,38 @@ func (sec *section) count(l window.LimitState) {
 	}
 }
 
-// judge tells what is stored, and what the limits given say of one more unit. The others come after these.
-func (st *state) judge(given int, stored []time.Duration) {
+// judge finds which sections are stored, and what the limits given say of one more unit.
+func (st *state) judge(stored []*section) {
 	st.Stored = len(stored) > 0
-	for i, sec := range st.Limits {
-		sec.Stored = slices.Contains(stored, sec.per)
-		if i >= given {
-			sec.Bound = nil
-			continue
-		}
+	for _, sec := range st.Limits {
+		sec.Stored = slices.ContainsFunc(stored, func(other *section) bool { return other.per == sec.per })
+	}
+	for _, sec := range st.given() {
 		if st.Verdict == nil {
 			st.Verdict = &Verdict{Allowed: true}
 		}
 		st.Allowed = st.Allowed && sec.RetryAfter == 0
 		st.RetryAfter = max(st.RetryAfter, sec.RetryAfter)
 	}
+}
+
+// date returns when an attempt would happen: the earliest of what the sections take for now.
+func (st *state) date() time.Time {
+	earliest := st.At
+	for i, sec := range st.Limits {
+		if date := sec.date(); i == 0 || date.Before(earliest) {
+			earliest = date
+		}
+	}
+	return earliest
+}
+
+// date returns when the section takes an attempt to happen: now, but not before its last event.
+func (sec *section) date() time.Time {
+	if sec.Counts != nil && len(sec.Buckets) > 0 {
+		if last := sec.Buckets[len(sec.Buckets)-1].Last; last.After(sec.now) {
+			return last
+		}
+	}
+	return sec.now
 }

@@ -8,14 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/record"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -109,58 +107,27 @@ func (s *subject) outage(err error) error {
 	return fmt.Errorf("--redis %v failed (%s); %s", s.Redis, why, next(why, "try again when it works"))
 }
 
-// anyLimits are for calls in which limits do not matter.
-var anyLimits = limits{window.PerHour(1)}
+// anyLimits are for calls in which limits do not matter. No service counts over a millisecond.
+var anyLimits = limits{{Max: 1, Per: time.Millisecond}}
 
-// look asks the script for the state of the event under the limits given, and under what else is stored.
+// look asks Redis for the state of the event under the limits given, and under what else is stored.
 func (s *subject) look(ctx context.Context, client rueidis.Client, given limits, now func() time.Time) (*state, error) {
-	st, err := s.inspect(ctx, client, anyLimits, now) // which finds the key, and whether it holds what the script can read
+	st, err := s.inspect(ctx, client, anyLimits, now)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	stored, err := s.stored(ctx, client, st.Key)
-	if err != nil {
+	stored := st.Limits[len(anyLimits):]
+	st.Limits = stored
+	if len(given) == 0 {
+		st.At = st.date()
+	} else if st, err = s.inspect(ctx, client, given, now); err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	st.Limits = []*section{}
-	if all := s.with(given, stored); len(all) > 0 {
-		if st, err = s.inspect(ctx, client, all, now); err != nil {
-			return nil, s.failed(ctx, err)
-		}
-	}
-	st.judge(len(given), stored)
+	st.judge(stored)
 	return st, nil
 }
 
-// stored are the Pers of the sections in the record of the event.
-func (s *subject) stored(ctx context.Context, client rueidis.Client, key string) ([]time.Duration, error) {
-	value, err := client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
-	switch {
-	case rueidis.IsRedisNil(err):
-		return nil, nil
-	case err != nil:
-		return nil, s.outage(err)
-	case s.AR1:
-		return record.AR1(value), nil
-	}
-	return record.Window(value), nil
-}
-
-// with adds limits for what is stored under no limit given. How much those hold nobody knows, so they hold all that can be.
-func (s *subject) with(given limits, stored []time.Duration) limits {
-	all, huge := slices.Clone(given), int64(1<<53)
-	if s.AR1 {
-		huge = mostOfLevel
-	}
-	for _, per := range stored {
-		if !slices.ContainsFunc(given, func(l window.Limit) bool { return l.Per == per }) {
-			all = append(all, window.Limit{Max: huge, Per: per})
-		}
-	}
-	return all[:min(len(all), maxLimits)]
-}
-
-// inspect has the library tell the state under these limits.
+// inspect asks the library for the state under these limits.
 func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits limits, now func() time.Time) (*state, error) {
 	l, err := s.limiter(client, limits, now)
 	if err != nil {

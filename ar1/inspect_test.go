@@ -1,0 +1,43 @@
+package ar1_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestInspectShowsOthers inspects an event by a limiter that has one of three limits. What callers with the other two have counted is
+// shown as they see it, except for what depends on Max.
+func TestInspectShowsOthers(t *testing.T) {
+	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
+	cfg := ar1.Config{
+		Name:   redistest.Key(t),
+		Limits: []ar1.Limit{{Max: 5, Per: 10 * time.Second}, window.PerHour(20), {Max: 1000, Per: 36_525 * 24 * time.Hour}},
+		Now:    func() time.Time { return now },
+	}
+	three := must(ar1.New(redistest.Client(t), cfg))
+	must(three.AllowN(t.Context(), "e", 2))
+	cfg.Limits = cfg.Limits[1:2]
+	one := must(ar1.New(redistest.Client(t), cfg))
+
+	for _, now = range []time.Time{now, now.Add(7 * time.Second), now.Add(time.Minute), now.Add(-time.Minute)} {
+		all := must(three.Inspect(t.Context(), "e"))
+		var want []ar1.LimitState
+		for _, s := range []ar1.LimitState{all.Limits[0], all.Limits[2]} {
+			s.Usage = ar1.Usage{Limit: ar1.Limit{Per: s.Limit.Per}, ResetAfter: s.ResetAfter}
+			want = append(want, s)
+		}
+		got := must(one.Inspect(t.Context(), "e"))
+		if diff := cmp.Diff(want, got.Others); diff != "" || len(all.Others) > 0 {
+			t.Errorf("%v: %v besides three limits, and besides one (-want +got)\n%s", now, all.Others, diff)
+		}
+		if diff := cmp.Diff(all.Limits[1:2], got.Limits); diff != "" {
+			t.Errorf("%v (-three +one)\n%s", now, diff)
+		}
+	}
+}
