@@ -81,10 +81,7 @@ func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			decisions, enough, hinged := 0, decisionsPerPlan, 0
-			if testing.Short() {
-				enough /= 10
-			}
+			decisions, enough, hinged := 0, unlessShort(decisionsPerPlan, decisionsPerPlan/10), 0
 			for seed := uint64(1); decisions < enough; seed++ {
 				d, h := p.run(t, seed)
 				decisions, hinged = decisions+d, hinged+h
@@ -109,7 +106,7 @@ func (p plan) contenders(t *testing.T, c *clock) []contender {
 		client = redistest.Cluster(t)
 	}
 	for _, limits := range p.callers {
-		cfg := ar1.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: c.now}
+		cfg := ar1.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: c.now, Timeout: time.Minute}
 		remote.limiters = append(remote.limiters, must(ar1.New(client, cfg)))
 		local.limiters = append(local.limiters, must(ar1.NewLocal(cfg)))
 	}

@@ -7,3 +7,11 @@ import (
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
+
+// unlessShort returns full, or short in a short run.
+func unlessShort[T any](full, short T) T {
+	if testing.Short() {
+		return short
+	}
+	return full
+}

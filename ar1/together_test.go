@@ -21,10 +21,7 @@ func TestTogether(t *testing.T) {
 			t.Run(p.name+", "+name, func(t *testing.T) {
 				t.Parallel()
 				p.cluster = onCluster
-				decisions, enough := 0, decisionsPerPlan
-				if testing.Short() {
-					enough /= 20
-				}
+				decisions, enough := 0, unlessShort(decisionsPerPlan, decisionsPerPlan/20)
 				for seed := uint64(1); decisions < enough; seed++ {
 					decisions += p.runTogether(t, seed)
 				}

@@ -152,7 +152,7 @@ func TestJointUnderLoad(t *testing.T) {
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
 	of := func(name, text string) *window.Limiter {
-		return must(window.New(client, window.Config{Name: redistest.Key(t) + name, Limits: parsed(text)}))
+		return must(window.New(client, window.Config{Name: redistest.Key(t) + name, Limits: parsed(text), Timeout: time.Minute}))
 	}
 	limiters := map[string]*window.Limiter{"used up": of("account", "5/1h"), "free": of("account", "1000/1h")}
 	for i := range 4 {

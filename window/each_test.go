@@ -124,7 +124,6 @@ func TestEachAfterScriptFlush(t *testing.T) {
 
 // TestEachInTime: a server that hangs costs one Timeout, however many events there are, and a Fallback decides.
 func TestEachInTime(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	var seen outages
 	cfg := window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: troubleTimeout, Observe: seen.observe}

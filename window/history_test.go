@@ -80,7 +80,7 @@ func (p plan) contenders(t *testing.T, c *clock) []contender {
 	remote, local := contender{name: "redis", clock: c}, contender{name: "local", clock: c}
 	name := redistest.Key(t)
 	for _, limits := range p.callers {
-		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: c.now}
+		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: c.now, Timeout: time.Minute}
 		remote.limiters = append(remote.limiters, must(window.New(redistest.Client(t), cfg)))
 		local.limiters = append(local.limiters, must(window.NewLocal(cfg)))
 	}

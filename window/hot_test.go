@@ -31,7 +31,7 @@ func TestHotEventsMerge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
-			cfg.Name = "hot"
+			cfg.Name, cfg.Timeout = "hot", time.Minute
 			l := must(window.New(server.Client(t), cfg))
 			must(l.Allow(t.Context(), "e"))
 			before, decisions := scriptCalls(t, server), atomic.Int64{}

@@ -36,7 +36,7 @@ func both(t *testing.T, cfg window.Config, test func(b bench)) {
 	t.Helper()
 	c := &clock{}
 	c.set(noon)
-	cfg.Now, cfg.Name = c.now, redistest.Key(t)
+	cfg.Now, cfg.Name, cfg.Timeout = c.now, redistest.Key(t), time.Minute
 	t.Run("redis", func(t *testing.T) {
 		client := redistest.Client(t)
 		test(bench{t, must(window.New(client, cfg)), c, client})
@@ -374,7 +374,7 @@ func TestOneKey(t *testing.T) {
 	name := redistest.Key(t)
 	slots, events := map[string]int64{}, unlessShort(300, 100)
 	for _, suffix := range []string{"a", "b"} {
-		l := must(window.New(client, window.Config{Name: name + suffix, Limits: parsed("1/1m", "5/1h", "90/1d")}))
+		l := must(window.New(client, window.Config{Name: name + suffix, Limits: parsed("1/1m", "5/1h", "90/1d"), Timeout: time.Minute}))
 		for i := range events {
 			event := fmt.Sprint("event ", i)
 			key := everyVerb(t, l, event)
@@ -432,7 +432,7 @@ var hostile = []string{
 func TestAnyEvent(t *testing.T) {
 	t.Parallel()
 	for _, secret := range [][]byte{nil, []byte("secret")} {
-		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1m", "5/1h"), Secret: secret}
+		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1m", "5/1h"), Secret: secret, Timeout: time.Minute}
 		remote, local := must(window.New(redistest.Cluster(t), cfg)), must(window.NewLocal(cfg))
 		keys := map[string]string{}
 		for _, event := range hostile {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -73,7 +74,7 @@ func newRounds(t *testing.T, p plan, at place, seed uint64) *rounds {
 	}
 	name := redistest.Key(t)
 	for _, limits := range p.callers {
-		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: r.clock.now}
+		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: r.clock.now, Timeout: time.Minute}
 		l := at.make(t, cfg)
 		same := []*window.Limiter{l, l}
 		if at.name != "memory" {
