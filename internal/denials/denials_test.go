@@ -92,7 +92,7 @@ func deny(t *testing.T, c *Cache, key string) {
 	}
 }
 
-// learn has the cache know that a key is denied, and with which value.
+// learn makes the cache remember that a key is denied, and with which value.
 func learn(t *testing.T, c *Cache, key string) {
 	t.Helper()
 	deny(t, c, key) // without a value, since nothing was known

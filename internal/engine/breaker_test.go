@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -220,21 +219,6 @@ func TestConnectionBreaksOnce(t *testing.T) {
 		}
 		mustAllow(t, l, "a")
 	})
-}
-
-// TestConnectionBreaksOnceForAll: the same for callers that hear of it at once.
-func TestConnectionBreaksOnceForAll(t *testing.T) {
-	for range 200 {
-		b := &breaker{}
-		var callers sync.WaitGroup
-		for range 8 {
-			callers.Go(func() { b.record(context.Background(), 1*time.Second, 2*time.Second, io.EOF) })
-		}
-		callers.Wait()
-		if n := b.failures.Load(); n != 1 {
-			t.Fatalf("%d failures", n)
-		}
-	}
 }
 
 // TestLateFailures: requests that began before one that succeeded say nothing of what comes.

@@ -58,7 +58,7 @@ func TestRememberedDenials(t *testing.T) {
 	})
 }
 
-// TestChangeIsNoticed: once Redis has told of a change, the next request is sent.
+// TestChangeIsNoticed: once Redis has reported a change, the next request is sent.
 func TestChangeIsNoticed(t *testing.T) {
 	remembering(t, func(t *testing.T, s *server, l *Limiter) {
 		other := limiter(t, s.client(t))

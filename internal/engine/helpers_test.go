@@ -38,13 +38,13 @@ func (s *server) close() {
 	s.die()
 }
 
-// alwaysPipelining has a client send by its background goroutines even if there is one request.
+// alwaysPipelining sets whether a client sends even a single request by its background goroutines.
 func alwaysPipelining(always bool) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.AlwaysPipelining = always }
 }
 
-// ring has a client keep up to 2^scale pipelines under way on a connection. If there are more, its writer waits for a mutex while
-// the replies to a pipeline come. A bubble of synctest does not take that for waiting, so time would stand still.
+// ring bounds the pipelines under way on a connection to 2^scale. If there are more, the client's writer waits for a mutex while the
+// replies to a pipeline come. A bubble of synctest does not take that for waiting, so time would stand still.
 func ring(scale int) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.RingScaleEachConn = scale }
 }
@@ -144,8 +144,8 @@ func mustAllow(t *testing.T, l *Limiter, event string) {
 	}
 }
 
-// occupySenders has the server hold commands, and each sender hold a batch of one request. What comes next is queued, and becomes
-// one batch once the server releases the others.
+// occupySenders makes the server hold commands, and each sender wait for the reply to one request. What comes next is queued, and
+// becomes one batch once the server releases the others.
 func occupySenders(t *testing.T, s *server, l *Limiter) (occupiers []*caller) {
 	t.Helper()
 	s.hold()
@@ -160,7 +160,7 @@ func onEvent(l *Limiter, calls []command, event string) []command {
 	return slices.DeleteFunc(slices.Clone(calls), func(c command) bool { return c.key != l.Key(event) })
 }
 
-// wantError checks that an error is what the caller has to know.
+// wantError checks that an error matches another, names the limiter, and is uncertain only if the other is.
 func wantError(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || IsOutage(want) && errors.Is(got, ErrUncertain) != (want == ErrUncertain) || //nolint:errorlint // want is a sentinel
@@ -209,7 +209,7 @@ func fillers(n int) (events []string) {
 	return events
 }
 
-// fillBatch has so many callers wait that one sender takes all that waits.
+// fillBatch starts as many callers as make one sender take all that waits.
 func fillBatch(t *testing.T, l *Limiter) (callers []*caller) {
 	t.Helper()
 	for _, event := range fillers(crowd) {

@@ -37,7 +37,7 @@ type order struct {
 	n     int64
 }
 
-// together has callers wait in this order for one sender, and returns their answers.
+// together makes callers wait in this order for one sender, and returns their answers.
 func together(t *testing.T, s *server, l *Limiter, orders []order) (callers []*caller) {
 	t.Helper()
 	occupySenders(t, s, l)

@@ -163,7 +163,7 @@ func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	})
 }
 
-// comeAndGo has callers wait for 10 ms. It reports whether one was refused because too many others had left.
+// comeAndGo starts callers that wait for 10 ms. It reports whether one was refused because too many others had left.
 func comeAndGo(t *testing.T, l *Limiter, n int) (full bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

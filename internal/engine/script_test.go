@@ -57,7 +57,7 @@ func TestScriptForgottenInABatch(t *testing.T) {
 	}
 }
 
-// withoutHash has a limiter find out the hash of its script, as in FIPS mode.
+// withoutHash makes a limiter forget the hash of its script, as in FIPS mode.
 func withoutHash(l *Limiter) *Limiter {
 	l.redis.script.known.Store(nil)
 	return l
@@ -75,7 +75,7 @@ func TestHashFromServer(t *testing.T) {
 	})
 }
 
-// TestHashDoesNotCome: as long as the server does not tell the hash, it is certain that nothing was counted.
+// TestHashDoesNotCome: as long as the server does not reply with the hash, it is certain that nothing was counted.
 func TestHashDoesNotCome(t *testing.T) {
 	for _, test := range []struct {
 		fate fate

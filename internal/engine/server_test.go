@@ -78,7 +78,7 @@ func newCluster(n int) []*server {
 	return nodes
 }
 
-// hold has commands wait until release.
+// hold makes commands wait until release.
 func (s *server) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *server) release() {
 	s.gate = nil
 }
 
-// holdDials has dials wait until releaseDials.
+// holdDials makes dials wait until releaseDials.
 func (s *server) holdDials() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *server) releaseDials() {
 	s.dialing = nil
 }
 
-// slowDials has each dial take some time.
+// slowDials sets how long each dial takes.
 func (s *server) slowDials(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,14 +127,14 @@ func (s *server) next(fates ...fate) {
 // always sets the fate of the commands that next says nothing of.
 func (s *server) always(f fate) { s.judgeBy(func(command) fate { return f }) }
 
-// judgeBy has a function choose the fates of the commands that next says nothing of.
+// judgeBy sets a function that chooses the fates of the commands that next says nothing of.
 func (s *server) judgeBy(judge func(command) fate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.judge = judge
 }
 
-// die has dials fail, as if nobody listened, and closes all connections.
+// die makes dials fail, as if nobody listened, and closes all connections.
 func (s *server) die() {
 	s.setRefuses(true)
 	s.cut()
@@ -158,7 +158,7 @@ func (s *server) cut() {
 	}
 }
 
-// forgetScript has the server forget the script, as after a restart.
+// forgetScript makes the script unknown, as after a restart.
 func (s *server) forgetScript() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -409,7 +409,7 @@ func (c *serverConn) awaitGate() {
 	}
 }
 
-// meet has a command meet its fate.
+// meet does with a command what its fate says.
 func (c *serverConn) meet(cmd command) {
 	c.awaitGate()
 	f := c.server.fate(cmd)
@@ -487,7 +487,7 @@ func (s *server) get(key string) []string {
 	return []string{"*2", ":-2", "_"}
 }
 
-// count executes a script call, and tells clients that keep the value of the key.
+// count executes a script call. Clients that keep the value of the key hear of a change.
 func (s *server) count(cmd command) []string {
 	k := s.counters[cmd.key]
 	if k == nil {
