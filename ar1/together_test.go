@@ -12,9 +12,9 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// TestTogether plays the histories of TestHistories, and in between up to 200 callers at once ask for one unit while the clock stands
+// TestMerged plays the histories of TestHistories, and in between up to 200 callers at once ask for one unit while the clock stands
 // still. Each unit that counts raises the levels, so the answers show their order. In that order they are held against the reference.
-func TestTogether(t *testing.T) {
+func TestMerged(t *testing.T) {
 	t.Parallel()
 	for _, p := range plans {
 		for name, onCluster := range map[string]bool{"redis": false, "cluster": true} {

@@ -33,9 +33,9 @@ var places = []place{
 	{"memory", func(_ *testing.T, cfg window.Config) *window.Limiter { return must(window.NewLocal(cfg)) }},
 }
 
-// TestTogether plays random histories in rounds. In each round up to 200 callers ask at once, and the clock stands still. For each
+// TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, and the clock stands still. For each
 // event there must be an order of what was asked in which the exact log gives all the answers.
-func TestTogether(t *testing.T) {
+func TestMerged(t *testing.T) {
 	t.Parallel()
 	for _, p := range plans {
 		for _, at := range places {
