@@ -148,7 +148,6 @@ func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
 // TestJointUnderLoad: many callers from addresses that they share, on an account that is soon used up, and every fourth time on another that is not. No
 // limit is passed, all that is not admitted comes back, and the test says how many were denied though all that they ask for had room.
 func TestJointUnderLoad(t *testing.T) {
-	hasOwnServer(t)
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
 	of := func(name, text string) *window.Limiter {
@@ -232,7 +231,6 @@ func (j *joint) fill(t *testing.T) {
 
 // TestJointReturnsWhatItTook is about every way in which a joint attempt ends after its first check has counted 2 units.
 func TestJointReturnsWhatItTook(t *testing.T) {
-	hasOwnServer(t)
 	for _, tt := range []struct {
 		name    string
 		befall  func(t *testing.T, j *joint, cancel func())
@@ -270,7 +268,6 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			hasOwnServer(t)
 			j := newJoint(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -325,7 +322,6 @@ func TestJointKeepsDenialsThatCount(t *testing.T) {
 
 // TestJointDegraded: what a Fallback counted is given back there.
 func TestJointDegraded(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
 	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: troubleTimeout}))
@@ -374,7 +370,6 @@ func TestJointRefuses(t *testing.T) {
 // TestJointWhenTheProcessDies runs this binary again, which ends between the two checks of a joint attempt. What it counted stays until it is
 // forgotten, and no longer.
 func TestJointWhenTheProcessDies(t *testing.T) {
-	hasOwnServer(t)
 	cfg := window.Config{Name: "dying", Limits: parsed("1/2s")}
 	if address := os.Getenv("SLIDEGATE_TEST_DYING"); address != "" {
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))

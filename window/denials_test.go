@@ -105,7 +105,6 @@ func TestDenialsCostNothing(t *testing.T) {
 
 // TestFirstDenials: many callers that come at once for an event of which a denial is known make few calls, also when the wait is over.
 func TestFirstDenials(t *testing.T) {
-	hasOwnServer(t)
 	g := newGuarded(t, parsed("1/200ms"), nil)
 	g.denied(t)
 	var callers sync.WaitGroup
@@ -130,7 +129,6 @@ func TestFirstDenials(t *testing.T) {
 
 // TestRememberedDenial is like one of Redis, but for the time that has passed.
 func TestRememberedDenial(t *testing.T) {
-	hasOwnServer(t)
 	g := newGuarded(t, parsed("1/5s", "2/1h"), nil)
 	must(g.Allow(t.Context(), "e"))
 	before := must(g.Peek(t.Context(), "e"))
@@ -175,7 +173,6 @@ func TestOtherUnits(t *testing.T) {
 
 // TestCallersWhoLeave in the middle of a turn that others wait for: nobody else fails.
 func TestCallersWhoLeave(t *testing.T) {
-	hasOwnServer(t)
 	faults := &redistest.Faults{}
 	g := newGuarded(t, parsed("1/20ms"), faults.Break)
 	g.denied(t)
@@ -200,7 +197,6 @@ func TestCallersWhoLeave(t *testing.T) {
 
 // TestDeniedWhileConnecting: the server hangs, and somebody makes a connection that the client of a denial waits for.
 func TestDeniedWhileConnecting(t *testing.T) {
-	hasOwnServer(t)
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
 	cfg := window.Config{Name: "denied", Limits: parsed("1/1h"), Timeout: troubleTimeout, DenialCache: 10}
@@ -234,7 +230,6 @@ func TestDeniedWhileConnecting(t *testing.T) {
 
 // TestPanicInATurn: an observer that panics keeps nobody out for ever.
 func TestPanicInATurn(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	var panics atomic.Bool
 	l := must(window.New(server.Client(t), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: troubleTimeout, Observe: func(o window.Observation) {
@@ -261,7 +256,6 @@ func TestPanicInATurn(t *testing.T) {
 
 // TestWhatEndsADenial: each of these is followed by an admission, or by an answer of Redis.
 func TestWhatEndsADenial(t *testing.T) {
-	hasOwnServer(t)
 	limits := parsed("2/1h")
 	for name, end := range map[string]func(t *testing.T, g guarded, first window.Decision){
 		"Reset elsewhere": func(t *testing.T, g guarded, _ window.Decision) { check(t, g.other(limits).Reset(t.Context(), "e")) },
@@ -277,7 +271,6 @@ func TestWhatEndsADenial(t *testing.T) {
 		"Restart": func(t *testing.T, g guarded, _ window.Decision) { g.server.Restart(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			hasOwnServer(t)
 			g := newGuarded(t, limits, nil)
 			first := must(g.Allow(t.Context(), "e"))
 			must(g.Allow(t.Context(), "e"))
@@ -323,7 +316,6 @@ func TestAdmissionElsewhereEndsADenial(t *testing.T) {
 
 // TestClosedConnectionEndsADenial.
 func TestClosedConnectionEndsADenial(t *testing.T) {
-	hasOwnServer(t)
 	g := newGuarded(t, parsed("1/1h"), nil)
 	must(g.Allow(t.Context(), "e"))
 	g.denied(t)
@@ -338,7 +330,6 @@ func TestClosedConnectionEndsADenial(t *testing.T) {
 
 // TestSilentConnectionEndsADenial once the client gives it up, and a call has waited for its Timeout.
 func TestSilentConnectionEndsADenial(t *testing.T) {
-	hasOwnServer(t)
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.Dialer.KeepAlive = time.Second, time.Second
 	})
@@ -412,7 +403,6 @@ func TestDenialCacheRefuses(t *testing.T) {
 
 // TestDeniedInAnOutage: callers that wait for one another's attempt learn in time that Redis hangs.
 func TestDeniedInAnOutage(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	cfg := window.Config{Name: "outage", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: troubleTimeout}
 	l := must(window.New(server.Client(t), cfg))
@@ -446,7 +436,6 @@ func TestDeniedInAnOutage(t *testing.T) {
 
 // TestLookEndsNoOutage: where a server refuses scripts and still answers the GETs that remember denials, that is one outage.
 func TestLookEndsNoOutage(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	var began, ended atomic.Int32
 	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(o window.Observation) {

@@ -87,7 +87,6 @@ func many(n int) []string {
 // TestEachAfterScriptFlush, on one node of a cluster, on all, and on a server, while others load it again: each is decided, and
 // those of one event in order.
 func TestEachAfterScriptFlush(t *testing.T) {
-	hasOwnServer(t)
 	cluster, server := redistest.Cluster(t), redistest.Start(t).Client(t)
 	for name, client := range map[string]rueidis.Client{"cluster": cluster, "server": server} {
 		t.Run(name, func(t *testing.T) {

@@ -185,7 +185,6 @@ func key(t *testing.T, l *window.Limiter, event string) string {
 
 // TestScriptFlush drops the scripts again and again under traffic: nobody notices.
 func TestScriptFlush(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	client := server.Client(t)
 	l := must(window.New(client, window.Config{Name: "flush", Limits: parsed("100000/1h")}))
@@ -213,7 +212,6 @@ func TestScriptFlush(t *testing.T) {
 // TestRestart kills the server in the middle of traffic and starts it again, empty: calls fail honestly meanwhile, and go on
 // by themselves after; all that is acknowledged since is counted.
 func TestRestart(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	l := must(window.New(server.Client(t), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
 	var since, stop atomic.Int64
@@ -264,7 +262,6 @@ func TestOtherRefusals(t *testing.T) {
 
 // TestEviction: every key of a limiter has an expiry, so that volatile-lru drops limiters first, for keys that have none.
 func TestEviction(t *testing.T) {
-	hasOwnServer(t)
 	events := unlessShort(1000, 200)
 	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
 		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)

@@ -92,7 +92,6 @@ func do(t *testing.T, c rueidis.Client, command ...string) {
 // TestTrouble makes each trouble under load, without and with a Fallback: the caller learns the truth in time, and soon
 // after the end Redis decides again. With -v it prints the table of docs/redis.md.
 func TestTrouble(t *testing.T) {
-	hasOwnServer(t)
 	for _, tr := range troubles {
 		for _, withFallback := range []bool{false, true} {
 			name := tr.name
@@ -100,7 +99,6 @@ func TestTrouble(t *testing.T) {
 				name += ", with a Fallback"
 			}
 			t.Run(name, func(t *testing.T) {
-				hasOwnServer(t)
 				tr.test(t, withFallback)
 			})
 		}
@@ -240,7 +238,6 @@ func backAfter(t *testing.T, l *window.Limiter) time.Duration {
 func TestEveryCallIsAccountedFor(t *testing.T) {
 	for name, most := range map[string]int64{"admitted": 1_000_000, "denied": 3000} {
 		t.Run(name, func(t *testing.T) {
-			hasOwnServer(t)
 			faults := &redistest.Faults{}
 			client := redistest.NewClient(t, faults.Break)
 			var seen outages
@@ -441,7 +438,6 @@ func TestNoOutage(t *testing.T) {
 
 // TestOutageBeginsAndEnds: Observe hears of it once each, and nobody calls Redis in between but for a probe a second.
 func TestOutageBeginsAndEnds(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	var seen outages
 	var fallback atomic.Int64
@@ -467,7 +463,6 @@ func TestOutageBeginsAndEnds(t *testing.T) {
 
 // TestDegradedIsRefundedInTheFallback, and a Reset forgets in both.
 func TestDegradedIsRefundedInTheFallback(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
 	l := must(window.New(server.Client(t), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: 50 * time.Millisecond, Fallback: local}))
@@ -570,10 +565,8 @@ func eventsByNode(t *testing.T, l *window.Limiter, nodes map[string]rueidis.Clie
 // TestTimeoutIsKept, where rueidis waits for other things than replies: for a connection to a server that hangs, and for a
 // place in the queue of one.
 func TestTimeoutIsKept(t *testing.T) {
-	hasOwnServer(t)
 	for name, cut := range map[string]bool{"connecting": true, "queueing": false} {
 		t.Run(name, func(t *testing.T) {
-			hasOwnServer(t)
 			server, faults := redistest.Start(t), &redistest.Faults{}
 			client := server.NewClient(t, faults.Break)
 			l := must(window.New(client, window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: troubleTimeout}))
@@ -603,7 +596,6 @@ func TestTimeoutIsKept(t *testing.T) {
 
 // TestConnectingTakesLonger than Timeout, as with TLS or from far away: the limiter comes back all the same.
 func TestConnectingTakesLonger(t *testing.T) {
-	hasOwnServer(t)
 	faults := &redistest.Faults{}
 	client := redistest.NewClient(t, func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex = -1 // one connection: each needs a call that fails to be made
@@ -624,7 +616,6 @@ func TestConnectingTakesLonger(t *testing.T) {
 
 // TestDeadlinesOfCallers that are shorter than Timeout: a Redis that refuses is noticed, and the Fallback asked, before they end.
 func TestDeadlinesOfCallers(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	var seen outages
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
@@ -666,7 +657,6 @@ func TestFallbackFails(t *testing.T) {
 
 // TestWaitWhileDegraded: Redis may be back sooner than the Fallback would admit.
 func TestWaitWhileDegraded(t *testing.T) {
-	hasOwnServer(t)
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	l := must(window.New(server.Client(t), window.Config{Name: "wait", Limits: parsed("1000/1h"), Timeout: 50 * time.Millisecond, Fallback: local}))
