@@ -201,12 +201,12 @@ func awaitLease() {
 	}
 }
 
-// hear waits until the client has heard of all changes of a key: Redis tells them on the connection for the key, before the reply to a
-// GET.
+// hear waits until the client has heard of all changes. Redis tells them on the connection of cached GETs, before the reply to one
+// that the client cannot answer: that of a key which nobody has asked for.
 func (p process) hear(t *testing.T, key string) {
 	t.Helper()
-	if err := p.client.Do(t.Context(), p.client.B().Get().Key(key).Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
-		t.Fatal(err)
+	if _, hit, err := p.get(t.Context(), fmt.Sprint(key, rand.Uint64()), patience, time.Hour); hit || err != nil {
+		t.Fatal(hit, err)
 	}
 }
 
