@@ -155,7 +155,7 @@ func TestTroublesThatOpenTheBreaker(t *testing.T) {
 			l := limiter(t, s.client(t))
 			s.always(f)
 			for range 3 {
-				if err := attemptOne(t, l, "a").err; !IsOutage(err) || strings.Contains(err.Error(), "left alone") {
+				if err := attemptOne(t, l, "a").err; !isOutage(err) || strings.Contains(err.Error(), "left alone") {
 					t.Errorf("%+v: %v", f, err)
 				}
 			}
@@ -189,7 +189,7 @@ func TestNoFailures(t *testing.T) {
 			for range 10 {
 				ctx, cancel := test.ctx(t.Context())
 				got := ask(ctx, l, Allow, "a", 1)
-				if got.err == nil || IsOutage(got.err) != test.f.hang {
+				if got.err == nil || isOutage(got.err) != test.f.hang {
 					t.Errorf("%s: %v", test.name, got.err)
 				}
 				cancel()

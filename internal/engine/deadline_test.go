@@ -23,7 +23,7 @@ var hangs = []struct {
 	{"commands take a minute", func(_ *testing.T, s *server, _ *Limiter) { s.always(fate{delay: time.Minute}) }},
 	{"a dial hangs", func(t *testing.T, s *server, l *Limiter) {
 		s.die()
-		if err := attemptOne(t, l, "before").err; !IsOutage(err) { // from now on, the client knows that the connection broke
+		if err := attemptOne(t, l, "before").err; !isOutage(err) { // from now on, the client knows that the connection broke
 			t.Fatal(err)
 		}
 		s.holdDials()
@@ -179,7 +179,7 @@ func TestLateCallersAreNotSent(t *testing.T) {
 		cancel()
 		for _, got := range append(l.AttemptEach(ctx, []string{"a", "b"}), Answer{Err: ask(ctx, l, Allow, "a", 1).err}) {
 			wantError(t, "late", got.Err, context.Canceled)
-			if IsOutage(got.Err) || !strings.Contains(got.Err.Error(), "nothing was sent") {
+			if isOutage(got.Err) || !strings.Contains(got.Err.Error(), "nothing was sent") {
 				t.Error(got.Err)
 			}
 		}

@@ -81,7 +81,7 @@ func (e *each) add(c *call, q *request) {
 func (e *each) end(c *call) {
 	var ran [slotRanges]bool
 	for _, q := range c.requests {
-		ran[q.rangeIndex] = ran[q.rangeIndex] || !IsOutage(q.err)
+		ran[q.rangeIndex] = ran[q.rangeIndex] || !isOutage(q.err)
 	}
 	for _, q := range c.requests {
 		switch {

@@ -84,7 +84,7 @@ func TestEachTakesOneTimeout(t *testing.T) {
 		got := startEach(t.Context(), l, numbered(10_000)).wait()
 		wantEqual(t, "took", got.took, time.Second)
 		for i, a := range got.answers {
-			if i < maxRound && !IsOutage(a.Err) {
+			if i < maxRound && !isOutage(a.Err) {
 				t.Fatalf("%d: %v", i, a.Err)
 			} else if i >= maxRound {
 				wantError(t, fmt.Sprint(i), a.Err, ErrOutage)
@@ -120,7 +120,7 @@ func TestShardThatHangs(t *testing.T) {
 		got := startEach(t.Context(), l, events).wait()
 		wantEqual(t, "took", got.took, time.Second)
 		for i, a := range got.answers {
-			if bad(events[i]) != IsOutage(a.Err) || !bad(events[i]) && a.Err != nil {
+			if bad(events[i]) != isOutage(a.Err) || !bad(events[i]) && a.Err != nil {
 				t.Fatalf("%s on slot range %d: %v", events[i], rangeOf(l, events[i]), a.Err)
 			}
 		}

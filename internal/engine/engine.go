@@ -161,15 +161,15 @@ func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
 // fallBack has the Fallback answer if cause is an outage. Whether its denials count is its own affair. If it cannot answer
 // either, the error is that of Redis, which says whether the request was counted there.
 func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, cause error) (Reply, error) {
-	if l.Fallback == nil || !IsOutage(cause) || ctx.Err() != nil {
-		return Reply{}, l.Wrap(cause)
+	if l.Fallback == nil || !isOutage(cause) || ctx.Err() != nil {
+		return Reply{}, l.wrap(cause)
 	}
 	if v != Peek && v != Wait {
 		v = l.Fallback.Attempt()
 	}
 	r, err := l.Fallback.Decide(ctx, v, event, n)
 	if err != nil {
-		return Reply{}, l.Wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
+		return Reply{}, l.wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
 	}
 	r.Degraded = true
 	return r, nil
@@ -186,7 +186,7 @@ func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, 
 		err = sleep(ctx, retryAfter+time.Duration(rand.Float64()*float64(min(retryAfter/20, 100*time.Millisecond))))
 	}
 	if err != nil {
-		return l.Wrap(fmt.Errorf("a wait of %v for n = %d: %w", retryAfter, n, err))
+		return l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", retryAfter, n, err))
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, c Charge) error {
 	if err := l.Check(ctx, event, 1); err != nil || len(c.Limits) == 0 {
 		return err
 	}
-	return l.Wrap(l.store.Refund(ctx, event, c))
+	return l.wrap(l.store.Refund(ctx, event, c))
 }
 
 // Reset forgets the event, in the Fallback too.
@@ -216,7 +216,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.Check(ctx, event, 1); err != nil {
 		return err
 	}
-	err := l.Wrap(l.store.Reset(ctx, event))
+	err := l.wrap(l.store.Reset(ctx, event))
 	if l.Fallback != nil {
 		err = errors.Join(err, l.Fallback.Reset(ctx, event))
 	}
@@ -229,29 +229,29 @@ func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 		return nil, err
 	}
 	reply, err := l.store.Inspect(ctx, event)
-	return reply, l.Wrap(err)
+	return reply, l.wrap(err)
 }
 
 // Check refuses what could never be admitted, and what comes too late.
 func (l *Limiter) Check(ctx context.Context, event string, n int64) error {
 	switch {
 	case event == "":
-		return l.Wrap(ErrEmptyEvent)
+		return l.wrap(ErrEmptyEvent)
 	case n < 1:
-		return l.Wrap(fmt.Errorf("%w, not %d", ErrCost, n))
+		return l.wrap(fmt.Errorf("%w, not %d", ErrCost, n))
 	case ctx.Err() != nil:
-		return l.Wrap(notSent(ctx.Err()))
+		return l.wrap(notSent(ctx.Err()))
 	}
 	for i := range l.Limits {
 		if n > l.Limits[i].Max {
-			return l.Wrap(fmt.Errorf("%d units under %s: %w", n, l.Limits[i].Text, ErrExceedsLimit))
+			return l.wrap(fmt.Errorf("%d units under %s: %w", n, l.Limits[i].Text, ErrExceedsLimit))
 		}
 	}
 	return nil
 }
 
-// Wrap adds the name of the limiter to an error.
-func (l *Limiter) Wrap(err error) error {
+// wrap adds the name of the limiter to an error.
+func (l *Limiter) wrap(err error) error {
 	if err == nil {
 		return nil
 	}

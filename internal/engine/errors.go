@@ -19,8 +19,8 @@ var (
 	errNotLoaded = errors.New("the server did not load the script")
 )
 
-// IsOutage reports whether an error means that Redis could not answer, or not in time.
-func IsOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }
+// isOutage reports whether an error means that Redis could not answer, or not in time.
+func isOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }
 
 // notSent returns the error of a caller whose context ended before anything was sent.
 func notSent(cause error) error { return fmt.Errorf("nothing was sent: %w", cause) }

@@ -61,7 +61,7 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 		return "", false, err
 	}
 	q.slotRange.record(ctx, began, s.elapsed(), err)
-	if err = explain(err, k, string(Peek)); !IsOutage(err) {
+	if err = explain(err, k, string(Peek)); !isOutage(err) {
 		return "", false, nil
 	}
 	return "", false, err

@@ -163,7 +163,7 @@ func onEvent(l *Limiter, calls []command, event string) []command {
 // wantError checks that an error matches another, names the limiter, and is uncertain only if the other is.
 func wantError(t *testing.T, what string, got, want error) {
 	t.Helper()
-	if !errors.Is(got, want) || IsOutage(want) && errors.Is(got, ErrUncertain) != (want == ErrUncertain) || //nolint:errorlint // want is a sentinel
+	if !errors.Is(got, want) || isOutage(want) && errors.Is(got, ErrUncertain) != (want == ErrUncertain) || //nolint:errorlint // want is a sentinel
 		want != nil && !strings.HasPrefix(got.Error(), `slidegate: limiter "test": `) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
