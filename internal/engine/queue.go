@@ -8,11 +8,12 @@ import (
 )
 
 // A few senders serve a slot range. Each takes all that is queued, so that requests made at the same time travel together. If
-// others are under way, it first lets more callers run: large batches cost the client and the server less. More senders would
-// make smaller batches; with one, client and server would wait for each other.
+// others are under way, or if nothing is queued, it first lets callers run: large batches cost the client and the server less,
+// and to keep a sender costs less than to start one. More senders would make smaller batches; with one, client and server would
+// wait for each other.
 const (
-	maxSenders = 3
-	crowd      = 3   // from this many requests on, queued or under way, a sender first lets more callers run
+	maxSenders = 4
+	crowd      = 3   // from this many requests on, queued or under way, a sender first lets callers run
 	maxBatch   = 512 // requests, so that the replies to the first do not wait for too many others
 )
 
@@ -28,20 +29,23 @@ type queue struct {
 	gone     int // how many of waiting have left
 	underWay int // how many requests senders have taken, without those of senders that were replaced
 	senders  int
+	yielding int // how many senders let callers run, and then take what is queued
 }
 
-// put appends a request, and starts a sender if there may be one more.
+// put appends a request, and starts a sender unless one will take it at once.
 func (q *queue) put(r *request) {
 	r.next = nil
 	r.state.Store(queued)
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, r)
-	starts := q.senders < maxSenders
-	if starts {
+	q.startSender()
+}
+
+// startSender starts a sender if requests wait, no sender is about to take them, and there may be one more.
+func (q *queue) startSender() {
+	if len(q.waiting) > 0 && q.yielding == 0 && q.senders < maxSenders {
 		q.senders++
-	}
-	q.mu.Unlock()
-	if starts {
 		go q.serve()
 	}
 }
@@ -62,10 +66,8 @@ func (q *queue) take(b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.underWay -= b.taken
-	if len(q.waiting)+q.underWay >= crowd {
-		q.mu.Unlock()
-		runtime.Gosched()
-		q.mu.Lock()
+	if n := len(q.waiting); n == 0 || n+q.underWay >= crowd {
+		q.yield()
 	}
 	n := min(len(q.waiting), maxBatch)
 	b.taken = n
@@ -76,7 +78,17 @@ func (q *queue) take(b *batch) bool {
 	q.underWay += n
 	b.requests = append(b.requests, q.waiting[:n]...)
 	q.drop(n)
+	q.startSender()
 	return true
+}
+
+// yield lets callers run.
+func (q *queue) yield() {
+	q.yielding++
+	q.mu.Unlock()
+	runtime.Gosched()
+	q.mu.Lock()
+	q.yielding--
 }
 
 // drop removes the first n requests.
@@ -94,10 +106,7 @@ func (q *queue) replace(taken int) {
 	defer q.mu.Unlock()
 	q.underWay -= taken
 	q.senders--
-	if len(q.waiting) > 0 {
-		q.senders++
-		go q.serve()
-	}
+	q.startSender()
 }
 
 // forget notes that a waiting request has left. While Redis hangs, this bounds the queue by the callers that still wait.
