@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A few senders serve a slot range. Each takes all that is queued, so that requests made at the same time travel together. If
@@ -15,6 +16,13 @@ const (
 	maxSenders = 4
 	crowd      = 3   // from this many requests on, queued or under way, a sender first lets callers run
 	maxBatch   = 512 // requests, so that the replies to the first do not wait for too many others
+)
+
+// While other goroutines use all cores, a sender that lets callers run waits for each of those goroutines, and the callers of the
+// next batch wait with it. Where that takes long, senders do it rarely.
+const (
+	slowYield = 15 * time.Millisecond // a goroutine that does not wait gets a core for 10 ms
+	yieldRest = 20                    // for this many times as long as a slow yield took, there is none
 )
 
 // A queue holds the requests of one slot range that no sender has taken. Senders are goroutines that end when the queue is
@@ -29,7 +37,8 @@ type queue struct {
 	gone     int // how many of waiting have left
 	underWay int // how many requests senders have taken, without those of senders that were replaced
 	senders  int
-	yielding int // how many senders let callers run, and then take what is queued
+	yielding int           // how many senders let callers run, and then take what is queued
+	yieldAt  time.Duration // when senders may yield again; since the limiter was made
 }
 
 // put appends a request, and starts a sender unless one will take it at once.
@@ -82,13 +91,21 @@ func (q *queue) take(b *batch) bool {
 	return true
 }
 
-// yield lets callers run.
+// yield lets callers run, unless that took long a short time ago.
 func (q *queue) yield() {
+	began := q.redis.elapsed()
+	if began < q.yieldAt {
+		return
+	}
 	q.yielding++
 	q.mu.Unlock()
 	runtime.Gosched()
+	now := q.redis.elapsed()
 	q.mu.Lock()
 	q.yielding--
+	if took := now - began; took > slowYield {
+		q.yieldAt = now + yieldRest*min(took, time.Second) // a machine that was suspended takes longer
+	}
 }
 
 // drop removes the first n requests.

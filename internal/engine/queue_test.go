@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +77,35 @@ func TestSendersAreBounded(t *testing.T) {
 			t.Errorf("%d senders", n)
 		}
 	})
+}
+
+// TestSlowYieldsAreRare: while other goroutines use all cores, a sender that finds nothing queued does not wait for them each time.
+func TestSlowYieldsAreRare(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const times = 4
+	q, yields := queue{redis: &redis{made: time.Now()}, senders: times}, 0
+	for range times {
+		var ran atomic.Int32
+		var others sync.WaitGroup
+		for range 6 {
+			others.Go(func() {
+				ran.Add(1)
+				for began := time.Now(); time.Since(began) < slowYield/2; {
+					continue
+				}
+			})
+		}
+		if q.take(&batch{}) {
+			t.Fatal("it took something from an empty queue")
+		}
+		if ran.Load() > 0 {
+			yields++
+		}
+		others.Wait()
+	}
+	if yields == times {
+		t.Error("the sender waited for the others each time")
+	}
 }
 
 // TestHungBatchesGetReplaced: once callers have left all senders hanging, others take what comes later.
