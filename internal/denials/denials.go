@@ -1,9 +1,9 @@
 // Package denials remembers denials, so that a client that keeps retrying costs Redis nothing.
 //
-// A remembered denial is told again only while nothing can have changed the key. Before a request is sent, Look gets the value
-// of the key by a cached GET: Redis then tells the client of every change. If the request is denied, Remember keeps the denial
-// with that value. Later, Look tells the denial again while the client still holds this very copy of the value, and until the
-// wait is over. The value must be got before the request is sent, else a Reset in between would go unseen. And it must be the
+// A remembered denial is repeated only while nothing can have changed the key. Before a request is sent, Look gets the value of
+// the key by a cached GET: Redis then notifies the client of every change. If the request is denied, Remember keeps the denial
+// with that value. Later, Look repeats the denial while the client still holds this very copy of the value, and until the wait
+// is over. The value must be got before the request is sent, else a Reset in between would go unseen. And it must be the
 // same copy: after a Reset and an admission in the same millisecond, the key can have the same bytes again.
 package denials
 
@@ -44,7 +44,7 @@ type denial struct {
 	reply   Reply
 	replied time.Time
 	until   time.Time // when the wait is over
-	value   string    // of the key, before the request was sent; empty if not known: then nothing is told from here
+	value   string    // of the key, before the request was sent; empty if not known: then the denial is not repeated
 
 	confirmed atomic.Int64 // when the last look began that confirmed the denial, in ns after replied
 
@@ -58,7 +58,7 @@ type Reply struct {
 	Rows []int64 // for each limit: used, retry after in ms, reset after in ms
 }
 
-// lease is how long a look holds for all callers. It is short beside the round trip in which Redis tells of a change.
+// lease is how long a look holds for all callers. It is short beside the round trip in which Redis notifies of a change.
 const lease = 100 * time.Microsecond
 
 // maxMisses is how often in all a client may not hold a value that it just got, until the cache is off.
@@ -72,7 +72,7 @@ func New(capacity int, get Get, reportOff func()) *Cache {
 // Seen is what a Look found out about a key.
 type Seen struct {
 	Denied bool          // the request is denied; do not send it
-	Reply  Reply         // if Denied: of the denial that is told again
+	Reply  Reply         // if Denied: of the denial that is repeated
 	Age    time.Duration // of that
 
 	key   string
@@ -89,7 +89,7 @@ func (c *Cache) Look(ctx context.Context, key string, units int64, timeout time.
 		return seen, nil
 	}
 	if at := d.confirmed.Load(); at != 0 && now.Sub(d.replied) < time.Duration(at)+lease {
-		return d.tell(seen, now), nil
+		return d.repeat(seen, now), nil
 	}
 	l := d.share(ctx, func() look { return c.lookUp(ctx, key, timeout, d.until.Sub(now)) })
 	if l.err != nil {
@@ -101,10 +101,10 @@ func (c *Cache) Look(ctx context.Context, key string, units int64, timeout time.
 		return seen, nil
 	}
 	d.confirmed.Store(int64(now.Sub(d.replied)))
-	return d.tell(seen, now), nil
+	return d.repeat(seen, now), nil
 }
 
-func (d *denial) tell(seen Seen, now time.Time) Seen {
+func (d *denial) repeat(seen Seen, now time.Time) Seen {
 	seen.Denied, seen.Reply, seen.Age = true, d.reply, now.Sub(d.replied)
 	return seen
 }
@@ -222,7 +222,7 @@ func ownError(ctx context.Context, err error) error {
 	return nil // another caller left
 }
 
-// sameCopy reports whether two values are one copy in memory, and not empty: then Redis has told of no change in between.
+// sameCopy reports whether two values are one copy in memory, and not empty: then Redis has notified of no change in between.
 func sameCopy(a, b string) bool {
 	return a != "" && b != "" && unsafe.StringData(a) == unsafe.StringData(b)
 }

@@ -55,7 +55,7 @@ func (b *batch) Err() error {
 	return nil
 }
 
-// send sends the batch and tells the callers. It reports whether callers left meanwhile: then the batch is not used again, and
+// send sends the batch and delivers the replies. It reports whether callers left meanwhile: then the batch is not used again, and
 // another sender has taken the place of this one.
 func (b *batch) send() (replaced bool) {
 	hash, err := b.redis.script.hash(b, b.redis.client) // before the claim: until then, callers that leave were not sent
@@ -182,13 +182,13 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// deliver tells each caller its part of the replies. It returns how many callers had left.
+// deliver gives each caller its part of the replies. It returns how many callers had left.
 func (b *batch) deliver() (leavers int32) {
 	now := b.redis.elapsed()
 	for i := range b.calls {
 		c := &b.calls[i]
 		for q := c.first; q != nil; {
-			next, attempts := q.next, q.attempts // q is its caller's once that is told
+			next, attempts := q.next, q.attempts // once delivered, q belongs to its caller
 			if !q.deliver(c.reply, c.err, now) {
 				leavers++
 			}
@@ -199,7 +199,7 @@ func (b *batch) deliver() (leavers int32) {
 	return leavers
 }
 
-// deliver tells the caller the outcome of its request. It reports false if the caller has left.
+// deliver gives the caller the outcome of its request. It reports false if the caller has left.
 func (q *request) deliver(r reply, cause error, now time.Duration) bool {
 	call := q.call
 	if !q.state.CompareAndSwap(sent, done) {
@@ -229,7 +229,7 @@ func (b *batch) abandon() {
 // A script is known to servers by its hash.
 type script struct {
 	source string
-	known  atomic.Pointer[string] // nil until a server has told the hash, in FIPS mode
+	known  atomic.Pointer[string] // nil in FIPS mode, until a server has computed the hash
 }
 
 // hash returns the hash. In FIPS mode, where SHA-1 may be forbidden, a server computes it.

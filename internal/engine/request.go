@@ -43,7 +43,7 @@ const (
 	idle   = iota // not under way
 	queued        // no sender has taken it
 	sent          // in a batch
-	done          // its batch is done, and its call is being told
+	done          // its batch is done, and its call is being notified
 	left          // its caller does not wait for it any more
 )
 
