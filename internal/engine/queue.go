@@ -21,7 +21,7 @@ const (
 // While other goroutines use all cores, a sender that lets callers run waits for each of those goroutines, and the callers of the
 // next batch wait with it. Where that takes long, senders do it rarely.
 const (
-	slowYield = 15 * time.Millisecond // a goroutine that does not wait gets a core for 10 ms
+	slowYield = 15 * time.Millisecond // Go lets a goroutine that does not wait run for 10 ms at a time
 	yieldRest = 20                    // for this many times as long as a slow yield took, there is none
 )
 
