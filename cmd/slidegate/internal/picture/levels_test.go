@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/window"
 
-	"github.com/slidegate/slidegate/internal/sheet"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 var update = flag.Bool("update", false, "draw docs/levels.svg")

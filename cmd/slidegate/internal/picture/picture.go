@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/slidegate/slidegate/internal/sheet"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // A Picture is the outcome of a replay under one or more sets of limits.

@@ -16,7 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot"
 
-	"github.com/slidegate/slidegate/internal/sheet"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // A drawn is what a test reads of an SVG.

@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/slidegate/slidegate/internal/sheet"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // A rhythm is a choice of round instants: every so many seconds, or every so many months.

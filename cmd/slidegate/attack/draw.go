@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/slidegate/slidegate/internal/sheet"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 var (

@@ -1,7 +1,7 @@
 // Command attack simulates a week of a login form under attack, without the guard and with it, and prints what came of it as Markdown.
 // docs/login.md explains the figures. The same seed gives the same week.
 //
-//	go run ./login/attack
+//	go run ./cmd/slidegate/attack
 package main
 
 import (

@@ -29,9 +29,9 @@ func weeks(t *testing.T) map[string]week {
 	return named
 }
 
-// TestDocs holds the tables of docs/login.md, and its picture, to this program. To write them again: go test ./login/attack -update.
+// TestDocs holds the tables of docs/login.md, and its picture, to this program. To write them again: go test ./cmd/slidegate/attack -update.
 func TestDocs(t *testing.T) {
-	const page, picturePage = "../../docs/login.md", "../../docs/login-attack.svg"
+	const page, picturePage = "../../../docs/login.md", "../../../docs/login-attack.svg"
 	weeks(t)
 	all, _ := simulated()
 	var drawn bytes.Buffer
@@ -53,7 +53,7 @@ func TestDocs(t *testing.T) {
 }
 
 // The tables stand between these.
-const begin, end = "<!-- go run ./login/attack -->\n\n", "\n<!-- end -->\n"
+const begin, end = "<!-- go run ./cmd/slidegate/attack -->\n\n", "\n<!-- end -->\n"
 
 func rewrite(t *testing.T, page, tables string) {
 	t.Helper()
