@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/shogo82148/go-sfv"
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/httplimit"
@@ -23,19 +23,30 @@ type member struct {
 	numbers map[string]int64
 }
 
-// members reads a field as clients do, by a parser that has nothing to do with what wrote it.
+// maxInteger is the largest integer of a structured field.
+const maxInteger = 999_999_999_999_999
+
+// These are the grammar of RFC 9651, as far as RateLimit fields use it: strings with parameters that are integers.
+var (
+	memberOfList = regexp.MustCompile(`^[ \t]*"((?:[ !#-\[\]-~]|\\["\\])*)"((?:; *[a-z*][a-z0-9_.*-]*=-?[0-9]{1,15})*)[ \t]*(,|$)`)
+	parameter    = regexp.MustCompile(`([^; =]+)=([^;]+)`)
+)
+
+// members reads a field as clients do. It shares no code with what writes fields.
 func members(t *testing.T, h http.Header, name string) (all []member) {
 	t.Helper()
-	items, err := sfv.DecodeList(h.Values(name))
-	if err != nil {
-		t.Fatalf("%s %q: %v", name, h.Values(name), err)
-	}
-	for _, item := range items {
-		m := member{item.Value.(string), map[string]int64{}}
-		for _, p := range item.Parameters {
-			m.numbers[p.Key] = p.Value.(int64)
+	rest := strings.Join(h.Values(name), ",")
+	for more := rest != ""; more; {
+		found := memberOfList.FindStringSubmatch(rest)
+		if found == nil {
+			t.Fatalf("%s %q is no list from %q on", name, h.Values(name), rest)
+		}
+		m := member{strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(found[1]), map[string]int64{}}
+		for _, p := range parameter.FindAllStringSubmatch(found[2], -1) {
+			m.numbers[p[1]] = must(strconv.ParseInt(p[2], 10, 64))
 		}
 		all = append(all, m)
+		rest, more = rest[len(found[0]):], found[3] == ","
 	}
 	return all
 }
@@ -73,7 +84,7 @@ func TestWindowsOfNoWholeSeconds(t *testing.T) {
 		if got := fmt.Sprint(members(t, w.Header(), "RateLimit-Policy")); got != want {
 			t.Errorf("%s: %s, not %s", text, got, want)
 		}
-		if r := members(t, w.Header(), "RateLimit")[0].numbers["r"]; r < 0 || r > sfv.MaxInteger {
+		if r := members(t, w.Header(), "RateLimit")[0].numbers["r"]; r < 0 || r > maxInteger {
 			t.Errorf("%s: %d left", text, r)
 		}
 	}
@@ -107,7 +118,7 @@ func TestFieldsOfAnyDecision(t *testing.T) {
 			switch {
 			case p.name != u.Limit.String() || l.name != p.name:
 				t.Fatalf("%v: called %q and %q", u, p.name, l.name)
-			case p.numbers["q"] != min(u.Limit.Max, sfv.MaxInteger) || l.numbers["r"] != min(u.Remaining, sfv.MaxInteger):
+			case p.numbers["q"] != min(u.Limit.Max, maxInteger) || l.numbers["r"] != min(u.Remaining, maxInteger):
 				t.Fatalf("%v: %v %v", u, p, l)
 			case isWhole != (u.Limit.Per%time.Second == 0) || isWhole && time.Duration(whole)*time.Second != u.Limit.Per:
 				t.Fatalf("%v: %v", u, p)
@@ -126,7 +137,7 @@ func roundsUp(d time.Duration, whole int64) bool {
 }
 
 func anyDecision(r *rand.Rand) (d window.Decision) {
-	units := []int64{1, 5, 60, 61, sfv.MaxInteger, sfv.MaxInteger + 1, 1 << 53}
+	units := []int64{1, 5, 60, 61, maxInteger, maxInteger + 1, 1 << 53}
 	d.Allowed = r.IntN(2) == 0
 	for range 1 + r.IntN(5) {
 		u := window.Usage{Limit: window.Limit{Max: units[r.IntN(len(units))], Per: time.Duration(1+r.Int64N(1<<uint(r.IntN(41)+1))) * time.Millisecond}}

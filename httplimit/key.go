@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
-
-	"github.com/go-chi/chi/v5/middleware"
+	"strings"
 
 	"github.com/slidegate/slidegate/internal/subnet"
 )
@@ -17,28 +17,36 @@ import (
 // one key, so that nobody can write an address into a field to use up somebody's budget.
 type Key func(r *http.Request) string
 
-// Address is the address that the connection comes from: an IPv4 address, or the /64 of an IPv6 one. Behind a proxy it is the proxy's.
+// Address returns the address that the connection comes from: an IPv4 address, or the /64 of an IPv6 address. Behind a proxy it is the proxy's.
 func Address(r *http.Request) string {
-	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return subnet.Client(peer.Addr())
-	}
-	peer, err := netip.ParseAddr(r.RemoteAddr) // without a port, as some middleware writes it
-	if err != nil {
+	peer, ok := peerOf(r)
+	if !ok {
 		return ""
 	}
 	return subnet.Client(peer)
 }
 
-// AddressBehind is the address of the client behind proxies, each of which adds the address that it was called from at the end of
-// X-Forwarded-For. Proxies are their addresses or networks, such as 10.0.0.0/24: name nothing else, as whoever calls from there can say whose request it is. The
-// client is the last address in the field that is no proxy's. A request that comes from elsewhere is known by its own address, whatever it says. Each of the proxies must
-// add to the field, or write it anew: one that passes it on as it came lets clients choose their key. Where the last entries are no addresses, as with a port,
-// or there is no field, there is no key.
+// peerOf returns the address that the connection comes from, and whether there is one. Some middleware writes it without a port.
+func peerOf(r *http.Request) (peer netip.Addr, ok bool) {
+	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return peer.Addr(), true
+	}
+	peer, err := netip.ParseAddr(r.RemoteAddr)
+	return peer, err == nil
+}
+
+// AddressBehind returns the Key of clients behind proxies. Each proxy adds the address that it was called from at the end of X-Forwarded-For.
+// The client is the last address in the field that is no proxy's. A request that comes from elsewhere is known by its own address, whatever
+// the field says. Several lines of the field count as one. An IPv4 address in IPv6 form is that IPv4 address, and a zone is ignored. Where the
+// field is missing, names only proxies, or has an entry that is no address (as with a port) after the client's, there is no key.
+//
+// Proxies are addresses or networks, such as 10.0.0.0/24. Name only your own: a client that calls from one of them can choose its key. Each
+// proxy must add to the field or write it anew. One that passes it on unchanged lets clients choose their key.
 func AddressBehind(proxies ...string) (Key, error) {
 	if len(proxies) == 0 {
 		return nil, errors.New("slidegate: AddressBehind without proxies; name those that you run, or take Address where there are none")
 	}
-	networks := make([]string, len(proxies))
+	networks := make([]netip.Prefix, len(proxies))
 	for i, p := range proxies {
 		prefix, err := netip.ParsePrefix(p)
 		if address, single := netip.ParseAddr(p); single == nil && address.Zone() == "" {
@@ -47,17 +55,39 @@ func AddressBehind(proxies ...string) (Key, error) {
 		if err != nil || prefix.Addr().Is4In6() || prefix.Bits() == 0 || prefix != prefix.Masked() {
 			return nil, fmt.Errorf("slidegate: the proxy %q is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24", p)
 		}
-		networks[i] = prefix.String()
+		networks[i] = prefix
 	}
-	behind := middleware.ClientIPFromXFF(networks...)
-	return func(r *http.Request) (key string) {
-		behind(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if client := middleware.GetClientIPAddr(r.Context()); client.IsValid() {
-				key = subnet.Client(client)
-			}
-		})).ServeHTTP(nil, r)
-		return key
+	return func(r *http.Request) string {
+		if client, ok := clientBehind(networks, r); ok {
+			return subnet.Client(client)
+		}
+		return ""
 	}, nil
+}
+
+// clientBehind returns the address closest to this server that is no proxy's, and whether there is one. It starts at the connection and
+// goes leftward through X-Forwarded-For. It stops at an entry that is no address, because a client may have written all before it.
+func clientBehind(proxies []netip.Prefix, r *http.Request) (client netip.Addr, ok bool) {
+	chain := strings.Join(r.Header["X-Forwarded-For"], ",")
+	client, ok = peerOf(r)
+	for ok && within(proxies, client) {
+		client, chain, ok = lastEntry(chain)
+	}
+	return client, ok
+}
+
+// lastEntry returns the last entry of a chain and what stands before it, and whether the entry is an address. It skips empty entries.
+func lastEntry(chain string) (address netip.Addr, before string, ok bool) {
+	chain = strings.TrimRight(chain, ", \t")
+	at := strings.LastIndexByte(chain, ',')
+	address, err := netip.ParseAddr(strings.TrimLeft(chain[at+1:], " \t"))
+	return address, chain[:max(at, 0)], err == nil
+}
+
+// within reports whether one of the networks contains the address. A Prefix contains neither an address with a zone nor one in another form.
+func within(networks []netip.Prefix, address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // Header is the value of a field of the request, such as X-Api-Key: the last, if there are several. For slidegate inspect the event is "header X-Api-Key VALUE". Check before that it is a key that you gave out; else a

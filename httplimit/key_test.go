@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +76,17 @@ func TestAddressBehind(t *testing.T) {
 		{"garbage at the end", "10.0.0.1:1", []string{"198.51.100.7, unknown"}, ""},
 		{"garbage in the last line", "10.0.0.1:1", []string{"198.51.100.7", "unknown"}, ""},
 		{"a proxy that adds nothing", "10.0.0.1:1", nil, ""},
+		{"garbage between proxies", "10.0.0.1:1", []string{"198.51.100.7, unknown, 192.0.2.10"}, ""},
 		{"only proxies", "10.0.0.1:1", []string{"10.0.0.2"}, ""},
+		{"empty entries", "10.0.0.1:1", []string{" , 198.51.100.7 ,\t,", "", " 192.0.2.10 ,"}, "198.51.100.7"},
+		{"only empty entries", "10.0.0.1:1", []string{"", ", ,"}, ""},
+		{"a client with a zone", "10.0.0.1:1", []string{"fe80::1%eth0"}, "fe80::/64"},
+		{"IPv4 in IPv6 form, with a zone", "10.0.0.1:1", []string{"198.51.100.7, ::ffff:192.0.2.10%eth0"}, "198.51.100.7"},
+		{"a peer with a zone", "[2001:db8:ffff::1%eth0]:1", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"a peer with a zone that is none of the proxies", "[fe80::1%eth0]:1", []string{"198.51.100.7"}, "fe80::/64"},
+		{"a peer without a port", "10.0.0.1", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"an address in brackets", "10.0.0.1:1", []string{"[2001:db8:1:2::4]"}, ""},
+		{"an address with leading zeros", "10.0.0.1:1", []string{"198.51.100.007"}, ""},
 		{"a Unix socket", "@", []string{"198.51.100.7"}, ""},
 	} {
 		if got := key(from(of.peer, of.lines...)); got != of.want {
@@ -220,13 +231,10 @@ func FuzzNobodyElsesKey(f *testing.F) {
 	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", ",")
 	behind := must(httplimit.AddressBehind(proxies...))
-	trusted := func(a netip.Addr) bool {
-		return netip.MustParsePrefix("10.0.0.0/8").Contains(a.Unmap()) || a.Unmap() == netip.MustParseAddr("192.0.2.10") || netip.MustParsePrefix("2001:db8:ffff::/48").Contains(a)
-	}
 	f.Fuzz(func(t *testing.T, one, two []byte, claim, more string) {
 		a, okA := netip.AddrFromSlice(one)
 		b, okB := netip.AddrFromSlice(two)
-		if !okA || !okB || trusted(a) || trusted(b) {
+		if !okA || !okB || trusts(a.String()) || trusts(b.String()) {
 			t.Skip()
 		}
 		want := httplimit.Address(from(netip.AddrPortFrom(a, 1).String(), claim))
@@ -243,6 +251,39 @@ func FuzzNobodyElsesKey(f *testing.F) {
 		if other := behind(from("10.0.0.1:1", more, b.String())); (other == want) != same(a, b) {
 			t.Errorf("%s and %s: %q and %q", a, b, want, other)
 		}
+	})
+}
+
+// FuzzNothingLeftOfAStranger: the key depends on nothing that stands before the last entry that no proxy wrote.
+func FuzzNothingLeftOfAStranger(f *testing.F) {
+	f.Add("10.0.0.1:1", "203.0.113.1, 10.0.0.9", "198.51.100.7", "192.0.2.10")
+	f.Add("198.51.100.7:1", "203.0.113.1", "10.0.0.1", "")
+	f.Add("[2001:db8:ffff::1%25eth0]:1", "::ffff:10.0.0.1", "unknown", ", ,")
+	f.Add("10.0.0.1:1", "203.0.113.1", "198.51.100.7:80", "10.0.0.1\n10.0.0.2")
+	behind := must(httplimit.AddressBehind(proxies...))
+	f.Fuzz(func(t *testing.T, peer, left, entry, right string) {
+		key, own := behind(from(peer, left, entry, right)), httplimit.Address(from(peer))
+		if !trusts(own) && key != own {
+			t.Errorf("from %q: %q, though no proxy calls", peer, key)
+		}
+		for part := range strings.SplitSeq(entry+","+right, ",") {
+			if part = strings.Trim(part, " \t"); part != "" && !trusts(part) {
+				if without := behind(from(peer, entry, right)); key != without {
+					t.Errorf("%q before %q: %q, and without %q", left, entry+","+right, key, without)
+				}
+				return
+			}
+		}
+	})
+}
+
+// trusts reports whether an entry is the address, or the /64, of one of the proxies.
+func trusts(entry string) bool {
+	address, err := netip.ParseAddr(strings.TrimSuffix(entry, "/64"))
+	address = address.Unmap().WithZone("")
+	return err == nil && slices.ContainsFunc(proxies, func(p string) bool {
+		network, err := netip.ParsePrefix(p)
+		return p == address.String() || err == nil && network.Contains(address)
 	})
 }
 

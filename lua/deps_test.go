@@ -10,12 +10,12 @@ import (
 )
 
 // TestDependencies holds what whoever uses the library gets with it: the standard library, rueidis and what rueidis needs, and with
-// httplimit three more modules.
+// httplimit two more modules.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
 		"window ar1 lua login": {rueidis, own, sys},
-		"httplimit":            {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", "github.com/go-chi/chi/v5", rueidis, own, sys},
+		"httplimit":            {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
 	} {
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}")
 		for path := range strings.FieldsSeq(packages) {
