@@ -9,17 +9,23 @@
 // calls [Start]; one that needs several shards calls [Cluster], and one that
 // moves slots or breaks nodes [Replicated].
 //
-// Servers start when first asked for, so that a test binary that only lists
-// its tests starts none. They run in Docker, if it answers; else as processes
-// of redis-server or valkey-server; else apt-get installs one, where that is
-// allowed; else tests fail and say what to install. Two variables steer this:
-// SLIDEGATE_REDIS_IMAGE is the image to run instead of [Image], and
-// SLIDEGATE_REQUIRE_DOCKER=1 makes a Docker that does not answer a failure.
+// Servers start when first asked for, so a test binary that only lists its
+// tests starts none. They run in Docker if it answers, and else as processes of
+// redis-server or valkey-server. The program cluster_test/containers asks
+// Docker, so this module does not require what that needs. Four variables steer
+// this:
+//
+//   - SLIDEGATE_REDIS_IMAGE is the image to run in Docker.
+//   - SLIDEGATE_REQUIRE_DOCKER=1 makes a Docker that does not answer a failure.
+//   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if nothing else
+//     is there. Without it, tests fail and say what to install.
+//   - TESTCONTAINERS_..., of which testcontainers-go has a list.
+//
 // A test that needs what some servers lack calls [Needs].
 //
 // Everything started is removed at the end. If the test binary dies before,
-// processes still end, as each has a guard that waits for that, and
-// containers are left to the reaper of testcontainers.
+// servers still end: a guard waits for that beside each process, and the
+// program removes its containers when its input ends.
 package redistest
 
 import (

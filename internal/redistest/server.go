@@ -122,8 +122,7 @@ func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args .
 	return s
 }
 
-// Serve runs a server for a program that is no test, until stop removes it. A program that ends without leaves nothing behind
-// but a container that Docker's reaper takes.
+// Serve runs a server for a program that is no test, until stop removes it, or the program ends.
 func Serve() (addr string, stop func(), err error) {
 	host, err := pickHost()
 	if err != nil {

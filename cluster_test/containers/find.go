@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/slidegate/slidegate/internal/redistest/boxes"
+)
+
+// image is the server that tests run on, unless SLIDEGATE_REDIS_IMAGE names another.
+const image = "redis:8.6-alpine"
+
+// Find returns what answers as Docker, or an error when the limit has passed: some daemons accept a connection and never answer.
+func (d *docker) Find(limit time.Duration, found *boxes.Found) error {
+	type answer struct {
+		boxes.Found
+		err error
+	}
+	got := make(chan answer, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	go func() {
+		f, err := find(ctx)
+		got <- answer{f, err}
+	}()
+	select {
+	case a := <-got:
+		d.image, *found = a.Image, a.Found
+		return a.err
+	case <-ctx.Done():
+		return fmt.Errorf("no answer in %v", limit)
+	}
+}
+
+// find may hang: testcontainers asks without a deadline.
+func find(ctx context.Context) (f boxes.Found, err error) {
+	if err := pingDockerHost(ctx); err != nil {
+		return f, err
+	}
+	p, err := testcontainers.NewDockerProvider()
+	if err != nil {
+		return f, err
+	}
+	defer func() { _ = p.Close() }()
+	info, err := p.Client().Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return f, err
+	}
+	address, err := p.DaemonHost(ctx)
+	return boxes.Found{Image: imageName(), Version: info.Info.ServerVersion, Address: address}, err
+}
+
+// pingDockerHost asks the daemon that DOCKER_HOST names. If that one does not answer, testcontainers would ask others, which nobody wants.
+func pingDockerHost(ctx context.Context) error {
+	if os.Getenv("DOCKER_HOST") == "" {
+		return nil
+	}
+	c, err := client.New(client.FromEnv)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	_, err = c.Ping(ctx, client.PingOptions{})
+	return err
+}
+
+func imageName() string {
+	if name := os.Getenv("SLIDEGATE_REDIS_IMAGE"); name != "" {
+		return name
+	}
+	return image
+}

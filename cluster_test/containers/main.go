@@ -1,0 +1,37 @@
+// Command containers runs the servers of internal/redistest in Docker. The package boxes there says what it reads and writes. It is a
+// program of its own so that the libraries do not require testcontainers.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/rpc"
+	"net/rpc/jsonrpc"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/testcontainers/testcontainers-go/log"
+)
+
+// main serves until its input ends. That is also how it learns that the test binary died, so it ignores what else might end it.
+func main() {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	log.SetDefault(log.NewNoopLogger())
+	d := &docker{boxes: map[int]box{}}
+	err := rpc.RegisterName("Docker", d)
+	if err == nil {
+		rpc.ServeCodec(jsonrpc.NewServerCodec(pipes{os.Stdin, os.Stdout}))
+		err = d.removeAll()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "containers:", err)
+		os.Exit(1)
+	}
+}
+
+// pipes are the standard input and output.
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
