@@ -4,6 +4,13 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
+# All packages of the four modules in go.work, and those that users import or run.
+ALL   = ./... ./cmd/slidegate/... ./cluster_test/... ./bench/...
+USERS = ./... ./cmd/slidegate/...
+
+# Tests may install redis-server by apt-get if neither Docker nor a server is there. Plain `go test` never does.
+export SLIDEGATE_INSTALL ?= 1
+
 # What runs a second time under the race detector, in short form.
 RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit internal/denials internal/engine internal/redistest cmd/slidegate cmd/slidegate/internal/proxy))
 
@@ -19,17 +26,20 @@ help:
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
 	@echo "make race    the short tests again, under the race detector (part of make test)"
-	@echo "make lint    formatting, vet and linters, on both modules; vet for 32 bit and for Windows, too"
+	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows, too"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
+	@echo
+	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root."
+	@echo "SLIDEGATE_INSTALL=0 forbids it."
 
 # The first run brings a Redis and says which one answers. Those on a cluster that breaks have the machine for themselves, and print what they measure.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -count=1 -timeout 10m $$($(GO) list ./... | grep -v /cluster_test$$)
+	$(GO) test -count=1 -timeout 10m $(USERS)
 	$(GO) test -count=1 -timeout 15m -v ./cluster_test
 	@$(MAKE) --no-print-directory race
-	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GO) test -count=1 -timeout 10m ./...; fi
+	$(GO) test -count=1 -timeout 10m ./bench/...
 
 # Promises, scripts, histories, outages, the command and ways to reach a server, in short form.
 short:
@@ -50,14 +60,15 @@ race:
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 10m $(RACE); \
 	else echo "No race detector: it needs cgo, and so a C compiler."; fi
 
+# GOWORK=off shows what the libraries require and go.mod lacks. The other modules need their tags for that.
 lint:
-	$(GOLANGCI) run ./...
-	GOARCH=386 $(GO) vet ./...
-	GOOS=windows $(GO) vet ./...
-	@if [ -f bench/go.mod ]; then set -x; cd bench && $(GOLANGCI) run --config ../.golangci.yml ./...; fi
+	$(GOLANGCI) run $(ALL)
+	GOWORK=off $(GO) vet ./...
+	GOARCH=386 $(GO) vet $(ALL)
+	GOOS=windows $(GO) vet $(USERS) ./cluster_test/...
 
 fuzz:
-	@set -e; for pkg in $$($(GO) list ./...); do \
+	@set -e; for pkg in $$($(GO) list $(ALL)); do \
 		names=$$($(GO) test -list '^Fuzz' $$pkg); \
 		for name in $$(echo "$$names" | grep '^Fuzz' || true); do \
 			echo "$$pkg $$name"; \

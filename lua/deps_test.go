@@ -1,16 +1,19 @@
 package lua_test
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependencies holds what whoever uses the library gets with it: the standard library, rueidis and what rueidis needs, and with
-// httplimit two more modules.
+// TestDependencies holds the modules whose code a user of the library compiles: rueidis and what that needs, and with httplimit two more.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
@@ -31,4 +34,89 @@ func TestDependencies(t *testing.T) {
 			t.Errorf("what %s brings (-want +got)\n%s", packages, diff)
 		}
 	}
+}
+
+// TestLight holds how many modules a program gets to know that imports one package: the lines of `go list -m all`, and of go.sum.
+func TestLight(t *testing.T) {
+	for pkg, most := range map[string]struct{ modules, sums int }{
+		"window":    {15, 25},
+		"httplimit": {20, 35},
+	} {
+		t.Run(pkg, func(t *testing.T) {
+			t.Parallel()
+			p := newProgram(t, pkg)
+			p.run(t, "mod", "tidy")
+			modules, sums := p.run(t, "list", "-m", "all"), p.read(t, "go.sum")
+			if n := strings.Count(modules, "\n"); n > most.modules {
+				t.Errorf("%d modules, want at most %d:\n%s", n, most.modules, modules)
+			}
+			if n := strings.Count(sums, "\n"); n > most.sums {
+				t.Errorf("%d lines in go.sum, want at most %d:\n%s", n, most.sums, sums)
+			}
+		})
+	}
+}
+
+// TestNoUpgrades holds that a program keeps its versions of the modules that our own tests and commands need, older than ours.
+func TestNoUpgrades(t *testing.T) {
+	for _, older := range []string{
+		"github.com/testcontainers/testcontainers-go@v0.38.0",
+		"github.com/prometheus/client_golang@v1.22.0",
+		"go.opentelemetry.io/otel@v1.35.0",
+	} {
+		t.Run(older, func(t *testing.T) {
+			t.Parallel()
+			p := newProgram(t, "window")
+			p.run(t, "mod", "edit", "-require="+older)
+			path, version, _ := strings.Cut(older, "@")
+			if got := strings.TrimSpace(p.run(t, "list", "-mod=mod", "-m", "-f", "{{.Version}}", path)); got != version {
+				t.Errorf("%s became %s", older, got)
+			}
+		})
+	}
+}
+
+// A program is the directory of a module that requires this one, as it stands here.
+type program string
+
+// newProgram returns a program that imports one package.
+func newProgram(t *testing.T, pkg string) program {
+	t.Helper()
+	repository, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own = "github.com/slidegate/slidegate"
+	p := program(t.TempDir())
+	for name, text := range map[string]string{
+		"main.go": "package main\n\nimport _ \"" + own + "/" + pkg + "\"\n\nfunc main() {}\n",
+		"go.mod":  "module example.com/program\n\ngo 1.25.0\n\nrequire " + own + " v0.1.0\n\nreplace " + own + " => " + strconv.Quote(repository) + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(string(p), name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// run runs the go command in the program, and returns what it prints.
+func (p program) run(t *testing.T, args ...string) string {
+	t.Helper()
+	var failure bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir, cmd.Env, cmd.Stderr = string(p), append(os.Environ(), "GOWORK=off", "GOFLAGS="), &failure
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("this test needs a module proxy (GOPROXY) or a module cache with what the program requires: %v: %s", cmd, &failure)
+	}
+	return string(out)
+}
+
+func (p program) read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(string(p), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
