@@ -231,6 +231,7 @@ func (j *joint) fill(t *testing.T) {
 
 // TestJointReturnsWhatItTook is about every way in which a joint attempt ends after its first check has counted 2 units.
 func TestJointReturnsWhatItTook(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		befall  func(t *testing.T, j *joint, cancel func())
@@ -268,6 +269,7 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			j := newJoint(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -322,6 +324,7 @@ func TestJointKeepsDenialsThatCount(t *testing.T) {
 
 // TestJointDegraded: what a Fallback counted is given back there.
 func TestJointDegraded(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
 	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: troubleTimeout}))
@@ -370,6 +373,7 @@ func TestJointRefuses(t *testing.T) {
 // TestJointWhenTheProcessDies runs this binary again, which ends between the two checks of a joint attempt. What it counted stays until it is
 // forgotten, and no longer.
 func TestJointWhenTheProcessDies(t *testing.T) {
+	t.Parallel()
 	cfg := window.Config{Name: "dying", Limits: parsed("1/2s")}
 	if address := os.Getenv("SLIDEGATE_TEST_DYING"); address != "" {
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))

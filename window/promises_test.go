@@ -520,6 +520,7 @@ func neverLockedOut(b bench) {
 
 // TestSelfCleaning checks that Redis drops the key when the last unit is forgotten, on the server's clock.
 func TestSelfCleaning(t *testing.T) {
+	t.Parallel()
 	client := redistest.Client(t)
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("9/20ms", "9/60ms@7ms")}))
 	b := bench{T: t, Limiter: l, redis: client}
@@ -594,6 +595,7 @@ func TestKeptOnChange(t *testing.T) {
 // TestHonestOutage loses replies, refuses connections, kills and freezes the server: the caller learns each time whether the
 // attempt was counted, and nothing is sent twice.
 func TestHonestOutage(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	faults := &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
