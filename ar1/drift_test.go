@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,15 +87,15 @@ func TestAMillionSteps(t *testing.T) {
 // onRedis sends the attempts to the script in batches, since a million round trips would take long.
 func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 	t.Parallel()
-	c, client := newClock(), redistest.Client(t)
+	c, client := newClock(), redistest.Start(t).Client(t)
 	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: []ar1.Limit{l}, Now: c.now})), c}
 	key := must(b.Inspect(t.Context(), "e")).Key
 	sha := must(client.Do(t.Context(), client.B().ScriptLoad().Script(lua.AR1).Build()).ToString())
-	got := 0
+	got, per, most := 0, fmt.Sprint(l.Per.Milliseconds()), fmt.Sprint(l.Max)
 	for len(times) > 0 {
 		var batch rueidis.Commands
 		for _, now := range times[:min(1000, len(times))] {
-			args := []string{"allow", fmt.Sprint(now), "1", fmt.Sprint(l.Per.Milliseconds()), fmt.Sprint(l.Max)}
+			args := []string{"allow", strconv.FormatInt(now, 10), "1", per, most}
 			batch = append(batch, client.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Arg(args...).Build())
 			c.us.Store(now)
 		}
@@ -141,20 +143,15 @@ func TestBytes(t *testing.T) {
 // countAll counts events once each: addresses.
 func countAll(t *testing.T, l *ar1.Limiter, n int) {
 	t.Helper()
-	const callers = 64
-	errs := make(chan error, callers)
-	for c := range callers {
-		go func() {
-			var err error
-			for i := c; i < n && err == nil; i += callers {
-				_, err = l.Allow(t.Context(), fmt.Sprintf("198.51.%d.%d", 100+i>>8, i&255))
-			}
-			errs <- err
-		}()
+	var events []string
+	for i := range n {
+		events = append(events, fmt.Sprintf("198.51.%d.%d", 100+i>>8, i&255))
 	}
-	for range callers {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
+	for part := range slices.Chunk(events, 1000) {
+		for _, r := range l.AllowEach(t.Context(), part) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
 		}
 	}
 }
