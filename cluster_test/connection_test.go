@@ -146,32 +146,36 @@ func hasty(t *testing.T, k kind, pipelining bool) {
 // the same. rueidis reads and writes such calls by themselves, and sets the deadline on the connection, if it is told of one.
 func TestFirstOfAConnection(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
+		nodes := redistest.Replicated(t)
 		for n, event := range slices.Concat(shardEvents[0][:3], shardEvents[1][:3], shardEvents[2][:3]) {
-			faults := &redistest.Faults{}
-			client := redistest.Replicated(t).NewClient(t, func(o *rueidis.ClientOption) {
-				faults.Break(o)
-				o.AlwaysPipelining = false
-			})
-			if n%2 == 0 { // the connection is there, or not yet
-				if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
-					t.Fatal(err)
+			t.Run(event, func(t *testing.T) {
+				t.Parallel()
+				faults := &redistest.Faults{}
+				client := nodes.NewClient(t, func(o *rueidis.ClientOption) {
+					faults.Break(o)
+					o.AlwaysPipelining = false
+				})
+				if n%2 == 0 { // the connection is there, or not yet
+					if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			l := k.of(t, client, months(100))
-			faults.Delay(200 * time.Millisecond)
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			var hasty error
-			var group sync.WaitGroup
-			group.Go(func() { _, hasty = l.Allow(ctx, event) })
-			<-time.After(20 * time.Millisecond) // the hasty caller is first
-			if _, err := l.Allow(t.Context(), event); err != nil {
-				t.Errorf("%s, after a hasty caller: %v", event, err)
-			}
-			group.Wait()
-			cancel()
-			if !errors.Is(hasty, context.DeadlineExceeded) {
-				t.Errorf("%s, a hasty caller: %v", event, hasty)
-			}
+				l := k.of(t, client, months(100))
+				faults.Delay(200 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				var hasty error
+				var group sync.WaitGroup
+				group.Go(func() { _, hasty = l.Allow(ctx, event) })
+				<-time.After(20 * time.Millisecond) // the hasty caller is first
+				if _, err := l.Allow(t.Context(), event); err != nil {
+					t.Errorf("%s, after a hasty caller: %v", event, err)
+				}
+				group.Wait()
+				cancel()
+				if !errors.Is(hasty, context.DeadlineExceeded) {
+					t.Errorf("%s, a hasty caller: %v", event, hasty)
+				}
+			})
 		}
 	})
 }

@@ -62,20 +62,22 @@ func batch(l limiter, events []string) []attempt {
 
 // TestRememberedUnderLoad: with a DenialCache the count is the same, while slots move, a master hands over, and connections are cut.
 func TestRememberedUnderLoad(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
-		const most = 100
-		nodes, faults := redistest.Replicated(t), &redistest.Faults{}
+	const most = 100
+	nodes, faults := redistest.Replicated(t), &redistest.Faults{}
+	quick.set(t, nodes)
+	all := contest(t, 16, func(k kind) limiter {
 		cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(most)}, DenialCache: 1000}
-		l := must(k.make(nodes.NewClient(t, faults.Break), cfg))
-		crowd := load(t, 32, l.Allow, knownAndNew())
-		thereAndBack(t, nodes, 2)
-		nodes.Failover(t, nodes.MasterOf(t, moved[0]))
-		faults.Cut()
+		return must(k.make(nodes.NewClient(t, faults.Break), cfg))
+	}, knownAndNew())
+	thereAndBack(t, nodes, 2)
+	nodes.Failover(t, nodes.MasterOf(t, moved[0]))
+	faults.Cut()
+	judge(t, all, func(t *testing.T, c *contestant) {
 		eventually(t, "an answer", func() bool {
-			_, err := l.Peek(t.Context(), "e")
+			_, err := c.limiter.Peek(t.Context(), "e")
 			return err == nil
 		})
-		sum := settle(t, l, most, crowd.end(), nil)
+		sum := settle(t, c.limiter, most, c.end(), nil)
 		t.Logf("%+v", sum)
 		if sum.denied < 100 {
 			t.Error("a poor test: hardly an event reached its limit")
@@ -86,6 +88,7 @@ func TestRememberedUnderLoad(t *testing.T) {
 // TestRememberedDenials end by a Reset, whatever has happened to the cluster since.
 func TestRememberedDenials(t *testing.T) {
 	nodes := redistest.Replicated(t)
+	quick.set(t, nodes)
 	for _, happens := range []struct {
 		what string
 		do   func()
@@ -96,33 +99,53 @@ func TestRememberedDenials(t *testing.T) {
 		{"connections are killed", func() { onAll(t, nodes, "CLIENT", "KILL", "TYPE", "normal") }},
 	} {
 		t.Run(happens.what, func(t *testing.T) {
-			each(t, func(t *testing.T, k kind) {
-				cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(1)}, DenialCache: 100}
-				l, other := must(k.make(nodes.NewClient(t, nil), cfg)), must(k.make(nodes.NewClient(t, nil), cfg))
-				known, _ := movedEvents()
-				for _, event := range known[:6] {
-					for n := range 5 {
-						if d := must(l.Allow(t.Context(), event)); d.Allowed != (n == 0) {
-							t.Fatalf("%s, %d: %+v", event, n, d)
-						}
-					}
-				}
-				happens.do()
-				for _, event := range known[:6] {
-					answers := func(allowed bool) func() bool {
-						return func() bool {
-							d, err := l.Allow(t.Context(), event)
-							if err == nil && d.Allowed && !allowed {
-								t.Fatalf("%s is admitted: %+v", event, d)
-							}
-							return err == nil && d.Allowed == allowed
-						}
-					}
-					eventually(t, event+" is denied", answers(false))
-					eventually(t, event+" is reset", func() bool { return other.Reset(t.Context(), event) == nil })
-					eventually(t, event+" is admitted", answers(true))
-				}
-			})
+			var all []rememberer
+			for _, k := range kinds {
+				all = append(all, remember(t, k, nodes))
+			}
+			happens.do()
+			for _, r := range all {
+				t.Run(r.name, r.endsByReset)
+			}
 		})
+	}
+}
+
+// A rememberer is a limiter that remembers denials, and the same in another process.
+type rememberer struct {
+	kind
+	here, other limiter
+	events      []string
+}
+
+func remember(t *testing.T, k kind, nodes *redistest.Nodes) rememberer {
+	t.Helper()
+	cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(1)}, DenialCache: 100}
+	known, _ := movedEvents()
+	r := rememberer{k, must(k.make(nodes.NewClient(t, nil), cfg)), must(k.make(nodes.NewClient(t, nil), cfg)), known[:6]}
+	for _, event := range r.events {
+		for n := range 5 {
+			if d := must(r.here.Allow(t.Context(), event)); d.Allowed != (n == 0) {
+				t.Fatalf("%s, %s, %d: %+v", k.name, event, n, d)
+			}
+		}
+	}
+	return r
+}
+
+func (r rememberer) endsByReset(t *testing.T) {
+	for _, event := range r.events {
+		answers := func(allowed bool) func() bool {
+			return func() bool {
+				d, err := r.here.Allow(t.Context(), event)
+				if err == nil && d.Allowed && !allowed {
+					t.Fatalf("%s is admitted: %+v", event, d)
+				}
+				return err == nil && d.Allowed == allowed
+			}
+		}
+		eventually(t, event+" is denied", answers(false))
+		eventually(t, event+" is reset", func() bool { return r.other.Reset(t.Context(), event) == nil })
+		eventually(t, event+" is admitted", answers(true))
 	}
 }

@@ -13,14 +13,19 @@ import (
 // TestEachInTime kills one master and pauses another. AllowEach still ends within one Timeout, in which the third shard decides about
 // all its events.
 func TestEachInTime(t *testing.T) {
+	nodes := redistest.Replicated(t)
+	noCoverage.set(t, nodes)
+	of := map[string]limiter{}
+	for _, k := range kinds {
+		of[k.name] = k.of(t, nodes.NewClient(t, nil), months(1))
+	}
+	killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
+	killed.Kill(t)
+	paused.Pause(t)
+	t.Cleanup(func() { paused.Resume(t) })
 	each(t, func(t *testing.T, k kind) {
-		nodes := redistest.Replicated(t)
-		noCoverage.set(t, nodes)
-		l := k.of(t, nodes.NewClient(t, nil), months(1))
-		killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
-		killed.Kill(t)
-		paused.Pause(t)
-		t.Cleanup(func() { paused.Resume(t) })
+		t.Parallel() // before a replica takes over
+		l := of[k.name]
 		events := make([]string, 10_000)
 		for i := range events {
 			events[i] = fmt.Sprint("203.0.113.", i)

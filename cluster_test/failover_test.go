@@ -65,12 +65,12 @@ func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 func TestFailover(t *testing.T) {
 	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the begin | lost | admitted beyond Max | uncertain | refused |")
 	for _, in := range incidents {
-		t.Run(in.name, func(t *testing.T) { each(t, in.test) })
+		t.Run(in.name, in.test)
 	}
 }
 
 const (
-	callers = 16
+	callers = 8               // of each kind of limiter
 	timeout = time.Second     // of a call, the default
 	slack   = 2 * time.Second // what a busy machine may take beyond that
 	victim  = 0               // the shard that loses its master
@@ -95,61 +95,103 @@ func shared(event string) bool {
 	return part == 21 || part == 42
 }
 
-// A story is what is known of an incident.
+// A story is what is known of an incident, by one kind of limiter.
 type story struct {
-	begins   time.Time // before the incident
-	began    time.Time // after it had begun
-	over     time.Time // when the replica was seen to be the master, or the pause had ended
-	stopped  time.Time // when the old master certainly decided no more: an isolated one can go on for a while beside its heir
+	*contestant
+	name     string            // of the limiter
+	received map[string]string // records that the replica had of the shard
+	begins   time.Time         // before the incident
+	began    time.Time         // after it had begun
+	over     time.Time         // when the replica was seen to be the master, or the pause had ended
+	stopped  time.Time         // when the old master certainly decided no more: an isolated one can go on for a while beside its heir
 	attempts []attempt
 	lost     map[string]int64 // units that the old master acknowledged and its replica had not received
 }
 
-func (in incident) test(t *testing.T, k kind) {
-	const most = 500
-	nodes, name, all := redistest.Replicated(t), redistest.Key(t), slices.Concat(shardEvents[:]...)
-	in.settings.set(t, nodes)
-	client := nodes.NewClient(t, nil)
-	l := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(most)}}))
-	crowd := load(t, callers, l.Allow, inTurn(all))
-	crowd.await(t, 3000)
+// most is how many units each limiter of an incident admits. A shard is not used up before its replica takes over.
+const most = 300
 
-	var s story
+func (in incident) test(t *testing.T) {
+	nodes := redistest.Replicated(t)
+	in.settings.set(t, nodes)
+	stories := newStories(t, nodes)
+	for _, s := range stories {
+		s.await(t, 1500)
+	}
+	in.happen(t, nodes, stories)
+	nodes.Heal(t)
+	client := nodes.NewClient(t, nil)
+	for _, s := range stories {
+		t.Run(s.contestant.kind.name, func(t *testing.T) { s.judge(t, in, client) })
+	}
+}
+
+// newStories begins one for each kind of limiter.
+func newStories(t *testing.T, nodes *redistest.Nodes) (stories []*story) {
+	t.Helper()
+	names := map[string]string{}
+	for _, c := range contest(t, callers, func(k kind) limiter {
+		names[k.name] = redistest.Key(t)
+		return must(k.make(nodes.NewClient(t, nil), window.Config{Name: names[k.name], Limits: []window.Limit{months(most)}}))
+	}, inTurn(slices.Concat(shardEvents[:]...))) {
+		stories = append(stories, &story{contestant: c, name: names[c.kind.name]})
+	}
+	return stories
+}
+
+// happen takes the master out of service, until its replica has taken over and the incident is over.
+func (in incident) happen(t *testing.T, nodes *redistest.Nodes, stories []*story) {
+	t.Helper()
 	old := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
 	heir := nodes.ReplicaOf(t, old)
-	s.begins = time.Now()
+	begins := time.Now()
 	in.begin(t, old)
-	s.began = time.Now()
-	received := k.received(t, heir, name, shardEvents[victim])
-	nodes.AwaitFailover(t, old, heir)
-	s.over = time.Now()
-	s.stopped = s.over
-	if end := s.began.Add(in.settings.nodeTimeout * 3 / 2); in.goesOn && end.After(s.over) {
-		s.stopped = end
+	began := time.Now()
+	awaitSilence(t, heir)
+	for _, s := range stories {
+		s.received = s.records(t, heir, s.name, shardEvents[victim])
 	}
-	eventually(t, "the incident lasts so long", func() bool { return time.Since(s.began) > in.lasts })
-	nodes.Heal(t)
-	s.awaitDecision(t, l)
-	s.attempts = slices.Concat(s.attempts, crowd.end(), drain(t, l, all))
-	s.lost = s.missing(t, k, client, received, most)
-	sum := settle(t, l, most, s.attempts, s.lost)
+	isReplica(t, heir)
+	nodes.AwaitFailover(t, old, heir)
+	over := time.Now()
+	for _, s := range stories {
+		s.begins, s.began, s.over, s.stopped = begins, began, over, over
+		if end := began.Add(in.settings.nodeTimeout * 3 / 2); in.goesOn && end.After(over) {
+			s.stopped = end
+		}
+	}
+	eventually(t, "the incident lasts so long", func() bool { return time.Since(began) > in.lasts })
+}
+
+// judge ends a story, and holds all its attempts against what is counted.
+func (s *story) judge(t *testing.T, in incident, client rueidis.Client) {
+	s.end(t)
+	s.lost = s.missing(t, client)
+	sum := settle(t, s.limiter, most, s.attempts, s.lost)
 	s.check(t, in)
 	s.checkLoss(t, in, sum)
 	s.tell(t, sum)
 }
 
+// end has the crowd stop, and uses up all events.
+func (s *story) end(t *testing.T) {
+	t.Helper()
+	s.awaitDecision(t)
+	s.attempts = slices.Concat(s.attempts, s.crowd.end(), drain(t, s.limiter, slices.Concat(shardEvents[:]...)))
+}
+
 // awaitDecision asks about an event of the shard until there is a decision.
-func (s *story) awaitDecision(t *testing.T, l limiter) {
+func (s *story) awaitDecision(t *testing.T) {
 	t.Helper()
 	eventually(t, "the shard is served again", func() bool {
-		a := asker(l.Allow).attempt(t.Context(), shardEvents[victim][0])
+		a := asker(s.limiter.Allow).attempt(t.Context(), shardEvents[victim][0])
 		s.attempts = append(s.attempts, a)
 		return a.err == nil
 	})
 }
 
-// received reads the records of events from a replica that gets no more from its master, before it takes over.
-func (k kind) received(t *testing.T, replica *redistest.Server, name string, events []string) map[string]string {
+// awaitSilence returns when a replica gets no more from its master.
+func awaitSilence(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	offset, since := "", time.Now()
 	eventually(t, "the replica gets no more", func() bool {
@@ -160,6 +202,11 @@ func (k kind) received(t *testing.T, replica *redistest.Server, name string, eve
 		}
 		return strings.Contains(info, "master_link_status:down") || time.Since(since) > 200*time.Millisecond
 	})
+}
+
+// records reads those of events from a replica.
+func (k kind) records(t *testing.T, replica *redistest.Server, name string, events []string) map[string]string {
+	t.Helper()
 	records := map[string]string{}
 	must(replica.Do(t.Context(), "READONLY").ToString())
 	for _, event := range events {
@@ -169,25 +216,30 @@ func (k kind) received(t *testing.T, replica *redistest.Server, name string, eve
 		}
 		records[event] = record
 	}
+	return records
+}
+
+// isReplica fails the test if the replica has taken over.
+func isReplica(t *testing.T, replica *redistest.Server) {
+	t.Helper()
 	if info := must(replica.Do(t.Context(), "INFO", "replication").ToString()); !strings.Contains(info, "role:slave") {
 		t.Fatal("the replica was promoted before the test had read what it received")
 	}
-	return records
 }
 
 // missing compares what the old master acknowledged with the records that its replica had received. Until the old one has stopped,
 // what the new one admits counts as acknowledged, too: nothing shows which of them decided.
-func (s *story) missing(t *testing.T, k kind, client rueidis.Client, received map[string]string, most int64) map[string]int64 {
+func (s *story) missing(t *testing.T, client rueidis.Client) map[string]int64 {
 	t.Helper()
 	name, acknowledged, lost := redistest.Key(t), map[string]int64{}, map[string]int64{}
-	copies := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(most)}}))
+	copies := must(s.make(client, window.Config{Name: name, Limits: []window.Limit{months(most)}}))
 	for _, a := range s.attempts {
 		if a.admitted() && a.decision.At.Before(s.stopped) {
 			acknowledged[a.event]++
 		}
 	}
-	for event, record := range received {
-		key := k.key(name, event)
+	for event, record := range s.received {
+		key := s.key(name, event)
 		if err := client.Do(t.Context(), client.B().Set().Key(key).Value(record).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
@@ -298,66 +350,74 @@ func (s *story) tell(t *testing.T, sum tally) {
 		s.without(true), s.without(false), s.median(t, false), s.median(t, true), after, last, lost, sum.beyond, sum.uncertain, sum.refused)
 }
 
-// TestPausedMaster pauses a master for 5 s whose replica does not take over: what it was sent meanwhile it executes then, for callers
+// TestPausedMaster pauses a master for 3 s whose replica does not take over: what it was sent meanwhile it executes then, for callers
 // who left in time and know that it may be so.
 func TestPausedMaster(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
-		const most = 500
-		nodes, all := redistest.Replicated(t), slices.Concat(shardEvents[:]...)
-		noCoverage.set(t, nodes)
-		master := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
-		heir := nodes.ReplicaOf(t, master)
-		must(heir.Do(t.Context(), "CONFIG", "SET", "cluster-replica-no-failover", "yes").ToString())
-		t.Cleanup(func() {
-			must(heir.Do(context.Background(), "CONFIG", "SET", "cluster-replica-no-failover", "no").ToString())
-		})
-		l := must(k.make(nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(most)}}))
-		crowd := load(t, callers, l.Allow, inTurn(all))
-		crowd.await(t, 3000)
-		master.Pause(t)
-		s := story{began: time.Now()}
-		eventually(t, "the pause lasts 5 s", func() bool { return time.Since(s.began) > 5*time.Second })
-		s.over = time.Now()
-		nodes.Heal(t)
-		s.awaitDecision(t, l)
-		s.attempts = slices.Concat(s.attempts, crowd.end(), drain(t, l, all))
-		s.check(t, incident{settings: noCoverage})
-		sum := settle(t, l, most, s.attempts, nil)
-		t.Logf("%+v, %v without a decision", sum, s.without(true))
-		if sum.uncertain == 0 || sum.counted == sum.admitted {
-			t.Error("a poor test: the master executed nothing after the pause")
-		}
-		if nodes.MasterOf(t, slotOf(shardEvents[victim][0])) != master {
-			t.Error("a poor test: the replica took over")
-		}
+	nodes := redistest.Replicated(t)
+	noCoverage.set(t, nodes)
+	master := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
+	heir := nodes.ReplicaOf(t, master)
+	must(heir.Do(t.Context(), "CONFIG", "SET", "cluster-replica-no-failover", "yes").ToString())
+	t.Cleanup(func() {
+		must(heir.Do(context.Background(), "CONFIG", "SET", "cluster-replica-no-failover", "no").ToString())
 	})
+	stories := newStories(t, nodes)
+	for _, s := range stories {
+		s.await(t, 1500)
+	}
+	master.Pause(t)
+	began := time.Now()
+	eventually(t, "the pause lasts 3 s", func() bool { return time.Since(began) > 3*time.Second })
+	over := time.Now()
+	nodes.Heal(t)
+	for _, s := range stories {
+		s.began, s.over = began, over
+		t.Run(s.contestant.kind.name, s.outlastsAPause)
+	}
+	if nodes.MasterOf(t, slotOf(shardEvents[victim][0])) != master {
+		t.Error("a poor test: the replica took over")
+	}
+}
+
+func (s *story) outlastsAPause(t *testing.T) {
+	s.end(t)
+	s.check(t, incident{settings: noCoverage})
+	sum := settle(t, s.limiter, most, s.attempts, nil)
+	t.Logf("%+v, %v without a decision", sum, s.without(true))
+	if sum.uncertain == 0 || sum.counted == sum.admitted {
+		t.Error("a poor test: the master executed nothing after the pause")
+	}
 }
 
 // TestGracefulFailover lets every replica take over under load, of a cluster whose old masters then restart as empty nodes: so does a rolling
 // restart go, and so each shard is led in turn by a node that never saw the script. No caller notices, and nothing is lost.
 func TestGracefulFailover(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
-		const most = 100_000
-		nodes := redistest.Replicated(t)
-		quick.set(t, nodes)
-		l := k.of(t, nodes.NewClient(t, nil), months(most))
-		crowd := load(t, callers, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
-		for _, events := range shardEvents {
-			crowd.await(t, 1000)
-			old := nodes.MasterOf(t, slotOf(events[0]))
-			heir := nodes.Failover(t, old)
-			eventually(t, "nobody asks the old master any more", func() bool {
-				before := redirected(t, old)
-				crowd.await(t, 500)
-				return redirected(t, old) == before
-			})
-			old.Kill(t)
-			nodes.Heal(t)
-			nodes.Failover(t, heir)
+	const most = 100_000
+	nodes := redistest.Replicated(t)
+	quick.set(t, nodes)
+	all := contest(t, callers, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, inTurn(slices.Concat(shardEvents[:]...)))
+	await := func(more int64) {
+		for _, c := range all {
+			c.await(t, more)
 		}
-		attempts := crowd.end()
+	}
+	for _, events := range shardEvents {
+		await(500)
+		old := nodes.MasterOf(t, slotOf(events[0]))
+		heir := nodes.Failover(t, old)
+		eventually(t, "nobody asks the old master any more", func() bool {
+			before := redirected(t, old)
+			await(250)
+			return redirected(t, old) == before
+		})
+		old.Kill(t)
+		nodes.Heal(t)
+		nodes.Failover(t, heir)
+	}
+	judge(t, all, func(t *testing.T, c *contestant) {
+		attempts := c.end()
 		clean(t, attempts)
-		t.Logf("%+v", settle(t, l, most, attempts, nil))
+		t.Logf("%+v", settle(t, c.limiter, most, attempts, nil))
 	})
 }
 
@@ -375,48 +435,65 @@ func redirected(t *testing.T, s *redistest.Server) string {
 // TestClockStepsBack hands a shard from a master whose clock is ahead to one that is right. That frees nothing, and locks nobody out for
 // longer than promised. A server's own clock cannot be set here: the first master is told the time by Config.Now.
 func TestClockStepsBack(t *testing.T) {
-	for _, ahead := range []time.Duration{40 * time.Second, time.Hour} { // less than Per, and much more
-		t.Run(ahead.String(), func(t *testing.T) {
-			each(t, func(t *testing.T, k kind) { stepBack(t, k, ahead) })
-		})
-	}
-}
-
-func stepBack(t *testing.T, k kind, ahead time.Duration) {
 	nodes := redistest.Replicated(t)
 	quick.set(t, nodes)
-	client, cfg := nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerMinute(4)}}
-	clock := func(ahead time.Duration) limiter {
-		cfg := cfg
-		cfg.Now = func() time.Time { return time.Now().Add(ahead) }
-		return must(k.make(client, cfg))
-	}
-	admit := func(l limiter, event string, n int) {
-		t.Helper()
-		for range n {
-			if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
-				t.Fatalf("%s: %+v %v", event, d, err)
-			}
+	var all []stepBack
+	for _, ahead := range []time.Duration{40 * time.Second, time.Hour} { // less than Per, and much more
+		for _, k := range kinds {
+			s := stepBack{k, nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerMinute(4)}}, ahead}
+			admit(t, s.clock(ahead), full, 4)
+			admit(t, s.clock(ahead), half, 2)
+			all = append(all, s)
 		}
 	}
-	full, half := shardEvents[victim][0], shardEvents[victim][1]
-	admit(clock(ahead), full, 4)
-	admit(clock(ahead), half, 2)
 	old := nodes.MasterOf(t, slotOf(full))
 	if nodes.Failover(t, old); nodes.MasterOf(t, slotOf(full)) == old {
 		t.Fatal("no failover")
 	}
-	right := must(k.make(client, cfg))
-	admit(right, half, 2)
+	for _, s := range all {
+		t.Run(fmt.Sprint(s.ahead, " ", s.kind.name), s.isShort)
+	}
+}
+
+// full and half are events whose units the master that is ahead counts: all, and half of them.
+var full, half = shardEvents[victim][0], shardEvents[victim][1]
+
+// A stepBack is of a master's clock, which was so far ahead.
+type stepBack struct {
+	kind
+	client rueidis.Client
+	cfg    window.Config
+	ahead  time.Duration
+}
+
+// clock is the limiter where the clock is so far ahead.
+func (s stepBack) clock(ahead time.Duration) limiter {
+	s.cfg.Now = func() time.Time { return time.Now().Add(ahead) }
+	return must(s.make(s.client, s.cfg))
+}
+
+// admit has a limiter admit so many units.
+func admit(t *testing.T, l limiter, event string, n int) {
+	t.Helper()
+	for range n {
+		if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
+			t.Fatalf("%s: %+v %v", event, d, err)
+		}
+	}
+}
+
+func (s stepBack) isShort(t *testing.T) {
+	right := must(s.make(s.client, s.cfg))
+	admit(t, right, half, 2)
 	for _, event := range []string{full, half} {
 		d, err := right.Allow(t.Context(), event)
 		if err != nil || d.Allowed || d.RetryAfter > 2*time.Minute {
 			t.Errorf("%s: %+v %v", event, d, err)
 		}
-		if wait := ahead + time.Minute; k.name == "window" && ahead < time.Minute && (d.RetryAfter > wait || d.RetryAfter < wait-30*time.Second) {
-			t.Errorf("%s: denied for %v, though its units were dated %v ahead", event, d.RetryAfter, ahead)
+		if wait := s.ahead + time.Minute; s.kind.name == "window" && s.ahead < time.Minute && (d.RetryAfter > wait || d.RetryAfter < wait-30*time.Second) {
+			t.Errorf("%s: denied for %v, though its units were dated %v ahead", event, d.RetryAfter, s.ahead)
 		}
-		admit(clock(d.RetryAfter), event, 1)
+		admit(t, s.clock(d.RetryAfter), event, 1)
 	}
 }
 

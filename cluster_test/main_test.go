@@ -6,10 +6,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"flag"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +23,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain runs more tests side by side than there are cores: those that may all wait.
+func TestMain(m *testing.M) {
+	must("", flag.Set("test.parallel", "8"))
+	redistest.Main(m)
+}
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -67,6 +73,31 @@ func (k kind) of(t *testing.T, client rueidis.Client, limits ...window.Limit) li
 	return must(k.make(client, window.Config{Name: redistest.Key(t), Limits: limits}))
 }
 
+// A contestant is a limiter of a kind, and the crowd that asks it.
+type contestant struct {
+	kind
+	limiter limiter
+	*crowd
+}
+
+// contest has a crowd for each kind, so that all go through the same faults.
+func contest(t *testing.T, each int, of func(kind) limiter, next func(n int) string) (all []*contestant) {
+	t.Helper()
+	for _, k := range kinds {
+		l := of(k)
+		all = append(all, &contestant{k, l, load(t, each, l.Allow, next)})
+	}
+	return all
+}
+
+// judge runs a test for each contestant.
+func judge(t *testing.T, all []*contestant, test func(*testing.T, *contestant)) {
+	t.Helper()
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) { test(t, c) })
+	}
+}
+
 // key is that of an event which stands for itself.
 func (k kind) key(name, event string) string { return name + ":{" + event + "}:" + k.suffix }
 
@@ -82,15 +113,23 @@ func TestSlots(t *testing.T) {
 		nodes, name, spread := redistest.Replicated(t), redistest.Key(t), map[int]bool{}
 		client := nodes.NewClient(t, nil)
 		l := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(1), window.PerHour(2)}}))
+		var askers sync.WaitGroup
+		for caller := range 16 {
+			askers.Go(func() {
+				for i := caller; i < 10_000; i += 16 {
+					event := fmt.Sprint("203.0.113.", i)
+					if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
+						t.Errorf("%s: %+v %v", event, d, err)
+					}
+					if err := client.Do(t.Context(), client.B().Get().Key(k.key(name, event)).Build()).Error(); err != nil {
+						t.Errorf("%s: %v", event, err)
+					}
+				}
+			})
+		}
+		askers.Wait()
 		for i := range 10_000 {
-			event := fmt.Sprint("203.0.113.", i)
-			spread[slotOf(event)/64] = true
-			if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
-				t.Fatalf("%s: %+v %v", event, d, err)
-			}
-			if err := client.Do(t.Context(), client.B().Get().Key(k.key(name, event)).Build()).Error(); err != nil {
-				t.Fatalf("%s: %v", event, err)
-			}
+			spread[slotOf(fmt.Sprint("203.0.113.", i))/64] = true
 		}
 		if made := sampleKeys(t, nodes, name); len(made) != 10_000 || len(spread) != 256 {
 			t.Errorf("%d keys, in %d of 256 parts of the slots", len(made), len(spread))

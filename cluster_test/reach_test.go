@@ -25,6 +25,7 @@ import (
 // and what the replica had received is still counted.
 func TestSentinel(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
+		t.Parallel()
 		const most = 100_000
 		w := redistest.Sentinel(t)
 		l := k.of(t, w.NewClient(t, nil), months(most))

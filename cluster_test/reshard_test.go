@@ -22,16 +22,15 @@ var moved = []int{100, 6000, 12_000}
 // TestReshardingUnderLoad: while slots move to another master and back, 32 callers decide about events that are known and about
 // new ones. None sees an error, no event is admitted beyond its limit, and the state agrees with every single answer.
 func TestReshardingUnderLoad(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
-		const most = 300
-		nodes := redistest.Replicated(t)
-		l := k.of(t, nodes.NewClient(t, nil), months(most))
-		before := asks(t, nodes)
-		crowd := load(t, 32, l.Allow, knownAndNew())
-		thereAndBack(t, nodes, 8)
-		attempts := crowd.end()
+	const most = 300
+	nodes := redistest.Replicated(t)
+	before := asks(t, nodes)
+	all := contest(t, 16, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, knownAndNew())
+	thereAndBack(t, nodes, 8)
+	judge(t, all, func(t *testing.T, c *contestant) {
+		attempts := c.end()
 		clean(t, attempts)
-		sum := settle(t, l, most, attempts, nil)
+		sum := settle(t, c.limiter, most, attempts, nil)
 		t.Logf("%d events: %+v", len(count(t, attempts)), sum)
 		if sum.denied == 0 || asks(t, nodes) == before {
 			t.Error("a poor test: no event reached its limit, or no call was sent on")
@@ -110,7 +109,7 @@ func TestTwoKeysForContrast(t *testing.T) {
 		n, err := script.Exec(ctx, client, []string{key + "l", key + "c"}, []string{"1"}).AsInt64()
 		return window.Decision{Allowed: n > 0}, err
 	}, knownAndNew())
-	thereAndBack(t, nodes, 8)
+	thereAndBack(t, nodes, 2)
 	attempts := crowd.end()
 	again := 0
 	for _, a := range attempts {
