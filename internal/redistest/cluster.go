@@ -111,7 +111,7 @@ func (n *Nodes) form(ctx context.Context) (err error) {
 		}
 	}
 	for i, s := range n.All {
-		if err = n.meet(ctx, s, n.All[(i+1)%len(n.All)]); err != nil {
+		if err = s.meet(ctx, n.All[:i]); err != nil {
 			return err
 		}
 	}
@@ -132,10 +132,15 @@ func (s *Server) addSlots(ctx context.Context, first, end int) error {
 	return s.Do(ctx, command...).Error()
 }
 
-// meet introduces two nodes, and so all that know either.
-func (n *Nodes) meet(ctx context.Context, a, b *Server) error {
-	ip, port, _ := net.SplitHostPort(b.node.peer())
-	return a.Do(ctx, "CLUSTER", "MEET", ip, port).Error()
+// meet introduces the node to others. Those that it is not introduced to would hear of it by gossip, which can take ten seconds.
+func (s *Server) meet(ctx context.Context, others []*Server) error {
+	for _, o := range others {
+		ip, port, _ := net.SplitHostPort(o.node.peer())
+		if err := s.Do(ctx, "CLUSTER", "MEET", ip, port).Error(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replicate makes a node a replica, once it knows its master.

@@ -195,7 +195,7 @@ func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	if s.id, err = s.Do(ctx, "CLUSTER", "MYID").ToString(); err != nil {
 		return err
 	}
-	if err = n.meet(ctx, others[0], s); err != nil {
+	if err = s.meet(ctx, others); err != nil {
 		return err
 	}
 	bereft, err := n.bereft(ctx, others)
