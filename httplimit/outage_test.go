@@ -50,6 +50,7 @@ func TestOutage(t *testing.T) {
 		"hung":   func(s *redistest.Server) func() { s.Pause(t); return func() { s.Resume(t) } },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := redistest.Start(t)
 			client := s.Client(t)
 			var crowds []*crowd

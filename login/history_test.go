@@ -1,6 +1,7 @@
 package login_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -14,7 +15,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain runs eight tests side by side, however few cores there are: most wait for a server.
+func TestMain(m *testing.M) {
+	must("", flag.Set("test.parallel", "8"))
+	redistest.Main(m)
+}
 
 var (
 	noon   = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)

@@ -470,6 +470,7 @@ func TestTotalHoldsOnChange(t *testing.T) {
 
 // TestErrorsOfTheEnd: what could not be given back is told, by budget.
 func TestErrorsOfTheEnd(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond}))
 	one, other := must(g.Begin(t.Context(), "alice", home)), must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
@@ -492,31 +493,36 @@ func TestErrorsOfTheEnd(t *testing.T) {
 
 // TestRedisDiesWithinAnAttempt: the rest of it is the Fallback's, and an error comes beside a denial if what Redis had counted cannot be given back.
 func TestRedisDiesWithinAnAttempt(t *testing.T) {
+	t.Parallel()
 	for _, denied := range []bool{false, true} {
-		server := redistest.Start(t)
-		kill := func() {}
-		cfg := login.Config{Name: "login", Secret: secret, Timeout: 1500 * time.Millisecond, Observe: func(window.Observation) { kill() }}
-		cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Account: limits("1/1h"), Device: limits("1/1h"), Pair: limits("1/1h")}))
-		if denied {
-			must(cfg.Fallback.Begin(t.Context(), "alice", home))
-		}
-		g := must(login.New(server.Client(t), cfg))
-		must(g.Begin(t.Context(), "carol", home)) // so that it is connected, and knows the script
-		kill = sync.OnceFunc(func() { server.Kill(t) })
-		a, err := g.Begin(t.Context(), "alice", home)
-		if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.Denied == login.Pair) {
-			t.Errorf("%v: %+v, %v", denied, a, err)
-		}
-		for i := range 3 {
-			if a := must(g.BeginKnown(t.Context(), "bob", home, "laptop")); !a.Degraded || a.Allowed != (i < 2) { // once as a known device, once as any
-				t.Errorf("%d, by the Fallback: %+v", i, a)
+		t.Run(strconv.FormatBool(denied), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			kill := func() {}
+			cfg := login.Config{Name: "login", Secret: secret, Timeout: 1500 * time.Millisecond, Observe: func(window.Observation) { kill() }}
+			cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Account: limits("1/1h"), Device: limits("1/1h"), Pair: limits("1/1h")}))
+			if denied {
+				must(cfg.Fallback.Begin(t.Context(), "alice", home))
 			}
-		}
+			g := must(login.New(server.Client(t), cfg))
+			must(g.Begin(t.Context(), "carol", home)) // so that it is connected, and knows the script
+			kill = sync.OnceFunc(func() { server.Kill(t) })
+			a, err := g.Begin(t.Context(), "alice", home)
+			if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.Denied == login.Pair) {
+				t.Errorf("%v: %+v, %v", denied, a, err)
+			}
+			for i := range 3 {
+				if a := must(g.BeginKnown(t.Context(), "bob", home, "laptop")); !a.Degraded || a.Allowed != (i < 2) { // once as a known device, once as any
+					t.Errorf("%d, by the Fallback: %+v", i, a)
+				}
+			}
+		})
 	}
 }
 
 // TestTimeout: each step has a fifth of the time, unless the context alone ends it.
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	server.Pause(t)
@@ -552,8 +558,10 @@ func TestForgetAddress(t *testing.T) {
 
 // TestKilled kills Redis while guesses come from everywhere, on a guard that falls back and on one that does not.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	for _, falls := range []bool{true, false} {
 		t.Run(strconv.FormatBool(falls), func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t)
 			cfg := login.Config{Name: "login", Secret: secret, Account: limits("20/1h"), Timeout: 5 * time.Second}
 			fallback := must(login.NewLocal(login.Config{Name: "fallback", Account: limits("4/1h")}))
