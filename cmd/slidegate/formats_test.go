@@ -55,29 +55,36 @@ var formats = map[string]func(moment) string{
 // in memory, on a server and on a cluster.
 func TestEveryFormatIsDecidedExactly(t *testing.T) {
 	moments := history(3000)
-	limits := map[string]exactLimit{"2/10s": {2, 10 * time.Second}, "7/5m": {7, 5 * time.Minute}}
-	exact := newExactLog(limits)
-	for _, m := range moments {
-		exact.attempt(m.address, m.at)
-	}
-	for name, line := range formats {
-		var log strings.Builder
+	decided := func() *exactLog {
+		exact := newExactLog(map[string]exactLimit{"2/10s": {2, 10 * time.Second}, "7/5m": {7, 5 * time.Minute}})
 		for _, m := range moments {
-			log.WriteString(line(m) + "\n")
+			exact.attempt(m.address, m.at)
 		}
-		for _, file := range []string{write(t, log.String()), write(t, packed(t, log.String()))} {
-			for place, args := range places(t) {
-				got := replayed(t, append(args, "--limit", "2/10s,7/5m", file)...)
-				if diff := cmp.Diff(exact.result(got.Sets[0].Top), got.counts()); diff != "" || got.Lines != len(moments) || got.Unreadable != 0 {
-					t.Errorf("%s, %s differs from the exact log (-exact +replay):\n%s", name, place, diff)
-				}
-				checkForgotten(t, got.Limiter)
-			}
-		}
+		return exact
 	}
-	if exact.Denied < 500 || exact.Admitted < 500 {
+	if exact := decided(); exact.Denied < 500 || exact.Admitted < 500 {
 		t.Errorf("a poor history: %+v", exact.counts)
 	}
+	t.Run("side by side", func(t *testing.T) {
+		for name, line := range formats {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				exact, log := decided(), strings.Builder{}
+				for _, m := range moments {
+					log.WriteString(line(m) + "\n")
+				}
+				for _, file := range []string{write(t, log.String()), write(t, packed(t, log.String()))} {
+					for place, args := range places(t) {
+						got := replayed(t, append(args, "--limit", "2/10s,7/5m", file)...)
+						if diff := cmp.Diff(exact.result(got.Sets[0].Top), got.counts()); diff != "" || got.Lines != len(moments) || got.Unreadable != 0 {
+							t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
+						}
+					}
+				}
+			})
+		}
+	})
+	checkForgotten(t, "")
 }
 
 // TestCompareIsManyReplays: each set of --compare has the outcome that it has alone.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -15,7 +16,13 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain runs eight tests side by side, however few cores there are: most wait for a server.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	redistest.Main(m)
+}
 
 // TestGolden holds what the program prints to the files in testdata. To rewrite them: go test ./cmd/slidegate -update.
 func TestGolden(t *testing.T) {

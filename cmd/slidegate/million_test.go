@@ -80,7 +80,7 @@ func growth(tb testing.TB, s *stream) (grown int64, p *report) {
 }
 
 // TestMemoryIsConstant: neither the number of lines nor the number of events that have gone quiet needs memory. All
-// lines would be 28 MB, the tallies of all events of the second case more than that.
+// lines would be 14 MB, the tallies of all events of the second case more than that.
 func TestMemoryIsConstant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs many lines")
@@ -90,16 +90,16 @@ func TestMemoryIsConstant(t *testing.T) {
 		events int
 	}{
 		"a thousand events":  {func(n int) int { return n % 1000 }, 1000},
-		"always new events":  {func(n int) int { return n / 2 }, 200_000},
-		"denied once, all":   {func(n int) int { return n / 12 }, 33_334},
+		"always new events":  {func(n int) int { return n / 2 }, 100_000},
+		"denied once, all":   {func(n int) int { return n / 12 }, 16_667},
 		"one event only":     {func(int) int { return 0 }, 1},
-		"two, long silences": {func(n int) int { return n / 50_000 % 2 }, 2},
+		"two, long silences": {func(n int) int { return n / 25_000 % 2 }, 2},
 	} {
-		s := &stream{lines: 400_000, line: func(n int) string {
+		s := &stream{lines: 200_000, line: func(n int) string {
 			return fmt.Sprintf("%d,event-%d-%s", 1_700_000_000+n/50, tt.event(n), "of-some-length-as-addresses-and-accounts-have")
 		}}
 		grown, p := growth(t, s)
-		if grown > 4<<20 || p.Lines != s.lines {
+		if grown > 2<<20 || p.Lines != s.lines {
 			t.Errorf("%s: %d lines, %d bytes more in use at the end", name, p.Lines, grown)
 		}
 		if off := p.Events - tt.events; max(off, -off) > tt.events*3/100 || p.Estimated != (tt.events > 10_000) {

@@ -211,20 +211,24 @@ func TestProxies(t *testing.T) {
 		t.Skip("the program is built without the race detector, for which short runs are")
 	}
 	program := build(t)
-	t.Run("two admit one budget", func(t *testing.T) { testTwoAdmitOneBudget(t, program) })
-	t.Run("one is killed", func(t *testing.T) { testOneIsKilled(t, program) })
-	t.Run("Redis is killed and comes back", func(t *testing.T) { testRedisIsKilled(t, program) })
-	t.Run("Redis comes later", func(t *testing.T) { testRedisComesLater(t, program) })
-	t.Run("soak", func(t *testing.T) { testSoak(t, program) })
+	for name, test := range map[string]func(*testing.T, string){
+		"two admit one budget": testTwoAdmitOneBudget, "one is killed": testOneIsKilled,
+		"Redis is killed and comes back": testRedisIsKilled, "Redis comes later": testRedisComesLater, "soak": testSoak,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, program)
+		})
+	}
 }
 
 // Two programs on one Redis, under load, admit the budget and not one request more; and their metrics are what clients and the server saw.
 func testTwoAdmitOneBudget(t *testing.T, program string) {
 	s := startServer(t)
-	args := []string{"--to", s.URL, "--limit", "100/1s,500/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
+	args := []string{"--to", s.URL, "--limit", "100/200ms,500/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
 	a, b := startProxy(t, program, args...), startProxy(t, program, args...)
 	end := make(chan struct{})
-	time.AfterFunc(7*time.Second, func() { close(end) })
+	time.AfterFunc(3*time.Second, func() { close(end) })
 	got := drive(until(end), a.url, b.url)
 	if s.count() != 500 || got.statuses[200] != 500 || len(got.statuses) != 2 {
 		t.Errorf("%d reached the server; clients got %v", s.count(), got.statuses)

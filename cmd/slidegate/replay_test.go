@@ -377,6 +377,7 @@ func TestRedisThatForbids(t *testing.T) {
 
 // TestQuietEventsLeaveRedis: the keys of events that have gone quiet go during the replay, not only at its end.
 func TestQuietEventsLeaveRedis(t *testing.T) {
+	t.Parallel()
 	var to addresses
 	if err := to.add(redistest.Addr(t)); err != nil {
 		t.Fatal(err)
@@ -405,6 +406,7 @@ func TestQuietEventsLeaveRedis(t *testing.T) {
 // TestTimesAnywhere: attempts at any times, back and forth by days, are decided in memory as on Redis: no event is forgotten
 // because another one is dated ahead.
 func TestTimesAnywhere(t *testing.T) {
+	t.Parallel()
 	var far, twice strings.Builder
 	far.WriteString("1750000000,future\n")
 	for n := range 40_000 {
@@ -460,6 +462,7 @@ func hangUp(t *testing.T) (address string) {
 
 // TestRedisDies: what the library says about counts is of no use to somebody who replays a log.
 func TestRedisDies(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	var to addresses
 	if err := to.add(server.Addr()); err != nil {
@@ -485,7 +488,7 @@ func TestRedisDies(t *testing.T) {
 
 // TestRedisForgetsAfterAnError: a file that is damaged in the middle ends the replay, and what came before is forgotten.
 func TestRedisForgetsAfterAnError(t *testing.T) {
-	whole := packed(t, manyEvents(100_000))
+	whole := packed(t, manyEvents(30_000))
 	cut := write(t, whole[:len(whole)-100])
 	for _, place := range []string{redistest.Addr(t), clusterAddresses(t)} {
 		_, stderr, status := command(t.Context(), "replay", "--redis", place, cut)

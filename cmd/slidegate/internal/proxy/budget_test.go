@@ -79,6 +79,7 @@ func TestOutage(t *testing.T) {
 		{Closed, http.StatusServiceUnavailable, refused, byNobody},
 	} {
 		t.Run(string(tt.outage), func(t *testing.T) {
+			t.Parallel()
 			to, _ := origin(t)
 			s := redistest.Start(t)
 			i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000000/1h")}, Shared: true, Outage: tt.outage, Timeout: 300 * time.Millisecond})
