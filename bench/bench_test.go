@@ -41,6 +41,7 @@ func on(t *testing.T, addr string) bench {
 
 // TestBench runs all but accuracy in little, with all checks.
 func TestBench(t *testing.T) {
+	t.Parallel()
 	b := small(t)
 	var res result
 	if err := b.run(t.Context(), order[:3], &res); err != nil {
@@ -111,6 +112,7 @@ func (r result) checkPictures(t *testing.T) {
 
 // TestCluster: the same on a cluster, where counts are sums over the masters.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	b := on(t, redistest.Replicated(t).MasterOf(t, 0).Addr())
 	b.memory = 100
 	b.rows = regexp.MustCompile("^(window|ar1|fixed window|log|throttled|ulule)")
@@ -131,6 +133,7 @@ func TestCluster(t *testing.T) {
 
 // TestAccuracy: the attacks find what is known of the algorithms, and nothing of window.
 func TestAccuracy(t *testing.T) {
+	t.Parallel()
 	b := small(t)
 	var res result
 	if err := b.run(t.Context(), []string{"accuracy"}, &res); err != nil {

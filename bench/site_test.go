@@ -100,6 +100,7 @@ func TestBusy(t *testing.T) {
 
 // TestEarlier: earlier.sh measures an earlier revision in the same turns, and leaves nothing behind.
 func TestEarlier(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it builds the library twice")
 	}
