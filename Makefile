@@ -19,9 +19,10 @@ SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-
 TESTS   ?= test
 image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
 
-.PHONY: help test short cluster matrix race lint fuzz bench
+.PHONY: help check test short cluster matrix race lint fuzz bench
 
 help:
+	@echo "make check   vet, and the short tests of all packages: run it before each commit"
 	@echo "make test    all tests, on real Redis servers"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
@@ -32,6 +33,10 @@ help:
 	@echo
 	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root."
 	@echo "SLIDEGATE_INSTALL=0 forbids it."
+
+check:
+	$(GO) vet $(ALL)
+	$(GO) test -short $(ALL)
 
 # The first run brings a Redis and says which one answers. Those on a cluster that breaks have the machine for themselves, and print what they measure.
 test:
