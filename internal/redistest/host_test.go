@@ -2,11 +2,14 @@ package redistest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,53 +48,104 @@ func TestDockerRequired(t *testing.T) {
 	}
 }
 
+// TestInstalls holds that nothing is installed unless SLIDEGATE_INSTALL allows it, and that a test that finds no server says what to do.
+func TestInstalls(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may install")
+	}
+	for _, allowed := range []bool{false, true} {
+		bin := t.TempDir()
+		asked := filepath.Join(bin, "asked")
+		for name, script := range map[string]string{"flock": "touch " + asked, "apt-get": "exit 1"} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // it is run
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("PATH", bin)
+		t.Setenv("SLIDEGATE_REQUIRE_DOCKER", "0")
+		t.Setenv("SLIDEGATE_INSTALL", strconv.Itoa(map[bool]int{true: 1}[allowed]))
+		_, err := pickHost()
+		if err == nil || !strings.Contains(err.Error(), "install redis-server or valkey-server") {
+			t.Errorf("without any server: %v", err)
+		}
+		if _, missing := os.Stat(asked); (missing == nil) != allowed {
+			t.Errorf("allowed to install: %t; asked apt-get: %t", allowed, missing == nil)
+		}
+	}
+}
+
 // TestNothingStaysBehind has a test binary die with a server of its own, and
 // looks for that server and its directory.
 func TestNothingStaysBehind(t *testing.T) {
-	Addr(t) // brings a redis-server, where it takes one
+	Addr(t) // fails where there is no server at all
 	if _, ok := findLocal(nil); !ok {
-		t.Skip("no redis-server on the PATH: containers are the reaper's work")
+		t.Skip("no redis-server on the PATH")
 	}
+	dieEachWay(t, 2, func(dir, pid string) (remains int) {
+		if runs(pid) {
+			remains = 1
+		}
+		return remains + left(t, dir)
+	}, "DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0")
+}
+
+// TestNoContainerStaysBehind is the same with Docker, and looks for the server's port.
+func TestNoContainerStaysBehind(t *testing.T) {
+	h, err := theHost()
+	if _, ok := h.(docker); !ok {
+		t.Skipf("servers do not run in Docker: %v, %v", h, err)
+	}
+	dieEachWay(t, 1, func(_, addr string) int {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return 0
+		}
+		c.Close()
+		return 1
+	})
+}
+
+// dieEachWay runs test binaries that die. Remains counts what is there of their server, and of what is in their directory for temporary
+// files: at first as many as alive, and soon nothing.
+func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, env ...string) {
+	t.Helper()
 	for _, way := range []string{"passes", "panics", "is killed"} {
 		t.Run(way, func(t *testing.T) {
 			dir := t.TempDir()
-			pid := die(t, dir, way)
+			server := die(t, way, append(env, "TMPDIR="+dir), func(server string) {
+				if n := remains(dir, server); n != alive {
+					t.Errorf("%d things to begin with, want %d", n, alive)
+				}
+			})
 			late := time.Now().Add(10 * time.Second)
 			for range time.Tick(10 * time.Millisecond) {
-				if left(t, dir) == 0 && !runs(pid) {
+				n := remains(dir, server)
+				if n == 0 {
 					return
 				}
 				if time.Now().After(late) {
-					t.Fatalf("%d directories, server runs: %v", left(t, dir), runs(pid))
+					t.Fatalf("%d things remain", n)
 				}
 			}
 		})
 	}
 }
 
-// die runs TestDying in a test binary of its own, and returns its server's pid.
-func die(t *testing.T, dir, way string) (pid string) {
+// die runs TestDying in a test binary of its own, and returns its server's pid, or its address if it runs in Docker.
+func die(t *testing.T, way string, env []string, before func(server string)) (server string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDying$")
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "REDISTEST_DIE="+way,
-		"DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
+	cmd.Env = append(append(os.Environ(), "REDISTEST_DIE="+way), env...)
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "pid ") {
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "server ") {
 	}
-	if pid = strings.TrimPrefix(lines.Text(), "pid "); !runs(pid) || left(t, dir) == 0 {
-		t.Errorf("no server with a directory to begin with: pid %q", pid)
-	}
+	server = strings.TrimPrefix(lines.Text(), "server ")
+	before(server)
 	if way == "is killed" {
 		_ = cmd.Process.Kill()
 	}
@@ -101,17 +155,21 @@ func die(t *testing.T, dir, way string) (pid string) {
 	if err := cmd.Wait(); (err == nil) != (way == "passes") {
 		t.Errorf("the test binary: %v", err)
 	}
-	return pid
+	return server
 }
 
-// TestDying is the test that TestNothingStaysBehind runs.
+// TestDying is the test that die runs.
 func TestDying(t *testing.T) {
 	way := os.Getenv("REDISTEST_DIE")
 	if way == "" {
 		return
 	}
 	s := Start(t)
-	fmt.Println("pid", s.node.(*process).pid)
+	server := s.Addr()
+	if p, ok := s.node.(*process); ok {
+		server = p.pid
+	}
+	fmt.Println("server", server)
 	_, _ = io.ReadAll(os.Stdin)
 	if way == "panics" {
 		panic("as asked")
