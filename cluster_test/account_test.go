@@ -40,6 +40,7 @@ type crowd struct {
 	callers  sync.WaitGroup
 	ends     atomic.Bool
 	admitted atomic.Int64
+	denied   atomic.Int64
 
 	mu  sync.Mutex
 	all []attempt
@@ -61,6 +62,8 @@ func load(t *testing.T, callers int, ask asker, next func(n int) string) *crowd 
 				mine = append(mine, a)
 				if a.admitted() {
 					c.admitted.Add(1)
+				} else if a.err == nil {
+					c.denied.Add(1)
 				}
 			}
 			c.mu.Lock()

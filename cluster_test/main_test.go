@@ -60,9 +60,17 @@ var kinds = []kind{
 	}},
 }
 
+// unlessShort returns full, or short in a short run.
+func unlessShort[T any](full, short T) T {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
 // each runs a test for each kind.
 func each(t *testing.T, test func(*testing.T, kind)) {
-	for _, k := range kinds {
+	for _, k := range unlessShort(kinds, kinds[:1]) {
 		t.Run(k.name, func(t *testing.T) { test(t, k) })
 	}
 }
