@@ -122,7 +122,7 @@ func (in incident) test(t *testing.T) {
 	nodes.Heal(t)
 	client := nodes.NewClient(t, nil)
 	for _, s := range stories {
-		t.Run(s.contestant.kind.name, func(t *testing.T) { s.judge(t, in, client) })
+		t.Run(s.kind.name, func(t *testing.T) { s.judge(t, in, client) })
 	}
 }
 
@@ -134,7 +134,7 @@ func newStories(t *testing.T, nodes *redistest.Nodes) (stories []*story) {
 		names[k.name] = redistest.Key(t)
 		return must(k.make(nodes.NewClient(t, nil), window.Config{Name: names[k.name], Limits: []window.Limit{months(most)}}))
 	}, inTurn(slices.Concat(shardEvents[:]...))) {
-		stories = append(stories, &story{contestant: c, name: names[c.kind.name]})
+		stories = append(stories, &story{contestant: c, name: names[c.name]})
 	}
 	return stories
 }
@@ -372,7 +372,7 @@ func TestPausedMaster(t *testing.T) {
 	nodes.Heal(t)
 	for _, s := range stories {
 		s.began, s.over = began, over
-		t.Run(s.contestant.kind.name, s.outlastsAPause)
+		t.Run(s.kind.name, s.outlastsAPause)
 	}
 	if nodes.MasterOf(t, slotOf(shardEvents[victim][0])) != master {
 		t.Error("a poor test: the replica took over")
@@ -451,7 +451,7 @@ func TestClockStepsBack(t *testing.T) {
 		t.Fatal("no failover")
 	}
 	for _, s := range all {
-		t.Run(fmt.Sprint(s.ahead, " ", s.kind.name), s.isShort)
+		t.Run(fmt.Sprint(s.ahead, " ", s.name), s.isShort)
 	}
 }
 
@@ -490,7 +490,7 @@ func (s stepBack) isShort(t *testing.T) {
 		if err != nil || d.Allowed || d.RetryAfter > 2*time.Minute {
 			t.Errorf("%s: %+v %v", event, d, err)
 		}
-		if wait := s.ahead + time.Minute; s.kind.name == "window" && s.ahead < time.Minute && (d.RetryAfter > wait || d.RetryAfter < wait-30*time.Second) {
+		if wait := s.ahead + time.Minute; s.name == "window" && s.ahead < time.Minute && (d.RetryAfter > wait || d.RetryAfter < wait-30*time.Second) {
 			t.Errorf("%s: denied for %v, though its units were dated %v ahead", event, d.RetryAfter, s.ahead)
 		}
 		admit(t, s.clock(d.RetryAfter), event, 1)
