@@ -20,10 +20,11 @@ func TestMerged(t *testing.T) {
 		for name, onCluster := range map[string]bool{"redis": false, "cluster": true} {
 			t.Run(p.name+", "+name, func(t *testing.T) {
 				t.Parallel()
-				p.cluster = onCluster
+				there := p
+				there.cluster = onCluster
 				decisions, enough := 0, unlessShort(decisionsPerPlan, decisionsPerPlan/20)
 				for seed := uint64(1); decisions < enough; seed++ {
-					decisions += p.runTogether(t, seed)
+					decisions += there.runTogether(t, seed)
 				}
 			})
 		}

@@ -32,7 +32,7 @@ func answered(w *httptest.ResponseRecorder) string {
 // TestOutage: what clients get before, while and after Redis is killed, or hangs, and what the log says: once at the begin, once at the end. 16 clients keep
 // asking all the time, and none waits much longer than the Timeout.
 func TestOutage(t *testing.T) {
-	const timeout = 200 * time.Millisecond
+	const timeout = 500 * time.Millisecond
 	ways := []struct {
 		name   string
 		outage httplimit.Outage

@@ -524,7 +524,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	client := server.Client(t)
+	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute }) // it does not end first
 	server.Pause(t)
 	defer server.Resume(t)
 	for _, of := range []struct {
