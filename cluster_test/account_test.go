@@ -46,7 +46,7 @@ type crowd struct {
 	all []attempt
 }
 
-// load has so many callers ask, each at most once in 2 ms. The nth attempt of all is about the event that next tells.
+// load has so many callers ask, each at most once in 4 ms. The nth attempt of all is about the event that next tells.
 func load(t *testing.T, callers int, ask asker, next func(n int) string) *crowd {
 	t.Helper()
 	var c crowd
@@ -55,7 +55,7 @@ func load(t *testing.T, callers int, ask asker, next func(n int) string) *crowd 
 	for range callers {
 		c.callers.Go(func() {
 			var mine []attempt
-			pace := time.NewTicker(2 * time.Millisecond)
+			pace := time.NewTicker(4 * time.Millisecond)
 			defer pace.Stop()
 			for ; !c.ends.Load(); <-pace.C {
 				a := ask.attempt(context.Background(), next(int(n.Add(1))))

@@ -70,7 +70,7 @@ func TestFailover(t *testing.T) {
 }
 
 const (
-	callers = 8               // of each kind of limiter
+	callers = 16              // of each kind of limiter
 	timeout = time.Second     // of a call, the default
 	slack   = 2 * time.Second // what a busy machine may take beyond that
 	victim  = 0               // the shard that loses its master
