@@ -65,7 +65,7 @@ func TestRememberedUnderLoad(t *testing.T) {
 	const most = 100
 	nodes, faults := redistest.Replicated(t), &redistest.Faults{}
 	quick.set(t, nodes)
-	all := contest(t, 16, func(k kind) limiter {
+	all := contest(t, func(k kind) limiter {
 		cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(most)}, DenialCache: 1000}
 		return must(k.make(nodes.NewClient(t, faults.Break), cfg))
 	}, knownAndNew())

@@ -130,7 +130,7 @@ func (in incident) test(t *testing.T) {
 func newStories(t *testing.T, nodes *redistest.Nodes) (stories []*story) {
 	t.Helper()
 	names := map[string]string{}
-	for _, c := range contest(t, callers, func(k kind) limiter {
+	for _, c := range contest(t, func(k kind) limiter {
 		names[k.name] = redistest.Key(t)
 		return must(k.make(nodes.NewClient(t, nil), window.Config{Name: names[k.name], Limits: []window.Limit{months(most)}}))
 	}, inTurn(slices.Concat(shardEvents[:]...))) {
@@ -395,7 +395,7 @@ func TestGracefulFailover(t *testing.T) {
 	const most = 100_000
 	nodes := redistest.Replicated(t)
 	quick.set(t, nodes)
-	all := contest(t, callers, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, inTurn(slices.Concat(shardEvents[:]...)))
+	all := contest(t, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, inTurn(slices.Concat(shardEvents[:]...)))
 	await := func(more int64) {
 		for _, c := range all {
 			c.await(t, more)

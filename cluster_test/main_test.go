@@ -88,12 +88,12 @@ type contestant struct {
 	*crowd
 }
 
-// contest has a crowd for each kind, so that all go through the same faults.
-func contest(t *testing.T, each int, of func(kind) limiter, next func(n int) string) (all []*contestant) {
+// contest has a crowd for each kind, of as many callers, so that all go through the same faults.
+func contest(t *testing.T, of func(kind) limiter, next func(n int) string) (all []*contestant) {
 	t.Helper()
 	for _, k := range kinds {
 		l := of(k)
-		all = append(all, &contestant{k, l, load(t, each, l.Allow, next)})
+		all = append(all, &contestant{k, l, load(t, callers, l.Allow, next)})
 	}
 	return all
 }

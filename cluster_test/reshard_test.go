@@ -25,7 +25,7 @@ func TestReshardingUnderLoad(t *testing.T) {
 	most := unlessShort[int64](300, 60)
 	nodes := redistest.Replicated(t)
 	before := asks(t, nodes)
-	all := contest(t, 16, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, knownAndNew())
+	all := contest(t, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, knownAndNew())
 	thereAndBack(t, nodes, unlessShort(8, 2))
 	judge(t, all, func(t *testing.T, c *contestant) {
 		eventually(t, "an event has reached its limit", func() bool { return c.denied.Load() > 0 })
