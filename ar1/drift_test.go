@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -124,7 +125,7 @@ func TestBytes(t *testing.T) {
 	counts := unlessShort([]int{10_000, 20_000, 40_000, 66_000, 100_000}, []int{10_000})
 	for most, texts := range map[float64][]string{180: {"5/1h"}, 200: {"1/5s", "50/1h", "200/1d"}} {
 		client := redistest.Start(t).Client(t)
-		l := must(ar1.New(client, ar1.Config{Name: "login", Limits: limits(texts...)}))
+		l := must(ar1.New(client, ar1.Config{Name: "login", Limits: limits(texts...), Timeout: time.Minute}))
 		countAll(t, l, addresses(0, 1000)) // for the script and the buffers
 		must("", client.Do(t.Context(), client.B().Flushall().Build()).Error())
 		before, from := usedMemory(t, client), 0
