@@ -1,0 +1,18 @@
+package redistest
+
+import "testing"
+
+// TestHungNodeIsReplaced: a node that hangs, of which tests know nothing, does not spoil the cluster for the tests that follow.
+func TestHungNodeIsReplaced(t *testing.T) {
+	nodes := Replicated(t)
+	hung := nodes.ReplicaOf(t, nodes.MasterOf(t, 0))
+	id := hung.id
+	if err := hung.node.pause(); err != nil {
+		t.Fatal(err)
+	}
+	nodes.Heal(t)
+	if hung.id == id || hung.hangs(t.Context()) {
+		t.Error("it still hangs")
+	}
+	nodes.Heal(t)
+}
