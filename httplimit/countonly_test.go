@@ -71,12 +71,13 @@ func used(t *testing.T, l *window.Limiter, want int64) {
 func TestNoneSlipsPast(t *testing.T) {
 	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
 	var inside, most, wrong atomic.Int64
-	release := make(chan struct{})
+	arrived, release := make(chan struct{}, 64), make(chan struct{})
 	h := middleware(httplimit.Config{Limiter: l, CountOnly: failed}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := inside.Add(1)
 		defer inside.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
+		arrived <- struct{}{}
 		<-release
 		wrong.Add(1)
 		w.WriteHeader(http.StatusForbidden)
@@ -92,6 +93,9 @@ func TestNoneSlipsPast(t *testing.T) {
 		})
 	}
 	denied.Wait() // while none of the five has an answer
+	for range 5 {
+		<-arrived
+	}
 	close(release)
 	all.Wait()
 	if most.Load() != 5 || wrong.Load() != 5 {
