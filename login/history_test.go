@@ -1,7 +1,6 @@
 package login_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -15,11 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestMain runs eight tests side by side, however few cores there are: most wait for a server.
-func TestMain(m *testing.M) {
-	must("", flag.Set("test.parallel", "8"))
-	redistest.Main(m)
-}
+func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
 
 var (
 	noon   = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -16,13 +15,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMain runs eight tests side by side, however few cores there are: most wait for a server.
-func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
-	redistest.Main(m)
-}
+func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
 
 // TestGolden holds what the program prints to the files in testdata. To rewrite them: go test ./cmd/slidegate -update.
 func TestGolden(t *testing.T) {

@@ -30,6 +30,7 @@ package redistest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -57,6 +58,15 @@ func Main(m *testing.M) {
 		started.closers[i]()
 	}
 	os.Exit(code)
+}
+
+// MainSideBySide is as [Main], for tests that mostly wait for a server: it runs eight side by side, however few cores there are,
+// unless -parallel says otherwise.
+func MainSideBySide(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	Main(m)
 }
 
 // atEnd has Main call f after the tests.
