@@ -127,7 +127,7 @@ var flows = []string{"1/1ms", "1/1s", "2/1s", "5/10s", "7/1h", "100/1m", "100/1m
 // TestNoIntervalHoldsMoreThanTwiceMax attacks: it takes all that it gets at the first microsecond at which it gets anything. It
 // should get 2 x Max, as the documentation says that an interval may hold so much.
 func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
-	for _, text := range unlessShort(append(flows, "20000/10ms"), flows[:len(flows)-1]) {
+	for _, text := range redistest.UnlessShort(append(flows, "20000/10ms"), flows[:len(flows)-1]) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			l := limits(text)
@@ -169,7 +169,7 @@ func (b bench) first() {
 
 // TestRandomAttacks: whatever costs come at whatever times, no interval holds more than 2 x Max.
 func TestRandomAttacks(t *testing.T) {
-	for seed := range unlessShort[uint64](40, 10) {
+	for seed := range redistest.UnlessShort[uint64](40, 10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			l := limits(flows[rand.New(rand.NewPCG(seed, 5)).IntN(len(flows))])
@@ -257,7 +257,7 @@ func TestSteadyFlowAtItsPeak(t *testing.T) {
 	if err := client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(fmt.Sprint(int64(noon)), peak).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	for k := range unlessShort[int64](20_000, 2000) {
+	for k := range redistest.UnlessShort[int64](20_000, 2000) {
 		c.us.Store(noon + k*3600)
 		if d := b.allow("e", 1); !d.Allowed {
 			t.Fatalf("unit %d: %+v", k, d)

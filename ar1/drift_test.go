@@ -122,7 +122,7 @@ func (b bench) near(l ar1.Limit, got, want int, end *drift) {
 
 // TestBytes: an event is one key, and takes at most 180 bytes with one limit and 200 with three, all told, however many there are.
 func TestBytes(t *testing.T) {
-	counts := unlessShort([]int{10_000, 20_000, 40_000, 66_000, 100_000}, []int{10_000})
+	counts := redistest.UnlessShort([]int{10_000, 20_000, 40_000, 66_000, 100_000}, []int{10_000})
 	for most, texts := range map[float64][]string{180: {"5/1h"}, 200: {"1/5s", "50/1h", "200/1d"}} {
 		client := redistest.Start(t).Client(t)
 		l := must(ar1.New(client, ar1.Config{Name: "login", Limits: limits(texts...), Timeout: time.Minute}))

@@ -82,7 +82,7 @@ func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			decisions, enough, hinged := 0, unlessShort(decisionsPerPlan, decisionsPerPlan/10), 0
+			decisions, enough, hinged := 0, redistest.UnlessShort(decisionsPerPlan, decisionsPerPlan/10), 0
 			for seed := uint64(1); decisions < enough; seed++ {
 				d, h := p.run(t, seed)
 				decisions, hinged = decisions+d, hinged+h

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
 )
 
 // TestMerged plays the histories of TestHistories, and in between up to 200 callers at once ask for one unit while the clock stands
@@ -22,7 +23,7 @@ func TestMerged(t *testing.T) {
 				t.Parallel()
 				there := p
 				there.cluster = onCluster
-				decisions, enough := 0, unlessShort(decisionsPerPlan, decisionsPerPlan/20)
+				decisions, enough := 0, redistest.UnlessShort(decisionsPerPlan, decisionsPerPlan/20)
 				for seed := uint64(1); decisions < enough; seed++ {
 					decisions += there.runTogether(t, seed)
 				}

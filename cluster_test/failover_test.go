@@ -64,7 +64,7 @@ func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 // and nothing else. Calls end in time, and every one is accounted for. With -v it prints the table of docs/redis.md.
 func TestFailover(t *testing.T) {
 	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the begin | lost | admitted beyond Max | uncertain | refused |")
-	for _, in := range unlessShort(incidents, incidents[:1]) {
+	for _, in := range redistest.UnlessShort(incidents, incidents[:1]) {
 		t.Run(in.name, in.test)
 	}
 }
@@ -401,7 +401,7 @@ func TestGracefulFailover(t *testing.T) {
 			c.await(t, more)
 		}
 	}
-	for _, events := range shardEvents[:unlessShort(3, 1)] {
+	for _, events := range shardEvents[:redistest.UnlessShort(3, 1)] {
 		await(500)
 		old := nodes.MasterOf(t, slotOf(events[0]))
 		heir := nodes.Failover(t, old)

@@ -60,17 +60,9 @@ var kinds = []kind{
 	}},
 }
 
-// unlessShort returns full, or short in a short run.
-func unlessShort[T any](full, short T) T {
-	if testing.Short() {
-		return short
-	}
-	return full
-}
-
 // each runs a test for each kind.
 func each(t *testing.T, test func(*testing.T, kind)) {
-	for _, k := range unlessShort(kinds, kinds[:1]) {
+	for _, k := range redistest.UnlessShort(kinds, kinds[:1]) {
 		t.Run(k.name, func(t *testing.T) { test(t, k) })
 	}
 }

@@ -22,11 +22,11 @@ var moved = []int{100, 6000, 12_000}
 // TestReshardingUnderLoad: while slots move to another master and back, 32 callers decide about events that are known and about
 // new ones. None sees an error, no event is admitted beyond its limit, and the state agrees with every single answer.
 func TestReshardingUnderLoad(t *testing.T) {
-	most := unlessShort[int64](300, 60)
+	most := redistest.UnlessShort[int64](300, 60)
 	nodes := redistest.Replicated(t)
 	before := asks(t, nodes)
 	all := contest(t, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, knownAndNew())
-	thereAndBack(t, nodes, unlessShort(8, 2))
+	thereAndBack(t, nodes, redistest.UnlessShort(8, 2))
 	judge(t, all, func(t *testing.T, c *contestant) {
 		eventually(t, "an event has reached its limit", func() bool { return c.denied.Load() > 0 })
 		attempts := c.end()

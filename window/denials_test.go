@@ -82,7 +82,7 @@ func (g guarded) denied(t *testing.T) window.Decision {
 func TestDenialsCostNothing(t *testing.T) {
 	g := newGuarded(t, parsed("5/1h"), nil)
 	g.denied(t)
-	asking, denials := unlessShort(2*time.Second, 500*time.Millisecond), atomic.Int64{}
+	asking, denials := redistest.UnlessShort(2*time.Second, 500*time.Millisecond), atomic.Int64{}
 	before := g.commands(t, cacheCommands...)
 	var callers sync.WaitGroup
 	for range 64 {
@@ -109,7 +109,7 @@ func TestFirstDenials(t *testing.T) {
 	g.denied(t)
 	var callers sync.WaitGroup
 	var admitted atomic.Int64
-	asking := unlessShort(time.Second, 500*time.Millisecond)
+	asking := redistest.UnlessShort(time.Second, 500*time.Millisecond)
 	before, begin := g.commands(t, cacheCommands...), time.Now()
 	for range 64 {
 		callers.Go(func() {
@@ -477,7 +477,7 @@ func TestLookEndsNoOutage(t *testing.T) {
 // heard of all changes, a denial is told only if Redis denies.
 func TestDenialsAreRightUnderLoad(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
-	for range unlessShort(200, 20) {
+	for range redistest.UnlessShort(200, 20) {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h", "3/2h"), Timeout: 10 * time.Second}
 		other := must(window.New(admin, cfg))
 		cfg.DenialCache = 10

@@ -95,7 +95,7 @@ func TestEachAfterScriptFlush(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				for range unlessShort(300, 50) {
+				for range redistest.UnlessShort(300, 50) {
 					for _, node := range client.Nodes() {
 						node.Do(context.Background(), node.B().ScriptFlush().Build())
 					}

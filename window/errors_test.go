@@ -200,7 +200,7 @@ func TestScriptFlush(t *testing.T) {
 			}
 		}
 	})
-	times := unlessShort(300, 100)
+	times := redistest.UnlessShort(300, 100)
 	log := hammer(t, l, 8, times)
 	close(done)
 	flushing.Wait()
@@ -262,7 +262,7 @@ func TestOtherRefusals(t *testing.T) {
 
 // TestEviction: every key of a limiter has an expiry, so that volatile-lru drops limiters first, for keys that have none.
 func TestEviction(t *testing.T) {
-	events := unlessShort(1000, 200)
+	events := redistest.UnlessShort(1000, 200)
 	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
 		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)
 		l := must(window.New(client, window.Config{Name: "evicted", Limits: parsed("1/1d")}))

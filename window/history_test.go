@@ -61,7 +61,7 @@ func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			decisions, enough := 0, unlessShort(decisionsPerPlan, decisionsPerPlan/20)
+			decisions, enough := 0, redistest.UnlessShort(decisionsPerPlan, decisionsPerPlan/20)
 			for seed := uint64(1); decisions < enough; seed++ {
 				decisions += p.run(t, seed)
 			}

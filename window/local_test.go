@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -21,7 +22,7 @@ func TestLocalForgets(t *testing.T) {
 
 func forgets(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1s", "5/4s")}))
-	events := unlessShort(300_000, 50_000)
+	events := redistest.UnlessShort(300_000, 50_000)
 	empty := heap()
 	for i := range events {
 		must(l.Allow(t.Context(), fmt.Sprint("198.51.100.", i)))
@@ -52,7 +53,7 @@ func TestLocalStaysSmall(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("5/10ms")}))
 	begin := heap()
 	var at []time.Time // of every event
-	for range unlessShort(400_000, 200_000) {
+	for range redistest.UnlessShort(400_000, 200_000) {
 		at = append(at, time.Now())
 		must(l.Allow(t.Context(), fmt.Sprint(len(at))))
 	}

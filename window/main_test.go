@@ -7,11 +7,3 @@ import (
 )
 
 func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
-
-// unlessShort returns full, or short in a short run.
-func unlessShort[T any](full, short T) T {
-	if testing.Short() {
-		return short
-	}
-	return full
-}

@@ -68,7 +68,7 @@ var troubles = []trouble{
 	{
 		name: "loading", says: "LOADING", sent: true, needs: []redistest.Feature{redistest.DebugFlag}, args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024", "--key-load-delay", "500"},
 		begin: func(t *testing.T, _ *redistest.Server, _ *redistest.Faults, admin rueidis.Client) func() {
-			do(t, admin, "DEBUG", "POPULATE", unlessShort("5000", "2000"), "load", "100")
+			do(t, admin, "DEBUG", "POPULATE", redistest.UnlessShort("5000", "2000"), "load", "100")
 			loaded := make(chan error)
 			go func() {
 				loaded <- admin.Do(context.Background(), admin.B().Arbitrary("DEBUG", "RELOAD").Build()).Error()
@@ -128,7 +128,7 @@ func (tr trouble) test(t *testing.T, withFallback bool) {
 	l := must(window.New(client, cfg))
 	backAfter(t, l)
 	end := tr.begin(t, server, faults, admin)
-	seen := load(t, l, troubleCallers, unlessShort(1500*time.Millisecond, 3*troubleTimeout))
+	seen := load(t, l, troubleCallers, redistest.UnlessShort(1500*time.Millisecond, 3*troubleTimeout))
 	tr.check(t, seen, withFallback)
 	end()
 	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), backAfter(t, l))
@@ -258,7 +258,7 @@ func TestEveryCallIsAccountedFor(t *testing.T) {
 			var seen outages
 			l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(most)}, Timeout: time.Minute, Observe: seen.observe}))
 			accounts := map[string]*account{"hot": {}, "hotter": {}}
-			answered := askUntilAnswered(t, l, accounts, unlessShort[int64](20_000, 5000))
+			answered := askUntilAnswered(t, l, accounts, redistest.UnlessShort[int64](20_000, 5000))
 			for next := int64(500); answered.await(next); next += 500 {
 				if next%1000 == 0 {
 					faults.Cut()
@@ -365,7 +365,7 @@ func (c *answerCount) await(n int64) bool {
 
 // TestNobodyElsesDeadline: on a connection of a client with rueidis' own defaults, a caller with a short deadline fails alone.
 func TestNobodyElsesDeadline(t *testing.T) {
-	for range unlessShort(20, 5) {
+	for range redistest.UnlessShort(20, 5) {
 		faults := &redistest.Faults{}
 		client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn, o.AlwaysPipelining = faults.Dial, false })
 		l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second}))

@@ -122,7 +122,7 @@ func holds(t *testing.T, l window.Limit, log []admitted) {
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	both(t, limits("3/1s", "9/10s@3s", "80/1m"), func(b bench) {
-		for seed := range unlessShort[uint64](40, 10) {
+		for seed := range redistest.UnlessShort[uint64](40, 10) {
 			rng, event := rand.New(rand.NewPCG(seed, 1)), fmt.Sprint(seed)
 			logs := make([][]admitted, 3)
 			b.clock.set(noon)
@@ -202,7 +202,7 @@ func TestPrompt(t *testing.T) {
 	t.Parallel()
 	coarse := limit("1000/10s@700ms")
 	both(t, window.Config{Limits: []window.Limit{coarse, limit("60/3s")}}, func(b bench) {
-		for seed := range unlessShort[uint64](40, 10) {
+		for seed := range redistest.UnlessShort[uint64](40, 10) {
 			rng, event := rand.New(rand.NewPCG(seed, 2)), fmt.Sprint(seed)
 			var log []admitted
 			for range 60 {
@@ -372,7 +372,7 @@ func TestOneKey(t *testing.T) {
 	t.Parallel()
 	client := redistest.Cluster(t)
 	name := redistest.Key(t)
-	slots, events := map[string]int64{}, unlessShort(300, 100)
+	slots, events := map[string]int64{}, redistest.UnlessShort(300, 100)
 	for _, suffix := range []string{"a", "b"} {
 		l := must(window.New(client, window.Config{Name: name + suffix, Limits: parsed("1/1m", "5/1h", "90/1d"), Timeout: time.Minute}))
 		for i := range events {

@@ -69,6 +69,14 @@ func MainSideBySide(m *testing.M) {
 	Main(m)
 }
 
+// UnlessShort returns full, or short in a short run.
+func UnlessShort[T any](full, short T) T {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
 // atEnd has Main call f after the tests.
 func atEnd(f func()) {
 	started.mu.Lock()
