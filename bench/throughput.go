@@ -130,10 +130,10 @@ func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) (
 	return all, nil
 }
 
-// askUntil asks about the events in turn, and appends to took how long each call took.
+// askUntil asks about the events in turn, once at least, and appends to took how long each call took.
 func (c contender) askUntil(ctx context.Context, until time.Time, events []string, took []time.Duration) ([]time.Duration, error) {
 	begin := time.Now()
-	for i := 0; begin.Before(until); i++ {
+	for i := 0; i == 0 || begin.Before(until); i++ {
 		if err := c.mustAnswer(ctx, events[i%len(events)]); err != nil {
 			return took, err
 		}
