@@ -377,15 +377,15 @@ func TestServerTime(t *testing.T) {
 	})
 }
 
-// lifeOf runs the script, and replies how long the key lives, how long all that took at most, when it began, and the time of the decision.
+// lifeOf runs the script, and replies how long the key lives and how long all that took at most, in ms, when it began, in µs, and the time of the decision.
 func (s script) lifeOf() string {
 	return `
-local function clock() local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000) end
+local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
 local before = clock()
 local reply = (function() ` + s.source + `
 end)()
 local life = redis.call('PTTL', KEYS[1])
-return {life, clock() - before, before, reply[2]}
+return {life, math.ceil((clock() - before) / 1000), before, reply[2]}
 `
 }
 
@@ -435,7 +435,7 @@ const minute, hour, day = 60_000, 3_600_000, 86_400_000
 func (s server) lives(args []string, from, life int64) (at int64) {
 	s.Helper()
 	told := must(s.eval(s.lifeOf(), args...).AsIntSlice())
-	now := told[2] * int64(time.Millisecond/s.unit)
+	now := told[2] / s.unit.Microseconds()
 	if args[1] != "" {
 		now = must(strconv.ParseInt(args[1], 10, 64))
 	}
