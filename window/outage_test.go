@@ -365,6 +365,7 @@ func (c *answerCount) await(n int64) bool {
 
 // TestNobodyElsesDeadline: on a connection of a client with rueidis' own defaults, a caller with a short deadline fails alone.
 func TestNobodyElsesDeadline(t *testing.T) {
+	var failed atomic.Int64 // a caller that the machine runs late may find its answer there
 	for range redistest.UnlessShort(20, 5) {
 		faults := &redistest.Faults{}
 		client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.DialCtxFn, o.AlwaysPipelining = faults.Dial, false })
@@ -375,7 +376,9 @@ func TestNobodyElsesDeadline(t *testing.T) {
 		callers.Go(func() {
 			hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
-			if _, err := l.Allow(hasty, "e"); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := l.Allow(hasty, "e"); errors.Is(err, context.DeadlineExceeded) {
+				failed.Add(1)
+			} else if err != nil {
 				t.Errorf("the hasty caller: %v", err)
 			}
 		})
@@ -387,6 +390,9 @@ func TestNobodyElsesDeadline(t *testing.T) {
 			})
 		}
 		callers.Wait()
+	}
+	if failed.Load() == 0 {
+		t.Error("a poor test: no caller was hasty enough")
 	}
 }
 
