@@ -4,8 +4,8 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
-# All packages of the four modules in go.work, and those that users import or run.
-ALL   = ./... ./cmd/slidegate/... ./cluster_test/... ./bench/...
+# All packages of the four modules in go.work, the slowest first, and those that users import or run.
+ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./bench/...
 USERS = ./... ./cmd/slidegate/...
 
 # Tests may install redis-server by apt-get if neither Docker nor a server is there. Plain `go test` never does.
@@ -36,15 +36,13 @@ help:
 
 check:
 	$(GO) vet $(ALL)
-	$(GO) test -short $(ALL)
+	$(GO) test -short -p 4 $(ALL)
 
-# The first run brings a Redis and says which one answers. Those on a cluster that breaks have the machine for themselves, and print what they measure.
+# The first run brings a Redis and says which one answers. The tests on a cluster that breaks mostly wait, so that others run beside them.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -count=1 -timeout 10m $(USERS)
-	$(GO) test -count=1 -timeout 15m -v ./cluster_test
+	$(GO) test -count=1 -timeout 15m -p 3 $(ALL)
 	@$(MAKE) --no-print-directory race
-	$(GO) test -count=1 -timeout 10m ./bench/...
 
 # Promises, scripts, histories, outages, the command and ways to reach a server, in short form.
 short:
@@ -62,7 +60,7 @@ matrix:
 		$(MAKE) --no-print-directory $(TESTS);)
 
 race:
-	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 10m $(RACE); \
+	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 10m -p 3 $(RACE); \
 	else echo "No race detector: it needs cgo, and so a C compiler."; fi
 
 # GOWORK=off shows what the libraries require and go.mod lacks. The other modules need their tags for that.

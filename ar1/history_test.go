@@ -18,7 +18,7 @@ import (
 )
 
 // decisionsPerPlan is how many decisions the histories of one plan add up to, by each limiter.
-const decisionsPerPlan = 13_000
+const decisionsPerPlan = 8_000
 
 // plan is a kind of history.
 type plan struct {

@@ -112,6 +112,9 @@ func (r result) checkPictures(t *testing.T) {
 
 // TestCluster: the same on a cluster, where counts are sums over the masters.
 func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a cluster")
+	}
 	t.Parallel()
 	b := on(t, redistest.Replicated(t).MasterOf(t, 0).Addr())
 	b.memory = 100
@@ -133,6 +136,9 @@ func TestCluster(t *testing.T) {
 
 // TestAccuracy: the attacks find what is known of the algorithms, and nothing of window.
 func TestAccuracy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its attacks wait for windows to end")
+	}
 	t.Parallel()
 	b := small(t)
 	var res result

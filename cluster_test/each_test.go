@@ -13,6 +13,9 @@ import (
 // TestEachInTime kills one master and pauses another. AllowEach still ends within one Timeout, in which the third shard decides about
 // all its events.
 func TestEachInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it kills one master and pauses another")
+	}
 	nodes := redistest.Replicated(t)
 	noCoverage.set(t, nodes)
 	of := map[string]limiter{}

@@ -353,6 +353,9 @@ func (s *story) tell(t *testing.T, sum tally) {
 // TestPausedMaster pauses a master for 3 s whose replica does not take over: what it was sent meanwhile it executes then, for callers
 // who left in time and know that it may be so.
 func TestPausedMaster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it pauses for 3 s")
+	}
 	nodes := redistest.Replicated(t)
 	noCoverage.set(t, nodes)
 	master := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
@@ -392,6 +395,9 @@ func (s *story) outlastsAPause(t *testing.T) {
 // TestGracefulFailover lets every replica take over under load, of a cluster whose old masters then restart as empty nodes: so does a rolling
 // restart go, and so each shard is led in turn by a node that never saw the script. No caller notices, and nothing is lost.
 func TestGracefulFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it restarts every master")
+	}
 	const most = 100_000
 	nodes := redistest.Replicated(t)
 	quick.set(t, nodes)

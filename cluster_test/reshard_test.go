@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -72,13 +73,13 @@ func knownAndNew() func(n int) string {
 	}
 }
 
-var movedEvents = sync.OnceValues(func() (known, fresh []string) { return eventsOf("known", 10), eventsOf("new", 1000) })
+var movedEvents = sync.OnceValues(func() (known, fresh []string) { return eventsOf("known", 10), eventsOf("new", 700) })
 
 // eventsOf are so many of each slot that moves, in turn.
 func eventsOf(name string, each int) (all []string) {
 	of := map[int][]string{}
 	for n, full := 0, 0; full < len(moved); n++ {
-		event := fmt.Sprint(name, "-", n)
+		event := name + "-" + strconv.Itoa(n)
 		slot := slotOf(event)
 		if slices.Contains(moved, slot) && len(of[slot]) < each {
 			of[slot] = append(of[slot], event)

@@ -137,7 +137,7 @@ func TestHistories(t *testing.T) {
 	}
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
-			seen, seeds := map[string]int{}, uint64(10)
+			seen, seeds := map[string]int{}, redistest.UnlessShort[uint64](10, 5)
 			if name == "memory" && !testing.Short() {
 				seeds = 300
 			}
@@ -147,7 +147,7 @@ func TestHistories(t *testing.T) {
 				}, map[page][]time.Time{}}, rand.New(rand.NewPCG(seed, 0)), seen)
 			}
 			for _, what := range []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device"} {
-				if seen[what] < 20 {
+				if seen[what] < 10 {
 					t.Errorf("a poor test: %v", seen)
 				}
 			}

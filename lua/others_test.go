@@ -17,6 +17,9 @@ import (
 // TestOtherLuas plays the histories on the interpreters of Lua 5.1 to 5.4 that it finds, since a server may bring another
 // Lua than Redis does today. It is an extra: no server has one of these, and a look-alike does not judge in its place.
 func TestOtherLuas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is an extra")
+	}
 	found := 0
 	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
 		path, err := exec.LookPath(name)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
 )
 
 // event is one of random limits, whose clock only a test moves. Its numbers are the same in every run.
@@ -22,7 +24,7 @@ type event struct {
 
 // events runs a test for some random events of a script.
 func (s script) events(t *testing.T, n int, test func(tb testing.TB, e *event)) {
-	for seed := range n {
+	for seed := range redistest.UnlessShort(n, n/4) {
 		e := &event{script: s, judge: s.onRedis(t), Rand: rand.New(rand.NewPCG(1, uint64(seed))), max: math.MaxInt64, now: s.midnight()}
 		for i := range 1 + e.IntN(3) {
 			e.limit(10 * math.Pow(100, float64(i)))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
 )
 
 // singles maps the verbs that stand for n calls of one unit to the verb of these calls.
@@ -27,7 +29,7 @@ type twin struct {
 // the clock, which also steps back.
 func TestSingles(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for seed := range 60 {
+		for seed := range redistest.UnlessShort(60, 15) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(2, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
 			for i := range 1 + e.IntN(4) {
 				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
@@ -121,7 +123,7 @@ func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all 
 // such sum is rounded, and the levels must have the same bits.
 func TestSinglesOfMany(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for seed := range 40 {
+		for seed := range redistest.UnlessShort(40, 10) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(3, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
 			var limits []string
 			for i := range int64(1 + e.IntN(3)) {
@@ -164,7 +166,7 @@ func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 // one: the same units, buckets or level, and the same time until they are forgotten.
 func TestInspectListsOthers(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for seed := range 40 {
+		for seed := range redistest.UnlessShort(40, 10) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(4, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
 			for i := range 1 + e.IntN(4) {
 				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))

@@ -64,7 +64,7 @@ func TestJointHistories(t *testing.T) {
 				logs[fmt.Sprint(i, event)] = &plainLog{most: l.Max, per: l.Per}
 			}
 		}
-		allowed, attempts := 0, redistest.UnlessShort(400, 100)
+		allowed, attempts := 0, redistest.UnlessShort(400, 50)
 		for range attempts {
 			checks, subjects := randomChecks(limiters)
 			if playAll(t, checks, subjects, logs, c.now()) {

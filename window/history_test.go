@@ -16,7 +16,7 @@ import (
 )
 
 // decisionsPerPlan is how many decisions the histories of one plan add up to, on Redis and in memory each.
-const decisionsPerPlan = 15_000
+const decisionsPerPlan = 10_000
 
 // plan is a kind of history.
 type plan struct {

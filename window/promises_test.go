@@ -262,8 +262,8 @@ func TestAllOrNone(t *testing.T) {
 func TestFreeDenial(t *testing.T) {
 	t.Parallel()
 	both(t, limits("2/1s", "7/10s", "90/1m@5s"), func(b bench) {
-		rng, denials := rand.New(rand.NewPCG(4, 4)), 0
-		for range 600 {
+		rng, denials, attempts := rand.New(rand.NewPCG(4, 4)), 0, redistest.UnlessShort(600, 150)
+		for range attempts {
 			b.clock.pass(time.Duration(rng.IntN(400)-20) * time.Millisecond)
 			before := b.stored("e")
 			if !b.allow("e", 1+rng.Int64N(2)).Allowed {
@@ -273,7 +273,7 @@ func TestFreeDenial(t *testing.T) {
 				}
 			}
 		}
-		if denials < 100 {
+		if denials < attempts/6 {
 			b.Fatalf("only %d denials", denials)
 		}
 	})
@@ -332,8 +332,8 @@ func TestExactRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			both(t, cfg, func(b bench) {
-				rng, denials := rand.New(rand.NewPCG(5, 5)), 0
-				for range 500 {
+				rng, denials, attempts := rand.New(rand.NewPCG(5, 5)), 0, redistest.UnlessShort(500, 150)
+				for range attempts {
 					b.clock.pass(time.Duration(rng.IntN(800)-60) * time.Millisecond)
 					n := 1 + rng.Int64N(cfg.Limits[0].Max)
 					if d := b.allow("e", n); !d.Allowed {
@@ -341,7 +341,7 @@ func TestExactRetry(t *testing.T) {
 						b.retries("e", n, d)
 					}
 				}
-				if denials < 100 {
+				if denials < attempts/5 {
 					b.Fatalf("only %d denials", denials)
 				}
 			})

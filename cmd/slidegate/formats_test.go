@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
 )
 
 // A moment is one attempt of a history that every format can tell.
@@ -54,7 +56,7 @@ var formats = map[string]func(moment) string{
 // TestEveryFormatIsDecidedExactly: the same history in every format, plain and packed, gives the counts of the exact log
 // in memory, on a server and on a cluster.
 func TestEveryFormatIsDecidedExactly(t *testing.T) {
-	moments := history(3000)
+	moments := history(redistest.UnlessShort(3000, 600))
 	decided := func() *exactLog {
 		exact := newExactLog(map[string]exactLimit{"2/10s": {2, 10 * time.Second}, "7/5m": {7, 5 * time.Minute}})
 		for _, m := range moments {
@@ -62,7 +64,7 @@ func TestEveryFormatIsDecidedExactly(t *testing.T) {
 		}
 		return exact
 	}
-	if exact := decided(); exact.Denied < 500 || exact.Admitted < 500 {
+	if exact := decided(); exact.Denied < len(moments)/6 || exact.Admitted < len(moments)/6 {
 		t.Errorf("a poor history: %+v", exact.counts)
 	}
 	t.Run("side by side", func(t *testing.T) {
@@ -90,7 +92,7 @@ func TestEveryFormatIsDecidedExactly(t *testing.T) {
 // TestCompareIsManyReplays: each set of --compare has the outcome that it has alone.
 func TestCompareIsManyReplays(t *testing.T) {
 	var log strings.Builder
-	for _, m := range history(2000) {
+	for _, m := range history(redistest.UnlessShort(2000, 500)) {
 		log.WriteString(formats["journal"](m) + "\n")
 	}
 	file := write(t, log.String())

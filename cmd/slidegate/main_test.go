@@ -15,7 +15,19 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
+// asProgram is the environment variable in which this test binary is slidegate: a test that needs a process of its own runs the binary
+// again, instead of building the program.
+const asProgram = "SLIDEGATE_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	if err := os.Setenv(asProgram, "1"); err != nil { // for those that it starts
+		panic(err)
+	}
+	redistest.MainSideBySide(m)
+}
 
 // TestGolden holds what the program prints to the files in testdata. To rewrite them: go test ./cmd/slidegate -update.
 func TestGolden(t *testing.T) {
@@ -256,7 +268,10 @@ func manyLimits(n int) string {
 
 // TestProgram builds the program and runs it.
 func TestProgram(t *testing.T) {
-	program := build(t)
+	program := filepath.Join(t.TempDir(), "slidegate.exe")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	out, err := exec.Command(program, "replay", "--json").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -269,13 +284,4 @@ func TestProgram(t *testing.T) {
 	if out, err := failed.CombinedOutput(); err == nil || failed.ProcessState.ExitCode() != 1 || strings.Count(string(out), "\n") != 1 {
 		t.Errorf("%v: %s", err, out)
 	}
-}
-
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "slidegate.exe")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -208,9 +209,9 @@ func pass(from, to net.Conn) {
 // TestProxies runs the program.
 func TestProxies(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the program is built without the race detector, for which short runs are")
+		t.Skip("it runs five histories of proxies")
 	}
-	program := build(t)
+	program := os.Args[0]
 	for name, test := range map[string]func(*testing.T, string){
 		"two admit one budget": testTwoAdmitOneBudget, "one is killed": testOneIsKilled,
 		"Redis is killed and comes back": testRedisIsKilled, "Redis comes later": testRedisComesLater, "soak": testSoak,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func TestProxyPage(t *testing.T) {
 	if len(lines) < 10 {
 		t.Errorf("only %d command lines", len(lines))
 	}
-	p := startProxy(t, build(t), "--to", "http://127.0.0.1:1", "--limit", "5/1h", "--redis", "127.0.0.1:1")
+	p := startProxy(t, os.Args[0], "--to", "http://127.0.0.1:1", "--limit", "5/1h", "--redis", "127.0.0.1:1")
 	names := regexp.MustCompile(`\bslidegate_[a-z_]+`)
 	shown, told := names.FindAllString(page, -1), names.FindAllString(get(t, p.admin+"/metrics"), -1)
 	for i, name := range told {

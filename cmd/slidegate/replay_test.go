@@ -378,6 +378,9 @@ func TestRedisThatForbids(t *testing.T) {
 // TestQuietEventsLeaveRedis: the keys of events that have gone quiet go during the replay, not only at its end.
 func TestQuietEventsLeaveRedis(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it needs many lines")
+	}
 	var to addresses
 	if err := to.add(redistest.Addr(t)); err != nil {
 		t.Fatal(err)
@@ -407,6 +410,9 @@ func TestQuietEventsLeaveRedis(t *testing.T) {
 // because another one is dated ahead.
 func TestTimesAnywhere(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it needs many lines")
+	}
 	var far, twice strings.Builder
 	far.WriteString("1750000000,future\n")
 	for n := range 20_000 {

@@ -4,6 +4,9 @@ import "testing"
 
 // TestHungNodeIsReplaced: a node that hangs, of which tests know nothing, does not spoil the cluster for the tests that follow.
 func TestHungNodeIsReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits until a node is taken for hung")
+	}
 	nodes := Replicated(t)
 	hung := nodes.ReplicaOf(t, nodes.MasterOf(t, 0))
 	id := hung.id

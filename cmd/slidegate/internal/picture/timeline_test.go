@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
 )
 
 // an attempt at a second since 1970, as two sets decide it.
@@ -78,7 +80,7 @@ func randomHistory(r *rand.Rand) []attempt {
 }
 
 func TestTimelineCountsExactly(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range redistest.UnlessShort[uint64](2000, 500) {
 		history := randomHistory(rand.New(rand.NewPCG(seed, 0)))
 		if diff := cmp.Diff(countedExactly(history), timelineOf(history).counted()); diff != "" {
 			t.Fatalf("seed %d (-exact +timeline):\n%s", seed, diff)
