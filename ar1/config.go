@@ -2,6 +2,7 @@ package ar1
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,8 +33,8 @@ func (cfg Config) engine() engine.Config {
 		c.Fallback = cmp.Or(cfg.Fallback.engine, &engine.Limiter{})
 	}
 	if cfg.Observe != nil {
-		c.Notify = func(e engine.Event) {
-			cfg.Observe(Observation{Limiter: cfg.Name, Kind: window.Kind(e.Kind), Part: e.Range})
+		c.Notify = func(ctx context.Context, e engine.Event) {
+			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: window.Kind(e.Kind), SlotRange: e.Range})
 		}
 	}
 	return c

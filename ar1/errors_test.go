@@ -32,7 +32,7 @@ func TestBadConfig(t *testing.T) {
 			c.Limits = []ar1.Limit{{Max: 1, Per: time.Hour}, {Max: 1, Per: 1500 * time.Microsecond}}
 		},
 		`two limits with a Per of 1h0m0s, 5/1h and 70/1h; keep the tighter one`: func(c *ar1.Config) { c.Limits = limits("5/1h", "70/1h") },
-		`an empty Secret; give it bytes`:                                        func(c *ar1.Config) { c.Secret = []byte{} },
+		`a Secret of 0 bytes; give it at least 16 random ones`:                  func(c *ar1.Config) { c.Secret = []byte{} },
 		`is in memory and has a Fallback, which it never needs`:                 func(c *ar1.Config) { c.Fallback = local },
 	} {
 		cfg := good
@@ -149,7 +149,7 @@ func TestFreeLook(t *testing.T) {
 func TestOutage(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []ar1.Observation
-	cfg := ar1.Config{Name: "outage", Limits: limits("5/1h"), Observe: func(o ar1.Observation) { seen = append(seen, o) }}
+	cfg := ar1.Config{Name: "outage", Limits: limits("5/1h"), Observe: func(_ context.Context, o ar1.Observation) { seen = append(seen, o) }}
 	client := server.NewClient(t, faults.Break)
 	l := must(ar1.New(client, cfg))
 	must(l.Allow(t.Context(), "e"))

@@ -12,21 +12,24 @@ import (
 
 // decide answers a request. Every decision about one event comes through here.
 func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (Decision, error) {
-	var began time.Time
+	e, began := l.made(), time.Time{}
 	if l.observe != nil {
 		began = time.Now()
 	}
-	reply, err := l.engine.Decide(ctx, v, event, n)
-	return l.finish(v, n, &reply, err, began)
+	reply, err := e.Decide(ctx, v, event, n)
+	return l.finish(ctx, v, n, &reply, err, began)
 }
 
 // finish turns the engine's answer into a Decision, and calls Observe.
-func (l *Limiter) finish(v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
+func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
 	if err == nil {
 		d = l.decision(reply)
 	}
 	if l.observe != nil {
-		l.observe(Observation{Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began)})
+		l.observe(ctx, Observation{
+			Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began),
+			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Remembered: reply.Trace.Remembered, SlotRange: reply.Trace.SlotRange,
+		})
 	}
 	return d, err
 }

@@ -13,12 +13,12 @@ import (
 )
 
 // metrics counts decisions and outages, and times them, with the metrics of OpenTelemetry.
-func metrics(meter metric.Meter) (func(window.Observation), error) {
+func metrics(meter metric.Meter) (func(context.Context, window.Observation), error) {
 	decisions, err1 := meter.Int64Counter("slidegate.decisions", metric.WithDescription("attempts and peeks, by what came of them"))
 	seconds, err2 := meter.Float64Histogram("slidegate.duration", metric.WithUnit("s"), metric.WithDescription("from call to answer"))
 	outages, err3 := meter.Int64UpDownCounter("slidegate.outages", metric.WithDescription("parts of Redis that are left alone now"))
-	return func(o window.Observation) {
-		ctx, limiter := context.Background(), attribute.String("limiter", o.Limiter)
+	return func(ctx context.Context, o window.Observation) {
+		limiter := attribute.String("limiter", o.Limiter)
 		switch o.Kind {
 		case window.OutageBegan:
 			outages.Add(ctx, 1, metric.WithAttributes(limiter))

@@ -2,6 +2,7 @@ package login
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -50,7 +51,7 @@ type Config struct {
 	Now func() time.Time `json:"-"`
 
 	// Observe is as in window.Config. It is told of each budget that is asked, and not of what is given back.
-	Observe func(window.Observation) `json:"-"`
+	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
 	// Timeout is how long Redis may take for Begin in all, a fifth for each step: 0 is a second. BeginKnown can take two steps more. Less than 0 leaves it to
 	// the deadline of the context.

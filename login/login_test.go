@@ -427,7 +427,7 @@ func TestHangingUp(t *testing.T) {
 	for _, at := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} {
 		ctx, hangUp := context.WithCancel(t.Context())
 		asked := 0
-		g := newGuard(t, redistest.Client(t), login.Config{Observe: func(o window.Observation) {
+		g := newGuard(t, redistest.Client(t), login.Config{Observe: func(_ context.Context, o window.Observation) {
 			if asked++; strings.HasSuffix(o.Limiter, "."+string(at)) {
 				hangUp()
 			}
@@ -499,7 +499,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			kill := func() {}
-			cfg := login.Config{Name: "login", Secret: secret, Timeout: 1500 * time.Millisecond, Observe: func(window.Observation) { kill() }}
+			cfg := login.Config{Name: "login", Secret: secret, Timeout: 1500 * time.Millisecond, Observe: func(context.Context, window.Observation) { kill() }}
 			cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Account: limits("1/1h"), Device: limits("1/1h"), Pair: limits("1/1h")}))
 			if denied {
 				must(cfg.Fallback.Begin(t.Context(), "alice", home))

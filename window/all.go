@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 type Check struct {
 	Limiter *Limiter // which decides; those of several checks can be different ones, and the same
 	Event   string   // never empty
-	N       int64    // units, at least 1
+	N       int64    // units; 0 stands for 1
 }
 
 // Joint is the answer of AllowAll.
@@ -36,7 +37,7 @@ type Joint struct {
 // It never admits beyond a limit. It can deny too much while a charge is on its way back; and where one was not given back, because that failed or the
 // process died, up to when it is forgotten.
 //
-// Errors are as those of AllowN, each about one check; after ErrUncertain that check may be counted. Beside it, or beside a denial, there can be errors about
+// Errors are as those of AllowN, each about one check, which it names by its place; after ErrUncertain that check may be counted. Beside it, or beside a denial, there can be errors about
 // what could not be given back, which say so, and match ErrOutage or ErrUncertain. With an error that is not beside a denial, the Joint is empty. What can be
 // known before anything is sent is told before, such as a Check without a Limiter, or checks that cost one event more together than its limits ever admit.
 //
@@ -47,10 +48,10 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 		return Joint{}, err
 	}
 	j := Joint{Allowed: true, Decisions: make([]Decision, 0, len(checks))}
-	for _, c := range checks {
-		d, err := c.Limiter.AllowN(ctx, c.Event, c.N)
+	for i, c := range checks {
+		d, err := c.Limiter.AllowN(ctx, c.Event, c.units())
 		if err != nil {
-			return Joint{}, errors.Join(err, j.giveBack(ctx, checks))
+			return Joint{}, errors.Join(ofCheck(i, err), j.giveBack(ctx, checks))
 		}
 		if !d.Allowed {
 			err = j.giveBack(ctx, checks)
@@ -62,6 +63,11 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	return j, nil
 }
 
+func (c Check) units() int64 { return cmp.Or(c.N, 1) }
+
+// ofCheck adds to an error which check it is about: several can have the same limiter.
+func ofCheck(i int, err error) error { return fmt.Errorf("%w (check %d of AllowAll)", err, i+1) }
+
 // sound refuses checks that could not be made, or never be admitted, also for what several of them cost one event together.
 func sound(ctx context.Context, checks []Check) error {
 	if len(checks) == 0 {
@@ -71,14 +77,14 @@ func sound(ctx context.Context, checks []Check) error {
 		if c.Limiter == nil || c.Limiter.engine == nil {
 			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; make one", i+1)
 		}
-		n := c.N
+		n := c.units()
 		for _, before := range checks[:i] {
 			if n > 0 && n <= maxUnits && before.Limiter == c.Limiter && before.Event == c.Event {
-				n += before.N
+				n += before.units()
 			}
 		}
 		if err := c.Limiter.engine.Check(ctx, c.Event, n); err != nil {
-			return err
+			return ofCheck(i, err)
 		}
 	}
 	return nil
@@ -88,7 +94,9 @@ func sound(ctx context.Context, checks []Check) error {
 func (j *Joint) giveBack(ctx context.Context, checks []Check) error {
 	errs := make([]error, len(j.Decisions))
 	back := func(i int) {
-		if errs[i] = checks[i].refund(ctx, j.Decisions[i]); errs[i] == nil {
+		if err := checks[i].refund(ctx, j.Decisions[i]); err != nil {
+			errs[i] = ofCheck(i, err)
+		} else {
 			j.Decisions[i].Counted = 0
 		}
 	}

@@ -211,7 +211,7 @@ func newJoint(t *testing.T) *joint {
 		j.servers[i] = redistest.Start(t)
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: 500 * time.Millisecond}
 		if i == 0 {
-			cfg.Observe = func(window.Observation) { j.between() }
+			cfg.Observe = func(context.Context, window.Observation) { j.between() }
 		}
 		j.clients[i] = j.servers[i].Client(t)
 		j.limiters[i] = must(window.New(j.clients[i], cfg))
@@ -341,7 +341,7 @@ func TestJointDegraded(t *testing.T) {
 // TestJointRefuses: what is wrong is told before anything is counted.
 func TestJointRefuses(t *testing.T) {
 	asked := 0
-	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h"), Observe: func(window.Observation) { asked++ }}))
+	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h"), Observe: func(context.Context, window.Observation) { asked++ }}))
 	sound := window.Check{Limiter: l, Event: "e", N: 1}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -353,12 +353,13 @@ func TestJointRefuses(t *testing.T) {
 		{t.Context(), nil, "slidegate: AllowAll has no checks; give it at least one"},
 		{t.Context(), []window.Check{sound, {Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
 		{t.Context(), []window.Check{sound, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
-		{t.Context(), []window.Check{sound, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error()},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": ` + window.ErrCost.Error() + ", not 0"},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 4 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "f", N: 2}, sound, sound}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
-		{t.Context(), []window.Check{{Limiter: l, Event: "e", N: 1 << 62}, {Limiter: l, Event: "e", N: 1 << 62}}, `slidegate: limiter "l": 4611686018427387904 units under 2/1h: ` + window.ErrExceedsLimit.Error()},
-		{gone, []window.Check{sound}, `slidegate: limiter "l": nothing was sent: context canceled`},
+		{t.Context(), []window.Check{sound, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error() + " (check 2 of AllowAll)"},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: -1}}, `slidegate: limiter "l": ` + window.ErrCost.Error() + ", not -1 (check 2 of AllowAll)"},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e"}, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 3 of AllowAll)"},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 4 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 2 of AllowAll)"},
+		{t.Context(), []window.Check{sound, {Limiter: l, Event: "f", N: 2}, sound, sound}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 4 of AllowAll)"},
+		{t.Context(), []window.Check{{Limiter: l, Event: "e", N: 1 << 62}, {Limiter: l, Event: "e", N: 1 << 62}}, `slidegate: limiter "l": 4611686018427387904 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 1 of AllowAll)"},
+		{gone, []window.Check{sound}, `slidegate: limiter "l": nothing was sent: context canceled (check 1 of AllowAll)`},
 	} {
 		got, err := window.AllowAll(tt.ctx, tt.checks...)
 		if diff := cmp.Diff(window.Joint{}, got); err == nil || err.Error() != tt.want || diff != "" {
@@ -370,6 +371,15 @@ func TestJointRefuses(t *testing.T) {
 	}
 }
 
+// TestCheckOfOneUnit: a check that does not say how many units counts one.
+func TestCheckOfOneUnit(t *testing.T) {
+	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h")}))
+	j := must(window.AllowAll(t.Context(), window.Check{Limiter: l, Event: "e"}))
+	if used := usedOf(t, l, "e"); !j.Allowed || j.Decisions[0].Counted != 1 || used != 1 {
+		t.Errorf("%d units are counted: %+v", used, j)
+	}
+}
+
 // TestJointWhenTheProcessDies runs this binary again, which ends between the two checks of a joint attempt. What it counted stays until it is
 // forgotten, and no longer.
 func TestJointWhenTheProcessDies(t *testing.T) {
@@ -377,7 +387,7 @@ func TestJointWhenTheProcessDies(t *testing.T) {
 	cfg := window.Config{Name: "dying", Limits: parsed("1/2s")}
 	if address := os.Getenv("SLIDEGATE_TEST_DYING"); address != "" {
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
-		cfg.Observe = func(window.Observation) { os.Exit(3) }
+		cfg.Observe = func(context.Context, window.Observation) { os.Exit(3) }
 		l := must(window.New(client, cfg))
 		_, err := window.AllowAll(t.Context(), window.Check{Limiter: l, Event: "e", N: 1}, window.Check{Limiter: l, Event: "other", N: 1})
 		t.Fatalf("it goes on: %v", err)

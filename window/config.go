@@ -2,6 +2,7 @@ package window
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -26,7 +27,9 @@ func (cfg Config) engine() engine.Config {
 		c.Fallback = cmp.Or(cfg.Fallback.engine, &engine.Limiter{})
 	}
 	if cfg.Observe != nil {
-		c.Notify = func(e engine.Event) { cfg.Observe(Observation{Limiter: cfg.Name, Kind: Kind(e.Kind), Part: e.Range}) }
+		c.Notify = func(ctx context.Context, e engine.Event) {
+			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: Kind(e.Kind), SlotRange: e.Range})
+		}
 	}
 	return c
 }

@@ -30,7 +30,7 @@ type guarded struct {
 func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.ClientOption)) guarded {
 	t.Helper()
 	server, told := redistest.Start(t), &atomic.Int32{}
-	cfg := window.Config{Name: "guarded", Limits: limits, DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(o window.Observation) {
+	cfg := window.Config{Name: "guarded", Limits: limits, DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
 		if o.Kind == window.CacheOff {
 			told.Add(1)
 		}
@@ -235,7 +235,7 @@ func TestPanicInATurn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var panics atomic.Bool
-	l := must(window.New(server.Client(t), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: troubleTimeout, Observe: func(o window.Observation) {
+	l := must(window.New(server.Client(t), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: troubleTimeout, Observe: func(_ context.Context, o window.Observation) {
 		if o.Kind == window.OutageBegan && panics.CompareAndSwap(false, true) {
 			panic("observer")
 		}
@@ -444,7 +444,7 @@ func TestDeniedInAnOutage(t *testing.T) {
 func TestLookEndsNoOutage(t *testing.T) {
 	server := redistest.Start(t)
 	var began, ended atomic.Int32
-	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(o window.Observation) {
+	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
 		switch o.Kind { //nolint:exhaustive // attempts do not matter
 		case window.OutageBegan:
 			began.Add(1)

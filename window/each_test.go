@@ -183,7 +183,7 @@ func TestEachOnDeadServer(t *testing.T) {
 // TestEachIsObserved, event by event.
 func TestEachIsObserved(t *testing.T) {
 	kinds := map[window.Kind]int{}
-	l := must(window.NewLocal(window.Config{Name: "seen", Limits: parsed("1/1h"), Observe: func(o window.Observation) {
+	l := must(window.NewLocal(window.Config{Name: "seen", Limits: parsed("1/1h"), Observe: func(_ context.Context, o window.Observation) {
 		kinds[o.Kind]++
 		if o.Units != 1 || (o.Kind == window.Allowed) != o.Decision.Allowed {
 			t.Errorf("%+v", o)

@@ -49,6 +49,31 @@ func TestBadAttempts(t *testing.T) {
 	})
 }
 
+// TestZeroLimiter: a limiter that nobody made says so, whatever it is asked for.
+func TestZeroLimiter(t *testing.T) {
+	for name, use := range map[string]func(l *window.Limiter){
+		"Allow":     func(l *window.Limiter) { _, _ = l.Allow(t.Context(), "e") },
+		"AllowN":    func(l *window.Limiter) { _, _ = l.AllowN(t.Context(), "e", 2) },
+		"AllowEach": func(l *window.Limiter) { _ = l.AllowEach(t.Context(), []string{"e"}) },
+		"Peek":      func(l *window.Limiter) { _, _ = l.Peek(t.Context(), "e") },
+		"Wait":      func(l *window.Limiter) { _, _ = l.Wait(t.Context(), "e") },
+		"Refund":    func(l *window.Limiter) { _ = l.Refund(t.Context(), "e", window.Decision{}) },
+		"Reset":     func(l *window.Limiter) { _ = l.Reset(t.Context(), "e") },
+		"Inspect":   func(l *window.Limiter) { _, _ = l.Inspect(t.Context(), "e") },
+	} {
+		for _, l := range []*window.Limiter{nil, {}} {
+			func() {
+				defer func() {
+					if said := recover(); said != "slidegate: this limiter is nil or zero; make it with window.New or NewLocal" {
+						t.Errorf("%s: %v", name, said)
+					}
+				}()
+				use(l)
+			}()
+		}
+	}
+}
+
 func TestClockOutOfRange(t *testing.T) {
 	both(t, limits("5/1m"), func(b bench) {
 		for _, at := range []time.Time{time.UnixMilli(-1), {}, time.UnixMilli(1 << 47)} {
@@ -306,7 +331,7 @@ func letIn(t *testing.T, l *window.Limiter, events int) (n int) {
 // TestFIPS runs this binary again where SHA-1 is forbidden.
 func TestFIPS(t *testing.T) {
 	if os.Getenv("GODEBUG") == "fips140=only" {
-		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("fourteen bytes")}
+		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("sixteen bytes...")}
 		l := must(window.New(redistest.Client(t), cfg))
 		everyVerb(t, l, "e")
 		for i, r := range l.AllowEach(t.Context(), []string{"f", "g", "f"}) {
@@ -315,7 +340,7 @@ func TestFIPS(t *testing.T) {
 			}
 		}
 		cfg.Secret = []byte("short")
-		if _, err := window.NewLocal(cfg); err == nil || !strings.Contains(err.Error(), "at least 14") {
+		if _, err := window.NewLocal(cfg); err == nil || !strings.Contains(err.Error(), "at least 16") {
 			t.Errorf("a short secret: %v", err)
 		}
 		return

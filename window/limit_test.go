@@ -152,7 +152,9 @@ func TestConfigRefuses(t *testing.T) {
 		{window.Config{Name: "a b", Limits: []window.Limit{window.PerHour(5)}}, []string{`" "`, "use only"}},
 		{window.Config{Name: "ü", Limits: []window.Limit{window.PerHour(5)}}, []string{"use only"}},
 		{window.Config{Name: strings.Repeat("x", 65), Limits: []window.Limit{window.PerHour(5)}}, []string{"65 bytes", "1 to 64"}},
-		{window.Config{Name: "x", Limits: []window.Limit{window.PerHour(5)}, Secret: []byte{}}, []string{"empty Secret", "nil"}},
+		{window.Config{Name: "x", Limits: []window.Limit{window.PerHour(5)}, Secret: []byte{}}, []string{"Secret of 0 bytes", "at least 16", "nil"}},
+		{window.Config{Name: "x", Limits: []window.Limit{window.PerHour(5)}, Secret: []byte("fifteen bytes..")}, []string{"Secret of 15 bytes", "at least 16", "nil"}},
+		{limits(window.Every(60)), []string{"Per of 60ns", "did you forget time.Second?"}},
 	} {
 		l, err := window.NewLocal(test.cfg)
 		if err == nil || l != nil {

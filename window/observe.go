@@ -6,20 +6,25 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Observation is what Config.Observe is told. It names no event, so that all of it can go into metrics.
+// Observation is what Config.Observe is told. It names no event, so that all of it can go into metrics and traces.
 type Observation struct {
 	Limiter  string        // Config.Name
 	Kind     Kind          // what happened
 	Units    int64         // of an attempt or a peek: how many it asked for
 	Decision Decision      // of Allowed, Denied and, without an error, Peeked; the zero Decision else
 	Took     time.Duration // of an attempt or a peek: from call to answer
-	Part     int           // of an outage: which sixty-fourth of the hash slots, from 0; 0 for a server that is no cluster
+
+	// How Redis was asked by an attempt or a peek. All are zero where nothing was sent, except the SlotRange.
+	InRedis    time.Duration // from sending to reply, of the whole pipeline that the request was in; 0 if the caller left before
+	Merged     bool          // one script call decided several attempts on the event
+	Remembered bool          // the denial cache answered
+	SlotRange  int           // which sixty-fourth of the hash slots, from 0, also of an outage; 0 for a server that is no cluster
 }
 
 // Kind says what an Observation is about. Its text can be a label.
 type Kind string
 
-// What a limiter tells. Begin and end of an outage take turns, for each part. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
+// What a limiter tells. Begin and end of an outage take turns, for each slot range. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
 // however it ended.
 const (
 	Allowed   Kind = engine.Allowed   // all units were admitted and counted

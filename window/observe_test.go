@@ -18,7 +18,7 @@ import (
 func TestObserve(t *testing.T) {
 	var seen []window.Observation
 	cfg := limits("2/1h")
-	cfg.Observe = func(o window.Observation) { seen = append(seen, o) }
+	cfg.Observe = func(_ context.Context, o window.Observation) { seen = append(seen, o) }
 	both(t, cfg, func(b bench) {
 		seen = nil
 		b.allow("secret-event", 2)
@@ -47,7 +47,7 @@ func TestObserve(t *testing.T) {
 func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
-	cfg := window.Config{Name: "told", Limits: parsed("5/1h"), Observe: func(o window.Observation) { seen = append(seen, o) }}
+	cfg := window.Config{Name: "told", Limits: parsed("5/1h"), Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
 	client := server.NewClient(t, faults.Break)
 	l := must(window.New(client, cfg))
 	must(l.Allow(t.Context(), "e"))
@@ -67,6 +67,32 @@ func TestObserveTrouble(t *testing.T) {
 	}
 	if want := []window.Kind{window.Allowed, window.Uncertain, window.Outage, window.Allowed}; !slices.Equal(kinds, want) || !seen[3].Decision.Degraded {
 		t.Errorf("told %q, want %q", kinds, want)
+	}
+}
+
+// TestObserveHow: an Observation says how Redis was asked, and comes with the context of the call.
+func TestObserveHow(t *testing.T) {
+	type mark struct{}
+	ctx := context.WithValue(t.Context(), mark{}, "of the caller")
+	var seen []window.Observation
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 10, Observe: func(ctx context.Context, o window.Observation) {
+		if seen = append(seen, o); ctx.Value(mark{}) == nil {
+			t.Errorf("%s: not the context of the call", o.Kind)
+		}
+	}}
+	l := must(window.New(redistest.Cluster(t), cfg))
+	for range 8 {
+		must(l.Allow(ctx, "e"))
+	}
+	l.AllowEach(ctx, []string{"f", "f"})
+	last, slot := seen[7], keys.Slot(must(l.Inspect(ctx, "e")).Key)
+	if last.Kind != window.Denied || !last.Remembered || last.InRedis != 0 {
+		t.Errorf("not remembered: %+v", last)
+	}
+	for i, o := range seen {
+		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Remembered || o.Merged != (i >= 8) || i < 8 && o.SlotRange != slot/256 {
+			t.Errorf("attempt %d: %+v", i, o)
+		}
 	}
 }
 

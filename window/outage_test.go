@@ -402,7 +402,7 @@ type outages struct {
 	told []window.Observation
 }
 
-func (o *outages) observe(seen window.Observation) {
+func (o *outages) observe(_ context.Context, seen window.Observation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if seen.Kind == window.OutageBegan || seen.Kind == window.OutageEnded {
@@ -464,7 +464,7 @@ func TestOutageBeginsAndEnds(t *testing.T) {
 	server := redistest.Start(t)
 	var seen outages
 	var fallback atomic.Int64
-	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("3/1h"), Observe: func(window.Observation) { fallback.Add(1) }}))
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("3/1h"), Observe: func(context.Context, window.Observation) { fallback.Add(1) }}))
 	client := server.Client(t)
 	l := must(window.New(client, window.Config{Name: "begin", Limits: parsed("5/1h"), Timeout: troubleTimeout, Fallback: local, Observe: seen.observe}))
 	answered(t, l, "warm")

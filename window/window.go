@@ -60,10 +60,11 @@ type Config struct {
 	// told of as CacheOff, and asked no more. AllowEach does without it. It does not go with CountDenied, nor with Now, nor in memory.
 	DenialCache int
 
-	// Observe is told of every attempt and peek, and of the begin and end of an outage; not of those of the Fallback. It is called by
+	// Observe is told of every attempt and peek, with the context of its call, and of the begin and end of an outage, with that of the call
+	// that noticed; not of those of the Fallback. It is called by
 	// many goroutines at once, and the call that it is told of waits for it. Keep it quick. It must not use the limiter: that could block
 	// both for ever.
-	Observe func(Observation) `json:"-"`
+	Observe func(ctx context.Context, o Observation) `json:"-"`
 }
 
 // Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs no Close. Its goroutines
@@ -74,7 +75,7 @@ type Limiter struct {
 	engine   *engine.Limiter
 	limits   []Limit
 	fallback *Limiter
-	observe  func(Observation) // nil if nobody observes
+	observe  func(context.Context, Observation) // nil if nobody observes
 }
 
 // Errors that a caller may want to tell apart, by errors.Is.
@@ -120,9 +121,17 @@ func newLimiter(e *engine.Limiter, cfg Config) *Limiter {
 	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}
 }
 
+// made returns the engine of a limiter from New or NewLocal. Any other limiter is a mistake in the program.
+func (l *Limiter) made() *engine.Limiter {
+	if l == nil || l.engine == nil {
+		panic("slidegate: this limiter is nil or zero; make it with window.New or NewLocal")
+	}
+	return l.engine
+}
+
 // Allow is shorthand for AllowN(ctx, event, 1).
 func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
-	return l.decide(ctx, l.engine.Attempt(), event, 1)
+	return l.AllowN(ctx, event, 1)
 }
 
 // AllowN decides whether n units of the event may happen now, and counts all of them or none. A denial is a Decision, not
@@ -130,7 +139,7 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // before anything was sent, and one that names the key if its value is not a record of this library, or can hold no more:
 // 31 limits of all callers of one Name, or 2^53 units. In each of these but ErrUncertain nothing was counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, l.engine.Attempt(), event, n)
+	return l.decide(ctx, l.made().Attempt(), event, n)
 }
 
 // AllowEach decides about many events at once: the answers are those of as many calls of Allow in order, in one round trip to
@@ -139,8 +148,8 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 // Config.Timeout. A slot range in which something got no reply in time, or nothing ran, gets no further rounds.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
-	for i, a := range l.engine.AttemptEach(ctx, events) {
-		results[i].Decision, results[i].Err = l.finish(l.engine.Attempt(), 1, &a.Reply, a.Err, began)
+	for i, a := range l.made().AttemptEach(ctx, events) {
+		results[i].Decision, results[i].Err = l.finish(ctx, l.engine.Attempt(), 1, &a.Reply, a.Err, began)
 	}
 	return results
 }
@@ -185,6 +194,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 // ErrUncertain the units may or may not be given back. A Degraded decision is given back in the
 // Fallback; where there is none, nowhere.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
+	e := l.made()
 	switch {
 	case d.Counted <= 0 || d.Degraded && l.fallback == nil:
 		return nil
@@ -192,19 +202,19 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 		d.Degraded = false // to the Fallback it is a decision of its own
 		return l.fallback.Refund(ctx, event, d)
 	}
-	return l.engine.Refund(ctx, event, l.charge(d))
+	return e.Refund(ctx, event, l.charge(d))
 }
 
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library
 // is an error, and left alone. Errors are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	return l.engine.Reset(ctx, event)
+	return l.made().Reset(ctx, event)
 }
 
 // Inspect shows every bucket of every limit, for people. It writes nothing, and never asks the Fallback. RetryAfter in its Usage is for one unit. Errors
 // are as those of AllowN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
-	reply, err := l.engine.Inspect(ctx, event)
+	reply, err := l.made().Inspect(ctx, event)
 	if err != nil {
 		return Snapshot{}, err
 	}

@@ -225,7 +225,7 @@ func TestInspectHidden(t *testing.T) {
 	s := newService(t)
 	s.secret = []byte("sixteen bytes\x00\xff\r")
 	s.count(t, "5/1h", "alice", 2, 30*m)
-	for file, want := range map[string]bool{string(s.secret): true, string(s.secret) + "\n": true, string(s.secret) + "\n\n": false, "another": false} {
+	for file, want := range map[string]bool{string(s.secret): true, string(s.secret) + "\n": true, string(s.secret) + "\n\n": false, "another, of 16 bytes": false} {
 		st := decoded(t, inspect(t, "--redis", redistest.Addr(t), "--json", "--secret-file", write(t, file), s.name, "alice"))
 		if st.Stored != want || !strings.HasPrefix(st.Key, s.name+":{~") {
 			t.Errorf("%q: %+v", file, st)

@@ -55,9 +55,9 @@ func answered(t *testing.T, answer string, args ...string) (stdout, stderr strin
 // TestResetUnasked: without a terminal nobody is asked, and so nothing forgotten but by --yes.
 func TestResetUnasked(t *testing.T) {
 	s := newService(t)
-	s.secret = []byte("a secret")
+	s.secret = []byte("a secret of 18 b..")
 	s.raise(t, "5/1h", "alice", 3, time.Millisecond)
-	args := []string{"reset", "--ar1", "--secret-file", write(t, "a secret\n"), "--redis", redistest.Addr(t), s.name, "alice"}
+	args := []string{"reset", "--ar1", "--secret-file", write(t, string(s.secret)+"\n"), "--redis", redistest.Addr(t), s.name, "alice"}
 	stdout, stderr, status := command(t.Context(), args...)
 	if want := "slidegate: nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question\n"; status != 1 || stdout != "" || stderr != want {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)

@@ -28,7 +28,7 @@ type Get func(ctx context.Context, key string, timeout, ttl time.Duration) (valu
 type Cache struct {
 	capacity  int
 	get       Get
-	reportOff func()
+	reportOff func(context.Context)
 
 	tracks atomic.Bool  // the client keeps what it gets
 	misses atomic.Int32 // how often it did not
@@ -65,7 +65,7 @@ const lease = 100 * time.Microsecond
 const maxMisses = 3
 
 // New returns a Cache for at most so many denials. It calls reportOff once, if the client does not keep what it gets.
-func New(capacity int, get Get, reportOff func()) *Cache {
+func New(capacity int, get Get, reportOff func(context.Context)) *Cache {
 	return &Cache{capacity: capacity, get: get, reportOff: reportOff, denials: map[string]*denial{}}
 }
 
@@ -206,7 +206,7 @@ func (c *Cache) lookUp(ctx context.Context, key string, timeout, ttl time.Durati
 	if hit {
 		c.tracks.Store(true)
 	} else if err == nil && again == l.value && c.misses.Add(1) >= maxMisses && c.off.CompareAndSwap(false, true) {
-		c.reportOff()
+		c.reportOff(ctx)
 	}
 	return l
 }

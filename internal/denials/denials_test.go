@@ -62,7 +62,7 @@ func onFakeTime(t *testing.T, test func(t *testing.T, c *Cache, r *redis)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &redis{value: "full", copies: map[string]string{}}
-		test(t, New(2, r.get, func() { t.Error("the cache is off") }), r)
+		test(t, New(2, r.get, func(context.Context) { t.Error("the cache is off") }), r)
 	})
 }
 
@@ -327,7 +327,7 @@ func TestOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		off := 0
 		r := &redis{value: "full", loses: true, copies: map[string]string{}}
-		c := New(2, r.get, func() { off++ })
+		c := New(2, r.get, func(context.Context) { off++ })
 		for range 10 {
 			deny(t, c, "k")
 		}

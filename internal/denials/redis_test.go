@@ -41,7 +41,7 @@ func newProcess(client rueidis.Client, name string) process {
 	limits := []window.Limit{window.PerHour(2), {Max: 3, Per: 2 * time.Hour}}
 	now := func() time.Time { return noon }
 	p.limiter = must(window.New(client, window.Config{Name: name, Limits: limits, Timeout: patience, Now: now}))
-	p.Cache = denials.New(10, p.get, func() {})
+	p.Cache = denials.New(10, p.get, func(context.Context) {})
 	return p
 }
 

@@ -133,7 +133,7 @@ func (b *batch) bringScript(hash string) {
 
 // exchange sends what is pending as one pipeline: by the hash of the script, or in full without one.
 func (b *batch) exchange(hash string) {
-	client, broken := b.redis.client, false
+	client, broken, began := b.redis.client, false, b.redis.elapsed()
 	for _, c := range b.pending {
 		b.commands = append(b.commands, b.command(c, hash))
 	}
@@ -144,6 +144,10 @@ func (b *batch) exchange(hash string) {
 			b.pending[i].take(result)
 			broken = broken || result.NonRedisError() != nil
 		}
+	}
+	took := b.redis.elapsed() - began
+	for _, c := range b.pending {
+		c.reply.took += took
 	}
 	if broken { // rueidis may still be writing these
 		b.commands = nil
@@ -161,6 +165,7 @@ func (b *batch) command(c *scriptCall, hash string) rueidis.Completed {
 	q, n := c.first, c.first.n
 	c.reply.verb = q.verb
 	if c.attempts > 1 {
+		c.reply.merged = true
 		c.reply.verb, n = b.redis.merging(q.verb), int64(c.attempts)
 	}
 	return b.redis.client.B().Arbitrary(name, script, "1").Keys(q.key).Args(c.reply.verb, q.now, integer(n)).Args(q.limits...).Build()

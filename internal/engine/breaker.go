@@ -34,7 +34,7 @@ type breaker struct {
 	cause       atomic.Value // the error that callers get while the breaker is open
 
 	mu     sync.Mutex // held while the breaker opens or closes, so that observers see both in order
-	notify func(opened bool)
+	notify func(ctx context.Context, opened bool)
 }
 
 // admit reports whether a request may be sent now, and whether it is a probe.
@@ -59,21 +59,21 @@ func (b *breaker) err() error {
 // refused.
 func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
 	if err == nil {
-		b.succeeded(now)
+		b.succeeded(ctx, now)
 		return
 	}
 	reply, isReply := rueidis.IsRedisErr(err)
 	certain := isReply || notRun(err)
 	switch {
 	case isReply && fromScript(reply.Error()):
-		b.succeeded(now)
+		b.succeeded(ctx, now)
 	case !certain && ctx.Err() != nil:
 	default:
-		b.failed(began, now, err, !certain && !errors.Is(err, errExpired))
+		b.failed(ctx, began, now, err, !certain && !errors.Is(err, errExpired))
 	}
 }
 
-func (b *breaker) succeeded(now time.Duration) {
+func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
@@ -81,13 +81,13 @@ func (b *breaker) succeeded(now time.Duration) {
 		b.lastSuccess.Store(int64(now))
 	}
 	if b.isOpen() {
-		b.set(0, nil)
+		b.set(ctx, 0, nil)
 	}
 }
 
 // failed counts a failure. One that began before the last success says nothing. Nor does one whose connection broke, if it
 // began before the last failure: a connection breaks once, with all requests on it.
-func (b *breaker) failed(began, now time.Duration, err error, broken bool) {
+func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, broken bool) {
 	last := b.lastFailure.Load()
 	if int64(began) < b.lastSuccess.Load() || broken && int64(began) < last {
 		return
@@ -101,12 +101,12 @@ func (b *breaker) failed(began, now time.Duration, err error, broken bool) {
 		return
 	}
 	if b.failures.Add(1) >= failuresInARow {
-		b.set(until, err)
+		b.set(ctx, until, err)
 	}
 }
 
 // set opens the breaker until a time, or closes it, and notifies of that.
-func (b *breaker) set(until int64, cause error) {
+func (b *breaker) set(ctx context.Context, until int64, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	opens := until != 0
@@ -117,5 +117,5 @@ func (b *breaker) set(until int64, cause error) {
 		b.cause.Store(fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v; the last one: %v", ErrOutage, RecoveryDelay, cause)) //nolint:errorlint // another request's error is only quoted
 	}
 	b.until.Store(until)
-	b.notify(opens)
+	b.notify(ctx, opens)
 }

@@ -15,7 +15,7 @@ import (
 // TestOutagesAreReportedInOrder: however requests end at once, an outage begins before it ends.
 func TestOutagesAreReportedInOrder(t *testing.T) {
 	open, reports := false, 0
-	b := &breaker{notify: func(opened bool) { // never two at once
+	b := &breaker{notify: func(_ context.Context, opened bool) { // never two at once
 		if open == opened {
 			t.Errorf("report %d: opened %v", reports, opened)
 		}
@@ -45,7 +45,7 @@ type diary struct {
 
 func (d *diary) keep(c *Config) {
 	began := time.Now()
-	c.Notify = func(e Event) {
+	c.Notify = func(_ context.Context, e Event) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), e.Kind, e.Range))
@@ -223,7 +223,7 @@ func TestConnectionBreaksOnce(t *testing.T) {
 
 // TestLateFailures: requests that began before one that succeeded say nothing of what comes.
 func TestLateFailures(t *testing.T) {
-	b := &breaker{notify: func(bool) { t.Error("opened") }}
+	b := &breaker{notify: func(context.Context, bool) { t.Error("opened") }}
 	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)
 	for range 10 {
 		b.record(t.Context(), 1*time.Second, 3*time.Second, errExpired)

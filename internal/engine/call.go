@@ -79,7 +79,7 @@ func (c *call) run() {
 		select {
 		case q := <-c.done:
 			if q == nil {
-				c.leave(fmt.Errorf("%w within %v", errExpired, c.timeout))
+				c.leave(fmt.Errorf("%w within %v", errExpired, rounded(c.timeout)))
 			} else {
 				c.receive(q)
 			}
@@ -244,7 +244,7 @@ func (c *call) settleUnsent(q *request, now time.Duration, cause error) {
 		q.err = notSent(c.ctx.Err())
 	default:
 		c.waiting--
-		q.slotRange.failed(q.began, now, cause, false)
-		q.err = fmt.Errorf("key %s: %w: it was not sent within %v", q.key, ErrOutage, c.timeout)
+		q.slotRange.failed(c.ctx, q.began, now, cause, false)
+		q.err = fmt.Errorf("key %s: %w: it was not sent within %v", q.key, ErrOutage, rounded(c.timeout))
 	}
 }

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"crypto/fips140"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -24,7 +24,7 @@ type Config struct {
 	SomeSuffices bool          // the replies to single attempts follow from that to the verb some: see Reply.rewind
 	Fallback     *Limiter
 	DenialCache  int
-	Notify       func(Event) // may be nil
+	Notify       func(context.Context, Event) // may be nil; the context is that of the call that noticed
 }
 
 // Limit is one limit of a limiter.
@@ -39,6 +39,7 @@ type Limit struct {
 const (
 	maxLimits      = 31 // sections that a record can hold
 	maxPer         = 36_525 * 24 * time.Hour
+	minSecret      = 16 // bytes; FIPS mode refuses fewer than 14
 	defaultTimeout = time.Second
 )
 
@@ -81,10 +82,8 @@ func (cfg *Config) checkFields() error {
 		return errors.New("no limits; give at least one, such as window.PerHour(5)")
 	case len(cfg.Limits) > maxLimits:
 		return fmt.Errorf("%d limits; one record holds at most %d", len(cfg.Limits), maxLimits)
-	case cfg.Secret != nil && len(cfg.Secret) == 0:
-		return errors.New("an empty Secret; give it bytes, or leave it nil to have events readable in keys")
-	case fips140.Enabled() && cfg.Secret != nil && len(cfg.Secret) < 14:
-		return fmt.Errorf("a Secret of %d bytes; FIPS mode asks for at least 14", len(cfg.Secret))
+	case cfg.Secret != nil && len(cfg.Secret) < minSecret:
+		return fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to have events readable in keys", len(cfg.Secret), minSecret)
 	}
 	return nil
 }
@@ -142,6 +141,9 @@ func (cfg *Config) checkMemory() error {
 func CheckRange(units, maxUnits int64, text string, per time.Duration) error {
 	if units < 1 || units > maxUnits {
 		return fmt.Errorf("a Max of %d; choose 1 to %s units", units, text)
+	}
+	if per > 0 && per < time.Microsecond {
+		return fmt.Errorf("a Per of %v; did you forget time.Second? A Per is in whole milliseconds, from one to 100 years", per)
 	}
 	if per < time.Millisecond || per > maxPer || per%time.Millisecond != 0 {
 		return fmt.Errorf("a Per of %v; choose whole milliseconds, from one to 100 years", per)

@@ -86,7 +86,7 @@ func (e *each) end(c *call) {
 	for _, q := range c.requests {
 		switch {
 		case errors.Is(q.cause, errExpired):
-			e.ended[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, c.timeout)
+			e.ended[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, rounded(c.timeout))
 		case !ran[q.rangeIndex] && e.ended[q.rangeIndex] == nil:
 			e.ended[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as none of the others in the same call ran", ErrOutage)
 		}

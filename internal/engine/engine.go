@@ -123,7 +123,7 @@ func (l *Limiter) Decide(ctx context.Context, v Verb, event string, n int64) (Re
 	}
 	r, err := l.store.Decide(ctx, v.stored(), event, n)
 	if err != nil {
-		return l.fallBack(ctx, v, event, n, err)
+		return l.fallBack(ctx, v, event, n, r.Trace, err)
 	}
 	return r, nil
 }
@@ -152,7 +152,7 @@ func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
 	l.redis.decideEach(ctx, v, events, indices, answers)
 	for _, i := range indices {
 		if err := answers[i].Err; err != nil {
-			answers[i].Reply, answers[i].Err = l.fallBack(ctx, v, events[i], 1, err)
+			answers[i].Reply, answers[i].Err = l.fallBack(ctx, v, events[i], 1, answers[i].Trace, err)
 		}
 	}
 	return answers
@@ -160,18 +160,19 @@ func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
 
 // fallBack has the Fallback answer if cause is an outage. Whether its denials count is its own affair. If it cannot answer
 // either, the error is that of Redis, which says whether the request was counted there.
-func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, cause error) (Reply, error) {
+func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, trace Trace, cause error) (Reply, error) {
+	failed := Reply{Trace: trace}
 	if l.Fallback == nil || !isOutage(cause) || ctx.Err() != nil {
-		return Reply{}, l.wrap(cause)
+		return failed, l.wrap(cause)
 	}
 	if v != Peek && v != Wait {
 		v = l.Fallback.Attempt()
 	}
 	r, err := l.Fallback.Decide(ctx, v, event, n)
 	if err != nil {
-		return Reply{}, l.wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
+		return failed, l.wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
 	}
-	r.Degraded = true
+	r.Degraded, r.Trace = true, trace
 	return r, nil
 }
 
@@ -186,7 +187,7 @@ func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, 
 		err = sleep(ctx, retryAfter+time.Duration(rand.Float64()*float64(min(retryAfter/20, 100*time.Millisecond))))
 	}
 	if err != nil {
-		return l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", retryAfter, n, err))
+		return l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", rounded(retryAfter), n, err))
 	}
 	return nil
 }

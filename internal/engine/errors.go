@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -18,6 +19,14 @@ var (
 	errExpired   = errors.New("nothing came")
 	errNotLoaded = errors.New("the server did not load the script")
 )
+
+// rounded returns a duration as errors tell it: in whole milliseconds, if it is at least one.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Millisecond {
+		return d
+	}
+	return d.Round(time.Millisecond)
+}
 
 // isOutage reports whether an error means that Redis could not answer, or not in time.
 func isOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }

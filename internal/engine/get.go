@@ -93,7 +93,7 @@ func (g *lookup) await(ctx context.Context, r *slotRange, timeout time.Duration)
 	case <-g.done:
 		return g.err
 	case <-expired:
-		err = fmt.Errorf("%w within %v", errExpired, timeout)
+		err = fmt.Errorf("%w within %v", errExpired, rounded(timeout))
 	case <-ctx.Done():
 		err = fmt.Errorf("%w: %w", denials.ErrLeft, ctx.Err())
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/clock"
@@ -172,7 +173,7 @@ func wantError(t *testing.T, what string, got, want error) {
 // wantEqual checks that two values are equal.
 func wantEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Reply{}, command{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Reply{}, command{}), cmpopts.IgnoreFields(Reply{}, "Trace")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

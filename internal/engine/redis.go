@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/denials"
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -69,26 +70,26 @@ func newRedis(client rueidis.Client, l *Limiter) *redis {
 	for i := range s.ranges {
 		q := &s.ranges[i].queue
 		q.redis, q.abandoned, q.serve = s, &s.ranges[i].abandoned, q.run
-		s.ranges[i].notify = func(opened bool) { s.outage(i, opened) }
+		s.ranges[i].notify = func(ctx context.Context, opened bool) { s.outage(ctx, i, opened) }
 	}
 	if l.DenialCache > 0 {
-		s.denials = denials.New(l.DenialCache, s.get, func() { s.report(Event{Kind: CacheOff}) })
+		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, Event{Kind: CacheOff}) })
 	}
 	return s
 }
 
 // outage reports that the breaker of a slot range opened or closed.
-func (s *redis) outage(slotRange int, opened bool) {
+func (s *redis) outage(ctx context.Context, slotRange int, opened bool) {
 	kind := OutageEnded
 	if opened {
 		kind = OutageBegan
 	}
-	s.report(Event{Kind: kind, Range: slotRange})
+	s.report(ctx, Event{Kind: kind, Range: slotRange})
 }
 
-func (s *redis) report(e Event) {
+func (s *redis) report(ctx context.Context, e Event) {
 	if s.Notify != nil {
-		s.Notify(e)
+		s.Notify(ctx, e)
 	}
 }
 
@@ -123,10 +124,10 @@ func (s *redis) decideRemembering(ctx context.Context, k string, n int64) (Reply
 	began := time.Now()
 	seen, err := s.denials.Look(ctx, k, n, s.Timeout)
 	if err != nil {
-		return Reply{}, err
+		return Reply{Trace: Trace{SlotRange: s.slotRange(k)}}, err
 	}
 	if seen.Denied {
-		return s.remembered(seen), nil
+		return s.remembered(k, seen), nil
 	}
 	sent, timeout := time.Now(), s.Timeout
 	if timeout >= 0 {
@@ -141,21 +142,29 @@ func (s *redis) decideRemembering(ctx context.Context, k string, n int64) (Reply
 	r, err := c.single.attempt(0, s.Limits)
 	if err != nil {
 		s.denials.Forget(k)
-		return Reply{}, err
+		return r, err
 	}
 	s.denials.Remember(seen, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(s.Limits)])})
 	return r, nil
 }
 
 // remembered returns a denial as it is now: its waits have become shorter.
-func (s *redis) remembered(seen denials.Seen) Reply {
-	r := Reply{At: s.Clock.Unit(s.Clock.Time(seen.Reply.At).Add(seen.Age))}
+func (s *redis) remembered(k string, seen denials.Seen) Reply {
+	r := Reply{At: s.Clock.Unit(s.Clock.Time(seen.Reply.At).Add(seen.Age)), Trace: Trace{SlotRange: s.slotRange(k), Remembered: true}}
 	r.setRows(seen.Reply.Rows)
 	for i := range s.Limits {
 		row, ms := r.Row(i), seen.Age.Milliseconds()
 		row[1], row[2] = max(0, row[1]-ms), max(0, row[2]-ms)
 	}
 	return r
+}
+
+// slotRange returns the slot range of a key: the only one, unless Redis is a cluster.
+func (s *redis) slotRange(k string) int {
+	if !s.cluster {
+		return 0
+	}
+	return keys.Slot(k) * slotRanges / keys.Slots
 }
 
 // ask returns a call with one request. Run it, and then free it.

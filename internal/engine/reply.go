@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"slices"
+	"time"
 )
 
 // Reply is the answer to one request, in the integers of the scripts.
@@ -11,9 +12,18 @@ type Reply struct {
 	Degraded bool  // the Fallback answered, so the rows are those of its limits
 	Counted  int64 // units that the request counted
 	At       int64 // when, in units of the clock
+	Trace    Trace
 
 	few  [3 * fewLimits]int64
 	many []int64 // the rows, if there are more than fewLimits
+}
+
+// A Trace says how Redis was asked, also where it gave no answer.
+type Trace struct {
+	SlotRange  int           // which sixty-fourth of the hash slots
+	InRedis    time.Duration // from sending to reply
+	Merged     bool          // one script call answered several attempts
+	Remembered bool          // the denial cache answered
 }
 
 // fewLimits is how many rows a Reply holds without an allocation.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/slidegate/slidegate/internal/keys"
 )
 
 // A request asks the script about one event, usually for one attempt.
@@ -50,9 +48,7 @@ const (
 // prepare sets what a request asks.
 func (q *request) prepare(s *redis, k string, ask question) {
 	q.question, q.key, q.attempts = ask, k, 1
-	if s.cluster {
-		q.rangeIndex = keys.Slot(k) * slotRanges / keys.Slots
-	}
+	q.rangeIndex = s.slotRange(k)
 	q.slotRange = &s.ranges[q.rangeIndex]
 }
 
@@ -66,20 +62,24 @@ type reply struct {
 	verb  string // that was sent
 	raw   []int64
 	first int // the index of the request's first attempt among those merged
+
+	took   time.Duration // from sending to reply
+	merged bool          // it is the reply to several attempts
 }
 
 // attempt returns the reply to attempt i of the request.
 func (q *request) attempt(i int, limits []Limit) (Reply, error) {
+	r := Reply{Trace: q.trace()}
 	if q.err != nil {
-		return Reply{}, q.err
+		return r, q.err
 	}
 	raw, width := q.reply.raw, 3*len(limits)
 	i += q.reply.first
 	if len(raw) < 2+width || (len(raw)-2)%width != 0 || !q.reply.covers(i, (len(raw)-2)/width) {
 		err := fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), q.reply.verb, len(limits))
-		return Reply{}, explain(err, q.key, q.verb)
+		return r, explain(err, q.key, q.verb)
 	}
-	r := Reply{Allowed: int64(i) < raw[0], At: raw[1]}
+	r.Allowed, r.At = int64(i) < raw[0], raw[1]
 	if q.verb == string(Count) || q.verb == string(Allow) && r.Allowed {
 		r.Counted = q.n
 	}
@@ -89,6 +89,10 @@ func (q *request) attempt(i int, limits []Limit) (Reply, error) {
 		r.rewind(raw[0]-1-int64(i), len(limits))
 	}
 	return r, nil
+}
+
+func (q *request) trace() Trace {
+	return Trace{SlotRange: q.rangeIndex, InRedis: q.reply.took, Merged: q.reply.merged}
 }
 
 // covers reports whether some rows are as many as the verb replies for attempt i, and perhaps for others.

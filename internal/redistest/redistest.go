@@ -136,9 +136,9 @@ func NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	return s.NewClient(tb, opt)
 }
 
-// options are those that a limiter should run with: calls of all goroutines go
-// through one pipeline, so that the deadline of one caller closes nobody's
-// connection, and nothing replays a call that may have been executed.
+// options are those that a limiter should run with. With AlwaysPipelining the
+// client reads its connections all the time, and so notices at once that one is
+// closed: the next call is not lost on it.
 func (s *Server) options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:       []string{s.Addr()},

@@ -51,7 +51,7 @@ func (b *budget) share(client rueidis.Client) error {
 }
 
 // observe takes note of how Redis does.
-func (b *budget) observe(o window.Observation) {
+func (b *budget) observe(_ context.Context, o window.Observation) {
 	b.p.metrics.observe(b.Pattern, o)
 	switch o.Kind { //nolint:exhaustive // the rest is for metrics
 	case window.OutageBegan:
