@@ -1,7 +1,9 @@
 package window_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
@@ -50,6 +52,19 @@ func (x *exactLog) clone() *exactLog {
 		}
 	}
 	return c
+}
+
+// String lists the entries of each window.
+func (x *exactLog) String() string {
+	var text strings.Builder
+	for per, log := range x.windows {
+		fmt.Fprintf(&text, "%d ms:", per)
+		for _, e := range log {
+			fmt.Fprintf(&text, " %+v", *e)
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
 }
 
 // newest is the date of the newest entry, or 0.

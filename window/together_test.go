@@ -34,7 +34,7 @@ var places = []place{
 }
 
 // TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, and the clock stands still. For each
-// event there must be an order of what was asked in which the exact log gives all the answers.
+// event there must be an order of what was asked in which the exact log gives all the answers, and in the end is what Inspect shows.
 func TestMerged(t *testing.T) {
 	for _, p := range plans {
 		for _, at := range places {
@@ -56,20 +56,20 @@ func TestMerged(t *testing.T) {
 type rounds struct {
 	*history
 	events   []string
-	limiters [][]*window.Limiter // for each caller of the plan, two that share counts
-	logs     map[string]*exactLog
+	limiters [][]*window.Limiter          // for each caller of the plan, two that share counts
+	logs     map[string][]*exactLog       // by event, each that explains all answers so far
 	given    map[string][]window.Decision // those that counted something, by event
 }
 
 func newRounds(t *testing.T, p plan, at place, seed uint64) *rounds {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name+at.name))))
-	r := &rounds{history: &history{plan: p, rng: rng}, logs: map[string]*exactLog{}, given: map[string][]window.Decision{}}
+	r := &rounds{history: &history{plan: p, rng: rng}, logs: map[string][]*exactLog{}, given: map[string][]window.Decision{}}
 	r.clock.ms.Store(1_700_000_000_000 + rng.Int64N(1<<40))
 	for i := range 1 + rng.IntN(2)*rng.IntN(12) {
 		event := fmt.Sprint("event ", i)
 		r.events = append(r.events, event)
-		r.logs[event] = newExactLog()
+		r.logs[event] = []*exactLog{newExactLog()}
 	}
 	name := redistest.Key(t)
 	for _, limits := range p.callers {
@@ -229,12 +229,25 @@ func byEvent(callers []caller) map[string][]*ask {
 	return of
 }
 
-// settle finds the order of what was asked about an event, and carries the log on.
+// settle finds the order of what was asked about an event, and carries the log on. Several logs can remain: if a refund empties a bucket, it
+// depends on what came before whether later attempts join that bucket, and no answer tells at once.
 func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 	t.Helper()
 	s := search{plan: r.plan, now: r.clock.ms.Load(), asks: asks, fewest: len(asks) + 1}
-	after := s.find(r.logs[event], len(asks))
-	if after == nil {
+	for _, same := range r.limiters {
+		s.end = append(s.end, must(same[0].Inspect(t.Context(), event)).Limits)
+	}
+	var after []*exactLog
+	for _, log := range r.logs[event] {
+		after = s.explain(after, log)
+	}
+	if len(after) == 0 {
+		for _, a := range asks {
+			t.Logf("%s of %d by caller %d, chained %v, refunds %d of %d: %+v", a.verb, a.n, a.caller, a.chained, a.refund.Counted, a.refund.At.UnixMilli(), a.got)
+		}
+		for _, log := range r.logs[event] {
+			t.Logf("from %s", log)
+		}
 		t.Fatalf("%s: no order of %d attempts explains the answers; the best leaves %s", event, len(asks), s.report)
 	}
 	r.logs[event] = after
@@ -250,7 +263,9 @@ type search struct {
 	plan   plan
 	now    int64
 	asks   []*ask
+	end    [][]window.LimitState // what Inspect shows afterwards, by caller of the plan
 	steps  int
+	early  bool   // refunds come as early as they can, else as late
 	fewest int    // how many it left in the best try
 	report string // of that
 }
@@ -258,10 +273,29 @@ type search struct {
 // tooLong is how many steps a search takes at most. One that goes straight to its end takes one for each attempt.
 const tooLong = 10_000
 
+// explain adds to the logs that remain those after all attempts, from one before them.
+func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
+	for _, s.early = range []bool{false, true} {
+		for _, a := range s.asks {
+			a.found = false
+		}
+		s.steps = 0
+		end := s.find(log, len(s.asks))
+		same := func(other *exactLog) bool { return reflect.DeepEqual(other.windows, end.windows) }
+		if end != nil && !slices.ContainsFunc(remain, same) {
+			remain = append(remain, end)
+		}
+		if !slices.ContainsFunc(s.asks, func(a *ask) bool { return a.verb == "refund" }) {
+			break
+		}
+	}
+	return remain
+}
+
 // find returns the log after all attempts whose place is not found yet, or nil if there is no order.
 func (s *search) find(log *exactLog, left int) *exactLog {
 	if left == 0 {
-		return log
+		return s.atEnd(log)
 	}
 	if s.steps++; s.steps > tooLong {
 		s.report = "it undecided, since the search takes too long"
@@ -274,11 +308,23 @@ func (s *search) find(log *exactLog, left int) *exactLog {
 	for _, c := range fit {
 		c.found = true
 		end := s.find(c.log, left-1)
-		if c.found = end != nil; c.found || !c.changes { // what changes nothing can come at once
+		if c.found = end != nil; c.found || !c.changes && c.verb != "refund" { // what changes nothing can come at once
 			return end
 		}
 	}
 	return nil
+}
+
+// atEnd returns the log if it is what Inspect shows. Another order may explain the answers as well, and leave another one: where a refund takes
+// its units from can depend on what came before.
+func (s *search) atEnd(log *exactLog) *exactLog {
+	for i, limits := range s.plan.callers {
+		if diff := gocmp.Diff(s.end[i], log.inspect(limits, s.now, s.plan.denials)); diff != "" {
+			s.report = "a log that differs from what Inspect shows (-Inspect +log)\n" + diff
+			return nil
+		}
+	}
+	return log
 }
 
 // A candidate can be the next in the order.
@@ -288,7 +334,7 @@ type candidate struct {
 }
 
 // next returns what can be the next: none if an answer can come no more. Of the same question with the same answer one is enough,
-// unless an order within an AllowEach makes a difference. Refunds, which have no answer, come last.
+// unless an order within an AllowEach makes a difference.
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
 	for _, a := range s.asks {
@@ -309,7 +355,7 @@ func (s *search) next(log *exactLog) (fit []candidate) {
 			fit = append(fit, candidate{a, say})
 		}
 	}
-	slices.SortStableFunc(fit, func(a, b candidate) int { return cmp.Compare(a.rank(), b.rank()) })
+	slices.SortStableFunc(fit, func(a, b candidate) int { return cmp.Compare(s.rank(a), s.rank(b)) })
 	return fit
 }
 
@@ -355,8 +401,10 @@ func (q question) id() identity {
 }
 
 // rank puts first what counts nothing, and then what others come after.
-func (a *ask) rank() int {
+func (s *search) rank(a candidate) int {
 	switch {
+	case a.verb == "refund" && s.early:
+		return -1
 	case a.verb == "refund":
 		return 3
 	case a.got.Counted == 0:
