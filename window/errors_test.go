@@ -174,9 +174,10 @@ func FuzzEventsNeverShareAKey(f *testing.F) {
 	for i, event := range hostile {
 		f.Add("login", event[:min(len(event), 1000)], hostile[(i+1)%len(hostile)][:1], []byte(nil))
 	}
-	f.Add("a{b", "x", "y", []byte("secret"))
+	f.Add("login", "x", "y", []byte("sixteen bytes..."))
+	f.Add("a{b", "x", "y", []byte(nil))
 	f.Fuzz(func(t *testing.T, name, event, other string, secret []byte) {
-		if len(secret) == 0 {
+		if len(secret) < 16 {
 			secret = nil
 		}
 		l, err := window.NewLocal(window.Config{Name: name, Limits: parsed("1/1h"), Secret: secret})

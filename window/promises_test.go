@@ -431,7 +431,7 @@ var hostile = []string{
 
 func TestAnyEvent(t *testing.T) {
 	t.Parallel()
-	for _, secret := range [][]byte{nil, []byte("secret")} {
+	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1m", "5/1h"), Secret: secret, Timeout: time.Minute}
 		remote, local := must(window.New(redistest.Cluster(t), cfg)), must(window.NewLocal(cfg))
 		keys := map[string]string{}

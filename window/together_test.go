@@ -265,7 +265,7 @@ type search struct {
 	asks   []*ask
 	end    [][]window.LimitState // what Inspect shows afterwards, by caller of the plan
 	steps  int
-	early  bool   // refunds come as early as they can, else as late
+	place  int    // after how many attempts that count something the refund comes
 	fewest int    // how many it left in the best try
 	report string // of that
 }
@@ -273,23 +273,40 @@ type search struct {
 // tooLong is how many steps a search takes at most. One that goes straight to its end takes one for each attempt.
 const tooLong = 10_000
 
-// explain adds to the logs that remain those after all attempts, from one before them.
+// explain adds to the logs that remain those after all attempts, from one before them. It has the refund come last or first, and if
+// neither explains the answers, anywhere in between.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
-	for _, s.early = range []bool{false, true} {
+	for i, place := range s.places() {
+		if i > 1 && len(remain) > 0 {
+			break
+		}
 		for _, a := range s.asks {
 			a.found = false
 		}
-		s.steps = 0
+		s.steps, s.place = 0, place
 		end := s.find(log, len(s.asks))
 		same := func(other *exactLog) bool { return reflect.DeepEqual(other.windows, end.windows) }
 		if end != nil && !slices.ContainsFunc(remain, same) {
 			remain = append(remain, end)
 		}
-		if !slices.ContainsFunc(s.asks, func(a *ask) bool { return a.verb == "refund" }) {
-			break
-		}
 	}
 	return remain
+}
+
+// places are after how many attempts that count something the refund can come.
+func (s *search) places() []int {
+	counting, refunds := 0, false
+	for _, a := range s.asks {
+		refunds = refunds || a.verb == "refund"
+		if a.got.Counted > 0 {
+			counting++
+		}
+	}
+	places := []int{counting}
+	for k := 0; refunds && k < counting; k++ {
+		places = append(places, k)
+	}
+	return places
 }
 
 // find returns the log after all attempts whose place is not found yet, or nil if there is no order.
@@ -337,8 +354,9 @@ type candidate struct {
 // unless an order within an AllowEach makes a difference.
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
+	counted := s.counted()
 	for _, a := range s.asks {
-		if a.found || a.after != nil && !a.after.found {
+		if a.found || a.after != nil && !a.after.found || a.verb == "refund" && counted < s.place {
 			continue
 		}
 		id := a.id()
@@ -350,13 +368,24 @@ func (s *search) next(log *exactLog) (fit []candidate) {
 		switch {
 		case a.isOver(say.want, back):
 			return nil
+		case a.got.Counted > 0 && back > 0 && counted == s.place: // the refund comes first
 		case (a.chained || !tried[id]) && say.want.Remaining == a.got.Remaining && reflect.DeepEqual(say.want, a.got):
 			tried[id] = true
 			fit = append(fit, candidate{a, say})
 		}
 	}
-	slices.SortStableFunc(fit, func(a, b candidate) int { return cmp.Compare(s.rank(a), s.rank(b)) })
+	slices.SortStableFunc(fit, func(a, b candidate) int { return cmp.Compare(a.rank(), b.rank()) })
 	return fit
+}
+
+// counted returns how many of the attempts whose place is found count something.
+func (s *search) counted() (n int) {
+	for _, a := range s.asks {
+		if a.found && a.got.Counted > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // refundable returns how many units may still be refunded.
@@ -401,10 +430,8 @@ func (q question) id() identity {
 }
 
 // rank puts first what counts nothing, and then what others come after.
-func (s *search) rank(a candidate) int {
+func (a *ask) rank() int {
 	switch {
-	case a.verb == "refund" && s.early:
-		return -1
 	case a.verb == "refund":
 		return 3
 	case a.got.Counted == 0:
