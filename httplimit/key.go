@@ -28,17 +28,25 @@ func Address(r *http.Request) string {
 
 // peerOf returns the address that the connection comes from, and whether there is one. Some middleware writes it without a port.
 func peerOf(r *http.Request) (peer netip.Addr, ok bool) {
-	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return peer.Addr(), true
+	return parseAddress(r.RemoteAddr)
+}
+
+// parseAddress reads an address alone, with a port, or an IPv6 address in brackets.
+func parseAddress(text string) (address netip.Addr, ok bool) {
+	if both, err := netip.ParseAddrPort(text); err == nil {
+		return both.Addr(), true
 	}
-	peer, err := netip.ParseAddr(r.RemoteAddr)
-	return peer, err == nil
+	inner, opened := strings.CutPrefix(text, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	address, err := netip.ParseAddr(inner)
+	return address, err == nil && opened == closed && (!opened || address.Is6())
 }
 
 // AddressBehind returns the Key of clients behind proxies. Each proxy adds the address that it was called from at the end of X-Forwarded-For.
 // The client is the last address in the field that is no proxy's. A request that comes from elsewhere is known by its own address, whatever
-// the field says. Several lines of the field count as one. An IPv4 address in IPv6 form is that IPv4 address, and a zone is ignored. Where the
-// field is missing, names only proxies, or has an entry that is no address (as with a port) after the client's, there is no key.
+// the field says. Several lines of the field count as one. An IPv4 address in IPv6 form is that IPv4 address, and a zone, a port (as Azure Application
+// Gateway adds) and brackets are ignored. Where the field is missing, names only proxies, or has an entry that is no address after the client's,
+// there is no key.
 //
 // Proxies are addresses or networks, such as 10.0.0.0/24. Name only your own: a client that calls from one of them can choose its key. Each
 // proxy must add to the field or write it anew. One that passes it on unchanged lets clients choose their key.
@@ -80,8 +88,8 @@ func clientBehind(proxies []netip.Prefix, r *http.Request) (client netip.Addr, o
 func lastEntry(chain string) (address netip.Addr, before string, ok bool) {
 	chain = strings.TrimRight(chain, ", \t")
 	at := strings.LastIndexByte(chain, ',')
-	address, err := netip.ParseAddr(strings.TrimLeft(chain[at+1:], " \t"))
-	return address, chain[:max(at, 0)], err == nil
+	address, ok = parseAddress(strings.TrimLeft(chain[at+1:], " \t"))
+	return address, chain[:max(at, 0)], ok
 }
 
 // within reports whether one of the networks contains the address. A Prefix contains neither an address with a zone nor one in another form.

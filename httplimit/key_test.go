@@ -71,8 +71,11 @@ func TestAddressBehind(t *testing.T) {
 		{"a proxy with a zone", "10.0.0.1:1", []string{"198.51.100.7, 2001:db8:ffff::1%eth0"}, "198.51.100.7"},
 		{"a client of IPv6", "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
 		{"its neighbour in the /64", "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:9::9"}, "2001:db8:1:2::/64"},
-		{"a proxy that adds ports", "10.0.0.1:1", []string{"198.51.100.7:50000"}, ""},
-		{"a proxy that adds ports, to IPv6", "10.0.0.1:1", []string{"[2001:db8:1:2::4]:50000"}, ""},
+		{"a proxy that adds ports", "10.0.0.1:1", []string{"198.51.100.7:50000"}, "198.51.100.7"},
+		{"a proxy that adds ports, to IPv6", "10.0.0.1:1", []string{"[2001:db8:1:2::4]:50000"}, "2001:db8:1:2::/64"},
+		{"proxies that add ports", "10.0.0.1:1", []string{"203.0.113.1, 198.51.100.7:50000", "192.0.2.10:443,[2001:db8:ffff::2]:443"}, "198.51.100.7"},
+		{"a port that is none", "10.0.0.1:1", []string{"198.51.100.7:70000"}, ""},
+		{"a port left out", "10.0.0.1:1", []string{"198.51.100.7:"}, ""},
 		{"garbage at the end", "10.0.0.1:1", []string{"198.51.100.7, unknown"}, ""},
 		{"garbage in the last line", "10.0.0.1:1", []string{"198.51.100.7", "unknown"}, ""},
 		{"a proxy that adds nothing", "10.0.0.1:1", nil, ""},
@@ -85,7 +88,10 @@ func TestAddressBehind(t *testing.T) {
 		{"a peer with a zone", "[2001:db8:ffff::1%eth0]:1", []string{"198.51.100.7"}, "198.51.100.7"},
 		{"a peer with a zone that is none of the proxies", "[fe80::1%eth0]:1", []string{"198.51.100.7"}, "fe80::/64"},
 		{"a peer without a port", "10.0.0.1", []string{"198.51.100.7"}, "198.51.100.7"},
-		{"an address in brackets", "10.0.0.1:1", []string{"[2001:db8:1:2::4]"}, ""},
+		{"an address in brackets", "10.0.0.1:1", []string{"[2001:db8:1:2::4]"}, "2001:db8:1:2::/64"},
+		{"IPv4 in brackets", "10.0.0.1:1", []string{"[198.51.100.7]"}, ""},
+		{"a bracket that does not close", "10.0.0.1:1", []string{"[2001:db8:1:2::4"}, ""},
+		{"a bracket that does not open", "10.0.0.1:1", []string{"2001:db8:1:2::4]"}, ""},
 		{"an address with leading zeros", "10.0.0.1:1", []string{"198.51.100.007"}, ""},
 		{"a Unix socket", "@", []string{"198.51.100.7"}, ""},
 	} {
@@ -277,8 +283,12 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 	})
 }
 
-// trusts reports whether an entry is the address, or the /64, of one of the proxies.
+// trusts reports whether an entry is the address, or the /64, of one of the proxies, perhaps with a port or in brackets.
 func trusts(entry string) bool {
+	if host, _, err := net.SplitHostPort(entry); err == nil {
+		entry = host
+	}
+	entry = strings.Trim(entry, "[]")
 	address, err := netip.ParseAddr(strings.TrimSuffix(entry, "/64"))
 	address = address.Unmap().WithZone("")
 	return err == nil && slices.ContainsFunc(proxies, func(p string) bool {
