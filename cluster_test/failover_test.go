@@ -407,7 +407,7 @@ func TestGracefulFailover(t *testing.T) {
 			c.await(t, more)
 		}
 	}
-	for _, events := range shardEvents[:redistest.UnlessShort(3, 1)] {
+	for _, events := range shardEvents {
 		await(500)
 		old := nodes.MasterOf(t, slotOf(events[0]))
 		heir := nodes.Failover(t, old)

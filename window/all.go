@@ -37,8 +37,8 @@ type Joint struct {
 // It never admits beyond a limit. It can deny too much while a charge is on its way back; and where one was not given back, because that failed or the
 // process died, up to when it is forgotten.
 //
-// Errors are as those of AllowN, each about one check, which it names by its place; after ErrUncertain that check may be counted. Beside it, or beside a denial, there can be errors about
-// what could not be given back, which say so, and match ErrOutage or ErrUncertain. With an error that is not beside a denial, the Joint is empty. What can be
+// Errors are as those of AllowN, each about one check, whose place it tells; after ErrUncertain that check may be counted. Beside it, or
+// beside a denial, there can be errors about what could not be given back, which say so, and match ErrOutage or ErrUncertain. With an error that is not beside a denial, the Joint is empty. What can be
 // known before anything is sent is told before, such as a Check without a Limiter, or checks that cost one event more together than its limits ever admit.
 //
 // To give back an allowed Joint later, Refund each of its Decisions by the Limiter and Event of its Check. A limiter that counts denied attempts keeps the one

@@ -276,8 +276,9 @@ const tooLong = 10_000
 // explain adds to the logs that remain those after all attempts, from one before them. It has the refund come last or first, and if
 // neither explains the answers, anywhere in between.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
+	explained := false
 	for i, place := range s.places() {
-		if i > 1 && len(remain) > 0 {
+		if i > 1 && explained {
 			break
 		}
 		for _, a := range s.asks {
@@ -285,6 +286,7 @@ func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
 		}
 		s.steps, s.place = 0, place
 		end := s.find(log, len(s.asks))
+		explained = explained || end != nil
 		same := func(other *exactLog) bool { return reflect.DeepEqual(other.windows, end.windows) }
 		if end != nil && !slices.ContainsFunc(remain, same) {
 			remain = append(remain, end)
@@ -325,7 +327,7 @@ func (s *search) find(log *exactLog, left int) *exactLog {
 	for _, c := range fit {
 		c.found = true
 		end := s.find(c.log, left-1)
-		if c.found = end != nil; c.found || !c.changes && c.verb != "refund" { // what changes nothing can come at once
+		if c.found = end != nil; c.found || !c.changes { // what changes nothing can come at once
 			return end
 		}
 	}

@@ -32,7 +32,7 @@ type Config struct {
 
 	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this secret, so that nobody
 	// who sees the keys learns the events, and nobody who chooses events can steer which shard they fall on. Give it at
-	// least 16 random bytes; whoever knows it can find short events again by trying. One that is empty and not nil is refused.
+	// least 16 random bytes; whoever knows it can find short events again by trying. A shorter one is refused.
 	Secret []byte `json:"-"`
 
 	// Now is the clock; nil is the clock of the Redis server, or this process's monotonic clock in memory. It is for
@@ -61,9 +61,8 @@ type Config struct {
 	DenialCache int
 
 	// Observe is told of every attempt and peek, with the context of its call, and of the begin and end of an outage, with that of the call
-	// that noticed; not of those of the Fallback. It is called by
-	// many goroutines at once, and the call that it is told of waits for it. Keep it quick. It must not use the limiter: that could block
-	// both for ever.
+	// that noticed; not of those of the Fallback. It is called by many goroutines at once, and the call that it is told of waits for it.
+	// Keep it quick. It must not use the limiter: that could block both for ever.
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 }
 

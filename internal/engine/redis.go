@@ -150,7 +150,10 @@ func (s *redis) decideRemembering(ctx context.Context, k string, n int64) (Reply
 
 // remembered returns a denial as it is now: its waits have become shorter.
 func (s *redis) remembered(k string, seen denials.Seen) Reply {
-	r := Reply{At: s.Clock.Unit(s.Clock.Time(seen.Reply.At).Add(seen.Age)), Trace: Trace{SlotRange: s.slotRange(k), Remembered: true}}
+	r := Reply{At: s.Clock.Unit(s.Clock.Time(seen.Reply.At).Add(seen.Age)), Trace: Trace{Remembered: true}}
+	if s.Notify != nil { // else nobody learns it
+		r.Trace.SlotRange = s.slotRange(k)
+	}
 	r.setRows(seen.Reply.Rows)
 	for i := range s.Limits {
 		row, ms := r.Row(i), seen.Age.Milliseconds()
