@@ -120,7 +120,7 @@ var (
 // New returns a limiter that keeps its levels in the Redis or Redis Cluster behind client. It sends nothing yet, so an
 // error is about client or cfg, and says what to do. What it does about a Redis in trouble is what a limiter of window does.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	e, err := engine.New(client, cfg.engine())
+	e, err := engine.New(client, cfg.engine(), engineLimits(cfg.Limits))
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +131,8 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 // whatever its Name. It forgets events by itself, unless it has a clock of its own in Config.Now. It takes no Fallback, as
 // it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
-	c := cfg.engine()
-	e, err := engine.NewLocal(c, newMemory(c.Limits, c.Clock))
+	c, limits := cfg.engine(), engineLimits(cfg.Limits)
+	e, err := engine.NewLocal(c, limits, newMemory(limits, c.Clock))
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 		d.Degraded = false // to the Fallback it is a decision of its own
 		return l.fallback.Refund(ctx, event, d)
 	}
-	return e.Refund(ctx, event, l.charge(d))
+	return e.Refund(ctx, event, l.counted(d))
 }
 
 // Reset forgets the event: all its levels are 0, those of a Fallback too. A value that is not of this library is an error,

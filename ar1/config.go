@@ -25,9 +25,7 @@ func (cfg Config) engine() engine.Config {
 		Kind: "a", Script: lua.AR1, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
 		Clock: clock.Clock{Now: cfg.Now, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
-	}
-	for _, l := range cfg.Limits {
-		c.Limits = append(c.Limits, engineLimit(l))
+		Text:  limitText,
 	}
 	if cfg.Fallback != nil {
 		c.Fallback = cmp.Or(cfg.Fallback.engine, &engine.Limiter{})
@@ -40,12 +38,20 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// engineLimit returns a limit as limiters of every kind have it.
-func engineLimit(l Limit) engine.Limit {
-	text, _, _ := strings.Cut(l.String(), "@")
-	fault := engine.CheckRange(l.Max, maxUnits, "10^7", l.Per)
-	if fault == nil && l.Resolution != 0 {
-		fault = fmt.Errorf("a Resolution of %v; leave it 0, since a level has no buckets", l.Resolution)
+// engineLimits returns the limits as limiters of every kind have them.
+func engineLimits(limits []Limit) (all []engine.Limit) {
+	for _, l := range limits {
+		fault := engine.CheckRange(l.Max, maxUnits, "10^7", l.Per)
+		if fault == nil && l.Resolution != 0 {
+			fault = fmt.Errorf("a Resolution of %v; leave it 0, since a level has no buckets", l.Resolution)
+		}
+		all = append(all, engine.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fault: fault})
 	}
-	return engine.Limit{Text: text, Max: l.Max, Per: l.Per, Fault: fault}
+	return all
+}
+
+// limitText writes a limit as people read it.
+func limitText(l engine.Limit) string {
+	text, _, _ := strings.Cut(Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.String(), "@")
+	return text
 }

@@ -2,7 +2,6 @@ package ar1
 
 import (
 	"math"
-	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
 )
@@ -22,7 +21,7 @@ type bounds struct {
 // newBounds computes C - Max for itself, so that a large Max takes no digits from it; from 20 on by a series in 1/Max (that of the
 // Bernoulli numbers) that is right to 10^-15. ar1.lua computes it alike.
 func newBounds(l engine.Limit) bounds {
-	b := bounds{per: float64(l.Per) / float64(time.Millisecond), max: float64(l.Max)}
+	b := bounds{per: float64(l.Per), max: float64(l.Max)}
 	if b.max < 20 {
 		b.above = 1/(1-math.Exp(-1/b.max)) - b.max
 	} else {

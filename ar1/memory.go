@@ -2,7 +2,6 @@ package ar1
 
 import (
 	"context"
-	"slices"
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
@@ -11,6 +10,7 @@ import (
 
 // levels keeps the levels in memory.
 type levels struct {
+	of     []engine.Limit
 	limits []bounds
 	*memory.Store[record]
 }
@@ -22,7 +22,7 @@ type record struct {
 }
 
 func newMemory(limits []engine.Limit, c clock.Clock) *levels {
-	m := &levels{}
+	m := &levels{of: limits}
 	for _, limit := range limits {
 		m.limits = append(m.limits, newBounds(limit))
 	}
@@ -49,7 +49,7 @@ func (m *levels) level(r *record, i int, now int64) float64 {
 }
 
 // Decide answers a request. One that sees a clock that stepped back dates the levels anew, also if it is denied.
-func (m *levels) Decide(_ context.Context, v engine.Verb, event string, n int64) (engine.Reply, error) {
+func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, event string, n int64) (engine.Reply, error) {
 	e, err := m.Open(event)
 	if err != nil {
 		return engine.Reply{}, err
@@ -67,10 +67,13 @@ func (m *levels) Decide(_ context.Context, v engine.Verb, event string, n int64)
 
 // answer decides without touching the record.
 func (m *levels) answer(rec *record, v engine.Verb, n, now int64) engine.Reply {
-	r := engine.Reply{Allowed: true, At: now}
+	r, granted := engine.Reply{At: now}, n
 	for i, b := range m.limits {
-		r.Allowed = r.Allowed && m.level(rec, i, now) <= b.most(float64(n))
+		if m.level(rec, i, now) > b.most(float64(n)) {
+			granted = 0
+		}
 	}
+	r.Grant(v, n, granted)
 	adds := r.Allowed || v == engine.Count
 	for i, b := range m.limits {
 		x := m.level(rec, i, now)
@@ -79,9 +82,6 @@ func (m *levels) answer(rec *record, v engine.Verb, n, now int64) engine.Reply {
 		}
 		used, retry, reset := b.usage(x, float64(n))
 		r.SetRow(i, len(m.limits), used, retry, reset)
-	}
-	if adds && v != engine.Peek {
-		r.Counted = n
 	}
 	return r
 }
@@ -95,7 +95,7 @@ func (m *levels) store(r *record, n, now int64) {
 }
 
 // Refund gives back what is left of the units of a charge.
-func (m *levels) Refund(_ context.Context, event string, c engine.Charge) error {
+func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error {
 	e, err := m.Open(event)
 	if err != nil {
 		return err
@@ -111,11 +111,11 @@ func (m *levels) Refund(_ context.Context, event string, c engine.Charge) error 
 }
 
 // refund reports whether there was anything left to give back.
-func (m *levels) refund(r *record, c engine.Charge, now int64) (changed bool) {
+func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 	elapsed, left := max(0, now-c.At, r.at-c.At), make([]float64, len(m.limits))
 	for i, b := range m.limits {
 		left[i] = m.level(r, i, now)
-		if left[i] == 0 || !slices.Contains(c.Limits, i) {
+		if left[i] == 0 || !c.Of(m.of[i].Per) {
 			continue
 		}
 		units := b.after(float64(c.Units), elapsed) // less than 1/4 may be forgotten
@@ -129,7 +129,7 @@ func (m *levels) refund(r *record, c engine.Charge, now int64) (changed bool) {
 }
 
 // Inspect returns the state of an event as the script does.
-func (m *levels) Inspect(_ context.Context, event string) ([]int64, error) {
+func (m *levels) Inspect(_ context.Context, _ *engine.Limits, event string) ([]int64, error) {
 	e, err := m.Open(event)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,10 @@ func (l *Limiter) decision(reply *engine.Reply) Decision {
 	if reply.Degraded {
 		limits = l.fallback.limits
 	}
-	d := Decision{Allowed: reply.Allowed, Counted: reply.Counted, Degraded: reply.Degraded, At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(limits))}
+	d := Decision{
+		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted, Degraded: reply.Degraded,
+		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(limits)),
+	}
 	for i, limit := range limits {
 		u := newUsage(limit, reply.Row(i))
 		if d.Usage[i] = u; i == 0 || u.Remaining < d.Remaining {
@@ -61,12 +64,12 @@ func newUsage(limit Limit, row []int64) Usage {
 	}
 }
 
-// charge returns what a decision counted. One without Usage may have counted in any limit.
-func (l *Limiter) charge(d Decision) engine.Charge {
-	c := engine.Charge{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
-	for i, limit := range l.limits {
-		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per == limit.Per }) {
-			c.Limits = append(c.Limits, i)
+// counted returns what a decision counted. One without Usage may have counted in any limit.
+func (l *Limiter) counted(d Decision) engine.Counted {
+	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
+	for _, limit := range l.engine.Limits() {
+		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per.Milliseconds() == limit.Per }) {
+			c.Limits = append(c.Limits, limit)
 		}
 	}
 	return c

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/engine"
 )
 
 // Check is one of the attempts of AllowAll: N units of the Event under the Limiter, as AllowN has them.
@@ -74,7 +76,7 @@ func sound(ctx context.Context, checks []Check) error {
 		return errors.New("slidegate: AllowAll has no checks; give it at least one")
 	}
 	for i, c := range checks {
-		if c.Limiter == nil || c.Limiter.engine == nil {
+		if c.Limiter == nil || !c.Limiter.engine.Made() {
 			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; make one", i+1)
 		}
 		n := c.units()
@@ -83,7 +85,7 @@ func sound(ctx context.Context, checks []Check) error {
 				n += before.units()
 			}
 		}
-		if err := c.Limiter.engine.Check(ctx, c.Event, n); err != nil {
+		if err := c.Limiter.engine.Check(ctx, engine.Allow, c.Event, n); err != nil {
 			return ofCheck(i, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package window
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -19,12 +18,10 @@ func (cfg Config) engine() engine.Config {
 		Kind: "w", Script: lua.Window, SomeSuffices: true, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
 		Clock: clock.Clock{Now: cfg.Now, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
-	}
-	for _, l := range cfg.Limits {
-		c.Limits = append(c.Limits, l.engine(cfg.CountDenied))
+		Text:  limitText,
 	}
 	if cfg.Fallback != nil {
-		c.Fallback = cmp.Or(cfg.Fallback.engine, &engine.Limiter{})
+		c.Fallback = &cfg.Fallback.engine
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, e engine.Event) {
@@ -34,7 +31,21 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// engine returns the limit as limiters of every kind have it.
-func (l Limit) engine(countDenied bool) engine.Limit {
-	return engine.Limit{Text: l.String(), Max: l.Max, Per: l.Per, Resolution: l.resolution(countDenied), Fault: l.check(countDenied)}
+// appendEngine appends the limits as limiters of every kind have them.
+func appendEngine(to []engine.Limit, limits []Limit, countDenied bool) []engine.Limit {
+	for _, l := range limits {
+		to = append(to, engine.Limit{
+			Max: l.Max, Per: l.Per.Milliseconds(), Fine: l.resolution(false).Milliseconds(), Coarse: l.coarse().Milliseconds(), Fault: l.check(countDenied),
+		})
+	}
+	return to
+}
+
+// limitText writes a limit as people read it.
+func limitText(e engine.Limit) string {
+	l := Limit{Max: e.Max, Per: clock.Milliseconds(e.Per)}
+	if width := clock.Milliseconds(e.Fine); width != l.resolution(false) {
+		l.Resolution = width
+	}
+	return l.String()
 }

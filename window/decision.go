@@ -10,8 +10,9 @@ type Decision struct {
 	// attempt 2 s after an admitted one has a RetryAfter of 3 s: at 2999 ms it would still be denied.
 	RetryAfter time.Duration
 
+	Granted   int64 // units that may happen: all or none, except after AllowUpTo or Charge
 	Remaining int64 // units still admissible after this decision, under the tightest limit
-	Counted   int64 // units that this call counted: all if Allowed, or if denials count; else 0, and 0 for a peek
+	Counted   int64 // units that this call counted: those granted, or all if denials count; 0 for a peek
 
 	// At is when, on the deciding clock, in UTC. While that clock reads earlier than the newest bucket, because it stepped
 	// back, it is the time of that bucket; if limits then differ, of the earliest.

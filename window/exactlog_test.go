@@ -38,6 +38,9 @@ func rulesOf(limits []window.Limit, countDenied bool) (rules []rule) {
 		if r.width == 0 {
 			r.width = (r.per + 59) / 60
 		}
+		if countDenied {
+			r.width = max(r.width, (r.per+254)/255)
+		}
 		rules = append(rules, r)
 	}
 	return rules
@@ -168,43 +171,63 @@ func (x *exactLog) wait(r rule, n, now int64) int64 {
 	return soonest - now
 }
 
-// decide answers as AllowN (or PeekN) should; it counts a denied attempt if countDenied.
-func (x *exactLog) decide(limits []window.Limit, n, now int64, countDenied, look bool) window.Decision {
-	if look {
+// granted returns how many units every rule admits: all or none, or as many as fit.
+func (x *exactLog) granted(rules []rule, verb string, n, now int64) int64 {
+	fit := n
+	for _, r := range rules {
+		fit = min(fit, r.max-sum(alive(x.windows[r.per], r.per, now)))
+	}
+	if whole := verb == "allow" || verb == "peek"; fit < 0 || whole && fit < n {
+		return 0
+	}
+	return fit
+}
+
+// decide answers as AllowN, PeekN, AllowUpTo or Charge should.
+func (x *exactLog) decide(limits []window.Limit, verb string, n, now int64, countDenied bool) window.Decision {
+	if verb == "peek" {
 		x = x.clone()
 	}
-	rules := rulesOf(limits, countDenied)
+	rules := rulesOf(limits, countDenied || verb == "charge")
 	repaired := x.repair(now)
-	d := window.Decision{Allowed: true}
-	at := int64(-1)
-	for _, r := range rules {
-		d.Allowed = d.Allowed && x.fits(r, n, now)
-		if date := max(now, newest(alive(x.windows[r.per], r.per, now))); at < 0 || date < at {
-			at = date
-		}
+	d := window.Decision{Granted: x.granted(rules, verb, n, now), Remaining: 1 << 62}
+	d.Allowed = d.Granted == n || verb == "upTo" && d.Granted > 0
+	d.At = x.date(rules, now)
+	seen := d.Granted // units of which the usage is told
+	if verb == "charge" || countDenied && verb != "peek" {
+		seen = n
 	}
-	counts := d.Allowed || countDenied && !look
-	if counts || repaired {
+	if verb != "peek" {
+		d.Counted = seen
+	}
+	if seen > 0 || repaired {
 		x.forget(rules, now)
 	}
-	for _, r := range rules {
-		if counts {
-			x.count(r, n, now)
-		}
+	again := n
+	if verb == "upTo" || verb == "charge" {
+		again = 1
 	}
-	if counts && !look {
-		d.Counted = n
-	}
-	d.At, d.Remaining = time.UnixMilli(at).UTC(), 1<<62
 	for i, r := range rules {
-		u := x.usage(limits[i], r, n, now)
+		if seen > 0 {
+			x.count(r, seen, now)
+		}
+		u := x.usage(limits[i], r, again, now)
 		d.Usage = append(d.Usage, u)
 		d.Remaining = min(d.Remaining, u.Remaining)
-		if !d.Allowed {
+		if d.Granted < n {
 			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
 		}
 	}
 	return d
+}
+
+// date returns when the attempt takes place: under the rule whose clock is the earliest.
+func (x *exactLog) date(rules []rule, now int64) time.Time {
+	at := int64(1 << 62)
+	for _, r := range rules {
+		at = min(at, max(now, newest(alive(x.windows[r.per], r.per, now))))
+	}
+	return time.UnixMilli(at).UTC()
 }
 
 func (x *exactLog) usage(l window.Limit, r rule, n, now int64) window.Usage {

@@ -1,9 +1,11 @@
 package window_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,16 +80,21 @@ type contender struct {
 
 func (p plan) contenders(t *testing.T, c *clock) []contender {
 	remote, local := contender{name: "redis", clock: c}, contender{name: "local", clock: c}
-	name := redistest.Key(t)
-	for _, limits := range p.callers {
-		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: c.now, Timeout: time.Minute}
-		remote.limiters = append(remote.limiters, must(window.New(redistest.Client(t), cfg)))
-		local.limiters = append(local.limiters, must(window.NewLocal(cfg)))
-	}
-	if len(p.callers) > 1 { // in memory, nobody shares counts
-		return []contender{remote}
+	cfg := window.Config{Name: redistest.Key(t), Limits: p.callers[0], CountDenied: p.denials, Now: c.now, Timeout: time.Minute}
+	remote.limiters, local.limiters = p.callersOf(must(window.New(redistest.Client(t), cfg))), p.callersOf(must(window.NewLocal(cfg)))
+	for i := 1; i < len(p.callers); i += 2 { // every other one is another process
+		cfg.Limits = p.callers[i]
+		remote.limiters[i] = must(window.New(redistest.Client(t), cfg))
 	}
 	return []contender{remote, local}
+}
+
+// callersOf returns the limiters of all callers, from that of the first.
+func (p plan) callersOf(first *window.Limiter) (limiters []*window.Limiter) {
+	for _, limits := range p.callers {
+		limiters = append(limiters, must(first.With(limits...)))
+	}
+	return limiters
 }
 
 func must[T any](v T, err error) T {
@@ -130,12 +137,20 @@ func (h *history) step(t *testing.T) (decisions int) {
 	h.pass()
 	caller := h.rng.IntN(len(h.plan.callers))
 	switch dice := h.rng.IntN(100); {
-	case dice < 70:
-		h.decide(t, caller, false)
+	case dice < 50:
+		h.decide(t, caller, "allow")
 		return 1
-	case dice < 85:
-		h.decide(t, caller, true)
+	case dice < 65:
+		h.decide(t, caller, "peek")
 		return 1
+	case dice < 78:
+		h.decide(t, caller, "upTo")
+		return 1
+	case dice < 83:
+		h.decide(t, caller, "charge")
+		return 1
+	case dice < 88:
+		h.settle(t, caller)
 	case dice < 93:
 		h.refund(t, caller)
 	case dice < 99:
@@ -171,25 +186,76 @@ func (h *history) pass() {
 	}
 }
 
-func (h *history) decide(t *testing.T, caller int, look bool) {
+func (h *history) decide(t *testing.T, caller int, verb string) {
 	limits, now := h.plan.callers[caller], h.clock.ms.Load()
 	n := int64(1)
 	if h.rng.IntN(3) == 0 {
 		n = h.units(limits)
 	}
-	want := h.log.decide(limits, n, now, h.plan.denials, look)
-	h.tell("%d: caller %d asks for %d (look %v): allowed %v, wait %v", now, caller, n, look, want.Allowed, want.RetryAfter)
+	if (verb == "upTo" || verb == "charge") && h.rng.IntN(3) > 0 {
+		n += h.rng.Int64N(8)
+	}
+	want := h.log.decide(limits, verb, n, now, h.plan.denials)
+	h.tell("%d: caller %d, %s %d: granted %d, wait %v", now, caller, verb, n, want.Granted, want.RetryAfter)
 	for _, c := range h.contenders {
-		ask := c.limiters[caller].AllowN
-		if look {
-			ask = c.limiters[caller].PeekN
-		}
-		got, err := ask(t.Context(), h.event, n)
+		got, err := decide(t.Context(), c.limiters[caller], verb, h.event, n)
 		c.same(t, want, got, err)
 	}
 	if want.Counted > 0 {
 		h.decided = append(h.decided, want)
 	}
+}
+
+// decide asks a limiter by a verb.
+func decide(ctx context.Context, l *window.Limiter, verb, event string, n int64) (window.Decision, error) {
+	switch verb {
+	case "peek":
+		return l.PeekN(ctx, event, n)
+	case "upTo":
+		return l.AllowUpTo(ctx, event, n)
+	case "charge":
+		return l.Charge(ctx, event, n)
+	}
+	return l.AllowN(ctx, event, n)
+}
+
+// settle corrects a decision to another cost.
+func (h *history) settle(t *testing.T, caller int) {
+	d, ok := h.draw()
+	if !ok {
+		return
+	}
+	limits, now, actual := h.plan.callers[caller], h.clock.ms.Load(), h.rng.Int64N(2*d.Counted+3)
+	h.tell("%d: caller %d settles %d of %d to %d", now, caller, d.Counted, d.At.UnixMilli(), actual)
+	want := d
+	switch {
+	case actual < d.Counted:
+		back := d
+		back.Counted -= actual
+		h.log.refund(limits, back, now)
+	case actual > d.Counted:
+		want = h.log.decide(limits, "charge", actual-d.Counted, now, h.plan.denials)
+		if d.Counted > 0 {
+			want.At = d.At
+		}
+	}
+	want.Counted = actual
+	for _, c := range h.contenders {
+		got, err := c.limiters[caller].Settle(t.Context(), h.event, d, actual)
+		c.same(t, want, got, err)
+	}
+	h.decided = append(h.decided, want)
+}
+
+// draw takes one of the last decisions that counted something.
+func (h *history) draw() (d window.Decision, ok bool) {
+	if len(h.decided) == 0 {
+		return d, false
+	}
+	i := len(h.decided) - 1 - h.rng.IntN(min(4, len(h.decided)))
+	d = h.decided[i]
+	h.decided = slices.Delete(h.decided, i, i+1)
+	return d, true
 }
 
 // same fails the test unless the contender answered as it should. Comparing by cmp.Diff alone would take longer than Redis.
@@ -216,12 +282,10 @@ func (h *history) units(limits []window.Limit) int64 {
 }
 
 func (h *history) refund(t *testing.T, caller int) {
-	if len(h.decided) == 0 {
+	d, ok := h.draw()
+	if !ok {
 		return
 	}
-	i := len(h.decided) - 1 - h.rng.IntN(min(4, len(h.decided)))
-	d := h.decided[i]
-	h.decided = append(h.decided[:i], h.decided[i+1:]...)
 	h.log.refund(h.plan.callers[caller], d, h.clock.ms.Load())
 	h.tell("%d: caller %d refunds %d of %d", h.clock.ms.Load(), caller, d.Counted, d.At.UnixMilli())
 	for _, c := range h.contenders {

@@ -159,6 +159,9 @@ func (l Limit) resolution(countDenied bool) time.Duration {
 	return l.defaultResolution()
 }
 
+// coarse returns the width of a bucket of units that Max does not bound, such as those of Charge. It keeps the limit within maxBucket.
+func (l Limit) coarse() time.Duration { return max(l.resolution(true), l.finest()) }
+
 // defaultResolution is Per/60, rounded up to a whole millisecond.
 func (l Limit) defaultResolution() time.Duration {
 	return clock.Milliseconds((l.Per.Milliseconds() + 59) / 60)

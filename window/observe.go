@@ -33,6 +33,7 @@ const (
 	Uncertain Kind = engine.Uncertain // ErrUncertain: it may have been counted
 	Refused   Kind = engine.Refused   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
 	Peeked    Kind = engine.Peeked    // PeekN: nothing was to be counted
+	Charged   Kind = engine.Charged   // Charge, or Settle of too low an estimate: all units were counted
 
 	OutageBegan Kind = engine.OutageBegan // three calls in a row failed; Redis is left alone for a second, and again until one succeeds
 	OutageEnded Kind = engine.OutageEnded // a call succeeded

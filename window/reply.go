@@ -22,7 +22,7 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 // finish turns the engine's answer into a Decision, and calls Observe.
 func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
 	if err == nil {
-		d = l.decision(reply)
+		d = l.decision(n, reply)
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{
@@ -33,19 +33,22 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *eng
 	return d, err
 }
 
-// decision returns the Decision that a reply says.
-func (l *Limiter) decision(reply *engine.Reply) Decision {
+// decision returns the Decision that a reply to a request for n units says.
+func (l *Limiter) decision(n int64, reply *engine.Reply) Decision {
 	limits := l.limits
-	if reply.Degraded {
+	if reply.Degraded && !l.engine.Derived() {
 		limits = l.fallback.limits
 	}
-	d := Decision{Allowed: reply.Allowed, Counted: reply.Counted, Degraded: reply.Degraded, At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(limits))}
+	d := Decision{
+		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted, Degraded: reply.Degraded,
+		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(limits)),
+	}
 	for i, limit := range limits {
 		u := newUsage(limit, reply.Row(i))
 		if d.Usage[i] = u; i == 0 || u.Remaining < d.Remaining {
 			d.Remaining = u.Remaining
 		}
-		if !d.Allowed {
+		if reply.Granted < n {
 			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
 		}
 	}
@@ -57,12 +60,12 @@ func newUsage(limit Limit, row []int64) Usage {
 	return Usage{limit, row[0], max(0, limit.Max-row[0]), clock.Milliseconds(row[1]), clock.Milliseconds(row[2])}
 }
 
-// charge returns what a decision counted. One without Usage may have counted in any limit.
-func (l *Limiter) charge(d Decision) engine.Charge {
-	c := engine.Charge{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
-	for i, limit := range l.limits {
-		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per == limit.Per }) {
-			c.Limits = append(c.Limits, i)
+// counted returns what a decision counted. One without Usage may have counted in any limit.
+func (l *Limiter) counted(d Decision) engine.Counted {
+	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
+	for _, limit := range l.engine.Limits() {
+		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per.Milliseconds() == limit.Per }) {
+			c.Limits = append(c.Limits, limit)
 		}
 	}
 	return c

@@ -38,9 +38,6 @@ var places = []place{
 func TestMerged(t *testing.T) {
 	for _, p := range plans {
 		for _, at := range places {
-			if at.name == "memory" && len(p.callers) > 1 { // in memory, nobody shares counts
-				continue
-			}
 			t.Run(p.name+", "+at.name, func(t *testing.T) {
 				t.Parallel()
 				asked, enough := 0, redistest.UnlessShort(decisionsPerPlan/2, decisionsPerPlan/50)
@@ -71,15 +68,14 @@ func newRounds(t *testing.T, p plan, at place, seed uint64) *rounds {
 		r.events = append(r.events, event)
 		r.logs[event] = []*exactLog{newExactLog()}
 	}
-	name := redistest.Key(t)
-	for _, limits := range p.callers {
-		cfg := window.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: r.clock.now, Timeout: time.Minute}
-		l := at.make(t, cfg)
-		same := []*window.Limiter{l, l}
-		if at.name != "memory" {
-			same[1] = at.make(t, cfg)
+	cfg := window.Config{Name: redistest.Key(t), Limits: p.callers[0], CountDenied: p.denials, Now: r.clock.now, Timeout: time.Minute}
+	for _, l := range p.callersOf(at.make(t, cfg)) {
+		r.limiters = append(r.limiters, []*window.Limiter{l, l})
+	}
+	for i := range p.callers {
+		if cfg.Limits = p.callers[i]; at.name != "memory" {
+			r.limiters[i][1] = at.make(t, cfg)
 		}
-		r.limiters = append(r.limiters, same)
 	}
 	return r
 }
@@ -101,7 +97,7 @@ func (r *rounds) play(t *testing.T) (asked int) {
 
 // A question about an event.
 type question struct {
-	verb   string // allow, peek or refund
+	verb   string // allow, peek, upTo, charge or refund
 	caller int    // of the plan: says under which limits
 	n      int64
 	refund window.Decision
@@ -137,6 +133,10 @@ func (r *rounds) draw() (callers []caller) {
 		case dice < 25:
 			c.asks = r.drawOne(question{verb: "allow", caller: who, n: r.units(r.plan.callers[who])})
 		case dice < 30:
+			c.asks = r.drawOne(question{verb: "upTo", caller: who, n: r.units(r.plan.callers[who]) + r.rng.Int64N(5)})
+		case dice < 33:
+			c.asks = r.drawOne(question{verb: "charge", caller: who, n: 1 + r.rng.Int64N(3)})
+		case dice < 38:
 			c.asks = r.drawRefund(who, refunded)
 		}
 		if c.asks == nil {
@@ -200,12 +200,10 @@ func (c caller) ask(t *testing.T) {
 		for i, result := range c.limiter.AllowEach(t.Context(), eventsOf(c.asks)) {
 			c.asks[i].got, err = result.Decision, cmp.Or(err, result.Err)
 		}
-	case first.verb == "allow":
-		first.got, err = c.limiter.AllowN(t.Context(), first.event, first.n)
-	case first.verb == "peek":
-		first.got, err = c.limiter.PeekN(t.Context(), first.event, first.n)
 	case first.verb == "refund":
 		err = c.limiter.Refund(t.Context(), first.event, first.refund)
+	default:
+		first.got, err = decide(t.Context(), c.limiter, first.verb, first.event, first.n)
 	}
 	if err != nil {
 		t.Error(err)
@@ -413,11 +411,10 @@ func (a *ask) isOver(now window.Decision, back int64) bool {
 
 // usedBefore returns how many units limit i had in use before the answer d.
 func (q question) usedBefore(d window.Decision, i int) int64 {
-	used := d.Usage[i].Used
-	if d.Allowed || d.Counted > 0 {
-		used -= q.n
+	if q.verb == "peek" && d.Allowed {
+		return d.Usage[i].Used - q.n
 	}
-	return used
+	return d.Usage[i].Used - d.Counted
 }
 
 // An identity is the same for questions whose answer is the same.
@@ -457,7 +454,7 @@ func (s *search) answer(log *exactLog, q question) (a answer) {
 	if q.verb == "refund" {
 		a.log.refund(limits, q.refund, s.now)
 	} else {
-		a.want = a.log.decide(limits, q.n, s.now, s.plan.denials, q.verb == "peek")
+		a.want = a.log.decide(limits, q.verb, q.n, s.now, s.plan.denials)
 	}
 	compact(a.log)
 	a.changes = !reflect.DeepEqual(log.clone().windows, a.log.windows)

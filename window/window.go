@@ -8,7 +8,6 @@ package window
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -71,10 +70,12 @@ type Config struct {
 //
 // Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
 type Limiter struct {
-	engine   *engine.Limiter
+	engine   engine.Limiter
 	limits   []Limit
 	fallback *Limiter
 	observe  func(context.Context, Observation) // nil if nobody observes
+
+	few [4]Limit // limits, unless there are more
 }
 
 // Errors that a caller may want to tell apart, by errors.Is.
@@ -97,11 +98,11 @@ var (
 // It notices when Redis, or a part of a cluster, cannot answer: after three failures in a row, those slots are left alone for a
 // second, and calls get ErrOutage or the Fallback at once; then one call finds out whether they are back.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	e, err := engine.New(client, cfg.engine())
+	e, err := engine.New(client, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(e, cfg), nil
+	return newLimiter(*e, cfg), nil
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
@@ -109,23 +110,43 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 // a clock of its own in Config.Now. It takes no Fallback, as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	c := cfg.engine()
-	e, err := engine.NewLocal(c, newMemory(c.Limits, c.Clock))
+	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), newMemory(c))
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(e, cfg), nil
+	return newLimiter(*e, cfg), nil
 }
 
-func newLimiter(e *engine.Limiter, cfg Config) *Limiter {
-	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}
+func newLimiter(e engine.Limiter, cfg Config) *Limiter {
+	l := &Limiter{engine: e, fallback: cfg.Fallback, observe: cfg.Observe}
+	l.limits = append(l.few[:0], cfg.Limits...)
+	return l
 }
 
-// made returns the engine of a limiter from New or NewLocal. Any other limiter is a mistake in the program.
+// With returns the same limiter under other limits: for plans, or for customers with limits of their own. It shares all else with
+// l: keys, counts, connection, circuit breaker, denial cache, Observe, and the Fallback, which then decides by these limits
+// too. It sends nothing and needs no Close. Call it for each request, or keep what it returns.
+//
+// A limit whose Per both have goes on with the counts of the event, as after a deployment: a customer who has used 2 of 2/1h,
+// and gets 4/1h, has 2 left. A limit with another Per starts at zero, and the counts of one that is left out stay until they are
+// forgotten. One event can be counted for at most 31 different Per. The errors are those of New about limits.
+func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
+	var few [4]engine.Limit
+	e, err := l.made().With(appendEngine(few[:0], limits, l.engine.CountDenied))
+	if err != nil {
+		return nil, err
+	}
+	with := &Limiter{engine: e, fallback: l.fallback, observe: l.observe}
+	with.limits = append(with.few[:0], limits...)
+	return with, nil
+}
+
+// made returns the engine of a limiter from New, NewLocal or With. Any other limiter is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
-	if l == nil || l.engine == nil {
+	if l == nil || !l.engine.Made() {
 		panic("slidegate: this limiter is nil or zero; make it with window.New or NewLocal")
 	}
-	return l.engine
+	return &l.engine
 }
 
 // Allow is shorthand for AllowN(ctx, event, 1).
@@ -139,6 +160,63 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // 31 limits of all callers of one Name, or 2^53 units. In each of these but ErrUncertain nothing was counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, l.made().Attempt(), event, n)
+}
+
+// AllowUpTo grants as many of n units as every limit admits, and counts these: for batches of messages, prefetching, or quotas of
+// jobs. Decision.Granted says how many, from 0 to n. If it is less than n, RetryAfter is how soon one more unit can be admitted. A
+// limiter that counts denied attempts counts all n units. n can be more than any Max. Other errors are as those of AllowN.
+func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decision, error) {
+	return l.decide(ctx, l.made().AttemptSome(), event, n)
+}
+
+// Charge counts n units that were already used, even if a limit denies them. While a limit has more than Max in use, it admits nothing.
+// Decision.Allowed reports whether all n units fitted, and RetryAfter how soon one more unit can be admitted if they did not.
+//
+// Such units are counted in buckets of Per/60 even under an exact limit, so they come back up to that much late. Without a reply,
+// with ErrUncertain, they may not be counted. To be sure, charge again: they may then be counted twice. Other errors are as those of AllowN.
+func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
+	return l.decide(ctx, engine.Charge, event, n)
+}
+
+// Settle corrects d, which counted an estimate, to the actual cost of 0 units or more: it gives back the units that were too many, by
+// Refund, or charges those that were too few, by Charge. Use it where a cost is known afterwards: tokens of a language model, bytes,
+// cents.
+//
+// Settle a decision once. What Settle returns takes the place of d, with Counted as settled. After a charge, its other fields are those
+// of the charge, but At stays; if the Fallback charged what Redis could not, it is Degraded and stands for these units alone.
+//
+// Errors are as those of Refund and Charge. After ErrUncertain do not settle fewer units again: that could give back somebody else's.
+func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
+	if actual < 0 {
+		return Decision{}, l.made().BadCost(actual)
+	}
+	if actual > d.Counted {
+		return l.chargeExcess(ctx, event, d, actual-d.Counted)
+	}
+	back := d
+	back.Counted -= actual
+	if err := l.Refund(ctx, event, back); err != nil {
+		return Decision{}, err
+	}
+	d.Counted = actual
+	return d, nil
+}
+
+// chargeExcess charges units beside those that d counted, where these were counted.
+func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (Decision, error) {
+	where := l
+	if d.Degraded && l.fallback != nil {
+		where = l.degraded()
+	}
+	c, err := where.Charge(ctx, event, units)
+	if err != nil {
+		return c, err
+	}
+	c.Degraded = c.Degraded || where != l
+	if d.Counted > 0 && c.Degraded == d.Degraded {
+		c.At, c.Counted = d.At, d.Counted+c.Counted
+	}
+	return c, nil
 }
 
 // AllowEach decides about many events at once: the answers are those of as many calls of Allow in order, in one round trip to
@@ -199,9 +277,17 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 		return nil
 	case d.Degraded:
 		d.Degraded = false // to the Fallback it is a decision of its own
-		return l.fallback.Refund(ctx, event, d)
+		return l.degraded().Refund(ctx, event, d)
 	}
-	return e.Refund(ctx, event, l.charge(d))
+	return e.Refund(ctx, event, l.counted(d))
+}
+
+// degraded returns the Fallback, under the limits by which it decides for l.
+func (l *Limiter) degraded() *Limiter {
+	if !l.engine.Derived() {
+		return l.fallback
+	}
+	return &Limiter{engine: l.engine.FallbackUnderSame(), limits: l.limits, observe: l.fallback.observe}
 }
 
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library

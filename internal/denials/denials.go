@@ -40,7 +40,7 @@ type Cache struct {
 
 // denial is what is known of a key. It is never changed: another one takes its place.
 type denial struct {
-	units   int64
+	request Request
 	reply   Reply
 	replied time.Time
 	until   time.Time // when the wait is over
@@ -50,6 +50,12 @@ type denial struct {
 
 	mu   sync.Mutex
 	look *look // that is under way
+}
+
+// Request is what an attempt asks for. A denial is repeated only for the same request.
+type Request struct {
+	Units  int64
+	Limits string // as the script gets them
 }
 
 // Reply is the reply to a request, in the integers of the scripts.
@@ -75,17 +81,17 @@ type Seen struct {
 	Reply  Reply         // if Denied: of the denial that is repeated
 	Age    time.Duration // of that
 
-	key   string
-	units int64
-	value string // before the request is sent
+	key     string
+	request Request
+	value   string // before the request is sent
 }
 
-// Look reports whether a request for some units is known to be denied. Otherwise send the request, and then call Remember or
+// Look reports whether a request is known to be denied. Otherwise send the request, and then call Remember or
 // Forget. It takes no longer than timeout, if that is not below 0.
-func (c *Cache) Look(ctx context.Context, key string, units int64, timeout time.Duration) (Seen, error) {
-	seen, d := Seen{key: key, units: units}, c.find(key)
+func (c *Cache) Look(ctx context.Context, key string, request Request, timeout time.Duration) (Seen, error) {
+	seen, d := Seen{key: key, request: request}, c.find(key)
 	now := time.Now()
-	if c.off.Load() || d == nil || d.units != units || !now.Before(d.until) {
+	if c.off.Load() || d == nil || d.request != request || !now.Before(d.until) {
 		return seen, nil
 	}
 	if at := d.confirmed.Load(); at != 0 && now.Sub(d.replied) < time.Duration(at)+lease {
@@ -112,7 +118,7 @@ func (d *denial) repeat(seen Seen, now time.Time) Seen {
 // Remember keeps the reply to a request that was sent after a Look at a certain time. An admission is kept only if it took the
 // last units of a key that is known, so that the next request is looked up first.
 func (c *Cache) Remember(seen Seen, sent time.Time, allowed bool, reply Reply) {
-	d := &denial{units: seen.units, reply: reply, replied: time.Now(), value: seen.value}
+	d := &denial{request: seen.request, reply: reply, replied: time.Now(), value: seen.value}
 	for i := 1; i < len(reply.Rows); i += 3 {
 		d.until = later(d.until, sent.Add(time.Duration(min(reply.Rows[i], longest))*time.Millisecond))
 	}

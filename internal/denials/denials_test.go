@@ -75,7 +75,7 @@ var minute = Reply{At: 7, Rows: []int64{5, 60_000, 60_000, 5, 0, 3_600_000}}
 // mustLook looks, without an error.
 func mustLook(t *testing.T, c *Cache, key string) Seen {
 	t.Helper()
-	seen, err := c.Look(t.Context(), key, 1, time.Second)
+	seen, err := c.Look(t.Context(), key, Request{Units: 1}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestMissIsNoDenial(t *testing.T) {
 func TestOtherUnits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
-		if seen, err := c.Look(t.Context(), "k", 2, time.Second); err != nil || seen.Denied {
+		if seen, err := c.Look(t.Context(), "k", Request{Units: 2}, time.Second); err != nil || seen.Denied {
 			t.Errorf("%+v, %v", seen, err)
 		}
 	})
@@ -258,7 +258,7 @@ func TestLeavers(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), d)
 				defer cancel()
 				began := time.Now()
-				seen, err := c.Look(ctx, "k", 1, time.Hour)
+				seen, err := c.Look(ctx, "k", Request{Units: 1}, time.Hour)
 				if seen.Denied || !errors.Is(err, want) {
 					t.Errorf("%v: %+v, %v", d, seen, err)
 				}
@@ -286,7 +286,7 @@ func TestPanicFreesOthers(t *testing.T) {
 		}
 		go func() {
 			defer func() { _ = recover() }()
-			_, _ = c.Look(t.Context(), "k", 1, time.Minute)
+			_, _ = c.Look(t.Context(), "k", Request{Units: 1}, time.Minute)
 		}()
 		synctest.Wait()
 		wantDenied(t, c, "k", false)
@@ -302,7 +302,7 @@ func TestErrorIsReturned(t *testing.T) {
 		learn(t, c, "k")
 		r.set("")
 		r.err = errors.New("no connection")
-		if _, err := c.Look(t.Context(), "k", 1, time.Second); !errors.Is(err, r.err) {
+		if _, err := c.Look(t.Context(), "k", Request{Units: 1}, time.Second); !errors.Is(err, r.err) {
 			t.Error(err)
 		}
 		wantDenied(t, c, "k", false)
@@ -348,7 +348,7 @@ func TestTimeoutOfTwoGets(t *testing.T) {
 				return "full", false, nil
 			}, nil)
 			deny(t, c, "k")
-			if _, err := c.Look(t.Context(), "k", 1, timeout); err != nil || len(got) != 2 || got[0] != timeout || got[1] != want {
+			if _, err := c.Look(t.Context(), "k", Request{Units: 1}, timeout); err != nil || len(got) != 2 || got[0] != timeout || got[1] != want {
 				t.Errorf("%v: %v, %v", timeout, got, err)
 			}
 		})

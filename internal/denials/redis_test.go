@@ -78,7 +78,7 @@ func (p process) newCaller(t *testing.T, event string) *caller {
 func (c *caller) look(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var err error
-	c.seen, err = c.Look(ctx, c.key, 1, patience)
+	c.seen, err = c.Look(ctx, c.key, denials.Request{Units: 1}, patience)
 	c.next = c.ask
 	if c.seen.Denied || c.left(ctx, t, err) {
 		c.next = nil

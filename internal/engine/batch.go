@@ -117,7 +117,8 @@ func (b *batch) mergesWith(q *request) *scriptCall {
 
 // takes reports whether a request can join the script call.
 func (c *scriptCall) takes(q *request) bool {
-	return q.merges() && c.first.verb == q.verb && c.first.n == q.n && c.first.now == q.now && c.attempts+q.attempts <= maxAttempts
+	return q.merges() && c.first.verb == q.verb && c.first.n == q.n && c.first.now == q.now &&
+		c.first.limits.same(q.limits) && c.attempts+q.attempts <= maxAttempts
 }
 
 // bringScript repairs script calls that found a server without the script: one call brings it, and the others are sent again.
@@ -163,12 +164,12 @@ func (b *batch) command(c *scriptCall, hash string) rueidis.Completed {
 		name, script = "EVAL", b.redis.script.source
 	}
 	q, n := c.first, c.first.n
-	c.reply.verb = q.verb
+	c.reply.verb = Verb(q.verb).sent()
 	if c.attempts > 1 {
 		c.reply.merged = true
 		c.reply.verb, n = b.redis.merging(q.verb), int64(c.attempts)
 	}
-	return b.redis.client.B().Arbitrary(name, script, "1").Keys(q.key).Args(c.reply.verb, q.now, integer(n)).Args(q.limits...).Build()
+	return b.redis.client.B().Arbitrary(name, script, "1").Keys(q.key).Args(c.reply.verb, q.now, integer(n)).Args(q.args...).Build()
 }
 
 // take keeps what rueidis got. RedisResult.AsIntSlice would take a null or an array for an integer.

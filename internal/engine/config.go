@@ -15,7 +15,6 @@ type Config struct {
 	Kind         string // of the record, the last part of each key
 	Script       string // source of the script that decides on Redis
 	Name         string
-	Limits       []Limit
 	CountDenied  bool
 	Secret       []byte
 	Clock        clock.Clock
@@ -25,33 +24,27 @@ type Config struct {
 	Fallback     *Limiter
 	DenialCache  int
 	Notify       func(context.Context, Event) // may be nil; the context is that of the call that noticed
-}
-
-// Limit is one limit of a limiter.
-type Limit struct {
-	Text       string // as people read it
-	Max        int64
-	Per        time.Duration
-	Resolution time.Duration // 0: the limit has none, and the script takes none
-	Fault      error         // what is wrong with the limit, and the remedy
+	Text         func(Limit) string           // writes a limit as people read it
 }
 
 const (
-	maxLimits      = 31 // sections that a record can hold
 	maxPer         = 36_525 * 24 * time.Hour
 	minSecret      = 16 // bytes; FIPS mode refuses fewer than 14
 	defaultTimeout = time.Second
 )
 
 // check refuses a configuration that could not work. The error names the value and the remedy.
-func (cfg *Config) check() error {
+func (cfg *Config) check(limits []Limit) error {
 	if err := checkName(cfg.Name); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
 	}
-	for _, check := range []func() error{cfg.checkFields, cfg.checkFallback, cfg.checkDenialCache, cfg.checkLimits} {
+	for _, check := range []func() error{cfg.checkSecret, cfg.checkFallback, cfg.checkDenialCache} {
 		if err := check(); err != nil {
 			return fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 		}
+	}
+	if err := cfg.checkLimits(limits); err != nil {
+		return fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 	}
 	return nil
 }
@@ -76,13 +69,8 @@ func nameByte(c byte) bool {
 	return c == '.' || c == '_' || c == '-' || c == ':'
 }
 
-func (cfg *Config) checkFields() error {
-	switch {
-	case len(cfg.Limits) == 0:
-		return errors.New("no limits; give at least one, such as window.PerHour(5)")
-	case len(cfg.Limits) > maxLimits:
-		return fmt.Errorf("%d limits; one record holds at most %d", len(cfg.Limits), maxLimits)
-	case cfg.Secret != nil && len(cfg.Secret) < minSecret:
+func (cfg *Config) checkSecret() error {
+	if cfg.Secret != nil && len(cfg.Secret) < minSecret {
 		return fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to have events readable in keys", len(cfg.Secret), minSecret)
 	}
 	return nil
@@ -92,7 +80,7 @@ func (cfg *Config) checkFallback() error {
 	switch {
 	case cfg.Fallback == nil:
 		return nil
-	case cfg.Fallback.store == nil:
+	case cfg.Fallback.core == nil:
 		return errors.New("a Fallback that comes neither from New nor from NewLocal; make it by one of them")
 	case cfg.Fallback.Fallback != nil:
 		return fmt.Errorf("a Fallback %q that has a Fallback too; leave out one of them", cfg.Fallback.Name)
@@ -108,20 +96,6 @@ func (cfg *Config) checkDenialCache() error {
 		return errors.New("CountDenied and a DenialCache; a denial that is to be counted cannot be answered without Redis, so leave out one of them")
 	case cfg.DenialCache > 0 && cfg.Clock.Now != nil:
 		return errors.New("a clock of its own and a DenialCache, which goes by real time; leave out Now or the DenialCache")
-	}
-	return nil
-}
-
-func (cfg *Config) checkLimits() error {
-	seen := map[time.Duration]Limit{}
-	for i, l := range cfg.Limits {
-		if l.Fault != nil {
-			return fmt.Errorf("limit %d with %w", i+1, l.Fault)
-		}
-		if other, twice := seen[l.Per]; twice {
-			return fmt.Errorf("two limits with a Per of %v, %s and %s; keep the tighter one", l.Per, other.Text, l.Text)
-		}
-		seen[l.Per] = l
 	}
 	return nil
 }
@@ -149,15 +123,6 @@ func CheckRange(units, maxUnits int64, text string, per time.Duration) error {
 		return fmt.Errorf("a Per of %v; choose whole milliseconds, from one to 100 years", per)
 	}
 	return nil
-}
-
-// args returns the arguments that the script takes for the limit.
-func (l Limit) args() []string {
-	args := []string{integer(l.Per.Milliseconds()), integer(l.Max)}
-	if l.Resolution != 0 {
-		args = append(args, integer(l.Resolution.Milliseconds()))
-	}
-	return args
 }
 
 func integer(n int64) string { return strconv.FormatInt(n, 10) }

@@ -21,7 +21,7 @@ func (c *counter) execute(cmd command) []int64 {
 		fallthrough
 	case string(Peek):
 		return c.decide(cmd)
-	case verbSome:
+	case string(Some):
 		c.attempts += int(cmd.n)
 		fits := min(cmd.n, c.room(cmd.limits))
 		c.used += fits

@@ -12,6 +12,7 @@ const maxRound = 4096
 // each is an attempt of one unit on each of many events.
 type each struct {
 	redis   *redis
+	limits  *Limits
 	verb    Verb
 	events  []string
 	answers []Answer
@@ -19,8 +20,8 @@ type each struct {
 }
 
 // decideEach answers an attempt of one unit on each of the events at some indices. More than maxRound go in rounds.
-func (s *redis) decideEach(ctx context.Context, v Verb, events []string, indices []int, answers []Answer) {
-	e := &each{redis: s, verb: v, events: events, answers: answers}
+func (s *redis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, answers []Answer) {
+	e := &each{redis: s, limits: limits, verb: v, events: events, answers: answers}
 	for len(indices) > 0 {
 		n := min(len(indices), maxRound)
 		e.round(ctx, indices[:n])
@@ -35,7 +36,7 @@ func (e *each) round(ctx context.Context, indices []int) {
 	if err == nil && ctx.Err() != nil {
 		err = notSent(ctx.Err())
 	}
-	ask := question{string(e.verb), now, 1, e.redis.allLimits}
+	ask := question{string(e.verb), now, 1, e.limits, e.limits.args}
 	c := e.redis.newCalls(len(indices))
 	c.ctx, c.timeout = ctx, e.redis.Timeout
 	defer c.free()
@@ -56,7 +57,7 @@ func (e *each) round(ctx context.Context, indices []int) {
 	}
 	c.run()
 	for k, i := range indices {
-		e.answers[i].Reply, e.answers[i].Err = attempts[k].request.attempt(attempts[k].index, e.redis.Limits)
+		e.answers[i].Reply, e.answers[i].Err = attempts[k].request.attempt(attempts[k].index)
 	}
 	e.end(c)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,9 +18,16 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// Limiter decides about events. It comes from New or NewLocal.
+// Limiter decides about events under limits. It comes from New, NewLocal or With.
 type Limiter struct {
+	*core
+	limits *Limits
+}
+
+// core is what limiters share that come from one another by With.
+type core struct {
 	Config
+	own    *Limits // those of the limiter from New or NewLocal
 	store  Store
 	redis  *redis // the same as store, nil in memory
 	prefix string // of each key
@@ -28,40 +36,51 @@ type Limiter struct {
 
 // Store holds the counts of a limiter, in Redis or in memory.
 type Store interface {
-	// Decide answers a request for n units. It counts them if the verb says so.
-	Decide(ctx context.Context, v Verb, event string, n int64) (Reply, error)
-	// Refund gives back the units of a charge.
-	Refund(ctx context.Context, event string, c Charge) error
+	// Decide answers a request for n units under limits. It counts them if the verb says so.
+	Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error)
+	// Refund gives back units that were counted.
+	Refund(ctx context.Context, event string, c Counted) error
 	// Reset forgets an event.
 	Reset(ctx context.Context, event string) error
 	// Inspect returns the integers of the script's verb inspect.
-	Inspect(ctx context.Context, event string) ([]int64, error)
+	Inspect(ctx context.Context, limits *Limits, event string) ([]int64, error)
 }
 
 // Verb says what a request does with its units, in the words of the scripts.
 type Verb string
 
-// The verbs of a request.
+// The verbs of a request. Stores know all of them except Wait.
 const (
-	Allow Verb = "allow" // count them if they fit
-	Count Verb = "count" // count them in any case
-	Peek  Verb = "peek"  // count nothing
-	Wait  Verb = "wait"  // Allow for a caller that waits: a Fallback does not count its denials either
+	Allow     Verb = "allow"     // count all units if they fit, else none
+	Count     Verb = "count"     // count all units in any case
+	Some      Verb = "some"      // count as many units as fit
+	CountSome Verb = "countsome" // count all units, and say how many fit
+	Peek      Verb = "peek"      // count nothing
+	Wait      Verb = "wait"      // Allow for a caller that waits: a Fallback does not count its denials either
+	Charge    Verb = "charge"    // CountSome for units that were already used: a Fallback counts them in any case, too
 )
 
-// stored returns the verb that a Store knows.
-func (v Verb) stored() Verb {
-	if v == Wait {
-		return Allow
+// sent returns the verb as the scripts know it.
+func (v Verb) sent() string {
+	if v == Charge {
+		return string(CountSome)
 	}
-	return v
+	return string(v)
 }
 
-// Charge is what a decision counted, so that it can be given back.
-type Charge struct {
+// partial reports whether a part of the units can be granted. Waits are then for one more unit.
+func (v Verb) partial() bool { return v == Some || v == CountSome || v == Charge }
+
+// Counted is what a decision counted, so that it can be given back.
+type Counted struct {
 	Units  int64
-	At     int64 // in units of the clock
-	Limits []int // indices of the limits that counted it
+	At     int64   // in units of the clock
+	Limits []Limit // that counted them
+}
+
+// Of reports whether a limit of some Per counted the units.
+func (c *Counted) Of(per int64) bool {
+	return slices.ContainsFunc(c.Limits, func(l Limit) bool { return l.Per == per })
 }
 
 // Errors of the caller. The packages of the limiters export them by the same names.
@@ -72,8 +91,8 @@ var (
 )
 
 // New returns a limiter on Redis.
-func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	if err := cfg.check(); err != nil {
+func New(client rueidis.Client, cfg Config, limits []Limit) (*Limiter, error) {
+	if err := cfg.check(limits); err != nil {
 		return nil, err
 	}
 	if client == nil {
@@ -82,31 +101,58 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	l := newLimiter(cfg)
-	l.redis = newRedis(client, l)
+	l := newLimiter(cfg, limits)
+	l.redis = newRedis(client, l.core)
 	l.store = l.redis
 	return l, nil
 }
 
 // NewLocal returns a limiter in memory, on a store made for the same configuration.
-func NewLocal(cfg Config, store Store) (*Limiter, error) {
+func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 	if err := cfg.checkMemory(); err != nil {
 		return nil, err
 	}
-	if err := cfg.check(); err != nil {
+	if err := cfg.check(limits); err != nil {
 		return nil, err
 	}
-	l := newLimiter(cfg)
+	l := newLimiter(cfg, limits)
 	l.store = store
 	return l, nil
 }
 
-func newLimiter(cfg Config) *Limiter {
-	return &Limiter{Config: cfg, prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}
+func newLimiter(cfg Config, limits []Limit) *Limiter {
+	own := newLimits(limits, cfg.CountDenied)
+	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}, own}
+}
+
+// Made reports whether the limiter comes from New, NewLocal or With.
+func (l *Limiter) Made() bool { return l.core != nil }
+
+// With returns the limiter under other limits, and so its Fallback. Everything else is shared.
+func (l *Limiter) With(limits []Limit) (Limiter, error) {
+	if err := l.checkLimits(limits); err != nil {
+		return Limiter{}, fmt.Errorf("slidegate: With for limiter %q has %w", l.Name, err)
+	}
+	return Limiter{l.core, newLimits(limits, l.CountDenied)}, nil
+}
+
+// Limits returns the limits. Do not change them.
+func (l *Limiter) Limits() []Limit { return l.limits.list }
+
+// Derived reports whether the limiter comes from With.
+func (l *Limiter) Derived() bool { return l.limits != l.own }
+
+// FallbackUnderSame returns the Fallback, under the limits of the limiter if that comes from With. There must be one.
+func (l *Limiter) FallbackUnderSame() Limiter {
+	f := *l.Fallback
+	if l.Derived() {
+		f.limits = newLimits(l.limits.list, f.CountDenied)
+	}
+	return f
 }
 
 // Key returns the Redis key of an event: the name, the event as hash tag, the kind of record.
-func (l *Limiter) Key(event string) string { return l.prefix + keys.Tag(l.Secret, event) + l.suffix }
+func (l *core) Key(event string) string { return l.prefix + keys.Tag(l.Secret, event) + l.suffix }
 
 // Attempt returns the verb of an attempt.
 func (l *Limiter) Attempt() Verb {
@@ -116,12 +162,24 @@ func (l *Limiter) Attempt() Verb {
 	return Allow
 }
 
+// AttemptSome returns the verb of an attempt that takes what it can get.
+func (l *Limiter) AttemptSome() Verb {
+	if l.CountDenied {
+		return CountSome
+	}
+	return Some
+}
+
 // Decide answers a request for n units of an event. If Redis cannot answer, the Fallback does.
 func (l *Limiter) Decide(ctx context.Context, v Verb, event string, n int64) (Reply, error) {
-	if err := l.Check(ctx, event, n); err != nil {
+	if err := l.Check(ctx, v, event, n); err != nil {
 		return Reply{}, err
 	}
-	r, err := l.store.Decide(ctx, v.stored(), event, n)
+	stored := v
+	if v == Wait {
+		stored = Allow
+	}
+	r, err := l.store.Decide(ctx, l.limits, stored, event, min(n, l.MaxUnits))
 	if err != nil {
 		return l.fallBack(ctx, v, event, n, r.Trace, err)
 	}
@@ -145,11 +203,11 @@ func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
 	}
 	var indices []int
 	for i, event := range events {
-		if answers[i].Err = l.Check(ctx, event, 1); answers[i].Err == nil {
+		if answers[i].Err = l.Check(ctx, v, event, 1); answers[i].Err == nil {
 			indices = append(indices, i)
 		}
 	}
-	l.redis.decideEach(ctx, v, events, indices, answers)
+	l.redis.decideEach(ctx, l.limits, v, events, indices, answers)
 	for _, i := range indices {
 		if err := answers[i].Err; err != nil {
 			answers[i].Reply, answers[i].Err = l.fallBack(ctx, v, events[i], 1, answers[i].Trace, err)
@@ -165,15 +223,24 @@ func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, t
 	if l.Fallback == nil || !isOutage(cause) || ctx.Err() != nil {
 		return failed, l.wrap(cause)
 	}
-	if v != Peek && v != Wait {
-		v = l.Fallback.Attempt()
-	}
-	r, err := l.Fallback.Decide(ctx, v, event, n)
+	f := l.FallbackUnderSame()
+	r, err := f.Decide(ctx, f.translate(v), event, n)
 	if err != nil {
 		return failed, l.wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
 	}
 	r.Degraded, r.Trace = true, trace
 	return r, nil
+}
+
+// translate returns the verb by which a Fallback answers the request of another limiter.
+func (l *Limiter) translate(v Verb) Verb {
+	switch v {
+	case Allow, Count:
+		return l.Attempt()
+	case Some, CountSome:
+		return l.AttemptSome()
+	}
+	return v
 }
 
 // Sleep waits until a denied request for n units can be made again, and up to 5 % longer (at most 100 ms), so that waiters
@@ -205,8 +272,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // Refund gives back what a decision of this limiter counted.
-func (l *Limiter) Refund(ctx context.Context, event string, c Charge) error {
-	if err := l.Check(ctx, event, 1); err != nil || len(c.Limits) == 0 {
+func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
+	if err := l.Check(ctx, Charge, event, 1); err != nil || len(c.Limits) == 0 {
 		return err
 	}
 	return l.wrap(l.store.Refund(ctx, event, c))
@@ -214,7 +281,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, c Charge) error {
 
 // Reset forgets the event, in the Fallback too.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	if err := l.Check(ctx, event, 1); err != nil {
+	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return err
 	}
 	err := l.wrap(l.store.Reset(ctx, event))
@@ -226,33 +293,38 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 
 // Inspect returns the state of an event, in the integers of the script's verb inspect. It never asks the Fallback.
 func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
-	if err := l.Check(ctx, event, 1); err != nil {
+	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return nil, err
 	}
-	reply, err := l.store.Inspect(ctx, event)
+	reply, err := l.store.Inspect(ctx, l.limits, event)
 	return reply, l.wrap(err)
 }
 
 // Check refuses what could never be admitted, and what comes too late.
-func (l *Limiter) Check(ctx context.Context, event string, n int64) error {
+func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) error {
 	switch {
 	case event == "":
 		return l.wrap(ErrEmptyEvent)
 	case n < 1:
-		return l.wrap(fmt.Errorf("%w, not %d", ErrCost, n))
+		return l.BadCost(n)
 	case ctx.Err() != nil:
 		return l.wrap(notSent(ctx.Err()))
+	case v.partial():
+		return nil
 	}
-	for i := range l.Limits {
-		if n > l.Limits[i].Max {
-			return l.wrap(fmt.Errorf("%d units under %s: %w", n, l.Limits[i].Text, ErrExceedsLimit))
+	for _, limit := range l.limits.list {
+		if n > limit.Max {
+			return l.wrap(fmt.Errorf("%d units under %s: %w", n, l.Text(limit), ErrExceedsLimit))
 		}
 	}
 	return nil
 }
 
+// BadCost returns the error of a request for too few units.
+func (l *core) BadCost(n int64) error { return l.wrap(fmt.Errorf("%w, not %d", ErrCost, n)) }
+
 // wrap adds the name of the limiter to an error.
-func (l *Limiter) wrap(err error) error {
+func (l *core) wrap(err error) error {
 	if err == nil {
 		return nil
 	}

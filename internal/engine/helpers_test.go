@@ -77,13 +77,13 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 	t.Helper()
 	cfg := Config{
 		Kind: "t", Script: theScript, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, SomeSuffices: true,
-		Clock:  clock.Clock{Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: 1 << 47, Year: 6429},
-		Limits: []Limit{{Text: "5/m", Max: 5, Per: time.Minute}, {Text: "7/h", Max: 7, Per: time.Hour}},
+		Clock: clock.Clock{Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: 1 << 47, Year: 6429},
+		Text:  func(l Limit) string { return fmt.Sprint(l.Max, " in ", l.Per, " ms") },
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	l, err := New(client, cfg)
+	l, err := New(client, cfg, []Limit{{Max: 5, Per: time.Minute.Milliseconds()}, {Max: 7, Per: time.Hour.Milliseconds()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ var mergings = []struct {
 	verb   string
 	change func(*Config)
 }{
-	{verbSome, func(*Config) {}},
+	{string(Some), func(*Config) {}},
 	{verbEach, func(c *Config) { c.SomeSuffices = false }},
 	{verbCountEach, func(c *Config) { c.CountDenied = true }},
 }
@@ -54,7 +54,7 @@ func together(t *testing.T, s *server, l *Limiter, orders []order) (callers []*c
 // oneByOne returns the answers that another server gives to the callers one after the other.
 func oneByOne(t *testing.T, l *Limiter, orders []order) (callers []*caller) {
 	t.Helper()
-	l = limiter(t, newServer().client(t), func(c *Config) { c.Limits, c.CountDenied = l.Limits, l.CountDenied })
+	l = limiter(t, newServer().client(t), func(c *Config) { c.CountDenied = l.CountDenied })
 	for _, o := range orders {
 		callers = append(callers, ask(t.Context(), l, o.verb, o.event, o.n))
 	}

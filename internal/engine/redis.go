@@ -17,7 +17,6 @@ import (
 
 // The verbs of the scripts beside those of requests.
 const (
-	verbSome      = "some"      // as many units as every limit admits
 	verbEach      = "each"      // attempts of one unit, one after the other
 	verbCountEach = "counteach" // the same, counting also what a limit denies
 	verbRefund    = "refund"
@@ -27,12 +26,10 @@ const (
 
 // redis is the Store of a limiter on Redis.
 type redis struct {
-	*Limiter
-	client    rueidis.Client
-	script    script
-	limits    [][]string // the arguments of each limit
-	allLimits []string
-	denials   *denials.Cache // nil without a denial cache
+	*core
+	client  rueidis.Client
+	script  script
+	denials *denials.Cache // nil without a denial cache
 
 	made    time.Time
 	cluster bool
@@ -55,18 +52,14 @@ const maxAbandoned = 4096
 
 var errTooMany = fmt.Errorf("%w: %d requests are under way whose callers left", ErrOutage, maxAbandoned)
 
-func newRedis(client rueidis.Client, l *Limiter) *redis {
+func newRedis(client rueidis.Client, l *core) *redis {
 	s := &redis{
-		Limiter: l, client: client, script: script{source: l.Script}, made: time.Now(),
+		core: l, client: client, script: script{source: l.Script}, made: time.Now(),
 		cluster: client.Mode() == rueidis.ClientModeCluster,
 	}
 	if hash := lua.Hash(l.Script); hash != "" {
 		s.script.known.Store(&hash)
 	}
-	for _, limit := range l.Limits {
-		s.limits = append(s.limits, limit.args())
-	}
-	s.allLimits = slices.Concat(s.limits...)
 	for i := range s.ranges {
 		q := &s.ranges[i].queue
 		q.redis, q.abandoned, q.serve = s, &s.ranges[i].abandoned, q.run
@@ -99,30 +92,35 @@ func (s *redis) merging(verb string) string {
 	case verb == string(Count):
 		return verbCountEach
 	case s.SomeSuffices:
-		return verbSome
+		return string(Some)
 	}
 	return verbEach
 }
 
-// Decide answers a request for n units.
-func (s *redis) Decide(ctx context.Context, v Verb, event string, n int64) (Reply, error) {
+// Decide answers a request for n units under limits.
+func (s *redis) Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error) {
 	k := s.Key(event)
 	if s.denials != nil && v == Allow {
-		return s.decideRemembering(ctx, k, n)
+		return s.decideRemembering(ctx, limits, k, n)
 	}
-	c, err := s.ask(ctx, s.Timeout, k, string(v), n, s.allLimits)
+	return s.decide(ctx, s.Timeout, limits, v, k, n)
+}
+
+// decide sends a request for n units.
+func (s *redis) decide(ctx context.Context, timeout time.Duration, limits *Limits, v Verb, k string, n int64) (Reply, error) {
+	c, err := s.ask(ctx, timeout, k, question{verb: string(v), n: n, limits: limits, args: limits.argsFor(v)})
 	if err != nil {
 		return Reply{}, err
 	}
 	defer c.free()
 	c.run()
-	return c.single.attempt(0, s.Limits)
+	return c.single.attempt(0)
 }
 
-// decideRemembering is Decide for an attempt under a denial cache.
-func (s *redis) decideRemembering(ctx context.Context, k string, n int64) (Reply, error) {
+// decideRemembering is decide for an attempt under a denial cache.
+func (s *redis) decideRemembering(ctx context.Context, limits *Limits, k string, n int64) (Reply, error) {
 	began := time.Now()
-	seen, err := s.denials.Look(ctx, k, n, s.Timeout)
+	seen, err := s.denials.Look(ctx, k, denials.Request{Units: n, Limits: limits.text}, s.Timeout)
 	if err != nil {
 		return Reply{Trace: Trace{SlotRange: s.slotRange(k)}}, err
 	}
@@ -133,18 +131,12 @@ func (s *redis) decideRemembering(ctx context.Context, k string, n int64) (Reply
 	if timeout >= 0 {
 		timeout = max(1, timeout-sent.Sub(began))
 	}
-	c, err := s.ask(ctx, timeout, k, string(Allow), n, s.allLimits)
-	if err != nil {
-		return Reply{}, err
-	}
-	defer c.free()
-	c.run()
-	r, err := c.single.attempt(0, s.Limits)
+	r, err := s.decide(ctx, timeout, limits, Allow, k, n)
 	if err != nil {
 		s.denials.Forget(k)
 		return r, err
 	}
-	s.denials.Remember(seen, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(s.Limits)])})
+	s.denials.Remember(seen, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])})
 	return r, nil
 }
 
@@ -155,7 +147,7 @@ func (s *redis) remembered(k string, seen denials.Seen) Reply {
 		r.Trace.SlotRange = s.slotRange(k)
 	}
 	r.setRows(seen.Reply.Rows)
-	for i := range s.Limits {
+	for i := range len(seen.Reply.Rows) / 3 {
 		row, ms := r.Row(i), seen.Age.Milliseconds()
 		row[1], row[2] = max(0, row[1]-ms), max(0, row[2]-ms)
 	}
@@ -170,21 +162,22 @@ func (s *redis) slotRange(k string) int {
 	return keys.Slot(k) * slotRanges / keys.Slots
 }
 
-// ask returns a call with one request. Run it, and then free it.
-func (s *redis) ask(ctx context.Context, timeout time.Duration, key, verb string, n int64, limits []string) (*call, error) {
+// ask returns a call with one request, at the time of the configuration. Run it, and then free it.
+func (s *redis) ask(ctx context.Context, timeout time.Duration, key string, ask question) (*call, error) {
 	now, err := s.scriptTime()
 	if err != nil {
 		return nil, err
 	}
 	c := s.newCall(ctx, timeout)
-	c.single.prepare(s, key, question{verb, now, n, limits})
+	ask.now = now
+	c.single.prepare(s, key, ask)
 	c.requests = append(c.requests, c.single)
 	return c, nil
 }
 
 // do sends one request that is no attempt, and returns the raw reply.
-func (s *redis) do(ctx context.Context, key, verb string, n int64, limits []string) ([]int64, error) {
-	c, err := s.ask(ctx, s.Timeout, key, verb, n, limits)
+func (s *redis) do(ctx context.Context, key, verb string, n int64, args []string) ([]int64, error) {
+	c, err := s.ask(ctx, s.Timeout, key, question{verb: verb, n: n, args: args})
 	if err != nil {
 		return nil, err
 	}
@@ -205,31 +198,28 @@ func (s *redis) scriptTime() (string, error) {
 	return integer(now), err
 }
 
-// Refund gives back the units of a charge.
-func (s *redis) Refund(ctx context.Context, event string, c Charge) error {
-	var limits []string
-	for _, i := range c.Limits {
-		limits = append(limits, s.limits[i]...)
-	}
-	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(limits, integer(c.At)))
+// Refund gives back units that were counted.
+func (s *redis) Refund(ctx context.Context, event string, c Counted) error {
+	args, _ := scriptArgs(nil, c.Limits, s.CountDenied)
+	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(args, integer(c.At)))
 }
 
 // Reset forgets the event.
 func (s *redis) Reset(ctx context.Context, event string) error {
-	return s.change(ctx, verbReset, event, 1, s.allLimits)
+	return s.change(ctx, verbReset, event, 1, s.own.args)
 }
 
 // change sends a request that can end a remembered denial. Redis notifies the client of that a little later.
-func (s *redis) change(ctx context.Context, verb, event string, n int64, limits []string) error {
+func (s *redis) change(ctx context.Context, verb, event string, n int64, args []string) error {
 	k := s.Key(event)
 	if s.denials != nil {
 		defer s.denials.Forget(k)
 	}
-	_, err := s.do(ctx, k, verb, n, limits)
+	_, err := s.do(ctx, k, verb, n, args)
 	return err
 }
 
 // Inspect returns the reply of the script's verb inspect.
-func (s *redis) Inspect(ctx context.Context, event string) ([]int64, error) {
-	return s.do(ctx, s.Key(event), verbInspect, 1, s.allLimits)
+func (s *redis) Inspect(ctx context.Context, limits *Limits, event string) ([]int64, error) {
+	return s.do(ctx, s.Key(event), verbInspect, 1, limits.args)
 }

@@ -10,6 +10,7 @@ import (
 type Reply struct {
 	Allowed  bool
 	Degraded bool  // the Fallback answered, so the rows are those of its limits
+	Granted  int64 // units that every limit admits: all or none, unless the request can be granted in part
 	Counted  int64 // units that the request counted
 	At       int64 // when, in units of the clock
 	Trace    Trace
@@ -24,6 +25,19 @@ type Trace struct {
 	InRedis    time.Duration // from sending to reply
 	Merged     bool          // one script call answered several attempts
 	Remembered bool          // the denial cache answered
+}
+
+// Grant sets how many of n units were granted, and what follows from that: how many were counted, and whether the request is allowed.
+func (r *Reply) Grant(v Verb, n, granted int64) {
+	r.Granted, r.Allowed = granted, granted > 0
+	switch v {
+	case Allow, Some:
+		r.Counted = granted
+	case Count, CountSome:
+		r.Counted = n
+	case Charge:
+		r.Counted, r.Allowed = n, granted == n
+	}
 }
 
 // fewLimits is how many rows a Reply holds without an allocation.
@@ -72,6 +86,7 @@ const (
 	Uncertain   = "uncertain"
 	Refused     = "refused"
 	Peeked      = "peeked"
+	Charged     = "charged"
 	OutageBegan = "outage began"
 	OutageEnded = "outage ended"
 	CacheOff    = "denial cache off"
@@ -88,6 +103,8 @@ func KindOf(v Verb, allowed bool, err error) string {
 		return Outage
 	case err != nil:
 		return Refused
+	case v == Charge:
+		return Charged
 	case allowed:
 		return Allowed
 	}

@@ -33,7 +33,8 @@ type question struct {
 	verb   string
 	now    string // for the script; empty: the clock of the server
 	n      int64
-	limits []string // the last arguments
+	limits *Limits  // of an attempt or a peek
+	args   []string // the last arguments
 }
 
 // The states of a request.
@@ -68,27 +69,37 @@ type reply struct {
 }
 
 // attempt returns the reply to attempt i of the request.
-func (q *request) attempt(i int, limits []Limit) (Reply, error) {
+func (q *request) attempt(i int) (Reply, error) {
 	r := Reply{Trace: q.trace()}
 	if q.err != nil {
 		return r, q.err
 	}
-	raw, width := q.reply.raw, 3*len(limits)
+	limits := len(q.limits.list)
+	raw, width := q.reply.raw, 3*limits
 	i += q.reply.first
 	if len(raw) < 2+width || (len(raw)-2)%width != 0 || !q.reply.covers(i, (len(raw)-2)/width) {
-		err := fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), q.reply.verb, len(limits))
+		err := fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), q.reply.verb, limits)
 		return r, explain(err, q.key, q.verb)
 	}
-	r.Allowed, r.At = int64(i) < raw[0], raw[1]
-	if q.verb == string(Count) || q.verb == string(Allow) && r.Allowed {
-		r.Counted = q.n
-	}
+	r.Grant(Verb(q.verb), q.n, q.granted(i))
+	r.At = raw[1]
 	rows := raw[2:]
 	r.setRows(rows[width*min(i, len(rows)/width-1):][:width])
-	if q.reply.verb == verbSome {
-		r.rewind(raw[0]-1-int64(i), len(limits))
+	if q.reply.merged && q.reply.verb == string(Some) {
+		r.rewind(raw[0]-1-int64(i), limits)
 	}
 	return r, nil
+}
+
+// granted returns how many units attempt i was granted.
+func (q *request) granted(i int) int64 {
+	switch fit := q.reply.raw[0]; {
+	case Verb(q.verb).partial():
+		return min(fit, q.n)
+	case int64(i) < fit:
+		return q.n
+	}
+	return 0
 }
 
 func (q *request) trace() Trace {

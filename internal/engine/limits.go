@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Limit is one limit of a limiter. Times are in ms.
+type Limit struct {
+	Max int64
+	Per int64
+
+	// Fine is the width of a bucket of units that Max bounds. Coarse is that of units which nothing bounds: charges, and all
+	// units of a limiter that counts denied attempts. Both are 0 if the script takes no width.
+	Fine, Coarse int64
+
+	Fault error // what is wrong with the limit, and the remedy
+}
+
+// Limits are those that an attempt must fit, in the forms that the stores need. They never change.
+type Limits struct {
+	list []Limit
+	args []string // what the script takes for all of them
+	text string   // the same as one string
+
+	few     [fewLimits]Limit // list and args, unless there are more
+	fewArgs [3 * fewLimits]string
+}
+
+// maxLimits is how many sections a record can hold.
+const maxLimits = 31
+
+// newLimits returns limits that have been checked. Coarse says which buckets the script is to make.
+func newLimits(list []Limit, coarse bool) *Limits {
+	l := &Limits{}
+	l.list = append(l.few[:0], list...)
+	l.args, l.text = scriptArgs(l.fewArgs[:0], l.list, coarse)
+	return l
+}
+
+// All returns the limits. Do not change them.
+func (l *Limits) All() []Limit { return l.list }
+
+// same reports whether the script takes both for the same limits.
+func (l *Limits) same(other *Limits) bool { return l == other || l.text == other.text }
+
+// argsFor returns what the script takes for a request.
+func (l *Limits) argsFor(v Verb) []string {
+	if v != Charge {
+		return l.args
+	}
+	args, _ := scriptArgs(nil, l.list, true)
+	return args
+}
+
+// scriptArgs appends what the script takes for limits: of each Per, Max and, if it has one, the width of a bucket. All are parts
+// of one string, which it also returns.
+func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text string) {
+	var digits [160]byte
+	var places [3 * fewLimits]int
+	all, ends := digits[:0], places[:0]
+	for i := range limits {
+		for _, number := range limits[i].numbers(coarse) {
+			if number > 0 {
+				all = strconv.AppendInt(all, number, 10)
+				ends = append(ends, len(all))
+				all = append(all, ' ')
+			}
+		}
+	}
+	text = string(all)
+	begin := 0
+	for _, end := range ends {
+		args = append(args, text[begin:end])
+		begin = end + 1
+	}
+	return args, text
+}
+
+// numbers returns Per, Max and the width of a bucket.
+func (l *Limit) numbers(coarse bool) [3]int64 {
+	if coarse {
+		return [3]int64{l.Per, l.Max, l.Coarse}
+	}
+	return [3]int64{l.Per, l.Max, l.Fine}
+}
+
+// Width returns the width of a bucket of units that a request counts.
+func (l *Limit) Width(coarse bool) int64 { return l.numbers(coarse)[2] }
+
+// checkLimits returns what is wrong with limits, and the remedy.
+func (cfg *Config) checkLimits(limits []Limit) error {
+	switch {
+	case len(limits) == 0:
+		return errors.New("no limits; give at least one, such as window.PerHour(5)")
+	case len(limits) > maxLimits:
+		return fmt.Errorf("%d limits; one record holds at most %d", len(limits), maxLimits)
+	}
+	for i, l := range limits {
+		if l.Fault != nil {
+			return fmt.Errorf("limit %d with %w", i+1, l.Fault)
+		}
+		if twin := slices.IndexFunc(limits[:i], func(other Limit) bool { return other.Per == l.Per }); twin >= 0 {
+			return fmt.Errorf("two limits with a Per of %v, %s and %s; keep the tighter one",
+				time.Duration(l.Per)*time.Millisecond, cfg.Text(limits[twin]), cfg.Text(l))
+		}
+	}
+	return nil
+}
