@@ -27,7 +27,10 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-func small(t *testing.T) bench { return on(t, redistest.Start(t).Addr()) }
+func small(t *testing.T) bench {
+	redistest.Needs(t, redistest.CJSON)
+	return on(t, redistest.Start(t).Addr())
+}
 
 // on is a bench of few events on the servers at an address.
 func on(t *testing.T, addr string) bench {

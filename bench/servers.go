@@ -72,7 +72,7 @@ func (s servers) onEach(ctx context.Context, command func(rueidis.Builder) rueid
 
 // flush empties the database that the bench uses, and no other.
 func (s servers) flush(ctx context.Context) error {
-	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Flushdb().Sync().Build() }, rueidis.RedisResult.Error)
+	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Flushdb().Build() }, rueidis.RedisResult.Error)
 }
 
 // countAll returns the number of keys in all databases.

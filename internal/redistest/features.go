@@ -20,10 +20,11 @@ type Feature struct {
 // The features that not every server of the matrix has.
 var (
 	DebugFlag  = Feature{"--enable-debug-command, by which TestTrouble makes a server load its data", 7}
+	CJSON      = Feature{"cjson (in Debian's builds), which scripts of other libraries in the bench use", 7}
 	QuickMoves = Feature{"a cluster in which all nodes learn at once where a slot moved, on which cluster_test runs", 7}
 )
 
-var features = []Feature{DebugFlag, QuickMoves}
+var features = []Feature{DebugFlag, CJSON, QuickMoves}
 
 // Needs skips a test on a server that lacks the feature.
 func Needs(tb testing.TB, f Feature) {

@@ -1,0 +1,210 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestAllowUpTo: as many units as every limit admits, and when one more can be.
+func TestAllowUpTo(t *testing.T) {
+	both(t, limits("10/1m", "25/1h"), func(b bench) {
+		for _, step := range []struct{ ask, granted, used int64 }{{7, 7, 7}, {7, 3, 10}, {1 << 60, 0, 10}} {
+			d := b.good(b.AllowUpTo(b.Context(), "e", step.ask))
+			if d.Granted != step.granted || d.Counted != step.granted || d.Allowed != (step.granted > 0) || d.Usage[0].Used != step.used {
+				b.Errorf("%d: %+v", step.ask, d)
+			}
+			if whole := step.granted == step.ask; whole != (d.RetryAfter == 0) {
+				b.Errorf("%d: a wait of %v", step.ask, d.RetryAfter)
+			}
+		}
+		b.clock.pass(time.Minute)
+		if d := b.good(b.AllowUpTo(b.Context(), "e", 100)); d.Granted != 10 {
+			b.Errorf("a minute later: %+v", d)
+		}
+		b.clock.pass(time.Minute)
+		if d := b.good(b.AllowUpTo(b.Context(), "e", 100)); d.Granted != 5 || d.Tightest().Limit != window.PerHour(25) {
+			b.Errorf("the hour denies: %+v", d)
+		}
+		if _, err := b.AllowUpTo(b.Context(), "e", 0); !errors.Is(err, window.ErrCost) {
+			b.Error(err)
+		}
+	})
+}
+
+// TestAllowUpToCountsDenied: where denials count, all units do, and Granted says how many may happen.
+func TestAllowUpToCountsDenied(t *testing.T) {
+	cfg := limits("10/1m")
+	cfg.CountDenied = true
+	both(t, cfg, func(b bench) {
+		if d := b.good(b.AllowUpTo(b.Context(), "e", 13)); d.Granted != 10 || d.Counted != 13 || !d.Allowed || d.RetryAfter != time.Minute {
+			b.Errorf("%+v", d)
+		}
+		if d := b.good(b.AllowUpTo(b.Context(), "e", 2)); d.Granted != 0 || d.Counted != 2 || d.Allowed || d.Usage[0].Used != 15 {
+			b.Errorf("%+v", d)
+		}
+	})
+}
+
+// TestCharge: units are counted above Max, and nothing is admitted until so many are forgotten that it fits.
+func TestCharge(t *testing.T) {
+	both(t, limits("5/1h"), func(b bench) {
+		if d := b.good(b.Charge(b.Context(), "e", 3)); !d.Allowed || d.Granted != 3 || d.Counted != 3 || d.RetryAfter != 0 {
+			b.Errorf("within Max: %+v", d)
+		}
+		b.clock.pass(30 * time.Minute)
+		if d := b.good(b.Charge(b.Context(), "e", 6)); d.Allowed || d.Granted != 2 || d.Counted != 6 || d.Usage[0].Used != 9 || d.RetryAfter != time.Hour {
+			b.Errorf("above Max: %+v", d)
+		}
+		b.clock.pass(30 * time.Minute) // three units are forgotten, and six are left
+		if d := b.allow("e", 1); d.Allowed || d.RetryAfter != 30*time.Minute {
+			b.Errorf("half an hour later: %+v", d)
+		}
+		b.clock.pass(30 * time.Minute)
+		if d := b.allow("e", 5); !d.Allowed {
+			b.Errorf("an hour later: %+v", d)
+		}
+	})
+}
+
+// TestChargesStayFew: charges fill no more buckets than a limit may hold, whatever its Resolution.
+func TestChargesStayFew(t *testing.T) {
+	both(t, limits("5/1h", "9/1m@1ms"), func(b bench) {
+		for range 700 {
+			b.good(b.Charge(b.Context(), "e", 1))
+			b.clock.pass(7 * time.Second)
+		}
+		for _, l := range must(b.Inspect(b.Context(), "e")).Limits {
+			if len(l.Buckets) > 256 || len(l.Buckets) < 5 {
+				b.Errorf("%v: %d buckets", l.Limit, len(l.Buckets))
+			}
+		}
+	})
+}
+
+// TestSettle: too many units come back, and too few are charged.
+func TestSettle(t *testing.T) {
+	both(t, limits("10/1h"), func(b bench) {
+		for _, step := range []struct{ estimate, actual, used int64 }{{4, 1, 1}, {3, 3, 4}, {2, 5, 9}, {1, 0, 9}, {1, 9, 18}} {
+			d := b.allow("e", step.estimate)
+			s := b.good(b.Settle(b.Context(), "e", d, step.actual))
+			if used := usedOf(b.T, b.Limiter, "e"); s.Counted != step.actual || used != step.used || s.At != d.At {
+				b.Errorf("%+v: %d used after %+v", step, used, s)
+			}
+		}
+		denied := b.allow("e", 1)
+		if d := b.good(b.Settle(b.Context(), "e", denied, 2)); d.Counted != 2 || d.Usage[0].Used != 20 {
+			b.Errorf("a denied one that happened: %+v", d)
+		}
+		if _, err := b.Settle(b.Context(), "e", denied, -1); !errors.Is(err, window.ErrCost) || !strings.Contains(err.Error(), "-1") {
+			b.Error(err)
+		}
+	})
+}
+
+// TestSettledInTurn: one decision can be settled again and again, by what Settle returns, as a cost becomes known.
+func TestSettledInTurn(t *testing.T) {
+	both(t, limits("100/1h"), func(b bench) {
+		d := b.allow("e", 10)
+		for _, cost := range []int64{12, 30, 31, 9, 0} {
+			b.clock.pass(time.Second)
+			d = b.good(b.Settle(b.Context(), "e", d, cost))
+			if used := usedOf(b.T, b.Limiter, "e"); used < cost {
+				b.Errorf("%d used, settled to %d", used, cost)
+			}
+		}
+	})
+}
+
+// TestNeverLessThanUsed: callers allow, settle and refund at once, while replies are lost and connections cut. What is counted is
+// never less than what was used, as far as it was settled without an error.
+func TestNeverLessThanUsed(t *testing.T) {
+	t.Parallel()
+	faults := &redistest.Faults{}
+	client := redistest.NewClient(t, faults.Break)
+	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("100000000/1h"), Timeout: time.Minute}))
+	answered(t, l, "e")
+	ledger := &ledger{limiter: l}
+	var group sync.WaitGroup
+	for caller := range 16 {
+		group.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(caller), 1))
+			for range redistest.UnlessShort(400, 100) {
+				ledger.spend(t, rng)
+				switch rng.IntN(30) {
+				case 0:
+					faults.LoseReply("EVALSHA")
+				case 1:
+					faults.Cut()
+				}
+			}
+		})
+	}
+	group.Wait()
+	answered(t, l, "e")
+	used := usedOf(t, l, "e")
+	if least, most := ledger.used.Load(), ledger.used.Load()+ledger.unsure.Load()+2; used < least || used > most {
+		t.Errorf("%d counted, %d used, and %d unsure", used, least, ledger.unsure.Load())
+	}
+	if ledger.lost.Load() == 0 {
+		t.Error("no reply was lost")
+	}
+}
+
+// A ledger knows what was used of one event.
+type ledger struct {
+	limiter            *window.Limiter
+	used, unsure, lost atomic.Int64 // unsure: units that may be counted, too
+}
+
+// spend uses units for an estimate, and settles.
+func (l *ledger) spend(t *testing.T, rng *rand.Rand) {
+	estimate, actual := 1+rng.Int64N(20), rng.Int64N(30)
+	d, err := l.limiter.AllowN(t.Context(), "e", estimate)
+	if err != nil { // then the caller does nothing
+		l.lose(t, err, estimate)
+		return
+	}
+	_, err = l.limiter.Settle(t.Context(), "e", d, actual)
+	switch {
+	case err == nil:
+		l.used.Add(actual)
+	case actual < estimate: // the rest may not have come back
+		l.used.Add(actual)
+		l.lose(t, err, estimate-actual)
+	default: // the excess may not be counted
+		l.used.Add(estimate)
+		l.lose(t, err, actual-estimate)
+	}
+}
+
+func (l *ledger) lose(t *testing.T, err error, units int64) {
+	l.lost.Add(1)
+	if l.unsure.Add(units); !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {
+		t.Error(err)
+	}
+}
+
+// TestChargeObserved: a Charge is no attempt.
+func TestChargeObserved(t *testing.T) {
+	var kinds []string
+	cfg := window.Config{Name: "charged", Limits: parsed("2/1h")}
+	cfg.Observe = func(_ context.Context, o window.Observation) {
+		kinds = append(kinds, fmt.Sprint(o.Kind, " ", o.Units, " ", o.Decision.Granted))
+	}
+	l := must(window.NewLocal(cfg))
+	d := must(l.AllowUpTo(t.Context(), "e", 3))
+	must(l.Settle(t.Context(), "e", d, 5))
+	if got := strings.Join(kinds, ", "); got != "allowed 3 2, charged 3 0" {
+		t.Error(got)
+	}
+}

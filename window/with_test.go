@@ -1,0 +1,189 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// with returns the limiter under other limits, which must be in order.
+func with(l *window.Limiter, texts ...string) *window.Limiter { return must(l.With(parsed(texts...)...)) }
+
+// TestWith: a limit of the same Per goes on with its counts, another one begins at zero, and what is left out stays.
+func TestWith(t *testing.T) {
+	both(t, limits("2/1h"), func(b bench) {
+		b.allow("e", 2)
+		pro := with(b.Limiter, "4/1h", "3/1m")
+		if d := must(pro.AllowN(b.Context(), "e", 2)); !d.Allowed || d.Usage[0].Used != 4 || d.Usage[1].Used != 2 {
+			b.Errorf("under the new plan: %+v", d)
+		}
+		if d := b.allow("e", 1); d.Allowed || d.Usage[0].Used != 4 {
+			b.Errorf("under the old plan: %+v", d)
+		}
+		others := must(b.Inspect(b.Context(), "e")).Others
+		if len(others) != 1 || others[0].Limit.Per != time.Minute || others[0].Used != 2 || len(others[0].Buckets) != 1 || others[0].ResetAfter != time.Minute {
+			b.Errorf("others: %+v", others)
+		}
+		b.clock.pass(time.Hour)
+		b.allow("e", 1)
+		if others := must(b.Inspect(b.Context(), "e")).Others; len(others) != 0 {
+			b.Errorf("others an hour later: %+v", others)
+		}
+	})
+}
+
+// TestWithTooManyLimits: one event counts for at most 31 different Per.
+func TestWithTooManyLimits(t *testing.T) {
+	both(t, limits("1/1h"), func(b bench) {
+		b.allow("e", 1)
+		for i := range 30 {
+			must(with(b.Limiter, fmt.Sprintf("1/%dm", i+1)).Allow(b.Context(), "e"))
+		}
+		one := with(b.Limiter, "1/31m")
+		if _, err := one.Allow(b.Context(), "e"); err == nil || !strings.Contains(err.Error(), "would count for more than 31 limits; wait until some are forgotten, or ") {
+			b.Errorf("the 32nd: %v", err)
+		}
+		b.clock.pass(time.Minute) // one is forgotten
+		if d := must(one.Allow(b.Context(), "e")); !d.Allowed {
+			b.Errorf("%+v", d)
+		}
+	})
+}
+
+// TestWithRefuses what New refuses.
+func TestWithRefuses(t *testing.T) {
+	l := must(window.NewLocal(window.Config{Name: "plans", Limits: parsed("1/1h")}))
+	for want, limits := range map[string][]window.Limit{
+		`slidegate: With for limiter "plans" has no limits; give at least one, such as window.PerHour(5)`:                       nil,
+		`slidegate: With for limiter "plans" has limit 2 with a Max of 0; choose 1 to 2^53 units`:                               {window.PerHour(1), window.PerDay(0)},
+		`slidegate: With for limiter "plans" has two limits with a Per of 1h0m0s, 2/1h and 5/1h; keep the tighter one`:          {window.PerHour(2), window.PerHour(5)},
+		`slidegate: With for limiter "plans" has limit 1 with a Per of 60ns; did you forget time.Second? A Per is in whole mil`: {{Max: 1, Per: 60}},
+	} {
+		if with, err := l.With(limits...); with != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
+// TestWithFallback: the Fallback decides by the same limits, and takes back what it counted under them.
+func TestWithFallback(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	server.Kill(t)
+	for _, countDenied := range []bool{false, true} {
+		local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1m"), CountDenied: countDenied}))
+		l := must(window.New(client, window.Config{Name: "plans", Limits: parsed("2/1h"), Fallback: local}))
+		pro := with(l, "3/1h")
+		d := must(pro.AllowN(t.Context(), "e", 2))
+		if !d.Allowed || !d.Degraded || d.Usage[0].Limit != window.PerHour(3) || d.Remaining != 1 {
+			t.Fatalf("%+v", d)
+		}
+		if d = must(pro.Settle(t.Context(), "e", d, 3)); !d.Degraded || d.Counted != 3 || d.Remaining != 0 {
+			t.Errorf("settled to %+v", d)
+		}
+		d.Counted = 2 // of which one bucket holds them
+		if err := pro.Refund(t.Context(), "e", d); err != nil {
+			t.Error(err)
+		}
+		if used := must(with(local, "3/1h").Peek(t.Context(), "e")).Usage[0].Used; used != 2 {
+			t.Errorf("the Fallback counts %d and this one", used-1)
+		}
+	}
+}
+
+// TestWithDenialCache: a denial under some limits says nothing about others.
+func TestWithDenialCache(t *testing.T) {
+	remembered := 0
+	l := must(window.New(redistest.Client(t), window.Config{
+		Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 10, Observe: func(_ context.Context, o window.Observation) {
+			if o.Remembered {
+				remembered++
+			}
+		},
+	}))
+	for range 4 {
+		must(l.Allow(t.Context(), "e"))
+	}
+	if remembered == 0 {
+		t.Fatal("no denial is remembered")
+	}
+	if d := must(with(l, "2/1h").Allow(t.Context(), "e")); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+	if d := must(with(l, "1/1h").Allow(t.Context(), "e")); d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestWithSharesBreaker: an outage costs three timeouts in all, however many plans there are.
+func TestWithSharesBreaker(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	l := must(window.New(server.Client(t), window.Config{Name: "plans", Limits: parsed("2/1h"), Timeout: 200 * time.Millisecond}))
+	answered(t, l, "e")
+	server.Pause(t)
+	begin, waited := time.Now(), 0
+	for i := range 1000 {
+		_, err := with(l, fmt.Sprintf("%d/1h", i+3)).Allow(t.Context(), fmt.Sprint("customer ", i))
+		if !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
+			t.Fatal(err)
+		}
+		if errors.Is(err, window.ErrUncertain) || strings.Contains(err.Error(), "not sent within") {
+			waited++
+		}
+	}
+	if most := 3 + int(time.Since(begin)/time.Second); waited < 3 || waited > most { // one more probes each second
+		t.Errorf("%d calls waited in %v", waited, time.Since(begin))
+	}
+}
+
+// TestWithCost: With makes three allocations.
+func TestWithCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("under the race detector, more is allocated")
+	}
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: local, DenialCache: 10}))
+	for _, texts := range [][]string{{"5/1h"}, {"1/5s", "100000/1h", "20/1d", "1000000/30d"}} {
+		plan := parsed(texts...)
+		if n := testing.AllocsPerRun(1000, func() { must(l.With(plan...)) }); n > 3 {
+			t.Errorf("%d limits: %v allocations", len(plan), n)
+		}
+	}
+}
+
+// BenchmarkWith is With alone, and a decision by one limiter and by With for each of a thousand plans, with 64 callers.
+func BenchmarkWith(b *testing.B) {
+	for _, plan := range [][]window.Limit{parsed("5000/1h"), parsed("1/5s", "5/1h", "20/1d")} {
+		l := must(window.NewLocal(window.Config{Name: "plans", Limits: plan}))
+		b.Run(fmt.Sprint("alone, limits=", len(plan)), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(l.With(plan...))
+			}
+		})
+	}
+	l := must(window.New(redistest.Client(b), window.Config{Name: redistest.Key(b), Limits: parsed("1000000/1h")}))
+	for name, of := range map[string]func(i int64) *window.Limiter{
+		"one limiter": func(int64) *window.Limiter { return l },
+		"1000 plans":  func(i int64) *window.Limiter { return must(l.With(window.PerHour(1_000_000 + i%1000))) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetParallelism(32)
+			var calls atomic.Int64
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					i := calls.Add(1)
+					must(of(i).Allow(context.Background(), fmt.Sprint("customer ", i%1000)))
+				}
+			})
+		})
+	}
+}
