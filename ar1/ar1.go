@@ -91,6 +91,15 @@ type Config struct {
 	// DenialCache is how many denied events to remember, as in window; 0 is none.
 	DenialCache int
 
+	// MaxEvents bounds how many events a limiter in memory holds; 0 is no bound, except that a Fallback then holds 1,048,576. With one limit
+	// an event takes some 270 bytes. If there is no room for another event, those that are forgotten make room: a new event causes a
+	// look at 64 others. If none is found, a new event is denied, with a RetryAfter of a second, or admitted, and not counted. Events
+	// that are held keep their counts. Observation.Full reports it. On Redis, use maxmemory instead.
+	MaxEvents int
+
+	// AllowWhenFull admits new events while MaxEvents are held, instead of denying them.
+	AllowWhenFull bool
+
 	// Observe is told of every attempt and peek, with the context of its call, and of the begin and end of an outage, with that of the call
 	// that noticed; not of those of the Fallback. It is called by many goroutines at once, and the call that it is told of waits for it.
 	// Keep it quick. It must not use the limiter: that could block both for ever.
@@ -132,7 +141,7 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 // it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	c, limits := cfg.engine(), engineLimits(cfg.Limits)
-	e, err := engine.NewLocal(c, limits, newMemory(limits, c.Clock))
+	e, err := engine.NewLocal(c, limits, newMemory(c, limits))
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "a", Script: lua.AR1, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
-		Clock: clock.Clock{Now: cfg.Now, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
+		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
+		Clock: clock.Clock{Now: cfg.Now, Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
 		Text:  limitText,
 	}
 	if cfg.Fallback != nil {

@@ -3,7 +3,6 @@ package ar1
 import (
 	"context"
 
-	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/memory"
 )
@@ -13,6 +12,7 @@ type levels struct {
 	of     []engine.Limit
 	limits []bounds
 	*memory.Store[record]
+	allowWhenFull bool
 }
 
 // record is the state of one event: the level of each limit at a time in us.
@@ -21,12 +21,12 @@ type record struct {
 	levels []float64
 }
 
-func newMemory(limits []engine.Limit, c clock.Clock) *levels {
-	m := &levels{of: limits}
+func newMemory(cfg engine.Config, limits []engine.Limit) *levels {
+	m := &levels{of: limits, allowWhenFull: cfg.AllowWhenFull}
 	for _, limit := range limits {
 		m.limits = append(m.limits, newBounds(limit))
 	}
-	m.Store = memory.New(c, m.forgotten)
+	m.Store = memory.New(cfg.Clock, cfg.MaxEvents, m.forgotten)
 	return m
 }
 
@@ -50,14 +50,17 @@ func (m *levels) level(r *record, i int, now int64) float64 {
 
 // Decide answers a request. One that sees a clock that stepped back dates the levels anew, also if it is denied.
 func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, event string, n int64) (engine.Reply, error) {
-	e, err := m.Open(event)
-	if err != nil {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
 		return engine.Reply{}, err
 	}
 	defer e.Close()
 	r := m.answer(e.Record, v, n, e.Now)
 	if r.Counted > 0 && e.Record == nil {
-		*e.Add() = record{e.Now, make([]float64, len(m.limits))}
+		if !e.Add() {
+			return engine.Full(m.allowWhenFull, len(m.limits), e.Now, n), nil
+		}
+		*e.Record = record{e.Now, make([]float64, len(m.limits))}
 	}
 	if e.Record != nil && (r.Counted > 0 || e.Now < e.Record.at && v != engine.Peek) {
 		m.store(e.Record, r.Counted, e.Now)
@@ -96,8 +99,8 @@ func (m *levels) store(r *record, n, now int64) {
 
 // Refund gives back what is left of the units of a charge.
 func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error {
-	e, err := m.Open(event)
-	if err != nil {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
 		return err
 	}
 	defer e.Close()
@@ -130,8 +133,8 @@ func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 
 // Inspect returns the state of an event as the script does.
 func (m *levels) Inspect(_ context.Context, _ *engine.Limits, event string) ([]int64, error) {
-	e, err := m.Open(event)
-	if err != nil {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
 		return nil, err
 	}
 	defer e.Close()

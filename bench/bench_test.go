@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+	xrate "golang.org/x/time/rate"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/lua"
@@ -447,33 +449,54 @@ func BenchmarkCall(b *testing.B) {
 }
 
 // BenchmarkLocal is a decision in memory, under one limit: of one hot event, and of events drawn at random; by one caller,
-// and by as many as -cpu says.
+// and by as many as -cpu says. Beside it is x/time/rate, a token bucket, in a map with a mutex.
 func BenchmarkLocal(b *testing.B) {
 	for _, events := range []int{1, 1_000, 100_000} {
 		names := make([]string, events)
 		for i := range names {
 			names[i] = event(i)
 		}
-		cfg := window.Config{Name: "login", Limits: []window.Limit{{Max: 1 << 40, Per: time.Hour}}}
-		b.Run(fmt.Sprintf("events=%d", events), func(b *testing.B) {
-			b.ReportAllocs()
-			decideParallel(b, must(window.NewLocal(cfg)), names)
+		l := must(window.NewLocal(window.Config{Name: "login", Limits: []window.Limit{{Max: 1 << 40, Per: time.Hour}}}))
+		b.Run(fmt.Sprintf("window/events=%d", events), func(b *testing.B) {
+			decideParallel(b, names, func(name string) { must(l.Allow(b.Context(), name)) })
 		})
+		buckets := &bucketMap{of: map[string]*xrate.Limiter{}}
+		b.Run(fmt.Sprintf("rate/events=%d", events), func(b *testing.B) { decideParallel(b, names, buckets.allow) })
+	}
+}
+
+// A bucketMap is what services often write around x/time/rate.
+type bucketMap struct {
+	mu sync.Mutex
+	of map[string]*xrate.Limiter
+}
+
+func (m *bucketMap) allow(name string) {
+	m.mu.Lock()
+	l := m.of[name]
+	if l == nil {
+		l = xrate.NewLimiter(1e6, 1<<40)
+		m.of[name] = l
+	}
+	m.mu.Unlock()
+	if !l.Allow() {
+		panic("denied")
 	}
 }
 
 var seeds atomic.Uint64
 
 // decideParallel decides about every event once before the clock starts.
-func decideParallel(b *testing.B, l *window.Limiter, names []string) {
+func decideParallel(b *testing.B, names []string, decide func(name string)) {
+	b.ReportAllocs()
 	for _, name := range names {
-		must(l.Allow(b.Context(), name))
+		decide(name)
 	}
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		rng := rand.New(rand.NewPCG(seeds.Add(1), 0))
 		for pb.Next() {
-			must(l.Allow(b.Context(), names[rng.IntN(len(names))]))
+			decide(names[rng.IntN(len(names))])
 		}
 	})
 }

@@ -17,7 +17,8 @@ func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "w", Script: lua.Window, SomeSuffices: true, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
-		Clock: clock.Clock{Now: cfg.Now, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
+		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
+		Clock: clock.Clock{Now: cfg.Now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
 		Text:  limitText,
 	}
 	if cfg.Fallback != nil {

@@ -21,7 +21,8 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 			return Snapshot{}, errNoSnapshot
 		}
 		if i := len(s.Limits); i < len(l.limits) {
-			s.Limits = append(s.Limits, LimitState{newUsage(l.limits[i], rest), newBuckets(rest)})
+			s.Limits = append(s.Limits, LimitState{Buckets: newBuckets(rest)})
+			s.Limits[i].set(&l.limits[i], rest)
 		} else {
 			s.Others = append(s.Others, LimitState{otherUsage(rest), newBuckets(rest)})
 		}

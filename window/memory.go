@@ -11,8 +11,8 @@ import (
 
 // counts keeps the counts in memory.
 type counts struct {
-	countDenied bool
 	*memory.Store[record]
+	countDenied, allowWhenFull bool
 }
 
 // record is the state of one event: a section for each limit that was counted, in the order in which they first were. Callers can have
@@ -30,7 +30,7 @@ type section struct {
 type bucket struct{ last, units int64 }
 
 func newMemory(cfg engine.Config) *counts {
-	return &counts{cfg.CountDenied, memory.New(cfg.Clock, (*record).forgotten)}
+	return &counts{memory.New(cfg.Clock, cfg.MaxEvents, (*record).forgotten), cfg.CountDenied, cfg.AllowWhenFull}
 }
 
 // maxSections is how many limits one event can be counted for.
@@ -42,49 +42,66 @@ var (
 )
 
 // Decide answers a request.
-func (m *counts) Decide(_ context.Context, limits *engine.Limits, v engine.Verb, event string, n int64) (engine.Reply, error) {
-	e, err := m.Open(event)
-	if err != nil {
-		return engine.Reply{}, err
+func (m *counts) Decide(_ context.Context, limits *engine.Limits, v engine.Verb, event string, n int64) (r engine.Reply, err error) {
+	err = m.decide(&r, limits.All(), v, event, n)
+	return r, err
+}
+
+// decide writes the answer to a request to r.
+func (m *counts) decide(r *engine.Reply, limits []engine.Limit, v engine.Verb, event string, n int64) error {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
+		return err
 	}
 	defer e.Close()
-	var few [4]section // no allocation, unless there are more limits
-	views, repaired := e.Record.views(few[:0], limits.All(), e.Now)
-	r := answer(views, limits.All(), v, n, e.Now)
+	var few [4]view // no allocation, unless there are more limits
+	views, repaired := e.Record.views(few[:0], limits, e.Now)
+	answer(r, views, limits, v, n, e.Now)
 	if r.Counted > 0 {
-		return r, m.count(&e, views, limits.All(), &r, v == engine.Charge)
+		return m.count(&e, views, limits, r, n, v == engine.Charge)
 	}
 	if repaired && v != engine.Peek {
 		e.Record.store(views, e.Now)
 	}
-	return r, nil
+	return nil
 }
 
-// views appends the sections of limits as they are to be read now, and reports whether a date needs repair.
-func (r *record) views(views []section, limits []engine.Limit, now int64) (_ []section, repaired bool) {
-	for i := range limits {
-		s := section{per: limits[i].Per}
-		if k := r.index(s.per, i); k >= 0 {
-			var moved bool
-			s, moved = r.sections[k].view(now)
-			repaired = repaired || moved
-		}
-		views = append(views, s)
+// A view is a section as it is to be read now, for one limit.
+type view struct {
+	per     int64
+	section *section // nil if there is none; a copy if its dates needed repair
+	copied  bool
+	total   int64 // units in the buckets that count
+	from    int   // the first of these
+}
+
+// views appends the views for limits, and reports whether a date needs repair.
+func (r *record) views(views []view, limits []engine.Limit, now int64) (_ []view, repaired bool) {
+	if r == nil {
+		r = &record{}
 	}
-	return views, repaired || r.othersAhead(views, now)
+	for i := range limits {
+		views = append(views, view{per: limits[i].Per})
+		if k := r.index(limits[i].Per, i); k >= 0 {
+			views[i].read(&r.sections[k], now)
+			repaired = repaired || views[i].copied
+		}
+	}
+	return views, repaired || len(r.sections) > len(views) && r.othersAhead(views, now)
 }
 
 // othersAhead reports whether what callers with other limits count has a date that needs repair.
-func (r *record) othersAhead(views []section, now int64) bool {
-	return r != nil && len(r.sections) > len(views) &&
-		slices.ContainsFunc(r.sections, func(s section) bool { return s.ahead(now) && !among(views, &s) })
+func (r *record) othersAhead(views []view, now int64) bool {
+	return slices.ContainsFunc(r.sections, func(s section) bool { return s.ahead(now) && !among(views, s.per) })
+}
+
+// among reports whether one of the views is of some Per.
+func among(views []view, per int64) bool {
+	return slices.ContainsFunc(views, func(v view) bool { return v.per == per })
 }
 
 // index returns which section is that of a Per, or -1. It is probably at guess.
 func (r *record) index(per int64, guess int) int {
-	if r == nil {
-		return -1
-	}
 	if guess < len(r.sections) && r.sections[guess].per == per {
 		return guess
 	}
@@ -92,7 +109,7 @@ func (r *record) index(per int64, guess int) int {
 }
 
 // answer decides by the sections as they are now.
-func answer(views []section, limits []engine.Limit, v engine.Verb, n, now int64) engine.Reply {
+func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb, n, now int64) {
 	fit := n
 	for i := range limits {
 		fit = min(fit, limits[i].Max-views[i].total)
@@ -109,7 +126,7 @@ func answer(views []section, limits []engine.Limit, v engine.Verb, n, now int64)
 			adds = 0
 		}
 	}
-	r := engine.Reply{At: maxTime}
+	r.At = maxTime
 	r.Grant(v, n, fit)
 	for i := range limits {
 		date := views[i].date(now)
@@ -117,134 +134,155 @@ func answer(views []section, limits []engine.Limit, v engine.Verb, n, now int64)
 		used, retry, reset := views[i].usage(limits[i].Max, again, adds, date, now)
 		r.SetRow(i, len(limits), used, retry, reset)
 	}
-	return r
 }
 
 // count stores the sections with the units that a reply counts.
-func (m *counts) count(e *memory.Event[record], views []section, limits []engine.Limit, r *engine.Reply, charge bool) error {
+func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Limit, r *engine.Reply, n int64, charge bool) error {
 	for i := range limits {
 		if r.Row(i)[0] > maxUnits {
 			return errTooManyUnits
 		}
 	}
-	if e.Record == nil {
-		e.Add().sections = make([]section, 0, len(limits))
-	}
-	if e.Record.others(views, e.Now) > maxSections-len(views) {
+	switch {
+	case e.Record == nil && !e.Add():
+		*r = engine.Full(m.allowWhenFull, len(limits), r.At, n)
+		return nil
+	case e.Record.sections == nil:
+		e.Record.sections = make([]section, 0, len(limits))
+	case len(e.Record.sections) > maxSections-len(views) && e.Record.others(views, e.Now) > maxSections-len(views):
 		return errTooManyLimits
 	}
 	for i := range views {
-		views[i].add(r.Counted, views[i].date(e.Now), limits[i].Width(charge || m.countDenied))
+		date := views[i].date(e.Now)
+		e.Record.take(&views[i]).add(r.Counted, date, limits[i].Width(charge || m.countDenied))
 	}
-	e.Record.store(views, e.Now)
+	e.Record.carry(views, e.Now)
 	return nil
 }
 
 // others returns for how many limits that are not among views the record counts.
-func (r *record) others(views []section, now int64) (n int) {
+func (r *record) others(views []view, now int64) (n int) {
 	for i := range r.sections {
-		if !among(views, &r.sections[i]) && !r.sections[i].forgotten(now) {
+		if !r.sections[i].forgotten(now) && !among(views, r.sections[i].per) {
 			n++
 		}
 	}
 	return n
 }
 
-// among reports whether views has a section for the same limit.
-func among(views []section, s *section) bool {
-	return slices.ContainsFunc(views, func(v section) bool { return v.per == s.per })
-}
-
-// store writes sections into the record, and drops others that are forgotten.
-func (r *record) store(views []section, now int64) {
+// store writes the sections as they are to be read now.
+func (r *record) store(views []view, now int64) {
 	for i := range views {
-		if k := r.index(views[i].per, i); k >= 0 {
-			r.sections[k] = views[i]
-		} else if len(views[i].buckets) > 0 {
-			r.sections = append(r.sections, views[i])
+		if views[i].section != nil {
+			r.take(&views[i])
 		}
 	}
-	if len(r.sections) > len(views) {
-		r.carry(views, now)
+	r.carry(views, now)
+}
+
+// take returns the section of a view, as that has it. It adds one if there is none.
+func (r *record) take(v *view) *section {
+	k := r.index(v.per, 0)
+	if k < 0 {
+		k, r.sections = len(r.sections), append(r.sections, section{per: v.per})
 	}
+	s := &r.sections[k]
+	if v.copied {
+		*s = *v.section
+	}
+	if s.total = v.total; v.from > 0 {
+		s.buckets = s.buckets[v.from:]
+	}
+	return s
 }
 
 // carry drops from the sections that are not among views those that are forgotten, and repairs dates.
-func (r *record) carry(views []section, now int64) {
-	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) && !among(views, &s) })
+func (r *record) carry(views []view, now int64) {
+	if len(r.sections) <= len(views) {
+		return
+	}
+	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) && !among(views, s.per) })
 	for i := range r.sections {
 		if s := &r.sections[i]; s.ahead(now) {
-			*s = s.redated(now + s.per)
+			*s = *s.redated(now + s.per)
 		}
 	}
 }
 
-// view returns the section as it is to be read now: without what is forgotten, and with buckets dated more than Per ahead merged
-// into one at now + Per, which it reports. It leaves the section itself as it is.
-func (s *section) view(now int64) (view section, repair bool) {
-	view = *s
-	if len(s.buckets) == 0 {
-		return view, false
+// read reads a section: without what is forgotten, and with buckets dated more than Per ahead merged into one at now + Per. It leaves the
+// section itself as it is.
+func (v *view) read(s *section, now int64) {
+	v.section, v.total = s, s.total
+	if s.ahead(now) {
+		v.section, v.copied = s.redated(now+s.per), true
 	}
-	if repair = s.ahead(now); repair {
-		view = s.redated(now + s.per)
+	date := v.date(now)
+	for _, b := range v.section.buckets {
+		if b.last+s.per > date {
+			return
+		}
+		v.total -= b.units
+		v.from++
 	}
-	date, forgotten := view.date(now), 0
-	for forgotten < len(view.buckets) && view.buckets[forgotten].last+s.per <= date {
-		view.total -= view.buckets[forgotten].units
-		forgotten++
-	}
-	view.buckets = view.buckets[forgotten:]
-	return view, repair
 }
 
 // ahead reports whether the section has a date that needs repair, since the clock stepped back by more than Per.
 func (s *section) ahead(now int64) bool {
-	n := len(s.buckets)
-	return n > 0 && s.buckets[n-1].last > now+s.per
+	return s.last() > now+s.per
 }
 
-func (s *section) redated(latest int64) section {
-	view, n := *s, len(s.buckets)
+// redated returns a copy with all buckets that are later than a date merged into one.
+func (s *section) redated(latest int64) *section {
+	copied, n := *s, len(s.buckets)
 	merged := bucket{last: latest}
 	for n > 0 && s.buckets[n-1].last >= latest {
 		n--
 		merged.units += s.buckets[n].units
 	}
-	view.buckets = append(slices.Clone(s.buckets[:n]), merged)
-	return view
+	copied.buckets = append(slices.Clone(s.buckets[:n]), merged)
+	return &copied
 }
 
-// date returns when the section takes an attempt to happen: now, but not before its newest bucket.
-func (s *section) date(now int64) int64 {
-	if n := len(s.buckets); n > 0 {
-		return max(now, s.buckets[n-1].last)
+// buckets returns those that count, oldest first.
+func (v *view) buckets() []bucket {
+	if v.section == nil {
+		return nil
 	}
-	return now
+	return v.section.buckets[v.from:]
+}
+
+// date returns when an attempt happens under the limit: now, but not before the newest bucket.
+func (v *view) date(now int64) int64 {
+	if v.section == nil {
+		return now
+	}
+	return max(now, v.section.last())
 }
 
 // usage returns how much of a limit is used after some units were added, when it would admit others again, and when it is as if
 // never used.
-func (s *section) usage(most, again, added, date, now int64) (used, retry, reset int64) {
-	used, last := s.total+added, date
+func (v *view) usage(most, again, added, date, now int64) (used, retry, reset int64) {
+	used = v.total + added
+	last := date
 	if added == 0 {
-		last = s.date(0)
+		last = v.date(0)
 	}
 	if used+again > most {
-		retry = s.freed(used+again-most, last, added > 0) + s.per - now
+		retry = v.freed(used+again-most, last, added > 0) + v.per - now
 	}
 	if used > 0 {
-		reset = last + s.per - now
+		reset = last + v.per - now
 	}
 	return used, retry, reset
 }
 
 // freed returns the date of the bucket with which the oldest units leave. If units were added at date, those are the newest, and
 // the last bucket has that date if they joined it.
-func (s *section) freed(units, date int64, added bool) int64 {
-	for i, b := range s.buckets {
+func (v *view) freed(units, date int64, added bool) int64 {
+	buckets := v.buckets()
+	for i, b := range buckets {
 		if units -= b.units; units <= 0 {
-			if added && i == len(s.buckets)-1 && s.joins(date) {
+			if added && i == len(buckets)-1 && v.section.joins(date) {
 				return date
 			}
 			return b.last
@@ -271,8 +309,8 @@ func (s *section) add(units, date, width int64) {
 
 // Refund gives back the units of a charge.
 func (m *counts) Refund(_ context.Context, event string, c engine.Counted) error {
-	e, err := m.Open(event)
-	if err != nil {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
 		return err
 	}
 	defer e.Close()
@@ -282,7 +320,7 @@ func (m *counts) Refund(_ context.Context, event string, c engine.Counted) error
 	changed := false
 	for i := range e.Record.sections {
 		s := &e.Record.sections[i]
-		given := c.Of(s.per) && c.At+s.per > s.date(e.Now) && s.refund(c.Units, c.At)
+		given := c.Of(s.per) && c.At+s.per > max(e.Now, s.last()) && s.refund(c.Units, c.At)
 		changed = changed || given
 	}
 	if changed && e.Record.clean(e.Now) {
@@ -317,8 +355,8 @@ func (r *record) clean(now int64) bool {
 
 // Inspect returns the state of an event as the script does.
 func (m *counts) Inspect(_ context.Context, limits *engine.Limits, event string) ([]int64, error) {
-	e, err := m.Open(event)
-	if err != nil {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
 		return nil, err
 	}
 	defer e.Close()
@@ -329,27 +367,23 @@ func (m *counts) Inspect(_ context.Context, limits *engine.Limits, event string)
 		used, retry, reset := views[i].usage(limits.All()[i].Max, 1, 0, 0, e.Now)
 		reply = views[i].list(append(reply, used, retry, reset))
 	}
-	return e.Record.listOthers(reply, views, e.Now), nil
-}
-
-// listOthers appends what callers with other limits count.
-func (r *record) listOthers(reply []int64, views []section, now int64) []int64 {
-	if r == nil {
-		return reply
+	if e.Record == nil {
+		return reply, nil
 	}
-	for i := range r.sections {
-		if s, _ := r.sections[i].view(now); !among(views, &s) {
-			used, _, reset := s.usage(maxUnits, 0, 0, 0, now)
-			reply = s.list(append(reply, s.per, used, reset))
+	for i := range e.Record.sections {
+		v := view{per: e.Record.sections[i].per}
+		if v.read(&e.Record.sections[i], e.Now); !among(views, v.per) {
+			used, _, reset := v.usage(maxUnits, 0, 0, 0, e.Now)
+			reply = v.list(append(reply, v.per, used, reset))
 		}
 	}
-	return reply
+	return reply, nil
 }
 
 // list appends the number of buckets, and the time and units of each.
-func (s *section) list(reply []int64) []int64 {
-	reply = append(reply, int64(len(s.buckets)))
-	for _, b := range s.buckets {
+func (v *view) list(reply []int64) []int64 {
+	reply = append(reply, int64(len(v.buckets())))
+	for _, b := range v.buckets() {
 		reply = append(reply, b.last, b.units)
 	}
 	return reply
@@ -360,7 +394,12 @@ func (r *record) forgotten(now int64) bool {
 	return !slices.ContainsFunc(r.sections, func(s section) bool { return !s.forgotten(now) })
 }
 
-func (s *section) forgotten(now int64) bool {
-	n := len(s.buckets)
-	return n == 0 || s.buckets[n-1].last+s.per <= now
+func (s *section) forgotten(now int64) bool { return len(s.buckets) == 0 || s.last()+s.per <= now }
+
+// last returns the date of the newest bucket, or 0.
+func (s *section) last() int64 {
+	if n := len(s.buckets); n > 0 {
+		return s.buckets[n-1].last
+	}
+	return 0
 }

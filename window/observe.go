@@ -14,6 +14,8 @@ type Observation struct {
 	Decision Decision      // of Allowed, Denied and, without an error, Peeked; the zero Decision else
 	Took     time.Duration // of an attempt or a peek: from call to answer
 
+	Full bool // the event was new, and there was no room for it in memory: see Config.MaxEvents
+
 	// How Redis was asked by an attempt or a peek. All are zero where nothing was sent, except the SlotRange.
 	InRedis    time.Duration // from sending to reply, of the whole pipeline that the request was in; 0 if the caller left before
 	Merged     bool          // one script call decided several attempts on the event

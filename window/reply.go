@@ -10,54 +10,66 @@ import (
 )
 
 // decide answers a request. Every decision about one event comes through here.
-func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (Decision, error) {
-	e, began := l.made(), time.Time{}
-	if l.observe != nil {
+func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d Decision, err error) {
+	var began time.Time
+	var reply engine.Reply
+	if l.made(); l.observe != nil {
 		began = time.Now()
 	}
-	reply, err := e.Decide(ctx, v, event, n)
-	return l.finish(ctx, v, n, &reply, err, began)
-}
-
-// finish turns the engine's answer into a Decision, and calls Observe.
-func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
-	if err == nil {
-		d = l.decision(n, reply)
-	}
-	if l.observe != nil {
-		l.observe(ctx, Observation{
-			Limiter: l.engine.Name, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began),
-			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Remembered: reply.Trace.Remembered, SlotRange: reply.Trace.SlotRange,
-		})
-	}
+	err = l.ask(ctx, &reply, v, event, n)
+	l.finish(ctx, &d, v, n, &reply, err, began)
 	return d, err
 }
 
-// decision returns the Decision that a reply to a request for n units says.
-func (l *Limiter) decision(n int64, reply *engine.Reply) Decision {
+// ask writes the answer of the engine to r. It asks memory by a short way, on which r is not allocated.
+func (l *Limiter) ask(ctx context.Context, r *engine.Reply, v engine.Verb, event string, n int64) (err error) {
+	if l.local == nil || v == engine.Wait {
+		*r, err = l.engine.Decide(ctx, v, event, n)
+		return err
+	}
+	if err := l.engine.Check(ctx, v, event, n); err != nil {
+		return err
+	}
+	return l.engine.Wrap(l.local.decide(r, l.engine.Limits(), v, event, min(n, maxUnits)))
+}
+
+// finish turns the engine's answer into a Decision, and calls Observe.
+func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) {
+	if err == nil {
+		l.fill(d, n, reply)
+	}
+	if l.observe != nil {
+		l.observe(ctx, Observation{
+			Limiter: l.engine.Name, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began), Full: reply.Full,
+			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Remembered: reply.Trace.Remembered, SlotRange: reply.Trace.SlotRange,
+		})
+	}
+}
+
+// fill writes what a reply to a request for n units says to a Decision.
+func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
 	limits := l.limits
 	if reply.Degraded && !l.engine.Derived() {
 		limits = l.fallback.limits
 	}
-	d := Decision{
-		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted, Degraded: reply.Degraded,
-		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(limits)),
-	}
-	for i, limit := range limits {
-		u := newUsage(limit, reply.Row(i))
-		if d.Usage[i] = u; i == 0 || u.Remaining < d.Remaining {
+	d.Allowed, d.Granted, d.Counted, d.Degraded = reply.Allowed, reply.Granted, reply.Counted, reply.Degraded
+	d.At, d.Usage = utc(reply.At), make([]Usage, len(limits))
+	for i := range limits {
+		u := &d.Usage[i]
+		u.set(&limits[i], reply.Row(i))
+		if i == 0 || u.Remaining < d.Remaining {
 			d.Remaining = u.Remaining
 		}
 		if reply.Granted < n {
 			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
 		}
 	}
-	return d
 }
 
-// newUsage returns the Usage that a row of a reply says: units used, and two waits in ms.
-func newUsage(limit Limit, row []int64) Usage {
-	return Usage{limit, row[0], max(0, limit.Max-row[0]), clock.Milliseconds(row[1]), clock.Milliseconds(row[2])}
+// set sets what a row of a reply says of a limit: units used, and two waits in ms.
+func (u *Usage) set(limit *Limit, row []int64) {
+	u.Limit, u.Used, u.Remaining = *limit, row[0], max(0, limit.Max-row[0])
+	u.RetryAfter, u.ResetAfter = clock.Milliseconds(row[1]), clock.Milliseconds(row[2])
 }
 
 // counted returns what a decision counted. One without Usage may have counted in any limit.

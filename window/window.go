@@ -59,6 +59,15 @@ type Config struct {
 	// told of as CacheOff, and asked no more. AllowEach does without it. It does not go with CountDenied, nor with Now, nor in memory.
 	DenialCache int
 
+	// MaxEvents bounds how many events a limiter in memory holds; 0 is no bound, except that a Fallback then holds 1,048,576. With one limit
+	// an event takes some 270 bytes. If there is no room for another event, those that are forgotten make room: a new event causes a
+	// look at 64 others. If none is found, a new event is denied, with a RetryAfter of a second, or admitted, and not counted. Events
+	// that are held keep their counts. Observation.Full reports it. On Redis, use maxmemory instead.
+	MaxEvents int
+
+	// AllowWhenFull admits new events while MaxEvents are held, instead of denying them.
+	AllowWhenFull bool
+
 	// Observe is told of every attempt and peek, with the context of its call, and of the begin and end of an outage, with that of the call
 	// that noticed; not of those of the Fallback. It is called by many goroutines at once, and the call that it is told of waits for it.
 	// Keep it quick. It must not use the limiter: that could block both for ever.
@@ -71,6 +80,7 @@ type Config struct {
 // Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look without touching.
 type Limiter struct {
 	engine   engine.Limiter
+	local    *counts // nil on Redis
 	limits   []Limit
 	fallback *Limiter
 	observe  func(context.Context, Observation) // nil if nobody observes
@@ -110,11 +120,14 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 // a clock of its own in Config.Now. It takes no Fallback, as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	c := cfg.engine()
-	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), newMemory(c))
+	local := newMemory(c)
+	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), local)
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(*e, cfg), nil
+	l := newLimiter(*e, cfg)
+	l.local = local
+	return l, nil
 }
 
 func newLimiter(e engine.Limiter, cfg Config) *Limiter {
@@ -136,7 +149,7 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := &Limiter{engine: e, fallback: l.fallback, observe: l.observe}
+	with := &Limiter{engine: e, local: l.local, fallback: l.fallback, observe: l.observe}
 	with.limits = append(with.few[:0], limits...)
 	return with, nil
 }
@@ -226,7 +239,8 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
 	for i, a := range l.made().AttemptEach(ctx, events) {
-		results[i].Decision, results[i].Err = l.finish(ctx, l.engine.Attempt(), 1, &a.Reply, a.Err, began)
+		results[i].Err = a.Err
+		l.finish(ctx, &results[i].Decision, l.engine.Attempt(), 1, &a.Reply, a.Err, began)
 	}
 	return results
 }
@@ -287,7 +301,7 @@ func (l *Limiter) degraded() *Limiter {
 	if !l.engine.Derived() {
 		return l.fallback
 	}
-	return &Limiter{engine: l.engine.FallbackUnderSame(), limits: l.limits, observe: l.fallback.observe}
+	return &Limiter{engine: l.engine.FallbackUnderSame(), local: l.fallback.local, limits: l.limits, observe: l.fallback.observe}
 }
 
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value that is not of this library

@@ -14,7 +14,9 @@ import (
 )
 
 // with returns the limiter under other limits, which must be in order.
-func with(l *window.Limiter, texts ...string) *window.Limiter { return must(l.With(parsed(texts...)...)) }
+func with(l *window.Limiter, texts ...string) *window.Limiter {
+	return must(l.With(parsed(texts...)...))
+}
 
 // TestWith: a limit of the same Per goes on with its counts, another one begins at zero, and what is left out stays.
 func TestWith(t *testing.T) {

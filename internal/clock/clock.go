@@ -9,6 +9,7 @@ import (
 // Clock is the clock of a limiter, in the unit of its records: milliseconds for window, microseconds for ar1.
 type Clock struct {
 	Now  func() time.Time      // nil: the clock of the Redis server, or the monotonic clock of this process
+	Tick time.Duration         // a unit
 	Unit func(time.Time) int64 // converts a time to units since 1970
 	Time func(int64) time.Time // the inverse of Unit
 	End  int64                 // the first time that the scripts refuse, in units

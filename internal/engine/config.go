@@ -23,14 +23,20 @@ type Config struct {
 	SomeSuffices bool          // the replies to single attempts follow from that to the verb some: see Reply.rewind
 	Fallback     *Limiter
 	DenialCache  int
-	Notify       func(context.Context, Event) // may be nil; the context is that of the call that noticed
-	Text         func(Limit) string           // writes a limit as people read it
+
+	MaxEvents     int  // in memory; 0: no bound
+	AllowWhenFull bool // decides about events that find no room
+
+	Notify func(context.Context, Event) // may be nil; the context is that of the call that noticed
+	Text   func(Limit) string           // writes a limit as people read it
 }
 
 const (
 	maxPer         = 36_525 * 24 * time.Hour
 	minSecret      = 16 // bytes; FIPS mode refuses fewer than 14
 	defaultTimeout = time.Second
+
+	fallbackEvents = 1 << 20 // MaxEvents of a Fallback that has none
 )
 
 // check refuses a configuration that could not work. The error names the value and the remedy.
@@ -38,7 +44,7 @@ func (cfg *Config) check(limits []Limit) error {
 	if err := checkName(cfg.Name); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
 	}
-	for _, check := range []func() error{cfg.checkSecret, cfg.checkFallback, cfg.checkDenialCache} {
+	for _, check := range []func() error{cfg.checkSecret, cfg.checkMaxEvents, cfg.checkFallback, cfg.checkDenialCache} {
 		if err := check(); err != nil {
 			return fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 		}
@@ -96,6 +102,16 @@ func (cfg *Config) checkDenialCache() error {
 		return errors.New("CountDenied and a DenialCache; a denial that is to be counted cannot be answered without Redis, so leave out one of them")
 	case cfg.DenialCache > 0 && cfg.Clock.Now != nil:
 		return errors.New("a clock of its own and a DenialCache, which goes by real time; leave out Now or the DenialCache")
+	}
+	return nil
+}
+
+func (cfg *Config) checkMaxEvents() error {
+	switch {
+	case cfg.MaxEvents < 0:
+		return fmt.Errorf("a MaxEvents of %d; say how many events to hold in memory, or 0 for no bound", cfg.MaxEvents)
+	case cfg.AllowWhenFull && cfg.MaxEvents == 0:
+		return errors.New("AllowWhenFull without MaxEvents; say how many events to hold in memory, or leave it out")
 	}
 	return nil
 }

@@ -98,13 +98,27 @@ func New(client rueidis.Client, cfg Config, limits []Limit) (*Limiter, error) {
 	if client == nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", cfg.Name)
 	}
+	if cfg.MaxEvents != 0 {
+		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis by maxmemory, and leave it out", cfg.Name)
+	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
+	cfg.Fallback.bound()
 	l := newLimiter(cfg, limits)
 	l.redis = newRedis(client, l.core)
 	l.store = l.redis
 	return l, nil
+}
+
+// bound bounds how many events a Fallback in memory holds, unless it has a bound.
+func (l *Limiter) bound() {
+	if l == nil || l.MaxEvents > 0 {
+		return
+	}
+	if store, inMemory := l.store.(interface{ Bound(maxEvents int) }); inMemory {
+		store.Bound(fallbackEvents)
+	}
 }
 
 // NewLocal returns a limiter in memory, on a store made for the same configuration.
@@ -221,12 +235,12 @@ func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
 func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, trace Trace, cause error) (Reply, error) {
 	failed := Reply{Trace: trace}
 	if l.Fallback == nil || !isOutage(cause) || ctx.Err() != nil {
-		return failed, l.wrap(cause)
+		return failed, l.Wrap(cause)
 	}
 	f := l.FallbackUnderSame()
 	r, err := f.Decide(ctx, f.translate(v), event, n)
 	if err != nil {
-		return failed, l.wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
+		return failed, l.Wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
 	}
 	r.Degraded, r.Trace = true, trace
 	return r, nil
@@ -254,7 +268,7 @@ func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, 
 		err = sleep(ctx, retryAfter+time.Duration(rand.Float64()*float64(min(retryAfter/20, 100*time.Millisecond))))
 	}
 	if err != nil {
-		return l.wrap(fmt.Errorf("a wait of %v for n = %d: %w", rounded(retryAfter), n, err))
+		return l.Wrap(fmt.Errorf("a wait of %v for n = %d: %w", rounded(retryAfter), n, err))
 	}
 	return nil
 }
@@ -276,7 +290,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
 	if err := l.Check(ctx, Charge, event, 1); err != nil || len(c.Limits) == 0 {
 		return err
 	}
-	return l.wrap(l.store.Refund(ctx, event, c))
+	return l.Wrap(l.store.Refund(ctx, event, c))
 }
 
 // Reset forgets the event, in the Fallback too.
@@ -284,7 +298,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return err
 	}
-	err := l.wrap(l.store.Reset(ctx, event))
+	err := l.Wrap(l.store.Reset(ctx, event))
 	if l.Fallback != nil {
 		err = errors.Join(err, l.Fallback.Reset(ctx, event))
 	}
@@ -297,34 +311,34 @@ func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 		return nil, err
 	}
 	reply, err := l.store.Inspect(ctx, l.limits, event)
-	return reply, l.wrap(err)
+	return reply, l.Wrap(err)
 }
 
 // Check refuses what could never be admitted, and what comes too late.
 func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) error {
 	switch {
 	case event == "":
-		return l.wrap(ErrEmptyEvent)
+		return l.Wrap(ErrEmptyEvent)
 	case n < 1:
 		return l.BadCost(n)
 	case ctx.Err() != nil:
-		return l.wrap(notSent(ctx.Err()))
+		return l.Wrap(notSent(ctx.Err()))
 	case v.partial():
 		return nil
 	}
 	for _, limit := range l.limits.list {
 		if n > limit.Max {
-			return l.wrap(fmt.Errorf("%d units under %s: %w", n, l.Text(limit), ErrExceedsLimit))
+			return l.Wrap(fmt.Errorf("%d units under %s: %w", n, l.Text(limit), ErrExceedsLimit))
 		}
 	}
 	return nil
 }
 
 // BadCost returns the error of a request for too few units.
-func (l *core) BadCost(n int64) error { return l.wrap(fmt.Errorf("%w, not %d", ErrCost, n)) }
+func (l *core) BadCost(n int64) error { return l.Wrap(fmt.Errorf("%w, not %d", ErrCost, n)) }
 
-// wrap adds the name of the limiter to an error.
-func (l *core) wrap(err error) error {
+// Wrap adds the name of the limiter to an error.
+func (l *core) Wrap(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 type Reply struct {
 	Allowed  bool
 	Degraded bool  // the Fallback answered, so the rows are those of its limits
+	Full     bool  // the event is new, and there was no room for it in memory
 	Granted  int64 // units that every limit admits: all or none, unless the request can be granted in part
 	Counted  int64 // units that the request counted
 	At       int64 // when, in units of the clock
@@ -38,6 +39,18 @@ func (r *Reply) Grant(v Verb, n, granted int64) {
 	case Charge:
 		r.Counted, r.Allowed = n, granted == n
 	}
+}
+
+// Full returns the reply to a request on a new event for which there is no room. It counts nothing.
+func Full(allow bool, limits int, at, n int64) Reply {
+	r, wait := Reply{Full: true, At: at}, RecoveryDelay.Milliseconds()
+	if allow {
+		r.Allowed, r.Granted, wait = true, n, 0
+	}
+	for i := range limits {
+		r.SetRow(i, limits, 0, wait, 0)
+	}
+	return r
 }
 
 // fewLimits is how many rows a Reply holds without an allocation.

@@ -20,9 +20,12 @@ import (
 // not queue. There is no goroutine: now and then a call sweeps a few events of the next shard.
 type Store[R any] struct {
 	clock     clock.Clock
-	begin     time.Time // when it was made; the clock is what passed since on the monotonic clock
+	begin     time.Time // when the store was made
+	beginNano int64     // the same in ns since 1970
 	forgotten func(r *R, now int64) bool
 	seed      maphash.Seed
+	maxEvents atomic.Int64  // 0: no bound
+	events    atomic.Int64  // how many have a record
 	next      atomic.Uint32 // the shard to sweep next
 	due       atomic.Uint32 // what calls of a shard owe when it is their turn to sweep one
 	shards    [64]shard[R]
@@ -35,27 +38,30 @@ type shard[R any] struct {
 	hand   int         // where in order the sweep goes on
 	peak   int         // most events since the map was made: maps do not shrink
 	owed   uint32      // what calls since they last swept owe
-	sweeps uint32      // of this shard so far
 	_      [64]byte    // keeps neighbours off one cache line
 }
 
 type entry[R any] struct {
 	record R
 	event  string
-	place  int    // its index in order
-	idle   uint32 // the sweep that found it forgotten, if nobody asked for it since; else 0
+	place  int // its index in order
 }
 
-// New returns an empty store. It drops records that are forgotten, in the course of other calls; but not by the clock of a
-// configuration, which may step back to when a record was not yet forgotten.
-func New[R any](c clock.Clock, forgotten func(r *R, now int64) bool) *Store[R] {
+// New returns an empty store for at most maxEvents; 0 is no bound. It drops records that are forgotten, in the course of other calls. By
+// the clock of a configuration, which may step back to when a record was not yet forgotten, it does so only if it is full.
+func New[R any](c clock.Clock, maxEvents int, forgotten func(r *R, now int64) bool) *Store[R] {
 	s := &Store[R]{clock: c, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
+	s.beginNano = s.begin.UnixNano()
+	s.Bound(maxEvents)
 	s.due.Store(seldom)
 	for i := range s.shards {
 		s.shards[i].events = map[string]*entry[R]{}
 	}
 	return s
 }
+
+// Bound sets how many events there may be; 0 is no bound.
+func (s *Store[R]) Bound(maxEvents int) { s.maxEvents.Store(int64(maxEvents)) }
 
 // Event is an event that nobody else sees until it is closed.
 type Event[R any] struct {
@@ -69,23 +75,22 @@ type Event[R any] struct {
 
 // Open locks the shard of the event. The clock is read under the lock: else a sweep could go by a later time, and drop what
 // counts at this one.
-func (s *Store[R]) Open(event string) (e Event[R], err error) {
+func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 	if s.clock.Now != nil {
 		if e.Now, err = s.clock.Read(); err != nil {
-			return e, err
+			return err
 		}
 	}
 	e.name, e.store = held(event), s
 	e.shard = &s.shards[maphash.String(s.seed, e.name)%uint64(len(s.shards))]
 	e.shard.mu.Lock()
 	if s.clock.Now == nil {
-		e.Now = s.clock.Unit(s.begin.Add(time.Since(s.begin)))
+		e.Now = (s.beginNano + int64(time.Since(s.begin))) / int64(s.clock.Tick)
 	}
 	if e.entry = e.shard.events[e.name]; e.entry != nil {
-		e.entry.idle = 0
 		e.Record = &e.entry.record
 	}
-	return e, nil
+	return nil
 }
 
 // held is what stands for an event: a hash of one that is long.
@@ -97,27 +102,60 @@ func held(event string) string {
 	return "~" + hex.EncodeToString(sum[:]) // longer than any event that stands for itself
 }
 
-// Add gives the event a record.
-func (e *Event[R]) Add() *R {
+// Add gives the event a record. It reports false if there is no room.
+func (e *Event[R]) Add() bool {
+	if !e.store.takePlace(e.shard, e.Now) {
+		return false
+	}
 	s := e.shard
 	e.entry = &entry[R]{event: strings.Clone(e.name), place: len(s.order)}
 	s.events[e.entry.event], s.order = e.entry, append(s.order, e.entry)
 	s.peak = max(s.peak, len(s.order))
 	s.owed += addOwes
 	e.Record = &e.entry.record
-	return e.Record
+	return true
+}
+
+// takePlace counts another event. If there is no place, it first drops events that are forgotten.
+func (s *Store[R]) takePlace(own *shard[R], now int64) bool {
+	n := s.events.Add(1)
+	if most := s.maxEvents.Load(); most == 0 || n <= most || s.makeRoom(own, now) {
+		return true
+	}
+	s.events.Add(-1)
+	return false
+}
+
+// makeRoom looks at some events of the next shards, and of the one that is locked, until some were dropped.
+func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
+	looks := uint32(0)
+	for range s.shards {
+		next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
+		if next != own && !next.mu.TryLock() {
+			continue
+		}
+		looked, dropped := s.sweepShard(next, now)
+		if next != own {
+			next.mu.Unlock()
+		}
+		if looks += looked; dropped > 0 || looks >= sweepSome {
+			return dropped > 0
+		}
+	}
+	return false
 }
 
 // Remove drops the record.
 func (e *Event[R]) Remove() {
 	e.shard.remove(e.entry)
+	e.store.events.Add(-1)
 	e.Record, e.entry = nil, nil
 }
 
 // Reset drops the record of the event, if there is one.
 func (s *Store[R]) Reset(_ context.Context, event string) error {
-	e, err := s.Open(event)
-	if err != nil {
+	var e Event[R]
+	if err := s.Open(&e, event); err != nil {
 		return err
 	}
 	defer e.Close()
@@ -127,8 +165,8 @@ func (s *Store[R]) Reset(_ context.Context, event string) error {
 	return nil
 }
 
-// A sweep looks at some records. One that is forgotten goes when it is looked at the second time. Who adds a record owes a sixteenth
-// of a sweep, any other call a 256th; the more was forgotten of what the last sweep saw, the less has to be owed for the next.
+// A sweep looks at some records, and drops those that are forgotten. Who adds a record owes a sixteenth of a sweep, any other call a
+// 256th; the more was dropped of what the last sweep saw, the less has to be owed for the next.
 const (
 	sweepSome = 64
 	callOwes  = 1
@@ -150,40 +188,33 @@ func (e *Event[R]) Close() {
 	}
 }
 
+// sweep sweeps the next shard, unless somebody uses it.
 func (s *Store[R]) sweep(now int64) {
 	next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 	if next.mu.TryLock() {
-		looks, waste := next.sweep(s.forgotten, now)
+		looks, dropped := s.sweepShard(next, now)
 		next.mu.Unlock()
 		if looks > 0 {
-			s.due.Store(seldom - (seldom-often)*waste/looks)
+			s.due.Store(seldom - (seldom-often)*dropped/looks)
 		}
 	}
 }
 
-// sweep removes some records that are forgotten and that nobody asked for since the last sweep: a clock that jumped ahead
-// for a moment frees nothing by being swept. It returns at how many it looked, and how many of them were forgotten.
-func (s *shard[R]) sweep(forgotten func(*R, int64) bool, now int64) (looks, waste uint32) {
-	s.sweeps++
-	for most := min(sweepSome, len(s.order)); looks < uint32(most); looks++ {
-		if s.hand >= len(s.order) {
-			s.hand = 0
+// sweepShard drops some records that are forgotten. It returns at how many it looked, and how many it dropped.
+func (s *Store[R]) sweepShard(of *shard[R], now int64) (looks, dropped uint32) {
+	for most := min(sweepSome, len(of.order)); looks < uint32(most); looks++ {
+		if of.hand >= len(of.order) {
+			of.hand = 0
 		}
-		entry := s.order[s.hand]
-		switch {
-		case !forgotten(&entry.record, now):
-			entry.idle = 0
-			s.hand++
-		case entry.idle == 0 || entry.idle == s.sweeps:
-			entry.idle = s.sweeps
-			waste++
-			s.hand++
-		default:
-			s.remove(entry)
-			waste++
+		if e := of.order[of.hand]; s.forgotten(&e.record, now) {
+			of.remove(e)
+			dropped++
+		} else {
+			of.hand++
 		}
 	}
-	return looks, waste
+	s.events.Add(-int64(dropped))
+	return looks, dropped
 }
 
 func (s *shard[R]) remove(e *entry[R]) {

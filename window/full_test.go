@@ -1,0 +1,143 @@
+package window_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestFull: a new event that finds no room is denied or admitted, as configured, and counts nowhere. Known events go on.
+func TestFull(t *testing.T) {
+	for _, admit := range []bool{false, true} {
+		full := 0
+		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("2/1h", "9/1d"), MaxEvents: 10, AllowWhenFull: admit, Observe: func(_ context.Context, o window.Observation) {
+			if o.Full {
+				full++
+			}
+		}}))
+		for i := range 10 {
+			must(l.Allow(t.Context(), fmt.Sprint("known ", i)))
+		}
+		for range 3 {
+			d := must(l.Allow(t.Context(), "new"))
+			if d.Allowed != admit || d.Granted != 0 != admit || d.Counted != 0 || len(d.Usage) != 2 || d.Usage[0].Used != 0 || (d.RetryAfter == time.Second) == admit {
+				t.Errorf("admit %v: %+v", admit, d)
+			}
+		}
+		if d := must(l.Allow(t.Context(), "known 3")); !d.Allowed || d.Usage[0].Used != 2 {
+			t.Errorf("a known event: %+v", d)
+		}
+		if d := must(l.Allow(t.Context(), "known 3")); d.Allowed || full != 3 {
+			t.Errorf("%d seen, a known event beyond its limit: %+v", full, d)
+		}
+		if err := l.Reset(t.Context(), "known 5"); err != nil {
+			t.Error(err)
+		}
+		if d := must(l.Allow(t.Context(), "new")); !d.Allowed || d.Counted != 1 {
+			t.Errorf("after a Reset: %+v", d)
+		}
+	}
+}
+
+// TestForgottenMakeRoom, also by a clock of its own.
+func TestForgottenMakeRoom(t *testing.T) {
+	c := &clock{}
+	c.set(noon)
+	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("1/1m"), MaxEvents: 50, Now: c.now}))
+	for round := range 20 {
+		for i := range 50 {
+			if d := must(l.Allow(t.Context(), fmt.Sprint(round, " ", i))); !d.Allowed {
+				t.Fatalf("round %d, %d: %+v", round, i, d)
+			}
+		}
+		if d := must(l.Allow(t.Context(), "one more")); d.Allowed {
+			t.Fatalf("round %d: %+v", round, d)
+		}
+		c.pass(time.Minute)
+	}
+}
+
+// TestFallbackIsBounded: a Fallback that says nothing of MaxEvents holds 1,048,576 events.
+func TestFallbackIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a million events")
+	}
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
+	must(window.New(redistest.Client(t), window.Config{Name: "bounded", Limits: parsed("1/1h"), Fallback: local}))
+	for i := range 1 << 20 {
+		if !must(local.Allow(t.Context(), fmt.Sprint(i))).Allowed {
+			t.Fatalf("event %d finds no room", i)
+		}
+	}
+	if must(local.Allow(t.Context(), "another")).Allowed {
+		t.Error("there is room for more")
+	}
+}
+
+// TestFlood: four senders of new addresses, 33,000 a second for a minute of fake time, meet a limiter for 100,000. Its memory stays as it
+// is when it is full, and known events keep their counts.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, known = 100_000, 1000
+		seconds := redistest.UnlessShort(60, 6)
+		l := must(window.NewLocal(window.Config{Name: "flood", Limits: parsed("5/1h"), MaxEvents: most}))
+		for i := range known {
+			must(l.AllowN(t.Context(), fmt.Sprint("known ", i), 4))
+		}
+		var denied atomic.Int64
+		var full, end int
+		for second := range seconds {
+			flood(t, l, second, &denied)
+			if end = heap(); second == 3 {
+				full = end
+			}
+			<-time.After(time.Second)
+		}
+		if want := int64(seconds*4*8333 - most + known); denied.Load() != want || end > full+full/10 {
+			t.Errorf("%d denied, not %d; %d bytes when full, %d in the end", denied.Load(), want, full, end)
+		}
+		for i := range known {
+			if d := must(l.AllowN(t.Context(), fmt.Sprint("known ", i), 1)); !d.Allowed || d.Remaining != 0 {
+				t.Fatalf("known %d: %+v", i, d)
+			}
+		}
+		runtime.KeepAlive(l)
+	})
+}
+
+// flood sends new addresses for a second.
+func flood(t *testing.T, l *window.Limiter, second int, denied *atomic.Int64) {
+	var group sync.WaitGroup
+	for sender := range 4 {
+		group.Go(func() {
+			for i := range 8333 {
+				if !must(l.Allow(t.Context(), fmt.Sprint(second, " ", sender, " ", i))).Allowed {
+					denied.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestMaxEventsRefused where it makes no sense.
+func TestMaxEventsRefused(t *testing.T) {
+	client := redistest.Client(t)
+	_, below := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: -1})
+	_, alone := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), AllowWhenFull: true})
+	_, redis := window.New(client, window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: 5})
+	for i, err := range []error{below, alone, redis} {
+		if want := []string{"a MaxEvents of -1; say how many", "AllowWhenFull without MaxEvents; say how many", "is on Redis and has a MaxEvents; bound Redis by maxmemory"}[i]; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
