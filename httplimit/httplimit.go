@@ -1,12 +1,12 @@
-// Package httplimit limits HTTP requests: net/http middleware over a limiter of window or ar1, with the fields RateLimit-Policy, RateLimit and Retry-After
-// (draft-ietf-httpapi-ratelimit-headers-11, RFC 9110) and problem details (RFC 9457).
+// Package httplimit limits HTTP requests. It is net/http middleware over a rate limiter of window or ar1. It sends the headers
+// RateLimit-Policy, RateLimit and Retry-After (draft-ietf-httpapi-ratelimit-headers-11, RFC 9110) and problem details (RFC 9457).
 //
 //	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
 //	...
 //	http.ListenAndServe(addr, limit.Wrap(mux))
 //
-// Only the Key says who is limited. Address takes the address of the connection; behind a proxy that is the proxy, so there use
-// AddressBehind with the proxies that you run, and never a field that clients can write. docs/http.md has examples.
+// Only the Key says who is limited. Address takes the IP address of the connection. Behind a proxy that is the proxy's: use AddressBehind
+// with the proxies that you run, or other Clients, and never a header that clients can write. docs/http.md has examples.
 package httplimit
 
 import (
@@ -25,45 +25,46 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides about requests: a *window.Limiter, or an *ar1.Limiter.
+// Limiter decides about requests: a *window.Limiter or an *ar1.Limiter.
 type Limiter interface {
-	// AllowN decides about a request that costs n units, at least 1. Any error is taken for an outage, but for one that matches
-	// window.ErrExceedsLimit, which is answered by 413.
+	// AllowN decides about a request that costs n units, at least 1. An error that matches window.ErrExceedsLimit is answered by 413. Any
+	// other error counts as an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	// Refund gives back what d counted, for a response that does not count. It is called only with Config.CountOnly.
 	Refund(ctx context.Context, event string, d window.Decision) error
 }
 
-// Outage is what becomes of requests while the limiter can give no answer.
+// Outage is what happens to requests while the limiter can give no answer.
 type Outage string
 
-// What to do in an outage. A limiter with a Fallback decides by that, and comes to this only if the Fallback gives no answer either.
+// What to do in an outage. A limiter with a Fallback decides by that, and needs this only if the Fallback gives no answer either.
 const (
 	Open   Outage = "open"   // they are admitted, without any limit
 	Closed Outage = "closed" // they are refused, with the status 503
 )
 
-// Config says what is limited, and how. Limiter, Key and Outage are needed.
+// Config says what is limited, and how. Limiter, Key and Outage are required.
 type Config struct {
 	Limiter Limiter // decides: limits, counts, clock and Fallback are its own
 	Key     Key     // who is limited
 	Outage  Outage  // what to do in an outage: there is no default, as either can hurt
 
-	// Cost is how many units a request costs; nil is 1 for each. One of 0 is not limited. One of less is refused with the status 400, and one of
-	// more than a limit ever admits with 413.
+	// Cost returns how many units a request costs; nil is 1 for each. A cost of 0 is not limited. A negative cost is refused with the status
+	// 400. One that exceeds what a limit ever admits is refused with 413.
 	Cost func(*http.Request) int64
 
-	// CountOnly, if set, says which responses count, by their status: those that do not get their units back when the handler is done. They are
-	// charged before all the same, so that requests at once cannot slip past. A handler that panics is counted, and so is a request whose context
-	// ends before its handler does: else whoever hangs up would try for nothing. One that writes nothing answers with 200, one that takes over the
-	// connection with 101.
+	// CountOnly, if set, reports whether a response counts, by its status. If not, its units are given back when the handler is done. They
+	// are charged before it runs all the same, so that requests at once cannot slip past. A handler that panics is counted. So is a request
+	// whose context ends before its handler does, or a client could hang up and try for nothing. A handler that writes nothing answers with
+	// 200, one that takes over the connection with 101.
 	CountOnly func(status int) bool
 
-	// Denied, if set, answers a denied request. The fields are set already; it must write the status. nil is 429 with problem details.
+	// Denied, if set, answers a denied request. The headers are set already; it must write the status. nil is 429 with problem details.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
-	// Log is told of the begin and the end of outages, and of a Fallback's decisions, each once; of the first request without a key; and of charges that could not
-	// be given back. Its attributes tell one middleware from another, as by slog.Default().With("limit", "api"). nil is slog.Default().
+	// Log gets a line at the begin and at the end of an outage, and of the time in which a Fallback decides. It also gets the first request
+	// without a key, and charges that could not be given back. Its attributes distinguish middlewares, as in slog.Default().With("limit",
+	// "api"). nil is slog.Default().
 	Log *slog.Logger
 }
 
@@ -72,16 +73,16 @@ type Middleware struct {
 	cfg     Config
 	state   journal
 	policy  atomic.Pointer[policyText]
-	keyless sync.Once // told of
+	keyless sync.Once // logged
 }
 
-// New returns a middleware. It is an error where Limiter, Key or Outage is missing, or Outage is neither Open nor Closed.
+// New returns a middleware. It returns an error if Limiter, Key or Outage is missing, or Outage is neither Open nor Closed.
 func New(cfg Config) (*Middleware, error) {
 	switch {
 	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():
 		return nil, errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New")
 	case cfg.Key == nil:
-		return nil, errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy")
+		return nil, errNoKey
 	case cfg.Outage != Open && cfg.Outage != Closed:
 		return nil, fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, Open, Closed)
 	}
@@ -91,9 +92,18 @@ func New(cfg Config) (*Middleware, error) {
 	return &Middleware{cfg: cfg}, nil
 }
 
-// Wrap limits the requests to a handler. Those that are admitted reach it as they came. Their w is the server's own, unless CountOnly is set:
-// then it is one that sees the status, and can do whatever the server's can.
+var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
+	"Header and Cookie return no Key for an empty or invalid name, And and Or none for a nil Key: correct what they are given")
+
+// Wrap limits the requests to a handler. Admitted requests reach it unchanged. Their w is the server's own, unless CountOnly is set: then it
+// is one that sees the status, and can do whatever the server's can. Wrap panics if next is nil, or m does not come from New.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	switch {
+	case m == nil || m.cfg.Limiter == nil:
+		panic("slidegate: this Middleware is nil or zero; make it by httplimit.New")
+	case next == nil:
+		panic("slidegate: Wrap limits a nil handler; give it the one that serves the requests")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := int64(1)
 		if m.cfg.Cost != nil {
@@ -113,10 +123,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
 	key := m.cfg.Key(r)
 	if key == "" {
-		m.keyless.Do(func() {
-			m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs, as Route must be within its mux")
-		})
-		writeProblem(w, noKey)
+		m.noKey(w)
 		return
 	}
 	d, err := m.cfg.Limiter.AllowN(r.Context(), key, n)
@@ -134,6 +141,14 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 	default:
 		next.ServeHTTP(w, r)
 	}
+}
+
+// noKey refuses a request without a key, and logs the first.
+func (m *Middleware) noKey(w http.ResponseWriter) {
+	m.keyless.Do(func() {
+		m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs, as Route must be within its mux")
+	})
+	writeProblem(w, noKey)
 }
 
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decision) {

@@ -17,6 +17,8 @@ import (
 )
 
 func TestWrongConfiguration(t *testing.T) {
+	const noKey = `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. ` +
+		`Header and Cookie return no Key for an empty or invalid name, And and Or none for a nil Key: correct what they are given`
 	l := inMemory(nil, "1/1h")
 	for _, of := range []struct {
 		cfg  httplimit.Config
@@ -24,7 +26,7 @@ func TestWrongConfiguration(t *testing.T) {
 	}{
 		{httplimit.Config{}, `slidegate: httplimit has no Limiter; make one by window.New or ar1.New`},
 		{httplimit.Config{Limiter: (*window.Limiter)(nil)}, `slidegate: httplimit has no Limiter; make one by window.New or ar1.New`},
-		{httplimit.Config{Limiter: l}, `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy`},
+		{httplimit.Config{Limiter: l}, noKey},
 		{httplimit.Config{Limiter: l, Key: httplimit.Address}, `slidegate: httplimit has the Outage ""; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
 		{httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
 	} {
@@ -50,9 +52,45 @@ func TestWrongProxies(t *testing.T) {
 			t.Errorf("%q: %v", proxy, err)
 		}
 	}
-	const none = "slidegate: AddressBehind without proxies; name those that you run, or take Address where there are none"
+	const none = "slidegate: no proxy is named; name those that you run, or take Address where there are none"
 	if key, err := httplimit.AddressBehind(); key != nil || err == nil || err.Error() != none {
 		t.Error(err)
+	}
+}
+
+func TestWrongClients(t *testing.T) {
+	for _, of := range []struct {
+		make func() (httplimit.Clients, error)
+		want string
+	}{
+		{func() (httplimit.Clients, error) { return httplimit.ClientsBehind() }, "slidegate: no proxy is named; name those that you run, or take Address where there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(0) }, "slidegate: 0 hops name no client; count the entries that your proxies add to X-Forwarded-For, or take Address where there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(-1) }, "slidegate: -1 hops name no client; count the entries that your proxies add to X-Forwarded-For, or take Address where there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("", "10.0.0.1") }, `slidegate: "" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("host", "10.0.0.1") }, `slidegate: "host" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP") }, "slidegate: no proxy is named; name those that you run, or take Address where there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP", "") }, `slidegate: the proxy "" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`},
+	} {
+		if _, err := of.make(); err == nil || err.Error() != of.want {
+			t.Errorf("%v\nnot: %s", err, of.want)
+		}
+	}
+}
+
+// TestWrongWrap: a mistake of the program shows when it starts, and not at the first request.
+func TestWrongWrap(t *testing.T) {
+	for want, wrap := range map[string]func(){
+		"slidegate: this Middleware is nil or zero; make it by httplimit.New":            func() { (*httplimit.Middleware)(nil).Wrap(fine) },
+		"slidegate: Wrap limits a nil handler; give it the one that serves the requests": func() { middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(nil) },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("%v, not %s", got, want)
+				}
+			}()
+			wrap()
+		}()
 	}
 }
 
@@ -71,10 +109,10 @@ func TestRefusals(t *testing.T) {
 			"detail": "Come back after the time in Retry-After.", "violated-policies": []any{"1/1h"},
 		}},
 		{"no key", httplimit.Config{Limiter: full, Key: func(*http.Request) string { return "" }}, map[string]any{
-			"title": "Bad Request", "status": 400., "detail": "The request does not say who it is from as this server needs it.",
+			"title": "Bad Request", "status": 400., "detail": "The server could not identify the client: a required header, cookie or address is missing.",
 		}},
 		{"no cost", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return -1 }}, map[string]any{
-			"title": "Bad Request", "status": 400., "detail": "The request does not say what it costs as this server needs it.",
+			"title": "Bad Request", "status": 400., "detail": "The server could not determine what the request costs.",
 		}},
 		{"too costly", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return 2 }}, map[string]any{
 			"title": "Content Too Large", "status": 413., "detail": "The request costs more than is ever admitted at once.",
@@ -168,7 +206,11 @@ func TestKeyless(t *testing.T) {
 	if strings.Count(log.String(), "without a key") != 1 {
 		t.Error(&log)
 	}
-	for i, key := range []httplimit.Key{httplimit.Key(nil).And(httplimit.Address), httplimit.Key(httplimit.Address).And(nil), httplimit.Key(nil).Or(httplimit.Address), httplimit.Key(httplimit.Address).Or(nil)} {
+	for i, key := range []httplimit.Key{
+		httplimit.Key(nil).And(httplimit.Address), httplimit.Key(httplimit.Address).And(nil), httplimit.Key(nil).Or(httplimit.Address), httplimit.Key(httplimit.Address).Or(nil),
+		httplimit.Header(""), httplimit.Header("X Key"), httplimit.Header("X-Key:"), httplimit.Header("Schlüssel"), httplimit.Header("host"), httplimit.Cookie(""), httplimit.Cookie("a=b"),
+		httplimit.Header("").And(httplimit.Address), httplimit.Key(httplimit.Address).Or(httplimit.Cookie("")),
+	} {
 		if _, err := httplimit.New(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key, Outage: httplimit.Open}); err == nil || !strings.Contains(err.Error(), "has no Key") {
 			t.Errorf("%d: %v", i, err)
 		}

@@ -26,6 +26,15 @@ func from(peer string, lines ...string) *http.Request {
 	return r
 }
 
+// clientIP is a header in which a proxy writes the client's address.
+const clientIP = "CF-Connecting-IP"
+
+// naming adds lines of that header to a request.
+func naming(r *http.Request, lines ...string) *http.Request {
+	r.Header["Cf-Connecting-Ip"] = lines
+	return r
+}
+
 // proxies are trusted in these tests.
 var proxies = []string{"10.0.0.0/8", "192.0.2.10", "2001:db8:ffff::/48"}
 
@@ -101,10 +110,99 @@ func TestAddressBehind(t *testing.T) {
 	}
 }
 
+func TestClientsByHops(t *testing.T) {
+	for _, of := range []struct {
+		name  string
+		hops  int
+		lines []string
+		want  string
+	}{
+		{"one entry", 1, []string{"198.51.100.7"}, "198.51.100.7"},
+		{"what the client wrote", 1, []string{"203.0.113.1, 198.51.100.7"}, "198.51.100.7"},
+		{"what it wrote in lines", 1, []string{"203.0.113.1", "garbage", "198.51.100.7"}, "198.51.100.7"},
+		{"two entries", 2, []string{"203.0.113.1, 198.51.100.7, 192.0.2.10"}, "198.51.100.7"},
+		{"two entries, a line each", 2, []string{"203.0.113.1", "198.51.100.7", "192.0.2.10"}, "198.51.100.7"},
+		{"a proxy without an address after the client", 2, []string{"198.51.100.7, unknown"}, "198.51.100.7"},
+		{"a port and brackets", 3, []string{"[2001:db8:1:2::4]:50000, a, b"}, "2001:db8:1:2::/64"},
+		{"IPv4 in IPv6 form, with a zone", 1, []string{"::ffff:198.51.100.7%eth0"}, "198.51.100.7"},
+		{"empty entries", 2, []string{"203.0.113.1,, 198.51.100.7 ,\t", " ,192.0.2.10,"}, "198.51.100.7"},
+		{"too few entries", 2, []string{"198.51.100.7"}, ""},
+		{"too few, with empty ones", 2, []string{", ,198.51.100.7,"}, ""},
+		{"no header", 1, nil, ""},
+		{"an empty one", 1, []string{""}, ""},
+		{"garbage in the entry", 1, []string{"198.51.100.7, unknown"}, ""},
+		{"more hops than anybody has", 1 << 40, []string{"198.51.100.7"}, ""},
+	} {
+		if got := must(httplimit.ClientsByHops(of.hops)).Key(from("10.0.0.1:1", of.lines...)); got != of.want {
+			t.Errorf("%s: %q, not %q", of.name, got, of.want)
+		}
+	}
+}
+
+func TestClientsIn(t *testing.T) {
+	clients := must(httplimit.ClientsIn("cf-connecting-ip", proxies...))
+	for _, of := range []struct {
+		name, peer string
+		lines      []string
+		want       string
+	}{
+		{"the proxy names the client", "10.0.0.1:1", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"a client of IPv6", "10.0.0.1:1", []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
+		{"IPv4 in IPv6 form", "[::ffff:10.0.0.1]:1", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
+		{"a zone", "10.0.0.1:1", []string{"fe80::1%eth0"}, "fe80::/64"},
+		{"a port", "10.0.0.1:1", []string{"198.51.100.7:50000"}, "198.51.100.7"},
+		{"brackets", "10.0.0.1:1", []string{"[2001:db8:1:2::4]"}, "2001:db8:1:2::/64"},
+		{"spaces around it", "10.0.0.1:1", []string{" \t198.51.100.7 "}, "198.51.100.7"},
+		{"a proxy's own address", "10.0.0.1:1", []string{"10.0.0.2"}, "10.0.0.2"}, // a health check
+		{"several lines", "10.0.0.1:1", []string{"203.0.113.1", "198.51.100.7"}, ""},
+		{"the same twice", "10.0.0.1:1", []string{"198.51.100.7", "198.51.100.7"}, ""},
+		{"a list", "10.0.0.1:1", []string{"203.0.113.1, 198.51.100.7"}, ""},
+		{"garbage", "10.0.0.1:1", []string{"unknown"}, ""},
+		{"an empty line", "10.0.0.1:1", []string{""}, ""},
+		{"no line", "10.0.0.1:1", nil, ""},
+		{"a client that calls by itself", "198.51.100.7:1", []string{"203.0.113.1"}, "198.51.100.7"},
+		{"the same without the header", "[2001:db8:1:2::9]:1", nil, "2001:db8:1:2::/64"},
+		{"a Unix socket", "@", []string{"198.51.100.7"}, ""},
+	} {
+		if got := clients.Key(naming(from(of.peer, "203.0.113.1"), of.lines...)); got != of.want {
+			t.Errorf("%s: %q, not %q", of.name, got, of.want)
+		}
+	}
+}
+
+// TestClientAddr: Addr returns whole addresses, and an error that says what the proxy must do.
+func TestClientAddr(t *testing.T) {
+	behind, hops, in := must(httplimit.ClientsBehind(proxies...)), must(httplimit.ClientsByHops(2)), must(httplimit.ClientsIn(clientIP, proxies...))
+	for _, of := range []struct {
+		name string
+		addr func(*http.Request) (netip.Addr, error)
+		r    *http.Request
+		want string
+	}{
+		{"the connection", httplimit.ClientAddr, from("[2001:db8:1:2::9]:1"), "2001:db8:1:2::9"},
+		{"its IPv4 address in IPv6 form", httplimit.ClientAddr, from("[::ffff:198.51.100.7]:1"), "198.51.100.7"},
+		{"its address with a zone", httplimit.ClientAddr, from("[fe80::1%eth0]:1"), "fe80::1"},
+		{"behind networks", behind.Addr, from("10.0.0.1:1", "2001:db8:1:2::9"), "2001:db8:1:2::9"},
+		{"behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7:80, 10.0.0.2"), "198.51.100.7"},
+		{"in a header", in.Addr, naming(from("10.0.0.1:1"), "198.51.100.7"), "198.51.100.7"},
+		{"none at all", httplimit.ClientAddr, from("@"), `slidegate: a request from "@" has no client address; listen on TCP, or read a header that your proxy sets`},
+		{"none behind networks", behind.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address; each proxy must add the address that it was called from to X-Forwarded-For`},
+		{"none behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7"), `slidegate: a request from "10.0.0.1:1" has no client address; the proxies must add 2 entries to X-Forwarded-For, the first of them the client's address`},
+		{"none in a header", in.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address; the proxy must set Cf-Connecting-Ip to one address, in one line`},
+	} {
+		got, err := of.addr(of.r)
+		if err != nil && (got != netip.Addr{} || err.Error() != of.want) || err == nil && got.String() != of.want {
+			t.Errorf("%s: %v, %v", of.name, got, err)
+		}
+	}
+}
+
 // TestSpoof: an attacker who writes X-Forwarded-For gets three requests as everybody does, and leaves a neighbour his own three.
 func TestSpoof(t *testing.T) {
 	const victim = "203.0.113.1"
 	behind := must(httplimit.AddressBehind(proxies...))
+	one, two := must(httplimit.ClientsByHops(1)).Key, must(httplimit.ClientsByHops(2)).Key
+	in := must(httplimit.ClientsIn(clientIP, proxies...)).Key
 	for _, of := range []struct {
 		name             string
 		key              httplimit.Key
@@ -137,6 +235,28 @@ func TestSpoof(t *testing.T) {
 			},
 			func(string) *http.Request { return from("10.0.0.1:1", "2001:db8:1:3::1") },
 		},
+		{
+			"ClientsByHops, one", one,
+			func(claim string) *http.Request { return from("10.0.0.1:1", claim, claim+", 198.51.100.7") },
+			func(string) *http.Request { return from("10.0.0.1:1", victim) },
+		},
+		{
+			"ClientsByHops, two", two,
+			func(claim string) *http.Request {
+				return from("10.0.0.1:1", claim+","+claim+",198.51.100.7,192.0.2.10")
+			},
+			func(string) *http.Request { return from("10.0.0.1:1", victim+",192.0.2.10") },
+		},
+		{
+			"ClientsIn, from elsewhere", in,
+			func(claim string) *http.Request { return naming(from("198.51.100.7:1", claim), claim) },
+			func(string) *http.Request { return from(victim + ":1") },
+		},
+		{
+			"ClientsIn, through the proxy", in,
+			func(claim string) *http.Request { return naming(from("10.0.0.1:1", claim), "198.51.100.7") },
+			func(string) *http.Request { return naming(from("10.0.0.1:1"), victim) },
+		},
 	} {
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "3/1h"), Key: of.key}).Wrap(fine)
 		count := func(as func(string) *http.Request) (admitted int) {
@@ -153,6 +273,31 @@ func TestSpoof(t *testing.T) {
 		}
 		if attacker, honest := count(of.attacker), count(of.honest); attacker != 3 || honest != 3 {
 			t.Errorf("%s: the attacker gets %d, the neighbour %d", of.name, attacker, honest)
+		}
+	}
+}
+
+// TestInventedValues: an attacker who invents headers and cookies, such as a victim's address, uses up nobody's budget but those of its
+// inventions.
+func TestInventedValues(t *testing.T) {
+	const victim = "203.0.113.1"
+	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
+	honest := saying("mine", "mine", 1)
+	honest.RemoteAddr = victim + ":1"
+	for name, key := range map[string]httplimit.Key{
+		"Header": header, "Cookie": cookie, "Header or Address": httplimit.Header("X-None").Or(httplimit.Address).And(header),
+		"Header and Address": header.And(httplimit.Address), "Address and Cookie": httplimit.Key(httplimit.Address).And(cookie),
+		"Address or Header": httplimit.Key(httplimit.Address).Or(header), "Cookie or Address": httplimit.Cookie("none").Or(httplimit.Address),
+	} {
+		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key}).Wrap(fine)
+		for _, claim := range []string{victim, key(honest), "header X-Key mine", "cookie c mine", "mine " + victim, victim + " mine", ""} {
+			r := saying(claim, claim, 7)
+			r.Header.Set("X-Forwarded-For", victim)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, honest); w.Code != http.StatusOK {
+			t.Errorf("%s: the victim gets %d", name, w.Code)
 		}
 	}
 }
@@ -236,7 +381,8 @@ func FuzzNobodyElsesKey(f *testing.F) {
 	f.Add([]byte{198, 51, 100, 7}, []byte{203, 0, 113, 1}, "203.0.113.1", "10.0.0.9, ::ffff:203.0.113.1")
 	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", ",")
-	behind := must(httplimit.AddressBehind(proxies...))
+	behind, in := must(httplimit.AddressBehind(proxies...)), must(httplimit.ClientsIn(clientIP, proxies...))
+	hop, hops := must(httplimit.ClientsByHops(1)), must(httplimit.ClientsByHops(2))
 	f.Fuzz(func(t *testing.T, one, two []byte, claim, more string) {
 		a, okA := netip.AddrFromSlice(one)
 		b, okB := netip.AddrFromSlice(two)
@@ -249,6 +395,10 @@ func FuzzNobodyElsesKey(f *testing.F) {
 			behind(from("10.0.0.1:1", claim, more, a.String())),
 			behind(from("10.0.0.1:1", claim, more+","+a.String()+", 192.0.2.10")),
 			behind(from(netip.AddrPortFrom(a, 1).String(), claim, more)),
+			hop.Key(from("10.0.0.1:1", claim, more+","+a.String())),
+			hops.Key(from("10.0.0.1:1", claim+","+more, a.String()+", 192.0.2.10")),
+			in.Key(naming(from("10.0.0.1:1", claim, more), a.String())),
+			in.Key(naming(from(netip.AddrPortFrom(a, 1).String(), claim), more)),
 		} {
 			if key != want || key == "" {
 				t.Errorf("%s has the key %q, not %q", a, key, want)
@@ -280,6 +430,97 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 				return
 			}
 		}
+	})
+}
+
+// FuzzNothingLeftOfTheHops: the key depends on nothing that stands before the entries that the proxies added.
+func FuzzNothingLeftOfTheHops(f *testing.F) {
+	f.Add("203.0.113.1", "198.51.100.7", "192.0.2.10", "10.0.0.2")
+	f.Add("203.0.113.1, ,", "[2001:db8::1]:80", "unknown", "::1%eth0")
+	f.Add("\x00\n,", "198.51.100.7:70000", "a b", "-")
+	f.Fuzz(func(t *testing.T, left, a, b, c string) {
+		added := []string{a, b, c}
+		for i, entry := range added {
+			if added[i] = strings.Trim(entry, " \t"); added[i] == "" || strings.Contains(entry, ",") {
+				t.Skip()
+			}
+		}
+		for n := 1; n <= len(added); n++ {
+			clients := must(httplimit.ClientsByHops(n))
+			entries := strings.Join(added[len(added)-n:], ",")
+			key, without := clients.Key(from("10.0.0.1:1", left, entries)), clients.Key(from("10.0.0.1:1", entries))
+			if own := httplimit.Address(from(added[len(added)-n])); key != without || key != own {
+				t.Errorf("%d hops, %q before %q: %q, without %q, not %q", n, left, entries, key, without, own)
+			}
+		}
+	})
+}
+
+// FuzzOneAddressInOneLine: a header counts only from a proxy, and only if it is one address.
+func FuzzOneAddressInOneLine(f *testing.F) {
+	f.Add("10.0.0.1:1", "198.51.100.7", "")
+	f.Add("10.0.0.1:1", "203.0.113.1, 198.51.100.7", "198.51.100.7")
+	f.Add("198.51.100.7:1", "203.0.113.1", "203.0.113.1")
+	f.Add("[2001:db8:ffff::1%25eth0]:1", "[2001:db8:1:2::4]:80", "unknown")
+	in := must(httplimit.ClientsIn(clientIP, proxies...))
+	f.Fuzz(func(t *testing.T, peer, line, more string) {
+		own, want := httplimit.Address(from(peer)), httplimit.Address(from(strings.Trim(line, " \t")))
+		if !trusts(own) {
+			want = own
+		}
+		if key := in.Key(naming(from(peer, more), line)); key != want {
+			t.Errorf("from %q, %q: %q, not %q", peer, line, key, want)
+		}
+		if key := in.Key(naming(from(peer), line, more)); trusts(own) && key != "" {
+			t.Errorf("from %q, %q and %q: %q", peer, line, more, key)
+		}
+	})
+}
+
+// FuzzAddrIsWhatKeySays: Addr and Key name one client, or both none.
+func FuzzAddrIsWhatKeySays(f *testing.F) {
+	f.Add("10.0.0.1:1", "198.51.100.7, 192.0.2.10", "198.51.100.7")
+	f.Add("[::ffff:10.0.0.1%25eth0]:1", "[2001:db8::1%eth0]:80", "::ffff:198.51.100.7")
+	f.Add("@", "unknown", "")
+	all := map[string]httplimit.Clients{
+		"zero": {}, "behind": must(httplimit.ClientsBehind(proxies...)),
+		"hops": must(httplimit.ClientsByHops(2)), "in": must(httplimit.ClientsIn(clientIP, proxies...)),
+	}
+	f.Fuzz(func(t *testing.T, peer, forwarded, line string) {
+		r := naming(from(peer, strings.Split(forwarded, "\n")...), line)
+		for name, clients := range all {
+			key, want := clients.Key(r), ""
+			addr, err := clients.Addr(r)
+			if err == nil {
+				want = httplimit.Address(from(netip.AddrPortFrom(addr, 1).String()))
+			}
+			if key != want || addr.Zone() != "" || addr.Is4In6() {
+				t.Errorf("%s: %v, %v, and the key %q", name, addr, err, key)
+			}
+		}
+	})
+}
+
+// FuzzRouteIsThePattern: whatever path a client writes, its key is the pattern that the mux found for it.
+func FuzzRouteIsThePattern(f *testing.F) {
+	f.Add("/a/1", "GET")
+	f.Add("/a/../b", "GET")
+	f.Add("/route POST /login", "POST")
+	f.Add("//a//1", "\x00")
+	mux, keys := http.NewServeMux(), map[string]string{}
+	var key string
+	for _, pattern := range []string{"GET /a/{id}", "/b", "/"} {
+		keys[pattern] = "route " + pattern
+		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
+			if key = httplimit.Route(r); key != keys[pattern] {
+				panic(key)
+			}
+		})
+	}
+	f.Fuzz(func(_ *testing.T, path, method string) {
+		r := from("198.51.100.7:1")
+		r.URL.Path, r.Method = path, method
+		mux.ServeHTTP(httptest.NewRecorder(), r)
 	})
 }
 
@@ -345,6 +586,7 @@ func FuzzNobodyWithoutKey(f *testing.F) {
 	f.Add("[::ffff:10.0.0.1%25]:1", ",,,", " ", "c")
 	keys := []httplimit.Key{httplimit.Address, must(httplimit.AddressBehind(proxies...)), httplimit.Header("X-Key"), httplimit.Cookie("c"), httplimit.Route}
 	keys = append(keys, keys[2].And(keys[3]), keys[2].Or(keys[3]), keys[1].And(keys[2]).Or(keys[0]))
+	keys = append(keys, must(httplimit.ClientsByHops(2)).Key, must(httplimit.ClientsIn("X-Key", proxies...)).Key)
 	limiter := inMemory(nil, "9007199254740992/1s")
 	f.Fuzz(func(t *testing.T, peer, forwarded, header, cookie string) {
 		r := from(peer, strings.Split(forwarded, "\n")...)

@@ -20,8 +20,8 @@ type problem struct {
 const types = "https://iana.org/assignments/http-problem-types#"
 
 var (
-	noKey     = problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The request does not say who it is from as this server needs it."}
-	noCost    = problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The request does not say what it costs as this server needs it."}
+	noKey     = problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The server could not identify the client: a required header, cookie or address is missing."}
+	noCost    = problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The server could not determine what the request costs."}
 	tooCostly = problem{Title: "Content Too Large", Status: http.StatusRequestEntityTooLarge, Detail: "The request costs more than is ever admitted at once."}
 	reduced   = problem{Type: types + "temporary-reduced-capacity", Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable, Detail: "Requests cannot be counted at the moment. Try again soon."}
 )
