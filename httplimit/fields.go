@@ -17,16 +17,48 @@ const (
 	usageField  = "Ratelimit"
 )
 
-// setFields tells the client of its limits, beside those around this one: what they are, what is left, and if it is denied, when to come back.
+// The headers that came before the draft, as net/http writes their names.
+const (
+	legacyLimit     = "X-Ratelimit-Limit"
+	legacyRemaining = "X-Ratelimit-Remaining"
+	legacyReset     = "X-Ratelimit-Reset"
+)
+
+// setFields writes a client's limits beside those of middlewares around this one: what they are, what is left, and after a denial, when to
+// come back. In Shadow it writes nothing, because the client is not limited.
 func (m *Middleware) setFields(h http.Header, d window.Decision) {
-	outer := told(h)
+	if m.cfg.Shadow {
+		return
+	}
+	wait := outerWait(h)
 	if len(d.Usage) > 0 {
 		h.Add(policyField, m.policies(d.Usage))
 		h.Add(usageField, list(d.Usage, usage))
+		if m.cfg.LegacyHeaders {
+			setLegacy(h, hardest(d), time.Now())
+		}
 	}
 	if !d.Allowed {
-		h.Set("Retry-After", strconv.FormatInt(max(seconds(d.RetryAfter), outer), 10))
+		h.Set("Retry-After", strconv.FormatInt(max(seconds(d.RetryAfter), wait), 10))
 	}
+}
+
+// setLegacy writes the headers of old about one limit. They have no form for several.
+func setLegacy(h http.Header, u window.Usage, now time.Time) {
+	reset := now.Add(u.RetryAfter)
+	h.Set(legacyLimit, strconv.FormatInt(u.Limit.Max, 10))
+	h.Set(legacyRemaining, strconv.FormatInt(u.Remaining, 10))
+	h.Set(legacyReset, strconv.FormatInt(reset.Add(time.Second-1).Unix(), 10))
+}
+
+// hardest returns the usage of the limit with the longest wait for another such request, or if there is no wait, with the least remaining.
+func hardest(d window.Decision) window.Usage {
+	d.Allowed = false
+	if waits := d.Tightest(); waits.RetryAfter > 0 {
+		return waits
+	}
+	d.Allowed = true
+	return d.Tightest()
 }
 
 // policyText is the value of RateLimit-Policy for the limits of some usage.
@@ -79,8 +111,9 @@ func usage(u window.Usage) httpsfv.Item {
 // mostInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
 const mostInteger = 999_999_999_999_999
 
-// told is the longest wait in the fields of the limiters around this one. These have counted the request already, and can ask for more than this one.
-func told(h http.Header) (longest int64) {
+// outerWait returns the longest wait in the headers of the middlewares around this one. They have counted the request already, and can ask for
+// a longer wait than this one.
+func outerWait(h http.Header) (longest int64) {
 	values := h[usageField]
 	if len(values) == 0 {
 		return 0

@@ -62,6 +62,16 @@ type Config struct {
 	// Denied, if set, answers a denied request. The headers are set already; it must write the status. nil is 429 with problem details.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
+	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for clients that read only these. They are about
+	// one limit: the one with the longest wait, or if a request like this would be admitted again at once, the one with the least remaining.
+	// Reset is when such a request is admitted again, in seconds since 1970 as GitHub sends it, rounded up.
+	LegacyHeaders bool
+
+	// Shadow lets every request reach the handler, to try out limits in production. The limiter decides and counts as usual. Clients see no
+	// headers, Denied is not called, and requests without a key or in an outage pass, too. The log reports how many requests would have been
+	// refused, at most once a minute for each reason. For metrics, window.Config.Observe sees each denial.
+	Shadow bool
+
 	// Log gets a line at the begin and at the end of an outage, and of the time in which a Fallback decides. It also gets the first request
 	// without a key, and charges that could not be given back. Its attributes distinguish middlewares, as in slog.Default().With("limit",
 	// "api"). nil is slog.Default().
@@ -74,6 +84,7 @@ type Middleware struct {
 	state   journal
 	policy  atomic.Pointer[policyText]
 	keyless sync.Once // logged
+	shadow  shadow
 }
 
 // New returns a middleware. It returns an error if Limiter, Key or Outage is missing, or Outage is neither Open nor Closed.
@@ -89,7 +100,7 @@ func New(cfg Config) (*Middleware, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Middleware{cfg: cfg}, nil
+	return &Middleware{cfg: cfg, shadow: shadow{kinds: map[string]passed{}}}, nil
 }
 
 var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
@@ -111,7 +122,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		}
 		switch {
 		case n < 0:
-			writeProblem(w, noCost)
+			m.refuse(w, r, noCost, next)
 		case n == 0:
 			next.ServeHTTP(w, r)
 		default:
@@ -123,7 +134,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
 	key := m.cfg.Key(r)
 	if key == "" {
-		m.noKey(w)
+		m.noKey(w, r, next)
 		return
 	}
 	d, err := m.cfg.Limiter.AllowN(r.Context(), key, n)
@@ -135,7 +146,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 	m.setFields(w.Header(), d)
 	switch {
 	case !d.Allowed:
-		m.deny(w, r, d)
+		m.deny(w, r, d, next)
 	case m.cfg.CountOnly != nil:
 		m.serve(w, r, key, d, next)
 	default:
@@ -143,20 +154,31 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 	}
 }
 
-// noKey refuses a request without a key, and logs the first.
-func (m *Middleware) noKey(w http.ResponseWriter) {
-	m.keyless.Do(func() {
-		m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs, as Route must be within its mux")
-	})
-	writeProblem(w, noKey)
+// refuse answers a request with a problem, or lets it pass in Shadow.
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem, next http.Handler) {
+	if m.cfg.Shadow {
+		m.pass(w, r, p, next)
+		return
+	}
+	writeProblem(w, p)
 }
 
-func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decision) {
-	if m.cfg.Denied != nil {
+// noKey refuses a request without a key, and logs the first.
+func (m *Middleware) noKey(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if !m.cfg.Shadow {
+		m.keyless.Do(func() {
+			m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs, as Route must be within its mux")
+		})
+	}
+	m.refuse(w, r, noKey, next)
+}
+
+func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decision, next http.Handler) {
+	if m.cfg.Denied != nil && !m.cfg.Shadow {
 		m.cfg.Denied(w, r, d)
 		return
 	}
-	writeProblem(w, exceeded(d))
+	m.refuse(w, r, exceeded(d), next)
 }
 
 // serve gives the units back if the response does not count.
@@ -180,9 +202,9 @@ const refundTime = 5 * time.Second
 func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
 	switch {
 	case errors.Is(r.Context().Err(), context.Canceled): // the client is gone, which is no sign of an outage
-		writeProblem(w, reduced)
+		m.refuse(w, r, reduced, next)
 	case errors.Is(err, window.ErrExceedsLimit):
-		writeProblem(w, tooCostly)
+		m.refuse(w, r, tooCostly, next)
 	default:
 		m.tell(err)
 		m.undecided(w, r, next)
@@ -203,5 +225,5 @@ func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, next http
 		next.ServeHTTP(w, r)
 		return
 	}
-	writeProblem(w, reduced)
+	m.refuse(w, r, reduced, next)
 }

@@ -1,0 +1,172 @@
+package httplimit_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestShadow: whatever would be refused reaches the handler, and the client sees nothing of limits.
+func TestShadow(t *testing.T) {
+	full := inMemory(nil, "1/1h")
+	_ = must(full.Allow(t.Context(), "everybody"))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	cost := func(n int64) func(*http.Request) int64 { return func(*http.Request) int64 { return n } }
+	for name, cfg := range map[string]httplimit.Config{
+		"denied":                {Limiter: full},
+		"denied with CountOnly": {Limiter: full, CountOnly: func(int) bool { return true }},
+		"no key":                {Limiter: full, Key: func(*http.Request) string { return "" }},
+		"no cost":               {Limiter: full, Cost: cost(-1)},
+		"too costly":            {Limiter: full, Cost: cost(2)},
+		"free":                  {Limiter: full, Cost: cost(0)},
+		"an outage":             {Limiter: script{err: window.ErrOutage}},
+		"a foreign value":       {Limiter: script{err: context.DeadlineExceeded}},
+		"a client that is gone": {Limiter: script{err: context.Canceled}},
+		"admitted":              {Limiter: inMemory(nil, "1/1h"), LegacyHeaders: true},
+	} {
+		cfg.Shadow, cfg.Log = true, new(record).logger()
+		cfg.Denied = func(http.ResponseWriter, *http.Request, window.Decision) { t.Error(name, "is answered by Denied") }
+		w := ask(middleware(cfg).Wrap(fine), func(r *http.Request) {
+			if strings.Contains(name, "gone") {
+				*r = *r.WithContext(gone)
+			}
+		})
+		if w.Header().Del("Content-Type"); w.Code != http.StatusOK || w.Body.String() != "fine" || len(w.Header()) != 0 {
+			t.Errorf("%s: %d, %s, %v", name, w.Code, w.Body, w.Header())
+		}
+	}
+}
+
+// TestShadowCountsAsUsual: with the same requests, the limiter denies as many in Shadow as without it, and Observe sees them.
+func TestShadowCountsAsUsual(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	denied := 0
+	observed := must(window.NewLocal(window.Config{
+		Name: "shadow", Limits: parsed("3/10s", "7/1m"), Now: func() time.Time { return now },
+		Observe: func(_ context.Context, o window.Observation) {
+			if o.Kind == window.Denied {
+				denied++
+			}
+		},
+	}))
+	countOnly := func(status int) bool { return status == http.StatusOK }
+	sometimes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 { // such requests do not count
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	shadow := middleware(httplimit.Config{Limiter: observed, CountOnly: countOnly, Shadow: true, Log: new(record).logger()}).Wrap(sometimes)
+	usual := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "3/10s", "7/1m"), CountOnly: countOnly}).Wrap(sometimes)
+	refused := 0
+	for i := range int64(500) {
+		with := func(r *http.Request) { r.ContentLength = i % 3 }
+		if ask(usual, with).Code == http.StatusTooManyRequests {
+			refused++
+		}
+		if w := ask(shadow, with); w.Code == http.StatusTooManyRequests || denied != refused {
+			t.Fatalf("request %d: %d in Shadow; %d denied there, and %d without", i, w.Code, denied, refused)
+		}
+		now = now.Add(1700 * time.Millisecond)
+	}
+	if refused < 100 {
+		t.Errorf("only %d of 500 are refused", refused)
+	}
+}
+
+// TestShadowLog: the first refusal of a kind is logged at once, and later ones once a minute with their number. An outage has its own lines.
+func TestShadowLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log record
+		var s switchboard
+		h := middleware(httplimit.Config{
+			Limiter: &s, Shadow: true, Log: log.loggerOf("msg", "requests", "status", "last_limits"),
+			Key: func(r *http.Request) string { return r.Header.Get("X-Key") },
+		}).Wrap(fine)
+		s.Decision = window.Decision{RetryAfter: time.Hour, Usage: []window.Usage{{Limit: window.PerHour(5), RetryAfter: time.Hour}, {Limit: window.PerDay(9)}}}
+		keyed := func(r *http.Request) { r.Header.Set("X-Key", "a") }
+		for range 100 { // 49.5 s
+			ask(h, keyed)
+			ask(h)
+			<-time.After(495 * time.Millisecond)
+		}
+		<-time.After(time.Minute)
+		ask(h, keyed)
+		ask(h, keyed)
+		s.err = window.ErrOutage
+		ask(h, keyed)
+		want := `msg="slidegate: shadow: requests passed that would have been refused" requests=1 status=429 last_limits=[5/1h]
+msg="slidegate: shadow: requests passed that would have been refused" requests=1 status=400 last_limits=[]
+msg="slidegate: shadow: requests passed that would have been refused" requests=100 status=429 last_limits=[5/1h]
+msg="slidegate: the limiter cannot decide about requests"
+`
+		if log.String() != want {
+			t.Errorf("%s\nnot:\n%s", &log, want)
+		}
+	})
+}
+
+// legacy is what the headers of old say: limit, remaining, and the seconds from a time to the reset.
+func legacy(w *httptest.ResponseRecorder, since time.Time) [3]string {
+	h, reset := w.Header(), w.Header().Get("X-RateLimit-Reset")
+	if at, err := time.ParseDuration(reset + "s"); err == nil {
+		reset = (at - time.Duration(since.Unix())*time.Second).String()
+	}
+	return [3]string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), reset}
+}
+
+// TestLegacyHeaders: they are about the limit that is hardest on the client, and there only if wanted.
+func TestLegacyHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		h := middleware(httplimit.Config{Limiter: inMemory(nil, "2/5s", "3/1h"), LegacyHeaders: true}).Wrap(fine)
+		for _, of := range []struct {
+			at   time.Duration
+			want [3]string
+		}{
+			{0, [3]string{"2", "1", "0s"}},
+			{1500 * time.Millisecond, [3]string{"2", "0", "5s"}},
+			{2500 * time.Millisecond, [3]string{"2", "0", "5s"}}, // denied
+			{5 * time.Second, [3]string{"3", "0", "1h0m0s"}},     // the last of three, and the second within 5 s
+			{5100 * time.Millisecond, [3]string{"3", "0", "1h0m0s"}},
+			{time.Hour, [3]string{"3", "0", "1h0m2s"}}, // at 1h0m1.5s, rounded up
+		} {
+			<-time.After(time.Until(begin.Add(of.at)))
+			if got := legacy(ask(h), begin); got != of.want {
+				t.Errorf("after %v: %v, not %v", of.at, got, of.want)
+			}
+		}
+		plain := middleware(httplimit.Config{Limiter: inMemory(nil, "1/5s")}).Wrap(fine)
+		if got := legacy(ask(plain), begin); got != [3]string{} {
+			t.Errorf("not wanted: %v", got)
+		}
+	})
+}
+
+// TestLegacyResetLetsIn: who comes back at the reset is let in, and two seconds earlier nobody is.
+func TestLegacyResetLetsIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1500ms", "7/9999ms", "40/1m"), LegacyHeaders: true}).Wrap(fine)
+		for denials := 0; denials < 200; <-time.After(307 * time.Millisecond) {
+			w := ask(h)
+			if w.Code == http.StatusOK {
+				continue
+			}
+			denials++
+			wait := must(time.ParseDuration(legacy(w, time.Unix(0, 0))[2])) - time.Duration(time.Now().UnixNano())
+			<-time.After(wait - 2*time.Second)
+			early := ask(h).Code
+			<-time.After(min(wait, 2*time.Second))
+			if late := ask(h).Code; late != http.StatusOK || early == http.StatusOK && wait > 2*time.Second {
+				t.Fatalf("%v to the reset: %d two seconds earlier, and %d then", wait, early, late)
+			}
+		}
+	})
+}
