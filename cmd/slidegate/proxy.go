@@ -32,6 +32,7 @@ type proxyCommand struct {
 	Behind  networks  `placeholder:"NETWORK" help:"Proxies in front of this one, as 10.0.0.1 or 10.0.0.0/24: the address is then what they say in X-Forwarded-For. Repeat it for more; name nothing that is not yours."`
 	Redis   addresses `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis that holds the budgets of all instances, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it each instance has budgets of its own, in memory."`
 	Outage  outage    `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance decides in its memory), open (admit) or closed (refuse, 503). Without it: local."`
+	Shadow  bool      `help:"Refuse nothing: every request reaches the server. The log, /metrics and /over show what the limits would have done."`
 	Timeout askTime   `placeholder:"TIME" help:"How long a request waits for Redis at most. Without it: 500ms."`
 	Name    given     `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis: proxies of one name share budgets. Without it: proxy."`
 	Secret  secret    `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis and in what is told, under a secret: what the file holds, but for a newline at its end."`
@@ -88,7 +89,7 @@ func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
 	}
 	cfg = proxy.Config{
 		To: c.To.URL, Behind: c.Behind, Name: string(c.Name), Secret: c.Secret, Shared: c.shared(),
-		Timeout: time.Duration(c.Timeout), Outage: c.Outage.Outage, Log: log,
+		Timeout: time.Duration(c.Timeout), Outage: c.Outage.Outage, Shadow: c.Shadow, Log: log,
 	}
 	cfg.Routes, err = c.routes()
 	return cfg, err
@@ -163,6 +164,9 @@ func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
 	}
 	if !c.shared() {
 		log.Warn("budgets are in the memory of this instance, and gone when it ends; others have their own, unless all have one --redis")
+	}
+	if c.Shadow {
+		log.Warn("shadow: every request reaches the server; the log, /metrics and /over show what the limits would have done")
 	}
 	log.Info("ready", "listen", public.Addr(), "to", c.To, "admin", admin.Addr())
 }

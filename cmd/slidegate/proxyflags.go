@@ -80,9 +80,9 @@ func (w *who) read(text string) error {
 		w.key = func(*http.Request) string { return "all" }
 	case kind == "header" && strings.EqualFold(name, "Host"):
 		return fmt.Errorf("%q is no field to limit by; write a --route for each host, as in 'api.example.com/ 5/1h by all'", text)
-	case kind == "header" && isToken(name):
+	case kind == "header" && httplimit.Header(name) != nil:
 		w.key = only(httplimit.Header(name), func(r *http.Request) int { return len(r.Header.Values(name)) })
-	case kind == "cookie" && isToken(name):
+	case kind == "cookie" && httplimit.Cookie(name) != nil:
 		w.key = only(httplimit.Cookie(name), func(r *http.Request) int { return len(r.CookiesNamed(name)) })
 	default:
 		return fmt.Errorf("%q names nobody; write address, header:NAME, cookie:NAME or all", text)
@@ -98,13 +98,6 @@ func only(key httplimit.Key, values func(*http.Request) int) httplimit.Key {
 		}
 		return key(r)
 	}
-}
-
-// isToken reports whether it can be the name of a field or a cookie (RFC 9110, 5.6.2).
-func isToken(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
 }
 
 // routes are those of all --route flags.

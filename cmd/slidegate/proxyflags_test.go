@@ -90,6 +90,32 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// TestShadowFlag: --shadow reaches the proxy, and one line at the start says so.
+func TestShadowFlag(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, flags := range [][]string{{}, {"--shadow"}} {
+		var line commandLine
+		k, err := kong.New(&line)
+		if err == nil {
+			_, err = k.Parse(append([]string{"proxy", "--to", "http://h", "--limit", "5/1h"}, flags...))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		cfg, err := line.Proxy.config(log)
+		line.Proxy.begin(log, listener, listener)
+		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != (len(flags) == 1) || lines != len(flags) {
+			t.Errorf("%v: Shadow is %t, %v\n%s", flags, cfg.Shadow, err, &text)
+		}
+	}
+}
+
 // TestRedisOfTheEnvironment: whoever writes no --redis has the one of SLIDEGATE_REDIS, which the list of processes does not show; but for replay, which decides in memory then.
 func TestRedisOfTheEnvironment(t *testing.T) {
 	t.Setenv("SLIDEGATE_REDIS", "redis://:secret@127.0.0.1:1")

@@ -51,9 +51,10 @@ func (p *Proxy) redis() string {
 
 // denials is the answer of /over.
 type denials struct {
-	Denied int64      `json:"denied"` // requests so far
-	Events int        `json:"events"` // that were denied in the last hour; at most 1000
-	Most   []judgment `json:"most"`   // those with the most denials, at most 20
+	Shadow bool       `json:"shadow,omitempty"` // the requests would have been denied, and reached the server
+	Denied int64      `json:"denied"`           // requests so far
+	Events int        `json:"events"`           // that were denied in the last hour; at most 1000
+	Most   []judgment `json:"most"`             // those with the most denials, at most 20
 }
 
 // judgment is how far an event is over its limit.
@@ -70,7 +71,9 @@ type judgment struct {
 
 func (p *Proxy) tellOver(w http.ResponseWriter, _ *http.Request) {
 	p.over.forget(time.Now())
-	writeJSON(w, http.StatusOK, p.over.denials())
+	d := p.over.denials()
+	d.Shadow = p.cfg.Shadow
+	writeJSON(w, http.StatusOK, d)
 }
 
 func (o *over) denials() denials {

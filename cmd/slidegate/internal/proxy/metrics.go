@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// What becomes of a request, as a label. Each request has one.
+// What becomes of a request, as a label. Each request has one. In Shadow it is what would become of it.
 const (
 	admitted  = "admitted"
 	denied    = "denied"    // over a limit: 429
@@ -39,7 +39,7 @@ type metrics struct {
 	out       atomic.Int64 // parts of all routes that are out
 }
 
-func newMetrics() *metrics {
+func newMetrics(inShadow bool) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "slidegate", Name: name, Help: help}, labels)
 	}
@@ -56,7 +56,11 @@ func newMetrics() *metrics {
 		}, []string{"route", "answer"}),
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis."}),
 	}
-	m.registry.MustRegister(m.requests, m.denials, m.seconds, m.outages, m.parts, m.failures, m.connected,
+	shadow := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "slidegate", Name: "shadow", Help: "1 with --shadow: every request reaches the server, and the other metrics say what would become of it."})
+	if inShadow {
+		shadow.Set(1)
+	}
+	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.parts, m.failures, m.connected,
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return m
 }

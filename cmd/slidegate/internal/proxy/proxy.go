@@ -28,6 +28,7 @@ type Config struct {
 	Shared  bool           // the budgets are in Redis, once Share has been called; else in memory
 	Timeout time.Duration  // longest wait for Redis, for one request
 	Outage  Outage         // what to do while Redis does not answer
+	Shadow  bool           // every request reaches the server; what the limits would refuse is only counted and reported
 	Log     *slog.Logger
 }
 
@@ -53,6 +54,7 @@ type Proxy struct {
 	cfg     Config
 	mux     *http.ServeMux          // finds patterns; it serves nothing
 	routes  map[string]http.Handler // by pattern
+	servers map[string]http.Handler // the same without limits
 	budgets []*budget               // of the routes with limits
 	metrics *metrics
 	over    *over
@@ -66,7 +68,7 @@ type Proxy struct {
 
 // New checks the configuration, and decides in memory, or by Outage if the budgets are to be shared, until Share is called.
 func New(cfg Config) (p *Proxy, err error) {
-	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, metrics: newMetrics(), over: newOver(), grace: 30 * time.Second}
+	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, servers: map[string]http.Handler{}, metrics: newMetrics(cfg.Shadow), over: newOver(), grace: 30 * time.Second}
 	if p.quiet, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
 		return nil, err
 	}
@@ -92,6 +94,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 		return err
 	}
 	p.metrics.begin(rt, p.cfg.Shared)
+	p.servers[rt.Pattern] = server
 	if len(rt.Limits) == 0 {
 		p.routes[rt.Pattern] = p.unlimited(rt.Pattern, server)
 		return nil
@@ -100,7 +103,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 	if err != nil {
 		return err
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: b, Key: b.key, Outage: p.cfg.Outage.ofHTTP(), Log: p.cfg.Log.With("route", rt.Pattern)})
+	limit, err := httplimit.New(httplimit.Config{Limiter: b, Key: b.key, Outage: p.cfg.Outage.ofHTTP(), Shadow: p.cfg.Shadow, Log: p.cfg.Log.With("route", rt.Pattern)})
 	if err != nil {
 		return err
 	}
@@ -144,10 +147,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pattern, ok := p.route(r)
-	if !ok {
-		p.metrics.count("", ambiguous, byNobody)
-		http.Error(w, "The request can be read in two ways; write its path without needless slashes, dots and percent signs, and its method in capitals.", http.StatusBadRequest)
+	if ok {
+		p.routes[pattern].ServeHTTP(w, r)
 		return
 	}
-	p.routes[pattern].ServeHTTP(w, r)
+	p.ambiguous(w, r, pattern)
+}
+
+// ambiguous refuses a request that can be read in two ways. In Shadow it reaches the server, unless its path leaves that of --to.
+func (p *Proxy) ambiguous(w http.ResponseWriter, r *http.Request, pattern string) {
+	p.metrics.count("", ambiguous, byNobody)
+	if server := p.servers[pattern]; p.cfg.Shadow && server != nil {
+		server.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, "The request can be read in two ways; write its path without needless slashes, dots and percent signs, and its method in capitals.", http.StatusBadRequest)
 }

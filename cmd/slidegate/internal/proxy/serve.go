@@ -58,7 +58,7 @@ func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 	return err
 }
 
-// tellDenials tells of the denials since the last time, if there are any. It returns how many there were in all.
+// tellDenials logs the denials since the last time, if there are any. It returns how many there were in all.
 func (p *Proxy) tellDenials(before int64, now time.Time) int64 {
 	p.over.forget(now)
 	top, total, events := p.over.most()
@@ -68,7 +68,11 @@ func (p *Proxy) tellDenials(before int64, now time.Time) int64 {
 			e := top[i]
 			most[i] = fmt.Sprintf("%s: %d since %s, %.1f times %v", e.event, e.denied, e.since.Format(time.TimeOnly), e.times(), e.usage.Limit)
 		}
-		p.cfg.Log.Info("requests were denied", "denied", total-before, "events", events, "most", strings.Join(most, "; "))
+		what := "requests were denied"
+		if p.cfg.Shadow {
+			what = "requests would have been denied"
+		}
+		p.cfg.Log.Info(what, "denied", total-before, "events", events, "most", strings.Join(most, "; "))
 	}
 	return total
 }

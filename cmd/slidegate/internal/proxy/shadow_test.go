@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestShadow: every request reaches the server, clients see nothing of limits, and operators see what would have become of the requests.
+func TestShadow(t *testing.T) {
+	to, reached := origin(t)
+	keyed := Route{Pattern: "/keyed", Limits: []window.Limit{window.PerHour(2)}, Key: httplimit.Header("X-Key")}
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h"), keyed}, Shadow: true})
+	for _, path := range []string{"/", "/", "/", "/", "/", "/keyed", "//keyed"} {
+		res, err := http.Get(i.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if h := res.Header; res.StatusCode != http.StatusOK || h.Get("RateLimit") != "" || h.Get("RateLimit-Policy") != "" || h.Get("Retry-After") != "" {
+			t.Errorf("%s: %d, %v", path, res.StatusCode, h)
+		}
+	}
+	if n := reached.Load(); n != 7 {
+		t.Errorf("%d of 7 reached the server", n)
+	}
+	got := []int{i.counted("/", admitted, byMemory), i.counted("/", denied, byMemory), i.counted("/keyed", keyless, byNobody), i.counted("", ambiguous, byNobody)}
+	if want := []int{2, 3, 1, 1}; [4]int(got) != [4]int(want) {
+		t.Errorf("/metrics tell of %v, not %v", got, want)
+	}
+	var d denials
+	if err := json.Unmarshal([]byte(read(t, i.admin+"/over")), &d); err != nil || !d.Shadow || d.Denied != 3 || len(d.Most) != 1 {
+		t.Errorf("/over: %+v, %v", d, err)
+	}
+	if i.tellDenials(0, time.Now()); i.log.count(`msg="requests would have been denied" denied=3`) != 1 || strings.Contains(i.log.String(), "were denied") {
+		t.Errorf("the log: %s", i.log)
+	}
+	if !strings.Contains(read(t, i.admin+"/metrics"), "\nslidegate_shadow 1\n") {
+		t.Error("/metrics do not tell of Shadow")
+	}
+}
+
+// TestShadowInAnOutage: requests pass although Outage is Closed, and count as refused.
+func TestShadowInAnOutage(t *testing.T) {
+	to, _ := origin(t)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Shared: true, Outage: Closed, Timeout: long, Shadow: true})
+	if got, told := status(t, i.url), i.counted("/", refused, byNobody); got != http.StatusOK || told != 1 {
+		t.Errorf("%d, told of %d times", got, told)
+	}
+}
+
+// TestShadowStaysInThePath: a path that leaves that of --to is refused also in Shadow, because it is no matter of limits.
+func TestShadowStaysInThePath(t *testing.T) {
+	p := made("http://127.0.0.1:1/base", Config{Routes: []Route{limited("/", "2/1h")}, Shadow: true})
+	for _, path := range []string{"/../admin", "/x/%2e%2e/%2e%2e/admin", "/..%2Fadmin", "a:http://x/"} {
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, must(parsed("GET "+path, "Host: a"))); w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
