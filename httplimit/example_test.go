@@ -126,6 +126,74 @@ func ExampleAddressBehind() {
 	// GET /c 200
 }
 
+// How do I limit clients behind a CDN that writes their address into a header, such as Cloudflare?
+func ExampleClientsIn() {
+	clients, err := httplimit.ClientsIn("CF-Connecting-IP", "192.0.2.0/24") // the networks that the CDN publishes
+	if err != nil {
+		panic(err)
+	}
+	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: clients.Key, Outage: httplimit.Open})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(hello))
+
+	show(handler, "GET", "/a", "192.0.2.1", "CF-Connecting-IP", "2001:db8:1:2::7")
+	show(handler, "GET", "/b", "192.0.2.2", "CF-Connecting-IP", "2001:db8:1:2::8") // the same /64
+	show(handler, "GET", "/c", "198.51.100.7", "CF-Connecting-IP", "203.0.113.1")  // past the CDN, made up
+	show(handler, "GET", "/d", "198.51.100.7", "CF-Connecting-IP", "203.0.113.2")
+	// Output:
+	// GET /a 200
+	// GET /b 429
+	// GET /c 200
+	// GET /d 429
+}
+
+// How do I find the client's address behind a Google Cloud load balancer, which adds two entries to X-Forwarded-For?
+func ExampleClientsByHops() {
+	clients, err := httplimit.ClientsByHops(2)
+	if err != nil {
+		panic(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/login", http.NoBody)
+	r.Header.Set("X-Forwarded-For", "203.0.113.1,198.51.100.7,192.0.2.10") // the first is made up
+	fmt.Println(clients.Addr(r))                                           // for login.Guard
+	fmt.Println(clients.Key(r))                                            // for httplimit.Config
+	// Output:
+	// 198.51.100.7 <nil>
+	// 198.51.100.7
+}
+
+// How do I try limits on live traffic, without refusing anybody?
+func ExampleConfig_shadow() {
+	denied := 0
+	limiter, _ := window.NewLocal(window.Config{
+		Name: "api", Limits: []window.Limit{window.PerHour(1)},
+		Observe: func(_ context.Context, o window.Observation) {
+			if o.Kind == window.Denied {
+				denied++ // a metric
+			}
+		},
+	})
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open, Shadow: true,
+		Log: slog.New(slog.DiscardHandler), // only for this example
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(hello))
+
+	show(handler, "GET", "/a", "198.51.100.7")
+	show(handler, "GET", "/b", "198.51.100.7")
+	fmt.Println("would be denied:", denied)
+	// Output:
+	// GET /a 200
+	// GET /b 200
+	// would be denied: 1
+}
+
 // How do I send an account at most 10 SMS a day? By default each request counts one unit.
 func ExampleHeader() {
 	limiter, _ := window.NewLocal(window.Config{Name: "sms", Limits: []window.Limit{window.PerDay(10)}})

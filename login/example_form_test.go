@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"golang.org/x/text/secure/precis"
 
+	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/login"
 )
 
@@ -56,14 +56,14 @@ func (f form) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // begin asks the guard. It knows a device by a cookie that was set when somebody logged into this account there.
 func (f form) begin(r *http.Request, account string) (*login.Attempt, error) {
-	client, err := netip.ParseAddrPort(r.RemoteAddr) // behind a proxy, take the address that the proxy tells, and from nobody else
+	client, err := httplimit.ClientAddr(r) // behind a proxy: Addr of httplimit.ClientsBehind, ClientsByHops or ClientsIn
 	if err != nil {
 		return nil, err
 	}
 	if device := f.device(r, account); device != "" {
-		return f.guard.BeginKnown(r.Context(), account, client.Addr(), device)
+		return f.guard.BeginKnown(r.Context(), account, client, device)
 	}
-	return f.guard.Begin(r.Context(), account, client.Addr())
+	return f.guard.Begin(r.Context(), account, client)
 }
 
 // device is the name of a known one, or empty.

@@ -51,7 +51,7 @@ var (
 	// ErrEmptyDevice is returned by BeginKnown for the device "".
 	ErrEmptyDevice = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
 	// ErrAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, from which no client calls.
-	ErrAddress = errors.New("slidegate: login without an address of the client; parse it, such as by netip.ParseAddrPort(request.RemoteAddr)")
+	ErrAddress = errors.New("slidegate: login without an address of the client; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
 )
 
 var errGuard = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
@@ -103,7 +103,8 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // denial, some of what had been charged could not be given back. With an error, let nobody in.
 //
 // The guard takes each name as it is: Alice and alice are two accounts to it. Give it the name by which the application looks up the account,
-// such as its number, or if there is none, what was typed in the form in which it was searched for. ip is the client's, not that of a proxy.
+// such as its number, or if there is none, what was typed in the form in which it was searched for. ip is the client's, not that of a proxy:
+// httplimit.Clients finds it.
 func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
 	if err := g.check(account, ip); err != nil {
 		return nil, err
