@@ -22,6 +22,7 @@ import (
 
 	"github.com/felixge/httpsnoop"
 
+	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -81,7 +82,7 @@ type Config struct {
 // Middleware limits requests. It comes from New, and is safe for concurrent use.
 type Middleware struct {
 	cfg     Config
-	state   journal
+	state   journal.Journal
 	policy  atomic.Pointer[policyText]
 	keyless sync.Once // logged
 	shadow  shadow
@@ -142,7 +143,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 		m.fail(w, r, err, next)
 		return
 	}
-	m.note(d.Degraded, nil)
+	m.state.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, nil)
 	m.setFields(w.Header(), d)
 	switch {
 	case !d.Allowed:
@@ -214,7 +215,7 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, nex
 // tell tells of an outage once, and of what is wrong with a single key each time.
 func (m *Middleware) tell(err error) {
 	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
-		m.note(false, err)
+		m.state.Note(m.cfg.Log, string(m.cfg.Outage), false, err)
 		return
 	}
 	m.cfg.Log.Error("slidegate: the limiter cannot decide about a request", "outage", m.cfg.Outage, "err", err)

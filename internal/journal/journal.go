@@ -1,6 +1,8 @@
-package httplimit
+// Package journal logs the begin and the end of a limiter's outages, each once.
+package journal
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,15 +20,15 @@ const (
 // calm is how long a state is not seen before a better one is told: while one shard of a cluster is out and the others are not, requests take turns.
 const calm = 5 * time.Second
 
-// journal is what was told of the limiter.
-type journal struct {
+// Journal remembers what it logged of a limiter last. The zero Journal has logged nothing. It is safe for concurrent use.
+type Journal struct {
 	told atomic.Int32
 	mu   sync.Mutex
 	seen time.Time // when what was told was last so
 }
 
 // turn takes note of how a request was decided, and returns whether that is to be told.
-func (j *journal) turn(now state) bool {
+func (j *Journal) turn(now state) bool {
 	if now == sound && j.told.Load() == sound {
 		return false
 	}
@@ -43,18 +45,19 @@ func (j *journal) turn(now state) bool {
 	return now != told
 }
 
-// note tells of the begin and the end of an outage, and of a Fallback's reign.
-func (m *Middleware) note(byFallback bool, err error) {
+// Note logs how a request was decided, if that is news. A nil err means that the limiter decided, or its Fallback if byFallback is set.
+// The outage says what happens to requests while nothing decides.
+func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, err error) {
 	switch {
 	case err != nil:
-		if m.state.turn(out) {
-			m.cfg.Log.Error("slidegate: the limiter cannot decide about requests", "outage", m.cfg.Outage, "err", err)
+		if j.turn(out) {
+			log.Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", err)
 		}
 	case byFallback:
-		if m.state.turn(degraded) {
-			m.cfg.Log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits")
+		if j.turn(degraded) {
+			log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits")
 		}
-	case m.state.turn(sound):
-		m.cfg.Log.Info("slidegate: the limiter decides about requests again")
+	case j.turn(sound):
+		log.Info("slidegate: the limiter decides about requests again")
 	}
 }
