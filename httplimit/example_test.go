@@ -2,7 +2,6 @@ package httplimit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -389,51 +388,4 @@ func ExampleMiddleware() {
 	// GET /free 429
 	// GET /paid 200
 	// GET /paid 429
-}
-
-// These have the shape of those in google.golang.org/grpc, which this module does not need.
-type (
-	unaryInfo    struct{ FullMethod string }
-	unaryHandler func(ctx context.Context, req any) (any, error)
-)
-
-// These stand for status.Error(codes.ResourceExhausted, ...) and codes.Unauthenticated.
-var errExhausted, errUnknown = errors.New("resource exhausted"), errors.New("unauthenticated")
-
-// limitUnary is a grpc.UnaryServerInterceptor. Who calls is what account says, such as by the peer or the metadata in ctx.
-func limitUnary(l httplimit.Limiter, account func(context.Context) string) func(context.Context, any, *unaryInfo, unaryHandler) (any, error) {
-	return func(ctx context.Context, req any, info *unaryInfo, next unaryHandler) (any, error) {
-		who := account(ctx)
-		if who == "" {
-			return nil, errUnknown // else all such would share one budget
-		}
-		d, err := l.AllowN(ctx, who+" "+info.FullMethod, 1)
-		switch {
-		case err != nil:
-			slog.Warn("a call is not limited", "err", err) // or refuse it by codes.Unavailable
-		case !d.Allowed:
-			return nil, fmt.Errorf("%w: come back in %v", errExhausted, d.RetryAfter) // with errdetails.RetryInfo
-		}
-		return next(ctx, req)
-	}
-}
-
-// How do I limit calls of gRPC? There the limiter needs no middleware of HTTP: an interceptor is a few lines.
-func Example_grpc() {
-	limiter, err := window.NewLocal(window.Config{
-		Name: "calls", Limits: []window.Limit{window.PerHour(1)},
-		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, // only for this example
-	})
-	if err != nil {
-		panic(err)
-	}
-	interceptor := limitUnary(limiter, func(context.Context) string { return "account 17" })
-	handler := func(context.Context, any) (any, error) { return "done", nil }
-
-	for range 2 {
-		fmt.Println(interceptor(context.Background(), nil, &unaryInfo{FullMethod: "/orders.Orders/Place"}, handler))
-	}
-	// Output:
-	// done <nil>
-	// <nil> resource exhausted: come back in 1h0m0s
 }

@@ -13,12 +13,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependencies holds the modules whose code a user of the library compiles: rueidis and what that needs, and with httplimit two more.
+// TestDependencies holds the modules whose code a user of the library compiles: rueidis and what that needs, with httplimit two more, and
+// with grpclimit those of grpc.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
 		"window ar1 lua login": {rueidis, own, sys},
 		"httplimit":            {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
+		"grpclimit": {
+			rueidis, own, own + "/grpclimit", "golang.org/x/net", sys, "golang.org/x/text",
+			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
+		},
 	} {
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}")
 		for path := range strings.FieldsSeq(packages) {

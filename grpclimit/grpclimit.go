@@ -1,0 +1,177 @@
+// Package grpclimit rate limits gRPC calls: interceptors for servers and clients over a limiter of
+// window or ar1. A denied call gets the status ResourceExhausted, with RetryInfo and QuotaFailure.
+//
+//	limit, err := grpclimit.New(grpclimit.Config{Limiter: limiter, Key: grpclimit.Peer, Outage: grpclimit.Open})
+//	...
+//	grpc.NewServer(grpc.UnaryInterceptor(limit.UnaryServer), grpc.StreamInterceptor(limit.StreamServer))
+//
+// A stream counts once, when it opens. Its messages do not count.
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Limiter decides about calls. Both *window.Limiter and *ar1.Limiter are Limiters.
+type Limiter interface {
+	// AllowN decides about a call that costs n units, at least 1. An error that matches
+	// window.ErrExceedsLimit means InvalidArgument. Any other error means an outage.
+	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
+	// WaitN waits until the units are allowed. If the deadline of ctx is sooner, it returns the
+	// denial and an error. Config.Wait calls it instead of AllowN.
+	WaitN(ctx context.Context, event string, n int64) (window.Decision, error)
+}
+
+// Outage says what happens to calls while the limiter gives no answer.
+type Outage string
+
+// What to do in an outage. A limiter with a Fallback asks that first.
+const (
+	Open   Outage = "open"   // calls pass, without any limit
+	Closed Outage = "closed" // calls fail with the status Unavailable
+)
+
+// Config says what to limit, and how. Limiter, Key and Outage are required.
+type Config struct {
+	Limiter Limiter // decides, and holds the limits
+	Key     Key     // names whom to limit
+	Outage  Outage  // has no default, because either choice can hurt
+
+	// Cost returns how many units a call costs. A nil Cost means 1 for each. The request is nil for
+	// a stream. A cost of 0 is not limited. A negative cost, or one above a limit's Max, fails with
+	// InvalidArgument.
+	Cost func(ctx context.Context, method string, request any) int64
+
+	// Wait makes a call wait until the limiter allows it. If the deadline of its context is sooner,
+	// the call fails at once, like a denied one. It is meant for clients.
+	Wait bool
+
+	// Log receives one line at the begin and one at the end of an outage, and of the time in which
+	// a Fallback decides. It also receives the first call without a key. nil means slog.Default().
+	Log *slog.Logger
+}
+
+// Interceptor limits calls. Make it with New. It is safe for concurrent use.
+type Interceptor struct {
+	cfg     Config
+	decide  func(ctx context.Context, event string, n int64) (window.Decision, error)
+	state   journal.Journal
+	keyless sync.Once // the log has the first call without a key
+}
+
+// New returns an Interceptor. It returns an error if Limiter, Key or Outage is missing, or if
+// Outage is neither Open nor Closed.
+func New(cfg Config) (*Interceptor, error) {
+	switch {
+	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():
+		return nil, errors.New("slidegate: grpclimit has no Limiter; make one with window.New or ar1.New")
+	case cfg.Key == nil:
+		return nil, errors.New("slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key")
+	case cfg.Outage != Open && cfg.Outage != Closed:
+		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, Open, Closed)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	i := &Interceptor{cfg: cfg, decide: cfg.Limiter.AllowN}
+	if cfg.Wait {
+		i.decide = cfg.Limiter.WaitN
+	}
+	return i, nil
+}
+
+// UnaryServer is a grpc.UnaryServerInterceptor. The handler never sees a denied call.
+func (i *Interceptor) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if err := i.admit(ctx, info.FullMethod, request); err != nil {
+		pushBack(ctx, err)
+		return nil, err
+	}
+	return next(ctx, request)
+}
+
+// StreamServer is a grpc.StreamServerInterceptor. It counts a stream once, when it opens.
+func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if err := i.admit(stream.Context(), info.FullMethod, nil); err != nil {
+		pushBack(stream.Context(), err)
+		return err
+	}
+	return next(server, stream)
+}
+
+// UnaryClient is a grpc.UnaryClientInterceptor. It counts a call once, even if grpc retries it.
+func (i *Interceptor) UnaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if err := i.admit(ctx, method, request); err != nil {
+		return err
+	}
+	return next(ctx, method, request, reply, conn, opts...)
+}
+
+// StreamClient is a grpc.StreamClientInterceptor. It counts a stream once, when it opens.
+func (i *Interceptor) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := i.admit(ctx, method, nil); err != nil {
+		return nil, err
+	}
+	return next(ctx, desc, conn, method, opts...)
+}
+
+// admit returns nil if the call may go on. Otherwise it returns the status of the refusal.
+func (i *Interceptor) admit(ctx context.Context, method string, request any) error {
+	n := int64(1)
+	if i.cfg.Cost != nil {
+		n = i.cfg.Cost(ctx, method, request)
+	}
+	switch {
+	case n < 0:
+		return errNoCost
+	case n == 0:
+		return nil
+	}
+	key := i.cfg.Key(ctx, method)
+	if key == "" {
+		i.keyless.Do(func() {
+			i.cfg.Log.Warn("slidegate: calls without a key are refused; if all are, see what the Key needs")
+		})
+		return errNoKey
+	}
+	d, err := i.decide(ctx, key, n)
+	return i.verdict(ctx, d, err)
+}
+
+// verdict returns the status for an answer of the limiter, or nil if the call may go on.
+func (i *Interceptor) verdict(ctx context.Context, d window.Decision, err error) error {
+	switch {
+	case errors.Is(err, window.ErrExceedsLimit):
+		return errTooCostly
+	case err != nil && ctx.Err() != nil: // the caller is gone, which is no sign of an outage
+		return status.FromContextError(ctx.Err()).Err()
+	case err != nil && len(d.Usage) == 0: // WaitN returns a denial beside its error
+		return i.undecided(err)
+	}
+	i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, nil)
+	return denial(d)
+}
+
+// undecided logs an outage once, and an error of a single key each time. It returns nil if the
+// Outage is Open.
+func (i *Interceptor) undecided(err error) error {
+	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
+		i.state.Note(i.cfg.Log, string(i.cfg.Outage), false, err)
+	} else {
+		i.cfg.Log.Error("slidegate: the limiter cannot decide about a call", "outage", i.cfg.Outage, "err", err)
+	}
+	if i.cfg.Outage == Open {
+		return nil
+	}
+	return errOutage
+}

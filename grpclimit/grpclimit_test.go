@@ -1,0 +1,338 @@
+package grpclimit_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/slidegate/slidegate/grpclimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestWrongConfiguration: New says what is missing, and what to do.
+func TestWrongConfiguration(t *testing.T) {
+	const (
+		noLimiter = `slidegate: grpclimit has no Limiter; make one with window.New or ar1.New`
+		noKey     = `slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key`
+	)
+	l, peer := standing("1/1h"), grpclimit.Key(grpclimit.Peer)
+	for _, of := range []struct {
+		cfg  grpclimit.Config
+		want string
+	}{
+		{grpclimit.Config{}, noLimiter},
+		{grpclimit.Config{Limiter: (*window.Limiter)(nil)}, noLimiter},
+		{grpclimit.Config{Limiter: l}, noKey},
+		{grpclimit.Config{Limiter: l, Key: grpclimit.Metadata("")}, noKey},
+		{grpclimit.Config{Limiter: l, Key: peer.And(nil)}, noKey},
+		{grpclimit.Config{Limiter: l, Key: grpclimit.Key(nil).And(peer)}, noKey},
+		{grpclimit.Config{Limiter: l, Key: peer}, `slidegate: grpclimit has the Outage ""; choose "open" to let calls pass while the limiter gives no answer, or "closed" to refuse them`},
+		{grpclimit.Config{Limiter: l, Key: peer, Outage: "Open"}, `slidegate: grpclimit has the Outage "Open"; choose "open" to let calls pass while the limiter gives no answer, or "closed" to refuse them`},
+	} {
+		if i, err := grpclimit.New(of.cfg); i != nil || err == nil || err.Error() != of.want {
+			t.Errorf("%v\nnot: %s", err, of.want)
+		}
+	}
+}
+
+// TestDenied: the status of a denied call has the exact wait, and names the limit that denies.
+func TestDenied(t *testing.T) {
+	everyWay(t, func(t *testing.T, serve side, call call) {
+		c := serve(t, interceptor(grpclimit.Config{Limiter: standing("1/1h", "5/1d")}))
+		if _, err := call(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		_, err := call(t.Context(), c)
+		after, limits := details(err)
+		if status.Code(err) != codes.ResourceExhausted || after != time.Hour || !slices.Equal(limits, []string{"1/1h"}) {
+			t.Errorf("%v, %v, %v", err, after, limits)
+		}
+	})
+}
+
+// TestBudget: of 64 calls at once under 5/1h, on Redis, exactly five pass.
+func TestBudget(t *testing.T) {
+	everyWay(t, func(t *testing.T, serve side, call call) {
+		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "5/1h")}))
+		var passed, denied atomic.Int64
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() {
+				switch _, err := call(t.Context(), c); status.Code(err) {
+				case codes.OK:
+					passed.Add(1)
+				case codes.ResourceExhausted:
+					denied.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if passed.Load() != 5 || denied.Load() != 59 {
+			t.Errorf("%d passed, %d denied", passed.Load(), denied.Load())
+		}
+	})
+}
+
+// TestCost: a call takes as many units as Cost says, and one that costs nothing is not limited.
+func TestCost(t *testing.T) {
+	var n int64
+	l := standing("5/1h")
+	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Cost: func(_ context.Context, method string, request any) int64 {
+		if (request == nil) != strings.HasSuffix(method, "/Watch") {
+			t.Errorf("%s has the request %v", method, request)
+		}
+		return n
+	}}))
+	for _, of := range []struct {
+		call       call
+		cost, used int64
+		code       codes.Code
+	}{
+		{unary, 2, 2, codes.OK},
+		{stream, 3, 5, codes.OK},
+		{unary, 1, 5, codes.ResourceExhausted},
+		{stream, 0, 5, codes.OK},
+	} {
+		n = of.cost
+		if _, err := of.call(t.Context(), c); status.Code(err) != of.code || used(t, l, "everybody") != of.used {
+			t.Errorf("%d units: %v, %d used", of.cost, err, used(t, l, "everybody"))
+		}
+	}
+}
+
+// TestOutage: while Redis is dead, calls pass if Open, and get Unavailable with RetryInfo if
+// Closed. The log has one line for each interceptor.
+func TestOutage(t *testing.T) {
+	s := redistest.Start(t)
+	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 500 * time.Millisecond}))
+	s.Kill(t)
+	everyWay(t, func(t *testing.T, serve side, call call) {
+		for outage, want := range map[grpclimit.Outage]struct {
+			code  codes.Code
+			after time.Duration
+		}{
+			grpclimit.Open:   {codes.OK, 0},
+			grpclimit.Closed: {codes.Unavailable, time.Second},
+		} {
+			var log record
+			c := serve(t, interceptor(grpclimit.Config{Limiter: l, Outage: outage, Log: log.logger()}))
+			for range 3 {
+				_, err := call(t.Context(), c)
+				if after, _ := details(err); status.Code(err) != want.code || after != want.after {
+					t.Errorf("%s: %v, %v", outage, err, after)
+				}
+			}
+			log.check(t, `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=`+string(outage)+"\n")
+		}
+	})
+}
+
+// TestFallback: while Redis is dead, the limits of the Fallback hold, although Outage is Open, and
+// the log has one line.
+func TestFallback(t *testing.T) {
+	s := redistest.Start(t)
+	l := must(window.New(s.Client(t), window.Config{
+		Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 500 * time.Millisecond, Fallback: standing("1/1d"),
+	}))
+	s.Kill(t)
+	var log record
+	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Outage: grpclimit.Open, Log: log.logger()}))
+	if _, err := unary(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	_, err := stream(t.Context(), c)
+	after, limits := details(err)
+	if status.Code(err) != codes.ResourceExhausted || after != 24*time.Hour || !slices.Equal(limits, []string{"1/1d"}) {
+		t.Errorf("%v, %v, %v", err, after, limits)
+	}
+	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"`+"\n")
+}
+
+// TestForeignValue: the log gets each error of a single key, because it is no outage.
+func TestForeignValue(t *testing.T) {
+	l, client := onRedis(t, "5/1h"), redistest.Client(t)
+	key := must(l.Inspect(t.Context(), "everybody")).Key
+	if err := client.Do(t.Context(), client.B().Set().Key(key).Value("foreign").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	var log record
+	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Log: log.logger()}))
+	for range 2 {
+		if _, err := unary(t.Context(), c); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+	}
+	log.check(t, strings.Repeat(`level=ERROR msg="slidegate: the limiter cannot decide about a call" outage=closed`+"\n", 2))
+}
+
+// TestRefusals: a call that can never pass is InvalidArgument, and nothing makes clients retry it.
+// The log has the first call without a key.
+func TestRefusals(t *testing.T) {
+	cost := func(n int64) func(context.Context, string, any) int64 {
+		return func(context.Context, string, any) int64 { return n }
+	}
+	for name, of := range map[string]struct {
+		cfg grpclimit.Config
+		log string
+	}{
+		"no key":     {grpclimit.Config{Key: grpclimit.Metadata("api-key")}, `level=WARN msg="slidegate: calls without a key are refused; if all are, see what the Key needs"` + "\n"},
+		"negative":   {grpclimit.Config{Cost: cost(-1)}, ""},
+		"too costly": {grpclimit.Config{Cost: cost(2)}, ""},
+	} {
+		everyWay(t, func(t *testing.T, serve side, call call) {
+			var log record
+			of.cfg.Limiter, of.cfg.Outage, of.cfg.Log = standing("1/1h"), grpclimit.Open, log.logger()
+			c := serve(t, interceptor(of.cfg))
+			for range 2 {
+				trailer, err := call(t.Context(), c)
+				after, _ := details(err)
+				if status.Code(err) != codes.InvalidArgument || after != 0 || trailer.Get("grpc-retry-pushback-ms") != nil {
+					t.Errorf("%s: %v, %v, %v", name, err, after, trailer)
+				}
+			}
+			log.check(t, of.log)
+		})
+	}
+}
+
+// TestWait: a call waits until the limiter allows it. One whose deadline is sooner fails at once.
+func TestWait(t *testing.T) {
+	everyWay(t, func(t *testing.T, serve side, call call) {
+		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "1/300ms"), Wait: true}))
+		for range 2 {
+			if _, err := call(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c = serve(t, interceptor(grpclimit.Config{Limiter: standing("1/1h"), Wait: true}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := call(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		_, err := call(ctx, c)
+		if after, _ := details(err); status.Code(err) != codes.ResourceExhausted || after != time.Hour {
+			t.Errorf("%v, %v", err, after)
+		}
+	})
+}
+
+// TestCallerLeaves: a caller that leaves while its call waits, for the limiter or for a Redis that
+// hangs, gets the status of its context. The log gets nothing, and the handler no call.
+func TestCallerLeaves(t *testing.T) {
+	s := redistest.Start(t)
+	hung := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
+	s.Pause(t)
+	usedUp := standing("1/1h")
+	_ = must(usedUp.Allow(t.Context(), "everybody"))
+	for name, cfg := range map[string]grpclimit.Config{
+		"a long wait":     {Limiter: usedUp, Wait: true},
+		"hung Redis":      {Limiter: hung},
+		"hung Redis, too": {Limiter: hung, Wait: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log record
+			cfg.Outage, cfg.Log = grpclimit.Open, log.logger()
+			i := interceptor(cfg)
+			ctx, leave := context.WithCancel(t.Context())
+			time.AfterFunc(20*time.Millisecond, leave)
+			if err := direct(ctx, t, i); status.Code(err) != codes.Canceled {
+				t.Error(err)
+			}
+			if cfg.Limiter == hung {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				if err := direct(ctx, t, i); status.Code(err) != codes.DeadlineExceeded {
+					t.Error(err)
+				}
+			}
+			log.check(t, "")
+		})
+	}
+}
+
+// direct calls the interceptor without a server, whose clients would hide what it returns.
+func direct(ctx context.Context, t *testing.T, i *grpclimit.Interceptor) error {
+	_, err := i.UnaryServer(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+		t.Error("the handler was called")
+		return nil, nil
+	})
+	return err
+}
+
+// TestTrailer: the trailer of a server's refusal has the wait in milliseconds.
+func TestTrailer(t *testing.T) {
+	now := noon
+	l := local(&now, "1/1h")
+	_ = must(l.Allow(t.Context(), "everybody"))
+	now = noon.Add(time.Millisecond)
+	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l}))
+	for name, call := range map[string]call{"unary": unary, "stream": stream} {
+		trailer, err := call(t.Context(), c)
+		if got := trailer.Get("grpc-retry-pushback-ms"); !slices.Equal(got, []string{"3599999"}) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestRetryPolicy: grpc's own retry waits as long as the server says, and not its backoff of 100 s.
+// The limiter's clock stands still until the retry comes.
+func TestRetryPolicy(t *testing.T) {
+	const wait = 50 * time.Millisecond
+	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "100s",
+		"maxBackoff": "100s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
+	for name, call := range map[string]call{"unary": unary, "stream": stream} {
+		t.Run(name, func(t *testing.T) {
+			now, attempts := noon, 0
+			i := interceptor(grpclimit.Config{Limiter: local(&now, "1/50ms"), Key: func(context.Context, string) string {
+				if attempts++; attempts == 3 {
+					now = now.Add(wait)
+				}
+				return "everybody"
+			}})
+			c := serve(t, limitedBy(i), grpc.WithDefaultServiceConfig(policy))
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			begin := time.Now()
+			for range 2 {
+				if _, err := call(ctx, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(begin); attempts != 3 || took < wait {
+				t.Errorf("%d attempts in %v", attempts, took)
+			}
+		})
+	}
+}
+
+// TestKeys: keys as a real server sees them.
+func TestKeys(t *testing.T) {
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "api-key", "a", "api-key", "b")
+	for want, key := range map[string]grpclimit.Key{
+		"127.0.0.1":                           grpclimit.Peer,
+		"metadata api-key b":                  grpclimit.Metadata("Api-Key"),
+		"method /grpc.health.v1.Health/Check": grpclimit.Method,
+		"18 metadata api-key b 127.0.0.1":     grpclimit.Metadata("api-key").And(grpclimit.Peer),
+	} {
+		l := standing("5/1h")
+		if _, err := unary(ctx, serverSide(t, interceptor(grpclimit.Config{Limiter: l, Key: key}))); err != nil {
+			t.Fatal(err)
+		}
+		if got := used(t, l, want); got != 1 {
+			t.Errorf("%q: %d used", want, got)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package grpclimit
+
+import (
+	"context"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/slidegate/slidegate/internal/subnet"
+)
+
+// Key returns the event key of a call: calls of one key share their limits. The method is the full
+// one, such as "/orders.Orders/Place". A call with an empty key fails with InvalidArgument, because
+// all such calls would share one budget. The keys of this package never overlap with each other.
+type Key func(ctx context.Context, method string) string
+
+// Peer returns the IP address of the connection, on a server: an IPv4 address, or the /64 of an
+// IPv6 address. Behind a proxy it is the proxy's. A connection without an IP address has no key.
+func Peer(ctx context.Context, _ string) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // such a client chooses its own name
+		return ""
+	}
+	both, err := netip.ParseAddrPort(p.Addr.String())
+	if err != nil {
+		return ""
+	}
+	return subnet.Client(both.Addr())
+}
+
+// Method returns the method as a key, such as "method /orders.Orders/Place". It works on servers
+// and clients.
+func Method(_ context.Context, method string) string { return "method " + method }
+
+// Metadata returns the Key of a value in the metadata that a server receives. If there are several
+// values, it takes the last. The event key is "metadata NAME VALUE", with the name in lower case.
+// Verify the value first: otherwise a client gets a new budget with each value that it invents.
+func Metadata(name string) Key {
+	if name == "" {
+		return nil // which New refuses
+	}
+	name = strings.ToLower(name) // as grpc does
+	return func(ctx context.Context, _ string) string {
+		values := metadata.ValueFromIncomingContext(ctx, name)
+		if len(values) == 0 || values[len(values)-1] == "" {
+			return ""
+		}
+		return "metadata " + name + " " + values[len(values)-1]
+	}
+}
+
+// And returns a Key that joins two: calls share a limit if both keys are the same. If one is empty,
+// so is the result. The event key is the length of the first, and both, with spaces between, such
+// as "27 method /orders.Orders/Place 198.51.100.7".
+func (k Key) And(other Key) Key {
+	if k == nil || other == nil {
+		return nil // which New refuses
+	}
+	return func(ctx context.Context, method string) string {
+		one, two := k(ctx, method), other(ctx, method)
+		if one == "" || two == "" {
+			return ""
+		}
+		return strconv.Itoa(len(one)) + " " + one + " " + two
+	}
+}

@@ -1,0 +1,170 @@
+package grpclimit_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/grpclimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var (
+	_ grpclimit.Limiter = (*window.Limiter)(nil)
+	_ grpclimit.Limiter = (*ar1.Limiter)(nil)
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func parsed(texts ...string) (all []window.Limit) {
+	for _, text := range texts {
+		all = append(all, must(window.ParseLimit(text)))
+	}
+	return all
+}
+
+// noon is the time of limiters that stand still, so that waits are exact.
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// local returns a limiter in memory on this clock.
+func local(now *time.Time, limits ...string) *window.Limiter {
+	return must(window.NewLocal(window.Config{Name: "local", Limits: parsed(limits...), Now: func() time.Time { return *now }}))
+}
+
+func standing(limits ...string) *window.Limiter { return local(&noon, limits...) }
+
+// used returns how many units of its first limit an event has used.
+func used(t *testing.T, l *window.Limiter, event string) int64 {
+	return must(l.Inspect(t.Context(), event)).Limits[0].Used
+}
+
+// onRedis returns a limiter of its own Name on the Redis of the tests.
+func onRedis(t *testing.T, limits ...string) *window.Limiter {
+	return must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed(limits...)}))
+}
+
+// interceptor returns one that is Closed and has one key, unless cfg says otherwise. It logs
+// nowhere.
+func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
+	if cfg.Outage == "" {
+		cfg.Outage = grpclimit.Closed
+	}
+	if cfg.Key == nil {
+		cfg.Key = func(context.Context, string) string { return "everybody" }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return must(grpclimit.New(cfg))
+}
+
+// serve starts grpc's health service on TCP, and returns a client of it.
+func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) healthpb.HealthClient {
+	t.Helper()
+	s := grpc.NewServer(server...)
+	healthpb.RegisterHealthServer(s, health.NewServer())
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(s.Stop)
+	conn := must(grpc.NewClient(listener.Addr().String(), append(client, grpc.WithTransportCredentials(insecure.NewCredentials()))...))
+	t.Cleanup(func() { _ = conn.Close() })
+	return healthpb.NewHealthClient(conn)
+}
+
+// A side serves with an interceptor, and returns a client.
+type side func(*testing.T, *grpclimit.Interceptor) healthpb.HealthClient
+
+func serverSide(t *testing.T, i *grpclimit.Interceptor) healthpb.HealthClient {
+	return serve(t, limitedBy(i))
+}
+
+func clientSide(t *testing.T, i *grpclimit.Interceptor) healthpb.HealthClient {
+	return serve(t, nil, grpc.WithUnaryInterceptor(i.UnaryClient), grpc.WithStreamInterceptor(i.StreamClient))
+}
+
+func limitedBy(i *grpclimit.Interceptor) []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.UnaryInterceptor(i.UnaryServer), grpc.StreamInterceptor(i.StreamServer)}
+}
+
+// A call calls the service once, and returns the trailer and the error.
+type call func(context.Context, healthpb.HealthClient) (metadata.MD, error)
+
+func unary(ctx context.Context, c healthpb.HealthClient) (trailer metadata.MD, err error) {
+	_, err = c.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Trailer(&trailer))
+	return trailer, err
+}
+
+func stream(ctx context.Context, c healthpb.HealthClient) (metadata.MD, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := c.Watch(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return nil, err
+	}
+	if _, err = s.Recv(); err != nil {
+		return s.Trailer(), err
+	}
+	return nil, nil
+}
+
+// everyWay runs a test for unary calls and streams, limited by the server and by the client.
+func everyWay(t *testing.T, test func(t *testing.T, serve side, call call)) {
+	for name, call := range map[string]call{"unary": unary, "stream": stream} {
+		t.Run(name+", server", func(t *testing.T) { test(t, serverSide, call) })
+		t.Run(name+", client", func(t *testing.T) { test(t, clientSide, call) })
+	}
+}
+
+// details returns the RetryInfo of a status, and the limits in its QuotaFailure.
+func details(err error) (after time.Duration, limits []string) {
+	for _, detail := range status.Convert(err).Details() {
+		switch d := detail.(type) {
+		case *errdetails.RetryInfo:
+			after = d.GetRetryDelay().AsDuration()
+		case *errdetails.QuotaFailure:
+			for _, v := range d.GetViolations() {
+				limits = append(limits, v.GetQuotaId())
+			}
+		}
+	}
+	return after, limits
+}
+
+// A record is a log that keeps level, message and outage of each line.
+type record struct{ lines strings.Builder }
+
+func (r *record) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(&r.lines, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "err" {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+func (r *record) check(t *testing.T, want string) {
+	t.Helper()
+	if got := r.lines.String(); got != want {
+		t.Errorf("the log has\n%snot\n%s", got, want)
+	}
+}

@@ -1,0 +1,71 @@
+package grpclimit
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// The first three are InvalidArgument, because they fail whatever the limiter counts: no client
+// should retry them. A missing key is not Unauthenticated, because a Key need not be a credential,
+// and clients would renew their tokens.
+var (
+	errNoKey     = status.Error(codes.InvalidArgument, "the call has no key to count it by: a required metadata value or IP address is missing")
+	errNoCost    = status.Error(codes.InvalidArgument, "the call has a negative cost")
+	errTooCostly = status.Error(codes.InvalidArgument, "the call costs more units than a limit ever allows at once")
+	errOutage    = withDetails(codes.Unavailable, "calls cannot be counted at the moment; try again soon", retryInfo(time.Second))
+)
+
+// denial returns the status of a denied call: when to retry, and which limits deny. It returns nil
+// for an allowed one.
+func denial(d window.Decision) error {
+	if d.Allowed {
+		return nil
+	}
+	quota := &errdetails.QuotaFailure{}
+	for _, u := range d.Usage {
+		if u.RetryAfter > 0 {
+			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
+				Description: "the limit " + u.Limit.String() + " has too few units left", QuotaId: u.Limit.String(), QuotaValue: u.Limit.Max,
+			})
+		}
+	}
+	return withDetails(codes.ResourceExhausted, "too many calls; retry after "+d.RetryAfter.String(), retryInfo(d.RetryAfter), quota)
+}
+
+func retryInfo(after time.Duration) *errdetails.RetryInfo {
+	return &errdetails.RetryInfo{RetryDelay: durationpb.New(after)}
+}
+
+// withDetails returns a status with details. It panics if protobuf cannot encode one, which is a
+// mistake in this package.
+func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) error {
+	s, err := status.New(code, text).WithDetails(details...)
+	if err != nil {
+		panic(err)
+	}
+	return s.Err()
+}
+
+// pushBack sets the trailer that makes clients with a retry policy wait as long as RetryInfo says,
+// which is whole milliseconds. A refusal without RetryInfo gets no trailer. In gRFC A6 the trailer
+// is a signed 32-bit number, so some clients do not retry after a wait above 24 days.
+func pushBack(ctx context.Context, err error) {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			ms := info.GetRetryDelay().AsDuration().Milliseconds()
+			// SetTrailer fails only outside a server.
+			_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10)))
+		}
+	}
+}
