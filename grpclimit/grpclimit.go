@@ -58,7 +58,8 @@ type Config struct {
 	Wait bool
 
 	// Log receives one line at the begin and one at the end of an outage, and of the time in which
-	// a Fallback decides. It also receives the first call without a key. nil means slog.Default().
+	// a Fallback decides. It also receives the first call without a key, and each error of a single
+	// key, such as a foreign value in Redis. nil means slog.Default().
 	Log *slog.Logger
 }
 
