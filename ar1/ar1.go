@@ -136,6 +136,16 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	return newLimiter(e, cfg), nil
 }
 
+// NewLate is New on a Connection of window.Connect, for a service that starts while Redis is down. Until there is a connection, answers
+// are those of an outage.
+func NewLate(conn *window.Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.NewLate(conn, cfg.engine(), engineLimits(cfg.Limits))
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(e, cfg), nil
+}
+
 // NewLocal returns the same limiter on levels in this process's memory: no Redis, same answers. Each has levels of its own,
 // whatever its Name. It forgets events by itself, unless it has a clock of its own in Config.Now. It takes no Fallback, as
 // it never needs one.

@@ -65,6 +65,15 @@ func New(client rueidis.Client, cfg Config) (*Guard, error) {
 	return newGuard(cfg, func(c window.Config) (*window.Limiter, error) { return window.New(client, c) })
 }
 
+// NewLate is New on a Connection of window.Connect, for a service that starts while Redis is down. Until there is a connection, answers
+// are those of an outage.
+func NewLate(conn *window.Connection, cfg Config) (*Guard, error) {
+	if len(cfg.Secret) < minSecret {
+		return nil, cfg.errSecret()
+	}
+	return newGuard(cfg, func(c window.Config) (*window.Limiter, error) { return window.NewLate(conn, c) })
+}
+
 // NewLocal returns the same guard on counts in this process's memory, as a Fallback, or for a service of one process. It needs no Secret.
 func NewLocal(cfg Config) (*Guard, error) {
 	return newGuard(cfg, window.NewLocal)

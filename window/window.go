@@ -115,6 +115,26 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	return newLimiter(*e, cfg), nil
 }
 
+// Connection is a client that connects late, so that a service can start while Redis is down: rueidis.NewClient fails then. Any number of
+// limiters and guards can share one.
+type Connection = engine.Connection
+
+// Connect returns a Connection at once. It dials in the background, and again a second after each failure, until dial returns a client,
+// typically from rueidis.NewClient. The context of dial ends with Close.
+func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
+	return engine.Connect(dial)
+}
+
+// NewLate is New on a Connection. Until that has connected, answers are those of an outage: from the Fallback, or ErrOutage at once.
+// Observe sees OutageBegan at the first such call, and OutageEnded at the first call after the connection was made.
+func NewLate(conn *Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.NewLate(conn, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(*e, cfg), nil
+}
+
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers. Each has counts of its
 // own, whatever its Name. It forgets events by itself and holds memory only for those that are still counted, unless it has
 // a clock of its own in Config.Now. It takes no Fallback, as it never needs one.

@@ -58,7 +58,7 @@ func (b *batch) Err() error {
 // send sends the batch and delivers the replies. It reports whether callers left meanwhile: then the batch is not used again, and
 // another sender has taken the place of this one.
 func (b *batch) send() (replaced bool) {
-	hash, err := b.redis.script.hash(b, b.redis.client) // before the claim: until then, callers that leave were not sent
+	hash, err := b.redis.script.hash(b, b.redis.client()) // before the claim: until then, callers that leave were not sent
 	b.claim()
 	if len(b.requests) == 0 {
 		return false
@@ -134,7 +134,7 @@ func (b *batch) bringScript(hash string) {
 
 // exchange sends what is pending as one pipeline: by the hash of the script, or in full without one.
 func (b *batch) exchange(hash string) {
-	client, broken, began := b.redis.client, false, b.redis.elapsed()
+	client, broken, began := b.redis.client(), false, b.redis.elapsed()
 	for _, c := range b.pending {
 		b.commands = append(b.commands, b.command(c, hash))
 	}
@@ -169,7 +169,7 @@ func (b *batch) command(c *scriptCall, hash string) rueidis.Completed {
 		c.reply.merged = true
 		c.reply.verb, n = b.redis.merging(q.verb), int64(c.attempts)
 	}
-	return b.redis.client.B().Arbitrary(name, script, "1").Keys(q.key).Args(c.reply.verb, q.now, integer(n)).Args(q.args...).Build()
+	return b.redis.client().B().Arbitrary(name, script, "1").Keys(q.key).Args(c.reply.verb, q.now, integer(n)).Args(q.args...).Build()
 }
 
 // take keeps what rueidis got. RedisResult.AsIntSlice would take a null or an array for an integer.

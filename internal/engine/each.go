@@ -21,6 +21,12 @@ type each struct {
 
 // decideEach answers an attempt of one unit on each of the events at some indices. More than maxRound go in rounds.
 func (s *redis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, answers []Answer) {
+	if err := s.check(ctx); err != nil {
+		for _, i := range indices {
+			answers[i].Err = err
+		}
+		return
+	}
 	e := &each{redis: s, limits: limits, verb: v, events: events, answers: answers}
 	for len(indices) > 0 {
 		n := min(len(indices), maxRound)

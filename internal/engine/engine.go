@@ -92,10 +92,25 @@ var (
 
 // New returns a limiter on Redis.
 func New(client rueidis.Client, cfg Config, limits []Limit) (*Limiter, error) {
+	if client == nil {
+		return newOn(nil, cfg, limits)
+	}
+	return newOn(connectedTo(client), cfg, limits)
+}
+
+// NewLate returns a limiter on the Redis of a Connection.
+func NewLate(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
+	if conn != nil && conn.dial == nil {
+		return nil, fmt.Errorf("slidegate: limiter %q has a Connection that is zero, or has no dial; make it by window.Connect", cfg.Name)
+	}
+	return newOn(conn, cfg, limits)
+}
+
+func newOn(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	if err := cfg.check(limits); err != nil {
 		return nil, err
 	}
-	if client == nil {
+	if conn == nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", cfg.Name)
 	}
 	if cfg.MaxEvents != 0 {
@@ -106,7 +121,7 @@ func New(client rueidis.Client, cfg Config, limits []Limit) (*Limiter, error) {
 	}
 	cfg.Fallback.bound()
 	l := newLimiter(cfg, limits)
-	l.redis = newRedis(client, l.core)
+	l.redis = newRedis(conn, l.core)
 	l.store = l.redis
 	return l, nil
 }

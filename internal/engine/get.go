@@ -52,7 +52,7 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 		return "", false, nil
 	}
 	began, g := s.elapsed(), &lookup{done: make(chan struct{})}
-	go g.run(s.client, q.slotRange, k, ttl)
+	go g.run(s.client(), q.slotRange, k, ttl)
 	err = g.await(ctx, q.slotRange, timeout)
 	if err == nil { // it closes no breaker: a server that refuses to count still answers a GET
 		return g.value, g.hit, nil

@@ -27,13 +27,13 @@ const (
 // redis is the Store of a limiter on Redis.
 type redis struct {
 	*core
-	client  rueidis.Client
+	conn    *Connection
+	late    atomic.Bool // requests came before there was a connection
 	script  script
 	denials *denials.Cache // nil without a denial cache
 
-	made    time.Time
-	cluster bool
-	ranges  [slotRanges]slotRange
+	made   time.Time
+	ranges [slotRanges]slotRange
 
 	calls   sync.Pool // of *call that nobody uses
 	batches sync.Pool // of *batch that nobody uses
@@ -52,11 +52,8 @@ const maxAbandoned = 4096
 
 var errTooMany = fmt.Errorf("%w: %d requests are under way whose callers left", ErrOutage, maxAbandoned)
 
-func newRedis(client rueidis.Client, l *core) *redis {
-	s := &redis{
-		core: l, client: client, script: script{source: l.Script}, made: time.Now(),
-		cluster: client.Mode() == rueidis.ClientModeCluster,
-	}
+func newRedis(conn *Connection, l *core) *redis {
+	s := &redis{core: l, conn: conn, script: script{source: l.Script}, made: time.Now()}
 	if hash := lua.Hash(l.Script); hash != "" {
 		s.script.known.Store(&hash)
 	}
@@ -99,6 +96,9 @@ func (s *redis) merging(verb string) string {
 
 // Decide answers a request for n units under limits.
 func (s *redis) Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error) {
+	if err := s.check(ctx); err != nil {
+		return Reply{}, err
+	}
 	k := s.Key(event)
 	if s.denials != nil && v == Allow {
 		return s.decideRemembering(ctx, limits, k, n)
@@ -154,9 +154,12 @@ func (s *redis) remembered(k string, seen denials.Seen) Reply {
 	return r
 }
 
+// client returns the client, which there must be.
+func (s *redis) client() rueidis.Client { return s.conn.up.Load().client }
+
 // slotRange returns the slot range of a key: the only one, unless Redis is a cluster.
 func (s *redis) slotRange(k string) int {
-	if !s.cluster {
+	if !s.conn.up.Load().cluster {
 		return 0
 	}
 	return keys.Slot(k) * slotRanges / keys.Slots
@@ -177,6 +180,9 @@ func (s *redis) ask(ctx context.Context, timeout time.Duration, key string, ask 
 
 // do sends one request that is no attempt, and returns the raw reply.
 func (s *redis) do(ctx context.Context, key, verb string, n int64, args []string) ([]int64, error) {
+	if err := s.check(ctx); err != nil {
+		return nil, err
+	}
 	c, err := s.ask(ctx, s.Timeout, key, question{verb: verb, n: n, args: args})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Connection is a client that connects late, so that a service can start while Redis is down. It comes from Connect. Any number of
+// limiters can share it. It is safe for concurrent use.
+type Connection struct {
+	dial   func(context.Context) (rueidis.Client, error)
+	up     atomic.Pointer[connected] // nil until there is a client
+	ready  chan struct{}             // closed once there is one
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	err    error // of the last dial
+}
+
+// connected is a client, and what is asked of it with each request.
+type connected struct {
+	client  rueidis.Client
+	cluster bool
+}
+
+// redialPause is how long a Connection waits until it dials again.
+const redialPause = time.Second
+
+var (
+	errNoClient = errors.New("dial returned neither a client nor an error; return one from rueidis.NewClient")
+	errClosed   = errors.New("the Connection is closed; close it after its last use")
+)
+
+// Connect returns a Connection that dials in the background, and again a second after each failure, until dial returns a client. The
+// context of dial ends with Close. Log failures in dial, or read them by Err.
+func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Connection{dial: dial, ready: make(chan struct{}), cancel: cancel}
+	if dial != nil { // else NewLate refuses it
+		go c.run(ctx)
+	}
+	return c
+}
+
+// connectedTo returns a Connection that has a client.
+func connectedTo(client rueidis.Client) *Connection {
+	c := &Connection{}
+	c.up.Store(&connected{client, client.Mode() == rueidis.ClientModeCluster})
+	return c
+}
+
+// run dials until there is a client, or ctx ends.
+func (c *Connection) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		client, err := c.dial(ctx)
+		if err == nil && client == nil {
+			err = errNoClient
+		}
+		if c.keep(client, err) || sleep(ctx, redialPause) != nil {
+			return
+		}
+	}
+}
+
+// keep takes what dial returned. It reports whether there is nothing left to dial for.
+func (c *Connection) keep(client rueidis.Client, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed && err == nil:
+		client.Close()
+		return true
+	case err != nil:
+		c.err = err
+		return c.closed
+	}
+	c.err = nil
+	c.up.Store(&connected{client, client.Mode() == rueidis.ClientModeCluster})
+	close(c.ready)
+	return true
+}
+
+// Err returns nil once there is a client, and before that the error of the last dial, if one has failed.
+func (c *Connection) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Wait waits until there is a client or ctx ends: for a service that gives Redis a moment when it starts. Its error matches that of ctx,
+// and names that of the last dial.
+func (c *Connection) Wait(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("slidegate: %w: no connection to Redis yet: %v", ctx.Err(), c.Err()) //nolint:errorlint // it must match ctx alone
+	}
+}
+
+// Close ends dialling, and closes the client if there is one. It does not wait for a dial that is under way, whose client is then closed.
+func (c *Connection) Close() {
+	c.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if up := c.up.Load(); up != nil && !c.closed {
+		up.client.Close()
+	}
+	if c.closed = true; c.up.Load() == nil {
+		c.err = errClosed
+	}
+}
+
+// check returns nil if there is a client. Otherwise it is an outage, which begins with the first request that meets it, and ends with the
+// first one after it.
+func (s *redis) check(ctx context.Context) error {
+	if s.conn.up.Load() == nil {
+		if s.late.CompareAndSwap(false, true) {
+			s.outage(ctx, 0, true)
+		}
+		return s.notConnected()
+	}
+	if s.late.Load() && s.late.CompareAndSwap(true, false) {
+		s.outage(ctx, 0, false)
+	}
+	return nil
+}
+
+func (s *redis) notConnected() error {
+	if err := s.conn.Err(); err != nil {
+		return fmt.Errorf("%w: no connection yet: %w", ErrOutage, err)
+	}
+	return fmt.Errorf("%w: no connection yet", ErrOutage)
+}
