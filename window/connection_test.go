@@ -131,7 +131,7 @@ func TestConnectionEnds(t *testing.T) {
 	conn.Close()
 	late := must(dialTo(redistest.Start(t))(t.Context()))
 	client <- late
-	for late.Do(t.Context(), late.B().Ping().Build()).Error() == nil { //nolint:revive // until it is closed
+	for late.Do(t.Context(), late.B().Ping().Build()).Error() == nil { // until it is closed
 	}
 	l := must(window.NewLate(conn, window.Config{Name: "x", Limits: parsed("1/1h")}))
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "the Connection is closed") {
@@ -151,7 +151,7 @@ func TestConnectionRefuses(t *testing.T) {
 		}
 	}
 	conn := connect(t, func(context.Context) (rueidis.Client, error) { return nil, nil }) //nolint:nilnil // what it is about
-	for conn.Err() == nil { //nolint:revive // until dial has returned
+	for conn.Err() == nil {                                                               // until dial has returned
 	}
 	if err := conn.Err(); !strings.Contains(err.Error(), "neither a client nor an error") {
 		t.Error(err)
