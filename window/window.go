@@ -60,7 +60,7 @@ type Config struct {
 	DenialCache int
 
 	// MaxEvents bounds how many events a limiter in memory holds; 0 is no bound, except that a Fallback then holds 1,048,576. With one limit
-	// an event takes some 270 bytes. If there is no room for another event, those that are forgotten make room: a new event causes a
+	// an event takes some 250 bytes. If there is no room for another event, those that are forgotten make room: a new event causes a
 	// look at 64 others. If none is found, a new event is denied, with a RetryAfter of a second, or admitted, and not counted. Events
 	// that are held keep their counts. Observation.Full reports it. On Redis, use maxmemory instead.
 	MaxEvents int
