@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/slidegate/slidegate/httplimit"
-	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -31,7 +32,10 @@ func show(h http.Handler, method, path, address string, fields ...string) {
 
 // How do I limit all requests to a server by address, and count them in Redis?
 func Example() {
-	client := redistest.Client(nil) // yours comes from rueidis.NewClient
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
+	if err != nil {
+		panic(err)
+	}
 	limiter, err := window.New(client, window.Config{
 		Name:   "api",
 		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)},
@@ -50,8 +54,7 @@ func Example() {
 	show(handler, "GET", "/", "198.51.100.7")
 	show(handler, "GET", "/", "198.51.100.7")
 	show(handler, "GET", "/", "203.0.113.1")
-	_, _ = limiter.Reset(context.Background(), "198.51.100.7"), limiter.Reset(context.Background(), "203.0.113.1")
-	// Output:
+	// It prints:
 	// GET / 200
 	// GET / 429
 	// GET / 200
@@ -304,8 +307,9 @@ func ExampleConfig_countOnly() {
 	// GET / 429
 }
 
-// plans decides by the plan of the account, which whoever looked at the credentials put into the context. Both limiters have one Name, so that an account that
-// changes its plan keeps what it has used.
+// plans decides by the account's plan, which the code that checks credentials puts into the
+// context. Both limiters count in the same keys, so an account that changes its plan keeps its
+// counts.
 type plans struct{ free, paid *window.Limiter }
 
 type planKey struct{}
@@ -325,24 +329,23 @@ func (p plans) Refund(ctx context.Context, event string, d window.Decision) erro
 	return p.of(ctx).Refund(ctx, event, d)
 }
 
-// hourly is a limiter of so many requests an hour.
-func hourly(name string, requests int64) *window.Limiter {
-	l, err := window.New(redistest.Client(nil), window.Config{Name: name, Limits: []window.Limit{window.PerHour(requests)}})
+// How do accounts get limits by their plan, free or paid? With makes the limiter of a plan, and a
+// Limiter chooses between them.
+func ExampleLimiter() {
+	free, err := window.NewLocal(window.Config{Name: "plans", Limits: []window.Limit{window.PerHour(2)}}) // or window.New
 	if err != nil {
 		panic(err)
 	}
-	return l
-}
-
-// How do accounts have limits by their plan, free or paid? A Limiter that chooses between two of one Name.
-func ExampleLimiter() {
-	free, paid := hourly("plans", 2), hourly("plans", 4)
+	paid, err := free.With(window.PerHour(4))
+	if err != nil {
+		panic(err)
+	}
 	limit, err := httplimit.New(httplimit.Config{Limiter: plans{free, paid}, Key: httplimit.Header("X-Account"), Outage: httplimit.Open})
 	if err != nil {
 		panic(err)
 	}
 	limited := limit.Wrap(http.HandlerFunc(hello))
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // looks at the credentials
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // checks the credentials
 		plan := r.Header.Get("X-Plan")
 		limited.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), planKey{}, plan)))
 	})
@@ -350,7 +353,6 @@ func ExampleLimiter() {
 	for _, plan := range []string{"free", "free", "free", "paid", "paid", "paid"} {
 		show(handler, "GET", "/"+plan, "10.0.0.1", "X-Account", "17", "X-Plan", plan)
 	}
-	_ = free.Reset(context.Background(), "header X-Account 17")
 	// Output:
 	// GET /free 200
 	// GET /free 200
@@ -360,29 +362,31 @@ func ExampleLimiter() {
 	// GET /paid 429
 }
 
-// How do I do the same with two middlewares?
+// How do accounts get limits by their plan, with a middleware for each plan?
 func ExampleMiddleware() {
-	middleware := func(l *window.Limiter) *httplimit.Middleware {
-		m, err := httplimit.New(httplimit.Config{Limiter: l, Key: httplimit.Header("X-Account"), Outage: httplimit.Open})
+	free, err := window.NewLocal(window.Config{Name: "tiers", Limits: []window.Limit{window.PerHour(1)}}) // or window.New
+	if err != nil {
+		panic(err)
+	}
+	paid, err := free.With(window.PerHour(2))
+	if err != nil {
+		panic(err)
+	}
+	handlers := map[string]http.Handler{}
+	for plan, limiter := range map[string]*window.Limiter{"free": free, "paid": paid} {
+		limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Account"), Outage: httplimit.Open})
 		if err != nil {
 			panic(err)
 		}
-		return m
+		handlers[plan] = limit.Wrap(http.HandlerFunc(hello))
 	}
-	few, more := hourly("tiers", 1), hourly("tiers", 2)
-	free, paid := middleware(few).Wrap(http.HandlerFunc(hello)), middleware(more).Wrap(http.HandlerFunc(hello))
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Plan") == "paid" {
-			paid.ServeHTTP(w, r)
-		} else {
-			free.ServeHTTP(w, r)
-		}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // checks the credentials
+		handlers[r.Header.Get("X-Plan")].ServeHTTP(w, r)
 	})
 
 	for _, plan := range []string{"free", "free", "paid", "paid"} {
 		show(handler, "GET", "/"+plan, "10.0.0.1", "X-Account", "18", "X-Plan", plan)
 	}
-	_ = few.Reset(context.Background(), "header X-Account 18")
 	// Output:
 	// GET /free 200
 	// GET /free 429

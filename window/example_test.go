@@ -6,35 +6,131 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
-// May this address try to log in now, and if not, when?
-func Example_loginThrottle() {
-	client := redistest.Client(nil) // yours comes from rueidis.NewClient
-	l, err := window.New(client, window.Config{
+// How do I limit within one process, without Redis?
+func ExampleNewLocal() {
+	limiter, err := window.NewLocal(window.Config{
 		Name:   "login",
-		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5), window.PerDay(20)},
+		Limits: []window.Limit{window.Every(time.Minute), window.PerHour(5), window.PerDay(20)},
 	})
 	if err != nil {
 		panic(err)
 	}
-	ctx := context.Background()
 	for range 2 {
-		d, err := l.Allow(ctx, "198.51.100.7")
+		d, err := limiter.Allow(context.Background(), "198.51.100.7")
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Tightest().Limit, d.RetryAfter.Round(time.Second))
+		fmt.Println(d.Allowed, d.Tightest().Limit, d.RetryAfter.Round(time.Minute))
 	}
-	_ = l.Reset(ctx, "198.51.100.7")
 	// Output:
-	// true 1/5s 0s
-	// false 1/5s 5s
+	// true 1/1m 0s
+	// false 1/1m 1m0s
 }
 
-// How do I spend a budget by cost, such as $2,000 a day, and give back what was not used?
+// How does each customer get the limits of a plan, and what happens to the counts when the plan
+// changes? With keeps the counts of each limit with the same Per. A limit with another Per starts
+// at zero.
+func ExampleLimiter_With() {
+	free, err := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(2)}}) // or window.New
+	if err != nil {
+		panic(err)
+	}
+	paid, err := free.With(window.PerMinute(3), window.PerHour(4))
+	if err != nil {
+		panic(err)
+	}
+	for _, plan := range []*window.Limiter{free, free, free, paid, paid, free} {
+		d, err := plan.Allow(context.Background(), "customer 17")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Print("allowed ", d.Allowed)
+		for _, u := range d.Usage {
+			fmt.Print(", ", u.Used, " used of ", u.Limit)
+		}
+		fmt.Println()
+	}
+	// Output:
+	// allowed true, 1 used of 2/1h
+	// allowed true, 2 used of 2/1h
+	// allowed false, 2 used of 2/1h
+	// allowed true, 1 used of 3/1m, 3 used of 4/1h
+	// allowed true, 2 used of 3/1m, 4 used of 4/1h
+	// allowed false, 4 used of 2/1h
+}
+
+// How do I decide about many keys in one call?
+func ExampleLimiter_AllowEach() {
+	limiter, err := window.NewLocal(window.Config{Name: "mail", Limits: []window.Limit{window.PerDay(1)}}) // or window.New
+	if err != nil {
+		panic(err)
+	}
+	recipients := []string{"ann@example.com", "ben@example.com", "ann@example.com"}
+	for i, r := range limiter.AllowEach(context.Background(), recipients) {
+		if r.Err != nil { // in a cluster, one shard can fail alone
+			fmt.Println(recipients[i], r.Err)
+			continue
+		}
+		fmt.Println(recipients[i], r.Allowed)
+	}
+	// Output:
+	// ann@example.com true
+	// ben@example.com true
+	// ann@example.com false
+}
+
+// How many of 250 messages may I send now, and when may I send more?
+func ExampleLimiter_AllowUpTo() {
+	limiter, err := window.NewLocal(window.Config{Name: "messages", Limits: []window.Limit{window.PerMinute(100)}}) // or window.New
+	if err != nil {
+		panic(err)
+	}
+	d, err := limiter.AllowUpTo(context.Background(), "account 17", 250)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("send", d.Granted, "now, and more after", d.RetryAfter)
+	// Output: send 100 now, and more after 1m0s
+}
+
+// How do I limit the tokens of a language model, if their number is known only afterwards? Charge
+// an estimate, then settle it.
+func ExampleLimiter_Settle() {
+	ctx := context.Background()
+	limiter, err := window.NewLocal(window.Config{Name: "tokens", Limits: []window.Limit{window.PerMinute(10_000)}}) // or window.New
+	if err != nil {
+		panic(err)
+	}
+	for _, actual := range []int64{1_200, 9_500, 100} {
+		const estimate = 3_000 // such as the length of the prompt and the most tokens of the answer
+		d, err := limiter.AllowN(ctx, "customer 17", estimate)
+		if err != nil {
+			panic(err)
+		}
+		if !d.Allowed {
+			fmt.Println("denied")
+			continue
+		}
+		// Call the model here. It reports the actual number of tokens.
+		if _, err := limiter.Settle(ctx, "customer 17", d, actual); err != nil {
+			panic(err)
+		}
+		s, err := limiter.Inspect(ctx, "customer 17")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(s.Limits[0].Used, "tokens used")
+	}
+	// Output:
+	// 1200 tokens used
+	// 10700 tokens used
+	// denied
+}
+
+// How do I limit by cost, such as $2,000 a day, and give back what was not used?
 func ExampleLimiter_Refund() {
 	l, _ := window.NewLocal(window.Config{Name: "transfers", Limits: []window.Limit{window.PerDay(2000_00)}})
 	ctx := context.Background()
@@ -61,7 +157,7 @@ func ExampleLimiter_Wait() {
 	// Output: true
 }
 
-// How do I tell a denial from a failure?
+// How do I recognise a request that can never be allowed? It costs more units than a limit has.
 func ExampleLimiter_AllowN() {
 	l, _ := window.NewLocal(window.Config{Name: "sms", Limits: []window.Limit{window.PerDay(10)}})
 	_, err := l.AllowN(context.Background(), "+1 555 0100", 11)
@@ -106,8 +202,8 @@ func ExampleParseLimit() {
 	// limit "5 per hour": has no slash; write units per time, as in 5/1h
 }
 
-// A message counts for the sender and for the receiver, or for neither: first asked is the sender, who cannot use up what the receiver
-// has left once his own is gone.
+// How does a message count for its sender and for its receiver, or for neither? AllowAll asks the
+// sender's limiter first. A sender without units left therefore takes none of the receiver's.
 func ExampleAllowAll() {
 	senders, err := window.NewLocal(window.Config{Name: "senders", Limits: []window.Limit{window.PerHour(2)}})
 	if err != nil {

@@ -1,0 +1,84 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// How do several servers share one limit? Each makes a limiter of the same Name on the same Redis
+// or Redis Cluster.
+func ExampleNew() {
+	for _, server := range []string{"server 1", "server 2"} {
+		client, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress:      []string{"127.0.0.1:6379"}, // any nodes of a cluster
+			AlwaysPipelining: true,
+		})
+		if err != nil {
+			panic(err)
+		}
+		defer client.Close()
+		limiter, err := window.New(client, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
+		if err != nil {
+			panic(err)
+		}
+		d, err := limiter.Allow(context.Background(), "key 17")
+		fmt.Println(server, d.Allowed, err)
+	}
+	// It prints:
+	// server 1 true <nil>
+	// server 2 false <nil>
+}
+
+// What do I do with each answer?
+func ExampleLimiter_Allow() {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
+	if err != nil {
+		panic(err)
+	}
+	limiter, err := window.New(client, window.Config{Name: "sign-up", Limits: []window.Limit{window.Every(time.Minute), window.PerDay(20)}})
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		d, err := limiter.Allow(context.Background(), "198.51.100.7")
+		switch {
+		case errors.Is(err, window.ErrUncertain): // no reply came: Redis may have counted the attempt
+			fmt.Println("Redis is in trouble:", err)
+		case err != nil: // nothing was counted: allow or deny, as you choose
+			fmt.Println("not decided:", err)
+		case d.Allowed:
+			fmt.Println("go ahead")
+		default: // retrying after exactly RetryAfter succeeds, unless another caller used the slot
+			fmt.Println("denied by", d.Tightest().Limit, "for", d.RetryAfter.Round(time.Minute))
+		}
+	}
+	// It prints:
+	// go ahead
+	// denied by 1/1m for 1m0s
+}
+
+// Who decides while Redis is down? A fallback in the memory of this process.
+func ExampleConfig_fallback() {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
+	if err != nil {
+		panic(err)
+	}
+	cfg := window.Config{Name: "downloads", Limits: []window.Limit{window.PerHour(5)}}
+	if cfg.Fallback, err = window.NewLocal(cfg); err != nil {
+		panic(err)
+	}
+	limiter, err := window.New(client, cfg)
+	if err != nil {
+		panic(err)
+	}
+	client.Close() // only for this example: Redis cannot answer
+	d, err := limiter.Allow(context.Background(), "198.51.100.7")
+	fmt.Println(d.Allowed, d.Degraded, err)
+	// It prints: true true <nil>
+}
