@@ -97,11 +97,21 @@ func newProgram(t *testing.T, pkg string) program {
 		"main.go": "package main\n\nimport _ \"" + own + "/" + pkg + "\"\n\nfunc main() {}\n",
 		"go.mod":  "module example.com/program\n\ngo 1.25.0\n\nrequire " + own + " v0.1.0\n\nreplace " + own + " => " + strconv.Quote(repository) + "\n",
 	} {
-		if err := os.WriteFile(filepath.Join(string(p), name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		p.write(t, name, text)
 	}
 	return p
+}
+
+// write writes a file of the program, and makes its directory.
+func (p program) write(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join(string(p), name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // run runs the go command in the program, and returns what it prints.
@@ -112,7 +122,7 @@ func (p program) run(t *testing.T, args ...string) string {
 	cmd.Dir, cmd.Env, cmd.Stderr = string(p), append(os.Environ(), "GOWORK=off", "GOFLAGS="), &failure
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("this test needs a module proxy (GOPROXY) or a module cache with what the program requires: %v: %s", cmd, &failure)
+		t.Fatalf("%v: %s\nIf a module is missing: this test needs a module proxy (GOPROXY) or a module cache with what the program requires.", cmd, &failure)
 	}
 	return string(out)
 }

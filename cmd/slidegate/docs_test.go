@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -29,19 +28,6 @@ func data(tb testing.TB, name string) string {
 // TestReadme runs what the README shows of the sample.
 func TestReadme(t *testing.T) {
 	checkShown(t, text(t, "../../README.md"), 1)
-}
-
-// TestProgramOfReadme compiles the first program of the README.
-func TestProgramOfReadme(t *testing.T) {
-	_, program, _ := strings.Cut(text(t, "../../README.md"), "```go\n")
-	program, _, _ = strings.Cut(program, "```\n")
-	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil || !strings.HasPrefix(program, "package main\n") {
-		t.Errorf("%v: %s", err, out)
-	}
 }
 
 // TestDocs runs what docs/replay.md shows of a public log.

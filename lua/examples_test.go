@@ -1,0 +1,118 @@
+package lua_test
+
+import (
+	"bytes"
+	"go/doc"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// exampleRedis is the address of Redis in the Examples.
+const exampleRedis = "127.0.0.1:6379"
+
+// TestExamples checks that each Example can be copied: as the program that pkg.go.dev shows, it
+// builds outside this repository and passes go vet. Go runs the Examples in memory beside their
+// package. Those on Redis run here, and print what their comment says.
+func TestExamples(t *testing.T) {
+	p, server := newCopies(t), redistest.Start(t)
+	var onRedis []example
+	for _, pkg := range []string{"window", "ar1", "login", "httplimit", "grpclimit"} {
+		for _, e := range examples(t, pkg) {
+			if strings.Contains(e.program, exampleRedis) {
+				onRedis = append(onRedis, e)
+			}
+			p.write(t, e.name+"/main.go", strings.ReplaceAll(e.program, exampleRedis, server.Addr()))
+		}
+	}
+	p.run(t, "vet", "-mod=mod", "./...")
+	for _, e := range onRedis {
+		if diff := cmp.Diff(e.prints, p.run(t, "run", "-mod=mod", "./"+e.name)); diff != "" {
+			t.Errorf("%s (-its comment +what it prints)\n%s", e.name, diff)
+		}
+	}
+}
+
+// TestReadme checks that the README begins with the Example of package window.
+func TestReadme(t *testing.T) {
+	_, program, _ := strings.Cut(program("..").read(t, "README.md"), "```go\n")
+	program, _, _ = strings.Cut(program, "```\n")
+	for _, e := range examples(t, "window") {
+		if e.name == "window" {
+			want, _, _ := strings.Cut(e.program, "\t// It prints:")
+			if diff := cmp.Diff(want+"}\n", program); diff != "" {
+				t.Errorf("README.md (-window's Example +its first program)\n%s", diff)
+			}
+			return
+		}
+	}
+	t.Error("package window has no Example")
+}
+
+// An example is an Example function, as a program.
+type example struct {
+	name    string // of its directory: the package, and what follows Example
+	program string
+	prints  string // from its comment "It prints:"
+}
+
+// examples returns the Examples of a package.
+func examples(t *testing.T, pkg string) (all []example) {
+	t.Helper()
+	files, err := filepath.Glob("../" + pkg + "/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range doc.Examples(parsed) {
+			all = append(all, newExample(t, pkg, e, set))
+		}
+	}
+	return all
+}
+
+func newExample(t *testing.T, pkg string, e *doc.Example, set *token.FileSet) example {
+	t.Helper()
+	if e.Play == nil {
+		t.Fatalf("Example%s of %s is no program: it uses something of another file", e.Name, pkg)
+	}
+	var program bytes.Buffer
+	if err := format.Node(&program, set, e.Play); err != nil {
+		t.Fatal(err)
+	}
+	return example{pkg + e.Name, program.String(), printed(program.String())}
+}
+
+// printed returns what a program's comment says that it prints.
+func printed(program string) string {
+	_, text, _ := strings.Cut(program, "\t// It prints:")
+	text, _, _ = strings.Cut(text, "\n}")
+	return strings.TrimSpace(strings.ReplaceAll(text, "\t// ", "")) + "\n"
+}
+
+// newCopies returns a program that requires the modules of this repository, and all that they
+// require, at the same versions.
+func newCopies(t *testing.T) program {
+	t.Helper()
+	p := newProgram(t, "window")
+	const own = "github.com/slidegate/slidegate"
+	grpc, err := filepath.Abs("../grpclimit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, "mod", "edit", "-require="+own+"/grpclimit@v0.1.0", "-replace="+own+"/grpclimit="+grpc)
+	p.write(t, "go.sum", program("..").read(t, "go.sum")+program("../grpclimit").read(t, "go.sum"))
+	return p
+}
