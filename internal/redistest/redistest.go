@@ -111,17 +111,17 @@ var sharedClient = sync.OnceValues(func() (rueidis.Client, error) {
 	return c, nil
 })
 
-// Addr is the host:port of the server that all tests of the binary share.
-// An Example has no testing.TB: give nil, and a failure panics.
+// Addr returns the host:port of the server that all tests of the binary share.
 func Addr(tb testing.TB) string {
+	tb.Helper()
 	s, err := shared()
 	check(tb, err)
 	return s.Addr()
 }
 
-// Client is a client of the shared server, itself shared: do not close it.
-// As in [Addr], tb is nil in an Example.
+// Client returns a client of the shared server, itself shared: do not close it.
 func Client(tb testing.TB) rueidis.Client {
+	tb.Helper()
 	c, err := sharedClient()
 	check(tb, err)
 	return c
@@ -167,14 +167,10 @@ func nameRune(r rune) rune {
 	return '_'
 }
 
-// check fails the test, or the Example, that has no tb.
+// check fails the test if err is not nil.
 func check(tb testing.TB, err error) {
-	switch {
-	case err == nil:
-	case tb == nil:
-		panic(err)
-	default:
-		tb.Helper()
+	tb.Helper()
+	if err != nil {
 		tb.Fatal(err)
 	}
 }
