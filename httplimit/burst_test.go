@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -21,7 +22,7 @@ func twoServers(t *testing.T, client rueidis.Client, reached *atomic.Int64) (add
 	t.Helper()
 	name := redistest.Key(t)
 	for i := range addresses {
-		l := must(window.New(client, window.Config{Name: name, Limits: parsed("50/1h", "60/1d")}))
+		l := must(window.New(client, window.Config{Name: name, Limits: parsed("50/1h", "60/1d"), Timeout: time.Minute}))
 		s := httptest.NewServer(middleware(httplimit.Config{Limiter: l, Key: httplimit.Address}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			reached.Add(1)
 			fine(w, r)

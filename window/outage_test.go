@@ -536,8 +536,10 @@ func TestOneShardDown(t *testing.T) {
 	}
 	defer client.Close()
 	var seen outages
-	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: troubleTimeout, Observe: seen.observe}))
-	of := eventsByNode(t, l, nodes, all)
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: time.Minute}
+	of := eventsByNode(t, must(window.New(client, cfg)), nodes, all)
+	cfg.Timeout, cfg.Observe = 2*troubleTimeout, seen.observe
+	l := must(window.New(client, cfg))
 	shared := map[int]bool{}
 	for _, event := range of[0] {
 		shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] = true
