@@ -10,8 +10,12 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// answer sees with which status a handler answers: the first that goes out, whatever it says later, and from whichever goroutine.
-type answer struct{ status atomic.Int32 }
+// answer sees with which status a handler answers: the first that goes out, whatever it says later, and from whichever goroutine. It also
+// counts the bytes of the body.
+type answer struct {
+	status atomic.Int32
+	bytes  atomic.Int64
+}
 
 func (a *answer) begin(status int) { a.status.CompareAndSwap(0, int32(status)) } //nolint:gosec // net/http refuses more than three digits
 
@@ -33,11 +37,17 @@ func (a *answer) hooks() httpsnoop.Hooks {
 			}
 		},
 		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-			return func(b []byte) (int, error) { a.begin(http.StatusOK); return next(b) }
+			return func(b []byte) (int, error) {
+				a.begin(http.StatusOK)
+				n, err := next(b)
+				a.bytes.Add(int64(n))
+				return n, err
+			}
 		},
 		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
 			return func(from io.Reader) (int64, error) {
 				n, err := next(from)
+				a.bytes.Add(n)
 				if n > 0 { // else no answer went out
 					a.begin(http.StatusOK)
 				}

@@ -18,7 +18,6 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/felixge/httpsnoop"
 
@@ -26,7 +25,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides about requests: a *window.Limiter or an *ar1.Limiter.
+// Limiter decides about requests: a *window.Limiter or an *ar1.Limiter. Config.CostAfter also needs a method Settle, as *window.Limiter has.
+// *ar1.Limiter has none.
 type Limiter interface {
 	// AllowN decides about a request that costs n units, at least 1. An error that matches window.ErrExceedsLimit is answered by 413. Any
 	// other error counts as an outage.
@@ -60,6 +60,15 @@ type Config struct {
 	// 200, one that takes over the connection with 101.
 	CountOnly func(status int) bool
 
+	// CostAfter, if set, returns what an admitted request has cost, once its handler is done. Use it for tokens of a language model, where the
+	// handler calls SetCost and CostAfter returns Used.Units, or for bytes sent, where it returns Used.Bytes. Cost is then an estimate: it is
+	// charged before the handler runs. Afterwards the difference is given back, or charged even above Max, also if the client has gone.
+	//
+	// The estimate stands if CostAfter returns less than 0. A handler that panics is charged at least the estimate. A response that does not
+	// count by CountOnly costs nothing. Requests with an estimate of 0, and those admitted in an outage, are not limited and so not settled.
+	// The headers are about the estimate. CostAfter needs a Limiter with Settle, such as a *window.Limiter.
+	CostAfter func(Used) int64
+
 	// Denied, if set, answers a denied request. The headers are set already; it must write the status. nil is 429 with problem details.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
@@ -70,11 +79,12 @@ type Config struct {
 
 	// Shadow lets every request reach the handler, to try out limits in production. The limiter decides and counts as usual. Clients see no
 	// headers, Denied is not called, and requests without a key or in an outage pass, too. The log reports how many requests would have been
-	// refused, at most once a minute for each reason. For metrics, window.Config.Observe sees each denial.
+	// refused, at most once a minute for each reason. For metrics, window.Config.Observe sees each denial. CountOnly and CostAfter apply to
+	// requests that the limiter admits.
 	Shadow bool
 
 	// Log gets a line at the begin and at the end of an outage, and of the time in which a Fallback decides. It also gets the first request
-	// without a key, and charges that could not be given back. Its attributes distinguish middlewares, as in slog.Default().With("limit",
+	// without a key, and charges that could not be given back or settled. Its attributes distinguish middlewares, as in slog.Default().With("limit",
 	// "api"). nil is slog.Default().
 	Log *slog.Logger
 }
@@ -82,13 +92,15 @@ type Config struct {
 // Middleware limits requests. It comes from New, and is safe for concurrent use.
 type Middleware struct {
 	cfg     Config
+	settler settler // the Limiter, if it is one
 	state   journal.Journal
 	policy  atomic.Pointer[policyText]
 	keyless sync.Once // logged
 	shadow  shadow
 }
 
-// New returns a middleware. It returns an error if Limiter, Key or Outage is missing, or Outage is neither Open nor Closed.
+// New returns a middleware. It returns an error if Limiter, Key or Outage is missing, if Outage is neither Open nor Closed, or if CostAfter is
+// set and the Limiter has no Settle.
 func New(cfg Config) (*Middleware, error) {
 	switch {
 	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():
@@ -98,17 +110,22 @@ func New(cfg Config) (*Middleware, error) {
 	case cfg.Outage != Open && cfg.Outage != Closed:
 		return nil, fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, Open, Closed)
 	}
+	settler, err := settlerFor(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Middleware{cfg: cfg, shadow: shadow{kinds: map[string]passed{}}}, nil
+	return &Middleware{cfg: cfg, settler: settler, shadow: shadow{kinds: map[string]passed{}}}, nil
 }
 
 var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
 	"Header and Cookie return no Key for an empty or invalid name, And and Or none for a nil Key: correct what they are given")
 
-// Wrap limits the requests to a handler. Admitted requests reach it unchanged. Their w is the server's own, unless CountOnly is set: then it
-// is one that sees the status, and can do whatever the server's can. Wrap panics if next is nil, or m does not come from New.
+// Wrap limits the requests to a handler. Admitted requests reach it unchanged, except that with CostAfter their context serves SetCost. Their
+// w is the server's own, unless CountOnly or CostAfter is set: then it is one that sees status and bytes, and can do whatever the server's
+// can. Wrap panics if next is nil, or m does not come from New.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.cfg.Limiter == nil:
@@ -148,7 +165,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 	switch {
 	case !d.Allowed:
 		m.deny(w, r, d, next)
-	case m.cfg.CountOnly != nil:
+	case m.cfg.CountOnly != nil || m.cfg.CostAfter != nil:
 		m.serve(w, r, key, d, next)
 	default:
 		next.ServeHTTP(w, r)
@@ -182,22 +199,17 @@ func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decis
 	m.refuse(w, r, exceeded(d), next)
 }
 
-// serve gives the units back if the response does not count.
+// serve runs the handler. Once that is done, it gives the units back if the response does not count, or settles the cost.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, key string, d window.Decision, next http.Handler) {
-	var a answer
-	next.ServeHTTP(httpsnoop.Wrap(w, a.hooks()), r)
-	if r.Context().Err() != nil || m.cfg.CountOnly(a.code()) {
-		return
+	s := served{request: r, key: key, decision: d}
+	defer m.finish(&s)
+	if m.cfg.CostAfter != nil {
+		r = s.metered()
+		defer func() { s.request.MultipartForm = r.MultipartForm }() // whose files the server removes
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), refundTime)
-	defer cancel()
-	if err := m.cfg.Limiter.Refund(ctx, key, d); err != nil {
-		m.cfg.Log.Warn("slidegate: a request that does not count stays counted, as its refund failed", "err", err)
-	}
+	next.ServeHTTP(httpsnoop.Wrap(w, s.answer.hooks()), r)
+	s.returned = true
 }
-
-// refundTime is how long a request waits for its units to be given back, at most.
-const refundTime = 5 * time.Second
 
 // fail answers a request that the limiter could not decide about.
 func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {

@@ -18,15 +18,16 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// through serves a handler behind the middleware, without CountOnly and with it, over HTTP/1.1 and, where it is wanted, HTTP/2.
+// through serves a handler behind the middleware, without CountOnly and CostAfter and with each, over HTTP/1.1 and, where it is wanted, HTTP/2.
 func through(t *testing.T, h http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
-	for _, counts := range []bool{false, true} {
+	for name, cfg := range map[string]httplimit.Config{
+		"plain":     {},
+		"CountOnly": {CountOnly: func(int) bool { return false }},
+		"CostAfter": {CostAfter: reported},
+	} {
 		for _, two := range []bool{false, true}[:1+btoi(http2)] {
-			t.Run(fmt.Sprintf("CountOnly %t, HTTP/2 %t", counts, two), func(t *testing.T) {
-				cfg := httplimit.Config{Limiter: inMemory(nil, "1000/1h"), Key: httplimit.Address}
-				if counts {
-					cfg.CountOnly = func(int) bool { return false }
-				}
+			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, two), func(t *testing.T) {
+				cfg.Limiter, cfg.Key = inMemory(nil, "1000/1h"), httplimit.Address
 				s := httptest.NewUnstartedServer(middleware(cfg).Wrap(h))
 				s.EnableHTTP2 = two
 				if two {

@@ -1,0 +1,135 @@
+package httplimit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// Used is what a request used until its handler was done. Config.CostAfter makes a cost of it. The
+// handler knows some costs, such as tokens, and the middleware sees others, so Used has both.
+type Used struct {
+	// Units is the last cost that the handler reported with SetCost. If it reported none, Units is the
+	// estimate that was charged.
+	Units int64
+
+	// Bytes counts what the handler wrote of the body. It excludes headers and what the handler wrote to
+	// a connection that it took over. For a HEAD request it is 0.
+	Bytes int64
+}
+
+// SetCost reports what the request of ctx has cost so far, in units. Call it in a handler, with the
+// context of its request, before the handler returns. The last call replaces those before.
+//
+// The report goes to each Middleware with a CostAfter around the handler. Without one, or if the request
+// was not limited, SetCost does nothing. It is safe for concurrent use.
+func SetCost(ctx context.Context, units int64) {
+	for m, _ := ctx.Value(meterKey{}).(*meter); m != nil; m = m.outer {
+		m.reported.Store(&units)
+	}
+}
+
+// meter holds what a handler reports to one Middleware.
+type meter struct {
+	reported atomic.Pointer[int64] // nil until then
+	outer    *meter                // of the Middleware around this one
+}
+
+type meterKey struct{}
+
+// settler is a Limiter that can settle a cost, such as a *window.Limiter.
+type settler interface {
+	Settle(ctx context.Context, event string, d window.Decision, actual int64) (window.Decision, error)
+}
+
+// settlerFor returns the Limiter as a settler if cfg needs one.
+func settlerFor(cfg Config) (settler, error) {
+	s, ok := cfg.Limiter.(settler)
+	if cfg.CostAfter != nil && !ok {
+		return nil, fmt.Errorf("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a %T; "+
+			"take a *window.Limiter, or give yours a Settle that calls that of one", cfg.Limiter)
+	}
+	return s, nil
+}
+
+// served is an admitted request that is settled when its handler is done.
+type served struct {
+	request  *http.Request
+	key      string
+	decision window.Decision
+	answer   answer
+	meter    meter
+	returned bool // the handler returned, and did not panic
+}
+
+// metered returns the request with a context for SetCost.
+func (s *served) metered() *http.Request {
+	ctx := s.request.Context()
+	s.meter.outer, _ = ctx.Value(meterKey{}).(*meter)
+	return s.request.WithContext(context.WithValue(ctx, meterKey{}, &s.meter))
+}
+
+// used returns what the request has used.
+func (s *served) used() Used {
+	u := Used{Units: s.decision.Counted, Bytes: s.answer.bytes.Load()}
+	if reported := s.meter.reported.Load(); reported != nil {
+		u.Units = *reported
+	}
+	if s.request.Method == http.MethodHead { // net/http drops what a handler writes
+		u.Bytes = 0
+	}
+	return u
+}
+
+// finish refunds a request that does not count, and settles any other.
+func (m *Middleware) finish(s *served) {
+	switch {
+	case !m.counts(s):
+		m.refund(s)
+	case m.cfg.CostAfter != nil:
+		m.settle(s)
+	}
+}
+
+// counts reports whether a request counts.
+func (m *Middleware) counts(s *served) bool {
+	return m.cfg.CountOnly == nil || !s.returned || s.request.Context().Err() != nil || m.cfg.CountOnly(s.answer.code())
+}
+
+func (m *Middleware) refund(s *served) {
+	ctx, cancel := afterwards(s.request)
+	defer cancel()
+	if err := m.cfg.Limiter.Refund(ctx, s.key, s.decision); err != nil {
+		m.cfg.Log.Warn("slidegate: a request that does not count stays counted, as its refund failed", "err", err)
+	}
+}
+
+// settle corrects the estimate. A handler that panicked may have used more than it reported, so it gets
+// nothing back.
+func (m *Middleware) settle(s *served) {
+	actual, estimate := m.cfg.CostAfter(s.used()), s.decision.Counted
+	if !s.returned {
+		actual = max(actual, estimate)
+	}
+	if actual < 0 {
+		m.cfg.Log.Error("slidegate: CostAfter returned a negative cost; the estimate stands", "estimate", estimate, "actual", actual)
+		return
+	}
+	ctx, cancel := afterwards(s.request)
+	defer cancel()
+	if _, err := m.settler.Settle(ctx, s.key, s.decision, actual); err != nil {
+		m.cfg.Log.Warn("slidegate: the cost of a request could not be settled; its estimate may stand", "estimate", estimate, "actual", actual, "err", err)
+	}
+}
+
+// afterwards returns a context for the call to the limiter after the handler, also if the client has gone.
+func afterwards(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), afterTime)
+}
+
+// afterTime bounds how long the end of a response waits for that call.
+const afterTime = 5 * time.Second
