@@ -91,6 +91,27 @@ func TestChargesStayFew(t *testing.T) {
 	})
 }
 
+// TestChargedBuckets: charged units are in buckets of a sixtieth of the window, with what is admitted meanwhile. A unit is forgotten with the
+// last of its bucket.
+func TestChargedBuckets(t *testing.T) {
+	both(t, limits("9/1h"), func(b bench) {
+		b.good(b.Charge(b.Context(), "e", 1))
+		b.clock.pass(59 * time.Second)
+		b.allow("e", 1)
+		b.clock.pass(time.Second)
+		b.allow("e", 1)
+		for _, step := range []struct {
+			pass time.Duration
+			used int64
+		}{{59*time.Minute + 58999*time.Millisecond, 3}, {time.Millisecond, 1}, {time.Second, 0}} {
+			b.clock.pass(step.pass)
+			if used := usedOf(b.T, b.Limiter, "e"); used != step.used {
+				b.Errorf("%d used, not %d", used, step.used)
+			}
+		}
+	})
+}
+
 // TestSettle: too many units come back, and too few are charged.
 func TestSettle(t *testing.T) {
 	both(t, limits("10/1h"), func(b bench) {
