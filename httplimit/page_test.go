@@ -20,15 +20,16 @@ import (
 
 // TestPage holds docs/http.md to what goes over the wire, to the examples, and to the log.
 func TestPage(t *testing.T) {
-	page, examples := string(must(os.ReadFile("../docs/http.md"))), string(must(os.ReadFile("example_test.go")))
+	page := string(must(os.ReadFile("../docs/http.md")))
+	examples := string(must(os.ReadFile("example_test.go"))) + string(must(os.ReadFile("example_cost_test.go")))
 	for what, text := range answers(t) {
 		if !strings.Contains(page, "\n"+text+"```") {
 			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
 		}
 	}
-	for _, begin := range []string{"	limiter, err := window.New(client", "// plans decides"} {
+	for _, begin := range []string{"	limiter, err := window.New(client", "// plans decides", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
 		_, text, found := strings.Cut(examples, begin)
-		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*)\n\n`).FindStringIndex(text)
+		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	}\)\))\n\n`).FindStringIndex(text)
 		if !found || end == nil || !strings.Contains(unindented(page), unindented(begin+text[:end[1]-1])) {
 			t.Errorf("docs/http.md does not show the example from %q", begin)
 		}

@@ -47,7 +47,7 @@ type Snapshot struct {
 	Limits []LimitState // in the order of Config.Limits
 
 	// Others are the windows that callers with other limits count for the event. Redis does not store how much a limit holds, so of their
-	// Limit only Per is known, and Remaining and RetryAfter are 0. In memory there are none.
+	// Limit only Per is known, and Remaining and RetryAfter are 0.
 	Others []LimitState
 }
 
