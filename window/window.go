@@ -206,7 +206,8 @@ func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decisio
 // Decision.Allowed reports whether all n units fitted, and RetryAfter how soon one more unit can be admitted if they did not.
 //
 // Such units are counted in buckets of Per/60 even under an exact limit. So they come back up to that much late, and so do units that
-// are admitted into such a bucket. Without a reply, with ErrUncertain, they may not be counted. To be sure, charge again: they may then be counted twice. Other errors are as those of AllowN.
+// are admitted into such a bucket. Without a reply, with ErrUncertain, they may not be counted. To be sure, charge again: they may then be
+// counted twice. Other errors are as those of AllowN.
 func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Charge, event, n)
 }
