@@ -67,6 +67,11 @@ func TestStartWhileRedisIsDown(t *testing.T) {
 	}
 	server.Restart(t)
 	awaitConnection(t, conn)
+	for range 100 { // a select alone would choose by chance
+		if err := conn.Wait(short); err != nil {
+			t.Fatal(err)
+		}
+	}
 	answered(t, l, "e")
 	if d := must(l.Allow(ctx, "e")); d.Allowed || conn.Err() != nil {
 		t.Errorf("%+v, %v", d, conn.Err())
