@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
 )
 
 //go:embed proxy.txt
@@ -38,36 +39,62 @@ type proxyCommand struct {
 	Secret  secret    `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis and in what is told, under a secret: what the file holds, but for a newline at its end."`
 }
 
-// Run is the proxy, until ctx ends.
+// Run runs the proxy until ctx ends.
 func (c *proxyCommand) Run(ctx context.Context, s streams) error {
 	log := slog.New(slog.NewTextHandler(s.err, nil))
 	cfg, err := c.config(log)
 	if err != nil {
 		return err
 	}
+	first, failed := context.WithTimeout(ctx, time.Duration(c.Timeout))
+	defer failed()
+	if c.shared() {
+		cfg.Redis = window.Connect(c.dial(log, failed))
+		defer cfg.Redis.Close() // after the last request
+	}
+	return c.serve(ctx, first, cfg)
+}
+
+// serve runs the proxy until ctx ends. It waits for a connection to Redis until first ends.
+func (c *proxyCommand) serve(ctx, first context.Context, cfg proxy.Config) error {
 	p, err := proxy.New(cfg)
 	if err != nil {
 		return err
 	}
-	public, err := c.listen(ctx, "--listen", c.Listen, ":8000")
+	public, admin, err := c.ports(ctx)
 	if err != nil {
 		return err
 	}
-	admin, err := c.listen(ctx, "--admin", c.Admin, "127.0.0.1:8001")
-	if err != nil {
-		_ = public.Close()
-		return err
+	if cfg.Redis != nil {
+		_ = cfg.Redis.Wait(first) // without one, the proxy does what --outage says
 	}
-	if c.To.leadsTo(ctx, public) {
-		_, _ = public.Close(), admin.Close()
-		return fmt.Errorf("--to %v is where the proxy itself listens; name the server, or another --listen", c.To)
-	}
-	defer c.join(ctx, p, log)()
-	c.begin(log, public, admin)
+	c.begin(cfg.Log, public, admin)
 	return p.Serve(ctx, public, admin)
 }
 
-// config is the proxy's, by the flags.
+// redialPause is how long a window.Connection waits after a failure.
+const redialPause = time.Second
+
+// dial returns a function that connects to Redis. It logs each different error once, and calls failed
+// after each.
+func (c *proxyCommand) dial(log *slog.Logger, failed func()) func(context.Context) (rueidis.Client, error) {
+	logged := ""
+	return func(ctx context.Context) (rueidis.Client, error) {
+		client, err := c.Redis.serve(ctx)
+		if err == nil {
+			log.Info("budgets are shared", "redis", c.Redis, "name", c.Name)
+			return client, nil
+		}
+		if err.Error() != logged && ctx.Err() == nil {
+			logged = err.Error()
+			log.Error(logged, "meanwhile", c.Outage.Outage, "again every", redialPause)
+		}
+		failed()
+		return nil, err
+	}
+}
+
+// config returns the configuration of the proxy by the flags, without the connection to Redis.
 func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
 	switch {
 	case c.To.URL == nil:
@@ -88,7 +115,7 @@ func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
 		c.Timeout = askTime(500 * time.Millisecond)
 	}
 	cfg = proxy.Config{
-		To: c.To.URL, Behind: c.Behind, Name: string(c.Name), Secret: c.Secret, Shared: c.shared(),
+		To: c.To.URL, Behind: c.Behind, Name: string(c.Name), Secret: c.Secret,
 		Timeout: time.Duration(c.Timeout), Outage: c.Outage.Outage, Shadow: c.Shadow, Log: log,
 	}
 	cfg.Routes, err = c.routes()
@@ -134,6 +161,22 @@ func (c *proxyCommand) address() (httplimit.Key, error) {
 	return httplimit.AddressBehind(names...)
 }
 
+// ports opens those for clients and for operators.
+func (c *proxyCommand) ports(ctx context.Context) (public, admin net.Listener, err error) {
+	if public, err = c.listen(ctx, "--listen", c.Listen, ":8000"); err != nil {
+		return nil, nil, err
+	}
+	if admin, err = c.listen(ctx, "--admin", c.Admin, "127.0.0.1:8001"); err != nil {
+		_ = public.Close()
+		return nil, nil, err
+	}
+	if c.To.leadsTo(ctx, public) {
+		_, _ = public.Close(), admin.Close()
+		return nil, nil, fmt.Errorf("--to %v is where the proxy itself listens; name the server, or another --listen", c.To)
+	}
+	return public, admin, nil
+}
+
 // listen opens a port.
 func (c *proxyCommand) listen(ctx context.Context, flag string, addr given, example string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(addr))
@@ -169,68 +212,4 @@ func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
 		log.Warn("shadow: every request reaches the server; the log, /metrics and /over show what the limits would have done")
 	}
 	log.Info("ready", "listen", public.Addr(), "to", c.To, "admin", admin.Addr())
-}
-
-// again is how long to wait before Redis is asked for a connection anew.
-const again = time.Second
-
-// join has the proxy share its budgets as soon as there is a connection to Redis. It waits for the first try, but no longer than a request. The function that it returns ends all that.
-func (c *proxyCommand) join(ctx context.Context, p *proxy.Proxy, log *slog.Logger) (leave func()) {
-	if !c.shared() {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	tried, joined := make(chan bool, 1), make(chan rueidis.Client, 1)
-	go func() { joined <- c.connect(ctx, p, log, tried) }()
-	select {
-	case <-tried:
-	case <-time.After(time.Duration(c.Timeout)):
-	}
-	return func() {
-		cancel()
-		if client := <-joined; client != nil {
-			client.Close()
-		}
-	}
-}
-
-// connect tries until there is a connection, or ctx ends.
-func (c *proxyCommand) connect(ctx context.Context, p *proxy.Proxy, log *slog.Logger, tried chan<- bool) rueidis.Client {
-	defer close(tried)
-	pause := time.NewTicker(again)
-	defer pause.Stop()
-	for told := ""; ; {
-		client, err := c.share(ctx, p)
-		if err == nil {
-			log.Info("budgets are shared", "redis", c.Redis, "name", c.Name)
-		}
-		if err == nil || ctx.Err() != nil {
-			return client
-		}
-		if err.Error() != told {
-			told = err.Error()
-			log.Error(told, "meanwhile", c.Outage.Outage, "again every", again)
-		}
-		select {
-		case tried <- true:
-		default: // nobody waits any more
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (c *proxyCommand) share(ctx context.Context, p *proxy.Proxy) (rueidis.Client, error) {
-	client, err := c.Redis.serve(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Share(client); err != nil {
-		client.Close()
-		return nil, err
-	}
-	return client, nil
 }

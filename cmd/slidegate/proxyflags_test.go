@@ -12,6 +12,9 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
+	"github.com/slidegate/slidegate/internal/redistest"
 )
 
 // TestOneValue: who says twice who he is, is nobody, as the server could go by the other.
@@ -84,7 +87,7 @@ func TestConfig(t *testing.T) {
 	if diff := cmp.Diff([]string{"/x 1/1h header K me", "/y 1/1h all", "/z 1/1h 198.51.100.7", "/ 5/1h header K me"}, keys); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
-	got := fmt.Sprintln(cfg.To, cfg.Behind, cfg.Name, string(cfg.Secret), cfg.Shared, cfg.Timeout, cfg.Outage)
+	got := fmt.Sprintln(cfg.To, cfg.Behind, cfg.Name, string(cfg.Secret), line.Proxy.shared(), cfg.Timeout, cfg.Outage)
 	if want := "http://h/x [10.0.0.0/8 192.0.2.1/32] n 0123456789abcdef true 500ms local"; got != want+"\n" {
 		t.Errorf("%s, not %s", got, want)
 	}
@@ -113,6 +116,42 @@ func TestShadowFlag(t *testing.T) {
 		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != (len(flags) == 1) || lines != len(flags) {
 			t.Errorf("%v: Shadow is %t, %v\n%s", flags, cfg.Shadow, err, &text)
 		}
+	}
+}
+
+// TestDialLogs each different error once, and the connection; but no error after the end.
+func TestDialLogs(t *testing.T) {
+	var text strings.Builder
+	failures, c := 0, proxyCommand{Name: "n", Outage: outage{Outage: proxy.Open}}
+	dial := c.dial(slog.New(slog.NewTextHandler(&text, nil)), func() { failures++ })
+	want, last := 0, ""
+	for i, at := range []string{"127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:2"} {
+		c.Redis.InitAddress = []string{at}
+		_, err := dial(t.Context())
+		if err == nil || failures != i+1 {
+			t.Fatalf("%s: %v, %d failures", at, err, failures)
+		}
+		if err.Error() != last { // a busy machine has timeouts, too
+			want, last = want+1, err.Error()
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	c.Redis.InitAddress = []string{"127.0.0.1:3"}
+	if _, err := dial(ended); err == nil || failures != 5 {
+		t.Errorf("after the end: %v, %d failures", err, failures)
+	}
+	if lines := strings.Count(text.String(), ` meanwhile=open "again every"=1s`); lines != want || strings.Count(text.String(), "\n") != want {
+		t.Errorf("%d lines, not %d\n%s", lines, want, &text)
+	}
+	c.Redis.InitAddress = []string{redistest.Addr(t)}
+	client, err := dial(t.Context())
+	for err != nil {
+		client, err = dial(t.Context())
+	}
+	client.Close()
+	if !strings.HasSuffix(text.String(), ` msg="budgets are shared" redis=`+redistest.Addr(t)+" name=n\n") {
+		t.Error(&text)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -25,25 +26,25 @@ func (p *Proxy) Admin() http.Handler {
 // health is the answer of /healthz.
 type health struct {
 	Status string `json:"status"` // ok, or draining with the status 503
-	Redis  string `json:"redis"`  // none, connecting, up or out: as the last requests saw it
+	Redis  string `json:"redis"`  // none, connecting, up or out; the last requests saw whether it is out
 }
 
 func (p *Proxy) healthz(w http.ResponseWriter, _ *http.Request) {
-	h, status := health{Status: "ok", Redis: p.redis()}, http.StatusOK
+	h, status := health{Status: "ok", Redis: p.redisState()}, http.StatusOK
 	if p.draining.Load() {
 		h.Status, status = "draining", http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, h)
 }
 
-// redis is how Redis is.
-func (p *Proxy) redis() string {
+// redisState returns what /healthz reports about Redis.
+func (p *Proxy) redisState() string {
 	switch {
-	case !p.cfg.Shared:
+	case p.cfg.Redis == nil:
 		return "none"
-	case !p.shared.Load():
+	case !p.connected():
 		return "connecting"
-	case p.metrics.out.Load() > 0:
+	case slices.ContainsFunc(p.budgets, func(b *budget) bool { return b.outages.Load() > 0 }):
 		return "out"
 	}
 	return "up"

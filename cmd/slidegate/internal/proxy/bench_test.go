@@ -63,12 +63,8 @@ func compare(b *testing.B, callers int) {
 }
 
 func shared(b *testing.B, cfg Config) string {
-	cfg.Name, cfg.Shared, cfg.Outage, cfg.Timeout = redistest.Key(b), true, Closed, long
-	i := listen(b, cfg)
-	if err := i.Share(redistest.Client(b)); err != nil {
-		b.Fatal(err)
-	}
-	return i.url
+	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), Closed, long
+	return listen(b, cfg).url
 }
 
 // round sends a slice of requests.

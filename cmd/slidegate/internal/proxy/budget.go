@@ -3,67 +3,89 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
 
-// budget decides about the requests of a route, for its middleware, and takes note of what came of it.
+// budget decides about the requests of a route, for its middleware, and records the outcome.
 type budget struct {
 	Route
-	p     *Proxy
-	local *window.Limiter                // in memory: for this instance alone, or in an outage
-	redis atomic.Pointer[window.Limiter] // nil until there is one
+	p       *Proxy
+	limiter *window.Limiter // on Redis, or local
+	local   *window.Limiter // in memory, for this instance alone
 
-	unexplained atomic.Bool // an outage began, and the log does not say why
+	outages     atomic.Int64 // how many parts of Redis are out
+	waiting     atomic.Bool  // requests came before there was a connection
+	unexplained atomic.Bool  // an outage began, and the log does not say why
 }
-
-func (p *Proxy) newBudget(rt Route) (*budget, error) {
-	local, err := window.NewLocal(window.Config{Name: p.cfg.Name, Limits: rt.Limits, Secret: p.cfg.Secret})
-	return &budget{Route: rt, p: p, local: local}, err
-}
-
-// alone reports whether memory is to decide where Redis does not.
-func (b *budget) alone() bool { return !b.p.cfg.Shared || b.p.cfg.Outage == Local }
 
 // remembered is how many denied events an instance denies by itself, once for each route.
 const remembered = 10_000
 
-// share has it decide on Redis from now on.
-func (b *budget) share(client rueidis.Client) error {
-	cfg := window.Config{Name: b.p.cfg.Name, Limits: b.Limits, Secret: b.p.cfg.Secret, Timeout: b.p.cfg.Timeout, DenialCache: remembered}
-	cfg.Observe = b.observe
-	if b.alone() {
+func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
+	b = &budget{Route: rt, p: p}
+	cfg := window.Config{Name: p.cfg.Name, Limits: rt.Limits, Secret: p.cfg.Secret}
+	b.local, err = window.NewLocal(cfg)
+	if b.limiter = b.local; err != nil || p.cfg.Redis == nil {
+		return b, err
+	}
+	cfg.Timeout, cfg.DenialCache, cfg.Observe = p.cfg.Timeout, remembered, b.observe
+	if p.cfg.Outage == Local {
 		cfg.Fallback = b.local
 	}
-	l, err := window.New(client, cfg)
-	if err == nil {
-		b.p.metrics.parts.WithLabelValues(b.Pattern).Set(0)
-		b.redis.Store(l)
-	}
-	return err
+	p.metrics.showOutages(rt.Pattern, b.showOutages)
+	b.limiter, err = window.NewLate(p.cfg.Redis, cfg)
+	return b, err
 }
 
-// observe takes note of how Redis does.
+// showOutages returns how many parts of Redis are out. Until there was a connection, it is one.
+func (b *budget) showOutages() float64 {
+	if !b.p.connected() {
+		return 1
+	}
+	return float64(b.outages.Load())
+}
+
+// observe records how Redis does.
 func (b *budget) observe(_ context.Context, o window.Observation) {
+	if b.unconnected(o.Kind) {
+		return
+	}
 	b.p.metrics.observe(b.Pattern, o)
 	switch o.Kind { //nolint:exhaustive // the rest is for metrics
 	case window.OutageBegan:
+		b.outages.Add(1)
 		b.unexplained.Store(true)
+	case window.OutageEnded:
+		b.outages.Add(-1)
 	case window.CacheOff:
 		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not tell of changes", "route", b.Pattern)
 	}
 }
 
-// explain tells why memory decides about an event: a limiter that leaves Redis alone says to those who only look what the last error was.
+// unconnected reports whether an observation is about the time before there was a connection, which is
+// no outage of the metrics and needs no explanation. The first request after it reports its end.
+func (b *budget) unconnected(k window.Kind) bool {
+	if k == window.OutageEnded {
+		return b.waiting.CompareAndSwap(true, false)
+	}
+	if b.p.connected() {
+		return false
+	}
+	if k == window.OutageBegan {
+		b.waiting.Store(true)
+	}
+	return true
+}
+
+// explain logs why memory decides about an event. While a limiter leaves Redis alone, Inspect returns
+// the last error.
 func (b *budget) explain(ctx context.Context, event string) {
-	if _, err := b.redis.Load().Inspect(ctx, event); err != nil {
+	if _, err := b.limiter.Inspect(ctx, event); err != nil {
 		b.p.seldom("Redis does not answer", "route", b.Pattern, "err", err)
 	}
 }
@@ -93,22 +115,15 @@ func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Deci
 	return d, err
 }
 
-// errNotConnected is for as long as no Redis has ever answered.
-var errNotConnected = fmt.Errorf("slidegate: there is no connection to Redis yet: %w", window.ErrOutage)
-
 func (b *budget) decide(ctx context.Context, event string, n int64) (window.Decision, error) {
-	d, err, l := window.Decision{}, errNotConnected, b.redis.Load()
-	if l != nil {
-		d, err = l.AllowN(ctx, event, n)
-	}
-	if err == nil || !b.alone() || ctx.Err() != nil {
+	d, err := b.limiter.AllowN(ctx, event, n)
+	if err == nil || b.p.cfg.Redis == nil || b.p.cfg.Outage != Local || ctx.Err() != nil {
 		return d, err
 	}
-	if l != nil { // what the Fallback is not for: the key of this event holds something else
-		b.p.seldom("memory decides about an event, as Redis cannot", "route", b.Pattern, "err", err)
-	}
+	// The Fallback is not for this error: the key of the event holds something else.
+	b.p.seldom("memory decides about an event, as Redis cannot", "route", b.Pattern, "err", err)
 	d, err = b.local.AllowN(ctx, event, n)
-	d.Degraded = b.p.cfg.Shared
+	d.Degraded = true
 	return d, err
 }
 
@@ -126,7 +141,7 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 	if d.Allowed {
 		decision = admitted
 	}
-	if d.Degraded || !b.p.cfg.Shared {
+	if d.Degraded || b.p.cfg.Redis == nil {
 		by = byMemory
 	}
 	return decision, by
@@ -134,10 +149,7 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 
 // Refund gives back what a decision of AllowN counted.
 func (b *budget) Refund(ctx context.Context, event string, d window.Decision) error {
-	if l := b.redis.Load(); l != nil {
-		return l.Refund(ctx, event, d)
-	}
-	return b.local.Refund(ctx, event, d)
+	return b.limiter.Refund(ctx, event, d)
 }
 
 // shown is an event as it may be told: not where a secret hides it, and never a long one.

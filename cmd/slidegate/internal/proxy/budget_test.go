@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,24 +22,58 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// share has an instance decide on a Redis.
-func (i *instance) share(tb testing.TB, s *redistest.Server) {
+// pending is a Connection that waits for a client from join.
+type pending struct {
+	*window.Connection
+	clients chan rueidis.Client
+}
+
+func newPending(tb testing.TB) *pending {
+	clients := make(chan rueidis.Client)
+	p := &pending{window.Connect(func(ctx context.Context) (rueidis.Client, error) {
+		select {
+		case c := <-clients:
+			return c, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}), clients}
+	tb.Cleanup(func() {
+		if p.Wait(ended) != nil { // else the owner of the client closes it
+			p.Close()
+		}
+	})
+	return p
+}
+
+// join connects to the Redis of a client.
+func (p *pending) join(tb testing.TB, client rueidis.Client) {
 	tb.Helper()
-	if err := i.Share(s.Client(tb)); err != nil {
+	p.clients <- client
+	ctx, cancel := context.WithTimeout(tb.Context(), long)
+	defer cancel()
+	if err := p.Wait(ctx); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// connectedTo returns a Connection that has a client.
+func connectedTo(tb testing.TB, client rueidis.Client) *window.Connection {
+	tb.Helper()
+	p := newPending(tb)
+	p.join(tb, client)
+	return p.Connection
 }
 
 // TestInstancesShareABudget: three instances admit what one limit admits, and each request is told of once.
 func TestInstancesShareABudget(t *testing.T) {
 	to, reached := origin(t)
-	cfg := Config{To: to, Routes: []Route{limited("/", "50/1h")}, Shared: true, Outage: Closed, Timeout: long, Name: redistest.Key(t)}
-	a, b, c := listen(t, cfg), listen(t, cfg), listen(t, cfg)
-	for _, i := range []*instance{a, b, c} {
-		if err := i.Share(redistest.Client(t)); err != nil {
-			t.Fatal(err)
-		}
+	cfg := Config{To: to, Routes: []Route{limited("/", "50/1h")}, Outage: Closed, Timeout: long, Name: redistest.Key(t)}
+	join := func() *instance {
+		cfg.Redis = connectedTo(t, redistest.Client(t))
+		return listen(t, cfg)
 	}
+	a, b, c := join(), join(), join()
 	want := map[int]int{http.StatusOK: 50, http.StatusTooManyRequests: 550}
 	if got := crowd(t, 200, a.url, b.url, c.url); !cmp.Equal(got, want) || reached.Load() != 50 {
 		t.Errorf("%v; %d reached the server", got, reached.Load())
@@ -73,20 +109,29 @@ func TestOutage(t *testing.T) {
 		outage       Outage
 		status       int // while Redis is out, of a client that has not used up its limits
 		decision, by string
+		explained    int // lines of the log that say why memory decides
 	}{
-		{Local, http.StatusOK, admitted, byMemory},
-		{Open, http.StatusOK, admitted, byNobody},
-		{Closed, http.StatusServiceUnavailable, refused, byNobody},
+		{Local, http.StatusOK, admitted, byMemory, 1},
+		{Open, http.StatusOK, admitted, byNobody, 0},
+		{Closed, http.StatusServiceUnavailable, refused, byNobody, 0},
 	} {
 		t.Run(string(tt.outage), func(t *testing.T) {
 			t.Parallel()
 			to, _ := origin(t)
 			s := redistest.Start(t)
-			i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000000/1h")}, Shared: true, Outage: tt.outage, Timeout: 300 * time.Millisecond})
+			redis := newPending(t)
+			i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000000/1h")}, Redis: redis.Connection, Outage: tt.outage, Timeout: 300 * time.Millisecond})
 			if got, told := status(t, i.url), i.counted("/", tt.decision, tt.by); got != tt.status || told != 1 || i.health(t).Redis != "connecting" {
 				t.Errorf("before there is a Redis: %d, told of %d times, %v", got, told, i.health(t))
 			}
-			i.share(t, s)
+			i.wantRedis(t, 0, 1)
+			if text := read(t, i.admin+"/metrics"); redisAsked.MatchString(text) {
+				t.Errorf("before there is a Redis, it answers: %s", text)
+			}
+			redis.join(t, s.Client(t))
+			if i.wantRedis(t, 1, 0); i.health(t) != (health{"ok", "up"}) {
+				t.Errorf("after connecting: %v", i.health(t))
+			}
 			i.await(t, "the first decision by Redis", func() bool { return status(t, i.url) == 200 && i.counted("/", admitted, byRedis) > 0 })
 			if i.health(t) != (health{"ok", "up"}) {
 				t.Errorf("with Redis: %v", i.health(t))
@@ -103,13 +148,30 @@ func TestOutage(t *testing.T) {
 			if told := i.counted("/", tt.decision, tt.by) - before; told != 50 || i.health(t) != (health{"ok", "out"}) {
 				t.Errorf("of 50 requests while Redis hung %d are told of as %s by %s; %v", told, tt.decision, tt.by, i.health(t))
 			}
+			i.wantRedis(t, 1, 1)
 			s.Resume(t)
 			before = i.counted("/", admitted, byRedis)
 			i.await(t, "Redis to decide again", func() bool { return status(t, i.url) == 200 && i.counted("/", admitted, byRedis) > before })
 			if n := testutil.ToFloat64(i.metrics.outages.WithLabelValues("/")); n != 1 || i.health(t) != (health{"ok", "up"}) {
 				t.Errorf("%v outages, %v", n, i.health(t))
 			}
+			i.wantRedis(t, 1, 0)
+			if n := i.log.count("Redis does not answer"); n != tt.explained {
+				t.Errorf("the log explains %d outages, not %d\n%s", n, tt.explained, i.log)
+			}
 		})
+	}
+}
+
+// redisAsked matches a metric of a request that asked Redis.
+var redisAsked = regexp.MustCompile(`slidegate_redis_seconds_count\{.*\} [1-9]`)
+
+// wantRedis checks what /metrics show of the connection and of outages of the route "/".
+func (i *instance) wantRedis(tb testing.TB, connected, outages int) {
+	tb.Helper()
+	want, text := fmt.Sprintf("slidegate_outages{route=\"/\"} %d\n", outages), read(tb, i.admin+"/metrics")
+	if !strings.Contains(text, want) || !strings.Contains(text, fmt.Sprintf("slidegate_redis_connected %d\n", connected)) {
+		tb.Errorf("not connected %d and %s%s", connected, want, text)
 	}
 }
 
@@ -135,10 +197,8 @@ func (i *instance) await(tb testing.TB, what string, so func() bool) {
 func TestTheLogSaysWhy(t *testing.T) {
 	to, _ := origin(t)
 	s := redistest.Start(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Shared: true, Outage: Local, Timeout: long})
-	if err := i.Share(s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })); err != nil {
-		t.Fatal(err)
-	}
+	conn := connectedTo(t, s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true }))
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Redis: conn, Outage: Local, Timeout: long})
 	i.await(t, "the limiter to give up the cache", func() bool { return status(t, i.url) != 0 && strings.Contains(i.log.String(), "about every denial") })
 	if err := s.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
 		t.Fatal(err)
@@ -155,8 +215,7 @@ func TestTheLogSaysWhy(t *testing.T) {
 func TestTimeoutBoundsARequest(t *testing.T) {
 	to, _ := origin(t)
 	s := redistest.Start(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000/1h")}, Shared: true, Outage: Open, Timeout: 20 * time.Millisecond})
-	i.share(t, s)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: Open, Timeout: 20 * time.Millisecond})
 	s.Pause(t)
 	shortest := long
 	for range 3 {
@@ -174,8 +233,7 @@ func TestTimeoutBoundsARequest(t *testing.T) {
 func TestHammeringCostsRedisNothing(t *testing.T) {
 	to, _ := origin(t)
 	s := redistest.Start(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1/1h")}, Shared: true, Outage: Closed, Timeout: long})
-	i.share(t, s)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: Closed, Timeout: long})
 	for range 100 {
 		status(t, i.url)
 	}
@@ -195,8 +253,7 @@ func TestForeignValue(t *testing.T) {
 		if err := s.Do(t.Context(), "SET", "proxy:{/%20127.0.0.1}:w", "something else").Error(); err != nil {
 			t.Fatal(err)
 		}
-		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}, Shared: true, Outage: outage, Timeout: long})
-		i.share(t, s)
+		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: outage, Timeout: long})
 		began := time.Now()
 		if got := crowd(t, 50, i.url); !cmp.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", outage, got, want)
@@ -264,11 +321,10 @@ func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from
 func TestSecretHidesWhoIsLimited(t *testing.T) {
 	to, _ := origin(t)
 	s := redistest.Start(t)
-	i := listen(t, Config{To: to, Shared: true, Outage: Closed, Timeout: long, Secret: []byte("0123456789abcdef"), Routes: []Route{
+	i := listen(t, Config{To: to, Redis: connectedTo(t, s.Client(t)), Outage: Closed, Timeout: long, Secret: []byte("0123456789abcdef"), Routes: []Route{
 		limited("/", "1/1h"),
 		{Pattern: "/key", Limits: []window.Limit{window.PerHour(1)}, Key: httplimit.Header("X-Key")},
 	}})
-	i.share(t, s)
 	for range 3 {
 		status(t, i.url)
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, i.url+"/key", http.NoBody)

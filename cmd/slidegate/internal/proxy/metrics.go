@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -28,18 +26,17 @@ const (
 
 // metrics are what /metrics tells.
 type metrics struct {
-	registry  *prometheus.Registry
-	requests  *prometheus.CounterVec
-	denials   *prometheus.CounterVec
-	seconds   *prometheus.HistogramVec
-	outages   *prometheus.CounterVec
-	parts     *prometheus.GaugeVec
-	failures  *prometheus.CounterVec
-	connected prometheus.Gauge
-	out       atomic.Int64 // parts of all routes that are out
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	denials  *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	outages  *prometheus.CounterVec
+	failures *prometheus.CounterVec
 }
 
-func newMetrics(inShadow bool) *metrics {
+// newMetrics returns metrics without routes. At each scrape, connected reports whether there was a
+// connection to Redis.
+func newMetrics(inShadow bool, connected func() bool) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "slidegate", Name: name, Help: help}, labels)
 	}
@@ -49,18 +46,22 @@ func newMetrics(inShadow bool) *metrics {
 		denials:  counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
 		outages:  counter("outages_total", "How often Redis, or one of 64 parts of a cluster, stopped to answer, as the budget of a route saw it.", "route"),
 		failures: counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),
-		parts:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slidegate", Name: "outages", Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster. 1 until there was a connection."}, []string{"route"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "slidegate", Name: "redis_seconds", Help: "From asking Redis to its answer (allowed, denied) or to its failure (outage, uncertain). What is denied without Redis takes microseconds.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"route", "answer"}),
-		connected: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis."}),
 	}
+	joined := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis."}, func() float64 {
+		if connected() {
+			return 1
+		}
+		return 0
+	})
 	shadow := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "slidegate", Name: "shadow", Help: "1 with --shadow: every request reaches the server, and the other metrics say what would become of it."})
 	if inShadow {
 		shadow.Set(1)
 	}
-	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.parts, m.failures, m.connected,
+	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.failures, joined,
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return m
 }
@@ -76,7 +77,6 @@ func (m *metrics) begin(rt Route, shared bool) {
 	if shared {
 		by = byRedis
 		m.outages.WithLabelValues(rt.Pattern)
-		m.parts.WithLabelValues(rt.Pattern).Set(1) // until there is a connection
 		m.seconds.WithLabelValues(rt.Pattern, string(window.Allowed))
 		m.seconds.WithLabelValues(rt.Pattern, string(window.Denied))
 	}
@@ -85,6 +85,14 @@ func (m *metrics) begin(rt Route, shared bool) {
 	for _, l := range rt.Limits {
 		m.denials.WithLabelValues(rt.Pattern, l.String())
 	}
+}
+
+// showOutages has /metrics show how many parts of Redis are out for a route now.
+func (m *metrics) showOutages(pattern string, now func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slidegate", Name: "outages", ConstLabels: prometheus.Labels{"route": pattern},
+		Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster. 1 until there was a connection.",
+	}, now))
 }
 
 // count takes note of a request.
@@ -101,18 +109,13 @@ func (m *metrics) deny(pattern string, d window.Decision) {
 	}
 }
 
-// observe takes note of how Redis did.
+// observe counts outages, and records how long Redis took.
 func (m *metrics) observe(pattern string, o window.Observation) {
 	switch o.Kind {
 	case window.OutageBegan:
 		m.outages.WithLabelValues(pattern).Inc()
-		m.parts.WithLabelValues(pattern).Inc()
-		m.out.Add(1)
-	case window.OutageEnded:
-		m.parts.WithLabelValues(pattern).Dec()
-		m.out.Add(-1)
 	case window.Allowed, window.Denied, window.Outage, window.Uncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.Refused, window.Peeked, window.CacheOff: // say nothing of Redis
+	case window.OutageEnded, window.Refused, window.Peeked, window.CacheOff: // say nothing of Redis
 	}
 }

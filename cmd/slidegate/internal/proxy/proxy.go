@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -12,23 +13,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/window"
 )
 
 // Config says what is limited, and where requests go.
 type Config struct {
-	To      *url.URL       // the server; its path goes before those of requests
-	Routes  []Route        // no two with the same Pattern; requests that match none are not limited
-	Behind  []netip.Prefix // proxies in front of this one, whose X-Forwarded-For, -Host and -Proto the server gets
-	Name    string         // of the limiters, in their keys
-	Secret  []byte         // hides events, in keys and in what is told of them
-	Shared  bool           // the budgets are in Redis, once Share has been called; else in memory
-	Timeout time.Duration  // longest wait for Redis, for one request
-	Outage  Outage         // what to do while Redis does not answer
-	Shadow  bool           // every request reaches the server; what the limits would refuse is only counted and reported
+	To      *url.URL           // the server; its path goes before those of requests
+	Routes  []Route            // no two with the same Pattern; requests that match none are not limited
+	Behind  []netip.Prefix     // proxies in front of this one, whose X-Forwarded-For, -Host and -Proto the server gets
+	Name    string             // of the limiters, in their keys
+	Secret  []byte             // hides events, in keys and in what is told of them
+	Redis   *window.Connection // holds the budgets; nil: they are in memory
+	Timeout time.Duration      // longest wait for Redis, for one request
+	Outage  Outage             // what to do while Redis does not answer
+	Shadow  bool               // every request reaches the server; what the limits would refuse is only counted and reported
 	Log     *slog.Logger
 }
 
@@ -60,15 +59,16 @@ type Proxy struct {
 	over    *over
 	quiet   *window.Limiter // how often each error is told of
 
-	shared   atomic.Bool // Share has been called
 	draining atomic.Bool // no more requests are taken
 
 	grace time.Duration // for requests that are under way at the end
 }
 
-// New checks the configuration, and decides in memory, or by Outage if the budgets are to be shared, until Share is called.
+// New checks the configuration, and returns a proxy. Until Config.Redis has connected, the proxy does
+// what Outage says.
 func New(cfg Config) (p *Proxy, err error) {
-	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, servers: map[string]http.Handler{}, metrics: newMetrics(cfg.Shadow), over: newOver(), grace: 30 * time.Second}
+	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, servers: map[string]http.Handler{}, over: newOver(), grace: 30 * time.Second}
+	p.metrics = newMetrics(cfg.Shadow, p.connected)
 	if p.quiet, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 	if err := p.register(rt.Pattern); err != nil {
 		return err
 	}
-	p.metrics.begin(rt, p.cfg.Shared)
+	p.metrics.begin(rt, p.cfg.Redis != nil)
 	p.servers[rt.Pattern] = server
 	if len(rt.Limits) == 0 {
 		p.routes[rt.Pattern] = p.unlimited(rt.Pattern, server)
@@ -128,17 +128,15 @@ func (o Outage) ofHTTP() httplimit.Outage {
 	return httplimit.Closed
 }
 
-// Share has the budgets be in the Redis, or the cluster, behind client. Call it once.
-func (p *Proxy) Share(client rueidis.Client) error {
-	for _, b := range p.budgets {
-		if err := b.share(client); err != nil {
-			return err
-		}
-	}
-	p.shared.Store(true)
-	p.metrics.connected.Set(1)
-	return nil
-}
+// connected reports whether there was a connection to Redis.
+func (p *Proxy) connected() bool { return p.cfg.Redis != nil && p.cfg.Redis.Wait(ended) == nil }
+
+// ended is a context that has ended: to ask a Connection without waiting.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // ServeHTTP hands a request on, or refuses it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -49,7 +49,7 @@ func TestShadow(t *testing.T) {
 // TestShadowInAnOutage: requests pass although Outage is Closed, and count as refused.
 func TestShadowInAnOutage(t *testing.T) {
 	to, _ := origin(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Shared: true, Outage: Closed, Timeout: long, Shadow: true})
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Redis: newPending(t).Connection, Outage: Closed, Timeout: long, Shadow: true})
 	if got, told := status(t, i.url), i.counted("/", refused, byNobody); got != http.StatusOK || told != 1 {
 		t.Errorf("%d, told of %d times", got, told)
 	}
