@@ -56,9 +56,12 @@ func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, even
 	}
 	defer e.Close()
 	r := m.answer(e.Record, v, n, e.Now)
+	if v == engine.Peek && r.Allowed && e.Record == nil && !e.HasRoom() {
+		return engine.Full(m.allowWhenFull, m.of, e.Now, n), nil
+	}
 	if r.Counted > 0 && e.Record == nil {
 		if !e.Add() {
-			return engine.Full(m.allowWhenFull, len(m.limits), e.Now, n), nil
+			return engine.Full(m.allowWhenFull, m.of, e.Now, n), nil
 		}
 		*e.Record = record{e.Now, make([]float64, len(m.limits))}
 	}

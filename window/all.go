@@ -81,7 +81,7 @@ func sound(ctx context.Context, checks []Check) error {
 		}
 		n := c.units()
 		for _, before := range checks[:i] {
-			if n > 0 && n <= maxUnits && before.Limiter == c.Limiter && before.Event == c.Event {
+			if n > 0 && n <= maxUnits && before.Limiter.engine.Same(&c.Limiter.engine) && before.Event == c.Event {
 				n += before.units()
 			}
 		}

@@ -46,8 +46,9 @@ type Snapshot struct {
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits
 
-	// Others are the windows that callers with other limits count for the event. Redis does not store how much a limit holds, so of their
-	// Limit only Per is known, and Remaining and RetryAfter are 0.
+	// Others are the windows that callers with other limits count for the event, in order of Per. One that is forgotten can still be
+	// listed, with Used 0. A record does not say how much a limit holds, so only the Per of their Limit is known, and Remaining and
+	// RetryAfter are 0.
 	Others []LimitState
 }
 

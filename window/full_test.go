@@ -48,6 +48,59 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFullVerbs: what a peek says, how many units are granted, and that nothing that was used is lost in silence.
+func TestFullVerbs(t *testing.T) {
+	for _, admit := range []bool{false, true} {
+		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 1, AllowWhenFull: admit}))
+		must(l.Allow(t.Context(), "known"))
+		if d := must(l.Peek(t.Context(), "new")); d.Allowed != admit {
+			t.Errorf("admit %v: a peek: %+v", admit, d)
+		}
+		if d := must(l.AllowUpTo(t.Context(), "new", 1000)); d.Allowed != admit || admit && d.Granted != 5 {
+			t.Errorf("admit %v: a part: %+v", admit, d)
+		}
+		if _, err := l.Charge(t.Context(), "new", 3); err == nil || !strings.Contains(err.Error(), "MaxEvents says; raise it") {
+			t.Errorf("admit %v: a charge: %v", admit, err)
+		}
+		if d := must(l.Charge(t.Context(), "known", 3)); d.Counted != 3 {
+			t.Errorf("admit %v: a charge of a known event: %+v", admit, d)
+		}
+	}
+}
+
+// TestPlaceThatIsFree: peeks of new events and Resets of unknown ones take no place, not even for a moment.
+func TestPlaceThatIsFree(t *testing.T) {
+	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 50}))
+	for i := range 49 {
+		must(l.Allow(t.Context(), fmt.Sprint("known ", i)))
+	}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+				must(l.Peek(t.Context(), fmt.Sprint("peeked ", i)))
+				if err := l.Reset(t.Context(), fmt.Sprint("other ", i)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for i := range redistest.UnlessShort(20_000, 5000) {
+		if d := must(l.Allow(t.Context(), "e")); !d.Allowed {
+			t.Fatalf("%d: %+v", i, d)
+		}
+		if err := l.Reset(t.Context(), "e"); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	group.Wait()
+}
+
 // TestForgottenMakeRoom, also by a clock of its own.
 func TestForgottenMakeRoom(t *testing.T) {
 	c := &clock{}

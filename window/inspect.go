@@ -1,7 +1,9 @@
 package window
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
@@ -28,6 +30,7 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 		}
 		rest = rest[4+2*rest[3]:]
 	}
+	slices.SortFunc(s.Others, func(a, b LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil
 }
 

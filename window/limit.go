@@ -18,8 +18,8 @@ import (
 // event is Per old, so its first units are forgotten up to that much late: under 61 a day, up to 24 minutes. It never admits
 // more than Max.
 //
-// Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is exact. A limit may hold at
-// most 256 buckets, so 200 an hour can be exact, and 1000 an hour can have buckets of 15 s.
+// Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is exact. A limit may need at
+// most 256 buckets, so 200 an hour can be exact, and 1000 an hour can have buckets of 15 s. Charges can need as many more.
 type Limit struct {
 	Max        int64         // most units admitted in any span of Per, from 1 to 2^53
 	Per        time.Duration // length of the window, in whole milliseconds, from one to 100 years

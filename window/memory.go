@@ -57,8 +57,11 @@ func (m *counts) decide(r *engine.Reply, limits []engine.Limit, v engine.Verb, e
 	var few [4]view // no allocation, unless there are more limits
 	views, repaired := e.Record.views(few[:0], limits, e.Now)
 	answer(r, views, limits, v, n, e.Now)
-	if r.Counted > 0 {
-		return m.count(&e, views, limits, r, n, v == engine.Charge)
+	switch {
+	case r.Counted > 0:
+		return m.count(&e, views, limits, r, v, n)
+	case v == engine.Peek && r.Allowed && e.Record == nil && !e.HasRoom():
+		*r = engine.Full(m.allowWhenFull, limits, r.At, n)
 	}
 	if repaired && v != engine.Peek {
 		e.Record.store(views, e.Now)
@@ -80,14 +83,16 @@ func (r *record) views(views []view, limits []engine.Limit, now int64) (_ []view
 	if r == nil {
 		r = &record{}
 	}
+	found := 0
 	for i := range limits {
 		views = append(views, view{per: limits[i].Per})
 		if k := r.index(limits[i].Per, i); k >= 0 {
 			views[i].read(&r.sections[k], now)
 			repaired = repaired || views[i].copied
+			found++
 		}
 	}
-	return views, repaired || len(r.sections) > len(views) && r.othersAhead(views, now)
+	return views, repaired || len(r.sections) > found && r.othersAhead(views, now)
 }
 
 // othersAhead reports whether what callers with other limits count has a date that needs repair.
@@ -137,15 +142,17 @@ func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb,
 }
 
 // count stores the sections with the units that a reply counts.
-func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Limit, r *engine.Reply, n int64, charge bool) error {
+func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Limit, r *engine.Reply, v engine.Verb, n int64) error {
 	for i := range limits {
 		if r.Row(i)[0] > maxUnits {
 			return errTooManyUnits
 		}
 	}
 	switch {
-	case e.Record == nil && !e.Add():
-		*r = engine.Full(m.allowWhenFull, len(limits), r.At, n)
+	case e.Record == nil && !e.Add() && v == engine.Charge:
+		return engine.ErrFull
+	case e.Record == nil:
+		*r = engine.Full(m.allowWhenFull, limits, r.At, n)
 		return nil
 	case e.Record.sections == nil:
 		e.Record.sections = make([]section, 0, len(limits))
@@ -154,9 +161,11 @@ func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Li
 	}
 	for i := range views {
 		date := views[i].date(e.Now)
-		e.Record.take(&views[i]).add(r.Counted, date, limits[i].Width(charge || m.countDenied))
+		e.Record.take(&views[i]).add(r.Counted, date, limits[i].Width(v == engine.Charge || m.countDenied))
 	}
-	e.Record.carry(views, e.Now)
+	if len(e.Record.sections) > len(views) {
+		e.Record.carry(views, e.Now)
+	}
 	return nil
 }
 
@@ -198,9 +207,6 @@ func (r *record) take(v *view) *section {
 
 // carry drops from the sections that are not among views those that are forgotten, and repairs dates.
 func (r *record) carry(views []view, now int64) {
-	if len(r.sections) <= len(views) {
-		return
-	}
 	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) && !among(views, s.per) })
 	for i := range r.sections {
 		if s := &r.sections[i]; s.ahead(now) {

@@ -26,10 +26,10 @@ type Observation struct {
 // Kind says what an Observation is about. Its text can be a label.
 type Kind string
 
-// What a limiter tells. Begin and end of an outage take turns, for each slot range. The first six are how an attempt ended, by Allow or AllowN, also inside Wait; Peeked is a peek,
-// however it ended.
+// The kinds. The first five are how an attempt ended: one by Allow, AllowN, AllowUpTo or AllowEach, or one inside Wait. Peeked is a peek, however
+// it ended. The begin and the end of an outage alternate, for each slot range.
 const (
-	Allowed   Kind = engine.Allowed   // all units were admitted and counted
+	Allowed   Kind = engine.Allowed   // units were admitted: all, or some by AllowUpTo
 	Denied    Kind = engine.Denied    // not admitted, also where denied attempts count
 	Outage    Kind = engine.Outage    // ErrOutage: nothing was counted
 	Uncertain Kind = engine.Uncertain // ErrUncertain: it may have been counted

@@ -132,6 +132,51 @@ func TestSettle(t *testing.T) {
 	})
 }
 
+// TestChargeTooMuch: what one call cannot count is an error, and nothing is counted.
+func TestChargeTooMuch(t *testing.T) {
+	both(t, limits("5/1h"), func(b bench) {
+		_, charge := b.Charge(b.Context(), "e", 1<<53+1)
+		_, settle := b.Settle(b.Context(), "e", window.Decision{}, 1<<62)
+		for _, err := range []error{charge, settle} {
+			if err == nil || !strings.Contains(err.Error(), "in one call, which counts at most 9007199254740992; count them in several") {
+				b.Error(err)
+			}
+		}
+		if used := usedOf(b.T, b.Limiter, "e"); used != 0 {
+			b.Errorf("%d used", used)
+		}
+	})
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "nil or zero; make it with window.New") {
+			t.Error(said)
+		}
+	}()
+	_, _ = (*window.Limiter)(nil).Settle(t.Context(), "e", window.Decision{Counted: 1, Degraded: true}, 2)
+}
+
+// TestSettleOfFallbackObserved by the limiter itself.
+func TestSettleOfFallbackObserved(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	server.Kill(t)
+	var kinds []string
+	l := must(window.New(client, window.Config{
+		Name: "settled", Limits: parsed("5/1h"), Fallback: must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")})),
+		Observe: func(_ context.Context, o window.Observation) {
+			if o.Decision.Degraded {
+				kinds = append(kinds, fmt.Sprint(o.Kind, " ", o.Units))
+			}
+		},
+	}))
+	d := must(l.AllowN(t.Context(), "e", 2))
+	if d = must(l.Settle(t.Context(), "e", d, 10)); !d.Degraded || d.Counted != 10 {
+		t.Errorf("%+v", d)
+	}
+	if got := strings.Join(kinds, ", "); got != "allowed 2, charged 8" {
+		t.Error(got)
+	}
+}
+
 // TestSettledInTurn: one decision can be settled again and again, by what Settle returns, as a cost becomes known.
 func TestSettledInTurn(t *testing.T) {
 	both(t, limits("100/1h"), func(b bench) {

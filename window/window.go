@@ -8,6 +8,7 @@ package window
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -62,7 +63,7 @@ type Config struct {
 	// MaxEvents bounds how many events a limiter in memory holds; 0 is no bound, except that a Fallback then holds 1,048,576. With one limit
 	// an event takes some 250 bytes. If there is no room for another event, those that are forgotten make room: a new event causes a
 	// look at 64 others. If none is found, a new event is denied, with a RetryAfter of a second, or admitted, and not counted. Events
-	// that are held keep their counts. Observation.Full reports it. On Redis, use maxmemory instead.
+	// that are held keep their counts. Observation.Full reports it. A Charge of a new event is an error then. On Redis, use maxmemory instead.
 	MaxEvents int
 
 	// AllowWhenFull admits new events while MaxEvents are held, instead of denying them.
@@ -205,7 +206,7 @@ func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decisio
 // Charge counts n units that were already used, even if a limit denies them. While a limit has more than Max in use, it admits nothing.
 // Decision.Allowed reports whether all n units fitted, and RetryAfter how soon one more unit can be admitted if they did not.
 //
-// Such units are counted in buckets of Per/60 even under an exact limit. So they come back up to that much late, and so do units that
+// Such units are counted in buckets of Per/60 even under an exact limit, unless it has a Resolution. So they come back up to that much late, and so do units that
 // are admitted into such a bucket. Without a reply, with ErrUncertain, they may not be counted. To be sure, charge again: they may then be
 // counted twice. Other errors are as those of AllowN.
 func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
@@ -221,8 +222,8 @@ func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, 
 //
 // Errors are as those of Refund and Charge. After ErrUncertain do not settle fewer units again: that could give back somebody else's.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
-	if actual < 0 {
-		return Decision{}, l.made().BadCost(actual)
+	if e := l.made(); actual < 0 {
+		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrCost, actual))
 	}
 	if actual > d.Counted {
 		return l.chargeExcess(ctx, event, d, actual-d.Counted)
@@ -237,20 +238,25 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 }
 
 // chargeExcess charges units beside those that d counted, where these were counted.
-func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (Decision, error) {
-	where := l
+func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
-		where = l.degraded()
+		c, err = l.chargeFallback(ctx, event, units)
+	} else {
+		c, err = l.Charge(ctx, event, units)
 	}
-	c, err := where.Charge(ctx, event, units)
-	if err != nil {
-		return c, err
-	}
-	c.Degraded = c.Degraded || where != l
-	if d.Counted > 0 && c.Degraded == d.Degraded {
+	if err == nil && d.Counted > 0 && c.Degraded == d.Degraded {
 		c.At, c.Counted = d.At, d.Counted+c.Counted
 	}
-	return c, nil
+	return c, err
+}
+
+// chargeFallback is Charge in the Fallback.
+func (l *Limiter) chargeFallback(ctx context.Context, event string, units int64) (d Decision, err error) {
+	began, f := time.Now(), l.engine.FallbackUnderSame()
+	reply, err := f.Decide(ctx, engine.Charge, event, units)
+	reply.Degraded = true
+	l.finish(ctx, &d, engine.Charge, units, &reply, err, began)
+	return d, err
 }
 
 // AllowEach decides about many events at once: the answers are those of as many calls of Allow in order, in one round trip to

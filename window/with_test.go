@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -188,4 +189,46 @@ func BenchmarkWith(b *testing.B) {
 			})
 		})
 	}
+}
+
+// TestRepairsOthers: a denied attempt also repairs dates of limits that it does not have, on a clock that stepped back.
+func TestRepairsOthers(t *testing.T) {
+	both(t, limits("1/1m", "1/365d"), func(b bench) {
+		b.allow("e", 1)
+		b.clock.pass(-24 * time.Hour)
+		for range 12 {
+			if d := must(with(b.Limiter, "1/365d", "1/2h").Allow(b.Context(), "e")); d.Allowed {
+				b.Fatalf("%+v", d)
+			}
+			b.clock.pass(5 * time.Minute)
+		}
+		if d := must(with(b.Limiter, "1/1m").Peek(b.Context(), "e")); !d.Allowed {
+			b.Errorf("an hour later: %+v", d)
+		}
+	})
+}
+
+// TestOthersInOrder: Inspect lists what other callers count by Per.
+func TestOthersInOrder(t *testing.T) {
+	both(t, limits("9/1h"), func(b bench) {
+		must(with(b.Limiter, "9/2m").Allow(b.Context(), "e"))
+		must(with(b.Limiter, "9/3m", "9/1m", "9/2m").Allow(b.Context(), "e"))
+		var pers []time.Duration
+		for _, other := range must(b.Inspect(b.Context(), "e")).Others {
+			pers = append(pers, other.Limit.Per)
+		}
+		if !slices.Equal(pers, []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute}) {
+			b.Error(pers)
+		}
+	})
+}
+
+// TestJointOfPlans: what two checks cost one event together is known before anything is sent, also by limiters from With.
+func TestJointOfPlans(t *testing.T) {
+	both(t, limits("9/1h"), func(b bench) {
+		_, err := window.AllowAll(b.Context(), window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"}, window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"})
+		if !errors.Is(err, window.ErrExceedsLimit) {
+			b.Error(err)
+		}
+	})
 }

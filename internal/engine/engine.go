@@ -168,6 +168,11 @@ func (l *Limiter) With(limits []Limit) (Limiter, error) {
 // Limits returns the limits. Do not change them.
 func (l *Limiter) Limits() []Limit { return l.limits.list }
 
+// Same reports whether two limiters count the same under the same limits.
+func (l *Limiter) Same(other *Limiter) bool {
+	return l.core == other.core && l.limits.same(other.limits)
+}
+
 // Derived reports whether the limiter comes from With.
 func (l *Limiter) Derived() bool { return l.limits != l.own }
 
@@ -335,9 +340,11 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 	case event == "":
 		return l.Wrap(ErrEmptyEvent)
 	case n < 1:
-		return l.BadCost(n)
+		return l.Wrap(fmt.Errorf("%w, not %d", ErrCost, n))
 	case ctx.Err() != nil:
 		return l.Wrap(notSent(ctx.Err()))
+	case n > l.MaxUnits && (v == Charge || v == CountSome):
+		return l.Wrap(fmt.Errorf("%d units in one call, which counts at most %d; count them in several", n, l.MaxUnits))
 	case v.partial():
 		return nil
 	}
@@ -348,9 +355,6 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 	}
 	return nil
 }
-
-// BadCost returns the error of a request for too few units.
-func (l *core) BadCost(n int64) error { return l.Wrap(fmt.Errorf("%w, not %d", ErrCost, n)) }
 
 // Wrap adds the name of the limiter to an error.
 func (l *core) Wrap(err error) error {

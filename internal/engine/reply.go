@@ -42,16 +42,20 @@ func (r *Reply) Grant(v Verb, n, granted int64) {
 }
 
 // Full returns the reply to a request on a new event for which there is no room. It counts nothing.
-func Full(allow bool, limits int, at, n int64) Reply {
+func Full(allow bool, limits []Limit, at, n int64) Reply {
 	r, wait := Reply{Full: true, At: at}, RecoveryDelay.Milliseconds()
 	if allow {
 		r.Allowed, r.Granted, wait = true, n, 0
 	}
 	for i := range limits {
-		r.SetRow(i, limits, 0, wait, 0)
+		r.Granted = min(r.Granted, limits[i].Max)
+		r.SetRow(i, len(limits), 0, wait, 0)
 	}
 	return r
 }
+
+// ErrFull is the error of a Charge on a new event for which there is no room.
+var ErrFull = errors.New("nothing was counted, since as many events are held in memory as MaxEvents says; raise it")
 
 // fewLimits is how many rows a Reply holds without an allocation.
 const fewLimits = 4

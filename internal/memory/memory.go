@@ -118,12 +118,16 @@ func (e *Event[R]) Add() bool {
 
 // takePlace counts another event. If there is no place, it first drops events that are forgotten.
 func (s *Store[R]) takePlace(own *shard[R], now int64) bool {
-	n := s.events.Add(1)
-	if most := s.maxEvents.Load(); most == 0 || n <= most || s.makeRoom(own, now) {
-		return true
+	for {
+		n, most := s.events.Load(), s.maxEvents.Load()
+		if most > 0 && n >= most {
+			if !s.makeRoom(own, now) {
+				return false
+			}
+		} else if s.events.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	s.events.Add(-1)
-	return false
 }
 
 // makeRoom looks at some events of the next shards, and of the one that is locked, until some were dropped.
@@ -143,6 +147,12 @@ func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
 		}
 	}
 	return false
+}
+
+// HasRoom reports whether Add would find room.
+func (e *Event[R]) HasRoom() bool {
+	most := e.store.maxEvents.Load()
+	return most == 0 || e.store.events.Load() < most || e.store.makeRoom(e.shard, e.Now)
 }
 
 // Remove drops the record.
