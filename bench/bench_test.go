@@ -475,7 +475,7 @@ func (m *bucketMap) allow(name string) {
 	m.mu.Lock()
 	l := m.of[name]
 	if l == nil {
-		l = xrate.NewLimiter(1e6, 1<<40)
+		l = xrate.NewLimiter(1e6, 1<<30)
 		m.of[name] = l
 	}
 	m.mu.Unlock()

@@ -41,7 +41,8 @@ func awaitConnection(t *testing.T, c *window.Connection) {
 	}
 }
 
-// TestStartWhileRedisIsDown: until there is a connection, each call is one of an outage, at once and for certain; then Redis decides.
+// TestStartWhileRedisIsDown: until there is a connection, each call is one of an outage, at once
+// and for certain; then Redis decides.
 func TestStartWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -105,7 +106,8 @@ func TestFallbackUntilConnected(t *testing.T) {
 	}
 }
 
-// TestLateOnCluster: the Connection finds out that it is one, so that an outage of one shard stays one of a shard.
+// TestLateOnCluster: the Connection finds out that it is one, so that an outage of one shard stays
+// one of a shard.
 func TestLateOnCluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return client, nil })

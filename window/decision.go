@@ -6,19 +6,22 @@ import "time"
 type Decision struct {
 	Allowed bool // the attempt may happen
 
-	// RetryAfter is how soon the same request could be admitted: the longest over the limits; 0 if Allowed. Under 1/5s, an
-	// attempt 2 s after an admitted one has a RetryAfter of 3 s: at 2999 ms it would still be denied.
+	// RetryAfter is how soon the same request could be admitted: the longest over the limits; 0 if
+	// Allowed. Under 1/5s, an attempt 2 s after an admitted one has a RetryAfter of 3 s: at 2999 ms
+	// it would still be denied.
 	RetryAfter time.Duration
 
 	Granted   int64 // units that may happen: all or none, except after AllowUpTo or Charge
 	Remaining int64 // units still admissible after this decision, under the tightest limit
 	Counted   int64 // units that this call counted: those granted, or all if denials count; 0 for a peek
 
-	// At is when, on the deciding clock, in UTC. While that clock reads earlier than the newest bucket, because it stepped
-	// back, it is the time of that bucket; if limits then differ, of the earliest.
+	// At is when, on the deciding clock, in UTC. While that clock reads earlier than the newest
+	// bucket, because it stepped back, it is the time of that bucket; if limits then differ, of the
+	// earliest.
 	At time.Time
 
-	// Degraded says that the Fallback decided, by its own limits and its own clock. Redis may or may not have counted the attempt too.
+	// Degraded says that the Fallback decided, by its own limits and its own clock. Redis may or
+	// may not have counted the attempt too.
 	Degraded bool
 
 	Usage []Usage // one per limit, in the order of Config.Limits; of those of the Fallback if Degraded
@@ -46,9 +49,9 @@ type Snapshot struct {
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits
 
-	// Others are the windows that callers with other limits count for the event, in order of Per. One that is forgotten can still be
-	// listed, with Used 0. A record does not say how much a limit holds, so only the Per of their Limit is known, and Remaining and
-	// RetryAfter are 0.
+	// Others are the windows that callers with other limits count for the event, in order of Per.
+	// One that is forgotten can still be listed, with Used 0. A record does not say how much a
+	// limit holds, so only the Per of their Limit is known, and Remaining and RetryAfter are 0.
 	Others []LimitState
 }
 
@@ -64,8 +67,8 @@ type Bucket struct {
 	Units int64     // what it counts
 }
 
-// Tightest is the usage of the limit that asks for the longest wait; if Allowed, of the one with the least remaining. Of
-// equals it is the first.
+// Tightest is the usage of the limit that asks for the longest wait; if Allowed, of the one with
+// the least remaining. Of equals it is the first.
 func (d Decision) Tightest() Usage {
 	var tightest Usage
 	for i, u := range d.Usage {

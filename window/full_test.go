@@ -15,7 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestFull: a new event that finds no room is denied or admitted, as configured, and counts nowhere. Known events go on.
+// TestFull: a new event that finds no room is denied or admitted, as configured, and counts
+// nowhere. Known events go on.
 func TestFull(t *testing.T) {
 	for _, admit := range []bool{false, true} {
 		full := 0
@@ -48,7 +49,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullVerbs: what a peek says, how many units are granted, and that nothing that was used is lost in silence.
+// TestFullVerbs: what a peek says, how many units are granted, and that nothing that was used is
+// lost in silence.
 func TestFullVerbs(t *testing.T) {
 	for _, admit := range []bool{false, true} {
 		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 1, AllowWhenFull: admit}))
@@ -68,7 +70,8 @@ func TestFullVerbs(t *testing.T) {
 	}
 }
 
-// TestPlaceThatIsFree: peeks of new events and Resets of unknown ones take no place, not even for a moment.
+// TestPlaceThatIsFree: peeks of new events and Resets of unknown ones take no place, not even for a
+// moment.
 func TestPlaceThatIsFree(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 50}))
 	for i := range 49 {
@@ -136,8 +139,9 @@ func TestFallbackIsBounded(t *testing.T) {
 	}
 }
 
-// TestFlood: four senders of new addresses, 33,000 a second for a minute of fake time, meet a limiter for 100,000. Its memory stays as it
-// is when it is full, and known events keep their counts.
+// TestFlood: four senders of new addresses, 33,000 a second for a minute of fake time, meet a
+// limiter for 100,000. Its memory stays as it is when it is full, and known events keep their
+// counts.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, known = 100_000, 1000

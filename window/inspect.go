@@ -34,12 +34,14 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	return s, nil
 }
 
-// otherUsage returns what is known of a window that no limit has: its Per, units used, and the wait until they are forgotten.
+// otherUsage returns what is known of a window that no limit has: its Per, units used, and the wait
+// until they are forgotten.
 func otherUsage(row []int64) Usage {
 	return Usage{Limit: Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
 }
 
-// newBuckets returns the buckets of a row: after three integers their number, and then the time and units of each.
+// newBuckets returns the buckets of a row: after three integers their number, and then the time and
+// units of each.
 func newBuckets(row []int64) (buckets []Bucket) {
 	for pairs := row[4 : 4+2*row[3]]; len(pairs) > 0; pairs = pairs[2:] {
 		buckets = append(buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})

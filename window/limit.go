@@ -13,13 +13,14 @@ import (
 
 // Limit bounds what is admitted: at most Max units in any span of length Per.
 //
-// With a Max of at most 60 it is exact: a unit is forgotten when it is Per old. A larger limit, or one that counts denied
-// attempts, counts in buckets of Per/60, rounded up to a whole millisecond. A bucket is forgotten as a whole when its last
-// event is Per old, so its first units are forgotten up to that much late: under 61 a day, up to 24 minutes. It never admits
-// more than Max.
+// With a Max of at most 60 it is exact: a unit is forgotten when it is Per old. A larger limit, or
+// one that counts denied attempts, counts in buckets of Per/60, rounded up to a whole millisecond.
+// A bucket is forgotten as a whole when its last event is Per old, so its first units are forgotten
+// up to that much late: under 61 a day, up to 24 minutes. It never admits more than Max.
 //
-// Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is exact. A limit may need at
-// most 256 buckets, so 200 an hour can be exact, and 1000 an hour can have buckets of 15 s. Charges can need as many more.
+// Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is
+// exact. A limit may need at most 256 buckets, so 200 an hour can be exact, and 1000 an hour can
+// have buckets of 15 s. Charges can need as many more.
 type Limit struct {
 	Max        int64         // most units admitted in any span of Per, from 1 to 2^53
 	Per        time.Duration // length of the window, in whole milliseconds, from one to 100 years
@@ -48,9 +49,10 @@ func PerDay(units int64) Limit { return Limit{Max: units, Per: day} }
 // Every is at most one unit in any span of d: a minimum distance between two events.
 func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
 
-// ParseLimit reads a limit as "5/1h": Max, a slash, Per. A duration is written as Go writes it, and knows days: "90s",
-// "1h30m", "1d12h"; a unit alone means one of it, as in "5/h". A Resolution follows an @, as in "5/1h@10m". A limit that
-// New would refuse, where denials do not count, is an error here, too.
+// ParseLimit reads a limit as "5/1h": Max, a slash, Per. A duration is written as Go writes it, and
+// knows days: "90s", "1h30m", "1d12h"; a unit alone means one of it, as in "5/h". A Resolution
+// follows an @, as in "5/1h@10m". A limit that New would refuse, where denials do not count, is an
+// error here, too.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {
@@ -108,8 +110,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(n)*day + d, nil
 }
 
-// String writes the limit as ParseLimit reads it. It shows the Resolution in force if that is not 1 ms; where Resolution
-// is 0 that is the one of a limiter that does not count denied attempts.
+// String writes the limit as ParseLimit reads it. It shows the Resolution in force if that is not 1
+// ms; where Resolution is 0 that is the one of a limiter that does not count denied attempts.
 func (l Limit) String() string {
 	s := strconv.FormatInt(l.Max, 10) + "/" + formatDuration(l.Per)
 	if l.Resolution == 0 && l.Max <= exactMax {
@@ -159,7 +161,8 @@ func (l Limit) resolution(countDenied bool) time.Duration {
 	return l.defaultResolution()
 }
 
-// coarse returns the width of a bucket of units that Max does not bound, such as those of Charge. It keeps the limit within maxBucket.
+// coarse returns the width of a bucket of units that Max does not bound, such as those of Charge.
+// It keeps the limit within maxBucket.
 func (l Limit) coarse() time.Duration { return max(l.resolution(true), l.finest()) }
 
 // defaultResolution is Per/60, rounded up to a whole millisecond.

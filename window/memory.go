@@ -15,8 +15,9 @@ type counts struct {
 	countDenied, allowWhenFull bool
 }
 
-// record is the state of one event: a section for each limit that was counted, in the order in which they first were. Callers can have
-// different limits. A section belongs to the limits of its Per.
+// record is the state of one event: a section for each limit that was counted, in the order in
+// which they first were. Callers can have different limits. A section belongs to the limits of its
+// Per.
 type record struct{ sections []section }
 
 // section is the state of one limit of one event. Times are in ms.
@@ -205,7 +206,8 @@ func (r *record) take(v *view) *section {
 	return s
 }
 
-// carry drops from the sections that are not among views those that are forgotten, and repairs dates.
+// carry drops from the sections that are not among views those that are forgotten, and repairs
+// dates.
 func (r *record) carry(views []view, now int64) {
 	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) && !among(views, s.per) })
 	for i := range r.sections {
@@ -215,8 +217,8 @@ func (r *record) carry(views []view, now int64) {
 	}
 }
 
-// read reads a section: without what is forgotten, and with buckets dated more than Per ahead merged into one at now + Per. It leaves the
-// section itself as it is.
+// read reads a section: without what is forgotten, and with buckets dated more than Per ahead
+// merged into one at now + Per. It leaves the section itself as it is.
 func (v *view) read(s *section, now int64) {
 	v.section, v.total = s, s.total
 	if s.ahead(now) {
@@ -232,7 +234,8 @@ func (v *view) read(s *section, now int64) {
 	}
 }
 
-// ahead reports whether the section has a date that needs repair, since the clock stepped back by more than Per.
+// ahead reports whether the section has a date that needs repair, since the clock stepped back by
+// more than Per.
 func (s *section) ahead(now int64) bool {
 	return s.last() > now+s.per
 }
@@ -265,8 +268,8 @@ func (v *view) date(now int64) int64 {
 	return max(now, v.section.last())
 }
 
-// usage returns how much of a limit is used after some units were added, when it would admit others again, and when it is as if
-// never used.
+// usage returns how much of a limit is used after some units were added, when it would admit others
+// again, and when it is as if never used.
 func (v *view) usage(most, again, added, date, now int64) (used, retry, reset int64) {
 	used = v.total + added
 	last := date
@@ -282,8 +285,8 @@ func (v *view) usage(most, again, added, date, now int64) (used, retry, reset in
 	return used, retry, reset
 }
 
-// freed returns the date of the bucket with which the oldest units leave. If units were added at date, those are the newest, and
-// the last bucket has that date if they joined it.
+// freed returns the date of the bucket with which the oldest units leave. If units were added at
+// date, those are the newest, and the last bucket has that date if they joined it.
 func (v *view) freed(units, date int64, added bool) int64 {
 	buckets := v.buckets()
 	for i, b := range buckets {

@@ -6,7 +6,8 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Observation is what Config.Observe is told. It names no event, so that all of it can go into metrics and traces.
+// Observation is what Config.Observe is told. It names no event, so that all of it can go into
+// metrics and traces.
 type Observation struct {
 	Limiter  string        // Config.Name
 	Kind     Kind          // what happened
@@ -16,7 +17,8 @@ type Observation struct {
 
 	Full bool // the event was new, and there was no room for it in memory: see Config.MaxEvents
 
-	// How Redis was asked by an attempt or a peek. All are zero where nothing was sent, except the SlotRange.
+	// How Redis was asked by an attempt or a peek. All are zero where nothing was sent, except the
+	// SlotRange.
 	InRedis    time.Duration // from sending to reply, of the whole pipeline that the request was in; 0 if the caller left before
 	Merged     bool          // one script call decided several attempts on the event
 	Remembered bool          // the denial cache answered
@@ -26,8 +28,9 @@ type Observation struct {
 // Kind says what an Observation is about. Its text can be a label.
 type Kind string
 
-// The kinds. The first five are how an attempt ended: one by Allow, AllowN, AllowUpTo or AllowEach, or one inside Wait. Peeked is a peek, however
-// it ended. The begin and the end of an outage alternate, for each slot range.
+// The kinds. The first five are how an attempt ended: one by Allow, AllowN, AllowUpTo or AllowEach,
+// or one inside Wait. Peeked is a peek, however it ended. The begin and the end of an outage
+// alternate, for each slot range.
 const (
 	Allowed   Kind = engine.Allowed   // units were admitted: all, or some by AllowUpTo
 	Denied    Kind = engine.Denied    // not admitted, also where denied attempts count

@@ -21,7 +21,8 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return d, err
 }
 
-// ask writes the answer of the engine to r. It asks memory by a short way, on which r is not allocated.
+// ask writes the answer of the engine to r. It asks memory by a short way, on which r is not
+// allocated.
 func (l *Limiter) ask(ctx context.Context, r *engine.Reply, v engine.Verb, event string, n int64) (err error) {
 	if l.local == nil || v == engine.Wait {
 		*r, err = l.engine.Decide(ctx, v, event, n)

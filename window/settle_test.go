@@ -41,7 +41,8 @@ func TestAllowUpTo(t *testing.T) {
 	})
 }
 
-// TestAllowUpToCountsDenied: where denials count, all units do, and Granted says how many may happen.
+// TestAllowUpToCountsDenied: where denials count, all units do, and Granted says how many may
+// happen.
 func TestAllowUpToCountsDenied(t *testing.T) {
 	cfg := limits("10/1m")
 	cfg.CountDenied = true
@@ -55,7 +56,8 @@ func TestAllowUpToCountsDenied(t *testing.T) {
 	})
 }
 
-// TestCharge: units are counted above Max, and nothing is admitted until so many are forgotten that it fits.
+// TestCharge: units are counted above Max, and nothing is admitted until so many are forgotten that
+// it fits.
 func TestCharge(t *testing.T) {
 	both(t, limits("5/1h"), func(b bench) {
 		if d := b.good(b.Charge(b.Context(), "e", 3)); !d.Allowed || d.Granted != 3 || d.Counted != 3 || d.RetryAfter != 0 {
@@ -91,8 +93,8 @@ func TestChargesStayFew(t *testing.T) {
 	})
 }
 
-// TestChargedBuckets: charged units are in buckets of a sixtieth of the window, with what is admitted meanwhile. A unit is forgotten with the
-// last of its bucket.
+// TestChargedBuckets: charged units are in buckets of a sixtieth of the window, with what is
+// admitted meanwhile. A unit is forgotten with the last of its bucket.
 func TestChargedBuckets(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		b.good(b.Charge(b.Context(), "e", 1))
@@ -177,7 +179,8 @@ func TestSettleOfFallbackObserved(t *testing.T) {
 	}
 }
 
-// TestSettledInTurn: one decision can be settled again and again, by what Settle returns, as a cost becomes known.
+// TestSettledInTurn: one decision can be settled again and again, by what Settle returns, as a cost
+// becomes known.
 func TestSettledInTurn(t *testing.T) {
 	both(t, limits("100/1h"), func(b bench) {
 		d := b.allow("e", 10)
@@ -191,8 +194,9 @@ func TestSettledInTurn(t *testing.T) {
 	})
 }
 
-// TestNeverLessThanUsed: callers allow, settle and refund at once, while replies are lost and connections cut. What is counted is
-// never less than what was used, as far as it was settled without an error.
+// TestNeverLessThanUsed: callers allow, settle and refund at once, while replies are lost and
+// connections cut. What is counted is never less than what was used, as far as it was settled
+// without an error.
 func TestNeverLessThanUsed(t *testing.T) {
 	t.Parallel()
 	faults := &redistest.Faults{}

@@ -19,7 +19,8 @@ func with(l *window.Limiter, texts ...string) *window.Limiter {
 	return must(l.With(parsed(texts...)...))
 }
 
-// TestWith: a limit of the same Per goes on with its counts, another one begins at zero, and what is left out stays.
+// TestWith: a limit of the same Per goes on with its counts, another one begins at zero, and what
+// is left out stays.
 func TestWith(t *testing.T) {
 	both(t, limits("2/1h"), func(b bench) {
 		b.allow("e", 2)
@@ -75,7 +76,8 @@ func TestWithRefuses(t *testing.T) {
 	}
 }
 
-// TestWithFallback: the Fallback decides by the same limits, and takes back what it counted under them.
+// TestWithFallback: the Fallback decides by the same limits, and takes back what it counted under
+// them.
 func TestWithFallback(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -162,7 +164,8 @@ func TestWithCost(t *testing.T) {
 	}
 }
 
-// BenchmarkWith is With alone, and a decision by one limiter and by With for each of a thousand plans, with 64 callers.
+// BenchmarkWith is With alone, and a decision by one limiter and by With for each of a thousand
+// plans, with 64 callers.
 func BenchmarkWith(b *testing.B) {
 	for _, plan := range [][]window.Limit{parsed("5000/1h"), parsed("1/5s", "5/1h", "20/1d")} {
 		l := must(window.NewLocal(window.Config{Name: "plans", Limits: plan}))
@@ -191,7 +194,8 @@ func BenchmarkWith(b *testing.B) {
 	}
 }
 
-// TestRepairsOthers: a denied attempt also repairs dates of limits that it does not have, on a clock that stepped back.
+// TestRepairsOthers: a denied attempt also repairs dates of limits that it does not have, on a
+// clock that stepped back.
 func TestRepairsOthers(t *testing.T) {
 	both(t, limits("1/1m", "1/365d"), func(b bench) {
 		b.allow("e", 1)
@@ -223,7 +227,8 @@ func TestOthersInOrder(t *testing.T) {
 	})
 }
 
-// TestJointOfPlans: what two checks cost one event together is known before anything is sent, also by limiters from With.
+// TestJointOfPlans: what two checks cost one event together is known before anything is sent, also
+// by limiters from With.
 func TestJointOfPlans(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		_, err := window.AllowAll(b.Context(), window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"}, window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"})

@@ -1,10 +1,12 @@
 // Package denials remembers denials, so that a client that keeps retrying costs Redis nothing.
 //
-// A remembered denial is repeated only while nothing can have changed the key. Before a request is sent, Look gets the value of
-// the key by a cached GET: Redis then notifies the client of every change. If the request is denied, Remember keeps the denial
-// with that value. Later, Look repeats the denial while the client still holds this very copy of the value, and until the wait
-// is over. The value must be got before the request is sent, else a Reset in between would go unseen. And it must be the
-// same copy: after a Reset and an admission in the same millisecond, the key can have the same bytes again.
+// A remembered denial is repeated only while nothing can have changed the key. Before a request is
+// sent, Look gets the value of the key by a cached GET: Redis then notifies the client of every
+// change. If the request is denied, Remember keeps the denial with that value. Later, Look repeats
+// the denial while the client still holds this very copy of the value, and until the wait is over.
+// The value must be got before the request is sent, else a Reset in between would go unseen. And it
+// must be the same copy: after a Reset and an admission in the same millisecond, the key can have
+// the same bytes again.
 package denials
 
 import (
@@ -20,8 +22,9 @@ import (
 // ErrLeft is what a Get returns, with the error of ctx, if its caller left.
 var ErrLeft = errors.New("nothing was sent")
 
-// Get returns the value of a key, empty if there is none, by a GET whose reply the client keeps for at most ttl. Hit reports
-// that the client knew the value, and Redis was not asked. An error that is not ErrLeft means that Redis cannot answer.
+// Get returns the value of a key, empty if there is none, by a GET whose reply the client keeps for
+// at most ttl. Hit reports that the client knew the value, and Redis was not asked. An error that
+// is not ErrLeft means that Redis cannot answer.
 type Get func(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error)
 
 // Cache remembers the denials of a limiter.
@@ -64,13 +67,16 @@ type Reply struct {
 	Rows []int64 // for each limit: used, retry after in ms, reset after in ms
 }
 
-// lease is how long a look holds for all callers. It is short beside the round trip in which Redis notifies of a change.
+// lease is how long a look holds for all callers. It is short beside the round trip in which Redis
+// notifies of a change.
 const lease = 100 * time.Microsecond
 
-// maxMisses is how often in all a client may not hold a value that it just got, until the cache is off.
+// maxMisses is how often in all a client may not hold a value that it just got, until the cache is
+// off.
 const maxMisses = 3
 
-// New returns a Cache for at most so many denials. It calls reportOff once, if the client does not keep what it gets.
+// New returns a Cache for at most so many denials. It calls reportOff once, if the client does not
+// keep what it gets.
 func New(capacity int, get Get, reportOff func(context.Context)) *Cache {
 	return &Cache{capacity: capacity, get: get, reportOff: reportOff, denials: map[string]*denial{}}
 }
@@ -86,8 +92,8 @@ type Seen struct {
 	value   string // before the request is sent
 }
 
-// Look reports whether a request is known to be denied. Otherwise send the request, and then call Remember or
-// Forget. It takes no longer than timeout, if that is not below 0.
+// Look reports whether a request is known to be denied. Otherwise send the request, and then call
+// Remember or Forget. It takes no longer than timeout, if that is not below 0.
 func (c *Cache) Look(ctx context.Context, key string, request Request, timeout time.Duration) (Seen, error) {
 	seen, d := Seen{key: key, request: request}, c.find(key)
 	now := time.Now()
@@ -115,8 +121,9 @@ func (d *denial) repeat(seen Seen, now time.Time) Seen {
 	return seen
 }
 
-// Remember keeps the reply to a request that was sent after a Look at a certain time. An admission is kept only if it took the
-// last units of a key that is known, so that the next request is looked up first.
+// Remember keeps the reply to a request that was sent after a Look at a certain time. An admission
+// is kept only if it took the last units of a key that is known, so that the next request is looked
+// up first.
 func (c *Cache) Remember(seen Seen, sent time.Time, allowed bool, reply Reply) {
 	d := &denial{request: seen.request, reply: reply, replied: time.Now(), value: seen.value}
 	for i := 1; i < len(reply.Rows); i += 3 {
@@ -198,7 +205,8 @@ func (d *denial) finish(l *look) {
 	close(l.done)
 }
 
-// lookUp gets the value of a key. Until it is known that the client keeps what it gets, it also finds that out.
+// lookUp gets the value of a key. Until it is known that the client keeps what it gets, it also
+// finds that out.
 func (c *Cache) lookUp(ctx context.Context, key string, timeout, ttl time.Duration) (l look) {
 	began := time.Now()
 	l.value, l.hit, l.err = c.get(ctx, key, timeout, ttl)
@@ -228,7 +236,8 @@ func ownError(ctx context.Context, err error) error {
 	return nil // another caller left
 }
 
-// sameCopy reports whether two values are one copy in memory, and not empty: then Redis has notified of no change in between.
+// sameCopy reports whether two values are one copy in memory, and not empty: then Redis has
+// notified of no change in between.
 func sameCopy(a, b string) bool {
 	return a != "" && b != "" && unsafe.StringData(a) == unsafe.StringData(b)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A batch is what a sender sends at once, as one pipeline. It is also the context that rueidis gets: Err is non-nil once all
-// callers have left, so that nothing more is sent for them.
+// A batch is what a sender sends at once, as one pipeline. It is also the context that rueidis
+// gets: Err is non-nil once all callers have left, so that nothing more is sent for them.
 type batch struct {
 	endless
 	redis    *redis
@@ -55,8 +55,8 @@ func (b *batch) Err() error {
 	return nil
 }
 
-// send sends the batch and delivers the replies. It reports whether callers left meanwhile: then the batch is not used again, and
-// another sender has taken the place of this one.
+// send sends the batch and delivers the replies. It reports whether callers left meanwhile: then
+// the batch is not used again, and another sender has taken the place of this one.
 func (b *batch) send() (replaced bool) {
 	hash, err := b.redis.script.hash(b, b.redis.client()) // before the claim: until then, callers that leave were not sent
 	b.claim()
@@ -102,8 +102,8 @@ func (b *batch) merge() {
 	}
 }
 
-// mergesWith returns the script call that a request can join, or nil. It is the last one on the event, so that requests on an
-// event are executed in order of arrival.
+// mergesWith returns the script call that a request can join, or nil. It is the last one on the
+// event, so that requests on an event are executed in order of arrival.
 func (b *batch) mergesWith(q *request) *scriptCall {
 	if len(b.requests) == 1 {
 		return nil
@@ -121,7 +121,8 @@ func (c *scriptCall) takes(q *request) bool {
 		c.first.limits.same(q.limits) && c.attempts+q.attempts <= maxAttempts
 }
 
-// bringScript repairs script calls that found a server without the script: one call brings it, and the others are sent again.
+// bringScript repairs script calls that found a server without the script: one call brings it, and
+// the others are sent again.
 func (b *batch) bringScript(hash string) {
 	b.pending = slices.DeleteFunc(b.pending, func(c *scriptCall) bool { return c.err == nil || !isNoScript(c.err) })
 	if unknown := b.pending; len(unknown) > 0 {
@@ -132,7 +133,8 @@ func (b *batch) bringScript(hash string) {
 	}
 }
 
-// exchange sends what is pending as one pipeline: by the hash of the script, or in full without one.
+// exchange sends what is pending as one pipeline: by the hash of the script, or in full without
+// one.
 func (b *batch) exchange(hash string) {
 	client, broken, began := b.redis.client(), false, b.redis.elapsed()
 	for _, c := range b.pending {
@@ -224,7 +226,8 @@ func (b *batch) reset() {
 	b.requests, b.calls, b.pending = b.requests[:0], b.calls[:0], b.pending[:0]
 }
 
-// abandon notes that a caller has left. The first to leave has another sender take the place of this one, which may hang.
+// abandon notes that a caller has left. The first to leave has another sender take the place of
+// this one, which may hang.
 func (b *batch) abandon() {
 	b.leavers.Add(1)
 	if b.replaced.CompareAndSwap(false, true) {

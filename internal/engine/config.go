@@ -10,7 +10,8 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 )
 
-// Config is what the configurations of all limiters have in common. See window.Config for what users set.
+// Config is what the configurations of all limiters have in common. See window.Config for what
+// users set.
 type Config struct {
 	Kind         string // of the record, the last part of each key
 	Script       string // source of the script that decides on Redis

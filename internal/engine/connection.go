@@ -11,8 +11,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Connection is a client that connects late, so that a service can start while Redis is down. It comes from Connect. Any number of
-// limiters can share it. It is safe for concurrent use.
+// Connection is a client that connects late, so that a service can start while Redis is down. It
+// comes from Connect. Any number of limiters can share it. It is safe for concurrent use.
 type Connection struct {
 	dial   func(context.Context) (rueidis.Client, error)
 	up     atomic.Pointer[connected] // nil until there is a client
@@ -38,8 +38,9 @@ var (
 	errClosed   = errors.New("the Connection is closed; close it after its last use")
 )
 
-// Connect returns a Connection that dials in the background, and again a second after each failure, until dial returns a client. The
-// context of dial ends with Close. Log failures in dial, or read them by Err.
+// Connect returns a Connection that dials in the background, and again a second after each failure,
+// until dial returns a client. The context of dial ends with Close. Log failures in dial, or read
+// them by Err.
 func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Connection{dial: dial, ready: make(chan struct{}), cancel: cancel}
@@ -87,15 +88,17 @@ func (c *Connection) keep(client rueidis.Client, err error) bool {
 	return true
 }
 
-// Err returns nil once there is a client, and before that the error of the last dial, if one has failed.
+// Err returns nil once there is a client, and before that the error of the last dial, if one has
+// failed.
 func (c *Connection) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Wait waits until there is a client or ctx ends. A service can so give Redis a moment when it starts. If there is a client, Wait
-// returns nil, even if ctx has ended. Its error matches that of ctx, and names that of the last dial.
+// Wait waits until there is a client or ctx ends. A service can so give Redis a moment when it
+// starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
+// ctx, and names that of the last dial.
 func (c *Connection) Wait(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -108,7 +111,8 @@ func (c *Connection) Wait(ctx context.Context) error {
 	}
 }
 
-// Close ends dialling, and closes the client if there is one. It does not wait for a dial that is under way, whose client is then closed.
+// Close ends dialling, and closes the client if there is one. It does not wait for a dial that is
+// under way, whose client is then closed.
 func (c *Connection) Close() {
 	c.cancel()
 	c.mu.Lock()
@@ -121,8 +125,8 @@ func (c *Connection) Close() {
 	}
 }
 
-// check returns nil if there is a client. Otherwise it is an outage, which begins with the first request that meets it, and ends with the
-// first one after it.
+// check returns nil if there is a client. Otherwise it is an outage, which begins with the first
+// request that meets it, and ends with the first one after it.
 func (s *redis) check(ctx context.Context) error {
 	if s.conn.up.Load() == nil {
 		if s.late.CompareAndSwap(false, true) {

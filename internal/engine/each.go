@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// maxRound is how many events of one AllowEach are under way at once. More would wait for one another until their time is up.
+// maxRound is how many events of one AllowEach are under way at once. More would wait for one
+// another until their time is up.
 const maxRound = 4096
 
 // each is an attempt of one unit on each of many events.
@@ -19,7 +20,8 @@ type each struct {
 	ended   [slotRanges]error // why a slot range gets no more requests
 }
 
-// decideEach answers an attempt of one unit on each of the events at some indices. More than maxRound go in rounds.
+// decideEach answers an attempt of one unit on each of the events at some indices. More than
+// maxRound go in rounds.
 func (s *redis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, answers []Answer) {
 	if err := s.check(ctx); err != nil {
 		for _, i := range indices {
@@ -35,8 +37,8 @@ func (s *redis) decideEach(ctx context.Context, limits *Limits, v Verb, events [
 	}
 }
 
-// round sends the attempts at some indices together. Attempts on one event become one request: its i-th attempt is the i-th
-// time that the event occurs.
+// round sends the attempts at some indices together. Attempts on one event become one request: its
+// i-th attempt is the i-th time that the event occurs.
 func (e *each) round(ctx context.Context, indices []int) {
 	now, err := e.redis.scriptTime()
 	if err == nil && ctx.Err() != nil {

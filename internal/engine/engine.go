@@ -1,8 +1,10 @@
-// Package engine decides requests for limiters of every kind: on Redis by their script, or in memory. It speaks integers,
-// as the scripts do. The packages window and ar1 turn its replies into decisions.
+// Package engine decides requests for limiters of every kind: on Redis by their script, or in
+// memory. It speaks integers, as the scripts do. The packages window and ar1 turn its replies into
+// decisions.
 //
-// The way of a request on Redis: Limiter.Decide (engine.go), redis.Decide (redis.go), call.run (call.go), which puts the
-// request into the queue of its slot range. A sender takes what is queued (queue.go) and sends it as one batch (batch.go).
+// The way of a request on Redis: Limiter.Decide (engine.go), redis.Decide (redis.go), call.run
+// (call.go), which puts the request into the queue of its slot range. A sender takes what is queued
+// (queue.go) and sends it as one batch (batch.go).
 package engine
 
 import (
@@ -176,7 +178,8 @@ func (l *Limiter) Same(other *Limiter) bool {
 // Derived reports whether the limiter comes from With.
 func (l *Limiter) Derived() bool { return l.limits != l.own }
 
-// FallbackUnderSame returns the Fallback, under the limits of the limiter if that comes from With. There must be one.
+// FallbackUnderSame returns the Fallback, under the limits of the limiter if that comes from With.
+// There must be one.
 func (l *Limiter) FallbackUnderSame() Limiter {
 	f := *l.Fallback
 	if l.Derived() {
@@ -250,8 +253,9 @@ func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
 	return answers
 }
 
-// fallBack has the Fallback answer if cause is an outage. Whether its denials count is its own affair. If it cannot answer
-// either, the error is that of Redis, which says whether the request was counted there.
+// fallBack has the Fallback answer if cause is an outage. Whether its denials count is its own
+// affair. If it cannot answer either, the error is that of Redis, which says whether the request
+// was counted there.
 func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, trace Trace, cause error) (Reply, error) {
 	failed := Reply{Trace: trace}
 	if l.Fallback == nil || !isOutage(cause) || ctx.Err() != nil {
@@ -277,8 +281,9 @@ func (l *Limiter) translate(v Verb) Verb {
 	return v
 }
 
-// Sleep waits until a denied request for n units can be made again, and up to 5 % longer (at most 100 ms), so that waiters
-// do not all come back at once. It returns an error at once if the deadline of ctx is sooner.
+// Sleep waits until a denied request for n units can be made again, and up to 5 % longer (at most
+// 100 ms), so that waiters do not all come back at once. It returns an error at once if the
+// deadline of ctx is sooner.
 func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, degraded bool) error {
 	if degraded {
 		retryAfter = min(retryAfter, RecoveryDelay) // Redis may be back by then
@@ -325,7 +330,8 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return err
 }
 
-// Inspect returns the state of an event, in the integers of the script's verb inspect. It never asks the Fallback.
+// Inspect returns the state of an event, in the integers of the script's verb inspect. It never
+// asks the Fallback.
 func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return nil, err

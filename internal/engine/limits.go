@@ -13,8 +13,9 @@ type Limit struct {
 	Max int64
 	Per int64
 
-	// Fine is the width of a bucket of units that Max bounds. Coarse is that of units which nothing bounds: charges, and all
-	// units of a limiter that counts denied attempts. Both are 0 if the script takes no width.
+	// Fine is the width of a bucket of units that Max bounds. Coarse is that of units which nothing
+	// bounds: charges, and all units of a limiter that counts denied attempts. Both are 0 if the
+	// script takes no width.
 	Fine, Coarse int64
 
 	Fault error // what is wrong with the limit, and the remedy
@@ -56,8 +57,8 @@ func (l *Limits) argsFor(v Verb) []string {
 	return args
 }
 
-// scriptArgs appends what the script takes for limits: of each Per, Max and, if it has one, the width of a bucket. All are parts
-// of one string, which it also returns.
+// scriptArgs appends what the script takes for limits: of each Per, Max and, if it has one, the
+// width of a bucket. All are parts of one string, which it also returns.
 func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text string) {
 	var digits [160]byte
 	var places [3 * fewLimits]int

@@ -215,7 +215,8 @@ func (s *redis) Reset(ctx context.Context, event string) error {
 	return s.change(ctx, verbReset, event, 1, s.own.args)
 }
 
-// change sends a request that can end a remembered denial. Redis notifies the client of that a little later.
+// change sends a request that can end a remembered denial. Redis notifies the client of that a
+// little later.
 func (s *redis) change(ctx context.Context, verb, event string, n int64, args []string) error {
 	k := s.Key(event)
 	if s.denials != nil {

@@ -28,7 +28,8 @@ type Trace struct {
 	Remembered bool          // the denial cache answered
 }
 
-// Grant sets how many of n units were granted, and what follows from that: how many were counted, and whether the request is allowed.
+// Grant sets how many of n units were granted, and what follows from that: how many were counted,
+// and whether the request is allowed.
 func (r *Reply) Grant(v Verb, n, granted int64) {
 	r.Granted, r.Allowed = granted, granted > 0
 	switch v {
@@ -60,8 +61,8 @@ var ErrFull = errors.New("nothing was counted, since as many events are held in 
 // fewLimits is how many rows a Reply holds without an allocation.
 const fewLimits = 4
 
-// Row returns what the reply says of limit i: units used, and, in ms, the time until the limit would admit the same request
-// once more, and the time until the limit is as if never used.
+// Row returns what the reply says of limit i: units used, and, in ms, the time until the limit
+// would admit the same request once more, and the time until the limit is as if never used.
 func (r *Reply) Row(i int) []int64 { return r.rows()[3*i : 3*i+3] }
 
 // SetRow sets what the reply says of limit i, out of limits.

@@ -53,7 +53,8 @@ func (q *request) prepare(s *redis, k string, ask question) {
 	q.slotRange = &s.ranges[q.rangeIndex]
 }
 
-// merges reports whether the request is for attempts of one unit. Several such requests can become one script call.
+// merges reports whether the request is for attempts of one unit. Several such requests can become
+// one script call.
 func (q *request) merges() bool {
 	return q.n == 1 && (q.verb == string(Allow) || q.verb == string(Count))
 }
@@ -106,7 +107,8 @@ func (q *request) trace() Trace {
 	return Trace{SlotRange: q.rangeIndex, InRedis: q.reply.took, Merged: q.reply.merged}
 }
 
-// covers reports whether some rows are as many as the verb replies for attempt i, and perhaps for others.
+// covers reports whether some rows are as many as the verb replies for attempt i, and perhaps for
+// others.
 func (r reply) covers(i, rows int) bool {
 	switch r.verb {
 	case verbEach: // the last row is also that of all later attempts
@@ -117,7 +119,8 @@ func (r reply) covers(i, rows int) bool {
 	return rows == 1
 }
 
-// rewind turns the rows after some units of window were admitted, all at one time, into those from before the last units.
+// rewind turns the rows after some units of window were admitted, all at one time, into those from
+// before the last units.
 func (r *Reply) rewind(units int64, limits int) {
 	for i := 0; units > 0 && i < limits; i++ {
 		row := r.Row(i)

@@ -16,8 +16,9 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// Store holds records of type R. Events are spread over shards, each with a lock, so that callers on different events do
-// not queue. There is no goroutine: now and then a call sweeps a few events of the next shard.
+// Store holds records of type R. Events are spread over shards, each with a lock, so that callers
+// on different events do not queue. There is no goroutine: now and then a call sweeps a few events
+// of the next shard.
 type Store[R any] struct {
 	clock     clock.Clock
 	begin     time.Time // when the store was made
@@ -47,8 +48,9 @@ type entry[R any] struct {
 	place  int // its index in order
 }
 
-// New returns an empty store for at most maxEvents; 0 is no bound. It drops records that are forgotten, in the course of other calls. By
-// the clock of a configuration, which may step back to when a record was not yet forgotten, it does so only if it is full.
+// New returns an empty store for at most maxEvents; 0 is no bound. It drops records that are
+// forgotten, in the course of other calls. By the clock of a configuration, which may step back to
+// when a record was not yet forgotten, it does so only if it is full.
 func New[R any](c clock.Clock, maxEvents int, forgotten func(r *R, now int64) bool) *Store[R] {
 	s := &Store[R]{clock: c, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
 	s.beginNano = s.begin.UnixNano()
@@ -73,8 +75,8 @@ type Event[R any] struct {
 	store  *Store[R]
 }
 
-// Open locks the shard of the event. The clock is read under the lock: else a sweep could go by a later time, and drop what
-// counts at this one.
+// Open locks the shard of the event. The clock is read under the lock: else a sweep could go by a
+// later time, and drop what counts at this one.
 func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 	if s.clock.Now != nil {
 		if e.Now, err = s.clock.Read(); err != nil {
@@ -130,7 +132,8 @@ func (s *Store[R]) takePlace(own *shard[R], now int64) bool {
 	}
 }
 
-// makeRoom looks at some events of the next shards, and of the one that is locked, until some were dropped.
+// makeRoom looks at some events of the next shards, and of the one that is locked, until some were
+// dropped.
 func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
 	looks := uint32(0)
 	for range s.shards {
@@ -175,8 +178,9 @@ func (s *Store[R]) Reset(_ context.Context, event string) error {
 	return nil
 }
 
-// A sweep looks at some records, and drops those that are forgotten. Who adds a record owes a sixteenth of a sweep, any other call a
-// 256th; the more was dropped of what the last sweep saw, the less has to be owed for the next.
+// A sweep looks at some records, and drops those that are forgotten. Who adds a record owes a
+// sixteenth of a sweep, any other call a 256th; the more was dropped of what the last sweep saw,
+// the less has to be owed for the next.
 const (
 	sweepSome = 64
 	callOwes  = 1
@@ -210,7 +214,8 @@ func (s *Store[R]) sweep(now int64) {
 	}
 }
 
-// sweepShard drops some records that are forgotten. It returns at how many it looked, and how many it dropped.
+// sweepShard drops some records that are forgotten. It returns at how many it looked, and how many
+// it dropped.
 func (s *Store[R]) sweepShard(of *shard[R], now int64) (looks, dropped uint32) {
 	for most := min(sweepSome, len(of.order)); looks < uint32(most); looks++ {
 		if of.hand >= len(of.order) {
