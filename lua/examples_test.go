@@ -33,6 +33,9 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	p.run(t, "vet", "-mod=mod", "./...")
+	if testing.Short() { // to link them takes a second each
+		return
+	}
 	for _, e := range onRedis {
 		if diff := cmp.Diff(e.prints, p.run(t, "run", "-mod=mod", "./"+e.name)); diff != "" {
 			t.Errorf("%s (-its comment +what it prints)\n%s", e.name, diff)
