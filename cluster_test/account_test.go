@@ -46,7 +46,7 @@ type crowd struct {
 	all []attempt
 }
 
-// load has so many callers ask, each at most once in 4 ms. The nth attempt of all is about the event that next tells.
+// load has so many callers ask, each at most once in 8 ms. The nth attempt of all is about the event that next tells.
 func load(t *testing.T, callers int, ask asker, next func(n int) string) *crowd {
 	t.Helper()
 	var c crowd
@@ -55,7 +55,7 @@ func load(t *testing.T, callers int, ask asker, next func(n int) string) *crowd 
 	for range callers {
 		c.callers.Go(func() {
 			var mine []attempt
-			pace := time.NewTicker(4 * time.Millisecond)
+			pace := time.NewTicker(8 * time.Millisecond)
 			defer pace.Stop()
 			for ; !c.ends.Load(); <-pace.C {
 				a := ask.attempt(context.Background(), next(int(n.Add(1))))
@@ -98,11 +98,11 @@ func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
-	for late := time.After(30 * time.Second); !so(); {
+	for late := time.After(time.Minute); !so(); {
 		select {
 		case <-again.C:
 		case <-late:
-			t.Fatalf("after 30 s it is still not so that %s", what)
+			t.Fatalf("after a minute it is still not so that %s", what)
 		}
 	}
 }

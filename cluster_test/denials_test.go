@@ -62,7 +62,7 @@ func batch(l limiter, events []string) []attempt {
 
 // TestRememberedUnderLoad: with a DenialCache the count is the same, while slots move, a master hands over, and connections are cut.
 func TestRememberedUnderLoad(t *testing.T) {
-	const most = 30
+	const most = 5
 	nodes, faults := redistest.Replicated(t), &redistest.Faults{}
 	quick.set(t, nodes)
 	all := contest(t, func(k kind) limiter {

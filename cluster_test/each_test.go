@@ -20,7 +20,7 @@ func TestEachInTime(t *testing.T) {
 	noCoverage.set(t, nodes)
 	of := map[string]limiter{}
 	for _, k := range kinds {
-		of[k.name] = k.of(t, nodes.NewClient(t, nil), months(1))
+		of[k.name] = k.inTime(t, nodes.NewClient(t, nil), months(1))
 	}
 	killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
 	killed.Kill(t)

@@ -126,13 +126,17 @@ func (in incident) test(t *testing.T) {
 	}
 }
 
+// prompt has a client leave a connection that falls silent as early as docs/redis.md advises. One that waits for longer can have its
+// requests answered by a master that was paused and does not know its heir yet.
+func prompt(o *rueidis.ClientOption) { o.ConnWriteTimeout = 2 * time.Second }
+
 // newStories begins one for each kind of limiter.
 func newStories(t *testing.T, nodes *redistest.Nodes) (stories []*story) {
 	t.Helper()
 	names := map[string]string{}
 	for _, c := range contest(t, func(k kind) limiter {
 		names[k.name] = redistest.Key(t)
-		return must(k.make(nodes.NewClient(t, nil), window.Config{Name: names[k.name], Limits: []window.Limit{months(most)}}))
+		return must(k.make(nodes.NewClient(t, prompt), window.Config{Name: names[k.name], Limits: []window.Limit{months(most)}}))
 	}, inTurn(slices.Concat(shardEvents[:]...))) {
 		stories = append(stories, &story{contestant: c, name: names[c.name]})
 	}
@@ -400,7 +404,6 @@ func TestGracefulFailover(t *testing.T) {
 	}
 	const most = 100_000
 	nodes := redistest.Replicated(t)
-	quick.set(t, nodes)
 	all := contest(t, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, inTurn(slices.Concat(shardEvents[:]...)))
 	await := func(more int64) {
 		for _, c := range all {

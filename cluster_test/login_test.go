@@ -72,7 +72,7 @@ func (s *siege) burst(t *testing.T, name string) {
 	var over atomic.Bool
 	for range 32 {
 		group.Go(func() {
-			for n := 0; n < 10 || !over.Load(); n++ {
+			for n := 0; n < 5 || !over.Load(); n++ {
 				s.attempt(t)
 			}
 		})

@@ -67,8 +67,14 @@ func each(t *testing.T, test func(*testing.T, kind)) {
 	}
 }
 
-// of is a limiter of this kind that no other test shares, with these limits.
+// of is a limiter of this kind that no other test shares, with these limits. It is patient, as a machine may be busy.
 func (k kind) of(t *testing.T, client rueidis.Client, limits ...window.Limit) limiter {
+	t.Helper()
+	return must(k.make(client, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second}))
+}
+
+// inTime is as of, with the default Timeout.
+func (k kind) inTime(t *testing.T, client rueidis.Client, limits ...window.Limit) limiter {
 	t.Helper()
 	return must(k.make(client, window.Config{Name: redistest.Key(t), Limits: limits}))
 }

@@ -28,7 +28,7 @@ func TestSentinel(t *testing.T) {
 		t.Parallel()
 		const most = 100_000
 		w := redistest.Sentinel(t)
-		l := k.of(t, w.NewClient(t, nil), months(most))
+		l := k.inTime(t, w.NewClient(t, nil), months(most))
 		received := ask(t, l, 100)
 		w.AwaitReplica(t)
 		crowd := load(t, callers, l.Allow, inTurn([]string{"e"}))
