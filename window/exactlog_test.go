@@ -49,9 +49,10 @@ func rulesOf(limits []window.Limit, countDenied bool) (rules []rule) {
 func (x *exactLog) clone() *exactLog {
 	c := &exactLog{windows: map[int64][]*entry{}, buckets: x.buckets}
 	for per, log := range x.windows {
-		for _, e := range log {
-			copied := *e
-			c.windows[per] = append(c.windows[per], &copied)
+		entries := make([]entry, len(log))
+		for i, e := range log {
+			entries[i] = *e
+			c.windows[per] = append(c.windows[per], &entries[i])
 		}
 	}
 	return c

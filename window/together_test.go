@@ -258,55 +258,63 @@ func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 
 // A search looks for an order of what was asked about one event at one time, such that the log gives each of the answers.
 type search struct {
-	plan   plan
-	now    int64
-	asks   []*ask
-	end    [][]window.LimitState // what Inspect shows afterwards, by caller of the plan
-	steps  int
-	place  int    // after how many attempts that count something the refund comes
-	fewest int    // how many it left in the best try
-	report string // of that
+	plan    plan
+	now     int64
+	asks    []*ask
+	end     [][]window.LimitState // what Inspect shows afterwards, by caller of the plan
+	steps   int
+	place   int    // after how many attempts that count something the refund comes
+	reached int    // how many of these had a place at once
+	fewest  int    // how many attempts the best try left
+	report  string // of that
 }
 
 // tooLong is how many steps a search takes at most. One that goes straight to its end takes one for each attempt.
 const tooLong = 10_000
 
-// explain adds to the logs that remain those after all attempts, from one before them. It has the refund come last or first, and if
-// neither explains the answers, anywhere in between.
+// explain adds to the logs that remain those after all attempts, from one before them. It has the refund come last or first. If neither
+// explains the answers, it tries all places, the nearest to where the first try ended before others.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
-	explained := false
-	for i, place := range s.places() {
-		if i > 1 && explained {
-			break
-		}
-		for _, a := range s.asks {
-			a.found = false
-		}
-		s.steps, s.place = 0, place
-		end := s.find(log, len(s.asks))
-		explained = explained || end != nil
-		same := func(other *exactLog) bool { return reflect.DeepEqual(other.windows, end.windows) }
-		if end != nil && !slices.ContainsFunc(remain, same) {
-			remain = append(remain, end)
-		}
+	counting, refunds := s.counting()
+	remain, explained := s.try(remain, log, counting)
+	if !refunds {
+		return remain
+	}
+	near := s.reached
+	remain, first := s.try(remain, log, 0)
+	explained = explained || first
+	for i := 0; i < counting && !explained; i++ {
+		remain, explained = s.try(remain, log, (near-i+counting)%counting)
 	}
 	return remain
 }
 
-// places are after how many attempts that count something the refund can come.
-func (s *search) places() []int {
-	counting, refunds := 0, false
+// counting returns how many attempts count something, and whether there is a refund.
+func (s *search) counting() (counting int, refunds bool) {
 	for _, a := range s.asks {
 		refunds = refunds || a.verb == "refund"
 		if a.got.Counted > 0 {
 			counting++
 		}
 	}
-	places := []int{counting}
-	for k := 0; refunds && k < counting; k++ {
-		places = append(places, k)
+	return counting, refunds
+}
+
+// try has the refund come at one place, and adds the log after that, if there is one and it is new.
+func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exactLog, explained bool) {
+	for _, a := range s.asks {
+		a.found = false
 	}
-	return places
+	s.steps, s.reached, s.place = 0, 0, place
+	end := s.find(log, len(s.asks))
+	if end == nil {
+		return remain, false
+	}
+	same := func(other *exactLog) bool { return reflect.DeepEqual(other.windows, end.windows) }
+	if !slices.ContainsFunc(remain, same) {
+		remain = append(remain, end)
+	}
+	return remain, true
 }
 
 // find returns the log after all attempts whose place is not found yet, or nil if there is no order.
@@ -325,7 +333,7 @@ func (s *search) find(log *exactLog, left int) *exactLog {
 	for _, c := range fit {
 		c.found = true
 		end := s.find(c.log, left-1)
-		if c.found = end != nil; c.found || !c.changes { // what changes nothing can come at once
+		if c.found = end != nil; c.found || reflect.DeepEqual(log.clone().windows, c.log.windows) { // what changes nothing can come at once
 			return end
 		}
 	}
@@ -355,6 +363,7 @@ type candidate struct {
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
 	counted := s.counted()
+	s.reached = max(s.reached, counted)
 	for _, a := range s.asks {
 		if a.found || a.after != nil && !a.after.found || a.verb == "refund" && counted < s.place {
 			continue
@@ -443,9 +452,8 @@ func (a *ask) rank() int {
 
 // An answer is what the log says to a question, and the log after it.
 type answer struct {
-	want    window.Decision
-	log     *exactLog
-	changes bool // the log
+	want window.Decision
+	log  *exactLog
 }
 
 func (s *search) answer(log *exactLog, q question) (a answer) {
@@ -457,7 +465,6 @@ func (s *search) answer(log *exactLog, q question) (a answer) {
 		a.want = a.log.decide(limits, q.verb, q.n, s.now, s.plan.denials)
 	}
 	compact(a.log)
-	a.changes = !reflect.DeepEqual(log.clone().windows, a.log.windows)
 	return a
 }
 
