@@ -169,9 +169,18 @@ func checkAddress(ip netip.Addr) error {
 
 // stranger begins an attempt from anywhere. Its success also clears what else is the user's own.
 func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
-	streak := charge{Streak, account}
-	pair := pairOf(account, ip)
-	return g.begin(ctx, []charge{{Address, subnet.Client(ip)}, pair, {Account, account}, streak, {Total, account}}, append(own, pair, streak)...)
+	all := append(ofAddress(account, ip), ofAccount(account)...)
+	return g.begin(ctx, all, append(own, pairOf(account, ip), charge{Streak, account})...)
+}
+
+// ofAddress returns what an attempt is charged to because of its address.
+func ofAddress(account string, ip netip.Addr) []charge {
+	return []charge{{Address, subnet.Client(ip)}, pairOf(account, ip)}
+}
+
+// ofAccount returns what an attempt from an unknown device is charged to wherever it comes from.
+func ofAccount(account string) []charge {
+	return []charge{{Account, account}, {Streak, account}, {Total, account}}
 }
 
 func pairOf(account string, ip netip.Addr) charge {
@@ -186,7 +195,7 @@ func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) 
 	if err := g.checkAccount(account); err != nil {
 		return err
 	}
-	all := []charge{{Account, account}, {Streak, account}, {Total, account}}
+	all := ofAccount(account)
 	for _, ip := range from {
 		if err := checkAddress(ip); err != nil {
 			return err

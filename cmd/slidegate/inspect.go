@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -24,10 +25,13 @@ func (inspectCommand) Help() string { return inspectHelp }
 // inspectCommand is the command line of inspect.
 type inspectCommand struct {
 	subject
-	Limits limits `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h: shows what is free, too. Repeat it, or write 1/5s,5/1h, for more."`
-	JSON   bool   `name:"json" help:"Print one JSON object."`
-	Watch  bool   `help:"Look again every second, until interrupted."`
-	Every  pause  `placeholder:"5s" help:"As --watch, but look so often."`
+	IP      *string `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
+	Login   bool    `help:"NAME is that of a login guard, and EVENT an account: shows all budgets of the account."`
+	Budgets budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they are not the defaults of login, such as account=10/10m,20/1h. Repeat it for more."`
+	Limits  limits  `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h: shows what is free, too. Repeat it, or write 1/5s,5/1h, for more."`
+	JSON    bool    `name:"json" help:"Print one JSON object."`
+	Watch   bool    `help:"Look again every second, until interrupted."`
+	Every   pause   `placeholder:"5s" help:"As --watch, but look so often."`
 }
 
 // pause is the time between two looks.
@@ -50,8 +54,18 @@ func (p *pause) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
+// shown is what an inspect shows: the state of an event, or of an account.
+type shown interface {
+	text(width int) string
+	status() exitStatus
+}
+
 // Run shows the state of the event, once or again and again.
 func (c *inspectCommand) Run(ctx context.Context, s streams) error {
+	ip, err := c.check()
+	if err != nil {
+		return err
+	}
 	client, err := c.connect(ctx)
 	if err != nil {
 		return err
@@ -60,18 +74,66 @@ func (c *inspectCommand) Run(ctx context.Context, s streams) error {
 	if c.Watch && c.Every == 0 {
 		c.Every = pause(time.Second)
 	}
-	if c.Every > 0 {
-		return c.watch(ctx, client, s)
+	look, err := c.looks(client, ip, s.now)
+	if err != nil {
+		return err
 	}
-	return c.show(ctx, client, s)
+	if c.Every > 0 {
+		return c.watch(ctx, look, s)
+	}
+	answer, err := c.show(ctx, look, s)
+	if err == nil && answer != 0 {
+		return answer
+	}
+	return err
+}
+
+// check refuses what does not go together. It returns the address of an account, or the zero one.
+func (c *inspectCommand) check() (ip netip.Addr, err error) {
+	switch {
+	case !c.Login && c.IP != nil:
+		return ip, fmt.Errorf("%s; slidegate help inspect shows what there is", unexpected(*c.IP))
+	case !c.Login && c.Budgets.given != nil:
+		return ip, errors.New("--budget is about a login guard; add --login, or write --limit")
+	case c.Login && len(c.Limits) > 0:
+		return ip, errors.New("--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
+	case c.Login && c.AR1:
+		return ip, errors.New("--login and --ar1 do not go together: a login guard counts by windows; leave out one of them")
+	case c.Login && len(c.Secret) == 0:
+		return ip, errors.New("--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret")
+	case c.IP == nil:
+		return ip, nil
+	}
+	if ip, err = netip.ParseAddr(*c.IP); err != nil {
+		return ip, fmt.Errorf("%q is no IP address; write one as in 198.51.100.7 or 2001:db8::7", *c.IP)
+	}
+	return ip, nil
+}
+
+// looks returns the function that asks for the state.
+func (c *inspectCommand) looks(client rueidis.Client, ip netip.Addr, now func() time.Time) (func(context.Context) (shown, error), error) {
+	if !c.Login {
+		return func(ctx context.Context) (shown, error) { return c.look(ctx, client, c.Limits, now) }, nil
+	}
+	g, err := c.guard(client, c.Budgets, now)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (shown, error) {
+		a, err := c.lookAtAccount(ctx, g, ip)
+		if err == nil {
+			a.defaults = c.Budgets.given == nil
+		}
+		return a, err
+	}, nil
 }
 
 // watch shows the state until ctx ends, which is no error. Nor is it one if Redis fails for a while, but for the first look.
-func (c *inspectCommand) watch(ctx context.Context, client rueidis.Client, s streams) error {
+func (c *inspectCommand) watch(ctx context.Context, look func(context.Context) (shown, error), s streams) error {
 	tick := time.NewTicker(time.Duration(c.Every))
 	defer tick.Stop()
 	for first := true; ; first = false {
-		err := c.show(ctx, client, s)
+		_, err := c.show(ctx, look, s)
 		if err != nil && first && ctx.Err() == nil {
 			return err
 		}
@@ -86,17 +148,17 @@ func (c *inspectCommand) watch(ctx context.Context, client rueidis.Client, s str
 	}
 }
 
-// show prints the state once.
-func (c *inspectCommand) show(ctx context.Context, client rueidis.Client, s streams) error {
-	st, err := c.look(ctx, client, c.Limits, s.now)
+// show prints the state once, and returns the exit status that it stands for.
+func (c *inspectCommand) show(ctx context.Context, look func(context.Context) (shown, error), s streams) (exitStatus, error) {
+	st, err := look(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if c.JSON {
-		return writeJSON(s.out, st)
+		return st.status(), writeJSON(s.out, st)
 	}
 	_, err = io.WriteString(s.out, c.screen(st.text(widthOf(s.out)), s.out))
-	return err
+	return st.status(), err
 }
 
 // screen is a text as a watch prints it: on a terminal in place of the last one, elsewhere apart from it.

@@ -77,7 +77,7 @@ func parsed(t *testing.T, text string) (ls limits) {
 func inspect(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := inAfternoon(t.Context(), args...)
-	if status != 0 || stderr != "" {
+	if status == 1 || status == 130 || stderr != "" {
 		t.Fatalf("%q: status %d, %s", args, status, stderr)
 	}
 	return stdout
@@ -415,15 +415,21 @@ func TestInspectWidth(t *testing.T) {
 // TestInspectPage holds docs/inspect.md to what the program prints.
 func TestInspectPage(t *testing.T) {
 	page := text(t, "../../docs/inspect.md")
-	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1"} {
+	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1", "inspect-login-denied"} {
 		shown := text(t, filepath.Join("testdata", golden+".golden"))
 		indented := strings.ReplaceAll(strings.ReplaceAll("\n"+strings.TrimSpace(shown), "\n", "\n    "), "    \n", "\n")
 		if !strings.Contains(page, indented+"\n") {
 			t.Errorf("docs/inspect.md does not show %s.golden", golden)
 		}
 	}
-	fields := text(t, "testdata/inspect-json.golden") + text(t, "testdata/inspect-ar1-json.golden")
-	for _, field := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(fields, -1) {
+	checkFields(t, text(t, "testdata/inspect-json.golden")+text(t, "testdata/inspect-ar1-json.golden"))
+}
+
+// checkFields looks for each field of a JSON text in docs/inspect.md.
+func checkFields(t *testing.T, json string) {
+	t.Helper()
+	page := text(t, "../../docs/inspect.md")
+	for _, field := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(json, -1) {
 		if !strings.Contains(page, "`"+field[1]+"`") {
 			t.Errorf("docs/inspect.md does not explain %s", field[1])
 		}

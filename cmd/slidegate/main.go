@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -44,15 +45,28 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
-// run is the whole program: it returns the exit status, 0, 1 for an error or 130 for an interrupt.
+// exitStatus is the answer of a command that ran well, where that is not 0.
+type exitStatus int
+
+// The answers of inspect.
+const (
+	statusDenied  exitStatus = 3
+	statusUnknown exitStatus = 4 // nothing is known of the event
+)
+
+// Error returns the status as text. Nobody sees it, since it is no error of the command.
+func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
+
+// run is the whole program. It returns the exit status: 0 or an exitStatus, 1 for an error, or 130 for an interrupt.
 func run(ctx context.Context, args []string, s streams) int {
 	command, err := parse(args, s.out)
 	if err == nil && command != nil {
 		command.BindTo(ctx, (*context.Context)(nil))
 		err = command.Run(s)
 	}
-	if err == nil {
-		return 0
+	var answer exitStatus
+	if err == nil || errors.As(err, &answer) {
+		return int(answer)
 	}
 	_, _ = fmt.Fprintln(s.err, "slidegate:", strings.TrimPrefix(err.Error(), "slidegate: ")) // the library's errors begin so
 	if ctx.Err() != nil {
@@ -141,4 +155,12 @@ func single(args []string, letter string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		return len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, letter)
 	})
+}
+
+// unexpected returns what kong says of an argument too many.
+func unexpected(arg string) string {
+	if arg == "" {
+		arg = `""`
+	}
+	return "unexpected argument " + arg
 }

@@ -57,15 +57,23 @@ func (st *state) verdict() string {
 	return fmt.Sprintf("DENIED by %s; 1 unit is admitted %s", st.full(), in(st.RetryAfter, st.Limits[0].now))
 }
 
-// missing are the flags that name what is stored under none of the limits given, or nothing.
+// missing returns the flags that name what is stored under none of the limits given, or nothing.
 func (st *state) missing() string {
 	var flags []string
-	for _, sec := range st.Limits {
-		if sec.Bound == nil {
-			flags = append(flags, "--limit MAX/"+span(sec.per))
-		}
+	for _, limit := range st.unnamed() {
+		flags = append(flags, "--limit "+limit)
 	}
 	return strings.Join(flags, " ")
+}
+
+// unnamed returns the limits that are stored and not given, as far as they are known.
+func (st *state) unnamed() (limits []string) {
+	for _, sec := range st.Limits {
+		if sec.Bound == nil {
+			limits = append(limits, "MAX/"+span(sec.per))
+		}
+	}
+	return limits
 }
 
 // free is how many units all limits admit.

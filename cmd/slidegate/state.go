@@ -138,6 +138,27 @@ func (st *state) judge(stored []*section) {
 	}
 }
 
+// counted returns the sections that count something.
+func (st *state) counted() (counted []*section) {
+	for _, sec := range st.Limits {
+		if sec.ResetAfter > 0 {
+			counted = append(counted, sec)
+		}
+	}
+	return counted
+}
+
+// status returns the exit status that the state stands for.
+func (st *state) status() exitStatus {
+	switch {
+	case st.Verdict != nil && !st.Allowed:
+		return statusDenied
+	case !st.Stored:
+		return statusUnknown
+	}
+	return 0
+}
+
 // date returns when an attempt would happen: the earliest of what the sections take for now.
 func (st *state) date() time.Time {
 	earliest := st.At

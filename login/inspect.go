@@ -1,0 +1,60 @@
+package login
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// State is what one budget counts for an account, an address or both. The embedded Snapshot names
+// the event and lists every bucket of every limit.
+type State struct {
+	Budget Budget
+	window.Snapshot
+}
+
+// RetryAfter returns how long until the budget allows one more attempt, or 0 if it does now.
+func (s State) RetryAfter() (wait time.Duration) {
+	for _, l := range s.Limits {
+		wait = max(wait, l.RetryAfter)
+	}
+	return wait
+}
+
+// Inspect returns all that Begin would ask about an account and the addresses given, for people. It
+// charges nothing, writes nothing and never asks the Fallback.
+//
+// The states are in the order in which Begin asks: of each address, Address and Pair; then Account,
+// Streak and Total. Without an address, only these three. Begin allows an attempt if RetryAfter is 0
+// for all of them. A known device has a budget besides: Limiter(Device) inspects its event.
+//
+// The errors are those of Begin, but never window.ErrUncertain.
+func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr) ([]State, error) {
+	if err := g.checkAccount(account); err != nil {
+		return nil, err
+	}
+	var all []charge
+	for _, ip := range from {
+		if err := checkAddress(ip); err != nil {
+			return nil, err
+		}
+		all = append(all, ofAddress(account, ip)...)
+	}
+	return g.inspect(ctx, append(all, ofAccount(account)...))
+}
+
+// inspect returns the state of the budget of each charge.
+func (g *Guard) inspect(ctx context.Context, all []charge) ([]State, error) {
+	states := make([]State, len(all))
+	for i, c := range all {
+		s, err := g.limiters[c.budget].Inspect(ctx, c.event)
+		if err != nil {
+			return nil, fmt.Errorf("slidegate: login: what is charged to the %s is not known: %w", c.budget, err)
+		}
+		states[i] = State{c.budget, s}
+	}
+	return states, nil
+}

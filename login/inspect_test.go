@@ -1,0 +1,89 @@
+package login_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestInspect: the states name the budgets of an attempt in the order in which Begin asks them, and its charges; and looking charges nothing.
+func TestInspect(t *testing.T) {
+	g := newGuard(t, redistest.Cluster(t), login.Config{})
+	ip := netip.MustParseAddr("2001:db8:1:2::3")
+	must(g.Begin(t.Context(), "alice", ip))
+	type charged struct {
+		Budget login.Budget
+		Event  string
+		Used   int64
+	}
+	account := []charged{{login.Account, "alice", 1}, {login.Streak, "alice", 1}, {login.Total, "alice", 1}}
+	network := []charged{{login.Address, "2001:db8:1:2::/64", 1}, {login.Pair, "2001:db8:1:2::/64 alice", 1}}
+	elsewhere := []charged{{login.Address, "192.0.2.1", 0}, {login.Pair, "192.0.2.1 alice", 0}}
+	for _, tt := range []struct {
+		from []netip.Addr
+		want []charged
+	}{
+		{nil, account},
+		{[]netip.Addr{ip}, append(network, account...)},
+		{[]netip.Addr{ip, home}, append(append(network, elsewhere...), account...)},
+	} {
+		var got []charged
+		for range 2 {
+			got = nil
+			for _, s := range must(g.Inspect(t.Context(), "alice", tt.from...)) {
+				got = append(got, charged{s.Budget, s.Event, s.Limits[0].Used})
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("from %v (-want +got):\n%s", tt.from, diff)
+		}
+	}
+}
+
+// TestInspectAsBegin: an attempt is allowed once the longest RetryAfter of the states is over, and not a millisecond before.
+func TestInspectAsBegin(t *testing.T) {
+	c := newClock()
+	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now}))
+	for attempt := range 40 {
+		var wait time.Duration
+		for _, s := range must(g.Inspect(t.Context(), "alice", home)) {
+			wait = max(wait, s.RetryAfter())
+		}
+		if wait > 0 {
+			c.pass(wait - time.Millisecond)
+			if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed {
+				t.Fatalf("attempt %d is allowed before %v are over", attempt, wait)
+			}
+			c.pass(time.Millisecond)
+		}
+		if a := must(g.Begin(t.Context(), "alice", home)); !a.Allowed {
+			t.Fatalf("attempt %d is denied by %s although %v are over", attempt, a.Denied, wait)
+		}
+	}
+}
+
+// TestInspectErrors: an account or an address that Begin refuses, Inspect refuses; and a Redis that does not answer is an outage.
+func TestInspectErrors(t *testing.T) {
+	server := redistest.Start(t)
+	g := newGuard(t, server.NewClient(t, nil), login.Config{Fallback: must(login.NewLocal(login.Config{Name: "login"}))})
+	if _, err := g.Inspect(t.Context(), ""); !errors.Is(err, login.ErrEmptyAccount) {
+		t.Errorf("no account: %v", err)
+	}
+	if _, err := g.Inspect(t.Context(), "alice", netip.Addr{}); !errors.Is(err, login.ErrAddress) {
+		t.Errorf("no address: %v", err)
+	}
+	if _, err := new(login.Guard).Inspect(t.Context(), "alice"); err == nil {
+		t.Error("a guard of nobody answers")
+	}
+	server.Kill(t)
+	if s, err := g.Inspect(t.Context(), "alice", home); !errors.Is(err, window.ErrOutage) || s != nil {
+		t.Errorf("Redis is gone: %v, %v", s, err)
+	}
+}
