@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependencies holds the modules whose code a user of the library compiles: rueidis and what that needs, with httplimit two more, and
-// with grpclimit those of grpc.
+// TestDependencies holds the modules whose code a user of the library compiles: rueidis and what that needs, with httplimit two more,
+// with grpclimit those of grpc, and with otelgate the API of OpenTelemetry without its SDK.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
@@ -23,6 +23,10 @@ func TestDependencies(t *testing.T) {
 		"grpclimit": {
 			rueidis, own, own + "/grpclimit", "golang.org/x/net", sys, "golang.org/x/text",
 			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
+		},
+		"otelgate": {
+			"github.com/cespare/xxhash/v2", rueidis, own, own + "/otelgate",
+			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", sys,
 		},
 	} {
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}")

@@ -1,0 +1,102 @@
+package otelgate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/otelgate"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func parsed(texts ...string) (all []window.Limit) {
+	for _, text := range texts {
+		all = append(all, must(window.ParseLimit(text)))
+	}
+	return all
+}
+
+// A book reads what the SDK collected.
+type book struct {
+	observe func(context.Context, window.Observation)
+	reader  *metric.ManualReader
+}
+
+func newBook() book {
+	reader := metric.NewManualReader()
+	return book{must(otelgate.New(metric.NewMeterProvider(metric.WithReader(reader)))), reader}
+}
+
+// metrics returns what was collected, by name.
+func (b book) metrics(t *testing.T) map[string]metricdata.Metrics {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := b.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]metricdata.Metrics{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			byName[m.Name] = m
+		}
+	}
+	return byName
+}
+
+// durations returns the points of a histogram of seconds.
+func (b book) durations(t *testing.T, name string) []metricdata.HistogramDataPoint[float64] {
+	t.Helper()
+	h, isHistogram := b.metrics(t)[name].Data.(metricdata.Histogram[float64])
+	if !isHistogram {
+		t.Fatalf("%s is no histogram", name)
+	}
+	return h.DataPoints
+}
+
+// decisions returns how many decisions there were, by outcome and source.
+func (b book) decisions(t *testing.T) map[string]uint64 {
+	t.Helper()
+	counts := map[string]uint64{}
+	for _, p := range b.durations(t, "slidegate.limiter.decision.duration") {
+		counts[text(p.Attributes, "slidegate.decision.outcome")+" by "+text(p.Attributes, "slidegate.decision.source")] += p.Count
+	}
+	return counts
+}
+
+// sum returns the value of a counter, of all limiters.
+func (b book) sum(t *testing.T, name string) (total int64) {
+	t.Helper()
+	sum, isSum := b.metrics(t)[name].Data.(metricdata.Sum[int64])
+	if !isSum {
+		t.Fatalf("%s is no counter", name)
+	}
+	for _, p := range sum.DataPoints {
+		total += p.Value
+	}
+	return total
+}
+
+// text returns the text of an attribute.
+func text(of attribute.Set, key attribute.Key) string {
+	v, _ := of.Value(key)
+	return v.AsString()
+}
+
+// seen returns an observation of a decision that took so long.
+func seen(kind window.Kind, took time.Duration) window.Observation {
+	return window.Observation{Limiter: "api", Kind: kind, Took: took, InRedis: took, Decision: window.Decision{Usage: make([]window.Usage, 1)}}
+}

@@ -1,0 +1,40 @@
+package otelgate
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// prefix begins the name of each metric.
+const prefix = "slidegate.limiter."
+
+// boundaries are those of both histograms, in seconds: 50 µs is less than a round trip to Redis in
+// one rack, and 5 s more than the default Timeout.
+var boundaries = metric.WithExplicitBucketBoundaries(
+	.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5)
+
+// A maker makes instruments. Its err has all that were refused.
+type maker struct {
+	meter metric.Meter
+	err   error
+}
+
+// histogram returns a histogram of seconds.
+func (m *maker) histogram(name, text string) metric.Float64Histogram {
+	h, err := m.meter.Float64Histogram(prefix+name, metric.WithUnit("s"), metric.WithDescription(text), boundaries)
+	m.err = errors.Join(m.err, err)
+	return h
+}
+
+func (m *maker) counter(name, unit, text string) metric.Int64Counter {
+	c, err := m.meter.Int64Counter(prefix+name, metric.WithUnit(unit), metric.WithDescription(text))
+	m.err = errors.Join(m.err, err)
+	return c
+}
+
+func (m *maker) upDownCounter(name, unit, text string) metric.Int64UpDownCounter {
+	c, err := m.meter.Int64UpDownCounter(prefix+name, metric.WithUnit(unit), metric.WithDescription(text))
+	m.err = errors.Join(m.err, err)
+	return c
+}

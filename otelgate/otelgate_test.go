@@ -1,0 +1,331 @@
+package otelgate_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	api "go.opentelemetry.io/otel/trace"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/otelgate"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestNoProvider: New says what is missing, and what to do.
+func TestNoProvider(t *testing.T) {
+	const want = `slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()`
+	if observe, err := otelgate.New(nil); observe != nil || err == nil || err.Error() != want {
+		t.Errorf("%v\nnot: %s", err, want)
+	}
+}
+
+// TestBuckets: durations that matter are in different buckets of both histograms.
+func TestBuckets(t *testing.T) {
+	b := newBook()
+	took := []time.Duration{200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}
+	for _, d := range took {
+		b.observe(t.Context(), seen(window.Allowed, d))
+	}
+	for _, name := range []string{"slidegate.limiter.decision.duration", "slidegate.limiter.redis.duration"} {
+		points := b.durations(t, name)
+		if len(points) != 1 || points[0].Count != uint64(len(took)) {
+			t.Fatalf("%s: %v", name, points)
+		}
+		if first, last := points[0].Bounds[0], points[0].Bounds[len(points[0].Bounds)-1]; first != .00005 || last != 5 {
+			t.Errorf("%s: boundaries from %v s to %v s", name, first, last)
+		}
+		filled := 0
+		for i, n := range points[0].BucketCounts {
+			if n > 0 {
+				filled++
+				t.Logf("%s: %d up to %v s", name, n, points[0].Bounds[i])
+			}
+		}
+		if filled != len(took) {
+			t.Errorf("%s: %d durations fill %d buckets", name, len(took), filled)
+		}
+	}
+}
+
+// TestDecisions: each decision is counted once, by how it ended and who decided. All that Redis took part in have a time in Redis.
+func TestDecisions(t *testing.T) {
+	b := newBook()
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: b.observe}
+	l := must(window.New(redistest.Client(t), cfg))
+	for range 8 { // the denial cache answers from the third denial on
+		must(l.Allow(t.Context(), "e"))
+	}
+	_, _ = l.Allow(t.Context(), "")
+	must(l.Peek(t.Context(), "e"))
+	must(l.Charge(t.Context(), "e", 3))
+	l.AllowEach(t.Context(), []string{"f", "f", "f"}) // in one script call
+
+	cfg.DenialCache, cfg.MaxEvents = 0, 1
+	local := must(window.NewLocal(cfg))
+	must(local.Allow(t.Context(), "e"))
+	must(local.Allow(t.Context(), "f")) // there is no room
+
+	want := map[string]uint64{
+		"allowed by redis": 4, "denied by redis": 3, "denied by denial_cache": 4, "refused by none": 1, "peeked by redis": 1, "charged by redis": 1,
+		"allowed by memory": 1, "denied by memory": 1,
+	}
+	if diff := cmp.Diff(want, b.decisions(t)); diff != "" {
+		t.Errorf("decisions (-want +got)\n%s", diff)
+	}
+	if inRedis := b.durations(t, "slidegate.limiter.redis.duration"); len(inRedis) != 1 || inRedis[0].Count != 9 {
+		t.Errorf("in Redis: %v", inRedis)
+	}
+	if merged, full := b.sum(t, "slidegate.limiter.decision.merged"), b.sum(t, "slidegate.limiter.decision.full"); merged != 3 || full != 1 {
+		t.Errorf("%d merged, %d without room", merged, full)
+	}
+}
+
+// TestOutage: an outage is counted when it begins, and is active until it ends. Decisions say who made them meanwhile.
+func TestOutage(t *testing.T) {
+	server, b := redistest.Start(t), newBook()
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 200 * time.Millisecond, Observe: b.observe}
+	l := must(window.New(server.Client(t), cfg))
+	cfg.Name += ".b"
+	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
+	withFallback := must(window.New(server.Client(t), cfg))
+	must(l.Allow(t.Context(), "e"))
+	outages := func() [2]int64 {
+		return [2]int64{b.sum(t, "slidegate.limiter.outages"), b.sum(t, "slidegate.limiter.active_outages")}
+	}
+	if got := outages(); got != [2]int64{0, 0} {
+		t.Errorf("before: %v", got)
+	}
+	server.Kill(t)
+	for range 4 {
+		_, _ = l.Allow(t.Context(), "e")
+		must(withFallback.Allow(t.Context(), "e"))
+	}
+	if got := outages(); got != [2]int64{2, 2} {
+		t.Errorf("while Redis is dead: %v", got)
+	}
+	counts := b.decisions(t)
+	if counts["allowed by redis"] != 1 || counts["allowed by fallback"] != 4 || counts["outage by none"]+counts["uncertain by none"] != 4 {
+		t.Error(counts)
+	}
+	server.Restart(t)
+	for active := int64(2); active > 0 && t.Context().Err() == nil; active = outages()[1] {
+		_, _ = l.Allow(t.Context(), "e")
+		_, _ = withFallback.Allow(t.Context(), "e")
+	}
+	if got := outages(); got != [2]int64{2, 0} {
+		t.Errorf("after: %v", got)
+	}
+}
+
+// TestKinds: what no server here does is recorded, too.
+func TestKinds(t *testing.T) {
+	b := newBook()
+	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Uncertain, Took: time.Second, InRedis: time.Second})
+	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.CacheOff})
+	if got := b.sum(t, "slidegate.limiter.denial_cache.disabled"); got != 1 {
+		t.Errorf("%d limiters without a cache", got)
+	}
+	points := b.durations(t, "slidegate.limiter.decision.duration")
+	if len(points) != 1 || text(points[0].Attributes, "error.type") != "uncertain" {
+		t.Errorf("%v", points)
+	}
+}
+
+// TestEveryLimiter: ar1 and login take the function, and each budget of login has its own name.
+func TestEveryLimiter(t *testing.T) {
+	b := newBook()
+	must(must(ar1.NewLocal(ar1.Config{Name: "level", Limits: parsed("5/1h"), Observe: b.observe})).Allow(t.Context(), "e"))
+	must(must(login.NewLocal(login.Config{Name: "site", Observe: b.observe})).Begin(t.Context(), "anna", netip.MustParseAddr("198.51.100.7")))
+	limiters := map[string]uint64{}
+	for _, p := range b.durations(t, "slidegate.limiter.decision.duration") {
+		limiters[text(p.Attributes, "slidegate.limiter.name")] += p.Count
+	}
+	want := map[string]uint64{"level": 1, "site.address": 1, "site.pair": 1, "site.account": 1, "site.streak": 1, "site.total": 1}
+	if diff := cmp.Diff(want, limiters); diff != "" {
+		t.Errorf("limiters (-want +got)\n%s", diff)
+	}
+}
+
+// traced returns a context with a span that is recorded, and a function that ends it and returns its events.
+func traced(t *testing.T) (context.Context, func() []trace.Event) {
+	recorder := tracetest.NewSpanRecorder()
+	ctx, span := trace.NewTracerProvider(trace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "request")
+	return ctx, func() []trace.Event {
+		span.End()
+		return recorder.Ended()[0].Events()
+	}
+}
+
+// TestSpan: the caller's span has an event for each decision, with how long to wait, and the tightest limit.
+func TestSpan(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	l := must(window.NewLocal(window.Config{
+		Name: "api", Limits: parsed("1/5s", "2/1h"), Observe: newBook().observe, Now: func() time.Time { return now },
+	}))
+	ctx, events := traced(t)
+	must(l.Allow(ctx, "secret-event"))
+	now = now.Add(2 * time.Second)
+	must(l.Allow(ctx, "secret-event"))
+	_, _ = l.Allow(ctx, "")
+	var got []string
+	for _, e := range events() {
+		words := []string{e.Name}
+		for _, a := range e.Attributes {
+			words = append(words, fmt.Sprint(a.Key, "=", a.Value.String()))
+		}
+		got = append(got, strings.ReplaceAll(strings.Join(words, " "), "slidegate.", ""))
+	}
+	want := []string{
+		"decision decision.outcome=allowed decision.source=memory limiter.name=api decision.retry_after=0 decision.tightest_limit=1/5s",
+		"decision decision.outcome=denied decision.source=memory limiter.name=api decision.retry_after=3 decision.tightest_limit=1/5s",
+		"decision error.type=refused decision.outcome=refused decision.source=none limiter.name=api",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+}
+
+// TestExemplars: a bucket has the trace of a decision that fell into it.
+func TestExemplars(t *testing.T) {
+	b := newBook()
+	ctx, _ := traced(t)
+	b.observe(ctx, seen(window.Denied, 900*time.Millisecond))
+	want := api.SpanContextFromContext(ctx).TraceID()
+	for _, name := range []string{"slidegate.limiter.decision.duration", "slidegate.limiter.redis.duration"} {
+		exemplars := b.durations(t, name)[0].Exemplars
+		if len(exemplars) != 1 || !slices.Equal(exemplars[0].TraceID, want[:]) || exemplars[0].Value != .9 {
+			t.Errorf("%s has %v, not one of trace %s", name, exemplars, want)
+		}
+	}
+}
+
+// TestNoEvent: what is limited gets neither into metrics nor into traces.
+func TestNoEvent(t *testing.T) {
+	b := newBook()
+	ctx, events := traced(t)
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 9, Observe: b.observe}))
+	for range 5 {
+		must(l.Allow(ctx, "secret-event"))
+	}
+	_, _ = l.AllowN(ctx, "secret-event", 2) // above Max
+	if all := fmt.Sprintf("%+v %+v", b.metrics(t), events()); strings.Contains(all, "secret") || !strings.Contains(all, "denied") {
+		t.Error(all)
+	}
+}
+
+// TestConventions: names, units and attributes are as the semantic conventions want them.
+func TestConventions(t *testing.T) {
+	b, name := newBook(), regexp.MustCompile(`^slidegate(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
+	b.observe(t.Context(), seen(window.Allowed, time.Millisecond))
+	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Outage})
+	all := b.metrics(t)
+	if len(all) != 7 {
+		t.Errorf("%d metrics", len(all))
+	}
+	for _, m := range all {
+		if !name.MatchString(m.Name) || strings.HasSuffix(m.Name, "_total") || m.Unit != "s" && !regexp.MustCompile(`^\{[a-z]+\}$`).MatchString(m.Unit) || m.Description == "" {
+			t.Errorf("%q, unit %q: %s", m.Name, m.Unit, m.Description)
+		}
+		for _, key := range keys(m.Data) {
+			if !name.MatchString(key) && key != "error.type" {
+				t.Errorf("%s has the attribute %q", m.Name, key)
+			}
+		}
+	}
+}
+
+// keys returns the names of attributes of a metric.
+func keys(data metricdata.Aggregation) (all []string) {
+	var sets []attribute.Set
+	switch data := data.(type) {
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	}
+	for _, set := range sets {
+		for _, a := range set.ToSlice() {
+			all = append(all, string(a.Key))
+		}
+	}
+	return all
+}
+
+// TestAtOnce: many goroutines that see many limiters for the first time lose nothing.
+func TestAtOnce(t *testing.T) {
+	b := newBook()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 100 {
+				o := seen(window.Allowed, time.Millisecond)
+				o.Limiter = fmt.Sprint("limiter ", i)
+				b.observe(t.Context(), o)
+			}
+		})
+	}
+	all.Wait()
+	if got := b.decisions(t)["allowed by redis"]; got != 800 {
+		t.Errorf("%d decisions", got)
+	}
+}
+
+// TestNoAllocations: a decision whose span is not recorded allocates nothing here.
+func TestNoAllocations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("under the race detector, pools forget at random")
+	}
+	b, o := newBook(), seen(window.Allowed, time.Millisecond)
+	if n := testing.AllocsPerRun(1000, func() { b.observe(t.Context(), o) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkAllow compares decisions without and with otelgate, on the real SDK.
+func BenchmarkAllow(b *testing.B) {
+	for _, where := range []string{"memory", "Redis"} {
+		for _, of := range []struct {
+			name    string
+			observe func(context.Context, window.Observation)
+			traced  bool
+		}{
+			{"without", nil, false},
+			{"with metrics", newBook().observe, false},
+			{"with metrics and a span", newBook().observe, true},
+		} {
+			b.Run(where+"/"+of.name, func(b *testing.B) {
+				cfg := window.Config{Name: redistest.Key(b), Limits: parsed("1000000000/1h"), Observe: of.observe}
+				l := must(window.NewLocal(cfg))
+				if where == "Redis" {
+					l = must(window.New(redistest.Client(b), cfg))
+				}
+				ctx := b.Context()
+				if of.traced {
+					ctx, _ = trace.NewTracerProvider().Tracer("bench").Start(ctx, "request")
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					must(l.Allow(ctx, "198.51.100.7"))
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package otelgate
+
+import (
+	"context"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// The attributes.
+const (
+	limiterName   = attribute.Key("slidegate.limiter.name")            // Config.Name
+	outcome       = attribute.Key("slidegate.decision.outcome")        // the window.Kind of a decision
+	source        = attribute.Key("slidegate.decision.source")         // who decided
+	errorType     = attribute.Key("error.type")                        // the outcome, if it is an error
+	retryAfter    = attribute.Key("slidegate.decision.retry_after")    // in seconds; 0 if allowed
+	tightestLimit = attribute.Key("slidegate.decision.tightest_limit") // such as 5/1h
+)
+
+// Who decided.
+const (
+	byRedis       = "redis"
+	byMemory      = "memory"       // of a limiter from NewLocal
+	byDenialCache = "denial_cache" // without asking Redis
+	byFallback    = "fallback"     // in an outage
+	byNobody      = "none"         // there is only an error
+)
+
+// A series is what the attributes of a decision say.
+type series struct {
+	limiter string
+	outcome window.Kind
+	source  string
+}
+
+func seriesOf(o *window.Observation) series {
+	return series{limiter: o.Limiter, outcome: o.Kind, source: sourceOf(o)}
+}
+
+// sourceOf returns who decided.
+func sourceOf(o *window.Observation) string {
+	switch {
+	case len(o.Decision.Usage) == 0:
+		return byNobody
+	case o.Decision.Degraded:
+		return byFallback
+	case o.Remembered:
+		return byDenialCache
+	case o.InRedis > 0:
+		return byRedis
+	}
+	return byMemory
+}
+
+// attributes returns those of a decision.
+func (s series) attributes() []attribute.KeyValue {
+	all := []attribute.KeyValue{limiterName.String(s.limiter), outcome.String(string(s.outcome)), source.String(s.source)}
+	if s.outcome == window.Outage || s.outcome == window.Uncertain || s.outcome == window.Refused {
+		all = append(all, errorType.String(string(s.outcome)))
+	}
+	return all
+}
+
+// addEvent adds a decision to the caller's span, if that is recorded.
+func addEvent(ctx context.Context, o *window.Observation, s *options) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	all := s.attributes
+	if len(o.Decision.Usage) > 0 {
+		all = append(slices.Clip(all),
+			retryAfter.Float64(o.Decision.RetryAfter.Seconds()), tightestLimit.String(o.Decision.Tightest().Limit.String()))
+	}
+	span.AddEvent("slidegate.decision", trace.WithAttributes(all...))
+}
