@@ -1,6 +1,7 @@
 // Package ar1 limits how often events happen, by one number per limit: a level that each unit raises by 1 and that decays
-// by half every 0.69 x Per. It has the verbs of the package window, and memory that does not grow with what is counted; but
-// it cannot tell which attempts a denial is due to, and holds less strictly.
+// by half every 0.69 x Per. It has the verbs of the package window
+// but AllowAll, AllowUpTo, Charge, Settle and With. Its memory does not grow with what is counted. It cannot tell which
+// attempts a denial is due to, and holds less strictly.
 //
 // The level divided by Per is an exponential moving average of the rate. In steps of time it is a first-order
 // autoregressive process, x' = φ·x + n with φ = e^(-step/Per), hence the name. A request for n units is admitted while

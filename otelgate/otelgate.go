@@ -5,8 +5,8 @@
 //	...
 //	limiter, err := window.New(client, window.Config{Name: "api", Limits: limits, Observe: observe})
 //
-// Metrics and events name the limiter, never the event that is limited. docs/monitoring.md lists
-// them, and has a Grafana dashboard and alerts for Prometheus.
+// Metrics and events name the limiter, never the event that is limited. docs/monitoring.md
+// lists them.
 package otelgate
 
 import (
