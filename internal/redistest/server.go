@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,12 +157,22 @@ func launchServer(h host, l launch, config *tls.Config) (s *Server, err error) {
 	return nil, fmt.Errorf("redistest: %w", err)
 }
 
+// lastPort is the last port that was picked, counted from the lowest.
+var lastPort = func() *atomic.Int64 {
+	var n atomic.Int64
+	n.Store(rand.Int64N(portRange))
+	return &n
+}()
+
+const portRange = 6000
+
 // freePort picks a port below those that systems give to outgoing connections,
 // so that a server finds it free again after a restart. The port of its
-// cluster bus, 10000 higher, is below them too.
+// cluster bus, 10000 higher, is below them too. It takes one port after the
+// other: where a server was killed, no other soon answers in its place.
 func freePort() int {
 	for {
-		port := 16384 + rand.IntN(6000)
+		port := 16384 + int(lastPort.Add(1)%portRange)
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err == nil {
 			_ = l.Close()
