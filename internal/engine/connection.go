@@ -53,8 +53,13 @@ func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 // connectedTo returns a Connection that has a client.
 func connectedTo(client rueidis.Client) *Connection {
 	c := &Connection{}
-	c.up.Store(&connected{client, client.Mode() == rueidis.ClientModeCluster})
+	c.use(client)
 	return c
+}
+
+// use has limiters ask the client from now on.
+func (c *Connection) use(client rueidis.Client) {
+	c.up.Store(&connected{client, client.Mode() == rueidis.ClientModeCluster})
 }
 
 // run dials until there is a client, or ctx ends.
@@ -83,7 +88,7 @@ func (c *Connection) keep(client rueidis.Client, err error) bool {
 		return c.closed
 	}
 	c.err = nil
-	c.up.Store(&connected{client, client.Mode() == rueidis.ClientModeCluster})
+	c.use(client)
 	close(c.ready)
 	return true
 }
