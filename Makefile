@@ -8,11 +8,11 @@ FUZZTIME ?= 30s
 ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/... ./bench/...
 USERS = ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/...
 
-# Tests may install redis-server by apt-get if neither Docker nor a server is there. Plain `go test` never does.
+# Tests may install redis-server by apt-get if neither Docker nor a server is there, and chromium. They say so. Plain `go test` never does.
 export SLIDEGATE_INSTALL ?= 1
 
 # What runs a second time under the race detector, in short form.
-RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit grpclimit otelgate internal/denials internal/engine internal/redistest cmd/slidegate cmd/slidegate/internal/proxy))
+RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit grpclimit otelgate internal/denials internal/engine internal/redistest cmd/slidegate cmd/slidegate/internal/page cmd/slidegate/internal/proxy))
 
 # The servers of `make matrix`, and what runs on each. Their images are the official ones, or those of .ci/images if TAG is theirs.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1
@@ -31,7 +31,8 @@ help:
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 	@echo
-	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root."
+	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root;"
+	@echo "and chromium for the tests of the page of slidegate inspect --web."
 	@echo "SLIDEGATE_INSTALL=0 forbids it."
 
 check:

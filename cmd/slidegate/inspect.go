@@ -25,13 +25,20 @@ func (inspectCommand) Help() string { return inspectHelp }
 // inspectCommand is the command line of inspect.
 type inspectCommand struct {
 	subject
-	IP      *string `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
+	Args struct {
+		Name  raw     `arg:"" optional:"" help:"The Name of the limiter."`
+		Event raw     `arg:"" optional:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
+		IP    *string `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
+	} `embed:""`
 	Login   bool    `help:"NAME is that of a login guard, and EVENT an account: shows all budgets of the account."`
 	Budgets budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they are not the defaults of login, such as account=10/10m,20/1h. Repeat it for more."`
 	Limits  limits  `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h: shows what is free, too. Repeat it, or write 1/5s,5/1h, for more."`
 	JSON    bool    `name:"json" help:"Print one JSON object."`
 	Watch   bool    `help:"Look again every second, until interrupted."`
 	Every   pause   `placeholder:"5s" help:"As --watch, but look so often."`
+
+	Web        webAddress `placeholder:"[ADDR]" help:"Serve a page that shows it live, at ADDR or else at 127.0.0.1:8002, until interrupted. NAME and EVENT are then optional."`
+	AllowReset bool       `help:"With --web: the page can forget what is counted."`
 }
 
 // pause is the time between two looks.
@@ -62,6 +69,7 @@ type shown interface {
 
 // Run shows the state of the event, once or again and again.
 func (c *inspectCommand) Run(ctx context.Context, s streams) error {
+	c.Name, c.Event = c.Args.Name, c.Args.Event
 	ip, err := c.check()
 	if err != nil {
 		return err
@@ -71,6 +79,9 @@ func (c *inspectCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	defer client.Close()
+	if c.Web != "" {
+		return c.serve(ctx, client, s)
+	}
 	if c.Watch && c.Every == 0 {
 		c.Every = pause(time.Second)
 	}
@@ -90,9 +101,12 @@ func (c *inspectCommand) Run(ctx context.Context, s streams) error {
 
 // check refuses what does not go together. It returns the address of an account, or the zero one.
 func (c *inspectCommand) check() (ip netip.Addr, err error) {
+	if err := c.checkWeb(); err != nil {
+		return ip, err
+	}
 	switch {
-	case !c.Login && c.IP != nil:
-		return ip, fmt.Errorf("%s; slidegate help inspect shows what there is", unexpected(*c.IP))
+	case !c.Login && c.Args.IP != nil:
+		return ip, fmt.Errorf("%s; slidegate help inspect shows what there is", unexpected(*c.Args.IP))
 	case !c.Login && c.Budgets.given != nil:
 		return ip, errors.New("--budget is about a login guard; add --login, or write --limit")
 	case c.Login && len(c.Limits) > 0:
@@ -101,11 +115,16 @@ func (c *inspectCommand) check() (ip netip.Addr, err error) {
 		return ip, errors.New("--login and --ar1 do not go together: a login guard counts by windows; leave out one of them")
 	case c.Login && len(c.Secret) == 0:
 		return ip, errors.New("--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret")
-	case c.IP == nil:
+	case c.Args.IP == nil:
 		return ip, nil
 	}
-	if ip, err = netip.ParseAddr(*c.IP); err != nil {
-		return ip, fmt.Errorf("%q is no IP address; write one as in 198.51.100.7 or 2001:db8::7", *c.IP)
+	return parseIP(*c.Args.IP)
+}
+
+func parseIP(text string) (netip.Addr, error) {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return ip, fmt.Errorf("%q is no IP address; write one as in 198.51.100.7 or 2001:db8::7", text)
 	}
 	return ip, nil
 }

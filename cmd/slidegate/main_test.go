@@ -170,6 +170,11 @@ func TestBadInput(t *testing.T) {
 		{"inspect login e --login --budget account=5", `--budget: limit "5": has no slash; write units per time, as in 5/1h`},
 		{"inspect login e --login --budget pair=5/1h --budget pair=5/1m", "--budget: the budget pair is given twice; write its limits as one, as in pair=10/10m,20/1h"},
 		{"inspect login e --login --redis " + redistest.Addr(t) + " --secret-file " + columns, "has a Secret of 7 bytes; give it at least 16 random ones"},
+		{"inspect login e --allow-reset", "--allow-reset is about the page; add --web, or use slidegate reset"},
+		{"inspect login e --web --json", "--web does not go together with --json, --watch and --every, which are for a terminal; leave them out"},
+		{"inspect login e --web --web", "--web: it is given twice; choose one"},
+		{"inspect --web=localhost login e", `--web: "localhost" is no address to serve at; write an IP address and a port, as in 127.0.0.1:8002`},
+		{"inspect --web " + taken + " login e --redis " + redistest.Addr(t), "--web: listen tcp " + taken + ": bind: address already in use; write an address of this machine with a free port, as in 127.0.0.1:8002"},
 		{"reset login e", "nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question"},
 		{"reset login e --yes --redis 127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there"},
 		{"proxy", "--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080"},
@@ -258,8 +263,8 @@ func TestEmptyArguments(t *testing.T) {
 		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "reset", "proxy"?`},
 		{[]string{"inspect", "login", "e", ""}, `unexpected argument ""; slidegate help inspect shows what there is`},
 		{[]string{"replay", ""}, "[<file> ...]: its value is empty; write one, or leave it out"},
-		{[]string{"inspect", "login", ""}, "<event>: it is empty; write the one that the service uses"},
-		{[]string{"inspect", "", "alice"}, "<name>: it is empty; write the one that the service uses"},
+		{[]string{"inspect", "login", ""}, "[<event>]: it is empty; write the one that the service uses"},
+		{[]string{"inspect", "", "alice"}, "[<name>]: it is empty; write the one that the service uses"},
 		{[]string{"reset", "--yes", "login", ""}, "<event>: it is empty; write the one that the service uses"},
 	} {
 		if stdout, stderr, status := command(t.Context(), tt.args...); status != 1 || stdout != "" || stderr != "slidegate: "+tt.want+"\n" {

@@ -14,6 +14,10 @@ import (
 // resetCommand is the command line of reset.
 type resetCommand struct {
 	subject
+	Args struct {
+		Name  raw `arg:"" help:"The Name of the limiter."`
+		Event raw `arg:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
+	} `embed:""`
 	Yes bool `help:"Forget without a question."`
 }
 
@@ -25,6 +29,7 @@ func (resetCommand) Help() string {
 
 // Run forgets the event, if that is what the user wants.
 func (c *resetCommand) Run(ctx context.Context, s streams) error {
+	c.Name, c.Event = c.Args.Name, c.Args.Event
 	if !c.Yes && !isTerminal(s.in) {
 		return errors.New("nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question")
 	}

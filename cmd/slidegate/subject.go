@@ -22,8 +22,9 @@ type subject struct {
 	Redis  addresses `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it: 127.0.0.1:6379."`
 	AR1    bool      `name:"ar1" help:"The limiter is one of ar1: it counts by levels, not by windows."`
 	Secret secret    `name:"secret-file" placeholder:"FILE" help:"The Secret of a limiter that hides events in its keys: what the file holds, but for a newline at its end."`
-	Name   raw       `arg:"" help:"The Name of the limiter."`
-	Event  raw       `arg:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
+
+	Name  raw `kong:"-"`
+	Event raw `kong:"-"`
 }
 
 // raw is a text as it is, whatever bytes it has.
@@ -133,6 +134,11 @@ func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits lim
 	if err != nil {
 		return nil, err
 	}
+	return s.ask(ctx, l)
+}
+
+// ask asks a limiter for the state of the event.
+func (s *subject) ask(ctx context.Context, l limiter) (*state, error) {
 	if l, ok := l.(*ar1.Limiter); ok {
 		got, err := l.Inspect(ctx, string(s.Event))
 		return s.levels(got), err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -34,7 +35,7 @@ func pickHost() (host, error) {
 	if h, ok := findLocal(missing); ok {
 		return h, nil
 	}
-	err := aptInstall()
+	err := aptInstall("redis-server", "no Docker and no redis-server")
 	if h, ok := findLocal(missing); ok {
 		return h, nil
 	}
@@ -43,38 +44,61 @@ func pickHost() (host, error) {
 
 // findLocal looks for a server on the PATH.
 func findLocal(noDocker error) (host, bool) {
-	for _, name := range []string{"redis-server", "valkey-server"} {
+	path, ok := findProgram([]string{"redis-server", "valkey-server"})
+	return local{path: path, noDocker: noDocker}, ok
+}
+
+// Program returns the path of the first of the names that is on the PATH. If none is, it installs the
+// Debian package, which has the first of them, where SLIDEGATE_INSTALL allows that; else it skips the
+// test and says what is missing.
+func Program(tb testing.TB, pkg string, names ...string) string {
+	tb.Helper()
+	if path, ok := findProgram(names); ok {
+		return path
+	}
+	err := aptInstall(pkg, "no "+names[0])
+	path, ok := findProgram(names)
+	if !ok {
+		tb.Skipf("This test needs %s, which is not installed: %v.", names[0], err)
+	}
+	return path
+}
+
+func findProgram(names []string) (path string, ok bool) {
+	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
-			return local{path: path, noDocker: noDocker}, true
+			return path, true
 		}
 	}
-	return nil, false
+	return "", false
 }
 
 // install lets test binaries that run side by side install one after the
-// other, and keeps the package from starting a server of its own.
+// other, and keeps the package from starting a server of its own. Its argument
+// is the package, which has a program of the same name.
 const install = `
-command -v redis-server && exit
+command -v "$1" && exit
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
 	trap 'rm -f $policy' EXIT
 	printf '#!/bin/sh\nexit 101\n' >$policy
 	chmod +x $policy
 fi
-apt-get -q update && apt-get -qy install --no-install-recommends redis-server`
+apt-get -q update && apt-get -qy install --no-install-recommends "$1"`
 
-// aptInstall installs redis-server if SLIDEGATE_INSTALL allows it, on Debian and its kin, as root.
-func aptInstall() error {
+// aptInstall installs a package if SLIDEGATE_INSTALL allows it, on Debian and its kin, as root. It says
+// so, and why.
+func aptInstall(pkg, why string) error {
 	if os.Getenv("SLIDEGATE_INSTALL") != "1" {
 		return errors.New("apt-get does it as root if SLIDEGATE_INSTALL=1 is set, as make test sets it")
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return errors.New("apt-get cannot do it here, or not as this user")
 	}
-	fmt.Fprintln(os.Stderr, "redistest: no Docker and no redis-server: apt-get installs redis-server")
+	fmt.Fprintf(os.Stderr, "redistest: %s: apt-get installs %s\n", why, pkg)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "flock", "/var/lock/slidegate-apt", "sh", "-c", install)
+	cmd := exec.CommandContext(ctx, "flock", "/var/lock/slidegate-apt", "sh", "-c", install, "install", pkg)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("apt-get: %w: %s", err, out)

@@ -18,7 +18,8 @@
 //   - SLIDEGATE_REDIS_IMAGE is the image to run in Docker.
 //   - SLIDEGATE_REQUIRE_DOCKER=1 makes a Docker that does not answer a failure.
 //   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if nothing else
-//     is there. Without it, tests fail and say what to install.
+//     is there, and what [Program] is asked for. Without it, tests fail and say
+//     what to install.
 //   - TESTCONTAINERS_..., of which testcontainers-go has a list.
 //
 // A test that needs what some servers lack calls [Needs].

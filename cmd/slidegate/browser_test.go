@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// screens is where TestScreens puts its pictures.
+var screens = flag.String("screens", "", "a directory for pictures of the page, at 1280 and 390 pixels, light and dark")
+
+// chromium starts a browser, which ends with the test. What it complains of fails the test: errors of scripts, and what the policy forbids.
+func chromium(t *testing.T) context.Context {
+	t.Helper()
+	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
+	t.Cleanup(cancel)
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page: %v", e.ExceptionDetails)
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.LevelError {
+				t.Errorf("the browser: %s %s", e.Entry.Text, e.Entry.URL)
+			}
+		}
+	})
+	ctx, cancel = context.WithTimeout(ctx, time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// do runs actions in a browser.
+func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) { //nolint:revive // t comes first, as in all helpers
+	t.Helper()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds waits for a condition in JavaScript.
+func holds(condition string) chromedp.Action {
+	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(20*time.Second))
+}
+
+// says waits until an element has a text.
+func says(id, text string) chromedp.Action {
+	return holds(fmt.Sprintf("document.getElementById(%q)?.textContent.includes(%q)", id, text))
+}
+
+// served is the output of a program that serves a page.
+type served struct {
+	mu   sync.Mutex
+	text strings.Builder
+	url  chan string
+}
+
+func (s *served) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(b)
+	if found := regexp.MustCompile(`http://[^ ]+`).FindString(s.text.String()); found != "" && s.url != nil {
+		s.url <- found
+		s.url = nil
+	}
+	return len(b), nil
+}
+
+// servePage runs slidegate inspect --web with these arguments until the test ends, and returns its address.
+func servePage(t *testing.T, args ...string) string {
+	t.Helper()
+	return servePageOf(t, redistest.Addr(t), args...)
+}
+
+// servePageOf is servePage on another Redis.
+func servePageOf(t *testing.T, redis string, args ...string) string {
+	t.Helper()
+	out := &served{url: make(chan string, 1)}
+	url := out.url
+	ctx, cancel := context.WithCancel(t.Context())
+	status, ended := 0, make(chan struct{})
+	go func() {
+		defer close(ended)
+		status = run(ctx, append([]string{"inspect", "--web", "127.0.0.1:0", "--redis", redis}, args...), streams{strings.NewReader(""), out, out, nil})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if <-ended; status != 0 {
+			t.Errorf("status %d: %s", status, out.text.String())
+		}
+	})
+	select {
+	case found := <-url:
+		return found
+	case <-ended:
+		t.FailNow() // the end of the test says why
+		return ""
+	}
+}
+
+// limiterOf is the service's limiter, on the clock of Redis.
+func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
+	t.Helper()
+	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func allow(t *testing.T, l *window.Limiter, event string, want bool) {
+	t.Helper()
+	if d, err := l.Allow(t.Context(), event); err != nil || d.Allowed != want {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+// TestPageLive: an event is denied, its bars roll, the countdown ends, and the next attempt is allowed and appears within a second.
+func TestPageLive(t *testing.T) {
+	s := newService(t)
+	l := s.limiter(t, "2/8s")
+	ctx := chromium(t)
+	do(t, ctx, chromedp.Navigate(servePage(t, "--limit", "2/8s", s.name, "alice")), says("because", "Nothing is counted"), says("live", "live"))
+	allow(t, l, "alice", true)
+	allow(t, l, "alice", true)
+	allow(t, l, "alice", false)
+	do(t, ctx, says("answer", "Denied"), says("because", "by 2/8s"), says("where", s.name+" on "), holds(`document.querySelector(".full")`))
+	position := `Number(document.querySelector(".strip g").getAttribute("transform").match(/-?[0-9.]+/)[0])`
+	var before float64
+	do(t, ctx, chromedp.Evaluate(position, &before), holds(fmt.Sprintf("%s < %f - 20", position, before)))
+	do(t, ctx, holds(`/^[0-2][.][0-9] s$/.test(document.getElementById("countdown").textContent)`), says("answer", "Allowed"))
+	began := time.Now()
+	allow(t, l, "alice", true)
+	do(t, ctx, holds(`document.querySelector(".free").textContent.startsWith("1 free")`))
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the attempt appeared after %v", took)
+	}
+	var resets bool
+	do(t, ctx, chromedp.Evaluate(`document.querySelector("#reset, #confirm") !== null`, &resets))
+	if resets {
+		t.Error("there is a Reset that nobody allowed")
+	}
+}
+
+// TestPageReset: it asks first, by keyboard; Cancel keeps, and Reset forgets just this event.
+func TestPageReset(t *testing.T) {
+	s := newService(t)
+	l := s.limiter(t, "1/1h")
+	name := "a\xff<b>" // no UTF-8
+	allow(t, l, name, true)
+	allow(t, l, "other", true)
+	url := servePage(t, "--allow-reset", "--limit", "1/1h", s.name, name)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.Replace(url, "/?", "/reset?", 1), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", "https://evil.example")
+	if res, err := http.DefaultClient.Do(r); err != nil || res.StatusCode != http.StatusForbidden {
+		t.Fatalf("another site: %+v, %v", res, err)
+	}
+	ctx := chromium(t)
+	opened := holds(`document.getElementById("confirm").open`)
+	do(t, ctx, chromedp.Navigate(url), says("answer", "Denied"), chromedp.Focus("#reset", chromedp.ByID), chromedp.KeyEvent("\r"), opened, says("forgotten", `"a\xff<b>"`))
+	do(t, ctx, chromedp.KeyEvent("\r"), holds(`!document.getElementById("confirm").open`)) // Cancel has the focus
+	allow(t, l, name, false)
+	do(t, ctx, chromedp.KeyEvent("\r"), opened, chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("because", "Nothing is counted"))
+	allow(t, l, name, true)
+	allow(t, l, "other", false)
+}
+
+// TestPageHostile: an event that holds markup is shown as text, and runs nothing.
+func TestPageHostile(t *testing.T) {
+	s := newService(t)
+	l := s.limiter(t, "1/1h")
+	ctx := chromium(t)
+	for name, shown := range map[string]string{
+		`<script>window.hacked=1</script>`:        `<script>window.hacked=1</script>`,
+		`"><img src=x onerror="window.hacked=1">`: `"><img src=x onerror="window.hacked=1">`,
+		"\xff\u202e": `"\xff\u202e"`,
+		strings.Repeat("<b onclick=hacked=1>x", 488): strings.Repeat("<b onclick=hacked=1>x", 488), // 10 KB
+	} {
+		allow(t, l, name, true)
+		var got string
+		var hacked, wider bool
+		do(t, ctx, chromedp.Navigate(servePage(t, "--limit", "1/1h", s.name, name)), says("answer", "Denied"),
+			chromedp.Evaluate(`document.getElementById("shown").textContent`, &got), chromedp.Evaluate(`"hacked" in window`, &hacked),
+			chromedp.Evaluate(`document.documentElement.scrollWidth > innerWidth`, &wider))
+		if got != shown || hacked || wider {
+			t.Errorf("%.40q: shown as %.40q, ran: %t, wider than the window: %t", name, got, hacked, wider)
+		}
+	}
+}
+
+// TestPageAccount: all budgets of an account at once, and why it is kept out; each budget leads to its event.
+func TestPageAccount(t *testing.T) {
+	g := newGuardedService(t, login.Config{})
+	url := servePage(t, "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
+	g.failNow(t, "alice", "192.0.2.31", 5)
+	ctx := chromium(t)
+	do(t, ctx, chromedp.Navigate(url), says("answer", "Denied"), says("because", "by pair"),
+		says("why", "pair: 5 failures within 1m, from this address on this account. 5/1m allows the next at "),
+		holds(`document.querySelectorAll(".limit").length === 13`))
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//h2/a[text()="pair"]`)); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, says("shown", "192.0.2.31 alice"), says("answer", "Denied"), says("because", "by 5/1m"))
+}
+
+// failNow fails so often, by the clock of this machine.
+func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
+	t.Helper()
+	for range times {
+		g.now = time.Now()
+		if _, err := g.Begin(t.Context(), account, netip.MustParseAddr(ip)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPageWithoutRedis: while Redis does not answer, the page says so, and goes on by itself afterwards.
+func TestPageWithoutRedis(t *testing.T) {
+	server := redistest.Start(t)
+	ctx := chromium(t)
+	do(t, ctx, chromedp.Navigate(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
+	server.Kill(t)
+	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"))
+	server.Restart(t)
+	do(t, ctx, says("live", "live"), holds(`document.getElementById("trouble").hidden`))
+}
+
+// TestScreens takes the pictures of the documentation: go test ./cmd/slidegate -run Screens -screens DIR.
+func TestScreens(t *testing.T) {
+	if *screens == "" {
+		t.Skip("This test takes pictures for people; give it a directory by -screens.")
+	}
+	g := newGuardedService(t, login.Config{})
+	g.now = time.Now()
+	g.pastFailures(t, time.Now())
+	s := newService(t)
+	s.past(t, "1/5s,5/1h,20/1d", "198.51.100.7", time.Now(), 21*h, 20*h, 9*h, 8*h+50*m, 8*h+40*m, 4*h, 48*m, 31*m, 30*m, 12*m, time.Second)
+	inspect := servePage(t, "--allow-reset", "--limit", "1/5s,5/1h,20/1d", "--secret-file", g.file, g.name, "198.51.100.7")
+	account := servePage(t, "--allow-reset", "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
+	plain := servePage(t, "--allow-reset", "--limit", "1/5s,5/1h,20/1d", s.name, "198.51.100.7")
+	ctx := chromium(t)
+	for name, url := range map[string]string{"event": plain, "account": account, "start": inspect[:strings.Index(inspect, "?")]} {
+		shots(t, ctx, name, url)
+	}
+}
+
+// shots takes four pictures of a page.
+func shots(t *testing.T, ctx context.Context, name, url string) { //nolint:revive // t comes first, as in all helpers
+	t.Helper()
+	for _, width := range []int64{1280, 390} {
+		for _, scheme := range []string{"light", "dark"} {
+			var png []byte
+			dark := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
+			ready := holds(`!document.getElementById("live") || !document.querySelector("#state, #overview") || document.getElementById("live").textContent === "live"`)
+			do(t, ctx, dark, chromedp.EmulateViewport(width, 800), chromedp.Navigate(url), ready, chromedp.FullScreenshot(&png, 100))
+			if err := os.WriteFile(filepath.Join(*screens, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), png, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// past counts single units, so long before now.
+func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ...time.Duration) {
+	t.Helper()
+	var at time.Time
+	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Now: func() time.Time { return at }})
+	for _, a := range ago {
+		if err == nil {
+			at = now.Add(-a)
+			_, err = l.Allow(t.Context(), event)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pastFailures are of several people.
+func (g *guardedService) pastFailures(t *testing.T, now time.Time) {
+	t.Helper()
+	for _, ago := range []time.Duration{26 * h, 25 * h, 7 * h, 55 * m, 54 * m, 53 * m, 38 * m, 37 * m, 25 * m, 24 * m, 23 * m, 12 * m, 11 * m} {
+		g.now = now.Add(-ago)
+		if _, err := g.Begin(t.Context(), "alice", netip.MustParseAddr("192.0.2.31")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

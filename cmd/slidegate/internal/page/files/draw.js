@@ -1,0 +1,144 @@
+// What the page draws: one strip for each limit, and the last hour of a proxy.
+
+// el returns an element with these attributes and children. Texts become text, whatever markup they hold.
+export function el(name, attributes = {}, ...children) {
+  const e = document.createElement(name);
+  return fill(e, attributes, children);
+}
+
+function shape(name, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+function fill(e, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, value);
+  e.append(...children);
+  return e;
+}
+
+// span returns milliseconds as a person writes them: 5 s, 1 h, 30 d.
+export function span(ms) {
+  for (const [unit, size] of [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]]) {
+    if (ms >= size) return `${Math.round((ms / size) * 100) / 100} ${unit}`;
+  }
+  return `${ms} ms`;
+}
+
+// countdown returns what is left of a wait, rounded up.
+export function countdown(ms) {
+  if (ms <= 0) return "now";
+  if (ms < 10000) return `${(Math.ceil(ms / 100) / 10).toFixed(1)} s`;
+  const s = Math.ceil(ms / 1000), two = (n) => String(Math.floor(n)).padStart(2, "0");
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)}:${two(s % 60)}`;
+  const clock = `${Math.floor((s % 86400) / 3600)}:${two((s % 3600) / 60)}:${two(s % 60)}`;
+  return s < 86400 ? clock : `${Math.floor(s / 86400)} d ${clock}`;
+}
+
+// moment returns a time of Redis, with its date if that is another day than now.
+export function moment(ms, now) {
+  const text = new Date(Math.ceil(ms / 1000) * 1000).toISOString();
+  const time = text.slice(11, 19);
+  return text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${text.slice(0, 10)} ${time}`;
+}
+
+// units counts things: 1 unit, 2 units.
+export const units = (n, thing = "unit") => `${n} ${thing}${n === 1 ? "" : "s"}`;
+
+const wide = 1000, high = 100, bar = 12;
+
+// Strip is a window: bars that roll to the left as time passes.
+class Strip {
+  constructor(per) {
+    this.per = per;
+    this.bars = shape("g");
+    const grid = [0.25, 0.5, 0.75].map((x) => shape("line", {x1: wide * x, x2: wide * x, y1: 0, y2: high, class: "grid"}));
+    this.svg = shape("svg", {viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none", "aria-hidden": "true"}, ...grid, this.bars);
+    const axis = el("div", {class: "axis"}, el("span", {}, `${span(per)} ago`), el("span", {}, span(per / 2)), el("span", {}, "now"));
+    this.element = el("div", {class: "strip"}, this.svg, axis);
+  }
+
+  // update draws the bars anew if they have changed.
+  update(buckets) {
+    const shown = JSON.stringify(buckets);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    this.base = buckets.length ? Date.parse(buckets[buckets.length - 1].last) : 0;
+    const groups = this.groups(buckets), highest = Math.max(...groups.map((g) => g.units));
+    this.bars.replaceChildren(...groups.map((g) => {
+      const h = Math.max(8, (g.units / highest) * (high - 8));
+      return shape("rect", {x: g.x - bar, width: bar - 2, y: high - h, height: h}, shape("title", {}, units(g.units)));
+    }));
+  }
+
+  // groups adds up what lies so close together that its bars would cover each other, the newest first.
+  groups(buckets) {
+    const groups = [];
+    for (const b of [...buckets].reverse()) {
+      const x = wide - ((this.base - Date.parse(b.last)) / this.per) * wide;
+      const g = groups[groups.length - 1];
+      if (g && g.x - x < bar) g.units += b.units;
+      else groups.push({x, units: b.units});
+    }
+    return groups;
+  }
+
+  frame(now) {
+    if (this.base) this.bars.setAttribute("transform", `translate(${-((now - this.base) / this.per) * wide} 0)`);
+  }
+}
+
+// Limit is the card of one limit.
+export class Limit {
+  constructor(section) {
+    this.name = el("h3");
+    this.free = el("p", {class: "free"});
+    this.level = shape("rect", {height: 6, width: 0, rx: 3});
+    const gauge = shape("svg", {class: "gauge", viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true"}, this.level);
+    this.next = el("p", {class: "next"});
+    this.element = el("article", {class: "limit"}, el("header", {}, this.name, this.free), gauge);
+    if (section.buckets) {
+      this.strip = new Strip(section.per_ms);
+      this.element.append(this.strip.element);
+    }
+    this.element.append(this.next);
+  }
+
+  update(section, at) {
+    this.section = section;
+    this.at = at;
+    const known = section.max !== undefined, used = section.used ?? section.level;
+    this.name.textContent = known ? `${section.max} in ${span(section.per_ms)}` : `${span(section.per_ms)}`;
+    this.name.title = section.limit ?? "";
+    this.free.replaceChildren(...(known
+      ? [el("b", {}, String(section.remaining)), ` free, ${+used.toFixed(2)} used`]
+      : [el("b", {}, String(+used.toFixed(2))), " counted"]));
+    this.element.classList.toggle("full", known && section.retry_after_ms > 0);
+    this.level.setAttribute("width", known ? Math.min(1, used / section.max) * wide : 0);
+    this.strip?.update(section.buckets);
+  }
+
+  // frame moves what moves by itself, between two updates.
+  frame(now) {
+    this.strip?.frame(now);
+    const s = this.section, after = s.buckets ? s.next_after_ms : s.retry_after_ms || s.reset_after_ms;
+    const what = s.buckets ? `${units(s.next_units)} back in ` : s.retry_after_ms ? "1 unit back in " : "at rest in ";
+    const text = after ? what + countdown(this.at + after - now) : "Nothing is counted.";
+    if (this.next.textContent !== text) this.next.textContent = text;
+  }
+}
+
+// hourChart draws the requests of each minute of an hour.
+export function hourChart(minutes) {
+  const most = Math.max(1, ...minutes.map((m) => m.allowed + m.denied + m.refused));
+  const step = wide / minutes.length, bars = [];
+  minutes.forEach((m, i) => {
+    let y = high;
+    for (const kind of ["allowed", "denied", "refused"]) {
+      const h = (m[kind] / most) * (high - 4);
+      y -= h;
+      if (h > 0) bars.push(shape("rect", {class: kind, x: i * step, width: step - 2, y, height: h}));
+    }
+  });
+  return shape("svg", {viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": `Requests in each of the last 60 minutes; at most ${most} in one`}, ...bars);
+}

@@ -1,0 +1,182 @@
+// The page of slidegate. It shows what the address asks for: an event, an account, or an overview.
+import {Limit, countdown, el, hourChart, moment, span, units} from "./draw.js";
+
+const $ = (id) => document.getElementById(id);
+const now = () => performance.now() + ahead; // by the clock of Redis
+let ahead = 0;
+
+// text sets the text of an element if it changes, so that a screen reader does not repeat it.
+function text(id, value) {
+  if ($(id).textContent !== value) $(id).textContent = value;
+  $(id).hidden = value === "";
+}
+
+// stream calls show for each update, and says how the connection does. While nobody sees the page, it is closed.
+function stream(address, show) {
+  let source;
+  const open = () => {
+    source = new EventSource(address);
+    source.onmessage = (message) => {
+      const update = JSON.parse(message.data);
+      text("trouble", update.error ? `${update.error}` : "");
+      $("live").className = update.error ? "" : "on";
+      text("live", update.error ? "looking again" : "live");
+      show(update);
+    };
+    source.onerror = () => {
+      $("live").className = "";
+      text("live", "no connection; trying again");
+      if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
+    };
+  };
+  document.addEventListener("visibilitychange", () => {
+    source.close();
+    if (!document.hidden) open();
+  });
+  open();
+}
+
+const cards = new Map();
+
+// limits shows the cards of an event or a budget in a place.
+function limits(state, place, prefix = "") {
+  const at = Date.parse(state.at), kept = new Set();
+  for (const section of state.limits ?? []) {
+    const key = `${prefix}${section.per_ms}`;
+    kept.add(key);
+    if (!cards.has(key)) cards.set(key, new Limit(section));
+    const card = cards.get(key);
+    card.update(section, at);
+    if (card.element.parentNode !== place) place.append(card.element);
+  }
+  for (const [key, card] of cards) {
+    if (key.startsWith(prefix) && card.element.parentNode === place && !kept.has(key)) {
+      card.element.remove();
+      cards.delete(key);
+    }
+  }
+}
+
+let end = 0; // of the wait, by the clock of Redis
+
+// verdict shows whether an attempt is allowed, and when.
+function verdict(state, answer, because) {
+  const kind = state.allowed === undefined ? "unknown" : state.allowed ? "allowed" : "denied";
+  $("verdict").hidden = false;
+  $("verdict").className = `verdict ${kind}`;
+  text("answer", answer);
+  text("because", because);
+  end = kind === "denied" ? Date.parse(state.at) + state.retry_after_ms : 0;
+  $("wait").hidden = !end;
+  if (end) text("until", `allowed at ${moment(end, now())}`);
+}
+
+function showEvent(state) {
+  text("where", `${state.limiter} on ${state.redis}, key ${state.key}`);
+  const given = (state.limits ?? []).filter((s) => s.limit), full = given.filter((s) => s.retry_after_ms > 0);
+  if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
+  else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted. All is forgotten, or it never was here, or the event is spelled in another way.");
+  else if (state.allowed) verdict(state, "Allowed", `${units(Math.min(...given.map((s) => s.remaining)))} at once`);
+  else verdict(state, "Unknown", "Redis does not store how much a limit holds. Write the limits of the service above.");
+  if ($("reset")) $("reset").hidden = !state.stored;
+  limits(state, $("limits"));
+}
+
+function showAccount(state) {
+  text("where", `login guard ${state.guard} on ${state.redis}${state.address ? `, from ${state.address}` : ""}`);
+  if (!state.allowed) verdict(state, "Denied", `by ${state.why.map((r) => r.budget).join(" and ")}`);
+  else if (state.known) verdict(state, "Allowed", `denied after ${units(left(state), "more failure")}`);
+  else verdict(state, "Allowed", "No failure is counted. Nobody failed on this account lately, or the service spells it in another way.");
+  const at = Date.parse(state.at);
+  $("why").hidden = state.allowed;
+  $("why").replaceChildren(...state.why.map((r) => el("li", {},
+    el("b", {}, r.budget), `: ${r.text}. ${r.limit} allows the next at ${moment(at + r.retry_after_ms, at)}.`)));
+  if ($("reset")) $("reset").hidden = !state.known;
+  for (const b of state.budgets) limits(b, budget(b), `${b.budget}/`);
+}
+
+const left = (state) => Math.min(...state.budgets.flatMap((b) => b.limits.filter((s) => s.limit).map((s) => s.remaining)));
+
+// budget returns the place of a budget's cards. Its title leads to its event alone.
+function budget(b) {
+  const id = `budget-${b.budget}`;
+  if (!$(id)) {
+    const link = new URLSearchParams({name: b.limiter, event: b.event, limit: b.limits.filter((s) => s.limit).map((s) => s.limit).join(",")});
+    const title = el("h2", {}, el("a", {href: `?${link}`}, b.budget), el("small", {}, b.event));
+    $("limits").append(el("section", {class: "budget"}, title, el("div", {id, class: "cards"})));
+  }
+  return $(id);
+}
+
+// table returns a table with a heading, or what to say if it has no rows.
+function table(title, heads, rows, empty) {
+  const cell = (name) => (c, i) => el(name, i ? {class: "number"} : {}, c);
+  const body = rows.length
+    ? el("div", {class: "scroll"}, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map(cell("th")))),
+      el("tbody", {}, ...rows.map((r) => el("tr", {}, ...r.map(cell("td")))))))
+    : el("p", {class: "faint"}, empty);
+  return el("section", {}, el("h2", {}, title), body);
+}
+
+const count = (n) => n.toLocaleString("en");
+const tile = (name, value, kind = "") => el("div", {class: `tile ${kind}`}, el("b", {}, value), el("span", {}, name));
+
+// overview shows the last hour of a proxy.
+function overview(o) {
+  const sum = (kind) => o.minutes.reduce((n, m) => n + m[kind], 0), would = o.shadow ? " would be" : "";
+  const focused = document.activeElement?.getAttribute("href");
+  const most = o.most.map((e) => [e.link ? el("a", {href: `?${e.link}`}, e.event) : e.event, e.limit, count(e.denied), `${e.times_over} ×`, moment(Date.parse(e.last), Date.parse(o.at))]);
+  const routes = o.routes.map((r) => [r.pattern || "readable in two ways", r.limits || "none", count(r.allowed), count(r.denied), count(r.refused)]);
+  const outages = o.outages.map((x) => [x.route, moment(Date.parse(x.began), Date.parse(o.at)), x.ended ? span(Math.max(1000, Date.parse(x.ended) - Date.parse(x.began))) : "still out"]);
+  $("overview").replaceChildren(
+    el("div", {class: "tiles"}, tile(`allowed${would && " (shadow)"}`, count(sum("allowed")), "allowed"), tile(`denied${would && " (shadow)"}`, count(sum("denied")), "denied"),
+      tile("refused otherwise", count(sum("refused"))), tile("Redis", o.redis, o.redis === "out" ? "denied" : "")),
+    el("section", {class: "hour"}, el("h2", {}, "Requests in the last hour"), hourChart(o.minutes),
+      el("div", {class: "axis"}, el("span", {}, "1 h ago"), el("span", {}, "30 min"), el("span", {}, "now"))),
+    table("Most denied", ["event", "limit", "denied", "over", "last"], most, "Nothing was denied in the last hour."),
+    table("Routes, last hour", ["route", "limits", "allowed", "denied", "refused"], routes, ""),
+    table("Outages of Redis", ["route", "began", "lasted"], outages, "None since this instance started."),
+  );
+  if (focused) document.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+// frame keeps the picture in time with the clock of Redis.
+function frame() {
+  const time = now();
+  for (const card of cards.values()) card.frame(time);
+  if (end) text("countdown", countdown(end - time));
+  requestAnimationFrame(frame);
+}
+
+// follow sets the clock by a time of Redis. Of two that differ by little, the later one came with less delay.
+function follow(time) {
+  const seen = time - performance.now();
+  if (seen > ahead || ahead - seen > 2000) ahead = seen;
+}
+
+// watch shows an event or an account, and lets the user reset it where the operator allows that.
+function watch() {
+  stream(`watch${location.search}`, (update) => {
+    text("shown", update.shown);
+    if (!update.state) return;
+    follow(Date.parse(update.state.at));
+    if (update.state.budgets) showAccount(update.state);
+    else showEvent(update.state);
+  });
+  requestAnimationFrame(frame);
+  $("reset")?.addEventListener("click", () => {
+    text("forgotten", $("shown").textContent);
+    $("confirm").returnValue = "";
+    $("confirm").showModal();
+  });
+  $("confirm")?.addEventListener("close", reset);
+}
+
+async function reset() {
+  if ($("confirm").returnValue !== "yes") return;
+  const answer = await fetch(`reset${location.search}`, {method: "POST"});
+  if (!answer.ok) text("trouble", await answer.text());
+}
+
+if ($("state")) watch();
+else if ($("overview")) stream("overview", (update) => overview(update.state));

@@ -1,0 +1,274 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// browser is one page that is open. It keeps the last update, and counts them.
+type browser struct {
+	*httptest.ResponseRecorder
+	updates int
+	last    update
+}
+
+// Write takes one update.
+func (b *browser) Write(text []byte) (int, error) {
+	b.updates++
+	b.last = update{}
+	data := strings.TrimSpace(strings.TrimPrefix(string(text), "data: "))
+	if err := json.Unmarshal([]byte(data), &b.last); err != nil {
+		b.last.Error = err.Error()
+	}
+	return len(text), nil
+}
+
+// open opens a page in a goroutine until ctx ends.
+func open(ctx context.Context, h http.Handler, q Query) *browser {
+	b := &browser{ResponseRecorder: httptest.NewRecorder()}
+	go h.ServeHTTP(b, httptest.NewRequestWithContext(ctx, http.MethodGet, "/watch?"+q.Encode(), http.NoBody))
+	return b
+}
+
+// opened returns a context for pages, and what closes them and waits for their pollers to end.
+func opened(t *testing.T) (ctx context.Context, leave func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	return ctx, func() {
+		cancel()
+		<-time.After(pause)
+		synctest.Wait()
+	}
+}
+
+// counting returns a configuration whose looks are counted, and say which they are.
+func counting() (cfg Config, looks *atomic.Int64) {
+	looks = new(atomic.Int64)
+	cfg.Open = func(q Query) (Look, error) {
+		if q.Name == "" {
+			return nil, errors.New("slidegate: the name is missing")
+		}
+		return func(context.Context) (any, error) { return looks.Add(1), nil }, nil
+	}
+	return cfg, looks
+}
+
+// TestPagesShareLooks: 200 pages on one event cause two looks a second together, all see the last one, and nothing runs when they are closed.
+func TestPagesShareLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, looks := counting()
+		p := &page{Config: cfg}
+		ctx, leave := opened(t)
+		var browsers []*browser
+		for range 200 {
+			browsers = append(browsers, open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: "alice"}))
+		}
+		<-time.After(time.Minute - time.Millisecond)
+		synctest.Wait()
+		if n := looks.Load(); n != 120 {
+			t.Errorf("%d looks in a minute, not 120", n)
+		}
+		for i, b := range browsers {
+			if b.updates < 119 || b.last.State != 120.0 || b.last.Shown != "alice" {
+				t.Errorf("page %d got %d updates, and last %+v", i, b.updates, b.last)
+			}
+		}
+		leave() // the end of the bubble finds each goroutine that is left
+		if len(p.hub.pollers) != 0 || looks.Load() > 121 {
+			t.Errorf("%d pollers are left, and looked %d times", len(p.hub.pollers), looks.Load())
+		}
+	})
+}
+
+// TestPagesThatComeAndGo cause no more looks than one that stays.
+func TestPagesThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, looks := counting()
+		p := &page{Config: cfg}
+		for range 600 {
+			ctx, leave := context.WithCancel(t.Context())
+			open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: "alice"})
+			<-time.After(50 * time.Millisecond)
+			leave()
+			<-time.After(50 * time.Millisecond)
+		}
+		<-time.After(pause)
+		if n := looks.Load(); n > 121 {
+			t.Errorf("%d looks in a minute", n)
+		}
+	})
+}
+
+// TestMostWatched: who watches too many events at once gets an error, and others are not disturbed.
+func TestMostWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, _ := counting()
+		p := &page{Config: cfg}
+		ctx, leave := opened(t)
+		defer leave()
+		var first *browser
+		for i := range mostWatched {
+			first = open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: fmt.Sprint(i)})
+		}
+		synctest.Wait()
+		more := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: "more"})
+		same := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: fmt.Sprint(mostWatched - 1)})
+		synctest.Wait()
+		if more.Code != http.StatusServiceUnavailable || first.updates != 1 || same.updates != 1 {
+			t.Errorf("status %d; %d and %d updates", more.Code, first.updates, same.updates)
+		}
+	})
+}
+
+// TestTrouble: a page gets the text of an error in place of a state.
+func TestTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, _ := counting()
+		ctx, leave := opened(t)
+		defer leave()
+		b := open(ctx, New(cfg), Query{Event: "alice"})
+		synctest.Wait()
+		if b.last.Error != "the name is missing" || b.last.State != nil {
+			t.Errorf("%+v", b.last)
+		}
+	})
+}
+
+// hostile are names of events that want to be something else.
+var hostile = []string{
+	`<script>document.title="hacked"</script>`, `"><img src=x onerror=alert(1)>`, `{{.Page}}`, "a\xff\xfeb", "\u202egnp.exe", "a\nb\x00c", strings.Repeat("x<b>", 2560),
+}
+
+// TestHostileNames: whatever an event is called, its bytes reach Open, and the page holds it as text.
+func TestHostileNames(t *testing.T) {
+	for _, name := range hostile {
+		synctest.Test(t, func(t *testing.T) {
+			var asked Query
+			cfg := Config{Named: true, Open: func(q Query) (Look, error) {
+				asked = q
+				return func(context.Context) (any, error) { return 1, nil }, nil
+			}}
+			ctx, leave := opened(t)
+			defer leave()
+			want := Query{Name: name, Event: name, Limits: name, Address: name}
+			b := open(ctx, New(cfg), want)
+			synctest.Wait()
+			if asked != want || b.last.State != 1.0 {
+				t.Errorf("%.40q: asked for %+v, got %+v", name, asked, b.last)
+			}
+			html := get(t, New(cfg), "/?"+want.Encode()).Body.String()
+			if strings.Contains(html, name) && strings.ContainsAny(name, "<>\"\x00") || strings.Count(html, "<script") != 1 || strings.Contains(html, "<img src=x") {
+				t.Errorf("%.40q stands in the page", name)
+			}
+		})
+	}
+}
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+	return w
+}
+
+// TestOnlyItsOwn: the page loads nothing from elsewhere and has nothing inline, and its policy forbids both.
+func TestOnlyItsOwn(t *testing.T) {
+	cfg, _ := counting()
+	cfg.Overview, cfg.Forget = func() any { return 1 }, func(context.Context, Query) error { return nil }
+	h := New(cfg)
+	for _, path := range []string{"/", "/?event=e&login=1", "/page.css", "/page.js", "/draw.js", "/icon.svg"} {
+		w := get(t, h, path)
+		policy := w.Header().Get("Content-Security-Policy")
+		if w.Code != http.StatusOK || !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+			t.Errorf("%s: status %d, %s", path, w.Code, policy)
+		}
+		text := strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", "")
+		if found := regexp.MustCompile(`(https?:)?//[a-z0-9]+\.|<script>|<style|\sstyle=|\son[a-z]+=|url\(|@import`).FindString(text); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+	}
+	if w := get(t, h, "/files/index.html"); w.Code != http.StatusNotFound {
+		t.Errorf("status %d", w.Code)
+	}
+}
+
+// TestReset: it is there where the operator allowed it, by POST, and for no other site.
+func TestReset(t *testing.T) {
+	var forgotten []Query
+	with, without := Config{}, Config{}
+	with.Forget = func(_ context.Context, q Query) error {
+		forgotten = append(forgotten, q)
+		if q.Event == "bad" {
+			return errors.New("slidegate: no Redis")
+		}
+		return nil
+	}
+	for _, tt := range []struct {
+		cfg                         Config
+		method, event, header, site string
+		want                        int
+	}{
+		{with, "POST", "e\xff", "Sec-Fetch-Site", "same-origin", 204},
+		{with, "POST", "e", "", "", 204}, // no browser
+		{with, "POST", "bad", "", "", 502},
+		{with, "POST", "e", "Sec-Fetch-Site", "cross-site", 403},
+		{with, "POST", "e", "Sec-Fetch-Site", "same-site", 403},
+		{with, "POST", "e", "Origin", "https://evil.example", 403},
+		{with, "POST", "e", "Origin", "null", 403},
+		{with, "GET", "e", "", "", 405},
+		{without, "POST", "e", "Sec-Fetch-Site", "same-origin", 404},
+	} {
+		forgotten = nil
+		r := httptest.NewRequestWithContext(t.Context(), tt.method, "/reset?event="+url.QueryEscape(tt.event), http.NoBody)
+		r.Header.Set(tt.header, tt.site)
+		w := httptest.NewRecorder()
+		New(tt.cfg).ServeHTTP(w, r)
+		if reached := tt.want == 204 || tt.want == 502; w.Code != tt.want || reached != (len(forgotten) == 1 && forgotten[0].Event == tt.event) {
+			t.Errorf("%s of %q with %s %s: status %d, not %d; forgotten: %+v", tt.method, tt.event, tt.header, tt.site, w.Code, tt.want, forgotten)
+		}
+		if tt.want == 502 && w.Body.String() != "no Redis\n" {
+			t.Errorf("%q", w.Body)
+		}
+	}
+	for cfg, want := range map[*Config]bool{&with: true, &without: false} {
+		if html := get(t, New(*cfg), "/?event=e").Body.String(); strings.Contains(html, "Reset") != want {
+			t.Errorf("Reset is there: %t", !want)
+		}
+	}
+}
+
+// TestRebinding: a site whose name leads to this machine gets nothing. Where the server listens on other addresses, names are fine.
+func TestRebinding(t *testing.T) {
+	for _, tt := range []struct {
+		local, host string
+		want        int
+	}{
+		{"127.0.0.1", "127.0.0.1:8002", 200},
+		{"127.0.0.1", "localhost:8002", 200},
+		{"::1", "[::1]:8002", 200},
+		{"127.0.0.1", "evil.example:8002", 403},
+		{"127.0.0.1", "localhost.evil.example", 403},
+		{"127.0.0.1", "", 403},
+		{"192.0.2.1", "admin.example:8001", 200},
+	} {
+		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP(tt.local), Port: 8002})
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+		r.Host = tt.host
+		w := httptest.NewRecorder()
+		New(Config{}).ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("%s at %s: status %d, not %d", tt.host, tt.local, w.Code, tt.want)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+)
+
+// webAddress is where inspect serves its page; empty if it does not.
+type webAddress string
+
+// webDefault is the address of --web without a value.
+const webDefault webAddress = "127.0.0.1:8002"
+
+// Decode reads the flag. A word after it is its value only if it is an address, since it could be NAME.
+func (a *webAddress) Decode(c *kong.DecodeContext) error {
+	if *a != "" {
+		return errTwice
+	}
+	next := c.Scan.Peek()
+	text, _ := next.Value.(string)
+	switch own := next.Type == kong.FlagValueToken; {
+	case isMissing(c), !own && !listens(text):
+		*a = webDefault
+		return nil
+	case !listens(text):
+		return fmt.Errorf("%q is no address to serve at; write an IP address and a port, as in 127.0.0.1:8002", text)
+	}
+	c.Scan.Pop()
+	*a = webAddress(text)
+	return nil
+}
+
+// listens reports whether a text is an address and a port, or :port for all interfaces.
+func listens(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, notIP := netip.ParseAddr(host)
+	_, notPort := strconv.ParseUint(port, 10, 16)
+	return notPort == nil && (notIP == nil || host == "" || host == "localhost")
+}
+
+// checkWeb refuses what does not go with a page, and without one what needs it.
+func (c *inspectCommand) checkWeb() error {
+	const more = "; slidegate help inspect shows what there is"
+	switch {
+	case c.Web == "" && c.Name == "":
+		return errors.New(`expected "<name> <event>"` + more)
+	case c.Web == "" && c.Event == "":
+		return errors.New(`expected "<event>"` + more)
+	case c.Web == "" && c.AllowReset:
+		return errors.New("--allow-reset is about the page; add --web, or use slidegate reset")
+	case c.Web != "" && (c.JSON || c.Watch || c.Every > 0):
+		return errors.New("--web does not go together with --json, --watch and --every, which are for a terminal; leave them out")
+	}
+	return nil
+}
+
+// serve serves the page until ctx ends, which is no error.
+func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s streams) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(c.Web))
+	if err != nil {
+		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, webDefault)
+	}
+	if !listener.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		_, _ = fmt.Fprintf(s.err, "slidegate: everybody who reaches %v sees who is limited; keep others away from it\n", listener.Addr())
+	}
+	_, _ = fmt.Fprintf(s.out, "The page is at http://%v/%s until you interrupt this.\n", listener.Addr(), c.begin())
+	server := &http.Server{Handler: page.New(c.page(client, s.now)), ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// begin returns what the page shows first, as the end of its address.
+func (c *inspectCommand) begin() string {
+	if c.Event == "" {
+		return ""
+	}
+	q := page.Query{Name: string(c.Name), Event: string(c.Event), Limits: strings.Join(c.Limits.texts(), ","), Levels: c.AR1, Login: c.Login}
+	if c.Args.IP != nil {
+		q.Address = *c.Args.IP
+	}
+	return "?" + q.Encode()
+}
+
+// page returns the configuration of the page.
+func (c *inspectCommand) page(client rueidis.Client, now func() time.Time) page.Config {
+	w := &web{subject: c.subject, client: client, budgets: c.Budgets, now: now}
+	cfg := page.Config{Title: "slidegate inspect", Named: true, Accounts: len(c.Secret) > 0, Open: w.open}
+	if c.AllowReset {
+		cfg.Forget = w.forget
+	}
+	return cfg
+}
+
+// web answers the page of inspect.
+type web struct {
+	subject
+	client  rueidis.Client
+	budgets budgets
+	now     func() time.Time
+}
+
+// of returns the subject that the page asks about.
+func (w *web) of(q page.Query) *subject {
+	s := w.subject
+	s.Name, s.Event, s.AR1 = raw(q.Name), raw(q.Event), q.Levels
+	return &s
+}
+
+// open prepares to look at an event or an account.
+func (w *web) open(q page.Query) (page.Look, error) {
+	switch {
+	case q.Name == "":
+		return nil, errors.New("the name of the limiter is missing; write the one that the service uses")
+	case q.Login:
+		return w.openAccount(q)
+	}
+	var given limits
+	if q.Limits != "" {
+		for text := range strings.SplitSeq(q.Limits, ",") {
+			if err := given.add(text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s := w.of(q)
+	return s.glances(w.client, given, w.now)
+}
+
+// openAccount prepares to look at an account of a login guard.
+func (w *web) openAccount(q page.Query) (page.Look, error) {
+	var ip netip.Addr
+	if q.Address != "" {
+		var err error
+		if ip, err = parseIP(q.Address); err != nil {
+			return nil, err
+		}
+	}
+	s := w.of(q)
+	g, err := s.guard(w.client, w.budgets, w.now)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (any, error) { return s.lookAtAccount(ctx, g, ip) }, nil
+}
+
+// forget forgets an event, or the failures on an account and of its pair.
+func (w *web) forget(ctx context.Context, q page.Query) error {
+	s := w.of(q)
+	if !q.Login {
+		return s.forget(ctx, w.client)
+	}
+	g, err := s.guard(w.client, w.budgets, w.now)
+	if err != nil {
+		return err
+	}
+	var from []netip.Addr
+	if ip, err := parseIP(q.Address); err == nil {
+		from = append(from, ip)
+	}
+	return s.failed(ctx, g.Forget(ctx, q.Event, from...))
+}
+
+// glances returns a function that looks at the event with one call of Redis each time.
+func (s *subject) glances(client rueidis.Client, given limits, now func() time.Time) (page.Look, error) {
+	under := given
+	if len(given) == 0 {
+		under = anyLimits
+	}
+	l, err := s.limiter(client, under, now)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (any, error) { return s.glance(ctx, l, len(given)) }, nil
+}
+
+// glance returns the state of the event under the given limits, or under what is stored if there are none.
+func (s *subject) glance(ctx context.Context, l limiter, given int) (*state, error) {
+	st, err := s.ask(ctx, l)
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	if given == 0 {
+		st.Limits = st.Limits[len(anyLimits):]
+		st.At = st.date()
+	}
+	st.judge(st.counted())
+	return st, nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// TestWebAddress: a word after --web is its value only if it is an address.
+func TestWebAddress(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		web  webAddress
+		name raw
+	}{
+		{[]string{"--web"}, "127.0.0.1:8002", ""},
+		{[]string{"--web", "login", "alice"}, "127.0.0.1:8002", "login"},
+		{[]string{"--web", "login:5", "alice"}, "127.0.0.1:8002", "login:5"},
+		{[]string{"--web", "--limit", "5/1h", "login"}, "127.0.0.1:8002", "login"},
+		{[]string{"--web", ":9000", "login"}, ":9000", "login"},
+		{[]string{"--web", "[::1]:0"}, "[::1]:0", ""},
+		{[]string{"--web=localhost:9000", "login"}, "localhost:9000", "login"},
+	} {
+		var c inspectCommand
+		k, err := kong.New(&c)
+		if err == nil {
+			_, err = k.Parse(tt.args)
+		}
+		if err != nil || c.Web != tt.web || c.Args.Name != tt.name {
+			t.Errorf("%q: served at %q, name %q, %v", tt.args, c.Web, c.Args.Name, err)
+		}
+	}
+}
+
+// TestWebAsks: a look of the page is one call of Redis, and says what slidegate inspect says.
+func TestWebAsks(t *testing.T) {
+	s := &service{name: "login", client: redistest.Start(t).NewClient(t, nil)}
+	s.count(t, "2/1h,9/1d", "alice", 2, 30*m)
+	w := &web{client: s.client, now: func() time.Time { return afternoon }}
+	for limits, want := range map[string]string{"2/1h": "denied", "3/1h": "allowed", "": "unknown"} {
+		look, err := w.open(page.Query{Name: s.name, Event: "alice", Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := scriptCalls(t, s.client)
+		got, err := look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := scriptCalls(t, s.client) - before; n != 1 {
+			t.Errorf("%q: %d calls", limits, n)
+		}
+		st := got.(*state)
+		switch verdict := st.Verdict; {
+		case verdict == nil && want == "unknown", verdict != nil && verdict.Allowed == (want == "allowed"):
+		default:
+			t.Errorf("%q: %+v", limits, st)
+		}
+		if st.Limits[len(st.Limits)-1].Used != 2 || !st.Stored {
+			t.Errorf("%q: %+v", limits, st)
+		}
+	}
+	for _, bad := range []string{"5", "5/1h,6/60m"} {
+		if _, err := w.open(page.Query{Name: s.name, Event: "alice", Limits: bad}); err == nil {
+			t.Errorf("took %q", bad)
+		}
+	}
+}
+
+// scriptCalls returns how often a server ran a script.
+func scriptCalls(t *testing.T, client rueidis.Client) (n int) {
+	t.Helper()
+	stats, err := client.Do(t.Context(), client.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=([0-9]+)`).FindAllStringSubmatch(stats, -1) {
+		calls, _ := strconv.Atoi(found[1])
+		n += calls
+	}
+	return n
+}
