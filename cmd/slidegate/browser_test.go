@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -250,6 +251,28 @@ func TestPageWithoutRedis(t *testing.T) {
 	do(t, ctx, says("live", "live"), holds(`document.getElementById("trouble").hidden`))
 }
 
+// TestPageOfProxy: the page shows the last hour and who is denied most, and leads to the event, live.
+func TestPageOfProxy(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	p := startProxy(t, os.Args[0], "--to", server.URL, "--limit", "2/1h", "--route", "/free none", "--allow-reset")
+	ctx := chromium(t)
+	do(t, ctx, chromedp.Navigate(p.admin), says("overview", "Nothing was denied in the last hour."), says("live", "live"))
+	for _, path := range []string{"/", "/", "/", "/free"} {
+		get(t, p.url+path)
+	}
+	do(t, ctx, holds(`document.querySelector(".tile.allowed b").textContent === "3" && document.querySelector(".tile.denied b").textContent === "1"`), says("overview", "/free"))
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//td/a[text()="/ 127.0.0.1"]`)); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, says("answer", "Denied"), says("where", "on the memory of this instance"),
+		chromedp.Click("#reset", chromedp.ByID), chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"))
+	if res, err := http.Get(p.url); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("after the Reset: %+v, %v", res, err)
+	}
+	do(t, ctx, holds(`document.querySelector(".free").textContent.startsWith("1 free")`))
+}
+
 // TestScreens takes the pictures of the documentation: go test ./cmd/slidegate -run Screens -screens DIR.
 func TestScreens(t *testing.T) {
 	if *screens == "" {
@@ -264,7 +287,8 @@ func TestScreens(t *testing.T) {
 	account := servePage(t, "--allow-reset", "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
 	plain := servePage(t, "--allow-reset", "--limit", "1/5s,5/1h,20/1d", s.name, "198.51.100.7")
 	ctx := chromium(t)
-	for name, url := range map[string]string{"event": plain, "account": account, "start": inspect[:strings.Index(inspect, "?")]} {
+	start, _, _ := strings.Cut(inspect, "?")
+	for name, url := range map[string]string{"event": plain, "account": account, "start": start, "proxy": busyProxy(t)} {
 		shots(t, ctx, name, url)
 	}
 }
@@ -276,13 +300,43 @@ func shots(t *testing.T, ctx context.Context, name, url string) { //nolint:reviv
 		for _, scheme := range []string{"light", "dark"} {
 			var png []byte
 			dark := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
-			ready := holds(`!document.getElementById("live") || !document.querySelector("#state, #overview") || document.getElementById("live").textContent === "live"`)
+			ready := holds(`!document.getElementById("live") || !document.querySelector("#state, #overview") || document.querySelector(".limit, table")`)
 			do(t, ctx, dark, chromedp.EmulateViewport(width, 800), chromedp.Navigate(url), ready, chromedp.FullScreenshot(&png, 100))
 			if err := os.WriteFile(filepath.Join(*screens, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), png, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+}
+
+// busyProxy returns the page of a proxy that has seen an hour of traffic.
+func busyProxy(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	p := startProxy(t, os.Args[0], "--to", server.URL, "--limit", "1000/1h", "--route", "POST /login 1/5s,5/1h by header:X-User", "--route", "/reports/ 3/1h by all", "--route", "/health none")
+	for i := range 400 {
+		path, method := "/", http.MethodGet
+		switch {
+		case i%7 == 0:
+			path, method = "/login", http.MethodPost
+		case i%11 == 0:
+			path = "/reports/weekly"
+		case i%13 == 0:
+			path = "/health"
+		}
+		r, err := http.NewRequest(method, p.url+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-User", []string{"alice", "bob", "carol"}[i%5%3])
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	return p.admin
 }
 
 // past counts single units, so long before now.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/window"
@@ -26,7 +27,7 @@ func (proxyCommand) Help() string { return proxyHelp }
 type proxyCommand struct {
 	To      upstream  `placeholder:"URL" help:"The server that requests go on to, such as http://127.0.0.1:8080."`
 	Listen  given     `placeholder:"ADDR" default:":8000" help:"Where clients come in. Without it: :8000, on all interfaces."`
-	Admin   given     `placeholder:"ADDR" default:"127.0.0.1:8001" help:"Where operators find /healthz, /metrics and /over. Without it: 127.0.0.1:8001."`
+	Admin   given     `placeholder:"ADDR" default:"127.0.0.1:8001" help:"Where operators find a page that shows it live, /healthz, /metrics and /over. Without it: 127.0.0.1:8001."`
 	Limits  limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any span of PER, such as 10/1s or 1000/1h, for the requests of no --route. Repeat it, or write 10/1s,1000/1h, for more."`
 	By      who       `placeholder:"WHO" help:"Who is limited: address, header:NAME, cookie:NAME, or all for one budget. Without it: address, an IPv4 address or the /64 of an IPv6 one."`
 	Routes  routes    `name:"route" placeholder:"ROUTE" help:"Requests with limits of their own: a pattern, limits or none, and by WHO if that is not --by. Such as 'POST /login 1/5s,5/1h by address'. Repeat it for more."`
@@ -37,6 +38,8 @@ type proxyCommand struct {
 	Timeout askTime   `placeholder:"TIME" help:"How long a request waits for Redis at most. Without it: 500ms."`
 	Name    given     `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis: proxies of one name share budgets. Without it: proxy."`
 	Secret  secret    `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis and in what is told, under a secret: what the file holds, but for a newline at its end."`
+
+	AllowReset bool `help:"The page of --admin can forget what is counted for an event."`
 }
 
 // Run runs the proxy until ctx ends.
@@ -61,6 +64,7 @@ func (c *proxyCommand) serve(ctx, first context.Context, cfg proxy.Config) error
 	if err != nil {
 		return err
 	}
+	p.Page = page.New(c.page(p))
 	public, admin, err := c.ports(ctx)
 	if err != nil {
 		return err

@@ -188,16 +188,16 @@ func (s *subject) glances(client rueidis.Client, given limits, now func() time.T
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (any, error) { return s.glance(ctx, l, len(given)) }, nil
+	return func(ctx context.Context) (any, error) { return s.glance(ctx, l, len(given) > 0) }, nil
 }
 
-// glance returns the state of the event under the given limits, or under what is stored if there are none.
-func (s *subject) glance(ctx context.Context, l limiter, given int) (*state, error) {
+// glance returns the state of the event under the limits of l, or under what is stored if these are not given.
+func (s *subject) glance(ctx context.Context, l limiter, given bool) (*state, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	if given == 0 {
+	if !given {
 		st.Limits = st.Limits[len(anyLimits):]
 		st.At = st.date()
 	}

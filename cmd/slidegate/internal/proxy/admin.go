@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/json"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -11,15 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Admin serves /healthz, /metrics and /over, for operators: it tells who is limited.
+// Admin serves Page, /healthz, /metrics and /over, for operators: it tells who is limited.
 func (p *Proxy) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", p.healthz)
 	mux.HandleFunc("GET /over", p.tellOver)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "/healthz  whether this instance takes requests, and how Redis is\n/metrics  for Prometheus\n/over     who is denied most, and how far over the limit\n")
-	})
+	if p.Page != nil {
+		mux.Handle("/", p.Page)
+	}
 	return mux
 }
 

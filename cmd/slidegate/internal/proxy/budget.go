@@ -58,10 +58,14 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 	b.p.metrics.observe(b.Pattern, o)
 	switch o.Kind { //nolint:exhaustive // the rest is for metrics
 	case window.OutageBegan:
-		b.outages.Add(1)
+		if b.outages.Add(1) == 1 {
+			b.p.history.began(b.Pattern, time.Now())
+		}
 		b.unexplained.Store(true)
 	case window.OutageEnded:
-		b.outages.Add(-1)
+		if b.outages.Add(-1) == 0 {
+			b.p.history.ended(b.Pattern, time.Now())
+		}
 	case window.CacheOff:
 		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not tell of changes", "route", b.Pattern)
 	}

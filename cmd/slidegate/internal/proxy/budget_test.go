@@ -149,6 +149,9 @@ func TestOutage(t *testing.T) {
 				t.Errorf("of 50 requests while Redis hung %d are told of as %s by %s; %v", told, tt.decision, tt.by, i.health(t))
 			}
 			i.wantRedis(t, 1, 1)
+			if past := i.history.newestFirst(); len(past) != 1 || past[0].Route != "/" || past[0].Ended != nil {
+				t.Errorf("the page shows other outages: %+v", past)
+			}
 			s.Resume(t)
 			before = i.counted("/", admitted, byRedis)
 			i.await(t, "Redis to decide again", func() bool { return status(t, i.url) == 200 && i.counted("/", admitted, byRedis) > before })
@@ -156,6 +159,9 @@ func TestOutage(t *testing.T) {
 				t.Errorf("%v outages, %v", n, i.health(t))
 			}
 			i.wantRedis(t, 1, 0)
+			if past := i.history.newestFirst(); len(past) != 1 || past[0].Ended == nil || past[0].Ended.Before(past[0].Began) {
+				t.Errorf("the page shows other outages afterwards: %+v", past)
+			}
 			if n := i.log.count("Redis does not answer"); n != tt.explained {
 				t.Errorf("the log explains %d outages, not %d\n%s", n, tt.explained, i.log)
 			}
@@ -374,7 +380,7 @@ func TestWhatIsTold(t *testing.T) {
 		t.Error(i.log)
 	}
 	for path, want := range map[string]string{
-		"/metrics": `slidegate_requests_total{by="memory",decision="denied",route="POST /login"} 0`, "/": "/over ", "/healthz": "{\n  \"status\": \"ok\",\n  \"redis\": \"none\"\n}\n",
+		"/metrics": `slidegate_requests_total{by="memory",decision="denied",route="POST /login"} 0`, "/healthz": "{\n  \"status\": \"ok\",\n  \"redis\": \"none\"\n}\n",
 	} {
 		if got := read(t, i.admin+path); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", path, got)

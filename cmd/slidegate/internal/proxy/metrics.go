@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -32,6 +34,8 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	outages  *prometheus.CounterVec
 	failures *prometheus.CounterVec
+
+	hour hour // for the page
 }
 
 // newMetrics returns metrics without routes. At each scrape, connected reports whether there was a
@@ -98,6 +102,7 @@ func (m *metrics) showOutages(pattern string, now func() float64) {
 // count takes note of a request.
 func (m *metrics) count(pattern, decision, by string) {
 	m.requests.WithLabelValues(pattern, decision, by).Inc()
+	m.hour.add(pattern, decision, time.Now())
 }
 
 // deny takes note of the limits that denied a request.

@@ -50,6 +50,8 @@ const (
 
 // Proxy limits requests, and hands on those that it admits. It is safe for concurrent use.
 type Proxy struct {
+	Page http.Handler // what Admin serves at /, beside its own paths; nil: nothing. Set it before Serve
+
 	cfg     Config
 	mux     *http.ServeMux          // finds patterns; it serves nothing
 	routes  map[string]http.Handler // by pattern
@@ -57,6 +59,7 @@ type Proxy struct {
 	budgets []*budget               // of the routes with limits
 	metrics *metrics
 	over    *over
+	history history
 	quiet   *window.Limiter // how often each error is told of
 
 	draining atomic.Bool // no more requests are taken

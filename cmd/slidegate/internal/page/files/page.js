@@ -110,7 +110,7 @@ function budget(b) {
 
 // table returns a table with a heading, or what to say if it has no rows.
 function table(title, heads, rows, empty) {
-  const cell = (name) => (c, i) => el(name, i ? {class: "number"} : {}, c);
+  const cell = (name) => (c, i) => el(name, i ? {class: `number of-${heads[i]}`} : {}, c);
   const body = rows.length
     ? el("div", {class: "scroll"}, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map(cell("th")))),
       el("tbody", {}, ...rows.map((r) => el("tr", {}, ...r.map(cell("td")))))))
@@ -118,11 +118,16 @@ function table(title, heads, rows, empty) {
   return el("section", {}, el("h2", {}, title), body);
 }
 
+let drawn = ""; // what the overview shows
+
 const count = (n) => n.toLocaleString("en");
 const tile = (name, value, kind = "") => el("div", {class: `tile ${kind}`}, el("b", {}, value), el("span", {}, name));
 
 // overview shows the last hour of a proxy.
 function overview(o) {
+  const shown = JSON.stringify({...o, at: ""});
+  if (shown === drawn) return;
+  drawn = shown;
   const sum = (kind) => o.minutes.reduce((n, m) => n + m[kind], 0), would = o.shadow ? " would be" : "";
   const focused = document.activeElement?.getAttribute("href");
   const most = o.most.map((e) => [e.link ? el("a", {href: `?${e.link}`}, e.event) : e.event, e.limit, count(e.denied), `${e.times_over} ×`, moment(Date.parse(e.last), Date.parse(o.at))]);
@@ -130,7 +135,7 @@ function overview(o) {
   const outages = o.outages.map((x) => [x.route, moment(Date.parse(x.began), Date.parse(o.at)), x.ended ? span(Math.max(1000, Date.parse(x.ended) - Date.parse(x.began))) : "still out"]);
   $("overview").replaceChildren(
     el("div", {class: "tiles"}, tile(`allowed${would && " (shadow)"}`, count(sum("allowed")), "allowed"), tile(`denied${would && " (shadow)"}`, count(sum("denied")), "denied"),
-      tile("refused otherwise", count(sum("refused"))), tile("Redis", o.redis, o.redis === "out" ? "denied" : "")),
+      tile("refused otherwise", count(sum("refused"))), tile("Redis", o.redis === "none" ? "not used" : o.redis, o.redis === "out" ? "denied" : "")),
     el("section", {class: "hour"}, el("h2", {}, "Requests in the last hour"), hourChart(o.minutes),
       el("div", {class: "axis"}, el("span", {}, "1 h ago"), el("span", {}, "30 min"), el("span", {}, "now"))),
     table("Most denied", ["event", "limit", "denied", "over", "last"], most, "Nothing was denied in the last hour."),

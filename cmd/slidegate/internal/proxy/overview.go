@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// overview is what the page of operators shows.
+type overview struct {
+	At      time.Time `json:"at"`
+	Redis   string    `json:"redis"` // as /healthz has it
+	Shadow  bool      `json:"shadow"`
+	Minutes [60]tally `json:"minutes"` // oldest first
+	Routes  []traffic `json:"routes"`  // of the last hour
+	Most    []wanted  `json:"most"`    // denied events, as /over has them
+	Outages []outage  `json:"outages"` // newest first
+}
+
+// traffic is that of a route.
+type traffic struct {
+	Pattern string `json:"pattern"` // empty for requests that can be read in two ways
+	Limits  string `json:"limits"`
+	tally
+}
+
+// wanted is an event that was denied, and what the page asks for to show it.
+type wanted struct {
+	judgment
+	Link string `json:"link,omitempty"` // empty where the event is hidden
+}
+
+// Overview returns what the instance saw in the last hour, as JSON for the page.
+func (p *Proxy) Overview() any {
+	now := time.Now()
+	p.over.forget(now)
+	minutes, routes := p.metrics.hour.sums(now)
+	o := overview{At: now.UTC(), Redis: p.redisState(), Shadow: p.cfg.Shadow, Minutes: minutes, Routes: []traffic{}, Most: []wanted{}, Outages: p.history.newestFirst()}
+	for _, b := range p.budgets {
+		o.Routes = append(o.Routes, traffic{b.Pattern, texts(b.Limits), routes[b.Pattern]})
+		delete(routes, b.Pattern)
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(routes)) { // without limits
+		o.Routes = append(o.Routes, traffic{pattern, "", routes[pattern]})
+	}
+	for _, j := range p.over.denials().Most {
+		o.Most = append(o.Most, wanted{j, p.link(j.Event)})
+	}
+	return o
+}
+
+// link returns what the page asks for to show an event, unless that is hidden or too long.
+func (p *Proxy) link(event string) string {
+	if p.Limiter(event) == nil {
+		return ""
+	}
+	return url.Values{"event": {event}}.Encode()
+}
+
+// Limiter returns the one that decides about an event, which begins with the pattern of a route. It returns nil if no route with
+// limits has such events.
+func (p *Proxy) Limiter(event string) *window.Limiter {
+	var l *window.Limiter
+	longest := -1
+	for _, b := range p.budgets {
+		if strings.HasPrefix(event, b.Pattern+" ") && len(b.Pattern) > longest {
+			l, longest = b.limiter, len(b.Pattern)
+		}
+	}
+	return l
+}
+
+// texts returns limits as a person writes them.
+func texts(limits []window.Limit) string {
+	all := make([]string, len(limits))
+	for i, l := range limits {
+		all[i] = l.String()
+	}
+	return strings.Join(all, ", ")
+}
+
+// mostOutages is how many outages are remembered, of all routes.
+const mostOutages = 20
+
+// outage is a time in which Redis, or a part of a cluster, did not answer a route.
+type outage struct {
+	Route string     `json:"route"`
+	Began time.Time  `json:"began"`
+	Ended *time.Time `json:"ended,omitempty"` // nil: it goes on
+}
+
+// history holds the last outages, oldest first.
+type history struct {
+	mu      sync.Mutex
+	outages []outage
+}
+
+func (h *history) began(route string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.outages = append(h.outages, outage{Route: route, Began: now.UTC()})
+	h.outages = h.outages[max(0, len(h.outages)-mostOutages):]
+}
+
+// ended ends the outage of a route that began last.
+func (h *history) ended(route string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := len(h.outages) - 1; i >= 0; i-- {
+		if o := &h.outages[i]; o.Route == route {
+			end := now.UTC()
+			o.Ended = &end
+			return
+		}
+	}
+}
+
+// newestFirst returns the outages for the page.
+func (h *history) newestFirst() []outage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := append([]outage{}, h.outages...)
+	slices.Reverse(all)
+	return all
+}

@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestHour: a request counts in its minute for an hour, and in no minute after it.
+func TestHour(t *testing.T) {
+	var h hour
+	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	h.add("/", admitted, noon)
+	h.add("/", denied, noon.Add(59*time.Second))
+	h.add("/login", gone, noon.Add(time.Minute))
+	for after, want := range map[time.Duration]map[string]tally{
+		time.Minute:                       {"/": {1, 1, 0}, "/login": {0, 0, 1}},
+		time.Hour - time.Second:           {"/": {1, 1, 0}, "/login": {0, 0, 1}},
+		time.Hour:                         {"/login": {0, 0, 1}},
+		time.Hour + time.Minute:           {},
+		20*365*24*time.Hour + time.Second: {},
+	} {
+		minutes, routes := h.sums(noon.Add(after))
+		if diff := cmp.Diff(want, routes); diff != "" {
+			t.Errorf("after %v (-want +got):\n%s", after, diff)
+		}
+		var sum, sumOfRoutes tally
+		for _, m := range minutes {
+			sum = sum.plus(m)
+		}
+		for _, r := range routes {
+			sumOfRoutes = sumOfRoutes.plus(r)
+		}
+		if sum != sumOfRoutes {
+			t.Errorf("after %v: minutes %v, routes %v", after, sum, sumOfRoutes)
+		}
+	}
+	h.add("/", refused, noon.Add(time.Hour)) // takes the place of noon
+	if minutes, _ := h.sums(noon.Add(time.Hour)); minutes[59] != (tally{0, 0, 1}) || minutes[0] != (tally{0, 0, 1}) {
+		t.Errorf("%v", minutes)
+	}
+}
+
+// TestOverview: each request is in it, by its route, and each denied event with a link, unless it is hidden.
+func TestOverview(t *testing.T) {
+	for name, secret := range map[string][]byte{"clear": nil, "hidden": []byte("sixteen bytes, or more")} {
+		t.Run(name, func(t *testing.T) {
+			to, _ := origin(t)
+			i := listen(t, Config{To: to, Secret: secret, Routes: []Route{limited("/a/", "2/1h", "100/1d"), limited("/a/b", "1/1h")}})
+			for _, path := range []string{"/a/x", "/a/x", "/a/x", "/a/b", "/a/b", "/free", "/a/%2e%2e/free"} {
+				status(t, i.url+path)
+			}
+			o, ok := i.Overview().(overview)
+			if !ok {
+				t.Fatalf("%T", i.Overview())
+			}
+			want := []traffic{
+				{"/a/", "2/1h, 100/1d@24m", tally{2, 1, 0}},
+				{"/a/b", "1/1h", tally{1, 1, 0}},
+				{"", "", tally{0, 0, 1}},
+				{"/", "", tally{1, 0, 0}},
+			}
+			if diff := cmp.Diff(want, o.Routes, cmp.AllowUnexported(traffic{})); diff != "" || o.Redis != "none" || len(o.Outages) != 0 {
+				t.Errorf("%s, %v (-want +got):\n%s", o.Redis, o.Outages, diff)
+			}
+			if first := slices.IndexFunc(o.Minutes[:], func(m tally) bool { return m.Allowed > 0 }); first < 58 {
+				t.Errorf("minute %d has requests: %v", first, o.Minutes)
+			}
+			for _, m := range o.Most {
+				want := ""
+				if secret == nil {
+					want = url.Values{"event": {m.Event}}.Encode()
+				}
+				if m.Link != want {
+					t.Errorf("%+v, not %q", m, want)
+				}
+			}
+			if len(o.Most) != 2 {
+				t.Errorf("%+v", o.Most)
+			}
+		})
+	}
+}
+
+// TestLimiterOfEvent: an event belongs to the route whose key it has.
+func TestLimiterOfEvent(t *testing.T) {
+	to, _ := origin(t)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h"), limited("POST /login", "1/1h")}})
+	for event, want := range map[string]int64{"/ 192.0.2.1": 2, "POST /login 192.0.2.1": 1, "POST /logi": 0, "192.0.2.1": 0, "": 0} {
+		l := i.Limiter(event)
+		if (l != nil) != (want > 0) {
+			t.Errorf("%q: %v", event, l)
+		} else if l != nil {
+			if s, err := l.Inspect(t.Context(), event); err != nil || s.Limits[0].Limit.Max != want {
+				t.Errorf("%q: %+v, %v", event, s, err)
+			}
+		}
+	}
+}
+
+// TestPageBesideAdmin: the page answers what Admin does not, and cannot be reached where clients come in.
+func TestPageBesideAdmin(t *testing.T) {
+	to, _ := origin(t)
+	p := must(New(Config{Name: "proxy", To: to, Routes: []Route{limited("/", "2/1h")}, Log: slog.New(slog.DiscardHandler)}))
+	p.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) })
+	for path, want := range map[string]string{"/": "the page", "/page.js": "the page", "/healthz": "{", "/over": "{"} {
+		if got := answerOf(p.Admin(), path); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	if got := answerOf(p, "/"); got != "fine" {
+		t.Errorf("clients get %q", got)
+	}
+}
+
+// answerOf returns the body that a handler answers.
+func answerOf(h http.Handler, path string) string {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+	return w.Body.String()
+}

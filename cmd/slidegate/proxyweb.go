@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
+	"github.com/slidegate/slidegate/window"
+)
+
+// page returns the configuration of the page of a proxy.
+func (c *proxyCommand) page(p *proxy.Proxy) page.Config {
+	w := &proxyWeb{c, p}
+	cfg := page.Config{Title: "slidegate proxy", Links: []string{"healthz", "metrics", "over"}, Open: w.open, Overview: p.Overview}
+	if c.AllowReset {
+		cfg.Forget = w.forget
+	}
+	return cfg
+}
+
+// proxyWeb answers the page of a proxy.
+type proxyWeb struct {
+	*proxyCommand
+	proxy *proxy.Proxy
+}
+
+// limiter returns that of an event.
+func (w *proxyWeb) limiter(event string) (*window.Limiter, error) {
+	l := w.proxy.Limiter(event)
+	if l == nil {
+		return nil, fmt.Errorf("no route with limits has the event %.80q; write the pattern of a route and who is limited, as in POST /login 198.51.100.7", event)
+	}
+	return l, nil
+}
+
+// open prepares to look at an event.
+func (w *proxyWeb) open(q page.Query) (page.Look, error) {
+	l, err := w.limiter(q.Event)
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{Redis: w.Redis, Name: raw(w.Name), Event: raw(q.Event)}
+	return func(ctx context.Context) (any, error) {
+		st, err := s.glance(ctx, l, true)
+		if err == nil && !w.shared() {
+			st.Redis = "the memory of this instance"
+		}
+		return st, err
+	}, nil
+}
+
+// forget forgets an event.
+func (w *proxyWeb) forget(ctx context.Context, q page.Query) error {
+	l, err := w.limiter(q.Event)
+	if err != nil {
+		return err
+	}
+	return l.Reset(ctx, q.Event)
+}
