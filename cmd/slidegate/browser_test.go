@@ -21,7 +21,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -54,7 +53,7 @@ func chromium(t *testing.T) context.Context {
 }
 
 // do runs actions in a browser.
-func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) { //nolint:revive // t comes first, as in all helpers
+func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	t.Helper()
 	if err := chromedp.Run(ctx, actions...); err != nil {
 		t.Fatal(err)
@@ -178,8 +177,8 @@ func TestPageReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Origin", "https://evil.example")
-	if res, err := http.DefaultClient.Do(r); err != nil || res.StatusCode != http.StatusForbidden {
-		t.Fatalf("another site: %+v, %v", res, err)
+	if got := statusOf(t, r); got != http.StatusForbidden {
+		t.Fatalf("another site: status %d", got)
 	}
 	ctx := chromium(t)
 	opened := holds(`document.getElementById("confirm").open`)
@@ -216,7 +215,7 @@ func TestPageHostile(t *testing.T) {
 
 // TestPageAccount: all budgets of an account at once, and why it is kept out; each budget leads to its event.
 func TestPageAccount(t *testing.T) {
-	g := newGuardedService(t, login.Config{})
+	g := newGuardedService(t)
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
 	g.failNow(t, "alice", "192.0.2.31", 5)
 	ctx := chromium(t)
@@ -267,9 +266,7 @@ func TestPageOfProxy(t *testing.T) {
 	}
 	do(t, ctx, says("answer", "Denied"), says("where", "on the memory of this instance"),
 		chromedp.Click("#reset", chromedp.ByID), chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"))
-	if res, err := http.Get(p.url); err != nil || res.StatusCode != http.StatusOK {
-		t.Errorf("after the Reset: %+v, %v", res, err)
-	}
+	get(t, p.url)
 	do(t, ctx, holds(`document.querySelector(".free").textContent.startsWith("1 free")`))
 }
 
@@ -278,23 +275,23 @@ func TestScreens(t *testing.T) {
 	if *screens == "" {
 		t.Skip("This test takes pictures for people; give it a directory by -screens.")
 	}
-	g := newGuardedService(t, login.Config{})
-	g.now = time.Now()
+	server := redistest.Start(t)
+	s := &service{name: "login", client: server.NewClient(t, nil)}
+	g := guard(t, s)
 	g.pastFailures(t, time.Now())
-	s := newService(t)
+	plain := servePageOf(t, server.Addr(), "--allow-reset", "--limit", "1/5s,5/1h,20/1d", s.name, "198.51.100.7")
+	account := servePageOf(t, server.Addr(), "--allow-reset", "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
+	start, _, _ := strings.Cut(account, "?")
+	s.secret = nil
 	s.past(t, "1/5s,5/1h,20/1d", "198.51.100.7", time.Now(), 21*h, 20*h, 9*h, 8*h+50*m, 8*h+40*m, 4*h, 48*m, 31*m, 30*m, 12*m, time.Second)
-	inspect := servePage(t, "--allow-reset", "--limit", "1/5s,5/1h,20/1d", "--secret-file", g.file, g.name, "198.51.100.7")
-	account := servePage(t, "--allow-reset", "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
-	plain := servePage(t, "--allow-reset", "--limit", "1/5s,5/1h,20/1d", s.name, "198.51.100.7")
 	ctx := chromium(t)
-	start, _, _ := strings.Cut(inspect, "?")
 	for name, url := range map[string]string{"event": plain, "account": account, "start": start, "proxy": busyProxy(t)} {
 		shots(t, ctx, name, url)
 	}
 }
 
 // shots takes four pictures of a page.
-func shots(t *testing.T, ctx context.Context, name, url string) { //nolint:revive // t comes first, as in all helpers
+func shots(t *testing.T, ctx context.Context, name, url string) {
 	t.Helper()
 	for _, width := range []int64{1280, 390} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -330,13 +327,20 @@ func busyProxy(t *testing.T) string {
 			t.Fatal(err)
 		}
 		r.Header.Set("X-User", []string{"alice", "bob", "carol"}[i%5%3])
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
+		statusOf(t, r)
 	}
 	return p.admin
+}
+
+// statusOf is the status that a request gets.
+func statusOf(t *testing.T, r *http.Request) int {
+	t.Helper()
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode
 }
 
 // past counts single units, so long before now.

@@ -20,14 +20,19 @@ type guardedService struct {
 	*login.Guard
 }
 
-func newGuardedService(t *testing.T, cfg login.Config) *guardedService {
+func newGuardedService(t *testing.T) *guardedService {
 	t.Helper()
-	g := &guardedService{service: newService(t)}
+	return guard(t, newService(t))
+}
+
+// guard gives a service a login guard of its name.
+func guard(t *testing.T, s *service) *guardedService {
+	t.Helper()
+	g := &guardedService{service: s}
 	g.secret = []byte("sixteen bytes, or more")
 	g.file = write(t, string(g.secret)+"\n")
-	cfg.Name, cfg.Secret, cfg.Now = g.name, g.secret, func() time.Time { return g.now }
 	var err error
-	if g.Guard, err = login.New(g.client, cfg); err != nil {
+	if g.Guard, err = login.New(g.client, login.Config{Name: g.name, Secret: g.secret, Now: func() time.Time { return g.now }}); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -64,7 +69,7 @@ func seconds(from time.Duration, n int) (all []time.Duration) {
 
 // TestInspectLoginGolden: what a person on call sees of an account, and the exit status.
 func TestInspectLoginGolden(t *testing.T) {
-	g := newGuardedService(t, login.Config{})
+	g := newGuardedService(t)
 	g.fail(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...)...)
 	g.fail(t, "bob", "198.51.100.9", seconds(3*h, 3)...)
 	for _, tt := range []struct {
@@ -83,7 +88,7 @@ func TestInspectLoginGolden(t *testing.T) {
 
 // TestInspectLoginJSON: what --json prints says the same as the guard, and until when.
 func TestInspectLoginJSON(t *testing.T) {
-	g := newGuardedService(t, login.Config{})
+	g := newGuardedService(t)
 	g.fail(t, "b {}%\xff 'b", "192.0.2.31", seconds(20*time.Second, 5)...)
 	var got struct {
 		Account, Address string
@@ -114,7 +119,7 @@ func TestInspectLoginJSON(t *testing.T) {
 
 // TestInspectLoginOnlyLooks: nothing is written, and an account's reset is the command that the text shows.
 func TestInspectLoginOnlyLooks(t *testing.T) {
-	g := newGuardedService(t, login.Config{})
+	g := newGuardedService(t)
 	g.fail(t, "o'hara", "2001:db8::1", seconds(20*time.Second, 5)...)
 	before := keys(t, g.name)
 	text := g.inspect(t, 3, "", "o'hara", "2001:db8::ffff")
