@@ -23,13 +23,12 @@ type accountState struct {
 	Account string    `json:"account"`
 	Address string    `json:"address,omitempty"`
 	Redis   string    `json:"redis"`
-	At      time.Time `json:"at"`    // by the clock of Redis
-	Known   bool      `json:"known"` // a failure is counted on the account
+	At      time.Time `json:"at"`       // by the clock of Redis
+	Known   bool      `json:"known"`    // a failure is counted on the account
+	Default bool      `json:"defaults"` // the limits are those of the library
 	Verdict
 	Why     []reason       `json:"why"`     // one for each budget that denies
 	Budgets []*budgetState `json:"budgets"` // in the order in which the guard asks them
-
-	defaults bool // the limits are those of the library
 }
 
 // budgetState is the state of one budget.
@@ -101,7 +100,22 @@ func (s *subject) guard(client rueidis.Client, bs budgets, now func() time.Time)
 	})
 }
 
-// lookAtAccount asks a login guard for the state of the account that is the event of the subject. The zero address asks for none.
+// accounts returns a function that asks a login guard for the state of the account that is the event of the subject. The zero
+// address asks for none.
+func (s *subject) accounts(client rueidis.Client, bs budgets, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
+	g, err := s.guard(client, bs, now)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (*accountState, error) {
+		a, err := s.lookAtAccount(ctx, g, ip)
+		if err == nil {
+			a.Default = bs.given == nil
+		}
+		return a, err
+	}, nil
+}
+
 func (s *subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
 	var from []netip.Addr
 	if ip.IsValid() {

@@ -115,7 +115,7 @@ func (a *accountState) writeNotes(b *strings.Builder) {
 	if a.Address == "" {
 		b.WriteString("\nAn address can be denied, too; add it to see its failures.\n")
 	}
-	if a.defaults {
+	if a.Default {
 		b.WriteString("\nThe limits are the defaults of login. If the service has others, name them by\n--budget, as in --budget account=10/10m,20/1h.\n")
 	}
 	b.WriteString("\nA known device is kept out only if total denies, or if the budget of the device\nand one of the others do.\n")

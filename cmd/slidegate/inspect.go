@@ -134,17 +134,8 @@ func (c *inspectCommand) looks(client rueidis.Client, ip netip.Addr, now func() 
 	if !c.Login {
 		return func(ctx context.Context) (shown, error) { return c.look(ctx, client, c.Limits, now) }, nil
 	}
-	g, err := c.guard(client, c.Budgets, now)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) (shown, error) {
-		a, err := c.lookAtAccount(ctx, g, ip)
-		if err == nil {
-			a.defaults = c.Budgets.given == nil
-		}
-		return a, err
-	}, nil
+	look, err := c.accounts(client, c.Budgets, ip, now)
+	return func(ctx context.Context) (shown, error) { return look(ctx) }, err
 }
 
 // watch shows the state until ctx ends, which is no error. Nor is it one if Redis fails for a while, but for the first look.

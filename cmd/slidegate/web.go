@@ -153,12 +153,8 @@ func (w *web) openAccount(q page.Query) (page.Look, error) {
 			return nil, err
 		}
 	}
-	s := w.of(q)
-	g, err := s.guard(w.client, w.budgets, w.now)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) (any, error) { return s.lookAtAccount(ctx, g, ip) }, nil
+	look, err := w.of(q).accounts(w.client, w.budgets, ip, w.now)
+	return func(ctx context.Context) (any, error) { return look(ctx) }, err
 }
 
 // forget forgets an event, or the failures on an account and of its pair.

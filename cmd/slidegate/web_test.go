@@ -1,8 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"net/http"
 	"regexp"
+	"runtime"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,6 +76,49 @@ func TestWebAsks(t *testing.T) {
 		if _, err := w.open(page.Query{Name: s.name, Event: "alice", Limits: bad}); err == nil {
 			t.Errorf("took %q", bad)
 		}
+	}
+}
+
+// TestPagesOnRedis: 200 pages on one event ask Redis twice a second together, and nothing of them is left when they are closed.
+func TestPagesOnRedis(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.NewClient(t, nil)
+	address := strings.Replace(servePageOf(t, server.Addr(), "--limit", "5/1h", "login", "alice"), "/?", "/watch?", 1)
+	before, calls, began := runtime.NumGoroutine(), scriptCalls(t, client), time.Now()
+	const pages, updates = 200, 5
+	var all sync.WaitGroup
+	for range pages {
+		all.Go(func() { readUpdates(t, address, updates) })
+	}
+	all.Wait()
+	seconds := time.Since(began).Seconds()
+	if n := scriptCalls(t, client) - calls; float64(n) > 2*seconds+2 { // at once, and one that loads the script
+		t.Errorf("%d calls in %.1f s", n, seconds)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for late := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// readUpdates reads so many updates of a stream, and closes it.
+func readUpdates(t *testing.T, address string, n int) {
+	res, err := http.Get(address)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for n > 0 && lines.Scan() {
+		if strings.HasPrefix(lines.Text(), `data: {"shown":"alice","state":{"limiter":"login"`) {
+			n--
+		}
+	}
+	if n > 0 {
+		t.Errorf("%d updates are missing: %v", n, lines.Err())
 	}
 }
 

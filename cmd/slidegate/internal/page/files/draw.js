@@ -113,6 +113,7 @@ export class Limit {
     this.free.replaceChildren(...(known
       ? [el("b", {}, String(section.remaining)), ` free, ${+used.toFixed(2)} used`]
       : [el("b", {}, String(+used.toFixed(2))), " counted"]));
+    this.element.classList.toggle("idle", !used);
     this.element.classList.toggle("full", known && section.retry_after_ms > 0);
     this.level.setAttribute("width", known ? Math.min(1, used / section.max) * wide : 0);
     this.strip?.update(section.buckets);

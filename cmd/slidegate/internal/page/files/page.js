@@ -15,10 +15,11 @@ function text(id, value) {
 function stream(address, show) {
   let source;
   const open = () => {
+    source?.close();
     source = new EventSource(address);
     source.onmessage = (message) => {
       const update = JSON.parse(message.data);
-      text("trouble", update.error ? `${update.error}` : "");
+      text("trouble", update.error ?? "");
       $("live").className = update.error ? "" : "on";
       text("live", update.error ? "looking again" : "live");
       show(update);
@@ -26,7 +27,7 @@ function stream(address, show) {
     source.onerror = () => {
       $("live").className = "";
       text("live", "no connection; trying again");
-      if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => document.hidden || open(), 2000);
     };
   };
   document.addEventListener("visibilitychange", () => {
@@ -91,6 +92,7 @@ function showAccount(state) {
   $("why").hidden = state.allowed;
   $("why").replaceChildren(...state.why.map((r) => el("li", {},
     el("b", {}, r.budget), `: ${r.text}. ${r.limit} allows the next at ${moment(at + r.retry_after_ms, at)}.`)));
+  text("defaults", state.defaults ? "The limits are the defaults of login. If the service has others, start slidegate inspect with --budget." : "");
   if ($("reset")) $("reset").hidden = !state.known;
   for (const b of state.budgets) limits(b, budget(b), `${b.budget}/`);
 }
@@ -179,8 +181,13 @@ function watch() {
 
 async function reset() {
   if ($("confirm").returnValue !== "yes") return;
-  const answer = await fetch(`reset${location.search}`, {method: "POST"});
-  if (!answer.ok) text("trouble", await answer.text());
+  text("failed", "");
+  try {
+    const answer = await fetch(`reset${location.search}`, {method: "POST"});
+    if (!answer.ok) text("failed", `Nothing is forgotten: ${await answer.text()}`);
+  } catch {
+    text("failed", "Nothing is known of the Reset, since the connection broke; look, and try again.");
+  }
 }
 
 if ($("state")) watch();
