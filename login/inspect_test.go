@@ -13,7 +13,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInspect: the states name the budgets of an attempt in the order in which Begin asks them, and its charges; and looking charges nothing.
+// TestInspect: the states name the budgets of an attempt in the order in which Begin asks them, and
+// its charges; and looking charges nothing.
 func TestInspect(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{})
 	ip := netip.MustParseAddr("2001:db8:1:2::3")
@@ -47,7 +48,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestInspectAsBegin: an attempt is allowed once the longest RetryAfter of the states is over, and not a millisecond before.
+// TestInspectAsBegin: an attempt is allowed once the longest RetryAfter of the states is over, and
+// not a millisecond before.
 func TestInspectAsBegin(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now}))
@@ -69,7 +71,8 @@ func TestInspectAsBegin(t *testing.T) {
 	}
 }
 
-// TestInspectErrors: an account or an address that Begin refuses, Inspect refuses; and a Redis that does not answer is an outage.
+// TestInspectErrors: an account or an address that Begin refuses, Inspect refuses; and a Redis that
+// does not answer is an outage.
 func TestInspectErrors(t *testing.T) {
 	server := redistest.Start(t)
 	g := newGuard(t, server.NewClient(t, nil), login.Config{Fallback: must(login.NewLocal(login.Config{Name: "login"}))})

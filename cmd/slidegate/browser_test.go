@@ -28,7 +28,8 @@ import (
 // screens is where TestScreens puts its pictures.
 var screens = flag.String("screens", "", "a directory for pictures of the page, at 1280 and 390 pixels, light and dark")
 
-// chromium starts a browser, which ends with the test. What it complains of fails the test: errors of scripts, and what the policy forbids.
+// chromium starts a browser, which ends with the test. What it complains of fails the test: errors
+// of scripts, and what the policy forbids.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
@@ -97,7 +98,8 @@ func (s *served) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// servePage runs slidegate inspect --web with these arguments until the test ends, and returns its address.
+// servePage runs slidegate inspect --web with these arguments until the test ends, and returns its
+// address.
 func servePage(t *testing.T, args ...string) string {
 	t.Helper()
 	return servePageOf(t, redistest.Addr(t), args...)
@@ -146,7 +148,8 @@ func allow(t *testing.T, l *window.Limiter, event string, want bool) {
 	}
 }
 
-// TestPageLive: an event is denied, its bars roll, the countdown ends, and the next attempt is allowed and appears within a second.
+// TestPageLive: an event is denied, its bars roll, the countdown ends, and the next attempt is
+// allowed and appears within a second.
 func TestPageLive(t *testing.T) {
 	s := newService(t)
 	l := s.limiter(t, "5/8s")
@@ -227,7 +230,8 @@ func TestPageHostile(t *testing.T) {
 	}
 }
 
-// TestPageAccount: all budgets of an account at once, and why it is kept out; each budget leads to its event.
+// TestPageAccount: all budgets of an account at once, and why it is kept out; each budget leads to
+// its event.
 func TestPageAccount(t *testing.T) {
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
@@ -253,7 +257,8 @@ func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 	}
 }
 
-// TestPageWithoutRedis: while Redis does not answer, the page says so, and goes on by itself afterwards.
+// TestPageWithoutRedis: while Redis does not answer, the page says so, and goes on by itself
+// afterwards.
 func TestPageWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	ctx := chromium(t)
@@ -264,7 +269,8 @@ func TestPageWithoutRedis(t *testing.T) {
 	do(t, ctx, says("live", "live"), holds(`document.getElementById("trouble").hidden`))
 }
 
-// TestPageOfProxy: the page shows the last hour and who is denied most, and leads to the event, live.
+// TestPageOfProxy: the page shows the last hour and who is denied most, and leads to the event,
+// live.
 func TestPageOfProxy(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
@@ -284,7 +290,8 @@ func TestPageOfProxy(t *testing.T) {
 	do(t, ctx, free(1))
 }
 
-// TestScreens takes the pictures of the documentation: go test ./cmd/slidegate -run Screens -screens DIR.
+// TestScreens takes the pictures of the documentation: go test ./cmd/slidegate -run Screens
+// -screens DIR.
 func TestScreens(t *testing.T) {
 	if *screens == "" {
 		t.Skip("This test takes pictures for people; give it a directory by -screens.")

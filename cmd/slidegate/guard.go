@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// accountState is what a login guard counts for an account, and for an address if one is given, as --json prints it. Spans are in
-// milliseconds.
+// accountState is what a login guard counts for an account, and for an address if one is given, as
+// --json prints it. Spans are in milliseconds.
 type accountState struct {
 	Guard   string    `json:"guard"`
 	Account string    `json:"account"`
@@ -100,8 +101,8 @@ func (s *subject) guard(client rueidis.Client, bs budgets, now func() time.Time)
 	})
 }
 
-// accounts returns a function that asks a login guard for the state of the account that is the event of the subject. The zero
-// address asks for none.
+// accounts returns a function that asks a login guard for the state of the account that is the
+// event of the subject. The zero address asks for none.
 func (s *subject) accounts(client rueidis.Client, bs budgets, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
 	g, err := s.guard(client, bs, now)
 	if err != nil {
@@ -116,12 +117,13 @@ func (s *subject) accounts(client rueidis.Client, bs budgets, ip netip.Addr, now
 	}, nil
 }
 
+// lookAtAccount asks a guard once.
 func (s *subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
 	var from []netip.Addr
 	if ip.IsValid() {
 		from = append(from, ip)
 	}
-	told, err := g.Inspect(ctx, string(s.Event), from...)
+	states, err := g.Inspect(ctx, string(s.Event), from...)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -129,7 +131,7 @@ func (s *subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Ad
 	if ip.IsValid() {
 		a.Address = ip.String()
 	}
-	for _, b := range told {
+	for _, b := range states {
 		a.add(s.budget(b))
 	}
 	a.Allowed = len(a.Why) == 0
@@ -137,12 +139,12 @@ func (s *subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Ad
 }
 
 // budget returns the state that a guard reports of a budget.
-func (s *subject) budget(told login.State) *budgetState {
+func (s *subject) budget(b login.State) *budgetState {
 	of := *s
-	of.Name, of.Event = s.Name+"."+raw(told.Budget), raw(told.Event)
-	st := of.windows(told.Snapshot)
+	of.Name, of.Event = s.Name+"."+raw(b.Budget), raw(b.Event)
+	st := of.windows(b.Snapshot)
 	st.judge(st.counted())
-	return &budgetState{told.Budget, st}
+	return &budgetState{b.Budget, st}
 }
 
 // add adds a budget, and why it denies if it does.
@@ -160,7 +162,7 @@ func (a *accountState) add(b *budgetState) {
 
 // reason returns why the budget denies, by the limit that does for longest.
 func (b *budgetState) reason() reason {
-	sec := slices.MaxFunc(b.given(), func(a, b *section) int { return int(a.RetryAfter - b.RetryAfter) })
+	sec := slices.MaxFunc(b.given(), func(a, b *section) int { return cmp.Compare(a.RetryAfter, b.RetryAfter) })
 	text := fmt.Sprintf("%s within %s, %s", number(int(sec.Used), "failure"), span(sec.per), failures[b.Budget])
 	return reason{b.Budget, text, sec.Limit, sec.RetryAfter, sec, b.Event}
 }

@@ -117,7 +117,8 @@ func TestInspectLoginJSON(t *testing.T) {
 	}
 }
 
-// TestInspectLoginOnlyLooks: nothing is written, and an account's reset is the command that the text shows.
+// TestInspectLoginOnlyLooks: nothing is written, and an account's reset is the command that the
+// text shows.
 func TestInspectLoginOnlyLooks(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "o'hara", "2001:db8::1", seconds(20*time.Second, 5)...)

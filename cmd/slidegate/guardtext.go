@@ -9,7 +9,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
-// text returns the state for a terminal. Each of its lines fits into 80 columns, unless a name is long.
+// text returns the state for a terminal. Each of its lines fits into 80 columns, unless a name is
+// long.
 func (a *accountState) text(int) string {
 	var b strings.Builder
 	a.writeHead(&b)

@@ -23,7 +23,8 @@ type webAddress string
 // webDefault is the address of --web without a value.
 const webDefault webAddress = "127.0.0.1:8002"
 
-// Decode reads the flag. A word after it is its value only if it is an address, since it could be NAME.
+// Decode reads the flag. A word after it is its value only if it is an address, since it could be
+// NAME.
 func (a *webAddress) Decode(c *kong.DecodeContext) error {
 	if *a != "" {
 		return errTwice
@@ -187,7 +188,8 @@ func (s *subject) glances(client rueidis.Client, given limits, now func() time.T
 	return func(ctx context.Context) (any, error) { return s.glance(ctx, l, len(given) > 0) }, nil
 }
 
-// glance returns the state of the event under the limits of l, or under what is stored if these are not given.
+// glance returns the state of the event under the limits of l, or under what is stored if these are
+// not given.
 func (s *subject) glance(ctx context.Context, l limiter, given bool) (*state, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {

@@ -79,7 +79,8 @@ func TestWebAsks(t *testing.T) {
 	}
 }
 
-// TestPagesOnRedis: 200 pages on one event ask Redis twice a second together, and nothing of them is left when they are closed.
+// TestPagesOnRedis: 200 pages on one event ask Redis twice a second together, and nothing of them
+// is left when they are closed.
 func TestPagesOnRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.NewClient(t, nil)

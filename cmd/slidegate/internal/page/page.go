@@ -1,7 +1,9 @@
-// Package page serves the live page of slidegate. It shows what limiters count for an event or an account, as that changes.
+// Package page serves the live page of slidegate. It shows what limiters count for an event or an
+// account, as that changes.
 //
-// A browser takes this way: the page (files/index.html) reads from its own address what to watch, and opens a stream of server-sent
-// events for it. All streams of one event share a poller (watch.go), so that Redis is asked twice a second, however many people look.
+// A browser takes this way: the page (files/index.html) reads from its own address what to watch,
+// and opens a stream of server-sent events for it. All streams of one event share a poller
+// (watch.go), so that Redis is asked twice a second, however many people look.
 package page
 
 import (
@@ -71,10 +73,11 @@ func New(cfg Config) http.Handler {
 	if cfg.Forget != nil {
 		mux.HandleFunc("POST /reset", p.reset)
 	}
-	return http.NewCrossOriginProtection().Handler(guarded(mux))
+	return guarded(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// guarded adds the headers that keep a browser from loading or running anything else, and refuses requests of other sites.
+// guarded adds the headers that keep a browser from loading or running anything else, and refuses
+// requests of other sites.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -91,12 +94,24 @@ func guarded(next http.Handler) http.Handler {
 			http.Error(w, fmt.Sprintf("This address is for this machine alone; open it as localhost, and not as %q.", r.Host), http.StatusForbidden)
 			return
 		}
+		if embedded(r) {
+			http.Error(w, "This page is not for use inside other sites; open it by itself.", http.StatusForbidden)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// misled reports whether a request to a loopback address names another host. A browser sends such a request if the site that it shows
-// has its own name lead to this machine (DNS rebinding): to the browser, both are then one site.
+// embedded reports whether a browser loads this for the page of another site. It could not read the
+// answer, but each stream that it opens costs Redis. A link from another site is fine.
+func embedded(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// misled reports whether a request to a loopback address names another host. A browser sends such a
+// request if the site that it shows has its own name lead to this machine (DNS rebinding): to the
+// browser, both are then one site.
 func misled(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil || !local.IP.IsLoopback() {
@@ -113,7 +128,8 @@ func (p *page) index(w http.ResponseWriter, r *http.Request) {
 	_ = index.Execute(w, map[string]any{"Page": p, "Query": queryOf(r), "Watching": r.URL.Query().Has("event")}) // the browser may be gone
 }
 
-// queryOf returns what the address of a request asks for. It keeps each byte of the event, also those that are no UTF-8.
+// queryOf returns what the address of a request asks for. It keeps each byte of the event, also
+// those that are no UTF-8.
 func queryOf(r *http.Request) Query {
 	v := r.URL.Query()
 	return Query{

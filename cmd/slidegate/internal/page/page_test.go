@@ -64,7 +64,8 @@ func counting() (cfg Config, looks *atomic.Int64) {
 	return cfg, looks
 }
 
-// TestPagesShareLooks: 200 pages on one event cause two looks a second together, all see the last one, and nothing runs when they are closed.
+// TestPagesShareLooks: 200 pages on one event cause two looks a second together, all see the last
+// one, and nothing runs when they are closed.
 func TestPagesShareLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, looks := counting()
@@ -150,7 +151,8 @@ var hostile = []string{
 	`<script>document.title="hacked"</script>`, `"><img src=x onerror=alert(1)>`, `{{.Page}}`, "a\xff\xfeb", "\u202egnp.exe", "a\nb\x00c", strings.Repeat("x<b>", 2560),
 }
 
-// TestHostileNames: whatever an event is called, its bytes reach Open, and the page holds it as text.
+// TestHostileNames: whatever an event is called, its bytes reach Open, and the page holds it as
+// text.
 func TestHostileNames(t *testing.T) {
 	for _, name := range hostile {
 		synctest.Test(t, func(t *testing.T) {
@@ -182,7 +184,8 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestOnlyItsOwn: the page loads nothing from elsewhere and has nothing inline, and its policy forbids both.
+// TestOnlyItsOwn: the page loads nothing from elsewhere and has nothing inline, and its policy
+// forbids both.
 func TestOnlyItsOwn(t *testing.T) {
 	cfg, _ := counting()
 	cfg.Overview, cfg.Forget = func() any { return 1 }, func(context.Context, Query) error { return nil }
@@ -248,7 +251,33 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestRebinding: a site whose name leads to this machine gets nothing. Where the server listens on other addresses, names are fine.
+// TestOtherSites may link to the page, and not load anything of it.
+func TestOtherSites(t *testing.T) {
+	for _, tt := range []struct {
+		site, dest string
+		want       int
+	}{
+		{"cross-site", "document", 200},
+		{"cross-site", "iframe", 403},
+		{"cross-site", "image", 403},
+		{"same-site", "empty", 403},
+		{"same-origin", "empty", 200},
+		{"none", "document", 200},
+		{"", "", 200},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/page.js", http.NoBody)
+		r.Header.Set("Sec-Fetch-Site", tt.site)
+		r.Header.Set("Sec-Fetch-Dest", tt.dest)
+		w := httptest.NewRecorder()
+		New(Config{}).ServeHTTP(w, r)
+		if w.Code != tt.want || w.Header().Get("Content-Security-Policy") == "" {
+			t.Errorf("%s, %s: status %d, not %d", tt.site, tt.dest, w.Code, tt.want)
+		}
+	}
+}
+
+// TestRebinding: a site whose name leads to this machine gets nothing. Where the server listens on
+// other addresses, names are fine.
 func TestRebinding(t *testing.T) {
 	for _, tt := range []struct {
 		local, host string

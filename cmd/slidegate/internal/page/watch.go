@@ -28,7 +28,8 @@ type poller struct {
 	last     []byte // what they got last
 }
 
-// serve sends what look returns to a browser until it leaves, and looks for all browsers that watch the same.
+// serve sends what look returns to a browser until it leaves, and looks for all browsers that watch
+// the same.
 func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, look func(context.Context) []byte) {
 	updates, ok := h.join(of, look)
 	if !ok {
@@ -82,8 +83,8 @@ func (h *hub) join(of any, look func(context.Context) []byte) (updates chan []by
 	return updates, true
 }
 
-// leave removes a watcher. Its poller ends at its next turn if it was the last one, and not before: so no coming and going of browsers
-// makes it look more often.
+// leave removes a watcher. Its poller ends at its next tick if it was the last one, and not before:
+// so no coming and going of browsers makes it look more often.
 func (h *hub) leave(of any, updates chan []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

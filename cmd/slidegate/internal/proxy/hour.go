@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// hour counts what became of the requests of each route in each of the last 60 minutes. Its zero value has none.
+// hour counts what became of the requests of each route in each of the last 60 minutes. Its zero
+// value has none.
 type hour struct {
 	mu      sync.Mutex
 	minutes [60]minute // each at its number modulo 60

@@ -62,8 +62,8 @@ func (p *Proxy) link(event string) string {
 	return url.Values{"event": {event}}.Encode()
 }
 
-// Limiter returns the one that decides about an event, which begins with the pattern of a route. It returns nil if no route with
-// limits has such events.
+// Limiter returns the one that decides about an event, which begins with the pattern of a route. It
+// returns nil if no route with limits has such events.
 func (p *Proxy) Limiter(event string) *window.Limiter {
 	var l *window.Limiter
 	longest := -1

@@ -48,7 +48,8 @@ func TestHour(t *testing.T) {
 	}
 }
 
-// TestOverview: each request is in it, by its route, and each denied event with a link, unless it is hidden.
+// TestOverview: each request is in it, by its route, and each denied event with a link, unless it
+// is hidden.
 func TestOverview(t *testing.T) {
 	for name, secret := range map[string][]byte{"clear": nil, "hidden": []byte("sixteen bytes, or more")} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +106,8 @@ func TestLimiterOfEvent(t *testing.T) {
 	}
 }
 
-// TestPageBesideAdmin: the page answers what Admin does not, and cannot be reached where clients come in.
+// TestPageBesideAdmin: the page answers what Admin does not, and cannot be reached where clients
+// come in.
 func TestPageBesideAdmin(t *testing.T) {
 	to, _ := origin(t)
 	p := must(New(Config{Name: "proxy", To: to, Routes: []Route{limited("/", "2/1h")}, Log: slog.New(slog.DiscardHandler)}))
