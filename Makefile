@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/... ./bench/...
 USERS = ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/...
 
-# Tests may install redis-server by apt-get if neither Docker nor a server is there, and chromium. They say so. Plain `go test` never does.
+# Tests may install redis-server by apt-get if neither Docker nor a server is there, chromium and prometheus. They say so. Plain `go test` never does.
 export SLIDEGATE_INSTALL ?= 1
 
 # What runs a second time under the race detector, in short form.
@@ -32,7 +32,7 @@ help:
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 	@echo
 	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root;"
-	@echo "and chromium for the tests of the page of slidegate inspect --web."
+	@echo "and chromium and prometheus for the tests of pages and metrics."
 	@echo "SLIDEGATE_INSTALL=0 forbids it."
 
 check:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,7 +62,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestDecisions: each decision is counted once, by how it ended and who decided. All that Redis took part in have a time in Redis.
+// TestDecisions: each decision is counted once, by how it ended and who decided. All that Redis
+// took part in have a time in Redis.
 func TestDecisions(t *testing.T) {
 	b := newBook()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: b.observe}
@@ -94,7 +96,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestOutage: an outage is counted when it begins, and is active until it ends. Decisions say who made them meanwhile.
+// TestOutage: an outage is counted when it begins, and is active until it ends. Decisions say who
+// made them meanwhile.
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newBook()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 200 * time.Millisecond, Observe: b.observe}
@@ -160,7 +163,8 @@ func TestEveryLimiter(t *testing.T) {
 	}
 }
 
-// traced returns a context with a span that is recorded, and a function that ends it and returns its events.
+// traced returns a context with a span that is recorded, and a function that ends it and returns
+// its events.
 func traced(t *testing.T) (context.Context, func() []trace.Event) {
 	recorder := tracetest.NewSpanRecorder()
 	ctx, span := trace.NewTracerProvider(trace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "request")
@@ -170,7 +174,8 @@ func traced(t *testing.T) (context.Context, func() []trace.Event) {
 	}
 }
 
-// TestSpan: the caller's span has an event for each decision, with how long to wait, and the tightest limit.
+// TestSpan: the caller's span has an event for each decision, with how long to wait, and the
+// tightest limit.
 func TestSpan(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	l := must(window.NewLocal(window.Config{
@@ -236,12 +241,16 @@ func TestConventions(t *testing.T) {
 	if len(all) != 7 {
 		t.Errorf("%d metrics", len(all))
 	}
+	page := string(must(os.ReadFile("../docs/monitoring.md")))
 	for _, m := range all {
+		if !strings.Contains(page, "| `"+m.Name+"` |") {
+			t.Errorf("docs/monitoring.md lacks %s", m.Name)
+		}
 		if !name.MatchString(m.Name) || strings.HasSuffix(m.Name, "_total") || m.Unit != "s" && !regexp.MustCompile(`^\{[a-z]+\}$`).MatchString(m.Unit) || m.Description == "" {
 			t.Errorf("%q, unit %q: %s", m.Name, m.Unit, m.Description)
 		}
 		for _, key := range keys(m.Data) {
-			if !name.MatchString(key) && key != "error.type" {
+			if !name.MatchString(key) && key != "error.type" || !strings.Contains(page, "| `"+key+"` |") {
 				t.Errorf("%s has the attribute %q", m.Name, key)
 			}
 		}

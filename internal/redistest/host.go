@@ -49,8 +49,8 @@ func findLocal(noDocker error) (host, bool) {
 }
 
 // Program returns the path of the first of the names that is on the PATH. If none is, it installs the
-// Debian package, which has the first of them, where SLIDEGATE_INSTALL allows that; else it skips the
-// test and says what is missing.
+// Debian package, which has the first of them, where SLIDEGATE_INSTALL allows that; where that is not allowed, or not
+// possible, it skips the test and says what is missing.
 func Program(tb testing.TB, pkg string, names ...string) string {
 	tb.Helper()
 	if path, ok := findProgram(names); ok {
@@ -59,9 +59,18 @@ func Program(tb testing.TB, pkg string, names ...string) string {
 	err := aptInstall(pkg, "no "+names[0])
 	path, ok := findProgram(names)
 	if !ok {
-		tb.Skipf("This test needs %s, which is not installed: %v.", names[0], err)
+		unavailable(tb, names[0], err)
 	}
 	return path
+}
+
+// unavailable skips a test that needs a program, unless its installation was tried.
+func unavailable(tb testing.TB, program string, err error) {
+	tb.Helper()
+	if errors.Is(err, errForbidden) || errors.Is(err, errUnable) {
+		tb.Skipf("This test needs %s, which is not installed: %v.", program, err)
+	}
+	tb.Fatalf("redistest: %s could not be installed: %v", program, err)
 }
 
 func findProgram(names []string) (path string, ok bool) {
@@ -86,14 +95,20 @@ if [ ! -e $policy ]; then
 fi
 apt-get -q update && apt-get -qy install --no-install-recommends "$1"`
 
+// Why aptInstall did not try.
+var (
+	errForbidden = errors.New("apt-get does it as root if SLIDEGATE_INSTALL=1 is set")
+	errUnable    = errors.New("apt-get cannot do it here, or not as this user")
+)
+
 // aptInstall installs a package if SLIDEGATE_INSTALL allows it, on Debian and its kin, as root. It says
 // so, and why.
 func aptInstall(pkg, why string) error {
 	if os.Getenv("SLIDEGATE_INSTALL") != "1" {
-		return errors.New("apt-get does it as root if SLIDEGATE_INSTALL=1 is set, as make test sets it")
+		return errForbidden
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return errors.New("apt-get cannot do it here, or not as this user")
+		return errUnable
 	}
 	fmt.Fprintf(os.Stderr, "redistest: %s: apt-get installs %s\n", why, pkg)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

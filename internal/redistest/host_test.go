@@ -187,3 +187,16 @@ func left(t *testing.T, dir string) int {
 	}
 	return len(entries)
 }
+
+// TestProgramIsMissing: a test that needs a program which may not be installed is skipped.
+func TestProgramIsMissing(t *testing.T) {
+	t.Setenv("SLIDEGATE_INSTALL", "0")
+	var skipped bool
+	t.Run("test", func(t *testing.T) {
+		defer func() { skipped = t.Skipped() }()
+		t.Logf("found %s", Program(t, "slidegate-no-such-program", "slidegate-no-such-program"))
+	})
+	if !skipped {
+		t.Error("the test was not skipped")
+	}
+}

@@ -1,0 +1,215 @@
+package otelgate_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+const (
+	dashboardFile = "../docs/monitoring/dashboard.json"
+	alertsFile    = "../docs/monitoring/alerts.yml"
+)
+
+// A query is one of the dashboard or the alerts.
+type query struct {
+	name   string // of its panel or alert
+	expr   string
+	labels []string // those that its legend or its texts name
+}
+
+// TestMonitoring runs Prometheus beside three proxies and a program under load, on a Redis that
+// becomes slow and hangs. Each query of the dashboard and each alert returns data at some time,
+// with the labels that its legend or texts name. None uses a metric, a label or a value of one that
+// nobody exports.
+func TestMonitoring(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	p := startPrometheus(t, redistest.Program(t, "prometheus", "prometheus"))
+	pending := append(dashboard(t), p.alerts(t)...)
+	t.Logf("%d queries", len(pending))
+	ask := func() {
+		var still []query
+		for _, q := range pending {
+			if !p.answers(t, q) {
+				still = append(still, q)
+			}
+		}
+		pending = still
+	}
+	all := pending
+	for end := time.Now().Add(2 * time.Minute); len(pending) > 0 && time.Now().Before(end); {
+		p.redis.slow(t)
+		ask()
+		p.redis.hang(t, ask)
+	}
+	for _, q := range pending {
+		t.Errorf("%s: no data from %s", q.name, q.expr)
+	}
+	exported := p.exported(t)
+	for _, q := range all {
+		for _, complaint := range exported.complain(q.expr) {
+			t.Errorf("%s: %s, in %s", q.name, complaint, q.expr)
+		}
+	}
+}
+
+// TestAlerts: promtool accepts the alerts.
+func TestAlerts(t *testing.T) {
+	redistest.Program(t, "prometheus", "prometheus") // promtool is in the same package
+	if out, err := exec.Command("promtool", "check", "rules", alertsFile).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// named finds the labels that a legend, such as {{route}}, or the text of an alert names.
+var named = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
+
+func labelsIn(text string) (all []string) {
+	for _, found := range named.FindAllStringSubmatch(text, -1) {
+		all = append(all, found[1])
+	}
+	return all
+}
+
+// dashboard returns the queries of all panels and variables, as Grafana would send them.
+func dashboard(t *testing.T) (all []query) {
+	t.Helper()
+	var board struct {
+		Templating struct {
+			List []struct{ Name, Definition string }
+		}
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := json.Unmarshal(must(os.ReadFile(dashboardFile)), &board); err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{"$__rate_interval", "1m"}
+	for _, v := range board.Templating.List {
+		variables = append(variables, "$"+v.Name, ".*")
+		if inside, isValues := strings.CutPrefix(v.Definition, "label_values("); isValues {
+			metric, label, _ := strings.Cut(strings.TrimSuffix(inside, ")"), ", ")
+			all = append(all, query{"variable " + v.Name, "count by (" + label + ") (" + metric + ")", []string{label}})
+		}
+	}
+	fill := strings.NewReplacer(variables...)
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			all = append(all, query{"panel " + panel.Title, fill.Replace(target.Expr), labelsIn(target.LegendFormat)})
+		}
+	}
+	return all
+}
+
+// exports are the metrics that programs export: the values of each label.
+type exports map[string]map[string]map[string]bool
+
+// Parts of PromQL, as far as it is used here.
+var (
+	texts     = regexp.MustCompile(`"[^"]*"`)
+	grouping  = regexp.MustCompile(`\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
+	selection = regexp.MustCompile(`([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}`)
+	matcher   = regexp.MustCompile(`(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"`)
+	duration  = regexp.MustCompile(`\[[^\]]*\]`)
+	word      = regexp.MustCompile(`[a-zA-Z_:][\w:]*\s*\(?`)
+	operators = regexp.MustCompile(`^(and|or|unless|bool|offset)\s*\(?$`)
+)
+
+// complain returns what an expression uses and nobody exports.
+func (e exports) complain(expr string) (all []string) {
+	var metrics, groups []string
+	for _, found := range selection.FindAllStringSubmatch(expr, -1) {
+		all = append(all, e.unmatched(found[1], found[2])...)
+	}
+	rest := selection.ReplaceAllString(texts.ReplaceAllString(expr, `""`), "$1 ")
+	for _, found := range grouping.FindAllStringSubmatch(rest, -1) {
+		groups = append(groups, strings.FieldsFunc(found[1], func(r rune) bool { return r == ',' || r == ' ' })...)
+	}
+	rest = duration.ReplaceAllString(grouping.ReplaceAllString(rest, " "), " ")
+	for _, w := range word.FindAllString(rest, -1) {
+		if !strings.HasSuffix(w, "(") && !operators.MatchString(w) {
+			metrics = append(metrics, strings.TrimSpace(w))
+		}
+	}
+	for _, metric := range metrics {
+		if e[metric] == nil {
+			all = append(all, "nobody exports the metric "+metric)
+			continue
+		}
+		for _, label := range groups {
+			if e[metric][label] == nil {
+				all = append(all, metric+" has no label "+label)
+			}
+		}
+	}
+	return all
+}
+
+// unmatched returns which labels of a selection, and which of their values, a metric does not have.
+func (e exports) unmatched(metric, selection string) (all []string) {
+	for _, found := range matcher.FindAllStringSubmatch(selection, -1) {
+		label := found[1]
+		if e[metric] != nil && e[metric][label] == nil {
+			all = append(all, metric+" has no label "+label)
+			continue
+		}
+		for value := range strings.SplitSeq(found[3], "|") {
+			if value != ".*" && e[metric] != nil && !e[metric][label][value] {
+				all = append(all, metric+" has no "+label+" "+value)
+			}
+		}
+	}
+	return all
+}
+
+// TestComplain: an expression that uses what nobody exports is found out.
+func TestComplain(t *testing.T) {
+	e := exports{
+		"requests_total":  {"route": {"/": true}, "decision": {"admitted": true, "denied": true}},
+		"outages":         {"route": {"/": true}},
+		"seconds_bucket":  {"route": {"/": true}, "le": {"0.1": true}},
+		"resident_memory": {"job": {"proxy": true}},
+	}
+	for expr, want := range map[string][]string{
+		`sum by (route) (rate(requests_total{decision=~"admitted|denied"}[5m])) / sum(rate(requests_total[5m])) > 0.5`: nil,
+		`histogram_quantile(0.99, sum by (le) (rate(seconds_bucket{route=~".*"}[1m])))`:                                nil,
+		`rate(requests_total{route=~".*"}[5m]) and on (route) outages > 0`:                                             nil,
+		`resident_memory and on (job) requests_total`:                                                                  {"requests_total has no label job"},
+		`rate(request_total[5m])`:                                          {"nobody exports the metric request_total"},
+		`rate(request_total{route="/"}[5m])`:                               {"nobody exports the metric request_total"},
+		`requests_total{decision="refused"}`:                               {"requests_total has no decision refused"},
+		`requests_total{decision!~"denied|gone"}`:                          {"requests_total has no decision gone"},
+		`requests_total{limiter=~".*"}`:                                    {"requests_total has no label limiter"},
+		`sum by (le) (rate(requests_total{decision="denied"}[1m])) > 0.05`: {"requests_total has no label le"},
+		`outages or gauge`:                                                 {"nobody exports the metric gauge"},
+	} {
+		if diff := cmp.Diff(want, e.complain(expr)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", expr, diff)
+		}
+	}
+}
+
+// build builds the command slidegate.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "slidegate")
+	cmd := exec.Command("go", "build", "-o", program, ".")
+	cmd.Dir = "../cmd/slidegate"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
