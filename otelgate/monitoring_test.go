@@ -2,6 +2,7 @@ package otelgate_test
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/slidegate/slidegate/internal/redistest"
 )
+
+var update = flag.Bool("update", false, "draw docs/monitoring/dashboard.svg")
 
 const (
 	dashboardFile = "../docs/monitoring/dashboard.json"
@@ -36,7 +39,7 @@ func TestMonitoring(t *testing.T) {
 		t.Skip("it takes half a minute")
 	}
 	p := startPrometheus(t, redistest.Program(t, "prometheus", "prometheus"))
-	pending := append(dashboard(t), p.alerts(t)...)
+	pending := append(dashboard(t, "1m").queries(), p.alerts(t)...)
 	t.Logf("%d queries", len(pending))
 	ask := func() {
 		var still []query
@@ -52,6 +55,9 @@ func TestMonitoring(t *testing.T) {
 		p.redis.slow(t)
 		ask()
 		p.redis.hang(t, ask)
+	}
+	if *update {
+		p.draw(t)
 	}
 	for _, q := range pending {
 		t.Errorf("%s: no data from %s", q.name, q.expr)
@@ -82,33 +88,43 @@ func labelsIn(text string) (all []string) {
 	return all
 }
 
-// dashboard returns the queries of all panels and variables, as Grafana would send them.
-func dashboard(t *testing.T) (all []query) {
-	t.Helper()
-	var board struct {
-		Templating struct {
-			List []struct{ Name, Definition string }
-		}
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr, LegendFormat string }
-		}
+// A board is the dashboard, as far as it is used here.
+type board struct {
+	Templating struct {
+		List []struct{ Name, Definition string }
 	}
-	if err := json.Unmarshal(must(os.ReadFile(dashboardFile)), &board); err != nil {
+	Panels []panel
+}
+
+type panel struct {
+	Title, Type string
+	GridPos     struct{ X, Y, W, H float64 }
+	FieldConfig struct{ Defaults struct{ Unit string } }
+	Targets     []struct{ Expr, LegendFormat string }
+}
+
+// dashboard reads the dashboard. Its variables stand for everything. Rates are over an interval.
+func dashboard(t *testing.T, interval string) (b board) {
+	t.Helper()
+	text := string(must(os.ReadFile(dashboardFile)))
+	text = strings.NewReplacer("$__rate_interval", interval, "$limiter", ".*", "$route", ".*").Replace(text)
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
 		t.Fatal(err)
 	}
-	variables := []string{"$__rate_interval", "1m"}
-	for _, v := range board.Templating.List {
-		variables = append(variables, "$"+v.Name, ".*")
+	return b
+}
+
+// queries returns those of all variables and panels.
+func (b board) queries() (all []query) {
+	for _, v := range b.Templating.List {
 		if inside, isValues := strings.CutPrefix(v.Definition, "label_values("); isValues {
 			metric, label, _ := strings.Cut(strings.TrimSuffix(inside, ")"), ", ")
 			all = append(all, query{"variable " + v.Name, "count by (" + label + ") (" + metric + ")", []string{label}})
 		}
 	}
-	fill := strings.NewReplacer(variables...)
-	for _, panel := range board.Panels {
+	for _, panel := range b.Panels {
 		for _, target := range panel.Targets {
-			all = append(all, query{"panel " + panel.Title, fill.Replace(target.Expr), labelsIn(target.LegendFormat)})
+			all = append(all, query{"panel " + panel.Title, target.Expr, labelsIn(target.LegendFormat)})
 		}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A scraper is a Prometheus that runs, and the Redis of what it scrapes.
@@ -105,6 +106,20 @@ func (p *scraper) answers(t *testing.T, q query) bool {
 		}
 	}
 	return numbers > 0
+}
+
+// A line is a series of values, and their times in seconds.
+type line struct {
+	Metric map[string]string
+	Values [][2]any
+}
+
+// lines returns the answer to a query for each second of a time.
+func (p *scraper) lines(t *testing.T, expr string, from, to time.Time) []line {
+	t.Helper()
+	var found struct{ Result []line }
+	p.get(t, fmt.Sprintf("query_range?query=%s&start=%d&end=%d&step=1", url.QueryEscape(expr), from.Unix(), to.Unix()), &found)
+	return found.Result
 }
 
 // alerts returns those that Prometheus has loaded.

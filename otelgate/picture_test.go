@@ -1,0 +1,171 @@
+package otelgate_test
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	pictureFile = "../docs/monitoring/dashboard.svg"
+	pictured    = 60 * time.Second
+	unit        = 34.0 // pixels of one unit of Grafana's grid, of 24 columns
+	top, bottom = 28.0, 62.0
+)
+
+// Colours from Okabe and Ito, which people with any sight can distinguish.
+var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#646464"}
+
+// draw draws all panels of the dashboard, from what Prometheus answers about the last minute: calm,
+// slow, calm, a Redis that hangs, and calm.
+func (p *scraper) draw(t *testing.T) {
+	t.Helper()
+	<-time.After(20 * time.Second)
+	p.redis.slow(t)
+	<-time.After(10 * time.Second)
+	p.redis.hang(t, func() {})
+	p.redis.hang(t, func() {})
+	<-time.After(22 * time.Second)
+	end, height := time.Now(), 0.0
+	var panels strings.Builder
+	for _, panel := range dashboard(t, "3s").Panels {
+		height = max(height, unit*(panel.GridPos.Y+panel.GridPos.H))
+		p.drawPanel(t, &panels, panel, end)
+	}
+	text := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="11"><rect width="100%%" height="100%%" fill="#f4f5f5"/>`+"\n%s</svg>\n", 24*unit, height, &panels)
+	if err := os.WriteFile(pictureFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drawPanel draws a panel, or the title of a row.
+func (p *scraper) drawPanel(t *testing.T, to *strings.Builder, panel panel, end time.Time) {
+	t.Helper()
+	at, width, height := panel.GridPos, unit*panel.GridPos.W-6, unit*panel.GridPos.H-6
+	fmt.Fprintf(to, `<g transform="translate(%g %g)">`, unit*at.X+3, unit*at.Y+3)
+	defer to.WriteString("</g>\n")
+	if panel.Type == "row" {
+		fmt.Fprintf(to, `<text x="4" y="20" font-size="15" font-weight="bold">%s</text>`, panel.Title)
+		return
+	}
+	fmt.Fprintf(to, `<rect width="%g" height="%g" fill="#fff" stroke="#ddd"/><text x="8" y="18" font-weight="bold">%s</text>`, width, height, html.EscapeString(panel.Title))
+	var lines []line
+	var names []string
+	for _, target := range panel.Targets {
+		answer := p.lines(t, target.Expr, end.Add(-pictured), end)
+		if panel.Type == "heatmap" {
+			separate(answer)
+		}
+		for _, line := range answer {
+			if line.isZero() {
+				continue
+			}
+			lines = append(lines, line)
+			names = append(names, named.ReplaceAllStringFunc(target.LegendFormat, func(label string) string { return line.Metric[labelsIn(label)[0]] }))
+		}
+	}
+	c := chart{to, width - 70, height - top - bottom, end.Add(-pictured)}
+	c.draw(lines, panel.FieldConfig.Defaults.Unit)
+	c.legend(names, height)
+}
+
+// separate sorts the cumulative buckets of a histogram, and takes from each what is in the one
+// before.
+func separate(buckets []line) {
+	bound := func(l line) float64 { return must(strconv.ParseFloat(l.Metric["le"], 64)) }
+	slices.SortFunc(buckets, func(a, b line) int { return cmp.Compare(bound(a), bound(b)) })
+	for i := len(buckets) - 1; i > 0; i-- {
+		for j := range buckets[i].Values {
+			buckets[i].Values[j][1] = fmt.Sprint(buckets[i].value(j) - buckets[i-1].value(j))
+		}
+	}
+}
+
+// A chart is the part of a panel that has values.
+type chart struct {
+	to            *strings.Builder
+	width, height float64
+	from          time.Time
+}
+
+// draw draws lines up to the largest value, which the axis names.
+func (c chart) draw(lines []line, unit string) {
+	largest := 0.0
+	for _, l := range lines {
+		for i := range l.Values {
+			largest = max(largest, l.value(i))
+		}
+	}
+	if largest == 0 {
+		largest = 1
+	}
+	for _, share := range []float64{0, .5, 1} {
+		y := top + c.height*(1-share)
+		fmt.Fprintf(c.to, `<path d="M58 %g h%g" stroke="#e4e4e4"/><text x="54" y="%g" text-anchor="end">%s</text>`, y, c.width, y+4, amount(share*largest, unit))
+	}
+	for i, l := range lines {
+		command := "M"
+		fmt.Fprintf(c.to, `<path fill="none" stroke-width="1.5" stroke="%s" d="`, colours[i%len(colours)])
+		for j := range l.Values {
+			fmt.Fprintf(c.to, "%s%.1f %.1f", command, 58+c.width*l.second(j, c.from)/pictured.Seconds(), top+c.height*(1-l.value(j)/largest))
+			command = "L"
+		}
+		c.to.WriteString(`"/>`)
+	}
+}
+
+// legend names the lines below them.
+func (c chart) legend(names []string, height float64) {
+	x, y := 8.0, height-bottom+22
+	for i, name := range names {
+		wide := 16 + 6*float64(len(name))
+		if x+wide > c.width+64 {
+			x, y = 8, y+13
+		}
+		fmt.Fprintf(c.to, `<text x="%g" y="%g" fill="%s">%s</text>`, x, y, colours[i%len(colours)], html.EscapeString(name))
+		x += wide
+	}
+}
+
+// value returns a value of a line, with 0 for one that is no number.
+func (l line) value(i int) float64 {
+	text, _ := l.Values[i][1].(string)
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
+}
+
+// isZero reports whether all values are 0.
+func (l line) isZero() bool {
+	return !slices.ContainsFunc(l.Values, func(v [2]any) bool { return line{Values: [][2]any{v}}.value(0) != 0 })
+}
+
+// second returns how long after a time a value is, in seconds.
+func (l line) second(i int, from time.Time) float64 {
+	at, _ := l.Values[i][0].(float64)
+	return at - float64(from.Unix())
+}
+
+// amount writes a value in a unit of Grafana.
+func amount(v float64, unit string) string {
+	switch unit {
+	case "s":
+		return fmt.Sprintf("%.3g ms", 1000*v)
+	case "percentunit":
+		return fmt.Sprintf("%.3g %%", 100*v)
+	case "bytes":
+		return fmt.Sprintf("%.3g MB", v/1e6)
+	case "ops", "reqps":
+		return fmt.Sprintf("%.0f/s", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
