@@ -27,6 +27,14 @@ func (m *maker) histogram(name, text string) metric.Float64Histogram {
 	return h
 }
 
+// sizes returns a histogram of how many requests there were, up to the most in a batch.
+func (m *maker) sizes(name, text string) metric.Int64Histogram {
+	h, err := m.meter.Int64Histogram(prefix+name, metric.WithUnit("{request}"), metric.WithDescription(text),
+		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
+	m.err = errors.Join(m.err, err)
+	return h
+}
+
 func (m *maker) counter(name, unit, text string) metric.Int64Counter {
 	c, err := m.meter.Int64Counter(prefix+name, metric.WithUnit(unit), metric.WithDescription(text))
 	m.err = errors.Join(m.err, err)

@@ -43,6 +43,7 @@ func New(provider metric.MeterProvider) (func(context.Context, window.Observatio
 type observer struct {
 	duration metric.Float64Histogram // of a decision, from call to answer
 	redis    metric.Float64Histogram // of that, the time in Redis
+	batch    metric.Int64Histogram
 	merged   metric.Int64Counter
 	full     metric.Int64Counter
 	outages  metric.Int64Counter
@@ -58,6 +59,7 @@ func newObserver(meter metric.Meter) (*observer, error) {
 	o := &observer{
 		duration: m.histogram("decision.duration", "Duration of decisions, from call to answer."),
 		redis:    m.histogram("redis.duration", "Time of decisions in Redis, from sending to reply, of the whole pipeline."),
+		batch:    m.sizes("batch.size", "Requests that were sent to Redis as one pipeline, as each decision saw it."),
 		merged:   m.counter("decision.merged", "{decision}", "Decisions that shared a script call with others on the same event."),
 		full:     m.counter("decision.full", "{decision}", "Decisions about new events for which memory had no room."),
 		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a slot range of a cluster, that began."),
@@ -90,6 +92,7 @@ func (o *observer) decided(ctx context.Context, seen *window.Observation, s *opt
 	o.duration.Record(ctx, seen.Took.Seconds(), s.recordDecision...)
 	if seen.InRedis > 0 {
 		o.redis.Record(ctx, seen.InRedis.Seconds(), s.record...)
+		o.batch.Record(ctx, int64(seen.Batch), s.record...)
 	}
 	if seen.Merged {
 		o.merged.Add(ctx, 1, s.add...)

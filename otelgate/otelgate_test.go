@@ -91,6 +91,10 @@ func TestDecisions(t *testing.T) {
 	if inRedis := b.durations(t, "slidegate.limiter.redis.duration"); len(inRedis) != 1 || inRedis[0].Count != 9 {
 		t.Errorf("in Redis: %v", inRedis)
 	}
+	sizes := b.metrics(t)["slidegate.limiter.batch.size"].Data.(metricdata.Histogram[int64]).DataPoints
+	if len(sizes) != 1 || sizes[0].Count != 9 || sizes[0].Sum != 9 { // this caller was alone
+		t.Errorf("batches: %v", sizes)
+	}
 	if merged, full := b.sum(t, "slidegate.limiter.decision.merged"), b.sum(t, "slidegate.limiter.decision.full"); merged != 3 || full != 1 {
 		t.Errorf("%d merged, %d without room", merged, full)
 	}
@@ -238,7 +242,7 @@ func TestConventions(t *testing.T) {
 	b.observe(t.Context(), seen(window.Allowed, time.Millisecond))
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Outage})
 	all := b.metrics(t)
-	if len(all) != 7 {
+	if len(all) != 8 {
 		t.Errorf("%d metrics", len(all))
 	}
 	page := string(must(os.ReadFile("../docs/monitoring.md")))
@@ -262,6 +266,10 @@ func keys(data metricdata.Aggregation) (all []string) {
 	var sets []attribute.Set
 	switch data := data.(type) {
 	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Histogram[int64]:
 		for _, p := range data.DataPoints {
 			sets = append(sets, p.Attributes)
 		}

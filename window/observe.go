@@ -21,6 +21,7 @@ type Observation struct {
 	// SlotRange.
 	InRedis    time.Duration // from sending to reply, of the whole pipeline that the request was in; 0 if the caller left before
 	Merged     bool          // one script call decided several attempts on the event
+	Batch      int           // requests that were sent as one pipeline, with this one: 1 to 512; 0 if the caller left before
 	Remembered bool          // the denial cache answered
 	SlotRange  int           // which sixty-fourth of the hash slots, from 0, also of an outage; 0 for a server that is no cluster
 }

@@ -90,9 +90,33 @@ func TestObserveHow(t *testing.T) {
 		t.Errorf("not remembered: %+v", last)
 	}
 	for i, o := range seen {
-		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Remembered || o.Merged != (i >= 8) || i < 8 && o.SlotRange != slot/256 {
+		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Remembered || sent != (o.Batch == 1) || o.Merged != (i >= 8) || i < 8 && o.SlotRange != slot/256 {
 			t.Errorf("attempt %d: %+v", i, o)
 		}
+	}
+}
+
+// TestObserveBatch: an Observation says how many requests were in its pipeline. So those of a
+// pipeline of n each say n.
+func TestObserveBatch(t *testing.T) {
+	perSize, all := map[int]int{}, 0
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Observe: func(_ context.Context, o window.Observation) {
+		perSize[o.Batch]++
+		all++
+	}}
+	var events []string
+	for i := range 1000 {
+		events = append(events, fmt.Sprint(i))
+	}
+	must(window.New(redistest.Client(t), cfg)).AllowEach(t.Context(), events)
+	largest := 0
+	for size, n := range perSize {
+		if largest = max(largest, size); size < 1 || size > 512 || n%size != 0 {
+			t.Errorf("%d observations of batches of %d", n, size)
+		}
+	}
+	if all != len(events) || largest < 2 {
+		t.Errorf("%d observations; the largest batch had %d requests", all, largest)
 	}
 }
 

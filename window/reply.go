@@ -42,7 +42,7 @@ func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, n int6
 	if l.observe != nil {
 		l.observe(ctx, Observation{
 			Limiter: l.engine.Name, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began), Full: reply.Full,
-			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Remembered: reply.Trace.Remembered, SlotRange: reply.Trace.SlotRange,
+			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Trace.Remembered, SlotRange: reply.Trace.SlotRange,
 		})
 	}
 }

@@ -151,6 +151,7 @@ func (b *batch) exchange(hash string) {
 	took := b.redis.elapsed() - began
 	for _, c := range b.pending {
 		c.reply.took += took
+		c.reply.batch = len(b.requests)
 	}
 	if broken { // rueidis may still be writing these
 		b.commands = nil

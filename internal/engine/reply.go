@@ -25,6 +25,7 @@ type Trace struct {
 	SlotRange  int           // which sixty-fourth of the hash slots
 	InRedis    time.Duration // from sending to reply
 	Merged     bool          // one script call answered several attempts
+	Batch      int           // requests in the batch
 	Remembered bool          // the denial cache answered
 }
 

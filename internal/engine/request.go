@@ -67,6 +67,7 @@ type reply struct {
 
 	took   time.Duration // from sending to reply
 	merged bool          // it is the reply to several attempts
+	batch  int           // requests in its batch
 }
 
 // attempt returns the reply to attempt i of the request.
@@ -104,7 +105,7 @@ func (q *request) granted(i int) int64 {
 }
 
 func (q *request) trace() Trace {
-	return Trace{SlotRange: q.rangeIndex, InRedis: q.reply.took, Merged: q.reply.merged}
+	return Trace{SlotRange: q.rangeIndex, InRedis: q.reply.took, Merged: q.reply.merged, Batch: q.reply.batch}
 }
 
 // covers reports whether some rows are as many as the verb replies for attempt i, and perhaps for
