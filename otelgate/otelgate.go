@@ -6,7 +6,7 @@
 //	limiter, err := window.New(client, window.Config{Name: "api", Limits: limits, Observe: observe})
 //
 // Metrics and events name the limiter, never the event that is limited. docs/monitoring.md
-// lists them.
+// lists them, and has a Grafana dashboard and Prometheus alerts for them.
 package otelgate
 
 import (
