@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,13 +18,15 @@ const (
 	report  = time.Minute      // between two lines about denials
 )
 
-// Serve takes requests of clients and of operators until ctx ends, and then finishes those under way.
+// Serve takes requests of clients and of operators until ctx ends, and then finishes those under way. Both
+// listeners are closed when it returns.
 func (p *Proxy) Serve(ctx context.Context, public, admin net.Listener) error {
 	clients, operators := p.server(p), p.server(p.Admin())
 	failed := make(chan error, 2)
-	go func() { failed <- clients.Serve(public) }()
-	go func() { failed <- operators.Serve(admin) }()
-	defer func() { _ = operators.Close() }()
+	var both sync.WaitGroup
+	both.Go(func() { failed <- clients.Serve(public) })
+	both.Go(func() { failed <- operators.Serve(admin) })
+	defer func() { _ = operators.Close(); both.Wait() }()
 	tick := time.NewTicker(report)
 	defer tick.Stop()
 	for before := int64(0); ; {
