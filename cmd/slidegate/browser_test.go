@@ -36,7 +36,7 @@ func chromium(t *testing.T) context.Context {
 		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
 	}
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know
@@ -52,9 +52,26 @@ func chromium(t *testing.T) context.Context {
 			}
 		}
 	})
-	ctx, cancel = context.WithTimeout(ctx, time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// profile is a directory for a browser. It is removed after the test, as soon as no process of the browser writes there.
+func profile(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "slidegate-browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for late := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(late); err = os.RemoveAll(dir) {
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // do runs actions in a browser.
@@ -159,7 +176,7 @@ func TestPageLive(t *testing.T) {
 		allow(t, l, "alice", true)
 	}
 	allow(t, l, "alice", false)
-	do(t, ctx, says("answer", "Denied"), says("because", "by 5/8s"), says("where", s.name+" on "), holds(`document.querySelector(".full")`))
+	do(t, ctx, says("answer", "Denied"), says("because", "by 5/8s"), says("where", s.name+" on "), holds(`document.querySelector(".full") && document.querySelector(".strip g[transform]")`))
 	position := `Number(document.querySelector(".strip g").getAttribute("transform").match(/-?[0-9.]+/)[0])`
 	var before float64
 	do(t, ctx, chromedp.Evaluate(position, &before), holds(fmt.Sprintf("%s < %f - 20", position, before)))
