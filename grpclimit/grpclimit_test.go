@@ -116,7 +116,7 @@ func TestCost(t *testing.T) {
 // Closed. The log has one line for each interceptor.
 func TestOutage(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 500 * time.Millisecond}))
+	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second}))
 	s.Kill(t)
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		for outage, want := range map[grpclimit.Outage]struct {
@@ -144,7 +144,7 @@ func TestOutage(t *testing.T) {
 func TestFallback(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(s.Client(t), window.Config{
-		Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 500 * time.Millisecond, Fallback: standing("1/1d"),
+		Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second, Fallback: standing("1/1d"),
 	}))
 	s.Kill(t)
 	var log record

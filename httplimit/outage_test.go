@@ -235,7 +235,7 @@ func TestNoRecord(t *testing.T) {
 // TestSecretStaysSecret: with a Secret, the log does not tell the key of a request, whatever goes wrong.
 func TestSecretStaysSecret(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: 300 * time.Millisecond}))
+	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second}))
 	var log record
 	h := middleware(httplimit.Config{Limiter: l, Key: httplimit.Header("X-Api-Key"), Log: log.loggerOf("err", "msg")}).Wrap(fine)
 	with := func(r *http.Request) { r.Header.Set("X-Api-Key", "hunter2") }

@@ -104,7 +104,7 @@ func TestDecisions(t *testing.T) {
 // made them meanwhile.
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newBook()
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 200 * time.Millisecond, Observe: b.observe}
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
 	l := must(window.New(server.Client(t), cfg))
 	cfg.Name += ".b"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))

@@ -170,7 +170,7 @@ func TestEachOnDeadServer(t *testing.T) {
 	client := server.Client(t)
 	const timeout = 3 * time.Second // repetition ends after one; so a machine may stall for two until a dial seems to hang
 	l := must(window.New(client, window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: timeout}))
-	die(t, server, client)
+	server.Kill(t)
 	begin := time.Now()
 	for i, r := range l.AllowEach(t.Context(), many(40_000)) {
 		if !errors.Is(r.Err, window.ErrOutage) || errors.Is(r.Err, window.ErrUncertain) {

@@ -401,7 +401,7 @@ func TestCertainOnSlowRefusal(t *testing.T) {
 		}
 	})
 	dead.Store(true)
-	die(t, server, client)
+	server.Kill(t)
 	certain(t, client, 1)
 }
 
@@ -409,19 +409,8 @@ func TestCertainOnSlowRefusal(t *testing.T) {
 func TestCertainOnDeadServer(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
-	die(t, server, client)
-	certain(t, client, 256)
-}
-
-// die kills a server, and returns when the client has noticed. What it sends before that is uncertain.
-func die(t *testing.T, server *redistest.Server, client rueidis.Client) {
-	t.Helper()
-	l := must(window.New(client, window.Config{Name: "other", Limits: parsed("1/1h"), Timeout: 3 * time.Second}))
 	server.Kill(t)
-	for certain := false; !certain; {
-		_, err := l.Allow(t.Context(), "e")
-		certain = errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain)
-	}
+	certain(t, client, 256)
 }
 
 // certain checks that fresh limiters, 32 at a time, all answer with ErrOutage, since nothing was ever sent.

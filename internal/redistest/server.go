@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,8 +29,9 @@ type Server struct {
 	deposed time.Time // when a replica last took over from it
 	elected time.Time // when it last took over
 
-	mu    sync.Mutex
-	admin rueidis.Client // made when first asked for
+	mu      sync.Mutex
+	admin   rueidis.Client   // made when first asked for
+	clients []rueidis.Client // of tests
 }
 
 // ailment is what a test did to a server and has not yet ended.
@@ -221,7 +223,11 @@ func (s *Server) Client(tb testing.TB) rueidis.Client {
 // NewClient is as [NewClient], for this server.
 func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
-	return newClient(tb, s.options(), opt)
+	c := newClient(tb, s.options(), opt)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients = append(s.clients, c)
+	return c
 }
 
 // newClient is a client with these options, changed by opt, which may be nil. It is closed when the test ends.
@@ -244,10 +250,38 @@ func (s *Server) Restart(tb testing.TB) {
 }
 
 // Kill ends the server without a farewell: open connections break, new ones
-// are refused. Restart brings it back.
+// are refused. It returns when the server's clients know that: what they send
+// on a broken connection is uncertain. Restart brings it back.
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
 	s.suffer(tb, dead, s.node.kill)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clients {
+		awaitRefusals(tb, c)
+	}
+}
+
+// A client picks one of its four connections at random, so that so many refusals are of all.
+const refusals = 40
+
+// awaitRefusals returns when all connections of a client to a dead server are broken, and new ones
+// are refused.
+func awaitRefusals(tb testing.TB, c rueidis.Client) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for refused := 0; refused < refusals; refused++ {
+		err := c.Do(ctx, c.B().Ping().Build()).Error()
+		switch {
+		case errors.Is(err, rueidis.ErrClosing):
+			return
+		case ctx.Err() != nil:
+			tb.Fatalf("redistest: a client of a dead server is not refused: %v", err)
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			refused = 0
+		}
+	}
 }
 
 // Pause freezes the server: connections stay open, and new ones are taken by
