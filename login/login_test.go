@@ -323,12 +323,11 @@ func FuzzNoTwoShareABudget(f *testing.F) {
 // TestKeysTellNothing: no account, address or device is readable in a key.
 func TestKeysTellNothing(t *testing.T) {
 	client := redistest.Client(t)
-	g := newGuard(t, client, login.Config{})
+	name := redistest.Key(t)
+	g := must(login.New(client, login.Config{Name: name, Secret: secret, Timeout: 10 * time.Second}))
 	must(g.Begin(t.Context(), "alice", home))
 	must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
-	name := redistest.Key(t)
-	name = name[:strings.LastIndexByte(name, '-')]
-	keys := must(client.Do(t.Context(), client.B().Keys().Pattern(name+"-*").Build()).AsStrSlice())
+	keys := must(client.Do(t.Context(), client.B().Keys().Pattern(name+".*").Build()).AsStrSlice())
 	if len(keys) != 6 {
 		t.Errorf("keys are %q", keys)
 	}
@@ -449,11 +448,11 @@ func TestHangingUp(t *testing.T) {
 
 // TestTotalHoldsOnChange: the most of an hour holds also while guards of one Name have other limits.
 func TestTotalHoldsOnChange(t *testing.T) {
-	client, c := redistest.Client(t), newClock()
+	client, c, name := redistest.Client(t), newClock(), redistest.Key(t)
 	checked := 0
 	totals := [][]window.Limit{nil, limits("50/30m"), limits("100/1h", "99/59m"), limits("100/1h@30s")}
 	for i, account := range []string{"10/1h", "45/1h", "80/61m", "15/10m"} {
-		g := must(login.New(client, login.Config{Name: redistest.Key(t)[:len(redistest.Key(t))-4] + "same", Secret: secret, Account: limits(account), Total: totals[i], Now: c.now, Timeout: 10 * time.Second}))
+		g := must(login.New(client, login.Config{Name: name, Secret: secret, Account: limits(account), Total: totals[i], Now: c.now, Timeout: 10 * time.Second}))
 		for n := range 110 {
 			if must(g.Begin(t.Context(), "alice", bot(256*i+n))).Allowed {
 				checked++
