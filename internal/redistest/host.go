@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,6 +15,20 @@ import (
 // dockerLimit bounds how long Docker may take to say that it is there: some
 // daemons accept a connection and never answer.
 const dockerLimit = 5 * time.Second
+
+// errNoServer means that no test of this binary can have a server.
+var errNoServer = errors.New("redistest: no Redis to test on")
+
+// explained reports whether a test of this binary has said why it has no server.
+var explained atomic.Bool
+
+// briefly returns err, or a short error if an earlier call returned the explanation.
+func briefly(err error) error {
+	if errors.Is(err, errNoServer) && explained.Swap(true) {
+		return fmt.Errorf("%w: another test that failed says why, and what to install", errNoServer)
+	}
+	return err
+}
 
 // theHost is where this test binary runs its servers.
 var theHost = sync.OnceValues(func() (host, error) {
@@ -30,7 +45,7 @@ func pickHost() (host, error) {
 		return h, nil
 	}
 	if os.Getenv("SLIDEGATE_REQUIRE_DOCKER") == "1" {
-		return nil, fmt.Errorf("redistest: SLIDEGATE_REQUIRE_DOCKER is set, but Docker does not answer: %w", missing)
+		return nil, fmt.Errorf("%w: SLIDEGATE_REQUIRE_DOCKER is set, but Docker does not answer: %w", errNoServer, missing)
 	}
 	if h, ok := findLocal(missing); ok {
 		return h, nil
@@ -39,7 +54,7 @@ func pickHost() (host, error) {
 	if h, ok := findLocal(missing); ok {
 		return h, nil
 	}
-	return nil, fmt.Errorf("redistest: no Redis to test on: start Docker (%w), or install redis-server or valkey-server (%w)", missing, err)
+	return nil, fmt.Errorf("%w: start Docker (%w), or install redis-server or valkey-server (%w)", errNoServer, missing, err)
 }
 
 // findLocal looks for a server on the PATH.

@@ -74,6 +74,26 @@ func TestInstalls(t *testing.T) {
 	}
 }
 
+// TestExplainsOnce checks that one test says why there is no server and what to do, and that all others are brief.
+func TestExplainsOnce(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^Test(Cut|Refuse|LoseReply|Delay)$")
+	cmd.Env = append(os.Environ(), "PATH="+t.TempDir(), "DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0", "SLIDEGATE_INSTALL=0")
+	out, err := cmd.Output()
+	if err == nil {
+		t.Error("without any server, the tests pass")
+	}
+	for text, want := range map[string]int{
+		"--- FAIL":                              4,
+		errNoServer.Error() + ": ":              4,
+		"install redis-server or valkey-server": 1,
+		"another test that failed says why":     3,
+	} {
+		if got := strings.Count(string(out), text); got != want {
+			t.Errorf("%d times %q, want %d:\n%s", got, text, want, out)
+		}
+	}
+}
+
 // TestNothingStaysBehind has a test binary die with a server of its own, and
 // looks for that server and its directory.
 func TestNothingStaysBehind(t *testing.T) {
