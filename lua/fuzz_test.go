@@ -2,7 +2,6 @@ package lua_test
 
 import (
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +44,7 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 	seen := map[string]bool{"": true, "hello": true, `{"count":1}`: true, "\x80\x01\x8b\xd0\x47\x10\x00": true}
 	for _, file := range s.histories() {
 		ask := s.onRedis(f)
-		s.play(f, string(must(os.ReadFile(file))), func(tb testing.TB, args ...string) answer {
+		s.play(f, file, func(tb testing.TB, args ...string) answer {
 			a := ask(tb, args...)
 			seen[a.stored] = len(a.stored) < 100
 			return a

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write what the server replies into test
 
 // TestHistories holds each script against histories that a person can read, in testdata/*/*.txt. A line is one of
 //
-//	limits 1/5s@1ms 5/1h@1m       what the calls below it ask for: Max/Per@Resolution, or Max/Per for ar1
+//	limits 1/5s@1ms 5/1h@1m       what the calls below it ask for: Max/Per@Resolution for window, Max/Per for ar1
 //	limits                        none: inspect alone can do without
 //	1.5s allow 2                  an instant after midnight, a verb and its units
 //	1.5s refund 2 of 1s           the instant at which they were counted
@@ -34,8 +34,7 @@ func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for _, file := range s.histories() {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-				text := string(must(os.ReadFile(file)))
-				got := s.play(t, text, s.onRedis(t))
+				text, got := s.play(t, file, s.onRedis(t))
 				if *update {
 					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 						t.Fatal(err)
@@ -48,22 +47,36 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// play runs a history and returns it with the replies that it got.
-func (s script) play(tb testing.TB, text string, j judge) string {
+// play runs the history in a file, and returns its text without and with the replies that it got. A wrong line fails the test.
+func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	tb.Helper()
-	h := history{script: s, judge: j}
+	text = string(must(os.ReadFile(file)))
+	got, err := s.replay(tb, file, text, j)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text, got
+}
+
+// replay runs a history and returns it with the replies that it got. An error names the file and the line that is wrong.
+func (s script) replay(tb testing.TB, file, text string, j judge) (string, error) {
+	tb.Helper()
+	h, number := history{script: s, judge: j}, 0
 	var out strings.Builder
 	for line := range strings.Lines(text) {
+		number++
 		if strings.HasPrefix(line, "  ") {
 			continue
 		}
 		out.WriteString(line)
 		line, _, _ = strings.Cut(line, "#")
-		if words := strings.Fields(line); len(words) > 0 {
-			out.WriteString(h.line(tb, words))
+		reply, err := h.line(tb, strings.Fields(line))
+		if err != nil {
+			return "", fmt.Errorf("%s:%d: %w", file, number, err)
 		}
+		out.WriteString(reply)
 	}
-	return out.String()
+	return out.String(), nil
 }
 
 // history is one event, as it is told.
@@ -75,44 +88,54 @@ type history struct {
 	stored string
 }
 
-func (h *history) line(tb testing.TB, words []string) string {
+// line runs a line, and returns the reply.
+func (h *history) line(tb testing.TB, words []string) (reply string, err error) {
 	tb.Helper()
-	switch words[0] {
-	case "limits":
-		h.limits, h.args = words[1:], nil
-		for _, l := range h.limits {
-			h.args = append(h.args, h.limit(l)...)
-		}
-		return ""
-	case "record":
-		return h.layout(h.stored)
-	case "reset":
-		words = []string{"0s", "reset"}
+	if len(words) == 0 {
+		return "", nil
 	}
-	return h.call(tb, h.instant(words[0]), words[1], words[2:])
+	switch first, more := words[0], words[1:]; first {
+	case "limits":
+		h.limits = more
+		h.args, err = h.parseLimits(more)
+		return "", err
+	case "record", "reset":
+		return h.alone(tb, first, more)
+	}
+	calls, err := h.parseAttempts(words)
+	if err != nil {
+		return "", err
+	}
+	return h.call(tb, calls), nil
 }
 
-// call makes a call, or many; more is its units and what follows them.
-func (h *history) call(tb testing.TB, now int64, verb string, more []string) string {
+// alone runs record or reset, which nothing follows.
+func (h *history) alone(tb testing.TB, word string, more []string) (reply string, err error) {
 	tb.Helper()
-	more = append(more, "1")
-	times, every, since := 1, int64(0), []string(nil)
-	if verb == "refund" {
-		since = []string{h.at(more[2])}
-	} else if len(more) > 2 {
-		times, every = must(strconv.Atoi(more[2])), h.instant(more[4])-h.midnight()
+	if len(more) > 0 {
+		return "", fmt.Errorf("%q cannot follow %s: write %s alone", strings.Join(more, " "), word, word)
 	}
+	if word == "record" {
+		return h.layout(h.stored), nil
+	}
+	return h.call(tb, attempts{verb: word, units: "1", now: h.midnight(), times: 1}), nil
+}
+
+// call makes a call, or many, and shows the last answer.
+func (h *history) call(tb testing.TB, calls attempts) string {
+	tb.Helper()
+	now := calls.now - calls.every
 	var a answer
-	for ; times > 0; times-- {
-		args := append([]string{verb, digits(now), more[0]}, h.args...)
-		a = h.judge(tb, append(args, since...)...)
-		now += every
+	for range calls.times {
+		now += calls.every
+		args := append([]string{calls.verb, digits(now), calls.units}, h.args...)
+		a = h.judge(tb, append(args, calls.since...)...)
 	}
 	if a.err != "" {
 		return "  error " + a.err + "\n"
 	}
 	h.stored = a.stored
-	return h.show(a, now-every, verb)
+	return h.show(a, now, calls.verb)
 }
 
 // show returns an answer as a person reads it.

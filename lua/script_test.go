@@ -4,7 +4,6 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,18 +53,7 @@ func each(t *testing.T, test func(t *testing.T, s script)) {
 func (s script) histories() []string { return must(filepath.Glob("testdata/" + s.name + "/*.txt")) }
 
 // limit is Max/Per@Resolution as the script takes it; one that has no Resolution leaves it out.
-func (s script) limit(text string) []string {
-	most, rest, ok := strings.Cut(text, "/")
-	if !ok {
-		panic("no Max/Per: " + text)
-	}
-	per, width, _ := strings.Cut(rest, "@")
-	args := []string{digits(ms(per)), most}
-	if s.limited == 3 {
-		args = append(args, digits(ms(width)))
-	}
-	return args
-}
+func (s script) limit(text string) []string { return must(s.parseLimit(text)) }
 
 // midnight is what the instants of the tests count from: 2023-11-15 00:00 UTC, in ms.
 const midnight = 1_700_006_400_000
@@ -73,10 +61,8 @@ const midnight = 1_700_006_400_000
 // midnight is that instant as the script counts.
 func (s script) midnight() int64 { return midnight * int64(time.Millisecond/s.unit) }
 
-// instant reads a time after midnight, such as 1h30m or -5s.
-func (s script) instant(text string) int64 {
-	return s.midnight() + int64(must(time.ParseDuration(text))/s.unit)
-}
+// instant is a time after midnight, such as 1h30m or -5s, as the script counts.
+func (s script) instant(text string) int64 { return must(s.parseInstant(text)) }
 
 // digits is a number as a script takes it.
 func digits(n int64) string { return strconv.FormatInt(n, 10) }
@@ -93,9 +79,6 @@ func (s script) at(text string) string {
 func (s script) shown(instant int64) string {
 	return (time.Duration(instant-s.midnight()) * s.unit).String()
 }
-
-// ms reads a time in ms.
-func ms(text string) int64 { return must(time.ParseDuration(text)).Milliseconds() }
 
 // span is a time in ms as a person reads it.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
