@@ -4,9 +4,9 @@ go 1.25.0
 
 require (
 	github.com/slidegate/slidegate v0.1.0
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
-	google.golang.org/grpc v1.84.0
-	google.golang.org/protobuf v1.36.11
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20250528174236-200df99c418a
+	google.golang.org/grpc v1.63.0
+	google.golang.org/protobuf v1.36.6
 )
 
 require (

@@ -24,7 +24,7 @@ const exampleRedis = "127.0.0.1:6379"
 func TestExamples(t *testing.T) {
 	p, server := newCopies(t), redistest.Start(t)
 	var onRedis []example
-	for _, pkg := range []string{"window", "ar1", "login", "httplimit", "grpclimit", "otelgate"} {
+	for _, pkg := range []string{"window", "ar1", "login", "httplimit", "grpclimit", "otelgate", "cluster_test/monitoring"} {
 		for _, e := range examples(t, pkg) {
 			if strings.Contains(e.program, exampleRedis) {
 				onRedis = append(onRedis, e)
@@ -111,14 +111,9 @@ func newCopies(t *testing.T) program {
 	t.Helper()
 	p := newProgram(t, "window")
 	sums := []string{program("..").read(t, "go.sum")}
-	for _, adapter := range []string{"grpclimit", "otelgate"} {
-		directory, err := filepath.Abs("../" + adapter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := "github.com/slidegate/slidegate/" + adapter
-		p.run(t, "mod", "edit", "-require="+path+"@v0.1.0", "-replace="+path+"="+directory)
-		sums = append(sums, program(directory).read(t, "go.sum"))
+	for _, module := range []string{"grpclimit", "otelgate", "cluster_test"} {
+		p.require(t, module)
+		sums = append(sums, program("../"+module).read(t, "go.sum"))
 	}
 	p.write(t, "go.sum", strings.Join(sums, ""))
 	return p

@@ -3,27 +3,19 @@ package otelgate_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/slidegate/slidegate/otelgate"
 	"github.com/slidegate/slidegate/window"
 )
 
-// How do I get metrics into Prometheus?
+// How do I report decisions to OpenTelemetry?
 func Example() {
-	exporter, err := prometheus.New() // or an exporter for OTLP
-	if err != nil {
-		panic(err)
-	}
-	provider := metric.NewMeterProvider(metric.WithReader(exporter))
-	otel.SetMeterProvider(provider)
+	reader := metric.NewManualReader() // yours is an exporter for Prometheus, or a PeriodicReader with one for OTLP
+	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
 
 	observe, err := otelgate.New(otel.GetMeterProvider())
 	if err != nil {
@@ -41,15 +33,18 @@ func Example() {
 		}
 	}
 
-	server := httptest.NewRecorder() // yours serves promhttp.Handler() as /metrics
-	promhttp.Handler().ServeHTTP(server, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
-	for line := range strings.Lines(server.Body.String()) {
-		if strings.HasPrefix(line, "slidegate_limiter_decision_duration_seconds_count") {
-			_, count, _ := strings.Cut(line, "} ")
-			fmt.Print("allowed: ", strings.Contains(line, `outcome="allowed"`), ", decisions: ", count)
-		}
+	var collected metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &collected); err != nil {
+		panic(err)
 	}
-	// Output:
-	// allowed: true, decisions: 5
-	// allowed: false, decisions: 2
+	durations := collected.ScopeMetrics[0].Metrics[0]
+	fmt.Println(durations.Name)
+	for _, p := range durations.Data.(metricdata.Histogram[float64]).DataPoints {
+		outcome, _ := p.Attributes.Value("slidegate.decision.outcome")
+		fmt.Println(outcome.AsString(), p.Count)
+	}
+	// Unordered output:
+	// slidegate.limiter.decision.duration
+	// allowed 5
+	// denied 2
 }

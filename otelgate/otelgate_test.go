@@ -194,7 +194,7 @@ func TestSpan(t *testing.T) {
 	for _, e := range events() {
 		words := []string{e.Name}
 		for _, a := range e.Attributes {
-			words = append(words, fmt.Sprint(a.Key, "=", a.Value.String()))
+			words = append(words, fmt.Sprint(a.Key, "=", fmt.Sprint(a.Value.AsInterface())))
 		}
 		got = append(got, strings.ReplaceAll(strings.Join(words, " "), "slidegate.", ""))
 	}

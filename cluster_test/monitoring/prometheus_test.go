@@ -1,4 +1,4 @@
-package otelgate_test
+package monitoring_test
 
 import (
 	"bufio"

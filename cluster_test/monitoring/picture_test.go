@@ -1,4 +1,4 @@
-package otelgate_test
+package monitoring_test
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	pictureFile = "../docs/monitoring/dashboard.svg"
+	pictureFile = "../../docs/monitoring/dashboard.svg"
 	pictured    = 60 * time.Second
 	unit        = 34.0 // pixels of one unit of Grafana's grid, of 24 columns
 	top, bottom = 28.0, 62.0

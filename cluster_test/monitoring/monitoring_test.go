@@ -1,4 +1,4 @@
-package otelgate_test
+package monitoring_test
 
 import (
 	"encoding/json"
@@ -19,8 +19,8 @@ import (
 var update = flag.Bool("update", false, "draw docs/monitoring/dashboard.svg")
 
 const (
-	dashboardFile = "../docs/monitoring/dashboard.json"
-	alertsFile    = "../docs/monitoring/alerts.yml"
+	dashboardFile = "../../docs/monitoring/dashboard.json"
+	alertsFile    = "../../docs/monitoring/alerts.yml"
 )
 
 // A query is one of the dashboard or the alerts.
@@ -223,7 +223,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "slidegate")
 	cmd := exec.Command("go", "build", "-o", program, ".")
-	cmd.Dir = "../cmd/slidegate"
+	cmd.Dir = "../../cmd/slidegate"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
