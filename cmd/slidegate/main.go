@@ -80,8 +80,11 @@ func parse(args []string, stdout io.Writer) (*kong.Context, error) {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	if args[0] == "help" {
+	switch args[0] {
+	case "help":
 		args = append(args[1:len(args):len(args)], "--help")
+	case "version":
+		args = append([]string{"--version"}, args[1:]...)
 	}
 	var line commandLine
 	helped := false
@@ -101,13 +104,22 @@ func parse(args []string, stdout io.Writer) (*kong.Context, error) {
 	return command, nil
 }
 
-// version is that of the module, where it was built from one, or of the commit.
+// version returns what the program was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "slidegate, of an unknown version"
 	}
-	return "slidegate " + info.Main.Version + ", " + info.GoVersion
+	return versionOf(info)
+}
+
+// versionOf returns the version of the module or of the commit. After go run, neither is known.
+func versionOf(info *debug.BuildInfo) string {
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "of an unknown commit (go build records it, go run does not)"
+	}
+	return "slidegate " + v + ", " + info.GoVersion
 }
 
 // plain puts what kong says into words for everybody.
