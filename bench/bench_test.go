@@ -46,6 +46,9 @@ func on(t *testing.T, addr string) bench {
 
 // TestBench runs all but accuracy in little, with all checks.
 func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures everything, which takes eight seconds")
+	}
 	t.Parallel()
 	b := small(t)
 	var res result

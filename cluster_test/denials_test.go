@@ -13,7 +13,7 @@ import (
 // TestEachUnderLoad: while slots move, callers decide about many events in one call. It is as if they came one by one.
 func TestEachUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
-		const most = 300
+		most := redistest.UnlessShort[int64](300, 100)
 		nodes := redistest.Replicated(t)
 		l := k.of(t, nodes.NewClient(t, nil), months(most))
 		known, fresh := movedEvents()
@@ -34,7 +34,7 @@ func TestEachUnderLoad(t *testing.T) {
 				}
 			}()
 		}
-		thereAndBack(t, nodes, 3)
+		thereAndBack(t, nodes, redistest.UnlessShort(3, 1))
 		close(done)
 		var attempts []attempt
 		for range 4 {
@@ -69,7 +69,7 @@ func TestRememberedUnderLoad(t *testing.T) {
 		cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(most)}, DenialCache: 1000}
 		return must(k.make(nodes.NewClient(t, faults.Break), cfg))
 	}, knownAndNew())
-	thereAndBack(t, nodes, 2)
+	thereAndBack(t, nodes, redistest.UnlessShort(2, 1))
 	nodes.Failover(t, nodes.MasterOf(t, moved[0]))
 	faults.Cut()
 	judge(t, all, func(t *testing.T, c *contestant) {

@@ -104,6 +104,9 @@ const twoKeys = `
 
 // TestTwoKeysForContrast: the same load on a script with two keys is refused by TRYAGAIN while a slot moves.
 func TestTwoKeysForContrast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it shows what is wrong with another script")
+	}
 	nodes := redistest.Replicated(t)
 	client, name, script := nodes.NewClient(t, nil), redistest.Key(t), rueidis.NewLuaScript(twoKeys)
 	crowd := load(t, 32, func(ctx context.Context, event string) (window.Decision, error) {

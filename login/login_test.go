@@ -471,7 +471,7 @@ func TestTotalHoldsOnChange(t *testing.T) {
 func TestErrorsOfTheEnd(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 50 * time.Second}))
+	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond}))
 	one, other := must(g.Begin(t.Context(), "alice", home)), must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	server.Kill(t)
 	for _, tt := range []struct {
@@ -498,7 +498,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			kill := func() {}
-			cfg := login.Config{Name: "login", Secret: secret, Timeout: 50 * time.Second, Observe: func(context.Context, window.Observation) { kill() }}
+			cfg := login.Config{Name: "login", Secret: secret, Timeout: 1500 * time.Millisecond, Observe: func(context.Context, window.Observation) { kill() }}
 			cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Account: limits("1/1h"), Device: limits("1/1h"), Pair: limits("1/1h")}))
 			if denied {
 				must(cfg.Fallback.Begin(t.Context(), "alice", home))

@@ -40,7 +40,7 @@ func TestMerged(t *testing.T) {
 		for _, at := range places {
 			t.Run(p.name+", "+at.name, func(t *testing.T) {
 				t.Parallel()
-				asked, enough := 0, redistest.UnlessShort(decisionsPerPlan/4, decisionsPerPlan/50)
+				asked, enough := 0, redistest.UnlessShort(decisionsPerPlan/4, decisionsPerPlan/100)
 				for seed := uint64(1); asked < enough; seed++ {
 					asked += newRounds(t, p, at, seed).play(t)
 				}
