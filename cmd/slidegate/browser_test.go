@@ -274,12 +274,16 @@ func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 	}
 }
 
-// TestPageWithoutRedis: while Redis does not answer, the page says so, and goes on by itself
+// TestPageWithoutRedis: while Redis hangs or is gone, the page says so, and goes on by itself
 // afterwards.
 func TestPageWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	ctx := chromium(t)
 	do(t, ctx, chromedp.Navigate(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
+	server.Pause(t)
+	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"))
+	server.Resume(t)
+	do(t, ctx, says("live", "live"))
 	server.Kill(t)
 	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"))
 	server.Restart(t)

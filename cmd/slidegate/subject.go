@@ -95,9 +95,9 @@ func (s *subject) failed(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.New("interrupted")
-	case errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
+	case ctx.Err() != nil, errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
 		return s.outage(err)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -107,6 +108,32 @@ func TestPagesThatComeAndGo(t *testing.T) {
 		<-time.After(pause)
 		if n := looks.Load(); n > 121 {
 			t.Errorf("%d looks in a minute", n)
+		}
+	})
+}
+
+// TestSlowLooks: a look that takes long is followed by others no sooner than one that does not, and
+// ends in time.
+func TestSlowLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var began []time.Duration
+		start := time.Now()
+		cfg := Config{Open: func(Query) (Look, error) {
+			return func(ctx context.Context) (any, error) {
+				began = append(began, time.Since(start))
+				if len(began) == 2 {
+					<-ctx.Done()
+				}
+				return nil, ctx.Err()
+			}, nil
+		}}
+		ctx, leave := opened(t)
+		open(ctx, New(cfg), Query{Event: "alice"})
+		<-time.After(4*time.Second - time.Millisecond)
+		leave()
+		want := []time.Duration{0, pause, pause + lookTime, pause + lookTime + pause, pause + lookTime + 2*pause}
+		if got := began[:min(len(began), len(want))]; !slices.Equal(got, want) {
+			t.Errorf("looks began at %v, not %v", got, want)
 		}
 	})
 }

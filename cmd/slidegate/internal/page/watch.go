@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	pause       = 500 * time.Millisecond // between two looks at one event
-	lookTime    = 5 * time.Second        // for one look
+	pause       = 500 * time.Millisecond // at least, from the begin of one look at an event to the next
+	lookTime    = 2 * time.Second        // for one look
 	sendTime    = 10 * time.Second       // for a browser to take an update
 	mostWatched = 100                    // events at once
 )
@@ -83,7 +83,7 @@ func (h *hub) join(of any, look func(context.Context) []byte) (updates chan []by
 	return updates, true
 }
 
-// leave removes a watcher. Its poller ends at its next tick if it was the last one, and not before:
+// leave removes a watcher. Its poller ends after its pause if it was the last one, and not before:
 // so no coming and going of browsers makes it look more often.
 func (h *hub) leave(of any, updates chan []byte) {
 	h.mu.Lock()
@@ -91,13 +91,13 @@ func (h *hub) leave(of any, updates chan []byte) {
 	delete(h.pollers[of].watchers, updates)
 }
 
-// poll looks until nobody watches.
+// poll looks until nobody watches. It is no ticker's work, since two looks would follow each other at
+// once after one that took long.
 func (h *hub) poll(of any, p *poller) {
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
 	for !h.ended(of, p) {
+		next := time.After(pause)
 		h.publish(p, p.once())
-		<-tick.C
+		<-next
 	}
 }
 
