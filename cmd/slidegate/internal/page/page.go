@@ -73,12 +73,12 @@ func New(cfg Config) http.Handler {
 	if cfg.Forget != nil {
 		mux.HandleFunc("POST /reset", p.reset)
 	}
-	return guarded(http.NewCrossOriginProtection().Handler(mux))
+	return Guard(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// guarded adds the headers that keep a browser from loading or running anything else, and refuses
-// requests of other sites.
-func guarded(next http.Handler) http.Handler {
+// Guard returns a handler that refuses requests of other sites. It adds the headers that keep a
+// browser from loading or running anything else.
+func Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

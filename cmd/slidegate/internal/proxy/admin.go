@@ -8,14 +8,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 )
 
-// Admin serves Page, /healthz, /metrics and /over, for operators: it tells who is limited.
+// Admin serves Page, /healthz, /metrics and /over, for operators. Page and /over show who is limited,
+// so sites that a browser of this machine visits cannot read them.
 func (p *Proxy) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", p.healthz)
-	mux.HandleFunc("GET /over", p.tellOver)
+	mux.Handle("GET /over", page.Guard(http.HandlerFunc(p.tellOver)))
 	if p.Page != nil {
 		mux.Handle("/", p.Page)
 	}

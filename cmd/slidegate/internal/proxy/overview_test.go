@@ -122,6 +122,21 @@ func TestPageBesideAdmin(t *testing.T) {
 	}
 }
 
+// TestOverForNoOtherSite: a site whose name leads to this machine does not learn who is limited.
+func TestOverForNoOtherSite(t *testing.T) {
+	to, _ := origin(t)
+	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}})
+	for host, want := range map[string]int{"evil.example:8001": http.StatusForbidden, "localhost:8001": http.StatusOK} {
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, i.admin+"/over", http.NoBody))
+		r.Host = host
+		res := must(http.DefaultClient.Do(r))
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: status %d, not %d", host, res.StatusCode, want)
+		}
+	}
+}
+
 // answerOf returns the body that a handler answers.
 func answerOf(h http.Handler, path string) string {
 	w := httptest.NewRecorder()
