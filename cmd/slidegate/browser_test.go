@@ -263,6 +263,21 @@ func TestPageAccount(t *testing.T) {
 	do(t, ctx, says("shown", "192.0.2.31 alice"), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
+// TestPageHostileAccount: an account that is no UTF-8, or turns the direction of the text, is shown
+// as text, and its budgets lead to its events.
+func TestPageHostileAccount(t *testing.T) {
+	g := newGuardedService(t)
+	account := "a\xff\u202e<b>"
+	url := servePage(t, "--login", "--secret-file", g.file, g.name, account, "192.0.2.31")
+	g.failNow(t, account, "192.0.2.31", 5)
+	ctx := chromium(t)
+	do(t, ctx, chromedp.Navigate(url), says("answer", "Denied"), holds(`document.querySelectorAll("h2 small")[1].textContent === '"192.0.2.31 a\\xff\\u202e<b>"'`))
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//h2/a[text()="pair"]`)); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, says("shown", `"192.0.2.31 a\xff\u202e<b>"`), says("answer", "Denied"), says("because", "by 5/1m"))
+}
+
 // failNow fails so often, by the clock of this machine.
 func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 	t.Helper()
@@ -295,13 +310,22 @@ func TestPageWithoutRedis(t *testing.T) {
 func TestPageOfProxy(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	p := startProxy(t, os.Args[0], "--to", server.URL, "--limit", "2/1h", "--route", "/free none", "--allow-reset")
+	p := startProxy(t, os.Args[0], "--to", server.URL, "--limit", "2/1h", "--route", "/free none", "--route", "/user 1/1h by header:X-User", "--allow-reset")
 	ctx := chromium(t)
 	do(t, ctx, chromedp.Navigate(p.admin), says("overview", "Nothing was denied in the last hour."), says("live", "live"))
 	for _, path := range []string{"/", "/", "/", "/free"} {
 		get(t, p.url+path)
 	}
-	do(t, ctx, holds(`document.querySelector(".tile.allowed b").textContent === "3" && document.querySelector(".tile.denied b").textContent === "1"`), says("overview", "/free"))
+	for range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/user", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-User", "\u202eecila")
+		statusOf(t, r)
+	}
+	do(t, ctx, holds(`document.querySelector(".tile.allowed b").textContent === "4" && document.querySelector(".tile.denied b").textContent === "2"`), says("overview", "/free"),
+		says("overview", `"/user header X-User \u202eecila"`))
 	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//td/a[text()="/ 127.0.0.1"]`)); err != nil {
 		t.Fatal(err)
 	}

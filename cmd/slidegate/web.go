@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 )
 
@@ -155,7 +156,39 @@ func (w *web) openAccount(q page.Query) (page.Look, error) {
 		}
 	}
 	look, err := w.of(q).accounts(w.client, w.budgets, ip, w.now)
-	return func(ctx context.Context) (any, error) { return look(ctx) }, err
+	return func(ctx context.Context) (any, error) {
+		a, err := look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return newWebAccount(a), nil
+	}, err
+}
+
+// webAccount is the state of an account as the page gets it.
+type webAccount struct {
+	*accountState
+	Budgets []webBudget `json:"budgets"`
+}
+
+// webBudget is the state of a budget as the page gets it.
+type webBudget struct {
+	*budgetState
+	Shown string `json:"shown"` // the event as it can be printed
+	Link  string `json:"link"`  // what the page asks for to show the event alone
+}
+
+func newWebAccount(a *accountState) webAccount {
+	budgets := make([]webBudget, len(a.Budgets))
+	for i, b := range a.Budgets {
+		var limits []string
+		for _, sec := range b.given() {
+			limits = append(limits, sec.Limit)
+		}
+		q := page.Query{Name: b.Limiter, Event: b.Event, Limits: strings.Join(limits, ",")}
+		budgets[i] = webBudget{b, logs.Shown(b.Event), q.Encode()}
+	}
+	return webAccount{a, budgets}
 }
 
 // forget forgets an event, or the failures on an account and of its pair.

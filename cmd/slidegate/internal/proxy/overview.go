@@ -2,12 +2,13 @@ package proxy
 
 import (
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -32,7 +33,8 @@ type traffic struct {
 // wanted is an event that was denied, and what the page asks for to show it.
 type wanted struct {
 	judgment
-	Link string `json:"link,omitempty"` // empty where the event is hidden
+	Shown string `json:"shown"`          // the event as it can be printed
+	Link  string `json:"link,omitempty"` // empty where the event is hidden
 }
 
 // Overview returns what the instance saw in the last hour, as JSON for the page.
@@ -49,7 +51,7 @@ func (p *Proxy) Overview() any {
 		o.Routes = append(o.Routes, traffic{pattern, "", routes[pattern]})
 	}
 	for _, j := range p.over.denials().Most {
-		o.Most = append(o.Most, wanted{j, p.link(j.Event)})
+		o.Most = append(o.Most, wanted{j, logs.Shown(j.Event), p.link(j.Event)})
 	}
 	return o
 }
@@ -59,7 +61,7 @@ func (p *Proxy) link(event string) string {
 	if p.Limiter(event) == nil {
 		return ""
 	}
-	return url.Values{"event": {event}}.Encode()
+	return page.Query{Event: event}.Encode()
 }
 
 // Limiter returns the one that decides about an event, which begins with the pattern of a route. It

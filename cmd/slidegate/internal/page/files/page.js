@@ -103,8 +103,7 @@ const left = (state) => Math.min(...state.budgets.flatMap((b) => b.limits.filter
 function budget(b) {
   const id = `budget-${b.budget}`;
   if (!$(id)) {
-    const link = new URLSearchParams({name: b.limiter, event: b.event, limit: b.limits.filter((s) => s.limit).map((s) => s.limit).join(",")});
-    const title = el("h2", {}, el("a", {href: `?${link}`}, b.budget), el("small", {}, b.event));
+    const title = el("h2", {}, el("a", {href: `?${b.link}`}, b.budget), el("small", {}, b.shown));
     $("limits").append(el("section", {class: "budget"}, title, el("div", {id, class: "cards"})));
   }
   return $(id);
@@ -132,7 +131,7 @@ function overview(o) {
   drawn = shown;
   const sum = (kind) => o.minutes.reduce((n, m) => n + m[kind], 0), would = o.shadow ? " would be" : "";
   const focused = document.activeElement?.getAttribute("href");
-  const most = o.most.map((e) => [e.link ? el("a", {href: `?${e.link}`}, e.event) : e.event, e.limit, count(e.denied), `${e.times_over} ×`, moment(Date.parse(e.last), Date.parse(o.at))]);
+  const most = o.most.map((e) => [e.link ? el("a", {href: `?${e.link}`}, e.shown) : e.shown, e.limit, count(e.denied), `${e.times_over} ×`, moment(Date.parse(e.last), Date.parse(o.at))]);
   const routes = o.routes.map((r) => [r.pattern || "readable in two ways", r.limits || "none", count(r.allowed), count(r.denied), count(r.refused)]);
   const outages = o.outages.map((x) => [x.route, moment(Date.parse(x.began), Date.parse(o.at)), x.ended ? span(Math.max(1000, Date.parse(x.ended) - Date.parse(x.began))) : "still out"]);
   $("overview").replaceChildren(
