@@ -198,6 +198,17 @@ func TestPageLive(t *testing.T) {
 	}
 }
 
+// TestPageOfOtherLimits: the page says that what it is not asked for may deny, too.
+func TestPageOfOtherLimits(t *testing.T) {
+	s := newService(t)
+	l := s.limiter(t, "1/1h,1000000/1d")
+	allow(t, l, "alice", true)
+	allow(t, l, "alice", false)
+	ctx := chromium(t)
+	do(t, ctx, chromedp.Navigate(servePage(t, "--limit", "1000000/1d", s.name, "alice")), says("answer", "Allowed"),
+		says("because", "999,999 units at once; more is stored under other limits, and may deny, too"))
+}
+
 // TestPageReset: it asks first, by keyboard; Cancel keeps, and Reset forgets just this event.
 func TestPageReset(t *testing.T) {
 	s := newService(t)
@@ -296,9 +307,10 @@ func TestPageWithoutRedis(t *testing.T) {
 	ctx := chromium(t)
 	do(t, ctx, chromedp.Navigate(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
 	server.Pause(t)
-	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"))
+	faded := holds(`getComputedStyle(document.getElementById("state")).opacity < 1`)
+	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"), faded)
 	server.Resume(t)
-	do(t, ctx, says("live", "live"))
+	do(t, ctx, says("live", "live"), holds(`getComputedStyle(document.getElementById("state")).opacity === "1"`))
 	server.Kill(t)
 	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"))
 	server.Restart(t)

@@ -42,8 +42,11 @@ export function moment(ms, now) {
   return text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${text.slice(0, 10)} ${time}`;
 }
 
+// count returns a number as a person writes it: 1,000,000.
+export const count = (n) => n.toLocaleString("en", {maximumFractionDigits: 2});
+
 // units counts things: 1 unit, 2 units.
-export const units = (n, thing = "unit") => `${n} ${thing}${n === 1 ? "" : "s"}`;
+export const units = (n, thing = "unit") => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 
 const wide = 1000, high = 100, bar = 12;
 
@@ -108,11 +111,11 @@ export class Limit {
     this.section = section;
     this.at = at;
     const known = section.max !== undefined, used = section.used ?? section.level;
-    this.name.textContent = known ? `${section.max} in ${span(section.per_ms)}` : `${span(section.per_ms)}`;
+    this.name.textContent = known ? `${count(section.max)} in ${span(section.per_ms)}` : span(section.per_ms);
     this.name.title = section.limit ?? "";
     this.free.replaceChildren(...(known
-      ? [el("b", {}, String(section.remaining)), ` free, ${+used.toFixed(2)} used`]
-      : [el("b", {}, String(+used.toFixed(2))), " counted"]));
+      ? [el("b", {}, count(section.remaining)), ` free, ${count(used)} used`]
+      : [el("b", {}, count(used)), " counted"]));
     this.element.classList.toggle("idle", !used);
     this.element.classList.toggle("full", known && section.retry_after_ms > 0);
     this.level.setAttribute("width", known ? Math.min(1, used / section.max) * wide : 0);

@@ -1,5 +1,5 @@
 // The page of slidegate. It shows what the address asks for: an event, an account, or an overview.
-import {Limit, countdown, el, hourChart, moment, span, units} from "./draw.js";
+import {Limit, count, countdown, el, hourChart, moment, span, units} from "./draw.js";
 
 const $ = (id) => document.getElementById(id);
 const now = () => performance.now() + ahead; // by the clock of Redis
@@ -72,21 +72,28 @@ function verdict(state, answer, because) {
   if (end) text("until", `allowed at ${moment(end, now())}`);
 }
 
+// least returns how many units the limits that are known admit together.
+const least = (all) => Math.min(...all.filter((s) => s.limit).map((s) => s.remaining));
+
+// others says so if more is stored than under the limits that are known.
+const others = (all) => all.every((s) => s.limit) ? "" : "; more is stored under other limits, and may deny, too";
+
 function showEvent(state) {
   text("where", `${state.limiter} on ${state.redis}, key ${state.key}`);
-  const given = (state.limits ?? []).filter((s) => s.limit), full = given.filter((s) => s.retry_after_ms > 0);
+  const all = state.limits ?? [], full = all.filter((s) => s.retry_after_ms > 0);
   if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
-  else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted. All is forgotten, or it never was here, or the event is spelled in another way.");
-  else if (state.allowed) verdict(state, "Allowed", `${units(Math.min(...given.map((s) => s.remaining)))} at once`);
+  else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted. All is forgotten, or it never was here, or the limiter has another name or Secret, or the event is spelled in another way.");
+  else if (state.allowed) verdict(state, "Allowed", `${units(least(all))} at once${others(all)}`);
   else verdict(state, "Unknown", "Redis does not store how much a limit holds. Write the limits of the service above.");
   if ($("reset")) $("reset").hidden = !state.stored;
   limits(state, $("limits"));
 }
 
 function showAccount(state) {
+  const all = state.budgets.flatMap((b) => b.limits);
   text("where", `login guard ${state.guard} on ${state.redis}${state.address ? `, from ${state.address}` : ""}`);
   if (!state.allowed) verdict(state, "Denied", `by ${state.why.map((r) => r.budget).join(" and ")}`);
-  else if (state.known) verdict(state, "Allowed", `denied after ${units(left(state), "more failure")}`);
+  else if (state.known) verdict(state, "Allowed", `denied after ${units(least(all), "more failure")}${others(all)}`);
   else verdict(state, "Allowed", "No failure is counted. Nobody failed on this account lately, or the service spells it in another way.");
   const at = Date.parse(state.at);
   $("why").hidden = state.allowed;
@@ -96,8 +103,6 @@ function showAccount(state) {
   if ($("reset")) $("reset").hidden = !state.known;
   for (const b of state.budgets) limits(b, budget(b), `${b.budget}/`);
 }
-
-const left = (state) => Math.min(...state.budgets.flatMap((b) => b.limits.filter((s) => s.limit).map((s) => s.remaining)));
 
 // budget returns the place of a budget's cards. Its title leads to its event alone.
 function budget(b) {
@@ -121,7 +126,6 @@ function table(title, heads, rows, empty) {
 
 let drawn = ""; // what the overview shows
 
-const count = (n) => n.toLocaleString("en");
 const tile = (name, value, kind = "") => el("div", {class: `tile ${kind}`}, el("b", {}, value), el("span", {}, name));
 
 // overview shows the last hour of a proxy.
