@@ -125,13 +125,20 @@ func servePage(t *testing.T, args ...string) string {
 // servePageOf is servePage on another Redis.
 func servePageOf(t *testing.T, redis string, args ...string) string {
 	t.Helper()
-	out := &served{url: make(chan string, 1)}
-	url := out.url
+	url, _ := runPage(t, append([]string{"inspect", "--web", "127.0.0.1:0", "--redis", redis}, args...)...)
+	return url
+}
+
+// runPage runs slidegate until the test ends, and returns the address of its page, and its output.
+func runPage(t *testing.T, args ...string) (url string, out *served) {
+	t.Helper()
+	out = &served{url: make(chan string, 1)}
+	found := out.url
 	ctx, cancel := context.WithCancel(t.Context())
 	status, ended := 0, make(chan struct{})
 	go func() {
 		defer close(ended)
-		status = run(ctx, append([]string{"inspect", "--web", "127.0.0.1:0", "--redis", redis}, args...), streams{strings.NewReader(""), out, out, nil})
+		status = run(ctx, args, streams{strings.NewReader(""), out, out, nil})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -140,11 +147,11 @@ func servePageOf(t *testing.T, redis string, args ...string) string {
 		}
 	})
 	select {
-	case found := <-url:
-		return found
+	case url := <-found:
+		return url, out
 	case <-ended:
 		t.FailNow() // the end of the test says why
-		return ""
+		return "", nil
 	}
 }
 

@@ -119,11 +119,7 @@ func (s *subject) accounts(client rueidis.Client, bs budgets, ip netip.Addr, now
 
 // lookAtAccount asks a guard once.
 func (s *subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
-	var from []netip.Addr
-	if ip.IsValid() {
-		from = append(from, ip)
-	}
-	states, err := g.Inspect(ctx, string(s.Event), from...)
+	states, err := g.Inspect(ctx, string(s.Event), from(ip)...)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -136,6 +132,14 @@ func (s *subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Ad
 	}
 	a.Allowed = len(a.Why) == 0
 	return a, nil
+}
+
+// from returns an address as the last arguments of Guard's methods: none if it is the zero one.
+func from(ip netip.Addr) []netip.Addr {
+	if !ip.IsValid() {
+		return nil
+	}
+	return []netip.Addr{ip}
 }
 
 // budget returns the state that a guard reports of a budget.

@@ -136,6 +136,17 @@ func TestInspectLoginOnlyLooks(t *testing.T) {
 	g.inspect(t, 0, "", "o'hara", "2001:db8::ffff")
 }
 
+// TestInspectLoginAddress: an address is shown as the guard takes it.
+func TestInspectLoginAddress(t *testing.T) {
+	g := newGuardedService(t)
+	g.fail(t, "alice", "192.0.2.31", seconds(20*time.Second, 5)...)
+	for ip, want := range map[string]string{"::ffff:192.0.2.31": "192.0.2.31", "::ffff:192.0.2.31%\x1b[2J": "192.0.2.31"} {
+		if text := g.inspect(t, 3, "", "alice", ip); !strings.Contains(text, "address  "+want+"\n") {
+			t.Errorf("%q: %s", ip, text)
+		}
+	}
+}
+
 // TestInspectStatus: the exit status of an event says what its text says.
 func TestInspectStatus(t *testing.T) {
 	s := newService(t)

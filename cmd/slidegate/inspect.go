@@ -121,12 +121,13 @@ func (c *inspectCommand) check() (ip netip.Addr, err error) {
 	return parseIP(*c.Args.IP)
 }
 
+// parseIP reads an address as a login guard takes it: without a zone, and no IPv4 one as IPv6.
 func parseIP(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return ip, fmt.Errorf("%q is no IP address; write one as in 198.51.100.7 or 2001:db8::7", text)
 	}
-	return ip, nil
+	return ip.Unmap().WithZone(""), nil
 }
 
 // looks returns the function that asks for the state.

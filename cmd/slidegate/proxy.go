@@ -212,6 +212,9 @@ func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
 	if !c.shared() {
 		log.Warn("budgets are in the memory of this instance, and gone when it ends; others have their own, unless all have one --redis")
 	}
+	if c.AllowReset && !page.OnLoopback(admin.Addr()) {
+		log.Warn("everybody who reaches --admin can have counts forgotten; keep others away from it", "admin", admin.Addr())
+	}
 	if c.Shadow {
 		log.Warn("shadow: every request reaches the server; the log, /metrics and /over show what the limits would have done")
 	}

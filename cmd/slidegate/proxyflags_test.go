@@ -17,6 +17,23 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
+// TestProxyWarnsOfReset: whoever serves a page with a Reset to others learns it.
+func TestProxyWarnsOfReset(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var log strings.Builder
+		c := proxyCommand{AllowReset: true}
+		c.begin(slog.New(slog.NewTextHandler(&log, nil)), l, l)
+		if strings.Contains(log.String(), "everybody who reaches --admin can have counts forgotten") != want {
+			t.Errorf("%s: %s", address, log.String())
+		}
+	}
+}
+
 // TestOneValue: who says twice who he is, is nobody, as the server could go by the other.
 func TestOneValue(t *testing.T) {
 	for _, tt := range []struct {

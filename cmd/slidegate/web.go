@@ -77,8 +77,8 @@ func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s str
 	if err != nil {
 		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, webDefault)
 	}
-	if !listener.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		_, _ = fmt.Fprintf(s.err, "slidegate: everybody who reaches %v sees who is limited; keep others away from it\n", listener.Addr())
+	if !page.OnLoopback(listener.Addr()) {
+		_, _ = fmt.Fprintf(s.err, "slidegate: everybody who reaches %v sees who is limited%s; keep others away from it\n", listener.Addr(), c.more())
 	}
 	_, _ = fmt.Fprintf(s.out, "The page is at http://%v/%s until you interrupt this.\n", listener.Addr(), c.begin())
 	server := &http.Server{Handler: page.New(c.page(client, s.now)), ReadHeaderTimeout: 10 * time.Second}
@@ -89,14 +89,23 @@ func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s str
 	return nil
 }
 
-// begin returns what the page shows first, as the end of its address.
-func (c *inspectCommand) begin() string {
-	if c.Event == "" {
-		return ""
+// more returns what else everybody can do who reaches the page.
+func (c *inspectCommand) more() string {
+	if c.AllowReset {
+		return ", and can have it forgotten"
 	}
+	return ""
+}
+
+// begin returns what the page shows first, as the end of its address. Without an event, it asks for
+// one.
+func (c *inspectCommand) begin() string {
 	q := page.Query{Name: string(c.Name), Event: string(c.Event), Limits: strings.Join(c.Limits.texts(), ","), Levels: c.AR1, Login: c.Login}
 	if c.Args.IP != nil {
 		q.Address = *c.Args.IP
+	}
+	if q == (page.Query{}) {
+		return ""
 	}
 	return "?" + q.Encode()
 }
@@ -148,12 +157,9 @@ func (w *web) open(q page.Query) (page.Look, error) {
 
 // openAccount prepares to look at an account of a login guard.
 func (w *web) openAccount(q page.Query) (page.Look, error) {
-	var ip netip.Addr
-	if q.Address != "" {
-		var err error
-		if ip, err = parseIP(q.Address); err != nil {
-			return nil, err
-		}
+	ip, err := addressOf(q)
+	if err != nil {
+		return nil, err
 	}
 	look, err := w.of(q).accounts(w.client, w.budgets, ip, w.now)
 	return func(ctx context.Context) (any, error) {
@@ -163,6 +169,14 @@ func (w *web) openAccount(q page.Query) (page.Look, error) {
 		}
 		return newWebAccount(a), nil
 	}, err
+}
+
+// addressOf returns the address that an account is used from, or the zero one.
+func addressOf(q page.Query) (netip.Addr, error) {
+	if q.Address == "" {
+		return netip.Addr{}, nil
+	}
+	return parseIP(q.Address)
 }
 
 // webAccount is the state of an account as the page gets it.
@@ -197,15 +211,15 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 	if !q.Login {
 		return s.forget(ctx, w.client)
 	}
+	ip, err := addressOf(q)
+	if err != nil {
+		return err
+	}
 	g, err := s.guard(w.client, w.budgets, w.now)
 	if err != nil {
 		return err
 	}
-	var from []netip.Addr
-	if ip, err := parseIP(q.Address); err == nil {
-		from = append(from, ip)
-	}
-	return s.failed(ctx, g.Forget(ctx, q.Event, from...))
+	return s.failed(ctx, g.Forget(ctx, q.Event, from(ip)...))
 }
 
 // glances returns a function that looks at the event with one call of Redis each time.

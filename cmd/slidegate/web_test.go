@@ -44,6 +44,60 @@ func TestWebAddress(t *testing.T) {
 	}
 }
 
+// TestWebBegins: the address that is printed asks for what the command line names.
+func TestWebBegins(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                             "",
+		"login alice":                  "?event=alice&name=login",
+		"--limit 5/1h --ar1 login":     "?ar1=1&limit=5%2F1h&name=login",
+		"--limit 5/1h,9/1d":            "?limit=5%2F1h%2C9%2F1d",
+		"--login login alice ::1":      "?event=alice&ip=%3A%3A1&login=1&name=login",
+		"--login --budget total=1/1h ": "?login=1",
+	} {
+		var c inspectCommand
+		k, err := kong.New(&c)
+		if err == nil {
+			_, err = k.Parse(strings.Fields("--web " + args))
+		}
+		c.Name, c.Event = c.Args.Name, c.Args.Event
+		if got := c.begin(); err != nil || got != want {
+			t.Errorf("%q: %q, not %q, %v", args, got, want, err)
+		}
+	}
+}
+
+// TestWebWarns: who serves the page to others learns what they can do.
+func TestWebWarns(t *testing.T) {
+	for args, want := range map[string]string{
+		"--web 127.0.0.1:0 --allow-reset": "",
+		"--web :0":                        "sees who is limited; keep",
+		"--web 0.0.0.0:0 --allow-reset":   "sees who is limited, and can have it forgotten; keep",
+	} {
+		_, out := runPage(t, append([]string{"inspect", "--redis", redistest.Addr(t)}, strings.Fields(args)...)...)
+		out.mu.Lock()
+		if text := out.text.String(); !strings.Contains(text, want) || strings.Contains(text, "everybody") != (want != "") {
+			t.Errorf("%s: %s", args, text)
+		}
+		out.mu.Unlock()
+	}
+}
+
+// TestWebForgets: a Reset with an address that is none forgets nothing.
+func TestWebForgets(t *testing.T) {
+	g := newGuardedService(t)
+	g.fail(t, "alice", "192.0.2.31", time.Minute)
+	before := keys(t, g.name)
+	w := &web{subject: subject{Secret: g.secret}, client: g.client, now: func() time.Time { return afternoon }}
+	q := page.Query{Name: g.name, Event: "alice", Login: true, Address: "192.0.2"}
+	if err := w.forget(t.Context(), q); err == nil || len(keys(t, g.name)) != len(before) {
+		t.Errorf("%v; %q", err, keys(t, g.name))
+	}
+	q.Address = "::ffff:192.0.2.31"
+	if err := w.forget(t.Context(), q); err != nil || len(keys(t, g.name)) != 1 { // that of the address
+		t.Errorf("%v; %q", err, keys(t, g.name))
+	}
+}
+
 // TestWebAsks: a look of the page is one call of Redis, and says what slidegate inspect says.
 func TestWebAsks(t *testing.T) {
 	s := &service{name: "login", client: redistest.Start(t).NewClient(t, nil)}

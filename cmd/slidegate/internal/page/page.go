@@ -113,8 +113,7 @@ func embedded(r *http.Request) bool {
 // request if the site that it shows has its own name lead to this machine (DNS rebinding): to the
 // browser, both are then one site.
 func misled(r *http.Request) bool {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if local == nil || !local.IP.IsLoopback() {
+	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !OnLoopback(local) {
 		return false
 	}
 	host := (&url.URL{Host: r.Host}).Hostname()
@@ -122,16 +121,25 @@ func misled(r *http.Request) bool {
 	return err != nil && host != "localhost"
 }
 
+// OnLoopback reports whether only this machine reaches an address.
+func OnLoopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
 // index serves the page itself.
 func (p *page) index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = index.Execute(w, map[string]any{"Page": p, "Query": queryOf(r), "Watching": r.URL.Query().Has("event")}) // the browser may be gone
+	_ = index.Execute(w, map[string]any{"Page": p, "Query": p.queryOf(r), "Watching": r.URL.Query().Has("event")}) // the browser may be gone
 }
 
 // queryOf returns what the address of a request asks for. It keeps each byte of the event, also
 // those that are no UTF-8.
-func queryOf(r *http.Request) Query {
+func (p *page) queryOf(r *http.Request) Query {
 	v := r.URL.Query()
+	if !p.Named {
+		return Query{Event: v.Get("event")}
+	}
 	return Query{
 		Name: v.Get("name"), Event: v.Get("event"), Limits: v.Get("limit"), Levels: v.Has("ar1"),
 		Login: v.Has("login"), Address: v.Get("ip"),
@@ -140,8 +148,8 @@ func queryOf(r *http.Request) Query {
 
 // Encode returns the query as the part of an address after the question mark.
 func (q Query) Encode() string {
-	v := url.Values{"event": {q.Event}}
-	for name, value := range map[string]string{"name": q.Name, "limit": q.Limits, "ip": q.Address} {
+	v := url.Values{}
+	for name, value := range map[string]string{"event": q.Event, "name": q.Name, "limit": q.Limits, "ip": q.Address} {
 		if value != "" {
 			v.Set(name, value)
 		}
@@ -163,7 +171,7 @@ type update struct {
 
 // watch streams the state of an event.
 func (p *page) watch(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r)
+	q := p.queryOf(r)
 	look, err := p.Open(q)
 	if err != nil {
 		look = func(context.Context) (any, error) { return nil, err }
@@ -204,7 +212,7 @@ const forgetTime = 10 * time.Second
 func (p *page) reset(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), forgetTime)
 	defer cancel()
-	if err := p.Forget(ctx, queryOf(r)); err != nil {
+	if err := p.Forget(ctx, p.queryOf(r)); err != nil {
 		http.Error(w, plain(err), http.StatusBadGateway)
 		return
 	}

@@ -56,6 +56,7 @@ func opened(t *testing.T) (ctx context.Context, leave func()) {
 // counting returns a configuration whose looks are counted, and say which they are.
 func counting() (cfg Config, looks *atomic.Int64) {
 	looks = new(atomic.Int64)
+	cfg.Named = true
 	cfg.Open = func(q Query) (Look, error) {
 		if q.Name == "" {
 			return nil, errors.New("slidegate: the name is missing")
@@ -138,7 +139,7 @@ func TestSlowLooks(t *testing.T) {
 	})
 }
 
-// TestMostWatched: who watches too many events at once gets an error, and others are not disturbed.
+// TestMostWatched: a page that watches one event too many says so, and others are not disturbed.
 func TestMostWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := counting()
@@ -153,10 +154,24 @@ func TestMostWatched(t *testing.T) {
 		more := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: "more"})
 		same := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: fmt.Sprint(mostWatched - 1)})
 		synctest.Wait()
-		if more.Code != http.StatusServiceUnavailable || first.updates != 1 || same.updates != 1 {
-			t.Errorf("status %d; %d and %d updates", more.Code, first.updates, same.updates)
+		if !strings.HasPrefix(more.last.Error, "100 events are watched already") || first.updates != 1 || same.updates != 1 {
+			t.Errorf("%+v; %d and %d updates", more.last, first.updates, same.updates)
 		}
 	})
+}
+
+// TestOneLimiter: a page about one limiter asks for an event, whatever else its address has.
+func TestOneLimiter(t *testing.T) {
+	var asked Query
+	h := New(Config{Forget: func(_ context.Context, q Query) error { asked = q; return nil }})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/reset?event=e&name=n&limit=1/1h&ar1=1&login=1&ip=192.0.2.1", http.NoBody)
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if want := (Query{Event: "e"}); asked != want {
+		t.Errorf("%+v", asked)
+	}
+	if html := get(t, h, "/?event=e&login=1").Body.String(); strings.Contains(html, "failures on this account") {
+		t.Error("it asks whether to forget an account")
+	}
 }
 
 // TestTrouble: a page gets the text of an error in place of a state.

@@ -29,15 +29,15 @@ type poller struct {
 }
 
 // serve sends what look returns to a browser until it leaves, and looks for all browsers that watch
-// the same.
+// the same. If too much is watched, it says so, and the browser asks again after a few seconds.
 func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, look func(context.Context) []byte) {
+	w.Header().Set("Content-Type", "text/event-stream")
 	updates, ok := h.join(of, look)
 	if !ok {
-		http.Error(w, fmt.Sprintf("%d events are watched already; close another page first.", mostWatched), http.StatusServiceUnavailable)
+		_ = send(w, encoded(update{Error: fmt.Sprintf("%d events are watched already; close another page first", mostWatched)}))
 		return
 	}
 	defer h.leave(of, updates)
-	w.Header().Set("Content-Type", "text/event-stream")
 	for {
 		select {
 		case text := <-updates:
