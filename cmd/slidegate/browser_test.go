@@ -315,7 +315,7 @@ func TestPageWithoutRedis(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
 	server.Pause(t)
 	faded := holds(`getComputedStyle(document.getElementById("state")).opacity < 1`)
-	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"), faded)
+	do(t, ctx, says("trouble", "failed (it gave no answer in time); try again"), says("live", "looking again"), faded)
 	server.Resume(t)
 	do(t, ctx, says("live", "live"), holds(`getComputedStyle(document.getElementById("state")).opacity === "1"`))
 	server.Kill(t)

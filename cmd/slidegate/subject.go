@@ -97,7 +97,9 @@ func (s *subject) failed(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.New("interrupted")
-	case ctx.Err() != nil, errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
+	case ctx.Err() != nil:
+		return s.outage(errors.New("it gave no answer in time"))
+	case errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
 		return s.outage(err)
 	}
 	return err
