@@ -16,7 +16,7 @@ const (
 	outcome       = attribute.Key("slidegate.decision.outcome")        // the window.Kind of a decision
 	source        = attribute.Key("slidegate.decision.source")         // who decided
 	errorType     = attribute.Key("error.type")                        // the outcome, if it is an error
-	retryAfter    = attribute.Key("slidegate.decision.retry_after")    // in seconds; 0 if allowed
+	retryAfter    = attribute.Key("slidegate.decision.retry_after")    // in seconds; see window.Decision
 	tightestLimit = attribute.Key("slidegate.decision.tightest_limit") // such as 5/1h
 )
 
