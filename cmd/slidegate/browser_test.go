@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +35,7 @@ func chromium(t *testing.T) context.Context {
 		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
 	}
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know
@@ -52,26 +51,9 @@ func chromium(t *testing.T) context.Context {
 			}
 		}
 	})
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute) // a browser on a busy machine is slow
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// profile is a directory for a browser. It is removed after the test, as soon as no process of the browser writes there.
-func profile(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "slidegate-browser")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		err := os.RemoveAll(dir)
-		for late := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(late); err = os.RemoveAll(dir) {
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // do runs actions in a browser.
@@ -183,20 +165,20 @@ func TestPageLive(t *testing.T) {
 		allow(t, l, "alice", true)
 	}
 	allow(t, l, "alice", false)
-	do(t, ctx, says("answer", "Denied"), says("because", "by 5/8s"), says("where", s.name+" on "), holds(`document.querySelector(".full") && document.querySelector(".strip g[transform]")`))
+	do(t, ctx, says("answer", "Denied"), says("because", "by 5/8s"), says("where", s.name+" on "), holds(`document.querySelector(".full")`))
 	position := `Number(document.querySelector(".strip g").getAttribute("transform").match(/-?[0-9.]+/)[0])`
 	var before float64
 	do(t, ctx, chromedp.Evaluate(position, &before), holds(fmt.Sprintf("%s < %f - 20", position, before)))
-	do(t, ctx, holds(`/^[0-2][.][0-9] s$/.test(document.getElementById("countdown").textContent)`), says("answer", "Allowed"), free(5))
-	var took []time.Duration
-	for i := range 3 { // one of them, in case the machine stands still
+	do(t, ctx, holds(`/^([0-2][.][0-9] s|now)$/.test(document.getElementById("countdown").textContent)`), says("answer", "Allowed"), free(5))
+	took := time.Hour
+	for left := 4; took > time.Second && left >= 0; left-- { // the machine may stand still meanwhile
 		began := time.Now()
 		allow(t, l, "alice", true)
-		do(t, ctx, free(4-i))
-		took = append(took, time.Since(began))
+		do(t, ctx, free(left))
+		took = time.Since(began)
 	}
-	if slices.Min(took) > time.Second {
-		t.Errorf("attempts appeared after %v", took)
+	if took > time.Second {
+		t.Errorf("attempts appeared late, the last one after %v", took)
 	}
 	var resets bool
 	do(t, ctx, chromedp.Evaluate(`document.querySelector("#reset, #confirm") !== null`, &resets))
