@@ -224,6 +224,21 @@ func TestPageReset(t *testing.T) {
 	allow(t, l, "other", false)
 }
 
+// TestPageResetUncertain: if Redis hangs, the event may be forgotten when it goes on, and the page
+// does not say that it is not.
+func TestPageResetUncertain(t *testing.T) {
+	server := redistest.Start(t)
+	s := &service{name: "login", client: server.NewClient(t, nil)}
+	allow(t, s.limiter(t, "1/1h"), "alice", true)
+	ctx := chromium(t)
+	// The browser logs the status of the answer as an error, which is none of the page.
+	do(t, ctx, log.Disable(), chromedp.Navigate(servePageOf(t, server.Addr(), "--allow-reset", "--limit", "1/1h", s.name, "alice")), says("answer", "Denied"))
+	server.Pause(t)
+	defer server.Resume(t)
+	do(t, ctx, chromedp.Click("#reset", chromedp.ByID), chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery),
+		says("failed", "Perhaps not everything is forgotten: --redis "))
+}
+
 // TestPageHostile: an event that holds markup is shown as text, and runs nothing.
 func TestPageHostile(t *testing.T) {
 	s := newService(t)

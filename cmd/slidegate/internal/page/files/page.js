@@ -187,7 +187,7 @@ async function reset() {
   text("failed", "");
   try {
     const answer = await fetch(`reset${location.search}`, {method: "POST"});
-    if (!answer.ok) text("failed", `Nothing is forgotten: ${await answer.text()}`);
+    if (!answer.ok) text("failed", `Perhaps not everything is forgotten: ${await answer.text()}`);
   } catch {
     text("failed", "Nothing is known of the Reset, since the connection broke; look, and try again.");
   }
