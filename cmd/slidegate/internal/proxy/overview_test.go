@@ -129,8 +129,11 @@ func TestOverForNoOtherSite(t *testing.T) {
 	for host, want := range map[string]int{"evil.example:8001": http.StatusForbidden, "localhost:8001": http.StatusOK} {
 		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, i.admin+"/over", http.NoBody))
 		r.Host = host
-		res := must(http.DefaultClient.Do(r))
-		_ = res.Body.Close()
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
 		if res.StatusCode != want {
 			t.Errorf("%s: status %d, not %d", host, res.StatusCode, want)
 		}
