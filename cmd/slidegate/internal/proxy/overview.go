@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -43,12 +42,11 @@ func (p *Proxy) Overview() any {
 	p.over.forget(now)
 	minutes, routes := p.metrics.hour.sums(now)
 	o := overview{At: now.UTC(), Redis: p.redisState(), Shadow: p.cfg.Shadow, Minutes: minutes, Routes: []traffic{}, Most: []wanted{}, Outages: p.history.newestFirst()}
-	for _, b := range p.budgets {
-		o.Routes = append(o.Routes, traffic{b.Pattern, texts(b.Limits), routes[b.Pattern]})
-		delete(routes, b.Pattern)
+	for _, rt := range p.cfg.Routes {
+		o.Routes = append(o.Routes, traffic{rt.Pattern, texts(rt.Limits), routes[rt.Pattern]})
 	}
-	for _, pattern := range slices.Sorted(maps.Keys(routes)) { // without limits
-		o.Routes = append(o.Routes, traffic{pattern, "", routes[pattern]})
+	if t, some := routes[""]; some {
+		o.Routes = append(o.Routes, traffic{tally: t})
 	}
 	for _, j := range p.over.denials().Most {
 		o.Most = append(o.Most, wanted{j, logs.Shown(j.Event), p.link(j.Event)})

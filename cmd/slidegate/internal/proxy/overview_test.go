@@ -48,13 +48,13 @@ func TestHour(t *testing.T) {
 	}
 }
 
-// TestOverview: each request is in it, by its route, and each denied event with a link, unless it
+// TestOverview: each route and each request is in it, and each denied event with a link, unless it
 // is hidden.
 func TestOverview(t *testing.T) {
 	for name, secret := range map[string][]byte{"clear": nil, "hidden": []byte("sixteen bytes, or more")} {
 		t.Run(name, func(t *testing.T) {
 			to, _ := origin(t)
-			i := listen(t, Config{To: to, Secret: secret, Routes: []Route{limited("/a/", "2/1h", "100/1d"), limited("/a/b", "1/1h")}})
+			i := listen(t, Config{To: to, Secret: secret, Routes: []Route{limited("/a/", "2/1h", "100/1d"), limited("/a/b", "1/1h"), {Pattern: "/quiet"}}})
 			for _, path := range []string{"/a/x", "/a/x", "/a/x", "/a/b", "/a/b", "/free", "/a/%2e%2e/free"} {
 				status(t, i.url+path)
 			}
@@ -65,8 +65,9 @@ func TestOverview(t *testing.T) {
 			want := []traffic{
 				{"/a/", "2/1h, 100/1d@24m", tally{2, 1, 0}},
 				{"/a/b", "1/1h", tally{1, 1, 0}},
-				{"", "", tally{0, 0, 1}},
+				{"/quiet", "", tally{}},
 				{"/", "", tally{1, 0, 0}},
+				{"", "", tally{0, 0, 1}},
 			}
 			if diff := cmp.Diff(want, o.Routes, cmp.AllowUnexported(traffic{})); diff != "" || o.Redis != "none" || len(o.Outages) != 0 {
 				t.Errorf("%s, %v (-want +got):\n%s", o.Redis, o.Outages, diff)

@@ -75,12 +75,11 @@ func New(cfg Config) (p *Proxy, err error) {
 	if p.quiet, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
 		return nil, err
 	}
-	routes := cfg.Routes
-	if !slices.ContainsFunc(routes, func(rt Route) bool { return rt.Pattern == rest }) {
-		routes = append(slices.Clip(routes), Route{Pattern: rest})
+	if !slices.ContainsFunc(cfg.Routes, func(rt Route) bool { return rt.Pattern == rest }) {
+		p.cfg.Routes = append(slices.Clip(cfg.Routes), Route{Pattern: rest})
 	}
 	forward := newTransport()
-	for _, rt := range routes {
+	for _, rt := range p.cfg.Routes {
 		if err := p.add(rt, p.forwarder(rt.Pattern, forward)); err != nil {
 			return nil, err
 		}
