@@ -271,7 +271,7 @@ func TestPageAccount(t *testing.T) {
 	ctx := chromium(t)
 	do(t, ctx, chromedp.Navigate(url), says("answer", "Denied"), says("because", "by pair"),
 		says("why", "pair: 5 failures within 1m, from this address on this account. 5/1m allows the next at "),
-		holds(`document.querySelectorAll(".limit").length === 13`))
+		says("state", "A known device is kept out only if total denies"), holds(`document.querySelectorAll(".limit").length === 13`))
 	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//h2/a[text()="pair"]`)); err != nil {
 		t.Fatal(err)
 	}
