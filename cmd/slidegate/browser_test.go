@@ -35,7 +35,7 @@ func chromium(t *testing.T) context.Context {
 		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
 	}
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know
@@ -54,6 +54,26 @@ func chromium(t *testing.T) context.Context {
 	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute) // a browser on a busy machine is slow
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// profile returns a directory for a browser, which is removed after the test. The processes of a
+// browser that was killed can still write to it for a moment.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "slidegate-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for late := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(late); <-time.After(20 * time.Millisecond) {
+			err = os.RemoveAll(dir)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // do runs actions in a browser.
@@ -166,9 +186,10 @@ func TestPageLive(t *testing.T) {
 	}
 	allow(t, l, "alice", false)
 	do(t, ctx, says("answer", "Denied"), says("because", "by 5/8s"), says("where", s.name+" on "), holds(`document.querySelector(".full")`))
-	position := `Number(document.querySelector(".strip g").getAttribute("transform").match(/-?[0-9.]+/)[0])`
+	const bars = `document.querySelector(".strip g[transform]")`
+	position := `Number(` + bars + `.getAttribute("transform").match(/-?[0-9.]+/)[0])`
 	var before float64
-	do(t, ctx, chromedp.Evaluate(position, &before), holds(fmt.Sprintf("%s < %f - 20", position, before)))
+	do(t, ctx, holds(bars), chromedp.Evaluate(position, &before), holds(fmt.Sprintf("%s < %f - 20", position, before)))
 	do(t, ctx, holds(`/^([0-2][.][0-9] s|now)$/.test(document.getElementById("countdown").textContent)`), says("answer", "Allowed"), free(5))
 	took := time.Hour
 	for left := 4; took > time.Second && left >= 0; left-- { // the machine may stand still meanwhile
