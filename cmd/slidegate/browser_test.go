@@ -60,17 +60,10 @@ func chromium(t *testing.T) context.Context {
 // browser that was killed can still write to it for a moment.
 func profile(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "slidegate-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	t.Cleanup(func() {
-		err := os.RemoveAll(dir)
-		for late := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(late); <-time.After(20 * time.Millisecond) {
-			err = os.RemoveAll(dir)
-		}
-		if err != nil {
-			t.Error(err)
+		for late := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(late); {
+			<-time.After(20 * time.Millisecond)
 		}
 	})
 	return dir
