@@ -158,6 +158,34 @@ func TestPagesOnRedis(t *testing.T) {
 	}
 }
 
+// TestPageOnCluster: pages about events of several shards, by way of any node.
+func TestPageOnCluster(t *testing.T) {
+	node, _, _ := strings.Cut(clusterAddresses(t), ",")
+	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
+	address := servePageOf(t, node, "--limit", "5/1h", s.name, "alice")
+	for _, event := range []string{"alice", "bob", "carol", "dave"} {
+		allow(t, s.limiter(t, "5/1h"), event, true)
+		watch := strings.NewReplacer("/?", "/watch?", "event=alice", "event="+event).Replace(address)
+		if update := firstUpdate(t, watch); !strings.Contains(update, `"used":1`) {
+			t.Errorf("%s: %s", event, update)
+		}
+	}
+}
+
+// firstUpdate is what a stream of updates begins with.
+func firstUpdate(t *testing.T, address string) string {
+	t.Helper()
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
+	}
+	return lines.Text()
+}
+
 // readUpdates reads so many updates of a stream, and closes it.
 func readUpdates(t *testing.T, address string, n int) {
 	res, err := http.Get(address)
