@@ -22,6 +22,9 @@ const exampleRedis = "127.0.0.1:6379"
 // builds outside this repository and passes go vet. Go runs the Examples in memory beside their
 // package. Those on Redis run here, and print what their comment says.
 func TestExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("to compile them and to link some takes ten seconds")
+	}
 	p, server := newCopies(t), redistest.Start(t)
 	var onRedis []example
 	for _, pkg := range []string{"window", "ar1", "login", "httplimit", "grpclimit", "otelgate", "cluster_test/monitoring"} {
@@ -33,9 +36,6 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	p.run(t, "vet", "-mod=mod", "./...")
-	if testing.Short() { // to link them takes a second each
-		return
-	}
 	for _, e := range onRedis {
 		if diff := cmp.Diff(e.prints, p.run(t, "run", "-mod=mod", "./"+e.name)); diff != "" {
 			t.Errorf("%s (-its comment +what it prints)\n%s", e.name, diff)
