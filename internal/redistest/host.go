@@ -63,9 +63,9 @@ func findLocal(noDocker error) (host, bool) {
 	return local{path: path, noDocker: noDocker}, ok
 }
 
-// Program returns the path of the first of the names that is on the PATH. If none is, it installs the
-// Debian package, which has the first of them, where SLIDEGATE_INSTALL allows that; where that is not allowed, or not
-// possible, it skips the test and says what is missing.
+// Program returns the path of the first of the names that is on the PATH. If none is, and
+// SLIDEGATE_INSTALL allows it, it installs the Debian package pkg, which has the first of them. Where
+// it may not or cannot install, it skips the test and says what is missing.
 func Program(tb testing.TB, pkg string, names ...string) string {
 	tb.Helper()
 	if path, ok := findProgram(names); ok {

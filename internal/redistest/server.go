@@ -262,7 +262,7 @@ func (s *Server) Kill(tb testing.TB) {
 	}
 }
 
-// A client picks one of its four connections at random, so that so many refusals are of all.
+// refusals in a row come from each of a client's four connections, of which it picks one at random.
 const refusals = 40
 
 // awaitRefusals returns when all connections of a client to a dead server are broken, and new ones
@@ -271,14 +271,16 @@ func awaitRefusals(tb testing.TB, c rueidis.Client) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for refused := 0; refused < refusals; refused++ {
+	for refused := 0; refused < refusals; {
 		err := c.Do(ctx, c.B().Ping().Build()).Error()
 		switch {
 		case errors.Is(err, rueidis.ErrClosing):
 			return
+		case errors.Is(err, syscall.ECONNREFUSED):
+			refused++
 		case ctx.Err() != nil:
 			tb.Fatalf("redistest: a client of a dead server is not refused: %v", err)
-		case !errors.Is(err, syscall.ECONNREFUSED):
+		default:
 			refused = 0
 		}
 	}
