@@ -43,23 +43,34 @@ func ParseBy(s string) (By, error) {
 }
 
 func parsePattern(s string) (By, error) {
-	const remedy = "write one group around the event, as in rip=([0-9a-f.:]+)"
+	pattern, err := oneGroup(s, "write one group around the event, as in "+exampleBy)
+	return By{Pattern: pattern}, err
+}
+
+const exampleBy = "rip=([0-9a-f.:]+)"
+
+// ParseTimeRegex reads a regular expression with a group around the time.
+func ParseTimeRegex(s string) (*regexp.Regexp, error) {
+	return oneGroup(s, `write one group around the time, as in ^\[(.*?)\]`)
+}
+
+// oneGroup compiles an expression that has one group.
+func oneGroup(s, remedy string) (*regexp.Regexp, error) {
 	pattern, err := regexp.Compile(s)
 	if err != nil {
-		return By{}, fmt.Errorf("%q is no regular expression: %s; %s", s, strings.TrimPrefix(err.Error(), "error parsing regexp: "), remedy)
+		return nil, fmt.Errorf("'%s' is no regular expression: %s; %s", Shown(s), strings.TrimPrefix(err.Error(), "error parsing regexp: "), remedy)
 	}
 	if n := pattern.NumSubexp(); n != 1 {
-		return By{}, fmt.Errorf("%q has %d capturing groups; %s, and others as (?:a|b)", s, n, remedy)
+		return nil, fmt.Errorf("'%s' has %d capturing groups; %s, and others as (?:a|b)", Shown(s), n, remedy)
 	}
-	return By{Pattern: pattern}, nil
+	return pattern, nil
 }
 
 // field is what By means in a log of this format. Where a log has an address and no ip, ip is the address.
-func (b By) field(f format) string {
+func (b By) field(f format, line string) string {
 	switch {
 	case b.Field == "":
-		first, _, _ := strings.Cut(f.fields(), ",")
-		return first
+		return f.byDefault(line)
 	case b.Field == "ip" && !f.has("ip") && f.has("address"):
 		return "address"
 	}
@@ -80,15 +91,17 @@ func (b By) event(f format, line string) (Attempt, error) {
 	if b.Pattern != nil {
 		return b.match(f, line)
 	}
-	field := b.field(f)
+	field := b.field(f, line)
 	a, err := f.read(line, field)
 	switch {
 	case err != nil:
 		return Attempt{}, err
 	case a.Event == "":
 		return Attempt{}, emptyFieldError(field)
-	case b.Bits == 0:
+	case b.Bits == 0 && field == defaultEvent:
 		a.Event = strings.Clone(a.Event)
+	case b.Bits == 0:
+		a.Event = strings.Clone(withoutPort(a.Event))
 	default:
 		a.Event, err = network(a.Event, b.Bits)
 	}
@@ -106,9 +119,22 @@ func (b By) match(f format, line string) (Attempt, error) {
 	return a, err
 }
 
+// withoutPort returns the address of an address with a port, such as 192.0.2.1:4022, which is another for each connection. All else stays
+// as it is.
+func withoutPort(event string) string {
+	colon := strings.LastIndexByte(event, ':')
+	if colon < 0 || event[0] != '[' && strings.IndexByte(event, ':') != colon {
+		return event
+	}
+	if withPort, err := netip.ParseAddrPort(event); err == nil {
+		return withPort.Addr().String()
+	}
+	return event
+}
+
 // network is the network of an IPv6 address, such as 2001:db8:1:2::/64, or an IPv4 address as a whole.
 func network(event string, bits int) (string, error) {
-	address, err := netip.ParseAddr(event)
+	address, err := netip.ParseAddr(withoutPort(event))
 	if err != nil {
 		return "", fmt.Errorf("%q is no address, so it has no /%d", event, bits)
 	}

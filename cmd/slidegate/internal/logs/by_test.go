@@ -53,13 +53,13 @@ func TestParseByRefuses(t *testing.T) {
 		{`ip/b`, `"ip/b"` + noField},
 		{"us\x07er", `"us\aer" holds a control character, as no field does; leave it out`},
 		{"ip\n/64", `"ip\n/64" holds a control character, as no field does; leave it out`},
-		{`(`, `"(" is no regular expression: missing closing ): ` + "`(`; " + group},
-		{`rip=([`, `"rip=([" is no regular expression: missing closing ]: ` + "`[`; " + group},
-		{`(a{2000})`, `"(a{2000})" is no regular expression: invalid repeat count: ` + "`{2000}`; " + group},
-		{`(?=a)(b)`, `"(?=a)(b)" is no regular expression: invalid or unsupported Perl syntax: ` + "`(?=`; " + group},
-		{`(?:x)`, `"(?:x)" has 0 capturing groups; ` + group + `, and others as (?:a|b)`},
-		{`\(x`, `"\\(x" has 0 capturing groups; ` + group + `, and others as (?:a|b)`},
-		{`(a)|(b)`, `"(a)|(b)" has 2 capturing groups; ` + group + `, and others as (?:a|b)`},
+		{`(`, `'(' is no regular expression: missing closing ): ` + "`(`; " + group},
+		{`rip=([`, `'rip=([' is no regular expression: missing closing ]: ` + "`[`; " + group},
+		{`(a{2000})`, `'(a{2000})' is no regular expression: invalid repeat count: ` + "`{2000}`; " + group},
+		{`(?=a)(b)`, `'(?=a)(b)' is no regular expression: invalid or unsupported Perl syntax: ` + "`(?=`; " + group},
+		{`(?:x)`, `'(?:x)' has 0 capturing groups; ` + group + `, and others as (?:a|b)`},
+		{`\(x`, `'\(x' has 0 capturing groups; ` + group + `, and others as (?:a|b)`},
+		{`(a)|(b)`, `'(a)|(b)' has 2 capturing groups; ` + group + `, and others as (?:a|b)`},
 	} {
 		if got, err := ParseBy(tt.text); err == nil || err.Error() != tt.want || got != (By{}) {
 			t.Errorf("%s: got %v, %v\nwant %s", tt.text, got, err, tt.want)
@@ -84,11 +84,11 @@ func TestByEvent(t *testing.T) {
 		want string
 	}{
 		{"", web{}, webFrom("192.0.2.1"), "192.0.2.1"},
-		{"", jsonLines{"time"}, jsonFrom("192.0.2.1"), "the default"},
+		{"", jsonBy("time"), jsonFrom("192.0.2.1"), "the default"},
 		{"path", web{}, webFrom("192.0.2.1"), "/a"},
 		{"ip", web{}, webFrom("192.0.2.1"), "192.0.2.1"},
-		{"ip", jsonLines{"time"}, jsonFrom("192.0.2.1"), "192.0.2.1"},
-		{"address", jsonLines{"time"}, jsonFrom("192.0.2.1"), "198.51.100.9"},
+		{"ip", jsonBy("time"), jsonFrom("192.0.2.1"), "192.0.2.1"},
+		{"address", jsonBy("time"), jsonFrom("192.0.2.1"), "198.51.100.9"},
 
 		// Networks.
 		{"ip/64", web{}, webFrom("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64"},
@@ -100,15 +100,19 @@ func TestByEvent(t *testing.T) {
 		{"ip/64", web{}, webFrom("fe80::1%eth0"), "fe80::/64"},
 		{"ip/64", web{}, webFrom("192.0.2.1"), "192.0.2.1"},
 		{"ip/1", web{}, webFrom("::ffff:192.0.2.1"), "192.0.2.1"},
-		{"ip/64", jsonLines{"time"}, jsonFrom("2001:DB8:1:2::A"), "2001:db8:1:2::/64"},
-		{"ip/64", jsonLines{"time"}, jsonFrom("::ffff:192.0.2.1"), "192.0.2.1"},
-		{"ip", jsonLines{"time"}, jsonFrom("::ffff:192.0.2.1"), "::ffff:192.0.2.1"}, // as it is
-		{"request.remote_ip/64", jsonLines{"ts"}, strings.Replace(caddyLine, "1741064767.089", "971186136", 1), "2001:db8:1:2::/64"},
+		{"ip/64", jsonBy("time"), jsonFrom("192.0.2.1:443"), "192.0.2.1"},
+		{"ip/64", jsonBy("time"), jsonFrom("[2001:db8:1:2::a]:443"), "2001:db8:1:2::/64"},
+		{"ip", jsonBy("time"), jsonFrom("192.0.2.1:443"), "192.0.2.1"}, // each connection has another port
+		{"ip", jsonBy("time"), jsonFrom("alice:443"), "alice:443"},
+		{"ip/64", jsonBy("time"), jsonFrom("2001:DB8:1:2::A"), "2001:db8:1:2::/64"},
+		{"ip/64", jsonBy("time"), jsonFrom("::ffff:192.0.2.1"), "192.0.2.1"},
+		{"ip", jsonBy("time"), jsonFrom("::ffff:192.0.2.1"), "::ffff:192.0.2.1"}, // as it is
+		{"request.remote_ip/64", jsonBy("ts"), strings.Replace(caddyLine, "1741064767.089", "971186136", 1), "2001:db8:1:2::/64"},
 
 		// Patterns.
 		{`^(\S+) `, web{}, webFrom("192.0.2.1"), "192.0.2.1"},
 		{`"GET /(\w*)`, web{}, webFrom("192.0.2.1"), "a"},
-		{`"ip":"([^"]*)"`, jsonLines{"time"}, jsonFrom("192.0.2.1"), "192.0.2.1"},
+		{`"ip":"([^"]*)"`, jsonBy("time"), jsonFrom("192.0.2.1"), "192.0.2.1"},
 	} {
 		var by By
 		var err error
@@ -139,8 +143,8 @@ func TestByNoEvent(t *testing.T) {
 		{"user", web{}, webFrom("192.0.2.1"), "no attempt: its user is empty", false},
 		{"ip", web{}, webFrom("-"), "no attempt: its address is empty", false},
 		{"ip/64", web{}, webFrom("-"), "no attempt: its address is empty", false},
-		{"ip", jsonLines{"time"}, jsonFrom(""), "no attempt: its ip is empty", false},
-		{"user.name", jsonLines{"time"}, jsonFrom(""), `no attempt: it has no field "user.name"; choose one with --by: time, ip, event, address, units`, false},
+		{"ip", jsonBy("time"), jsonFrom(""), "no attempt: its ip is empty", false},
+		{"user.name", jsonBy("time"), jsonFrom(""), `no attempt: it has no field "user.name"; choose one with --by: time, ip, event, address, units`, false},
 		{`none=(\w+)`, web{}, webFrom("192.0.2.1"), "no attempt", false},
 		{`GET /a(\w*)`, web{}, webFrom("192.0.2.1"), "no attempt", false},
 		{`a=(\w+)|b`, web{}, webFrom("b"), "no attempt", false},
@@ -148,10 +152,9 @@ func TestByNoEvent(t *testing.T) {
 
 		{"address/64", web{}, webFrom("example.org"), `"example.org" is no address, so it has no /64`, true},
 		{"path/64", web{}, webFrom("192.0.2.1"), `"/a" is no address, so it has no /64`, true},
-		{"ip/64", jsonLines{"time"}, jsonFrom("192.0.2.1:443"), `"192.0.2.1:443" is no address, so it has no /64`, true},
-		{"ip/64", jsonLines{"time"}, jsonFrom("[2001:db8::1]"), `"[2001:db8::1]" is no address, so it has no /64`, true},
-		{`(b)`, jsonLines{"time"}, "b", "it is no JSON object", true},
-		{"ip", jsonLines{"time"}, "b", "it is no JSON object", true},
+		{"ip/64", jsonBy("time"), jsonFrom("[2001:db8::1]"), `"[2001:db8::1]" is no address, so it has no /64`, true},
+		{`(b)`, jsonBy("time"), "b", "it is no JSON object", true},
+		{"ip", jsonBy("time"), "b", "it is no JSON object", true},
 	} {
 		by, err := ParseBy(tt.by)
 		if err != nil {
@@ -192,7 +195,7 @@ func FuzzByNeverPanics(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, format := range []format{web{}, jsonLines{"time"}, jsonLines{"ts"}} {
+		for _, format := range []format{web{}, jsonBy("time"), jsonBy("ts")} {
 			a, err := by.event(format, line)
 			if err == nil && (a.Event == "" || a.Units < 1 || a.Times != 1 || !inRange(a.At)) {
 				t.Errorf("by %q of %q: %v", text, line, a)

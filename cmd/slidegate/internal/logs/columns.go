@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,18 +13,24 @@ import (
 // field do not count.
 type columns struct{}
 
-func (columns) fields() string        { return "event" }
-func (columns) has(field string) bool { return field == "event" }
+func (columns) fields() string          { return defaultEvent }
+func (columns) has(field string) bool   { return field == defaultEvent }
+func (columns) byDefault(string) string { return defaultEvent }
 
-func isColumns(line string) bool {
-	_, err := columns{}.read(line, "event")
-	return err == nil
+func asColumns(line string, _ Options, dated bool) format {
+	if _, err := (columns{}).read(line, defaultEvent); err != nil || dated {
+		return nil
+	}
+	return columns{}
 }
 
 func (columns) read(line, _ string) (Attempt, error) {
 	fields, err := splitFields(line)
 	if err != nil {
 		return Attempt{}, err
+	}
+	if len(fields) != 2 && len(fields) != 3 {
+		return Attempt{}, fmt.Errorf("fields between commas: %d; write time,event or time,event,units", len(fields))
 	}
 	a := Attempt{Event: strings.TrimSpace(fields[1]), Units: 1, Times: 1}
 	if a.At, err = parseTime(strings.TrimSpace(fields[0])); err != nil {
@@ -38,6 +45,7 @@ func (columns) read(line, _ string) (Attempt, error) {
 	return a, err
 }
 
+// splitFields takes a line apart at its commas.
 func splitFields(line string) (fields []string, err error) {
 	fields = strings.Split(line, ",")
 	if strings.Contains(line, `"`) {
@@ -46,9 +54,6 @@ func splitFields(line string) (fields []string, err error) {
 		if fields, err = r.Read(); err != nil {
 			return nil, errors.New(`its quotes do not match; quote a field as "a, b", a quote in it as ""`)
 		}
-	}
-	if len(fields) != 2 && len(fields) != 3 {
-		return nil, fmt.Errorf("fields between commas: %d; write time,event or time,event,units", len(fields))
 	}
 	return fields, nil
 }
@@ -66,3 +71,77 @@ func isHeader(line string) bool {
 	first, _, found := strings.Cut(line, ",")
 	return found && !strings.ContainsAny(first, "0123456789")
 }
+
+// csvLines are lines whose columns a header names, the first line that holds something.
+type csvLines struct {
+	named
+	line   string // the header
+	header []string
+}
+
+// asCSV returns the format of a log that begins with such a header: it names the column of the time.
+func asCSV(line string, o Options, dated bool) format {
+	names, err := splitFields(line)
+	if err != nil || len(names) < 2 || !isHeader(line) || dated {
+		return nil
+	}
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
+		if names[i] == "" || strings.ContainsAny(name, "=:[]{}") {
+			return nil
+		}
+	}
+	c := &csvLines{newNamed(o, dated), line, names}
+	if c.timeField == "" {
+		c.timeField = firstOf(row{names, names}, timeNames)
+	}
+	if !slices.Contains(names, c.timeField) {
+		return nil
+	}
+	return c
+}
+
+// byDefault returns the first well-known name of the header, or else the first that is not the time.
+func (c *csvLines) byDefault(string) string {
+	if c.event == "" {
+		c.event = firstOf(row{c.header, c.header}, eventNames)
+	}
+	if c.event == "" {
+		others := slices.DeleteFunc(slices.Clone(c.header), func(name string) bool { return name == c.timeField || name == unitsField })
+		c.event = append(others, defaultEvent)[0]
+	}
+	return c.event
+}
+
+func (c *csvLines) fields() string       { return strings.Join(c.header, ", ") }
+func (c *csvLines) has(name string) bool { return slices.Contains(c.header, name) }
+
+func (c *csvLines) read(line, field string) (Attempt, error) {
+	if line == c.line {
+		return Attempt{}, errNoAttempt
+	}
+	fields, err := splitFields(line)
+	if err != nil {
+		return Attempt{}, err
+	}
+	if len(fields) > len(c.header) {
+		return Attempt{}, fmt.Errorf("fields between commas: %d; the header names %d", len(fields), len(c.header))
+	}
+	return c.named.read(row{c.header, fields}, field)
+}
+
+// A row is a line with what its header says. Columns that it leaves out at its end are empty.
+type row struct{ header, fields []string }
+
+func (r row) field(name string) (string, bool, error) {
+	i := slices.Index(r.header, name)
+	if i < 0 {
+		return "", false, nil
+	}
+	if i >= len(r.fields) {
+		return "", true, nil
+	}
+	return strings.TrimSpace(r.fields[i]), true, nil
+}
+
+func (r row) names() []string { return r.header }

@@ -76,7 +76,8 @@ type file struct {
 	gzipped bool
 	r       *Reader
 
-	format   format // nil until a line shows it
+	envelope envelope // what is around each line, if anything is
+	format   format   // nil until a line shows it
 	lines    int
 	waiting  []line    // read, and not yet taken
 	header   int       // the line that names columns instead of filling them, if one does
@@ -89,6 +90,7 @@ type file struct {
 type line struct {
 	number int
 	text   string
+	at     time.Time // of the envelope, if it has one
 	err    error
 }
 
@@ -169,26 +171,82 @@ func (f *file) begin() error {
 		if err != nil {
 			return f.failed(err)
 		}
-		f.waiting = append(f.waiting, l)
-		if f.format = recognise(l.text, f.r.options.TimeField); f.format != nil {
-			return f.recognised(l)
+		f.waiting = append(f.waiting, f.open(l))
+		if f.recognised(f.waiting[len(f.waiting)-1]) {
+			break
 		}
 	}
-	return f.unrecognised()
+	if f.format == nil {
+		f.findText()
+	}
+	if f.format == nil {
+		return f.unrecognised()
+	}
+	f.findHeader()
+	return f.r.options.checkOptions(f.name, f.format)
 }
 
-func (f *file) recognised(l line) error {
-	f.findHeader()
-	a, _ := f.format.read(l.text, anyField)
+// open takes a line out of its envelope. The first one that has one shows that the file has.
+func (f *file) open(l line) line {
+	if f.envelope == nil && f.format == nil {
+		f.envelope = envelopeOf(l.text)
+	}
+	if f.envelope == nil || l.err != nil {
+		return l
+	}
+	text, at, ok := f.envelope(l.text)
+	if !ok {
+		l.err = errEnvelope
+		return l
+	}
+	l.text, l.at = text, at
+	return l
+}
+
+// recognised reports whether the format and the first time of the file are known, now that this line is.
+func (f *file) recognised(l line) bool {
+	if f.format == nil {
+		f.format = recognise(l.text, f.r.options, f.envelope != nil)
+	}
+	if f.format == nil {
+		return false
+	}
+	a, err := f.read(l, anyField)
 	f.start, f.yearless = a.At, a.Yearless
-	return f.r.options.checkOptions(f.name, f.format)
+	return err == nil
+}
+
+// findText takes a file of no known format for lines of any kind, if --by is a regular expression.
+func (f *file) findText() {
+	if f.r.options.By.Pattern == nil {
+		return
+	}
+	for _, l := range f.waiting {
+		if f.format = asText(l.text, f.r.options, f.envelope != nil); f.format != nil && f.recognised(l) {
+			return
+		}
+	}
+}
+
+// read takes a line apart, at the time of its envelope if it has one.
+func (f *file) read(l line, field string) (Attempt, error) {
+	a, err := f.format.read(l.text, field)
+	return l.dated(a), err
+}
+
+// dated gives an attempt the time of the envelope.
+func (l line) dated(a Attempt) Attempt {
+	if !l.at.IsZero() {
+		a.At, a.Yearless = l.at, false
+	}
+	return a
 }
 
 // startsAt lets a file without years begin at that time.
 func (f *file) startsAt(t time.Time) {
 	f.start = t
-	if s, ok := f.format.(*syslog); ok {
-		s.newest = t
+	if c, ok := f.format.(interface{ startAt(time.Time) }); ok {
+		c.startAt(t)
 	}
 }
 
@@ -303,7 +361,8 @@ func (f *file) advance() error {
 // take returns the first of the waiting lines, and then those that are read.
 func (f *file) take() (line, error) {
 	if len(f.waiting) == 0 {
-		return f.readLine()
+		l, err := f.readLine()
+		return f.open(l), err
 	}
 	l := f.waiting[0]
 	f.waiting = f.waiting[1:]
@@ -320,7 +379,7 @@ func (f *file) attempt(l line) (Attempt, error) {
 	}
 	a, err := f.r.options.By.event(f.format, l.text)
 	a.Account = f.r.options.account(a)
-	return a, err
+	return l.dated(a), err
 }
 
 // isEmpty reports whether a line holds nothing. Journalctl writes lines such as "-- Boot 5c1a --" around a log.
@@ -352,21 +411,26 @@ func (f *file) unrecognised() error {
 		}
 	}
 	l := f.waiting[first]
-	return fmt.Errorf("%q is of no known format (slidegate help replay lists them): its line %d, %.60q, %w", f.name, l.number, l.text, guess(l))
+	return fmt.Errorf("%q is of no known format (slidegate help replay lists them): its line %d, %.60q, %w", f.name, l.number, l.text, f.guess(l))
 }
 
-// guess says why a line is not of the format that it resembles most.
-func guess(l line) (err error) {
+// guess says why a line is not of the format that it resembles most, or how to read it.
+func (f *file) guess(l line) error {
 	switch {
 	case l.err != nil:
 		return l.err
+	case f.r.options.TimeRegex != nil:
+		_, err := (&freeText{where: f.r.options.TimeRegex, layout: f.r.options.TimeFormat}).at(l.text)
+		return fmt.Errorf("is not read by the flags: %w", err)
 	case strings.HasPrefix(l.text, "{"):
-		_, err = jsonLines{timeField: "time"}.read(l.text, "event")
-		return fmt.Errorf("is not read as JSON: %w", err)
+		return errors.New("begins as JSON does, but is no whole object; write one object a line, as by jq -c")
 	case strings.Contains(l.text, "] \""):
-		_, err = web{}.read(l.text, "address")
-		return fmt.Errorf("is not read as a line of a web access log: %w", err)
+		_, err := web{}.read(l.text, "address")
+		return fmt.Errorf("is not read as a line of a web access log: %w; %s", err, flagsFor(l.text, f.envelope != nil))
 	}
-	_, err = columns{}.read(l.text, "event")
-	return fmt.Errorf("is no syslog, no web access log, no JSON, and not time,event: %w", err)
+	_, err := columns{}.read(l.text, defaultEvent)
+	if _, parseErr := splitFields(l.text); parseErr != nil || strings.Count(l.text, ",") != 1 {
+		return fmt.Errorf("is read by no parser; %s", flagsFor(l.text, f.envelope != nil))
+	}
+	return fmt.Errorf("is not read as time,event: %w; or %s", err, flagsFor(l.text, f.envelope != nil))
 }

@@ -5,18 +5,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 )
 
-// A jsonLines log holds one JSON object a line. A name of a field is looked up at the top of the object as it stands, and
-// then as a path into objects: request.remote_ip. The field units says what an attempt asks for, if it is there.
-type jsonLines struct {
-	timeField string // holds RFC 3339 or seconds since 1970, as a string or a number
-}
-
-const maxNamed = 12 // how many fields an error names
+// jsonLines are logs of one JSON object a line. A name of a field is looked up at the top of the object as it stands, and then as a
+// path into objects: request.remote_ip. The field units says what an attempt asks for, if it is there.
+type jsonLines struct{ named }
 
 var errNoObject = errors.New("it is no JSON object")
 
@@ -25,67 +20,35 @@ func isJSON(line string) bool {
 	return strings.HasPrefix(strings.TrimLeft(line, " \t\r\n"), "{") && gjson.Valid(line)
 }
 
-func (jsonLines) fields() string { return "event, or any other field of the objects" }
+func asJSON(line string, o Options, dated bool) format {
+	if !isJSON(line) {
+		return nil
+	}
+	return &jsonLines{newNamed(o, dated)}
+}
 
-func (jsonLines) has(field string) bool { return field != anyField }
+func (j *jsonLines) byDefault(line string) string { return j.eventOf(object{gjson.Parse(line)}) }
 
-func (j jsonLines) read(line, field string) (a Attempt, err error) {
+func (j *jsonLines) read(line, field string) (a Attempt, err error) {
 	if !isJSON(line) {
 		return Attempt{}, errNoObject
 	}
-	object := gjson.Parse(line)
-	a = Attempt{Units: 1, Times: 1}
-	if a.At, err = j.at(object); err != nil {
-		return Attempt{}, err
-	}
-	if units := member(object, "units"); units.Type != gjson.Null {
-		if a.Units, err = parseUnits(wholeNumber(literal(units))); err != nil {
-			return Attempt{}, err
-		}
-	}
-	if field == anyField {
-		return a, nil
-	}
-	v := lookUp(object, field)
+	return j.named.read(object{gjson.Parse(line)}, field)
+}
+
+// An object is a line of JSON.
+type object struct{ gjson.Result }
+
+func (o object) field(name string) (string, bool, error) {
+	v := lookUp(o.Result, name)
 	if !v.Exists() {
-		return a, missingFieldError{field, object}
+		return "", false, nil
 	}
-	a.Event, err = text(v, field)
-	return a, err
+	s, err := text(v, name)
+	return s, true, err
 }
 
-func (j jsonLines) at(object gjson.Result) (time.Time, error) {
-	v := lookUp(object, j.timeField)
-	if !v.Exists() {
-		return time.Time{}, j.missing(object)
-	}
-	s, err := text(v, j.timeField)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return parseTime(withoutExponent(s))
-}
-
-// missing says which fields there are instead.
-func (j jsonLines) missing(object gjson.Result) error {
-	names := namesIn(object, "")
-	if names == nil {
-		return errors.New("it is an empty object")
-	}
-	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", j.timeField, shorten(names))
-}
-
-// A missingFieldError is a line that is no attempt because it lacks the field of --by.
-type missingFieldError struct {
-	field  string
-	object gjson.Result
-}
-
-func (e missingFieldError) Error() string {
-	return fmt.Sprintf("%v: it has no field %q; choose one with --by: %s", errNoAttempt, e.field, shorten(namesIn(e.object, "")))
-}
-
-func (missingFieldError) Unwrap() error { return errNoAttempt }
+func (o object) names() []string { return namesIn(o.Result, "") }
 
 // namesIn are the fields of an object that hold one value, and of the objects in it, with the path to them.
 func namesIn(object gjson.Result, path string) (names []string) {
@@ -97,14 +60,6 @@ func namesIn(object gjson.Result, path string) (names []string) {
 		}
 	}
 	return names
-}
-
-func shorten(names []string) string {
-	text := strconv.Quote(strings.Join(names[:min(maxNamed, len(names))], ", "))
-	if text = text[1 : len(text)-1]; len(names) > maxNamed {
-		text += ", ..."
-	}
-	return text
 }
 
 // lookUp finds a field by its name or, failing that, by its path.

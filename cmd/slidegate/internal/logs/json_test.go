@@ -21,6 +21,9 @@ const (
 	ecsLine   = `{"@timestamp":"2025-03-04T05:06:07.089Z","source.ip":"192.0.2.1","source":{"ip":"198.51.100.1"},"user":{"name":"alice"},"a|b":"pipe","#":"hash","*":"star","":"none"}`
 )
 
+// jsonBy reads lines whose time is in a field.
+func jsonBy(timeField string) *jsonLines { return &jsonLines{named{timeField: timeField}} }
+
 func TestJSON(t *testing.T) {
 	const at = `"time":"2025-03-04T05:06:07.089Z"`
 	for _, tt := range []struct{ timeField, line, field, want string }{
@@ -61,7 +64,7 @@ func TestJSON(t *testing.T) {
 		{"log.time", `{"log":{"time":0},"log.time":1741064767.089,"event":"a"}`, "event", "a"},
 	} {
 		want := Attempt{At: time.Date(2025, 3, 4, 5, 6, 7, 89e6, time.UTC), Event: tt.want, Units: 1, Times: 1}
-		got, err := jsonLines{tt.timeField}.read(tt.line, tt.field)
+		got, err := jsonBy(tt.timeField).read(tt.line, tt.field)
 		if missing := (missingFieldError{}); tt.want == "" && errors.As(err, &missing) {
 			err = nil // that is no event either
 		}
@@ -109,7 +112,7 @@ func TestJSONTime(t *testing.T) {
 		{`{"s":1}`, `its time is an object; name a field in it, as in time.name`},
 		{`[1]`, `its time is an array; name a field that holds one value`},
 	} {
-		a, err := jsonLines{"time"}.read(`{"time":`+tt.value+`}`, anyField)
+		a, err := jsonBy("time").read(`{"time":`+tt.value+`}`, anyField)
 		got := a.At.Format(time.RFC3339Nano)
 		if err != nil {
 			got = err.Error()
@@ -126,7 +129,7 @@ func TestJSONWithoutField(t *testing.T) {
 		"remote_ip": `no attempt: it has no field "remote_ip"; choose one with --by: level, ts, logger, msg, request.remote_ip, request.remote_port, request.proto, request.method, request.host, request.uri, user_id, duration, ...`,
 		"user_id":   "<nil>",
 	} {
-		if _, err := (jsonLines{"ts"}).read(caddyLine, field); fmt.Sprint(err) != want || err != nil && !errors.Is(err, errNoAttempt) {
+		if _, err := jsonBy("ts").read(caddyLine, field); fmt.Sprint(err) != want || err != nil && !errors.Is(err, errNoAttempt) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -145,12 +148,12 @@ func TestJSONUnits(t *testing.T) {
 		{`-3`, `"-3" is no number of units; write 1 or more`},
 		{`1.5`, `"1.5" is no number of units; write 1 or more`},
 		{`1e99`, `"1e99" is no number of units; write 1 or more`},
-		{`""`, `"" is no number of units; write 1 or more`},
+		{`""`, "1"}, // as an empty column of CSV
 		{`"many"`, `"many" is no number of units; write 1 or more`},
 		{`true`, `"true" is no number of units; write 1 or more`},
-		{`[3]`, `"[3]" is no number of units; write 1 or more`},
+		{`[3]`, `its units is an array; name a field that holds one value`},
 	} {
-		a, err := jsonLines{"time"}.read(`{"time":1,"event":"a","units":`+tt.value+`}`, "event")
+		a, err := jsonBy("time").read(`{"time":1,"event":"a","units":`+tt.value+`}`, "event")
 		got := strconv.FormatInt(a.Units, 10)
 		if err != nil {
 			got = err.Error()
@@ -179,7 +182,7 @@ func TestJSONUnreadable(t *testing.T) {
 		{caddyLine, "level", `it has no field "time"; choose one with --time-field: level, ts, logger, msg, request.remote_ip, request.remote_port, request.proto, request.method, request.host, request.uri, user_id, duration, ...`},
 		{`{"a\u001b[31m\"b":1,"c d":2}`, "event", `it has no field "time"; choose one with --time-field: a\x1b[31m\"b, c d`},
 	} {
-		if _, err := (jsonLines{"time"}).read(tt.line, tt.field); err == nil || err.Error() != tt.want {
+		if _, err := jsonBy("time").read(tt.line, tt.field); err == nil || err.Error() != tt.want {
 			t.Errorf("%s\ngot %v\nwant %s", tt.line, err, tt.want)
 		}
 	}
@@ -287,7 +290,7 @@ func FuzzJSONTimeIsExact(f *testing.F) {
 		}
 		nanos := new(big.Rat).Mul(seconds, big.NewRat(1e9, 1))
 		n := new(big.Int).Quo(nanos.Num(), nanos.Denom())
-		a, err := jsonLines{"time"}.read(`{"time":`+written+`}`, anyField)
+		a, err := jsonBy("time").read(`{"time":`+written+`}`, anyField)
 		if inRange := seconds.Cmp(big.NewRat(1<<47, 1000)) < 0; inRange != (err == nil) {
 			t.Fatalf("%s: got %v, %v", written, a.At, err)
 		}
@@ -308,7 +311,7 @@ func BenchmarkJSON(b *testing.B) {
 		{"caddy", "ts", "request.remote_ip", caddyLine},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			f, by := jsonLines{bb.timeField}, By{Field: bb.field}
+			f, by := jsonBy(bb.timeField), By{Field: bb.field}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := by.event(f, bb.line); err != nil {

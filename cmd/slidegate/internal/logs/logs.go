@@ -1,5 +1,6 @@
 // Package logs reads the attempts that logs tell of, in the order of their times: lines of sshd and of other programs in
-// syslog form, web access logs, JSON lines, and lines time,event.
+// syslog form, access logs, lines of named fields (JSON, logfmt, CSV), what package log writes, lines time,event, and any other
+// lines that have a time. Docker may have written them.
 package logs
 
 import (
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,12 +31,14 @@ type Attempt struct {
 
 // Options say how logs are to be read.
 type Options struct {
-	By        By
-	TimeField string    // of JSON lines; empty: "time", and files may have any format
-	Accounts  bool      // also tell the account of each attempt, as logs of sshd can; the files must be such logs
-	Sort      bool      // put all attempts in order of time first; else only the files are merged
-	Stdin     io.Reader // what the name "-" stands for
-	Progress  io.Writer // is told every byte that is read from files; nil: nobody is
+	By         By
+	TimeField  string         // of lines whose fields have names; empty: the first that has a well-known name, and files may have any format
+	TimeRegex  *regexp.Regexp // finds the time by its one group, in lines of any kind; nil: lines have a known format
+	TimeFormat string         // the layout of the time in TimeField or TimeRegex, as package time has it; empty: a known form
+	Accounts   bool           // also tell the account of each attempt, as logs of sshd can; the files must be such logs
+	Sort       bool           // put all attempts in order of time first; else only the files are merged
+	Stdin      io.Reader      // what the name "-" stands for
+	Progress   io.Writer      // is told every byte that is read from files; nil: nobody is
 }
 
 // Stats are what was read so far.
@@ -236,7 +240,7 @@ func (r *Reader) anyAttempt() error {
 	case r.FirstNoEvent != "":
 		return fmt.Errorf("no attempt in %s of %s; the first is %s", lines(r.Lines), names, r.FirstNoEvent)
 	case r.options.By.Pattern != nil:
-		return fmt.Errorf("no attempt in %s of %s: none matches %q", lines(r.Lines), names, r.options.By.Pattern)
+		return fmt.Errorf("no attempt in %s of %s: none matches '%s'", lines(r.Lines), names, Shown(r.options.By.Pattern.String()))
 	default:
 		return fmt.Errorf("no attempt in %s of %s; in a syslog one is "+
 			`"Failed password for root from 192.0.2.1 port 22 ssh2", written by sshd, unless --by is a regular expression`, lines(r.Lines), names)

@@ -211,12 +211,14 @@ func TestTrouble(t *testing.T) {
 			write(t, "Mar  4 05:06:07 h sshd[9]: Failed password for root from UNKNOWN port 1 ssh2\n"),
 			`no attempt in 1 line of NAME; unreadable: 1, the first is line 1 of NAME: the attempt comes from "UNKNOWN", which is no address`,
 		},
-		{write(t, "Once upon a time\n"), `"NAME" is of no known format (slidegate help replay lists them): its line 1, "Once upon a time", ` +
-			`is no syslog, no web access log, no JSON, and not time,event: fields between commas: 1; write time,event or time,event,units`},
-		{write(t, "day,who\n4.3.2025,alice\n"), `its line 2, "4.3.2025,alice", is no syslog, no web access log, no JSON, and not time,event: "4.3.2025" is no time; write `},
-		{write(t, strings.Repeat("hello\n", 100)+"1,alice\n"), `its line 1, "hello", is no `},
-		{write(t, "{\n\"time\": 1\n}\n"), `its line 1, "{", is not read as JSON: `},
-		{write(t, `{"ts":1,"event":"alice"}`), `has no field "time"`},
+		{
+			write(t, "Once upon a time\n"), `"NAME" is of no known format (slidegate help replay lists them): its line 1, "Once upon a time", is read by no parser; ` +
+				`say where its time is, how that is written, and what is limited: --time-regex '^\[(.*?)\]' --time-format '02.01.2006 15:04:05' --by '(\S+)$'`,
+		},
+		{write(t, "day,who\n4.3.2025,alice\n"), `its line 2, "4.3.2025,alice", is not read as time,event: "4.3.2025" is no time; write `},
+		{write(t, strings.Repeat("hello\n", 100)+"1,alice\n"), `its line 1, "hello", is read by no parser; `},
+		{write(t, "{\n\"time\": 1\n}\n"), `its line 1, "{", begins as JSON does, but is no whole object; write one object a line, as by jq -c`},
+		{write(t, `{"when":1,"event":"alice"}`), `has no field "time"`},
 		{write(t, `192.0.2.1 - - [31/Feb/2025:06:06:07 +0100] "GET / HTTP/1.1" 200 12`), `is not read as a line of a web access log: `},
 		{write(t, strings.Repeat("x", 2*maxLine)), `it is longer than 1 MiB`},
 		{
@@ -257,7 +259,7 @@ func TestOptionsThatDoNotFit(t *testing.T) {
 		{sshd, "path", "", `NAME has no field "path"; --by may be one of address, user there, or a regular expression with a group, as in "user=(\S+)"`},
 		{columns, "address", "", `NAME has no field "address"; --by may be one of event there, or a regular expression with a group, as in "user=(\S+)"`},
 		{web, "country", "", `NAME has no field "country"; --by may be one of address, user, path, agent there, or a regular expression with a group, as in "user=(\S+)"`},
-		{web, "", "ts", `NAME does not hold JSON lines, and so has no field "ts"; leave out --time-field`},
+		{web, "", "ts", `NAME has no fields with names, and so none that is "ts"; leave out --time-field`},
 	} {
 		by := by(t, tt.by)
 		_, err := Open(t.Context(), []string{tt.name}, Options{By: by, TimeField: tt.timeField})

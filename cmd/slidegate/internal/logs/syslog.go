@@ -25,10 +25,14 @@ var (
 func (*syslog) fields() string        { return "address, user" }
 func (*syslog) has(field string) bool { return field == "address" || field == "user" }
 
-func isSyslog(line string) bool {
+func (*syslog) byDefault(string) string { return "address" }
+
+func asSyslog(line string, _ Options, _ bool) format {
 	_, rest, ok := new(calendar).cut(line)
-	_, _, tagged := cutTag(rest)
-	return ok && tagged
+	if _, _, tagged := cutTag(rest); !ok || !tagged {
+		return nil
+	}
+	return &syslog{}
 }
 
 func (s *syslog) read(line, field string) (Attempt, error) {

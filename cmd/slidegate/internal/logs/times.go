@@ -30,13 +30,9 @@ func (c *calendar) cut(line string) (at time.Time, rest string, ok bool) {
 		_, line, _ = strings.Cut(line, ">")
 	}
 	c.assumed = false
-	if len(line) > 15 && line[3] == ' ' { // "Dec 10 06:55:46", perhaps with a fraction
-		clock, rest, _ := strings.Cut(line[7:], " ")
-		at, err := time.Parse(time.Stamp, line[:7]+clock)
-		if err != nil {
-			return at, rest, false
-		}
-		return c.withYear(at), rest, true
+	if at, rest, ok := cutStamp(line); ok {
+		rest, ok = strings.CutPrefix(rest, " ")
+		return c.withYear(at), rest, ok
 	}
 	stamp, rest, _ := strings.Cut(line, " ")
 	if at, ok = parseRFC3339(stamp); ok {
@@ -92,17 +88,143 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// startAt dates the next line without a year near t.
+func (c *calendar) startAt(t time.Time) { c.newest = t }
+
+// cutStamp reads a time such as "Mar  4 05:06:07.25" at the beginning of s, in the year 0.
+func cutStamp(s string) (at time.Time, rest string, ok bool) {
+	const shortest = len("Mar 4 05:06:07")
+	if len(s) < shortest || s[3] != ' ' {
+		return at, s, false
+	}
+	day, clock, _ := strings.Cut(strings.TrimPrefix(s[4:], " "), " ")
+	if len(day) > 2 || len(clock) < 8 || clock[2] != ':' || clock[5] != ':' {
+		return at, s, false
+	}
+	at, ok = date(0, monthOf(s[:3]), digits(day), clock)
+	fraction, rest := cutFraction(clock[8:])
+	return at.Add(fraction), rest, ok
+}
+
+// cutDateTime reads a time such as 2025-03-04T05:06:07.089+01:00 at the beginning of s. The date may have slashes, a space may
+// stand for the T, and a time without a zone is in UTC.
+func cutDateTime(s string) (at time.Time, rest string, ok bool) {
+	const shortest = len("2025-03-04T05:06:07")
+	if len(s) < shortest || s[4] != s[7] || s[4] != '-' && s[4] != '/' || s[10] != 'T' && s[10] != ' ' || s[13] != ':' || s[16] != ':' {
+		return at, s, false
+	}
+	at, ok = date(digits(s[:4]), time.Month(digits(s[5:7])), digits(s[8:10]), s[11:])
+	fraction, rest := cutFraction(s[shortest:])
+	east, rest, _ := cutZone(rest)
+	at = at.Add(fraction - east)
+	return at, rest, ok && inRange(at)
+}
+
+const webTime = "02/Jan/2006:15:04:05 -0700"
+
+// cutWebTime reads a time such as 10/Oct/2000:13:55:36 -0700 at the beginning of s.
+func cutWebTime(s string) (at time.Time, rest string, ok bool) {
+	if len(s) < len(webTime) || s[2] != '/' || s[6] != '/' || s[11] != ':' || s[14] != ':' || s[17] != ':' || s[20] != ' ' {
+		return at, s, false
+	}
+	at, ok = date(digits(s[7:11]), monthOf(s[3:6]), digits(s[:2]), s[12:])
+	east, hasZone := parseZone(s[21:26])
+	at = at.Add(-east)
+	return at, s[26:], ok && hasZone && inRange(at)
+}
+
+// parseWebTime reads a time that fills s.
+func parseWebTime(s string) (time.Time, bool) {
+	at, rest, ok := cutWebTime(s)
+	return at, ok && rest == ""
+}
+
+// date returns the time of a clock such as 05:06:07 on a day, in UTC. It takes no 31st of February, of which time.Date
+// makes the 3rd of March.
+func date(year int, month time.Month, day int, clock string) (time.Time, bool) {
+	hour, minute, second := digits(clock[:2]), digits(clock[3:5]), digits(clock[6:8])
+	at := time.Date(year, month, day, hour, minute, second, 0, time.UTC)
+	h, m, s := at.Clock()
+	return at, at.Month() == month && at.Day() == day && h == hour && m == minute && s == second
+}
+
+// monthOf returns the month of a name such as Mar, or 0.
+func monthOf(name string) time.Month {
+	n := strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", name)
+	if n%3 != 0 {
+		return 0
+	}
+	return time.Month(n/3 + 1)
+}
+
+// cutFraction reads the fraction of a second, to the nanosecond. A comma before it, as Python writes one, needs three digits.
+func cutFraction(s string) (fraction time.Duration, rest string) {
+	if s == "" || s[0] != '.' && s[0] != ',' {
+		return 0, s
+	}
+	rest = strings.TrimLeft(s[1:], "0123456789")
+	number := s[1 : len(s)-len(rest)]
+	if number == "" || s[0] == ',' && len(number) != 3 {
+		return 0, s
+	}
+	return time.Duration(digits((number + "000000000")[:9])), rest
+}
+
+// cutZone reads Z, +01:00, +0100 or +01, or " UTC" or " +0100", at the beginning of s.
+func cutZone(s string) (east time.Duration, rest string, ok bool) {
+	for _, utc := range [...]string{"Z", " UTC"} {
+		if rest, ok := strings.CutPrefix(s, utc); ok {
+			return 0, rest, true
+		}
+	}
+	zone := strings.TrimPrefix(s, " ")
+	spaced := len(zone) < len(s)
+	switch {
+	case len(zone) >= 6 && zone[3] == ':' && !spaced:
+		east, ok = parseZone(zone[:3] + zone[4:6])
+		zone = zone[6:]
+	case len(zone) >= 5 && digits(zone[3:5]) >= 0:
+		east, ok = parseZone(zone[:5])
+		zone = zone[5:]
+	case len(zone) >= 3 && !spaced:
+		east, ok = parseZone(zone[:3] + "00")
+		zone = zone[3:]
+	}
+	if !ok {
+		return 0, s, false
+	}
+	return east, zone, true
+}
+
+// parseZone reads -0330 as three and a half hours west.
+func parseZone(s string) (east time.Duration, ok bool) {
+	hours, minutes := digits(s[1:3]), digits(s[3:5])
+	if hours < 0 || hours > 23 || minutes < 0 || minutes > 59 {
+		return 0, false
+	}
+	east = time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
+	if s[0] == '-' {
+		east = -east
+	}
+	return east, s[0] == '-' || s[0] == '+'
+}
+
+// digits is a number without a sign, or -1, which no part of a time is.
+func digits(s string) (n int) {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return -1
+		}
+		n = 10*n + int(s[i]-'0')
+	}
+	return n
+}
+
 // parseRFC3339 also takes a zone without its colon, as journalctl -o short-iso writes it.
 func parseRFC3339(s string) (time.Time, bool) {
-	if len(s) < 20 || s[4] != '-' {
-		return time.Time{}, false
-	}
-	layout := time.RFC3339
-	if zone := s[len(s)-5]; zone == '+' || zone == '-' {
-		layout = "2006-01-02T15:04:05-0700"
-	}
-	at, err := time.Parse(layout, s)
-	return at.UTC(), err == nil && inRange(at)
+	at, rest, ok := cutDateTime(s)
+	ok = ok && rest == "" && s[4] == '-' && s[10] == 'T' && (s[len(s)-1] == 'Z' || strings.LastIndexAny(s, "+-") >= len(s)-len("+01:00"))
+	return at, ok && !strings.Contains(s, " ")
 }
 
 // inRange reports whether the limiter can decide at this time.
@@ -133,4 +255,64 @@ func parseTime(s string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%q lies beyond the year 6000; write seconds or milliseconds since 1970", s)
 	}
 	return at, nil
+}
+
+// parseAnyTime reads what parseTime reads, and other dates, as a field of a log may hold them.
+func parseAnyTime(s string) (time.Time, error) {
+	if at, rest, ok := cutDateTime(s); ok && rest == "" {
+		return at, nil
+	}
+	if at, ok := parseWebTime(s); ok {
+		return at, nil
+	}
+	return parseTime(withoutExponent(s))
+}
+
+// findTime returns the first date and time in a line, wherever it stands.
+func (c *calendar) findTime(line string) (at time.Time, ok bool) {
+	c.assumed = false
+	for i := range len(line) {
+		if i > 0 && isWordByte(line[i-1]) || !isWordByte(line[i]) {
+			continue
+		}
+		s := line[i:]
+		if at, _, ok = cutDateTime(s); ok {
+			return at, true
+		}
+		if at, _, ok = cutWebTime(s); ok {
+			return at, true
+		}
+		if stamp, rest, found := cutStamp(s); found {
+			return c.dated(stamp, rest), true
+		}
+	}
+	return at, false
+}
+
+// dated gives a stamp the year that follows it, as in "Mar  4 05:06:07 2025", or else one that fits the lines before.
+func (c *calendar) dated(stamp time.Time, rest string) time.Time {
+	if year, ok := strings.CutPrefix(rest, " "); ok && len(year) >= 4 && digits(year[:4]) >= 1970 && (len(year) == 4 || !isWordByte(year[4])) {
+		return sameDate(stamp, digits(year[:4]))
+	}
+	return c.withYear(stamp)
+}
+
+// findUnix returns the first number in a line that is seconds since 1970, of ten digits, perhaps with a fraction, or milliseconds.
+func findUnix(line string) (at time.Time, ok bool) {
+	const seconds, millis = 10, 13
+	for i := 0; i < len(line); {
+		n := len(line) - i - len(strings.TrimLeft(line[i:], "0123456789"))
+		if (n == seconds || n == millis) && (i == 0 || !isWordByte(line[i-1])) {
+			fraction, _ := cutFraction(line[i+n:])
+			at, err := parseTime(line[i : i+n])
+			return at.Add(fraction), err == nil
+		}
+		i += max(1, n)
+	}
+	return at, false
+}
+
+func isWordByte(c byte) bool {
+	letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+	return letter || '0' <= c && c <= '9'
 }

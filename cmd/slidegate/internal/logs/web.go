@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 )
 
 // A web log is an access log in the common or combined format of Apache, nginx and others:
 //
 //	192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /login?x=1 HTTP/1.1" 200 2326 "http://ref/" "Mozilla/5.0"
+//
+// Apache's vhost_combined format has the virtual host and its port before the address, as in example.org:443.
 //
 // The client chooses the user, the request, the referer and the agent. They may imitate any part of the line, but the
 // servers escape their quotes, as \" or \x22: so the first bare quote after a bracket begins the request, the time stands
@@ -19,17 +20,18 @@ import (
 // The event is text as the log writes it, escapes and all, but for the address, which is written in one way.
 type web struct{}
 
-const webTime = "02/Jan/2006:15:04:05 -0700"
-
 var errWeb = errors.New(`it does not begin as 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" does`)
 
-// isWeb reports whether a line is one of a web log.
-func isWeb(line string) bool {
-	_, err := web{}.read(line, anyField)
-	return err == nil
+func asWeb(line string, _ Options, _ bool) format {
+	if _, err := (web{}).read(line, anyField); err != nil {
+		return nil
+	}
+	return web{}
 }
 
 func (web) fields() string { return "address, user, path, agent" }
+
+func (web) byDefault(string) string { return "address" }
 
 func (web) has(field string) bool {
 	switch field {
@@ -68,6 +70,9 @@ func (web) read(line, field string) (Attempt, error) {
 // cutWeb takes a line apart, up to the quote that begins the request.
 func cutWeb(line string) (host, user, stamp, request string, ok bool) {
 	host, rest, _ := strings.Cut(line, " ")
+	if isVirtualHost(host) {
+		host, rest, _ = strings.Cut(rest, " ")
+	}
 	head, request, quoted := strings.Cut(rest, `] "`)
 	start := len(head) - len(webTime) - len(" [")
 	if !quoted || start < 0 || head[start:start+len(" [")] != " [" {
@@ -75,6 +80,16 @@ func cutWeb(line string) (host, user, stamp, request string, ok bool) {
 	}
 	_, user, ok = strings.Cut(head[:start], " ") // before the user stands what identd says, nearly always -
 	return host, user, head[start+len(" ["):], request, ok
+}
+
+// isVirtualHost reports whether a word is a host with its port, and no address.
+func isVirtualHost(word string) bool {
+	colon := strings.LastIndexByte(word, ':')
+	if colon < 0 || !isNumber(word[colon+1:]) {
+		return false
+	}
+	_, err := netip.ParseAddr(word)
+	return err != nil
 }
 
 // orNothing is what a field holds: servers write - for nothing, and Apache "" for a user without a name.
@@ -85,8 +100,8 @@ func orNothing(field string) string {
 	return field
 }
 
-// webAddress writes an address in one way, and takes a host name as it is. Others, such as example.org:80, stand first in
-// formats that only look like this one.
+// webAddress writes an address in one way, and takes a host name as it is. What is neither stands first in formats that only
+// look like this one.
 func webAddress(host string) (string, error) {
 	address, err := netip.ParseAddr(host)
 	if err != nil && isWord(host) {
@@ -104,57 +119,11 @@ func webAddress(host string) (string, error) {
 // isWord knows host names and the methods of HTTP.
 func isWord(s string) bool {
 	for i := range len(s) {
-		c := s[i]
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (c < '0' || c > '9') && c != '.' && c != '-' && c != '_' {
+		if c := s[i]; !isWordByte(c) && c != '.' && c != '-' && c != '_' {
 			return false
 		}
 	}
 	return s != ""
-}
-
-// parseWebTime is time.Parse for this one layout, in a fraction of the time.
-func parseWebTime(s string) (time.Time, bool) {
-	if len(s) != len(webTime) || s[2] != '/' || s[6] != '/' || s[11] != ':' || s[14] != ':' || s[17] != ':' || s[20] != ' ' {
-		return time.Time{}, false
-	}
-	month := strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", s[3:6])
-	day, year := digits(s[:2]), digits(s[7:11])
-	hour, minute, second := digits(s[12:14]), digits(s[15:17]), digits(s[18:20])
-	offset, ok := parseZone(s[21:])
-	if month < 0 || month%3 != 0 || !ok {
-		return time.Time{}, false
-	}
-	at := time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC)
-	if h, m, s := at.Clock(); at.Day() != day || h != hour || m != minute || s != second {
-		return time.Time{}, false // time.Date makes the 3rd of March from the 31st of February
-	}
-	at = at.Add(-offset)
-	return at, inRange(at)
-}
-
-// parseZone reads -0330 as three and a half hours west.
-func parseZone(s string) (east time.Duration, ok bool) {
-	hours, minutes := digits(s[1:3]), digits(s[3:5])
-	if hours < 0 || hours > 23 || minutes < 0 || minutes > 59 {
-		return 0, false
-	}
-	east = time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
-	if s[0] == '-' {
-		east = -east
-	}
-	return east, s[0] == '-' || s[0] == '+'
-}
-
-// digits is a number without a sign, or -1, which no part of a time is.
-func digits(s string) (n int) {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return -1
-		}
-		n = 10*n + int(s[i]-'0')
-	}
-	return n
 }
 
 // webPath is the path that a request asks for, or nothing if it is no request for a path. A fragment does not belong to

@@ -99,7 +99,7 @@ func TestWeb(t *testing.T) {
 		if got, err := (web{}).read(tt.line, tt.field); err != nil || got != want {
 			t.Errorf("%s of %s\ngot %v, %v\nwant %v", tt.field, tt.line, got, err, want)
 		}
-		if !isWeb(tt.line) {
+		if asWeb(tt.line, Options{}, false) == nil {
 			t.Errorf("%s\nis not recognised", tt.line)
 		}
 	}
@@ -122,7 +122,7 @@ func TestWebUnreadable(t *testing.T) {
 		{`192.0.2.1 - -[10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, form},
 		{`192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] GET / HTTP/1.1 200 5`, form},
 		{` - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "", which is no address or host name`},
-		{`www.example.org:80 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "www.example.org:80", which is no address or host name`},
+		{`www.example.org:80 10.0.0.1:4022 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "10.0.0.1:4022", which is no address or host name`},
 		{`192.0.2.1, 192.0.2.2 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "192.0.2.1,", which is no address or host name`},
 		{`unix: - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "unix:", which is no address or host name`},
 		{`192.0.2.1 - - [31/Feb/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `"31/Feb/2000:13:55:36 -0700" is no time`},
@@ -130,7 +130,7 @@ func TestWebUnreadable(t *testing.T) {
 		if _, err := (web{}).read(tt.line, "address"); err == nil || err.Error() != tt.want {
 			t.Errorf("%s\ngot %v\nwant %s", tt.line, err, tt.want)
 		}
-		if isWeb(tt.line) {
+		if asWeb(tt.line, Options{}, false) != nil {
 			t.Errorf("%s\nis recognised", tt.line)
 		}
 	}
@@ -236,7 +236,7 @@ func FuzzWebNeverPanics(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		for field := range strings.SplitSeq(web{}.fields(), ", ") {
 			a, err := web{}.read(line, field)
-			if err == nil && (!inRange(a.At) || a.Units != 1 || a.Times != 1 || !isWeb(line)) {
+			if err == nil && (!inRange(a.At) || a.Units != 1 || a.Times != 1 || asWeb(line, Options{}, false) == nil) {
 				t.Errorf("%s of %q: %v", field, line, a)
 			}
 			if path := a.Event; field == "path" && path != "" && (path[0] != '/' || strings.ContainsAny(path, "?#")) {

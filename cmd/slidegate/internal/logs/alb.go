@@ -1,0 +1,62 @@
+package logs
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// alb reads the access logs of AWS application load balancers:
+//
+//	https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 10.0.0.1:80 0.086 0.048 0.037 200 200 0 57 "GET https://example.org:443/a HTTP/1.1" "curl/8.5.0" …
+//
+// Nothing that the client chooses stands before its address.
+type alb struct{}
+
+var errALB = errors.New("it does not begin as https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 does")
+
+func asALB(line string, _ Options, _ bool) format {
+	if _, err := (alb{}).read(line, anyField); err != nil {
+		return nil
+	}
+	return alb{}
+}
+
+func (alb) fields() string          { return "address, path, agent" }
+func (alb) byDefault(string) string { return "address" }
+
+func (alb) has(field string) bool {
+	return field == "address" || field == "path" || field == "agent"
+}
+
+func (alb) read(line, field string) (Attempt, error) {
+	at, client, rest, ok := cutALB(line)
+	if !ok {
+		return Attempt{}, errALB
+	}
+	a := Attempt{At: at, Units: 1, Times: 1}
+	_, request, _ := strings.Cut(rest, ` "`)
+	switch field {
+	case "address":
+		a.Event = client.Addr().Unmap().String()
+	case "path":
+		a.Event = webPath(request)
+	case "agent":
+		_, rest := cutQuoted(request)
+		agent, _ := cutQuoted(strings.TrimPrefix(rest, ` "`))
+		a.Event = orNothing(agent)
+	}
+	return a, nil
+}
+
+// cutALB takes a line apart, up to the client.
+func cutALB(line string) (at time.Time, client netip.AddrPort, rest string, ok bool) {
+	kind, rest, _ := strings.Cut(line, " ")
+	stamp, rest, _ := strings.Cut(rest, " ")
+	balancer, rest, _ := strings.Cut(rest, " ")
+	address, rest, _ := strings.Cut(rest, " ")
+	at, dated := parseRFC3339(stamp)
+	client, err := netip.ParseAddrPort(address)
+	return at, client, rest, dated && err == nil && isWord(kind) && strings.Contains(balancer, "/")
+}

@@ -1,0 +1,263 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A record is a line whose fields have names.
+type record interface {
+	// field returns what the field of that name holds. Where it is no text, err says so.
+	field(name string) (text string, found bool, err error)
+	// names returns the names of the fields.
+	names() []string
+}
+
+// A named log has lines whose fields have names. Loggers choose different ones: the first line that has a well-known name for
+// the time settles where it stands, and so does the first that has one for the event.
+type named struct {
+	timeField string // empty until it is known
+	event     string // the same
+	layout    string // how the time is written; empty: in one of the known ways
+	dated     bool   // an envelope dates the lines, so no field has to
+}
+
+var (
+	timeNames  = []string{"time", "ts", "timestamp", "@timestamp", "t", "datetime", "date", "StartUTC"}
+	eventNames = []string{
+		"event", "address", "ip", "client_ip", "clientip", "clientIp", "remote_ip", "remote_addr", "remote_address", "remote", "client", "ClientHost",
+		"request.client_ip", "request.remote_ip", "source.ip", "user", "account",
+	}
+)
+
+const (
+	defaultTime  = "time"
+	defaultEvent = "event"
+	unitsField   = "units"
+)
+
+func newNamed(o Options, dated bool) named {
+	return named{timeField: o.TimeField, layout: o.TimeFormat, dated: dated}
+}
+
+func (*named) fields() string        { return "event, or any other field of the lines" }
+func (*named) has(field string) bool { return field != anyField }
+
+// hasTimeField marks formats that --time-field is about.
+func (*named) hasTimeField() {}
+
+// firstOf returns the first of some names that a record has, or nothing.
+func firstOf(r record, names []string) string {
+	for _, name := range names {
+		if _, found, _ := r.field(name); found {
+			return name
+		}
+	}
+	return ""
+}
+
+// eventOf returns the field that is the event unless --by names one.
+func (n *named) eventOf(r record) string {
+	if n.event == "" {
+		n.event = firstOf(r, eventNames)
+	}
+	if n.event == "" {
+		return defaultEvent
+	}
+	return n.event
+}
+
+func (n *named) read(r record, field string) (a Attempt, err error) {
+	a = Attempt{Units: 1, Times: 1}
+	if a.At, err = n.at(r); err != nil {
+		return Attempt{}, err
+	}
+	if units, found, err := r.field(unitsField); err != nil {
+		return Attempt{}, err
+	} else if found && units != "" {
+		if a.Units, err = parseUnits(wholeNumber(units)); err != nil {
+			return Attempt{}, err
+		}
+	}
+	if field == anyField {
+		return a, nil
+	}
+	event, found, err := r.field(field)
+	if err == nil && !found {
+		err = missingFieldError{field, r}
+	}
+	a.Event = event
+	return a, err
+}
+
+func (n *named) at(r record) (at time.Time, err error) {
+	if n.dated {
+		return at, nil
+	}
+	if n.timeField == "" {
+		n.timeField = firstOf(r, timeNames)
+	}
+	name := n.timeField
+	if name == "" {
+		name = defaultTime
+	}
+	text, found, err := r.field(name)
+	switch {
+	case err != nil:
+		return at, err
+	case !found:
+		return at, missingTime(r, name)
+	}
+	return parseLayout(n.layout, text)
+}
+
+// parseLayout reads a time in a layout of package time, or in one of the known forms without one.
+func parseLayout(layout, text string) (time.Time, error) {
+	if layout == "" {
+		return parseAnyTime(text)
+	}
+	at, err := time.Parse(layout, text)
+	if err != nil || !inRange(at) {
+		return at, fmt.Errorf("%q is no time as --time-format %q writes one; write there how 2006-01-02 15:04:05 would stand in the log", text, layout)
+	}
+	return at.UTC(), nil
+}
+
+// missingTime says which fields there are instead of that of the time.
+func missingTime(r record, name string) error {
+	names := r.names()
+	if names == nil {
+		return errors.New("it is an empty object")
+	}
+	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", name, shorten(names))
+}
+
+// A missingFieldError is a line that is no attempt because it lacks the field of --by.
+type missingFieldError struct {
+	name   string
+	record record
+}
+
+func (e missingFieldError) Error() string {
+	names := e.record.names()
+	if len(names) == 0 {
+		return fmt.Sprintf("%v: it has no field %q, and no other; write --by as a regular expression with a group, as in %s", errNoAttempt, e.name, exampleBy)
+	}
+	return fmt.Sprintf("%v: it has no field %q; choose one with --by: %s", errNoAttempt, e.name, shorten(names))
+}
+
+func (missingFieldError) Unwrap() error { return errNoAttempt }
+
+const maxNamed = 12 // how many fields an error names
+
+func shorten(names []string) string {
+	text := strconv.Quote(strings.Join(names[:min(maxNamed, len(names))], ", "))
+	if text = text[1 : len(text)-1]; len(names) > maxNamed {
+		text += ", ..."
+	}
+	return text
+}
+
+// logfmt reads lines of pairs: time=2025-03-04T05:06:07Z level=INFO msg="log in" ip=192.0.2.1, as slog's TextHandler writes them.
+type logfmt struct{ named }
+
+func (l *logfmt) byDefault(line string) string { return l.eventOf(pairs(line)) }
+
+func (l *logfmt) read(line, field string) (Attempt, error) { return l.named.read(pairs(line), field) }
+
+// asLogfmt returns the format of a line that has a time in a pair, or at least two pairs where it needs no time.
+func asLogfmt(line string, o Options, dated bool) format {
+	l := &logfmt{newNamed(o, dated)}
+	if _, err := l.read(line, anyField); err != nil || len(pairs(line).names()) < 2 {
+		return nil
+	}
+	return l
+}
+
+// goLog reads what package log writes: a time such as 2025/03/04 05:06:07.089, and a message, which may end in pairs as slog's
+// default handler writes them.
+type goLog struct{ named }
+
+var errGoLog = errors.New("it does not begin with a time as 2025/03/04 05:06:07 is one")
+
+func (l *goLog) byDefault(line string) string { return l.eventOf(pairs(line)) }
+
+func (l *goLog) read(line, field string) (Attempt, error) {
+	at, rest, ok := cutDateTime(line)
+	if !ok || line[4] != '/' {
+		return Attempt{}, errGoLog
+	}
+	a, err := l.named.read(pairs(rest), field)
+	a.At = at
+	return a, err
+}
+
+func asGoLog(line string, _ Options, _ bool) format {
+	l := &goLog{named{dated: true}}
+	if _, err := l.read(line, anyField); err != nil {
+		return nil
+	}
+	return l
+}
+
+// pairs are the key=value pairs of a line. A value in quotes is as strconv.Quote writes it. Other words do not count.
+type pairs string
+
+// next cuts the first pair off, with its value as it is written. A word without = has no key.
+func (p pairs) next() (key, value string, rest pairs) {
+	s := strings.TrimLeft(string(p), " ")
+	end := strings.IndexAny(s, "= ")
+	switch {
+	case strings.HasPrefix(s, `"`):
+		_, after := cutQuoted(s[1:])
+		return "", "", pairs(after)
+	case end < 0:
+		return "", "", ""
+	case s[end] == ' ':
+		return "", "", pairs(s[end:])
+	}
+	key, s = s[:end], s[end+1:]
+	if strings.HasPrefix(s, `"`) {
+		_, after := cutQuoted(s[1:])
+		return key, s[:len(s)-len(after)], pairs(after)
+	}
+	value, after, _ := strings.Cut(s, " ")
+	return key, value, pairs(after)
+}
+
+func (p pairs) field(name string) (text string, found bool, err error) {
+	for p != "" {
+		key, value, rest := p.next()
+		if key == name && key != "" {
+			return unquote(value), true, nil
+		}
+		p = rest
+	}
+	return "", false, nil
+}
+
+func (p pairs) names() (all []string) {
+	for p != "" {
+		key, _, rest := p.next()
+		if key != "" && !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+		p = rest
+	}
+	return all
+}
+
+// unquote returns what a quoted value holds. One that was cut off stays as it is.
+func unquote(value string) string {
+	if !strings.HasPrefix(value, `"`) {
+		return value
+	}
+	if text, err := strconv.Unquote(value); err == nil {
+		return text
+	}
+	return strings.Trim(value, `"`)
+}

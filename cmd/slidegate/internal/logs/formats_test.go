@@ -1,0 +1,405 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// noon is the time of the first attempt of every sample, in UTC.
+var noon = time.Date(2025, 3, 4, 12, 0, 7, 0, time.UTC)
+
+// samples are logs as programs write them, made up, and what is made of them without a flag, or with --by.
+var samples = []struct {
+	name, kind string
+	by         string
+	lines      []string
+	want       []string
+}{
+	{
+		"sshd in auth.log", "*logs.syslog", "",
+		[]string{
+			"Mar  4 12:00:01 bastion CRON[811]: pam_unix(cron:session): session opened for user root(uid=0) by (uid=0)",
+			"Mar  4 12:00:07 bastion sshd[4022]: Failed password for invalid user admin from 203.0.113.7 port 40022 ssh2",
+			"Mar  4 12:00:09 bastion sshd[4022]: Accepted publickey for alice from 2001:db8::7 port 40022 ssh2: ED25519 SHA256:abc",
+		},
+		[]string{"203.0.113.7", "2001:db8::7"},
+	},
+	{
+		"journalctl -o short-iso", "*logs.syslog", "",
+		[]string{
+			"-- Boot 5c1ab1a0c43b4a2b8a4b0d6a1f0a9d11 --",
+			"2025-03-04T13:00:07+0100 bastion sshd-session[4022]: Failed password for root from 203.0.113.7 port 40022 ssh2",
+		},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"rsyslog of another program", "*logs.syslog", `rip=([0-9a-f.:]+)`,
+		[]string{"2025-03-04T12:00:07.123456+00:00 mail dovecot: imap-login: Disconnected (auth failed, 1 attempts): user=<bob>, method=PLAIN, rip=203.0.113.7, lip=192.0.2.25"},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"nginx combined", "logs.web", "",
+		[]string{`203.0.113.7 - - [04/Mar/2025:12:00:07 +0000] "POST /login HTTP/2.0" 401 97 "https://example.org/" "Mozilla/5.0"`},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Apache vhost_combined", "logs.web", "",
+		[]string{`www.example.org:443 203.0.113.7 - - [04/Mar/2025:13:00:07 +0100] "GET / HTTP/1.1" 200 5124 "-" "curl/8.5.0"`},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Traefik, common format", "logs.web", "path",
+		[]string{`203.0.113.7 - - [04/Mar/2025:12:00:07 +0000] "GET /api?x HTTP/1.1" 200 2 "-" "-" 7 "web@docker" "http://172.17.0.2:80" 1ms`},
+		[]string{"/api"},
+	},
+	{
+		"AWS ALB", "logs.alb", "",
+		[]string{
+			`h2 2025-03-04T12:00:07.186641Z app/web/50dc6c495c0c9188 203.0.113.7:2817 10.0.0.66:9000 0.000 0.002 0.000 200 200 5 257 "GET https://example.org:443/a?b HTTP/2.0" "curl/8.5.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 arn:aws:elasticloadbalancing:us-east-2:123456789012:targetgroup/web/73e2d6bc24d8a067 "Root=1-58337327-72bd00b0343d75b906739c42" "-" "-" 1 2025-03-04T12:00:06.000000Z "redirect" "-" "-" "10.0.0.66:9000" "200" "-" "-"`,
+			`https 2025-03-04T12:00:08.186641Z app/web/50dc6c495c0c9188 [2001:db8::7]:2817 - -1 -1 -1 400 - 0 0 "- http://example.org:80- -" "-" - - - "-" "-" "-" - 2025-03-04T12:00:07.000000Z "-" "-" "-" "-" "-" "-" "-"`,
+		},
+		[]string{"203.0.113.7", "2001:db8::7"},
+	},
+	{
+		"slog text", "*logs.logfmt", "",
+		[]string{
+			`time=2025-03-04T12:00:00.001Z level=INFO msg=listening addr=:8080`,
+			`time=2025-03-04T12:00:07.089Z level=WARN msg="wrong password" user="alice smith" ip=203.0.113.7`,
+		},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"slog text of slidegate proxy", "*logs.logfmt", "route",
+		[]string{`time=2025-03-04T13:00:07.089+01:00 level=INFO msg="requests get 429" route="POST /login" denied=3 events=1 most="203.0.113.7 3"`},
+		[]string{"POST /login"},
+	},
+	{
+		"logfmt of go-kit", "*logs.logfmt", "",
+		[]string{`ts=2025-03-04T12:00:07.089123Z caller=http.go:81 level=info method=GET path="/a b" remote_addr=203.0.113.7:40022 took=1.2ms`},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"slog's default handler", "*logs.goLog", "",
+		[]string{"2025/03/04 12:00:07 WARN wrong password user=alice remote=203.0.113.7:40022"},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Go's log", "*logs.goLog", `from ([0-9a-f.:]+)`,
+		[]string{
+			"2025/03/04 12:00:00 server.go:12: listening on :8080",
+			"2025/03/04 12:00:07.123456 server.go:81: login of alice from 203.0.113.7 failed",
+		},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Docker's json-file, nginx in it", "logs.web", "",
+		[]string{`{"log":"203.0.113.7 - - [04/Mar/2025:12:00:07 +0000] \"GET / HTTP/1.1\" 200 615 \"-\" \"curl/8.5.0\"\n","stream":"stdout","time":"2025-03-04T12:00:07.089123456Z"}`},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Docker's json-file, lines without a time in it", "*logs.freeText", `from ([0-9a-f.:]+)`,
+		[]string{
+			`{"log":"ready\n","stream":"stderr","time":"2025-03-04T12:00:00.089123456Z"}`,
+			`{"log":"login from 203.0.113.7 failed\n","stream":"stderr","time":"2025-03-04T12:00:07.089123456Z"}`,
+		},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"docker logs -t, JSON in it", "*logs.jsonLines", "",
+		[]string{`2025-03-04T12:00:07.089123456Z {"level":"warn","msg":"wrong password","client_ip":"203.0.113.7"}`},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Caddy", "*logs.jsonLines", "",
+		[]string{
+			`{"level":"info","ts":1741089600.5,"logger":"http.log","msg":"server running","name":"srv0","protocols":["h1","h2","h3"]}`,
+			strings.Replace(strings.Replace(caddyLine, "1741064767", "1741089607", 1), "2001:db8:1:2::a1", "203.0.113.7", 1),
+		},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Traefik JSON", "*logs.jsonLines", "",
+		[]string{`{"ClientAddr":"203.0.113.7:40022","ClientHost":"203.0.113.7","ClientUsername":"-","DownstreamStatus":401,"Duration":81733,"RequestMethod":"POST","RequestPath":"/login","StartUTC":"2025-03-04T12:00:06.9Z","level":"info","msg":"","time":"2025-03-04T12:00:07Z"}`},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"nginx JSON with its local time", "*logs.jsonLines", "",
+		[]string{`{"time":"04/Mar/2025:13:00:07 +0100","remote_addr":"203.0.113.7","request":"GET / HTTP/1.1","status":200}`},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"CSV with a header", "*logs.csvLines", "",
+		[]string{`id,timestamp,user,ip,units`, `1,2025-03-04 12:00:07,"Smith, Alice",203.0.113.7,2`, `2,2025-03-04 12:00:08.5+00,bob,2001:db8::7,`, `3,2025-03-04 12:00:09,carol,192.0.2.3`},
+		[]string{"203.0.113.7", "2001:db8::7", "192.0.2.3"},
+	},
+	{
+		"time,event", "logs.columns", "",
+		[]string{"when,who", "1741089607,alice", "1741089608.5,bob,3"},
+		[]string{"alice", "bob"},
+	},
+	{
+		"Python's logging", "*logs.freeText", `from ([0-9a-f.:]+)`,
+		[]string{"2025-03-04 12:00:07,089 - app.login - WARNING - failed login from 203.0.113.7"},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Apache's error log", "*logs.freeText", `client ([0-9a-f.:]+):`,
+		[]string{"[Tue Mar 04 12:00:07.089123 2025] [auth_basic:error] [pid 811] [client 203.0.113.7:40022] AH01617: user alice: password mismatch"},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"squid", "*logs.freeText", `^\S+ +\d+ (\S+)`,
+		[]string{"1741089607.089    123 203.0.113.7 TCP_MISS/200 4022 GET http://example.org/ - HIER_DIRECT/192.0.2.1 text/html"},
+		[]string{"203.0.113.7"},
+	},
+	{
+		"Postgres", "*logs.freeText", `user "(\w+)"`,
+		[]string{
+			"2025-03-04 12:00:01.001 UTC [811] LOG:  database system is ready to accept connections",
+			`2025-03-04 12:00:07.089 UTC [812] FATAL:  password authentication failed for user "alice"`,
+		},
+		[]string{"alice"},
+	},
+	{
+		"a log without years", "*logs.freeText", `rhost=(\S+)`,
+		[]string{"### Mar  4 12:00:07: auth failure rhost=203.0.113.7 ###"},
+		[]string{"203.0.113.7"},
+	},
+}
+
+// TestSamples is what detection makes of each sample.
+func TestSamples(t *testing.T) {
+	for _, tt := range samples {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := OpenText(tt.name, strings.Join(tt.lines, "\n"), Options{By: by(t, tt.by)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind := fmt.Sprintf("%T", r.files[0].format); kind != tt.kind {
+				t.Errorf("it is read as %s; want %s", kind, tt.kind)
+			}
+			all := events(t, r)
+			var got []string
+			for _, a := range all {
+				got = append(got, a.Event)
+			}
+			same(t, tt.want, got)
+			at := all[0].At
+			if at.Year() == firstYear {
+				at = sameDate(at, noon.Year())
+			}
+			if off := at.Sub(noon); off < 0 || off >= time.Second || r.Unreadable > 0 {
+				t.Errorf("the first is at %v, not %v; unreadable: %s", at, noon, r.FirstUnreadable)
+			}
+		})
+	}
+}
+
+// events are all attempts.
+func events(tb testing.TB, r *Reader) (all []Attempt) {
+	tb.Helper()
+	for {
+		a, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, a)
+	}
+}
+
+// TestUnknownFormats: the error shows the line and flags, and with these flags the log is read.
+func TestUnknownFormats(t *testing.T) {
+	flags := regexp.MustCompile(`(?:--time-regex '(.*?)' --time-format '(.*?)' )?--by '(.*?)'$`)
+	for line, want := range map[string]string{
+		"04.03.2025 12:00:07 Anmeldung von 203.0.113.7 abgelehnt":               "203.0.113.7",
+		"[03/04/2025 12:00:07] login from 203.0.113.7 denied":                   "203.0.113.7",
+		"04-Mar-2025 12:00:07.089 client @0x7f 203.0.113.7#4022: query denied":  "denied",
+		"[20250304T120007] user=alice denied":                                   "alice",
+		"2025.03.04 12:00:07 | alice":                                           "alice",
+		"2025-03-04 12:00:07,089 - app - WARNING - failed login of 203.0.113.7": "203.0.113.7",
+		"[2025-03-04 12:00:07] 203.0.113.7 denied":                              "203.0.113.7",
+		"1741089607.089    123 203.0.113.7 TCP_MISS/200":                        "203.0.113.7",
+	} {
+		_, err := OpenText("a log", line+"\n", Options{})
+		if err == nil || !strings.Contains(err.Error(), line[:20]) {
+			t.Fatalf("%s: %v", line, err)
+		}
+		m := flags.FindStringSubmatch(err.Error())
+		if m == nil {
+			t.Fatalf("%s: no flags in %v", line, err)
+		}
+		o := Options{By: by(t, m[3]), TimeFormat: m[2]}
+		if m[1] != "" {
+			if o.TimeRegex, err = ParseTimeRegex(m[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := OpenText("a log", line+"\n", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := events(t, r)
+		if len(got) != 1 || got[0].Event != want || got[0].At.Sub(noon).Abs() >= time.Second {
+			t.Errorf("%s\nby %s: %v", line, m[0], got)
+		}
+	}
+}
+
+// TestTimeFlags: where the time is, and how it is written.
+func TestTimeFlags(t *testing.T) {
+	for _, tt := range []struct{ field, regex, format, by, text, want string }{
+		{"", `at=(\S+)`, "", `who=(\S+)`, "id=1741000000 at=2025-03-04T12:00:07Z who=alice", "alice"},
+		{"", `at=(\S+)`, "", `who=(\S+)`, "id=1741000000 at=1741089607 who=alice", "alice"},
+		{"", `\[(.*?)\]`, "02.01.2006 15.04.05", `who=(\S+)`, "[04.03.2025 12.00.07] who=alice", "alice"},
+		{"", `\[(.*?)\]`, "02.01.2006 15.04.05 -0700", `who=(\S+)`, "[04.03.2025 13.00.07 +0100] who=alice", "alice"},
+		{"at", "", "20060102150405", "", `{"at":20250304120007,"user":"alice"}`, "alice"},
+		{"at", "", "02.01.2006 15:04:05", "who", `at="04.03.2025 12:00:07" who=alice x=y`, "alice"},
+		{"", "", "02.01.2006 15:04:05", "", "time,user\n04.03.2025 12:00:07,alice", "alice"},
+
+		{"", `at=(\S+)`, "", "", "at=2025-03-04T12:00:07Z who=alice", "a log: its lines have no fields, so --by has to be a regular expression with a group, as in rip=([0-9a-f.:]+)"},
+		{"", "", "02.01.2006", "", "1741089607,alice", "a log has times of a known form; leave out --time-format, or write --time-regex too"},
+		{"", `on=(\S+)`, "", `who=(\S+)`, "at=2025-03-04T12:00:07Z who=alice", `is not read by the flags: --time-regex on=(\S+) finds no time in it`},
+		{
+			"", `at=(\S+)`, "02.01.2006", `who=(\S+)`, "at=2025-03-04T12:00:07Z who=alice",
+			`"2025-03-04T12:00:07Z" is no time as --time-format "02.01.2006" writes one; write there how 2006-01-02 15:04:05 would stand in the log`,
+		},
+	} {
+		o := Options{By: by(t, tt.by), TimeField: tt.field, TimeFormat: tt.format}
+		if tt.regex != "" {
+			var err error
+			if o.TimeRegex, err = ParseTimeRegex(tt.regex); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := OpenText("a log", tt.text+"\n", o)
+		if err != nil {
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%+v: %v", tt, err)
+			}
+			continue
+		}
+		if got := events(t, r); len(got) != 1 || got[0].Event != tt.want || !got[0].At.Equal(noon) {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// TestDockerTimesCount: the envelope dates what is in it, and a line without one is unreadable.
+func TestDockerTimesCount(t *testing.T) {
+	r, err := OpenText("a log", "2025-03-04T12:00:07.000000000Z Mar  1 00:00:00"+strings.TrimSuffix(failed, "\n")+"\noops\n2025-03-04T12:00:08.500000000Z\n", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := events(t, r)
+	want := Attempt{At: noon, Event: "192.0.2.1", Units: 1, Times: 1, HasResult: true}
+	if len(got) != 1 || got[0] != want || r.NoAttempt != 1 || r.Unreadable != 1 || r.FirstUnreadable != "line 2 of a log: it is not as Docker writes the others" {
+		t.Errorf("%v, %+v", got, r.Stats)
+	}
+}
+
+// TestFirstNameStays: the fields that the first attempts settle are those of the whole file.
+func TestFirstNameStays(t *testing.T) {
+	r, err := OpenText("a log", `{"ts":1,"msg":"up"}`+"\n"+`{"ts":2,"remote_ip":"192.0.2.1"}`+"\n"+`{"ts":3,"time":9,"ip":"192.0.2.2"}`+"\n"+`{"ts":4,"ip":"192.0.2.2","remote_ip":"192.0.2.3"}`+"\n", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, a := range events(t, r) {
+		got = append(got, a.At.Format("05 ")+a.Event)
+	}
+	if diff := cmp.Diff([]string{"02 192.0.2.1", "04 192.0.2.3"}, got); diff != "" || r.NoAttempt != 2 {
+		t.Errorf("%+v\n%s", r.Stats, diff)
+	}
+}
+
+// TestPairs: what slog quotes it also finds.
+func TestPairs(t *testing.T) {
+	const line = `time=1 msg="a b=\"c\" ip=1.2.3.4" bare "quoted ip=5.6.7.8" ip=192.0.2.1 empty= q="" cut="to the e`
+	for name, want := range map[string]string{"msg": `a b="c" ip=1.2.3.4`, "ip": "192.0.2.1", "empty": "", "q": "", "cut": "to the e", "time": "1"} {
+		if got, found, err := pairs(line).field(name); got != want || !found || err != nil {
+			t.Errorf("%s: %q, %v, %v; want %q", name, got, found, err, want)
+		}
+	}
+	if _, found, _ := pairs(line).field("bare"); found {
+		t.Error("a word without = is a field")
+	}
+	same(t, []string{"time", "msg", "ip", "empty", "q", "cut"}, pairs(line).names())
+}
+
+// FuzzFormats: whatever the line, no parser fails, and an attempt is one that can be decided.
+func FuzzFormats(f *testing.F) {
+	for _, s := range samples {
+		for _, line := range s.lines {
+			f.Add(line, "ip")
+		}
+	}
+	f.Fuzz(func(t *testing.T, line, field string) {
+		for _, dated := range []bool{false, true} {
+			for _, kind := range append(formats, struct {
+				name string
+				of   func(string, Options, bool) format
+			}{"any text", asText}) {
+				form := kind.of(line, Options{}, dated)
+				if form == nil {
+					continue
+				}
+				for _, field := range []string{anyField, form.byDefault(line), field} {
+					a, err := form.read(line, field)
+					if at := a.At; err == nil && (a.Units < 1 || a.Times < 1 || !dated && !inRange(at)) {
+						t.Errorf("%s, %s of %q: %v", kind.name, field, line, a)
+					}
+				}
+			}
+		}
+	})
+}
+
+// FuzzEnvelope: what Docker puts a line into comes out again.
+func FuzzEnvelope(f *testing.F) {
+	f.Add("203.0.113.7 - -", int64(1741089607089123456))
+	f.Fuzz(func(t *testing.T, line string, nanos int64) {
+		at := time.Unix(0, nanos&(1<<62-1)).UTC()
+		wrapped := at.Format("2006-01-02T15:04:05.000000000Z") + " " + line
+		open := envelopeOf(wrapped)
+		if open == nil {
+			t.Fatalf("%q is no envelope", wrapped)
+		}
+		if got, when, ok := open(wrapped); !ok || got != line || !when.Equal(at) {
+			t.Errorf("%q: %q at %v, %v", wrapped, got, when, ok)
+		}
+		for _, open := range envelopes {
+			open(line) // and no line makes it fail
+		}
+	})
+}
+
+// FuzzDateTime: a date is read as time.Parse reads it, and what is written is read.
+func FuzzDateTime(f *testing.F) {
+	f.Add("2025-03-04T05:06:07.089+01:00", int64(1741089607), int16(60))
+	f.Add("2025-02-29T24:00:00Z", int64(5), int16(-210))
+	f.Fuzz(func(t *testing.T, s string, seconds int64, minutes int16) {
+		got, ok := parseRFC3339(s)
+		if want, err := time.Parse("2006-01-02T15:04:05Z0700", strings.Replace(s, "Z", "+0000", 1)); ok && err == nil && !got.Equal(want) {
+			t.Errorf("%q: got %v; want %v", s, got, want)
+		}
+		if want, err := time.Parse(time.RFC3339, s); err == nil && inRange(want) && want.Format(time.RFC3339Nano) == s && (!ok || !got.Equal(want)) {
+			t.Errorf("%q: got %v, %v; want %v", s, got, ok, want)
+		}
+		at := time.Unix(seconds&(1<<37-1), 0).In(time.FixedZone("", int(minutes%(24*60))*60))
+		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05-0700", "2006/01/02 15:04:05 -0700", "2006-01-02 15:04:05.000Z07:00"} {
+			if got, rest, ok := cutDateTime(at.Format(layout) + " rest"); ok != inRange(at) || ok && (!got.Equal(at) || rest != " rest") {
+				t.Errorf("%q: got %v, %q, %v", at.Format(layout), got, rest, ok)
+			}
+		}
+	})
+}

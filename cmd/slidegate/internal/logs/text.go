@@ -1,0 +1,75 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// freeText reads lines of any kind, of which --by is a regular expression, and which have a time somewhere.
+type freeText struct {
+	calendar
+	where  *regexp.Regexp // finds the time by its one group; nil: the first time that is found in a line
+	layout string         // how the time is written; empty: in one of the known ways
+	unix   bool           // times are numbers, as the line that showed the format has no date
+	dated  bool           // an envelope dates the lines
+}
+
+var (
+	errNoTime  = errors.New("no time is found in it")
+	errByGroup = errors.New("its lines have no fields, so --by has to be a regular expression with a group, as in " + exampleBy)
+)
+
+// asText returns the format of any line that has a time.
+func asText(line string, o Options, dated bool) format {
+	t := &freeText{where: o.TimeRegex, layout: o.TimeFormat, dated: dated}
+	if _, err := t.read(line, anyField); err != nil && t.where == nil {
+		t.unix = true
+	}
+	if _, err := t.read(line, anyField); err != nil {
+		return nil
+	}
+	return t
+}
+
+func (*freeText) fields() string          { return "nothing" }
+func (*freeText) has(string) bool         { return false }
+func (*freeText) byDefault(string) string { return anyField }
+
+func (t *freeText) read(line, _ string) (a Attempt, err error) {
+	a = Attempt{Units: 1, Times: 1}
+	a.At, err = t.at(line)
+	a.Yearless = t.assumed
+	return a, err
+}
+
+func (t *freeText) at(line string) (at time.Time, err error) {
+	ok := false
+	switch {
+	case t.dated:
+		return at, nil
+	case t.where != nil:
+		return t.byRegex(line)
+	case t.unix:
+		at, ok = findUnix(line)
+	default:
+		at, ok = t.findTime(line)
+	}
+	if !ok {
+		return at, errNoTime
+	}
+	return at, nil
+}
+
+// byRegex reads the time that the group of --time-regex finds.
+func (t *freeText) byRegex(line string) (time.Time, error) {
+	m := t.where.FindStringSubmatch(line)
+	if m == nil {
+		return time.Time{}, fmt.Errorf("--time-regex %s finds no time in it", t.where)
+	}
+	if at, ok := t.findTime(m[1]); ok && t.layout == "" {
+		return at, nil
+	}
+	return parseLayout(t.layout, m[1])
+}
