@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,17 +44,42 @@ func (columns) read(line, _ string) (Attempt, error) {
 	return a, err
 }
 
+var errQuotes = errors.New(`its quotes do not match; quote a field as "a, b", a quote in it as ""`)
+
 // splitFields takes a line apart at its commas.
 func splitFields(line string) (fields []string, err error) {
-	fields = strings.Split(line, ",")
-	if strings.Contains(line, `"`) {
-		r := csv.NewReader(strings.NewReader(line))
-		r.TrimLeadingSpace = true
-		if fields, err = r.Read(); err != nil {
-			return nil, errors.New(`its quotes do not match; quote a field as "a, b", a quote in it as ""`)
+	if !strings.Contains(line, `"`) {
+		return strings.Split(line, ","), nil
+	}
+	for rest, more := line, true; more; {
+		var field string
+		if field, rest, more, err = cutField(strings.TrimLeft(rest, " \t")); err != nil {
+			return nil, err
 		}
+		fields = append(fields, field)
 	}
 	return fields, nil
+}
+
+// cutField cuts the first field off, and reports whether there are more.
+func cutField(s string) (field, rest string, more bool, err error) {
+	if !strings.HasPrefix(s, `"`) {
+		field, rest, more = strings.Cut(s, ",")
+		if strings.Contains(field, `"`) {
+			return "", "", false, errQuotes
+		}
+		return field, rest, more, nil
+	}
+	end := 1
+	for ; end < len(s) && (s[end] != '"' || strings.HasPrefix(s[end:], `""`)); end++ {
+		if s[end] == '"' {
+			end++
+		}
+	}
+	if end >= len(s) || end+1 < len(s) && s[end+1] != ',' {
+		return "", "", false, errQuotes
+	}
+	return strings.ReplaceAll(s[1:end], `""`, `"`), strings.TrimPrefix(s[end+1:], ","), end+1 < len(s), nil
 }
 
 func parseUnits(s string) (int64, error) {

@@ -1,8 +1,13 @@
 package logs
 
 import (
+	"encoding/csv"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -72,6 +77,23 @@ func FuzzEventNotEmpty(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		if a, err := new(columns).read(line, "event"); err == nil {
 			checkAttempt(t, line, a)
+		}
+	})
+}
+
+// FuzzSplitFields: a line is taken apart as encoding/csv does it, but for spaces around.
+func FuzzSplitFields(f *testing.F) {
+	for _, line := range []string{`1,"a, ""b""",2`, `a,b"c`, `"a`, `"a"b`, `"",,""`, `a, "b"`, `""""`} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if !strings.Contains(line, `"`) || !utf8.ValidString(line) || strings.IndexFunc(line, unicode.IsSpace) >= 0 {
+			return
+		}
+		got, err := splitFields(line)
+		want, wantErr := csv.NewReader(strings.NewReader(line)).Read()
+		if (err != nil) != (wantErr != nil) || err == nil && !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, %v; want %q, %v", line, got, err, want, wantErr)
 		}
 	})
 }
