@@ -41,7 +41,7 @@ func TestDocs(t *testing.T) {
 	if err := os.Symlink(log, "OpenSSH_2k.log"); err != nil {
 		t.Skip(err)
 	}
-	checkShown(t, page, 4)
+	checkShown(t, page, 5)
 	checkDrawn(t, repository+"/docs/openssh.svg", "limits.svg")
 }
 

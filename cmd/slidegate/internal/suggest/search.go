@@ -1,0 +1,204 @@
+package suggest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sort"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// A search tries sets of limits on a history, each once.
+type search struct {
+	h       *History
+	ctx     context.Context //nolint:containedctx // a search is one call of Propose
+	mayWait int
+	known   map[string]Set
+	err     error // the first; after it, every set counts as one that stops nothing
+}
+
+// A choice is a set of limits, each as a window and a step, in the order of the windows.
+type choice []point
+
+type point struct {
+	per  time.Duration
+	step int
+}
+
+func (c choice) limits() (ls []window.Limit) {
+	for _, p := range c {
+		ls = append(ls, window.Limit{Max: steps[p.step], Per: p.per})
+	}
+	return ls
+}
+
+// try returns what a choice does.
+func (s *search) try(c choice) Set {
+	key := fmt.Sprint(c)
+	set, ok := s.known[key]
+	if !ok && s.err == nil {
+		set, s.err = s.h.decide(s.ctx, c.limits())
+		s.known[key] = set
+	}
+	return set
+}
+
+func (s *search) good(c choice) bool { return s.try(c).Delayed <= s.mayWait && s.err == nil }
+
+// tightest returns the lowest step of a window that is good, found by halving, as if each step delayed no more than the one before it.
+func (s *search) tightest(per time.Duration) choice {
+	step := sort.Search(len(steps)-1, func(step int) bool { return s.good(choice{{per, step}}) })
+	return choice{{per, step}}
+}
+
+// singles returns the tightest limit of each window that is shorter than the log.
+func (s *search) singles() (all []choice) {
+	for _, per := range windows {
+		if per < s.h.to.Sub(s.h.from) {
+			all = append(all, s.tightest(per))
+		}
+	}
+	return all
+}
+
+// pairs climbs from every pair of single limits.
+func (s *search) pairs(singles []choice) (all []choice) {
+	for i, a := range singles {
+		for _, b := range singles[i+1:] {
+			all = append(all, s.climb(slices.Concat(a, b)))
+		}
+	}
+	return all
+}
+
+// climb loosens a choice until it is good, and then moves one limit by one step as long as a good choice that stops more is there.
+func (s *search) climb(c choice) choice {
+	for !s.good(c) && s.err == nil {
+		c = slices.MinFunc(s.neighbours(c, +1), func(a, b choice) int { return s.compare(a, b) })
+	}
+	for s.err == nil {
+		next := s.best(append(s.neighbours(c, -1), s.neighbours(c, +1)...))
+		if next == nil || s.try(next).Stopped <= s.try(c).Stopped {
+			break
+		}
+		c = next
+	}
+	return c
+}
+
+// compare prefers what delays fewer honest attempts, and then what stops more.
+func (s *search) compare(a, b choice) int {
+	x, y := s.try(a), s.try(b)
+	if x.Delayed != y.Delayed {
+		return x.Delayed - y.Delayed
+	}
+	return y.Stopped - x.Stopped
+}
+
+// neighbours returns the choices in which one limit is some steps away.
+func (s *search) neighbours(c choice, away int) (all []choice) {
+	for i, p := range c {
+		if step := p.step + away; step >= 0 && step < len(steps) {
+			next := slices.Clone(c)
+			next[i].step = step
+			all = append(all, next)
+		}
+	}
+	return all
+}
+
+// best returns the first of the good choices that stops most, or nil if none is good.
+func (s *search) best(all []choice) (best choice) {
+	for _, c := range all {
+		if s.good(c) && (best == nil || s.try(c).Stopped > s.try(best).Stopped) {
+			best = c
+		}
+	}
+	return best
+}
+
+// withEach climbs from a choice with each single limit whose window it does not have.
+func (s *search) withEach(c choice, singles []choice) (all []choice) {
+	if c == nil {
+		return nil
+	}
+	for _, single := range singles {
+		if slices.ContainsFunc(c, func(p point) bool { return p.per == single[0].per }) {
+			continue
+		}
+		more := slices.Concat(c, single)
+		slices.SortFunc(more, func(a, b point) int { return int(a.per - b.per) })
+		all = append(all, s.climb(more))
+	}
+	return all
+}
+
+// decide asks the library about all attempts, under some limits, on all processors.
+func (h *History) decide(ctx context.Context, limits []window.Limit) (Set, error) {
+	g, ctx := errgroup.WithContext(ctx)
+	workers := runtime.GOMAXPROCS(0)
+	parts := make([]Set, workers)
+	for w := range workers {
+		g.Go(func() (err error) {
+			parts[w], err = h.decidePart(ctx, limits, w, workers)
+			return err
+		})
+	}
+	err := g.Wait()
+	total := Set{Limits: limits}
+	for _, p := range parts {
+		total.Stopped += p.Stopped
+		total.Delayed += p.Delayed
+	}
+	return total, err
+}
+
+// decidePart decides every so manieth event.
+func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, every int) (set Set, err error) {
+	var now time.Time
+	l, err := window.NewLocal(window.Config{Name: "suggest", Limits: limits, Now: func() time.Time { return now }})
+	if err != nil {
+		return set, err
+	}
+	for i := first; i < len(h.events); i += every {
+		if ctx.Err() != nil {
+			return set, ctx.Err()
+		}
+		e := h.events[i]
+		for _, a := range e.attempts {
+			now = a.at
+			denied, err := deny(context.WithoutCancel(ctx), l, e.name, a)
+			if err != nil {
+				return set, err
+			}
+			set.Stopped += denied
+			if h.isHonest(e, a) {
+				set.Delayed += denied
+			}
+		}
+		if err := l.Reset(ctx, e.name); err != nil {
+			return set, err
+		}
+	}
+	return set, nil
+}
+
+// deny returns how many of the attempts of a line are denied.
+func deny(ctx context.Context, l *window.Limiter, name string, a attempt) (denied int, err error) {
+	for range a.times {
+		d, err := l.AllowN(ctx, name, a.units)
+		if err != nil && !errors.Is(err, window.ErrExceedsLimit) {
+			return denied, err
+		}
+		if !d.Allowed {
+			denied++
+		}
+	}
+	return denied, nil
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
+)
+
+// delayShare is the flag --delay-honest.
+type delayShare struct {
+	of   float64
+	text string // empty if the flag is not given
+}
+
+const defaultShare = "0.1%"
+
+// Decode reads the flag.
+func (s *delayShare) Decode(c *kong.DecodeContext) error {
+	var text given
+	if s.text != "" {
+		return errTwice
+	}
+	if err := text.Decode(c); err != nil {
+		return err
+	}
+	return s.parse(string(text))
+}
+
+func (s *delayShare) parse(text string) error {
+	number, isPercent := strings.CutSuffix(text, "%")
+	of, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !isPercent || !(of >= 0 && of <= 100) {
+		return fmt.Errorf("%q is no share; write one from 0%% to 100%%, as in %s", text, defaultShare)
+	}
+	s.of, s.text = of/100, text
+	return nil
+}
+
+// suggestReport is what replay --suggest found, as --json prints it.
+type suggestReport struct {
+	logReport
+	By          string       `json:"by,omitempty"`
+	DelayHonest string       `json:"delay_honest"` // the flag
+	BySuccess   bool         `json:"by_success"`   // the honest attempts are those that succeeded; else those of the events below the 99th percentile
+	Honest      int          `json:"honest"`
+	MayWait     int          `json:"honest_may_wait"`
+	Sets        []suggestion `json:"sets"` // the more limits, the more they stop
+	Picture     string       `json:"picture,omitempty"`
+
+	share    float64
+	proposal *suggest.Proposal
+}
+
+// suggestion is one set of limits that is proposed.
+type suggestion struct {
+	Limits  limits `json:"limits"`
+	Stopped int    `json:"denied"`
+	Delayed int    `json:"honest_denied"`
+}
+
+// runSuggest is Run with a search for limits.
+func (c *replayCommand) runSuggest(ctx context.Context, s streams) error {
+	if err := c.checkSuggest(); err != nil {
+		return err
+	}
+	if err := checkPicture(string(c.SVG)); err != nil {
+		return err
+	}
+	var p *suggestReport
+	err := c.watched(ctx, s, func(log *logs.Reader) error {
+		h, err := suggest.Read(log)
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		proposal, err := h.Propose(ctx, c.DelayHonest.of)
+		p = &suggestReport{
+			logReport: c.readFrom(log), By: c.By.text, DelayHonest: c.DelayHonest.text, BySuccess: h.BySuccess, Honest: h.Honest,
+			Picture: string(c.SVG), share: c.DelayHonest.of, proposal: proposal,
+		}
+		return interruptedAfter(ctx, err, h.Attempts)
+	})
+	if err != nil {
+		return err
+	}
+	p.MayWait = p.proposal.MayWait
+	for _, set := range p.proposal.Sets {
+		p.Sets = append(p.Sets, suggestion{set.Limits, set.Stopped, set.Delayed})
+	}
+	if err := p.draw(); err != nil {
+		return err
+	}
+	return p.print(s.out, c.JSON)
+}
+
+// checkSuggest refuses flags that a search for limits has no use for.
+func (c *replayCommand) checkSuggest() error {
+	for _, f := range []struct {
+		given     bool
+		flag, why string
+	}{
+		{c.Login, "login", "the login guard has limits of its own"},
+		{len(c.Limits) > 0, "limit", "limits are what is searched for"},
+		{len(c.Compare) > 0, "compare", "limits are what is searched for"},
+		{c.Estimator.given, "estimator", "what is proposed counts by windows"},
+		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
+	} {
+		if f.given {
+			return fmt.Errorf("--suggest and --%s do not go together: %s; leave out one of them", f.flag, f.why)
+		}
+	}
+	if c.DelayHonest.text == "" {
+		return c.DelayHonest.parse(defaultShare)
+	}
+	return nil
+}
+
+// print writes the report as text, or as one JSON object.
+func (p *suggestReport) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return writeJSON(out, p)
+	}
+	var b strings.Builder
+	p.printSample(&b, "slidegate replay --suggest")
+	writeTable(&b, 0, [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts()}, {"honest", p.honest()}})
+	p.printSuggestions(&b)
+	p.printNotes(&b)
+	if p.Picture != "" {
+		fmt.Fprintf(&b, "\nPicture: %s\n", logs.Shown(p.Picture))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// honest says which attempts should not have to wait, and how many of them may.
+func (p *suggestReport) honest() string {
+	which := "succeeded"
+	if !p.BySuccess {
+		which = "are of events below the 99th percentile"
+	}
+	return fmt.Sprintf("%d that %s; %d may be delayed (%s)", p.Honest, which, p.MayWait, p.DelayHonest)
+}
+
+func (p *suggestReport) printSuggestions(b *strings.Builder) {
+	if len(p.Sets) == 0 {
+		b.WriteString("\nNo limits are proposed: all that stop anything would delay more than that.\n")
+		return
+	}
+	rows := [][]string{{"would stop", "", "would delay", "  flags"}}
+	for _, s := range p.Sets {
+		rows = append(rows, []string{
+			strconv.Itoa(s.Stopped), fmt.Sprintf("%.1f %%", 100*float64(s.Stopped)/float64(p.Attempts)),
+			fmt.Sprintf("%d honest", s.Delayed), "  --limit " + strings.Join(s.Limits.texts(), ","),
+		})
+	}
+	b.WriteString("\n")
+	writeTable(b, tabwriter.AlignRight, rows)
+	if p.MayWait == 0 && p.DelayHonest != "0%" {
+		b.WriteString("\nThere are too few honest attempts for that share: none may be delayed. A longer log gives surer limits.\n")
+	}
+	fmt.Fprintf(b, "\nSide by side: slidegate replay%s\n", p.compare())
+}
+
+// compare returns the arguments that compare the sets.
+func (p *suggestReport) compare() (args string) {
+	if p.By != "" {
+		args += " --by '" + p.By + "'"
+	}
+	for _, s := range p.Sets {
+		args += " --compare " + strings.Join(s.Limits.texts(), ",")
+	}
+	return strings.TrimRight(args+" "+strings.Join(p.Files, " "), " ")
+}
+
+// draw writes the picture of the trade-off, if one is asked for.
+func (p *suggestReport) draw() error {
+	if p.Picture == "" {
+		return nil
+	}
+	d := picture.Tradeoff{
+		Title: fmt.Sprintf("%s: %s", p.source(), number(p.Attempts, "attempt")), Honest: "honest attempts",
+		MayDelay: p.share, Reach: min(1, max(suggest.Reach*p.share, 0.01)), Tried: p.tried(p.proposal.Tried), Proposed: p.tried(p.proposal.Sets),
+	}
+	var svg bytes.Buffer
+	err := picture.DrawTradeoff(&svg, d)
+	if err == nil {
+		err = os.WriteFile(p.Picture, svg.Bytes(), 0o644)
+	}
+	if err != nil {
+		return noPicture(p.Picture, err)
+	}
+	return nil
+}
+
+func (p *suggestReport) tried(sets []suggest.Set) (all []picture.Tried) {
+	for _, s := range sets {
+		name := strings.Join(limits(s.Limits).texts(), ", ")
+		all = append(all, picture.Tried{Name: name, Limits: len(s.Limits), Stopped: s.Stopped, Delayed: float64(s.Delayed) / float64(max(1, p.Honest))})
+	}
+	return all
+}
+
+var errNoSuggest = errors.New("--delay-honest is about --suggest; add that, or leave it out")

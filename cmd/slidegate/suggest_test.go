@@ -1,0 +1,218 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// A known attempt is one of which the test knows who made it.
+type knownAttempt struct {
+	at       time.Time
+	event    string
+	honest   bool // or somebody who must not wait
+	attacker bool
+}
+
+// suggested runs replay --suggest.
+func suggested(tb testing.TB, args ...string) (p suggestReport) {
+	tb.Helper()
+	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--suggest", "--json"}, args...)...)
+	if status != 0 || stderr != "" {
+		tb.Fatalf("status %d: %s", status, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// judge decides all attempts under limits, by the list of all admitted times of each event. It shares no code with the program.
+func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attackers int) {
+	admitted := map[string][]time.Time{}
+	for _, a := range all {
+		denied := false
+		for _, l := range limits {
+			held := 0
+			for _, t := range admitted[a.event] {
+				if t.Add(l.Per).After(a.at) {
+					held++
+				}
+			}
+			denied = denied || held >= int(l.Max)
+		}
+		if !denied {
+			admitted[a.event] = append(admitted[a.event], a.at)
+			continue
+		}
+		stopped++
+		if a.honest {
+			honest++
+		}
+		if a.attacker {
+			attackers++
+		}
+	}
+	return stopped, honest, attackers
+}
+
+// checkSuggestions compares each set with the judge, and the first with the next tighter limit.
+func checkSuggestions(t *testing.T, p suggestReport, all []knownAttempt) {
+	t.Helper()
+	honest := 0
+	for _, a := range all {
+		if a.honest {
+			honest++
+		}
+	}
+	if len(p.Sets) == 0 || p.Attempts != len(all) || p.Honest != honest || p.MayWait != honest/1000 {
+		t.Fatalf("%d attempts, %d honest, %d may wait; want %d, %d, %d; %d sets", p.Attempts, p.Honest, p.MayWait, len(all), honest, honest/1000, len(p.Sets))
+	}
+	for i, s := range p.Sets {
+		if slices.ContainsFunc(s.Limits, func(l window.Limit) bool { return l.Max > 60 }) {
+			t.Fatalf("%v counts in slices, which this judge does not", s.Limits)
+		}
+		stopped, delayed, _ := judge(all, s.Limits)
+		if stopped != s.Stopped || delayed != s.Delayed || delayed > p.MayWait || len(s.Limits) <= i {
+			t.Errorf("%v: %d stopped and %d honest delayed; exactly %d and %d", s.Limits, s.Stopped, s.Delayed, stopped, delayed)
+		}
+	}
+	if l := p.Sets[0].Limits[0]; l.Max > 1 {
+		steps := []int64{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60}
+		l.Max = steps[slices.Index(steps, l.Max)-1]
+		if _, delayed, _ := judge(all, []window.Limit{l}); delayed <= p.MayWait {
+			t.Errorf("%v delays only %d, so it is tighter, and as good", l, delayed)
+		}
+	}
+}
+
+// TestSuggestOnARealAttack: the same on a public log, which is no part of this repository.
+func TestSuggestOnARealAttack(t *testing.T) {
+	file := data(t, "OpenSSH_2k.log")
+	line := regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (message repeated 5 times: \[ )?(Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
+	var all []knownAttempt
+	for _, m := range line.FindAllStringSubmatch(text(t, file), -1) {
+		at, err := time.Parse("Jan _2 15:04:05", m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, slices.Repeat([]knownAttempt{{at, m[4], m[3] == "Accepted", false}}, 1+4*min(1, len(m[2])))...)
+	}
+	checkSuggestions(t, suggested(t, file), all)
+}
+
+// A plan is who attempts how often in a simulated log.
+type plan struct {
+	people    int
+	most      int           // attempts of one person a session
+	pause     time.Duration // at most, between these
+	attackers int
+	every     time.Duration // at most, between two attempts of an attacker
+	succeeds  bool          // the log says so: each session ends in a success
+}
+
+// simulate makes up a log of two days.
+func (p plan) simulate(seed uint64) (all []knownAttempt) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	begin := time.Date(2025, 3, 4, 0, 0, 0, 0, time.UTC)
+	span := func(most time.Duration) time.Duration {
+		return time.Second * time.Duration(1+r.IntN(int(most/time.Second)))
+	}
+	for n := range p.people {
+		event := fmt.Sprintf("192.0.%d.%d", n/250, n%250)
+		for range 1 + r.IntN(3) {
+			at := begin.Add(span(47 * time.Hour))
+			for left := r.IntN(p.most); left >= 0; left-- {
+				all = append(all, knownAttempt{at, event, !p.succeeds || left == 0, false})
+				at = at.Add(span(p.pause))
+			}
+		}
+	}
+	for n := range p.attackers {
+		event := fmt.Sprintf("203.0.113.%d", n)
+		for at := begin.Add(span(time.Hour)); at.Before(begin.Add(40 * time.Hour)); at = at.Add(span(p.every)) {
+			all = append(all, knownAttempt{at, event, false, true})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b knownAttempt) int { return a.at.Compare(b.at) })
+	return all
+}
+
+// TestSuggestOnPlantedAttackers: on simulated logs, the figures are exact and the attackers are found.
+func TestSuggestOnPlantedAttackers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		plan   plan
+		line   func(knownAttempt) string
+		caught float64 // of the attackers' attempts, at least
+	}{
+		"logins with results": {
+			plan{people: 1200, most: 4, pause: 40 * time.Second, attackers: 5, every: 2 * time.Minute, succeeds: true},
+			func(a knownAttempt) string {
+				result := map[bool]string{true: "Accepted", false: "Failed"}[a.honest]
+				return a.at.Format(time.Stamp) + " bastion sshd[7]: " + result + " password for alice from " + a.event + " port 4022 ssh2"
+			}, 0.97,
+		},
+		"slow guesses": {
+			plan{people: 1500, most: 3, pause: 20 * time.Second, attackers: 8, every: 40 * time.Minute, succeeds: true},
+			func(a knownAttempt) string {
+				result := map[bool]string{true: "Accepted", false: "Failed"}[a.honest]
+				return a.at.Format("2006-01-02T15:04:05-0700") + " bastion sshd[7]: " + result + " password for alice from " + a.event + " port 4022 ssh2"
+			}, 0.7,
+		},
+		"requests without results": {
+			plan{people: 800, most: 15, pause: 10 * time.Second, attackers: 8, every: 3 * time.Minute},
+			func(a knownAttempt) string {
+				return "time=" + a.at.Format(time.RFC3339) + " level=INFO msg=request ip=" + a.event
+			}, 0.94,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, log := tt.plan.simulate(3), strings.Builder{}
+			for _, a := range all {
+				log.WriteString(tt.line(a) + "\n")
+			}
+			p := suggested(t, write(t, log.String()))
+			if !p.BySuccess { // 8 of 808 events are the hundredth part, and the next one sets the measure
+				for i := range all {
+					all[i].honest = !all[i].attacker
+				}
+			}
+			checkSuggestions(t, p, all)
+			attacks := 0
+			for _, a := range all {
+				if a.attacker {
+					attacks++
+				}
+			}
+			last := p.Sets[len(p.Sets)-1]
+			if _, _, caught := judge(all, last.Limits); float64(caught) < tt.caught*float64(attacks) {
+				t.Errorf("%v stops %d of %d attempts of the attackers", last.Limits, caught, attacks)
+			}
+			t.Logf("%d attempts, %d of attackers: %+v", len(all), attacks, p.Sets)
+		})
+	}
+}
+
+// TestSuggestPrints: a golden each of the sample and of a log without results, and a picture.
+func TestSuggestPrints(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "x.svg")
+	stdout, stderr, status := command(t.Context(), "replay", "--suggest", "--svg", svg)
+	if status != 0 || stderr != "" {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	checkGolden(t, filepath.Join("testdata", "suggest.golden"), strings.ReplaceAll(stdout, svg, "PICTURE"))
+	checkSVG(t, text(t, svg), "Attempts stopped by one, two and three limits")
+
+	one := write(t, "1,alice\n2,bob\n3,carol\n")
+	if stdout, _, _ := command(t.Context(), "replay", "--suggest", one); !strings.Contains(stdout, "\nNo limits are proposed: all that stop anything would delay more than that.\n") {
+		t.Error(stdout)
+	}
+}
