@@ -9,7 +9,7 @@ import (
 )
 
 // data is where a public log is, which is no part of this repository, or the test is skipped.
-func data(tb testing.TB, name string) string {
+func data(tb testing.TB, name string) string { //nolint:unparam // there is one such log so far
 	tb.Helper()
 	directory := os.Getenv("SLIDEGATE_DATA")
 	if directory == "" {

@@ -95,3 +95,17 @@ func (e estimator) text(l window.Limit) string {
 	}
 	return text
 }
+
+// needless returns another of the limits that keeps this one from ever denying: in a longer time it holds no more. Or it returns nothing.
+func (e estimator) needless(l window.Limit, limits limits) string {
+	late := time.Duration(0) // a limit in slices forgets a unit up to a slice late
+	if _, _, slices := strings.Cut(e.text(l), "@"); slices {
+		late = max(l.Per/60, l.Resolution)
+	}
+	for _, other := range limits {
+		if other != l && other.Max <= l.Max && other.Per >= l.Per+late {
+			return e.text(other)
+		}
+	}
+	return ""
+}

@@ -128,3 +128,33 @@ func TestEstimatorIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestNeedlessLimit: a limit that can never deny beside another is pointed out, and no other is.
+func TestNeedlessLimit(t *testing.T) {
+	for limits, want := range map[string]string{
+		"100/1m,5/1h":       "\n100/1m@1s can never deny beside 5/1h, which holds no more in a longer time; leave it out.\n",
+		"5/1m,5/1h":         "\n5/1m can never deny beside 5/1h, which holds no more in a longer time; leave it out.\n",
+		"3/1m,5/1h,4/1d":    "\n5/1h can never deny beside 4/1d, which holds no more in a longer time; leave it out.\n",
+		"4/1m,5/1h":         "",
+		"1/5s,5/1h,20/1d":   "",
+		"100/60m,100/60m1s": "", // the first counts up to a minute late
+	} {
+		for _, how := range []string{"window", "ar1"} {
+			want := want
+			if how == "ar1" {
+				want = strings.Replace(want, "@1s", "", 1)
+				if limits == "100/60m,100/60m1s" {
+					continue // levels are not late
+				}
+			}
+			stdout, stderr, status := command(t.Context(), "replay", "--estimator", how, "--limit", limits)
+			if status != 0 || !strings.Contains(stdout, want) || strings.Contains(stdout, "can never deny") != (want != "") {
+				t.Errorf("%s by %s: status %d, %s%s", limits, how, status, stderr, stdout)
+			}
+		}
+	}
+	p := replayed(t, "--limit", "100/1m,5/1h")
+	if l := p.Sets[0].Limits; l[0].Needless != "5/1h" || l[1].Needless != "" || l[0].Denied != 0 {
+		t.Errorf("%+v", l)
+	}
+}

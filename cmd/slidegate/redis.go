@@ -97,17 +97,76 @@ func (as addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 		client, err := rueidis.NewClient(o)
 		result <- connected{client, err}
 	}()
+	dialing, stop := context.WithCancel(ctx)
+	defer stop()
 	var err error
 	select {
 	case r := <-result:
 		if err = r.err; err == nil {
 			return r.Client, nil
 		}
+	case err = <-plainPort(dialing, o):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
-	return nil, &unreachable{fmt.Sprintf("--redis %v: no Redis and no cluster answers there (%s); %s", as, cause, remedy(err, o.TLSConfig != nil)), err}
+	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, complaint(err), cause, remedy(err, o.TLSConfig != nil)), err}
+}
+
+// tlsPatience is how long a TLS handshake may take before plainPort asks without TLS.
+const tlsPatience = 500 * time.Millisecond
+
+var errPlain = errors.New("it answers PING without TLS")
+
+// plainPort sends errPlain if the server answers without TLS, where a TLS connection takes longer than one should: a Redis without TLS takes
+// the greeting for the beginning of a command, and waits for the rest. It sends nothing otherwise.
+func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
+	found := make(chan error, 1)
+	if o.TLSConfig == nil {
+		return found
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(tlsPatience):
+			if answersPlain(ctx, o.InitAddress[0]) {
+				found <- errPlain
+			}
+		}
+	}()
+	return found
+}
+
+// answersPlain reports whether a Redis at the address answers PING without TLS.
+func answersPlain(ctx context.Context, address string) bool {
+	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }() // nothing is lost with it
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	answer := make([]byte, 1)
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	_, err = conn.Read(answer)
+	return err == nil && (answer[0] == '+' || answer[0] == '-')
+}
+
+// complaint says what is wrong with a connection.
+func complaint(err error) string {
+	reply, isReply := rueidis.IsRedisErr(err)
+	switch {
+	case errors.Is(err, errPlain):
+		return "it speaks no TLS"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "its certificate is not trusted"
+	case isReply && strings.HasPrefix(reply.Error(), "WRONGPASS"):
+		return "the user or the password is wrong"
+	case isReply && strings.HasPrefix(reply.Error(), "NOAUTH"):
+		return "it asks for a password"
+	}
+	return "no Redis and no cluster answers there"
 }
 
 // unreachable is an error of a connection that could not be made, and what to do.
@@ -126,7 +185,7 @@ func remedy(err error, encrypted bool) string {
 	switch {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return "correct the host in its URL, or have this system trust the certificate"
-	case encrypted && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))): // Redis waits for more of what it takes for a command
+	case encrypted && (errors.Is(err, errPlain) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))): // Redis waits for more of what it takes for a command
 		return "correct the address, or write redis:// where it speaks no TLS"
 	}
 	reply, isReply := rueidis.IsRedisErr(err)

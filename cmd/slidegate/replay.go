@@ -206,8 +206,10 @@ func (c *replayCommand) Run(ctx context.Context, s streams) error {
 
 // watched reads the log with a progress bar, if there is a terminal, and takes it away.
 func (c *replayCommand) watched(ctx context.Context, s streams, read func(*logs.Reader) error) error {
-	o := logs.Options{By: c.By.By, Accounts: c.Login, Sort: c.Sort, Stdin: s.in,
-		TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat)}
+	o := logs.Options{
+		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
+		Accounts: c.Login, Sort: c.Sort, Stdin: s.in,
+	}
 	if bar := newProgress(s.err, c.files()); bar != nil {
 		defer func() { _ = bar.Clear() }() // where it cannot draw, it has not drawn
 		o.Progress = bar

@@ -342,7 +342,7 @@ func TestRedisThatWantsMore(t *testing.T) {
 	}
 }
 
-// TestRedisOverTLS: a certificate that nobody vouches for, and a server that takes the greeting of TLS for plain text.
+// TestRedisOverTLS: a certificate that nobody vouches for, a Redis that waits for more of the greeting of TLS, and a server that takes the greeting of TLS for plain text.
 func TestRedisOverTLS(t *testing.T) {
 	encrypted, plain := httptest.NewUnstartedServer(nil), httptest.NewServer(nil)
 	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0) // it says that the client hung up
@@ -351,6 +351,7 @@ func TestRedisOverTLS(t *testing.T) {
 	defer plain.Close()
 	for _, tt := range []struct{ address, want string }{
 		{encrypted.Listener.Addr().String(), "; correct the host in its URL, or have this system trust the certificate\n"},
+		{redistest.Addr(t), ": it speaks no TLS (it answers PING without TLS); correct the address, or write redis:// where it speaks no TLS\n"},
 		{plain.Listener.Addr().String(), "; correct the address, or write redis:// where it speaks no TLS\n"},
 	} {
 		stdout, stderr, status := command(t.Context(), "inspect", "--redis", "rediss://"+tt.address, "login", "e")

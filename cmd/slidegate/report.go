@@ -78,8 +78,9 @@ func waited(waits *picture.Waits) waitReport {
 }
 
 type limitReport struct {
-	Limit  string `json:"limit"`
-	Denied int    `json:"denied"` // attempts that this limit denies, whatever the others say; of those never admissible, only for limits that never hold them
+	Limit    string `json:"limit"`
+	Needless string `json:"never_denies_because_of,omitempty"` // another limit of the set, which always denies before this one does
+	Denied   int    `json:"denied"`                            // attempts that this limit denies, whatever the others say; of those never admissible, only for limits that never hold them
 }
 
 type eventReport struct {
@@ -146,7 +147,7 @@ func newResult(r *replay, set int, limits limits) *result {
 		waitReport: waited(total.waits), waits: total.waits,
 	}
 	for i, l := range limits {
-		s.Limits = append(s.Limits, limitReport{r.how.text(l), total.by[i]})
+		s.Limits = append(s.Limits, limitReport{r.how.text(l), r.how.needless(l, limits), total.by[i]})
 	}
 	var events []eventReport
 	for _, w := range r.workers {

@@ -86,8 +86,20 @@ func (s *subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if len(s.Redis.InitAddress) == 0 {
 		s.Redis.InitAddress = []string{"127.0.0.1:6379"}
 	}
+	if err := s.checkName(); err != nil {
+		return nil, err
+	}
 	client, err := s.Redis.connect(ctx)
 	return client, s.failed(ctx, err)
+}
+
+// checkName refuses a name or a secret that no limiter can have, before Redis is asked. The page has a name only later.
+func (s *subject) checkName() error {
+	if s.Name == "" {
+		return nil
+	}
+	_, err := window.NewLocal(window.Config{Name: string(s.Name), Limits: anyLimits, Secret: s.Secret})
+	return err
 }
 
 // failed says what an error means to somebody who looks.

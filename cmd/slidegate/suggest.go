@@ -173,14 +173,15 @@ func (p *suggestReport) printSuggestions(b *strings.Builder) {
 }
 
 // compare returns the arguments that compare the sets.
-func (p *suggestReport) compare() (args string) {
+func (p *suggestReport) compare() string {
+	args := []string{""}
 	if p.By != "" {
-		args += " --by '" + p.By + "'"
+		args = append(args, "--by '"+p.By+"'")
 	}
 	for _, s := range p.Sets {
-		args += " --compare " + strings.Join(s.Limits.texts(), ",")
+		args = append(args, "--compare", strings.Join(s.Limits.texts(), ","))
 	}
-	return strings.TrimRight(args+" "+strings.Join(p.Files, " "), " ")
+	return strings.Join(append(args, p.Files...), " ")
 }
 
 // draw writes the picture of the trade-off, if one is asked for.

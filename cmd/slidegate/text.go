@@ -269,6 +269,11 @@ func writeTable(b *strings.Builder, flags uint, rows [][]string) {
 // printNotes tells what else a reader must know to believe the counts.
 func (p *report) printNotes(b *strings.Builder) {
 	for _, s := range p.Sets {
+		for _, l := range s.Limits {
+			if l.Needless != "" {
+				fmt.Fprintf(b, "\n%s can never deny beside %s, which holds no more in a longer time; leave it out.\n", l.Limit, l.Needless)
+			}
+		}
 		if s.Hopeless > 0 {
 			fmt.Fprintf(b, "\nNever admissible under %s: %d of the denied, for more units than a limit holds, so no wait helps.\n", s.limits(), s.Hopeless)
 		}

@@ -44,22 +44,25 @@ func (t *freeText) read(line, _ string) (a Attempt, err error) {
 	return a, err
 }
 
-func (t *freeText) at(line string) (at time.Time, err error) {
-	ok := false
+func (t *freeText) at(line string) (time.Time, error) {
 	switch {
 	case t.dated:
-		return at, nil
+		return time.Time{}, nil
 	case t.where != nil:
 		return t.byRegex(line)
-	case t.unix:
-		at, ok = findUnix(line)
-	default:
-		at, ok = t.findTime(line)
 	}
+	at, ok := t.find(line)
 	if !ok {
 		return at, errNoTime
 	}
 	return at, nil
+}
+
+func (t *freeText) find(line string) (at time.Time, ok bool) {
+	if t.unix {
+		return findUnix(line)
+	}
+	return t.findTime(line)
 }
 
 // byRegex reads the time that the group of --time-regex finds.

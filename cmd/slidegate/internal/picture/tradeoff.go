@@ -2,7 +2,6 @@ package picture
 
 import (
 	"cmp"
-	"fmt"
 	"image/color"
 	"io"
 	"slices"
@@ -100,8 +99,7 @@ func shareTicks(from, to float64) (ticks []plot.Tick) {
 	const parts = 6
 	for i := range parts + 1 {
 		share := from + (to-from)*float64(i)/parts
-		label := strconv.FormatFloat(100*share, 'g', 3, 64)
-		ticks = append(ticks, plot.Tick{Value: share, Label: fmt.Sprintf("%s %%", label)})
+		ticks = append(ticks, plot.Tick{Value: share, Label: strconv.FormatFloat(100*share, 'g', 3, 64) + " %"})
 	}
 	return ticks
 }
