@@ -216,14 +216,17 @@ func (f *file) recognised(l line) bool {
 	return err == nil
 }
 
-// findText takes a file of no known format for lines of any kind, if --by is a regular expression.
+// findText takes a file of no known format for lines of any kind, if --by is a regular expression. A date in any of the first lines counts
+// more than a number that could be a time.
 func (f *file) findText() {
-	if f.r.options.By.Pattern == nil {
+	if f.r.options.By.Pattern == nil || f.r.options.TimeRegex != nil {
 		return
 	}
-	for _, l := range f.waiting {
-		if f.format = asText(l.text, f.r.options, f.envelope != nil); f.format != nil && f.recognised(l) {
-			return
+	for _, as := range []func(string, Options, bool) format{asText, asUnixText} {
+		for _, l := range f.waiting {
+			if f.format = as(l.text, f.r.options, f.envelope != nil); f.format != nil && f.recognised(l) {
+				return
+			}
 		}
 	}
 }

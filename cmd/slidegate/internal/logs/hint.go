@@ -22,7 +22,7 @@ var strangeTimes = []struct {
 
 // flagsFor returns flags that would read a line of an unknown format, for a sentence.
 func flagsFor(line string, dated bool) string {
-	if dated || asText(line, Options{}, false) != nil {
+	if asText(line, Options{}, dated) != nil || asUnixText(line, Options{}, dated) != nil {
 		return "say what is limited: --by " + shellQuoted(byFor(line))
 	}
 	where, layout := `^\[(.*?)\]`, "02.01.2006 15:04:05"

@@ -12,7 +12,7 @@ type freeText struct {
 	calendar
 	where  *regexp.Regexp // finds the time by its one group; nil: the first time that is found in a line
 	layout string         // how the time is written; empty: in one of the known ways
-	unix   bool           // times are numbers, as the line that showed the format has no date
+	unix   bool           // times are numbers, as none of the first lines has a date
 	dated  bool           // an envelope dates the lines
 }
 
@@ -21,12 +21,18 @@ var (
 	errByGroup = errors.New("its lines have no fields, so --by has to be a regular expression with a group, as in " + exampleBy)
 )
 
-// asText returns the format of any line that has a time.
+// asText returns the format of any line that has a date, or a time that --time-regex finds.
 func asText(line string, o Options, dated bool) format {
-	t := &freeText{where: o.TimeRegex, layout: o.TimeFormat, dated: dated}
-	if _, err := t.read(line, anyField); err != nil && t.where == nil {
-		t.unix = true
-	}
+	return (&freeText{where: o.TimeRegex, layout: o.TimeFormat, dated: dated}).ifRead(line)
+}
+
+// asUnixText returns the format of any line that has a number as a time.
+func asUnixText(line string, _ Options, dated bool) format {
+	return (&freeText{unix: true, dated: dated}).ifRead(line)
+}
+
+// ifRead returns the format if it can read the line, or else nil.
+func (t *freeText) ifRead(line string) format {
 	if _, err := t.read(line, anyField); err != nil {
 		return nil
 	}

@@ -1,0 +1,74 @@
+package suggest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/window"
+)
+
+func read(t *testing.T, log string) *History {
+	t.Helper()
+	r, err := logs.OpenText("a log", log, logs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Read(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestHonest: without results, the event that attempted most is not honest, and of hundreds the hundredth part of them.
+func TestHonest(t *testing.T) {
+	for log, want := range map[string]int{
+		"1,alice\n2,alice\n":                                  2, // the only one
+		"1,alice\n2,bob\n3,bob\n4,bob\n":                      1,
+		"1,alice\n2,bob\n3,alice\n4,bob\n":                    4, // none attempted most
+		strings.Repeat("1,mallory\n", 9) + hundredEvents(199): 199,
+		strings.Repeat("1,mallory\n2,oscar\n", 9) + hundredEvents(199) + hundredEvents(100): 299,
+	} {
+		if h := read(t, log); h.Honest != want || h.BySuccess {
+			t.Errorf("%.40q: %d honest; want %d", log, h.Honest, want)
+		}
+	}
+	h := read(t, "Mar  4 05:06:07 h sshd[1]: Failed password for a from 192.0.2.1 port 1 ssh2\nMar  4 05:06:08 h sshd[1]: Accepted password for a from 192.0.2.1 port 1 ssh2\n")
+	if h.Honest != 1 || !h.BySuccess {
+		t.Errorf("%+v", h)
+	}
+}
+
+// hundredEvents are lines of so many events.
+func hundredEvents(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("5,event-" + time.Duration(i).String() + "\n")
+	}
+	return b.String()
+}
+
+// TestSteps: the numbers of units rise, each by at most a half from 4 on.
+func TestSteps(t *testing.T) {
+	for i, n := range steps[1:] {
+		if last := steps[i]; n <= last || last >= 4 && 2*n > 3*last {
+			t.Errorf("%d follows %d", n, last)
+		}
+	}
+	if steps[0] != 1 || (window.Limit{Max: steps[len(steps)-1], Per: time.Second}).String() == "" {
+		t.Errorf("%d", steps)
+	}
+}
+
+// TestProposeEnds: with the context.
+func TestProposeEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := read(t, strings.Repeat("1,alice\n2,alice\n900000,bob\n", 9)).Propose(ctx, 0.01); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
