@@ -266,6 +266,19 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestRegexAsTyped: a regular expression appears in the report and in errors as it was typed.
+func TestRegexAsTyped(t *testing.T) {
+	const regex = `from ([0-9a-f.:]+)\b`
+	if stdout, stderr, _ := command(t.Context(), "replay", "--by", regex); !strings.Contains(stdout, " by '"+regex+"'\n") {
+		t.Errorf("%s%s", stdout, stderr)
+	}
+	for _, regex := range []string{`nobody (\w+)`, `((\w+)`, `(\w)(\d)`} {
+		if stdout, stderr, status := command(t.Context(), "replay", "--by", regex); status != 1 || stdout != "" || !strings.Contains(stderr, "'"+regex+"'") {
+			t.Errorf("status %d: %s%s", status, stdout, stderr)
+		}
+	}
+}
+
 // busy is an address whose port is taken.
 func busy(t *testing.T) string {
 	held, err := net.Listen("tcp", "127.0.0.1:0")

@@ -176,12 +176,15 @@ func (p *suggestReport) printSuggestions(b *strings.Builder) {
 func (p *suggestReport) compare() string {
 	args := []string{""}
 	if p.By != "" {
-		args = append(args, "--by '"+p.By+"'")
+		args = append(args, "--by", logs.ShellQuoted(p.By))
 	}
 	for _, s := range p.Sets {
 		args = append(args, "--compare", strings.Join(s.Limits.texts(), ","))
 	}
-	return strings.Join(append(args, p.Files...), " ")
+	for _, name := range p.Files {
+		args = append(args, logs.ShellQuoted(name))
+	}
+	return strings.Join(args, " ")
 }
 
 // draw writes the picture of the trade-off, if one is asked for.

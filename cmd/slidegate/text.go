@@ -128,7 +128,7 @@ func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 func (p *report) events() string {
 	text := p.estimate(strconv.Itoa(p.Events))
 	if p.By != "" {
-		text += " by " + printable(p.By)
+		text += " by " + logs.ShellQuoted(p.By)
 	}
 	return text
 }

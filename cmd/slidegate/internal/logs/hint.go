@@ -23,7 +23,7 @@ var strangeTimes = []struct {
 // flagsFor returns flags that would read a line of an unknown format, for a sentence.
 func flagsFor(line string, dated bool) string {
 	if asText(line, Options{}, dated) != nil || asUnixText(line, Options{}, dated) != nil {
-		return "say what is limited: --by " + shellQuoted(byFor(line))
+		return "say what is limited: --by " + ShellQuoted(byFor(line))
 	}
 	where, layout := `^\[(.*?)\]`, "02.01.2006 15:04:05"
 	for _, strange := range strangeTimes {
@@ -33,7 +33,7 @@ func flagsFor(line string, dated bool) string {
 		}
 	}
 	return fmt.Sprintf("say where its time is, how that is written, and what is limited: --time-regex %s --time-format %s --by %s",
-		shellQuoted(where), shellQuoted(layout), shellQuoted(byFor(line)))
+		ShellQuoted(where), ShellQuoted(layout), ShellQuoted(byFor(line)))
 }
 
 // byFor returns an expression that finds the address in a line and in others like it; or else what follows the last =, or the last word.
@@ -65,7 +65,11 @@ func lastLetters(word string) string {
 	return word[strings.LastIndexAny(word, "0123456789")+1:]
 }
 
-// shellQuoted is a text as a shell takes it.
-func shellQuoted(text string) string {
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+// ShellQuoted returns a text as a shell takes it: in single quotes, unless it is plain, so that a regular expression appears as typed.
+func ShellQuoted(text string) string {
+	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.,:/@%+"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(Shown(text), "'", `'\''`) + "'"
 }
