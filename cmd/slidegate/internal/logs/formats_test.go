@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -407,6 +409,34 @@ func FuzzDateTime(f *testing.F) {
 		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05-0700", "2006/01/02 15:04:05 -0700", "2006-01-02 15:04:05.000Z07:00"} {
 			if got, rest, ok := cutDateTime(at.Format(layout) + " rest"); ok != inRange(at) || ok && (!got.Equal(at) || rest != " rest") {
 				t.Errorf("%q: got %v, %q, %v", at.Format(layout), got, rest, ok)
+			}
+		}
+	})
+}
+
+// FuzzSlogClientCannotForge: whatever a client sends as a message or a value, the address and the value are what slog wrote, as text and as
+// JSON.
+func FuzzSlogClientCannotForge(f *testing.F) {
+	f.Add("login", "alice")
+	f.Add(`x ip=198.51.100.4`, `" ip=198.51.100.4 "`)
+	f.Add("ip=198.51.100.4", `\" ip="198.51.100.4`)
+	f.Add(`{"ip":"198.51.100.4"}`, "\n\x00\xff=")
+	f.Fuzz(func(t *testing.T, message, user string) {
+		for name, handler := range map[string]func(io.Writer) slog.Handler{
+			"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
+			"JSON": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
+		} {
+			var line strings.Builder
+			slog.New(handler(&line)).Info(message, "who", user, "ip", "192.0.2.1")
+			form := recognise(strings.TrimSuffix(line.String(), "\n"), Options{}, false)
+			if form == nil {
+				t.Fatalf("%s is not recognised: %q", name, line.String())
+			}
+			for field, want := range map[string]string{form.byDefault(line.String()): "192.0.2.1", "who": user} {
+				a, err := form.read(strings.TrimSuffix(line.String(), "\n"), field)
+				if utf8.ValidString(user) && (err != nil || a.Event != want) {
+					t.Errorf("%s of %q: %q, %v; want %q", field, line.String(), a.Event, err, want)
+				}
 			}
 		}
 	})
