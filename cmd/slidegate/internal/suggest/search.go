@@ -17,7 +17,7 @@ import (
 // A search tries sets of limits on a history, each once.
 type search struct {
 	h       *History
-	ctx     context.Context //nolint:containedctx // a search is one call of Propose
+	ctx     context.Context // a search is one call of Propose
 	mayWait int
 	known   map[string]Set
 	err     error // the first; after it, every set counts as one that stops nothing
@@ -159,7 +159,7 @@ func (h *History) decide(ctx context.Context, limits []window.Limit) (Set, error
 	return total, err
 }
 
-// decidePart decides every so manieth event.
+// decidePart decides one event of every few, beginning with the first that is given.
 func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, every int) (set Set, err error) {
 	var now time.Time
 	l, err := window.NewLocal(window.Config{Name: "suggest", Limits: limits, Now: func() time.Time { return now }})
