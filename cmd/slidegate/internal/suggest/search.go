@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,11 @@ func (s *search) pairs(singles []choice) (all []choice) {
 // climb loosens a choice until it is good, and then moves one limit by one step as long as a good choice that stops more is there.
 func (s *search) climb(c choice) choice {
 	for !s.good(c) && s.err == nil {
-		c = slices.MinFunc(s.neighbours(c, +1), func(a, b choice) int { return s.compare(a, b) })
+		looser := s.neighbours(c, +1)
+		if len(looser) == 0 {
+			return c
+		}
+		c = slices.MinFunc(looser, s.compare)
 	}
 	for s.err == nil {
 		next := s.best(append(s.neighbours(c, -1), s.neighbours(c, +1)...))
@@ -133,7 +138,7 @@ func (s *search) withEach(c choice, singles []choice) (all []choice) {
 			continue
 		}
 		more := slices.Concat(c, single)
-		slices.SortFunc(more, func(a, b point) int { return int(a.per - b.per) })
+		slices.SortFunc(more, func(a, b point) int { return cmp.Compare(a.per, b.per) })
 		all = append(all, s.climb(more))
 	}
 	return all

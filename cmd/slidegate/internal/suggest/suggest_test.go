@@ -72,3 +72,16 @@ func TestProposeEnds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestProposeNothing: where no limit is good, or no window is shorter than the log.
+func TestProposeNothing(t *testing.T) {
+	for _, log := range []string{
+		"1,alice,9000000000000\n9000,alice,9000000000000\n",
+		"1,alice\n1,alice\n",
+		"1,alice\n9000,bob\n",
+	} {
+		if p, err := read(t, log).Propose(t.Context(), 0.01); err != nil || len(p.Sets) > 0 {
+			t.Errorf("%q: %+v, %v", log, p, err)
+		}
+	}
+}
