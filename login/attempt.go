@@ -40,17 +40,24 @@ func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) 
 	}
 	ctx, cancel := begun(ctx)
 	defer cancel()
-	checks := make([]window.Check, len(charges))
-	for i, c := range charges {
-		checks[i] = window.Check{Limiter: g.limiters[c.budget], Event: c.event, N: 1}
-	}
-	joint, err := window.AllowAll(ctx, checks...)
+	joint, err := window.AllowAll(ctx, g.checks(charges)...)
 	if len(joint.Decisions) == 0 {
 		return nil, err
 	}
 	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, charges: charges, cleared: cleared, decisions: joint.Decisions}
 	a.answer()
 	return a, err
+}
+
+// checks returns what is asked about charges. What is asked together with the one before it hurts nobody while it is charged for a moment: the pair is
+// the attacker's own, like the address, and the total holds no more for unknown devices than the account admitted before.
+func (g *Guard) checks(charges []charge) []window.Check {
+	checks := make([]window.Check, len(charges))
+	for i, c := range charges {
+		together := i > 0 && (c.budget == Pair || c.budget == Total && charges[i-1].budget == Streak)
+		checks[i] = window.Check{Limiter: g.limiters[c.budget], Event: c.event, Together: together}
+	}
+	return checks
 }
 
 // begun is a context that has the deadline of ctx, but cannot be cancelled: a client does that when it hangs up.
@@ -105,7 +112,7 @@ func (a *Attempt) Cancel(ctx context.Context) error {
 	return a.end(ctx, steps)
 }
 
-// step is one of what ends an attempt.
+// A step changes one budget, such as at the end of an attempt.
 type step func(ctx context.Context) error
 
 func (a *Attempt) refund(i int) step {
@@ -125,6 +132,11 @@ func (a *Attempt) end(ctx context.Context, steps []step) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
+	return sideBySide(ctx, steps)
+}
+
+// sideBySide takes steps at the same time, so that they share a round trip.
+func sideBySide(ctx context.Context, steps []step) error {
 	errs := make([]error, len(steps))
 	var group sync.WaitGroup
 	for i, do := range steps {

@@ -53,8 +53,8 @@ type Config struct {
 	// Observe is as in window.Config. It is told of each budget that is asked, and not of what is given back.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// Timeout is how long Redis may take for Begin in all, a fifth for each step: 0 is a second. BeginKnown can take two steps more. Less than 0 leaves it to
-	// the deadline of the context.
+	// Timeout is how long Redis may take for Begin in all, a third for each round trip: 0 is a second. BeginKnown can take two round trips more. Less than 0
+	// leaves it to the deadline of the context.
 	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer, typically one from NewLocal: each process then allows what the Fallback's limits say, beside what
@@ -73,10 +73,10 @@ var (
 )
 
 const (
-	perHour   = 100 // failures on one account: ASVS 4, 2.2.1
-	minSecret = 16  // bytes
-	mostName  = 56  // bytes
-	steps     = 5   // of Begin
+	perHour    = 100 // failures on one account: ASVS 4, 2.2.1
+	minSecret  = 16  // bytes
+	mostName   = 56  // bytes
+	roundTrips = 3   // of Begin
 )
 
 // limited is a budget with its limits.
@@ -117,7 +117,7 @@ func (cfg Config) limiter(b limited) window.Config {
 		Now: cfg.Now, Timeout: cfg.Timeout, Observe: cfg.Observe,
 	}
 	if cfg.Timeout >= 0 {
-		c.Timeout = max(1, cmp.Or(cfg.Timeout, time.Second)/steps)
+		c.Timeout = max(1, cmp.Or(cfg.Timeout, time.Second)/roundTrips)
 	}
 	if cfg.Fallback != nil {
 		c.Fallback = cfg.Fallback.limiters[b.of]

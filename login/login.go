@@ -33,7 +33,7 @@ type Guard struct {
 // Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
 type Budget string
 
-// The budgets. An attempt of Begin is charged to address, pair, account, streak and total, in this order, and one of BeginKnown to device and total. An
+// The budgets. An attempt of Begin is charged to address and pair, then to account, then to streak and total; one of BeginKnown to device, then to total. An
 // event is what the key of a limiter is about, for slidegate inspect.
 const (
 	Address Budget = "address" // all attempts from an IPv4 address or an IPv6 /64. The event is that: 192.0.2.1 or 2001:db8:1:2::/64
@@ -213,12 +213,16 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	return g.forget(ctx, charge{Address, subnet.Client(ip)})
 }
 
+// forget forgets what is charged to some budgets, in one round trip.
 func (g *Guard) forget(ctx context.Context, all ...charge) error {
-	var errs []error
-	for _, c := range all {
-		if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
-			errs = append(errs, fmt.Errorf("slidegate: login: what is charged to the %s is not forgotten: %w", c.budget, err))
+	steps := make([]step, len(all))
+	for i, c := range all {
+		steps[i] = func(ctx context.Context) error {
+			if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
+				return fmt.Errorf("slidegate: login: what is charged to the %s is not forgotten: %w", c.budget, err)
+			}
+			return nil
 		}
 	}
-	return errors.Join(errs...)
+	return sideBySide(ctx, steps)
 }

@@ -81,8 +81,10 @@ func TestJointHistories(t *testing.T) {
 func randomChecks(limiters []*window.Limiter) (checks []window.Check, subjects []string) {
 	for range 1 + rand.IntN(4) {
 		i, event := rand.IntN(len(limiters)), []string{"a", "b"}[rand.IntN(2)]
-		checks = append(checks, window.Check{Limiter: limiters[i], Event: event, N: 1 + rand.Int64N(2)})
-		subjects = append(subjects, fmt.Sprint(i, event))
+		subject := fmt.Sprint(i, event)
+		together := !slices.Contains(subjects, subject) && rand.IntN(2) == 0 // else two attempts on one event come in any order
+		checks = append(checks, window.Check{Limiter: limiters[i], Event: event, N: 1 + rand.Int64N(2), Together: together})
+		subjects = append(subjects, subject)
 	}
 	return checks, subjects
 }
@@ -287,6 +289,41 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 				t.Errorf("the first counts %d, not %d", used, tt.stay)
 			}
 		})
+	}
+}
+
+// TestJointTogether: what a check counted that was asked together with one that denies is given back; where that may have counted without a reply, the
+// error beside the denial says so.
+func TestJointTogether(t *testing.T) {
+	t.Parallel()
+	for _, hangs := range []bool{false, true} {
+		j := newJoint(t, redistest.UnlessShort(time.Second, 500*time.Millisecond))
+		must(j.limiters[0].AllowN(t.Context(), "e", 2))
+		must(j.limiters[1].Peek(t.Context(), "e")) // so that it is connected, and knows the script
+		if hangs {
+			j.servers[1].Pause(t)
+		}
+		got, err := window.AllowAll(t.Context(), window.Check{Limiter: j.limiters[0], Event: "e"}, window.Check{Limiter: j.limiters[1], Event: "e", Together: true})
+		if got.Allowed || len(got.Decisions) != 1 || got.RetryAfter == 0 || hangs != errors.Is(err, window.ErrUncertain) || hangs != (err != nil && strings.HasSuffix(err.Error(), "(check 2 of AllowAll)")) {
+			t.Errorf("hangs: %v: got %+v, %v", hangs, got, err)
+		}
+		if hangs {
+			continue
+		}
+		if used := usedOf(t, j.limiters[1], "e"); used != 0 || err != nil {
+			t.Errorf("the second counts %d, %v", used, err)
+		}
+	}
+}
+
+// TestJointTogetherInMemory: without a round trip to save, what comes after a denial is not asked.
+func TestJointTogetherInMemory(t *testing.T) {
+	asked := 0
+	full := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("1/1h")}))
+	next := must(window.NewLocal(window.Config{Name: "next", Limits: parsed("1/1h"), Observe: func(context.Context, window.Observation) { asked++ }}))
+	must(full.Allow(t.Context(), "e"))
+	if j := must(window.AllowAll(t.Context(), window.Check{Limiter: full, Event: "e"}, window.Check{Limiter: next, Event: "e", Together: true})); j.Allowed || asked != 0 {
+		t.Errorf("%+v, %d asked", j, asked)
 	}
 }
 

@@ -1,0 +1,146 @@
+package login_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+)
+
+// A gate holds back what Redis replies until the client has sent all script calls of a round trip. A client that waits for a reply before it sends the
+// rest waits for ever.
+type gate struct {
+	mu    sync.Mutex
+	open  sync.Cond
+	trips []int // how many calls have been sent at the end of each round trip
+	sent  int
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.open.L = &g.mu
+	return g
+}
+
+// expect begins to count, for round trips of so many calls each.
+func (g *gate) expect(calls ...int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trips, g.sent = []int{0}, 0
+	for i, n := range calls {
+		g.trips = append(g.trips, g.trips[i]+n)
+	}
+}
+
+// calls returns how many calls were sent since.
+func (g *gate) calls() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sent
+}
+
+// gated is a connection through a gate.
+type gated struct {
+	net.Conn
+	gate *gate
+}
+
+func (c gated) Write(b []byte) (int, error) {
+	c.gate.mu.Lock()
+	c.gate.sent += bytes.Count(b, []byte("EVALSHA"))
+	c.gate.mu.Unlock()
+	c.gate.open.Broadcast()
+	return c.Conn.Write(b)
+}
+
+func (c gated) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.gate.mu.Lock()
+	defer c.gate.mu.Unlock()
+	for c.gate.trips != nil && !slices.Contains(c.gate.trips, c.gate.sent) {
+		c.gate.open.Wait()
+	}
+	return n, err
+}
+
+// TestRoundTrips counts what each call sends before it waits for replies.
+func TestRoundTrips(t *testing.T) {
+	gate := newGate()
+	client := redistest.Start(t).NewClient(t, func(o *rueidis.ClientOption) {
+		o.AlwaysPipelining = true // else rueidis has the second of two callers on an unused connection wait for the first
+		o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			c, err := d.DialContext(ctx, "tcp", address)
+			return gated{c, gate}, err
+		}
+	})
+	g := must(login.New(client, login.Config{Name: "login", Secret: secret, Timeout: time.Minute, Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h")}))
+	var last *login.Attempt
+	begin := func(from int) func() error {
+		return func() (err error) {
+			last, err = g.Begin(t.Context(), "alice", bot(from))
+			return err
+		}
+	}
+	known := func() (err error) {
+		last, err = g.BeginKnown(t.Context(), "alice", home, "laptop")
+		return err
+	}
+	forget := func(from ...netip.Addr) func() error {
+		return func() error {
+			last = &login.Attempt{}
+			return g.Forget(t.Context(), "alice", from...)
+		}
+	}
+	if err := begin(0)(); err != nil { // connects, and brings the script
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		do     func() error
+		trips  []int // of so many calls
+		denied login.Budget
+	}{
+		{"Begin", begin(1), []int{2, 1, 2}, ""},
+		{"Cancel", func() error { return last.Cancel(t.Context()) }, []int{5}, ""},
+		{"Begin", begin(1), []int{2, 1, 2}, ""},
+		{"denied by the streak", begin(2), []int{2, 1, 2, 4}, login.Streak},
+		{"BeginKnown", known, []int{1, 1}, ""},
+		{"Succeed", func() error { return last.Succeed(t.Context()) }, []int{3}, ""},
+		{"Begin", begin(1), []int{2, 1, 2}, ""},
+		{"denied by the account", begin(2), []int{2, 1, 2}, login.Account},
+		{"Forget", forget(bot(1)), []int{4}, ""},
+		{"Begin", begin(1), []int{2, 1, 2}, ""},
+		{"Begin", begin(1), []int{2, 1, 2}, ""},
+		{"denied by the address", begin(1), []int{2, 1}, login.Address},
+		{"Forget", forget(), []int{3}, ""},
+		{"BeginKnown", known, []int{1, 1}, ""},
+		{"BeginKnown", known, []int{1, 1}, ""},
+		{"BeginKnown, used up", known, []int{1, 2, 1, 2}, ""},
+		{"Succeed", func() error { return last.Succeed(t.Context()) }, []int{6}, ""},
+	} {
+		gate.expect(tt.trips...)
+		if err := tt.do(); err != nil {
+			t.Fatal(err)
+		}
+		if want := sum(tt.trips); gate.calls() != want || last.Denied != tt.denied {
+			t.Errorf("%s: %d calls, want %d; denied by %q", tt.name, gate.calls(), want, last.Denied)
+		}
+	}
+}
+
+func sum(all []int) (n int) {
+	for _, one := range all {
+		n += one
+	}
+	return n
+}
