@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestHundredFailuresAnHour: 32 attackers guess at one account for ten hours, from many addresses and with stolen cookies of many devices, while its owner
-// logs in from their addresses and by their devices, and attempts are given up. Slots move meanwhile, and connections break. No hour holds more
+// TestHundredFailuresAnHour: 32 attackers guess at one account for ten hours, from many addresses, with solved challenges and with stolen cookies of many devices, while its
+// owner logs in from their addresses and by their devices, and attempts are given up. Slots move meanwhile, and connections break. No hour holds more
 // than 100 failures.
 func TestHundredFailuresAnHour(t *testing.T) {
 	if testing.Short() {
@@ -27,13 +27,15 @@ func TestHundredFailuresAnHour(t *testing.T) {
 	}
 	wide := []window.Limit{window.PerHour(1_000_000)}
 	for name, cfg := range map[string]login.Config{
-		"the widest": {Address: wide, Pair: wide, Account: []window.Limit{window.PerHour(90)}, Streak: wide, Device: wide},
-		"in steps":   {Address: wide, Pair: wide, Account: []window.Limit{{Max: 15, Per: 10 * time.Minute}, window.PerDay(5000)}, Streak: wide, Device: wide},
-		"default":    {},
+		"the widest": {Address: wide, Pair: wide, Account: []window.Limit{window.PerHour(60)}, Streak: wide, Device: wide, Challenged: solvers(window.PerHour(30))},
+		"in steps": {Address: wide, Pair: wide, Account: []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerDay(5000)}, Streak: wide, Device: wide,
+			Challenged: solvers(window.Limit{Max: 5, Per: 10 * time.Minute}, window.PerDay(5000))},
+		"default": {},
+		"solvers": {Challenged: &login.Challenged{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes, faults := redistest.Replicated(t), &redistest.Faults{}
-			s := &siege{faults: faults, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), nodes: nodes}
+			s := &siege{faults: faults, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), nodes: nodes, challenges: cfg.Challenged != nil}
 			cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), []byte("sixteen bytes, or more"), 10*time.Second
 			cfg.Now = func() time.Time { return s.now }
 			s.guard = must(login.New(nodes.NewClient(t, faults.Break), cfg))
@@ -46,11 +48,17 @@ func TestHundredFailuresAnHour(t *testing.T) {
 			if most > 100 {
 				t.Errorf("%d failures in an hour", most)
 			}
-			if enough := map[string]int{"the widest": 80, "in steps": 80, "default": 30}[name]; most < enough || s.succeeded.Load() < 50 || s.failed.Load() == 0 {
+			if enough := map[string]int{"the widest": 80, "in steps": 80, "default": 30, "solvers": 30}[name]; most < enough || s.succeeded.Load() < 50 || s.failed.Load() == 0 {
 				t.Error("a poor test: too little happened")
 			}
 		})
 	}
+}
+
+// solvers are limits of challenged attempts that hold none of them but by the account.
+func solvers(account ...window.Limit) *login.Challenged {
+	wide := []window.Limit{window.PerHour(1_000_000)}
+	return &login.Challenged{Address: wide, Pair: wide, Account: account, Streak: wide}
 }
 
 // siege is of one account. Its clock stands still during each burst.
@@ -59,6 +67,8 @@ type siege struct {
 	nodes  *redistest.Nodes
 	faults *redistest.Faults
 	now    time.Time
+
+	challenges bool // attackers solve challenges
 
 	checked, succeeded, failed atomic.Int64
 
@@ -96,12 +106,15 @@ func sample(all []string, n int) []string {
 
 // attempt is one of an attacker mostly, and sometimes one of the owner.
 func (s *siege) attempt(t *testing.T) {
-	begin, from := s.guard.Begin, netip.AddrFrom4([4]byte{10, 0, byte(rand.IntN(256)), byte(rand.IntN(256))})
+	from := netip.AddrFrom4([4]byte{10, 0, byte(rand.IntN(256)), byte(rand.IntN(256))})
 	var a *login.Attempt
 	var err error
-	if rand.IntN(3) > 0 {
-		a, err = begin(t.Context(), "alice", from)
-	} else {
+	switch dice := rand.IntN(6); {
+	case dice == 0 && s.challenges:
+		a, err = s.guard.BeginChallenged(t.Context(), "alice", from)
+	case dice < 4:
+		a, err = s.guard.Begin(t.Context(), "alice", from)
+	default:
 		a, err = s.guard.BeginKnown(t.Context(), "alice", from, fmt.Sprint("device ", rand.IntN(50)))
 	}
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 type Attempt struct {
 	Allowed    bool          // the password may be looked at
 	RetryAfter time.Duration // how soon the same attempt could be allowed; 0 if Allowed
+	Challenge  bool          // denied, but allowed if its client solved a challenge: see BeginChallenged. False also if Redis did not say
 	Denied     Budget        // which was used up; empty if Allowed. It is for logs, and not for the user
 	Left       int64         // how many more failures its budgets allow now; 0 if denied. After those of a known device come those of an unknown one
 	Degraded   bool          // decided by the Fallback, in part at least
@@ -54,7 +55,7 @@ func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) 
 func (g *Guard) checks(charges []charge) []window.Check {
 	checks := make([]window.Check, len(charges))
 	for i, c := range charges {
-		together := i > 0 && (c.budget == Pair || c.budget == Total && charges[i-1].budget == Streak)
+		together := c.budget == Pair || c.budget == ChallengedPair || c.budget == Total && charges[i-1].budget != Device
 		checks[i] = window.Check{Limiter: g.limiters[c.budget], Event: c.event, Together: together}
 	}
 	return checks
@@ -83,7 +84,7 @@ func (a *Attempt) answer() {
 }
 
 // Succeed says that the password was right. It gives back what the attempt was charged, and forgets the failures of the pair, or of the
-// known device, and the streak. What stays are the failures charged to the address, lest an attacker who has an account clears them
+// known device, and the streak, with those of challenged attempts. What stays are the failures charged to the address, lest an attacker who has an account clears them
 // by logging in, and those charged to the account, lest each login of its owner gives an attacker new guesses.
 //
 // It works also when ctx has ended, and takes 5 s at most. An error says what could not be given back or cleared, and stays: log it, and let the user in all the same. Of Succeed

@@ -15,7 +15,7 @@ import (
 // Config says what a Guard allows. Name is needed, and for New a Secret; what is nil of the limits is as the defaults are. Where a budget has
 // several limits, all of them hold: the more failures, the longer the wait. Each default says what it comes from.
 type Config struct {
-	// Name begins the names of the guard's limiters, and so of their keys, such as login.account: 1 to 56 bytes, as in window.Config.
+	// Name begins the names of the guard's limiters, and so of their keys, such as login.account: 1 to 45 bytes, as in window.Config.
 	Name string
 
 	// Secret hides accounts and addresses in keys, as in window.Config: at least 16 random bytes. Another Secret begins all counts anew.
@@ -47,6 +47,10 @@ type Config struct {
 	// that has used it up is as an unknown one.
 	Device []window.Limit
 
+	// Challenged is for services with challenges: denied attempts then say whether a challenge would help, and BeginChallenged admits who solved one. The
+	// default of Streak is 60/30d then. nil is a service without challenges.
+	Challenged *Challenged
+
 	// Now is as in window.Config.
 	Now func() time.Time `json:"-"`
 
@@ -68,14 +72,13 @@ var (
 	addressLimits = []window.Limit{window.PerMinute(20), window.PerHour(50), window.PerDay(100)}
 	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20), {Max: 30, Per: month}}
 	accountLimits = []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerHour(20), window.PerDay(50)}
-	streakLimits  = []window.Limit{{Max: 80, Per: month}}
 	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: month}}
 )
 
 const (
 	perHour    = 100 // failures on one account: ASVS 4, 2.2.1
 	minSecret  = 16  // bytes
-	mostName   = 56  // bytes
+	mostName   = 45  // bytes, so that the names of budgets fit behind it
 	roundTrips = 3   // of Begin
 )
 
@@ -86,14 +89,22 @@ type limited struct {
 }
 
 func (cfg Config) budgets() []limited {
-	return []limited{
+	return append([]limited{
 		{Address, or(cfg.Address, addressLimits)},
 		{Pair, or(cfg.Pair, pairLimits)},
 		{Account, or(cfg.Account, accountLimits)},
-		{Streak, or(cfg.Streak, streakLimits)},
+		{Streak, or(cfg.Streak, cfg.streakLimits())},
 		{Total, cfg.total()},
 		{Device, or(cfg.Device, deviceLimits)},
+	}, cfg.Challenged.budgets()...)
+}
+
+// streakLimits returns the default, which leaves challenged attempts their part of 100 failures in a row.
+func (cfg Config) streakLimits() []window.Limit {
+	if cfg.Challenged != nil {
+		return []window.Limit{{Max: 60, Per: month}}
 	}
+	return []window.Limit{{Max: 80, Per: month}}
 }
 
 func or(limits, defaults []window.Limit) []window.Limit {
@@ -133,19 +144,27 @@ func (cfg Config) check() error {
 		return fmt.Errorf("slidegate: login guard name %.80q has %d bytes; choose 1 to %d", cfg.Name, len(cfg.Name), mostName)
 	case cfg.Fallback != nil && cfg.Fallback.limiters == nil:
 		return fmt.Errorf("slidegate: login guard %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", cfg.Name)
+	case cfg.Fallback != nil && cfg.Challenged != nil && !cfg.Fallback.challenges():
+		return fmt.Errorf("slidegate: login guard %q has challenges, and its Fallback has none; give that a Challenged, too", cfg.Name)
 	}
 	return nil
 }
 
 // checkHour checks what limits that are sound allow in an hour.
 func (cfg Config) checkHour() error {
-	total, account := mostInAnHour(cfg.total()), mostInAnHour(or(cfg.Account, accountLimits))
+	total, account, challenged := mostInAnHour(cfg.total()), mostInAnHour(or(cfg.Account, accountLimits)), 0.0
+	if cfg.Challenged != nil {
+		challenged = mostInAnHour(cfg.Challenged.account())
+	}
 	switch {
 	case total > perHour:
 		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; choose at most %d/1h (ASVS 4, 2.2.1)", cfg.Name, total, perHour)
 	case 10*account > 9*total:
 		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in an hour, and a Total that allows %.0f; have Account allow at most %.0f, so that known devices have the rest",
 			cfg.Name, account, total, math.Floor(total*9/10))
+	case 10*(account+challenged) > 9*total:
+		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in an hour, Challenged.Account limits that allow %.0f, and a Total that allows %.0f; have both together allow at most %.0f, so that known devices have the rest",
+			cfg.Name, account, challenged, total, math.Floor(total*9/10))
 	}
 	return nil
 }

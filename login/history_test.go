@@ -65,14 +65,30 @@ type subject struct {
 
 // verdict is what the ledger says of an attempt.
 type verdict struct {
-	allowed bool
-	wait    time.Duration
-	denied  login.Budget
-	left    int64
+	allowed   bool
+	wait      time.Duration
+	denied    login.Budget
+	left      int64
+	challenge bool
 }
 
 // begin charges the attempt to all subjects, or says which denies first.
 func (x *ledger) begin(now time.Time, subjects []subject) verdict {
+	v := x.judge(now, subjects)
+	if !v.allowed {
+		return v
+	}
+	for _, s := range subjects {
+		for _, l := range x.limits[s.budget] {
+			p := page{s, l.Per}
+			x.charged[p] = append(x.charged[p], now)
+		}
+	}
+	return v
+}
+
+// judge says what begin would.
+func (x *ledger) judge(now time.Time, subjects []subject) verdict {
 	v := verdict{allowed: true, left: 1 << 60}
 	for _, s := range subjects {
 		for _, l := range x.limits[s.budget] {
@@ -87,12 +103,6 @@ func (x *ledger) begin(now time.Time, subjects []subject) verdict {
 		}
 		if !v.allowed {
 			return verdict{wait: v.wait, denied: v.denied}
-		}
-	}
-	for _, s := range subjects {
-		for _, l := range x.limits[s.budget] {
-			p := page{s, l.Per}
-			x.charged[p] = append(x.charged[p], now)
 		}
 	}
 	return v
@@ -126,28 +136,30 @@ type underWay struct {
 	charged, own []subject // own: what a success clears
 }
 
-// TestHistories plays random histories of attempts from few addresses and devices on few accounts, which end at once, later, in another
-// order or never, and compares each answer with the ledger.
+// TestHistories plays random histories of attempts from few addresses and devices on few accounts, with and without a solved challenge, which end at once,
+// later, in another order or never, and compares each answer with the ledger.
 func TestHistories(t *testing.T) {
 	c := newClock()
 	cfg := login.Config{
 		Secret: secret, Now: c.now,
-		Address: limits("4/1m", "15/10m"), Pair: limits("2/1m", "5/10m"), Account: limits("8/1m", "20/30m"), Streak: limits("12/1d"), Device: limits("2/1m", "6/1d"),
-		Total: limits("50/1h"), Timeout: 10 * time.Second,
+		Address: limits("4/1m", "15/10m"), Pair: limits("2/1m", "5/10m"), Account: limits("8/1m", "30/30m"), Streak: limits("8/1d"), Device: limits("2/1m", "5/1d"),
+		Total: limits("90/1h", "32/10m"), Timeout: 10 * time.Second,
+		Challenged: &login.Challenged{Address: limits("3/1m", "12/10m"), Pair: limits("2/1m", "4/10m"), Account: limits("4/1m", "18/1h"), Streak: limits("6/1d")},
 	}
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
-			seen, seeds := map[string]int{}, redistest.UnlessShort[uint64](10, 3)
+			seen, seeds := map[string]int{}, redistest.UnlessShort[uint64](10, 6)
 			if name == "memory" && !testing.Short() {
-				seeds = 300
+				seeds = 155
 			}
 			for seed := range seeds {
 				play(t, c, guard(fmt.Sprint(seed)), &ledger{map[login.Budget][]window.Limit{
 					login.Address: cfg.Address, login.Pair: cfg.Pair, login.Account: cfg.Account, login.Streak: cfg.Streak, login.Device: cfg.Device, login.Total: cfg.Total,
+					login.ChallengedAddress: cfg.Challenged.Address, login.ChallengedPair: cfg.Challenged.Pair, login.ChallengedAccount: cfg.Challenged.Account, login.ChallengedStreak: cfg.Challenged.Streak,
 				}, map[page][]time.Time{}}, rand.New(rand.NewPCG(seed, 0)), seen)
 			}
-			for _, what := range []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device"} {
-				if seen[what] < 10 {
+			for _, what := range []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device", "total", "challenge", "challenged-address", "challenged-pair", "challenged-account", "challenged-streak"} {
+				if seen[what] < redistest.UnlessShort(10, 1) {
 					t.Errorf("a poor test: %v", seen)
 				}
 			}
@@ -175,13 +187,16 @@ func guards(t *testing.T, cfg login.Config) map[string]func(name string) *login.
 func play(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, seen map[string]int) {
 	t.Helper()
 	var open []underWay
-	for number := range 300 {
-		c.pass(time.Duration(rng.ExpFloat64() * float64(5*time.Second)))
+	for number := range 600 {
+		c.pass(time.Duration(rng.ExpFloat64() * float64(3*time.Second)))
 		if a := attempt(t, c, g, x, rng, number); a.Allowed {
 			seen["allowed"]++
 			open = append(open, a)
 		} else {
 			seen[string(a.Denied)]++
+			if a.Challenge {
+				seen["challenge"]++
+			}
 		}
 		for len(open) > 0 && rng.IntN(3) > 0 {
 			i := rng.IntN(len(open))
@@ -196,22 +211,31 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 	t.Helper()
 	account, ip, device := fmt.Sprint("account ", rng.IntN(4)), netip.AddrFrom4([4]byte{192, 0, 2, byte(rng.IntN(3))}), fmt.Sprint("device ", rng.IntN(2))
 	pair, streak, owned := subject{login.Pair, ip.String() + account}, subject{login.Streak, account}, subject{login.Device, device + account}
-	charged, own := []subject{{login.Address, ip.String()}, pair, {login.Account, account}, streak, {login.Total, account}}, []subject{pair, streak}
+	solvedPair, solvedStreak := subject{login.ChallengedPair, ip.String() + account}, subject{login.ChallengedStreak, account}
+	charged, own := []subject{{login.Address, ip.String()}, pair, {login.Account, account}, streak, {login.Total, account}}, []subject{pair, streak, solvedPair, solvedStreak}
+	solved := []subject{{login.ChallengedAddress, ip.String()}, solvedPair, {login.ChallengedAccount, account}, solvedStreak, {login.Total, account}}
 	var want verdict
 	var a *login.Attempt
-	if rng.IntN(2) > 0 {
+	switch rng.IntN(4) {
+	case 0:
+		charged = solved
 		want = x.begin(c.now(), charged)
+		a = must(g.BeginChallenged(t.Context(), account, ip))
+	case 1:
+		want = x.begin(c.now(), charged)
+		want.challenge = !want.allowed && x.judge(c.now(), solved).allowed
 		a = must(g.Begin(t.Context(), account, ip))
-	} else {
+	default:
 		of := []subject{owned, {login.Total, account}}
 		if want = x.begin(c.now(), of); want.allowed {
-			charged, own = of, []subject{owned, streak}
+			charged, own = of, []subject{owned, streak, solvedStreak}
 		} else if other := x.begin(c.now(), charged); other.allowed || other.wait < want.wait {
 			want, own = other, append(own, owned)
 		}
+		want.challenge = !want.allowed && x.judge(c.now(), solved).allowed
 		a = must(g.BeginKnown(t.Context(), account, ip, device))
 	}
-	if got := (verdict{a.Allowed, a.RetryAfter, a.Denied, a.Left}); got != want || a.Degraded {
+	if got := (verdict{a.Allowed, a.RetryAfter, a.Denied, a.Left, a.Challenge}); got != want || a.Degraded {
 		t.Fatalf("attempt %d on %s from %s by %s: got %+v, want %+v", number, account, ip, device, got, want)
 	}
 	return underWay{a, c.now(), charged, own}

@@ -44,6 +44,15 @@ const (
 	Total   Budget = "total"   // all on one account. The event is the account
 )
 
+// The budgets of challenged attempts, if there is a Config.Challenged. An attempt of BeginChallenged is charged to these and to Total, in the same order.
+// Their events are as those of the budgets without "challenged-".
+const (
+	ChallengedAddress Budget = "challenged-address"
+	ChallengedPair    Budget = "challenged-pair"
+	ChallengedAccount Budget = "challenged-account"
+	ChallengedStreak  Budget = "challenged-streak"
+)
+
 // Errors that a caller may want to tell apart, by errors.Is. For an outage of Redis they are window.ErrOutage and window.ErrUncertain.
 var (
 	// ErrEmptyAccount is returned for the account "", which everybody without one would share.
@@ -132,12 +141,13 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 		return nil, ErrEmptyDevice
 	}
 	own := charge{Device, strconv.Quote(device) + " " + account}
-	a, err := g.begin(ctx, []charge{own, {Total, account}}, own, charge{Streak, account})
+	a, err := g.begin(ctx, []charge{own, {Total, account}}, append(g.streak(account), own)...)
 	if err != nil || a.Allowed {
 		return a, err
 	}
 	other, err := g.stranger(ctx, account, ip, own)
 	if err == nil && !other.Allowed && a.RetryAfter <= other.RetryAfter {
+		a.Challenge = other.Challenge
 		return a, nil
 	}
 	return other, err
@@ -170,7 +180,21 @@ func checkAddress(ip netip.Addr) error {
 // stranger begins an attempt from anywhere. Its success also clears what else is the user's own.
 func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
 	all := append(ofAddress(account, ip), ofAccount(account)...)
-	return g.begin(ctx, all, append(own, pairOf(account, ip), charge{Streak, account})...)
+	a, err := g.begin(ctx, all, append(g.own(account, ip), own...)...)
+	if err == nil && !a.Allowed && a.Denied != Total && g.challenges() {
+		a.Challenge = g.wouldAdmit(ctx, account, ip)
+	}
+	return a, err
+}
+
+// own returns what a login from an address clears.
+func (g *Guard) own(account string, ip netip.Addr) []charge {
+	return append(g.withChallenged([]charge{pairOf(account, ip)}), g.streak(account)...)
+}
+
+// streak returns what any login clears.
+func (g *Guard) streak(account string) []charge {
+	return g.withChallenged([]charge{{Streak, account}})
 }
 
 // ofAddress returns what an attempt is charged to because of its address.
@@ -202,7 +226,7 @@ func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) 
 		}
 		all = append(all, pairOf(account, ip))
 	}
-	return g.forget(ctx, all...)
+	return g.forget(ctx, g.withChallenged(all)...)
 }
 
 // ForgetAddress makes the address, or the /64 of an IPv6 one, as if nobody had failed from it, such as one that many people share. Pairs with accounts stay.
@@ -210,7 +234,7 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	if err := g.check("any account", ip); err != nil {
 		return err
 	}
-	return g.forget(ctx, charge{Address, subnet.Client(ip)})
+	return g.forget(ctx, g.withChallenged([]charge{{Address, subnet.Client(ip)}})...)
 }
 
 // forget forgets what is charged to some budgets, in one round trip.

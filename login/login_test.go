@@ -47,6 +47,7 @@ func TestParallelGuesses(t *testing.T) {
 	for name, cfg := range map[string]login.Config{
 		"address": {Address: five}, "pair": {Address: limits("60/1h"), Pair: five},
 		"account": {Address: limits("60/1h"), Pair: limits("60/1h"), Account: five}, "device": {Address: limits("1/1h"), Device: limits("4/1h")},
+		"challenged": {Challenged: &login.Challenged{Account: five}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, redistest.Cluster(t), cfg)
@@ -56,6 +57,8 @@ func TestParallelGuesses(t *testing.T) {
 				switch name {
 				case "device":
 					a = must(g.BeginKnown(t.Context(), "alice", home, "device"))
+				case "challenged":
+					a = must(g.BeginChallenged(t.Context(), "alice", bot(i)))
 				case "account":
 					a = must(g.Begin(t.Context(), "alice", bot(i)))
 				default:
@@ -79,7 +82,7 @@ func TestParallelGuesses(t *testing.T) {
 			for i := range 10 { // address and pair are asked together, and can have denied for what comes back
 				guess(100 + i)
 			}
-			if n := checked.Load(); n != 5 || atOnce != 5 && (name == "account" || name == "device") {
+			if n := checked.Load(); n != 5 || atOnce != 5 && name != "address" && name != "pair" {
 				t.Errorf("%d passwords were checked at once, %d in all", atOnce, n)
 			}
 		})
@@ -392,6 +395,7 @@ func TestRefuses(t *testing.T) {
 	_, zero := (*login.Guard)(nil).Begin(t.Context(), "alice", home)
 	_, nameless := login.NewLocal(login.Config{})
 	_, errLocal := login.NewLocal(login.Config{Name: "g", Fallback: local})
+	_, challenged := local.BeginChallenged(t.Context(), "alice", home)
 	begin := func(account string, ip netip.Addr) error {
 		_, err := local.Begin(t.Context(), account, ip)
 		return err
@@ -414,7 +418,7 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{}), `slidegate: login guard "g" has a Secret of 0 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
 		{of(login.Config{Secret: secret[:15]}), `slidegate: login guard "g" has a Secret of 15 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
 		{of(login.Config{Secret: secret, Name: "a b"}), `slidegate: limiter name "a b.address" has the byte " "; use only A-Z a-z 0-9 . _ - and colon`},
-		{of(login.Config{Secret: secret, Name: strings.Repeat("a", 57)}), `slidegate: login guard name "` + strings.Repeat("a", 57) + `" has 57 bytes; choose 1 to 56`},
+		{of(login.Config{Secret: secret, Name: strings.Repeat("a", 46)}), `slidegate: login guard name "` + strings.Repeat("a", 46) + `" has 46 bytes; choose 1 to 45`},
 		{zero, "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
 		{(&login.Guard{}).Forget(t.Context(), "alice"), "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
 		{local.ForgetAddress(t.Context(), netip.Addr{}), login.ErrAddress.Error()},
@@ -431,6 +435,9 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{Secret: secret, Account: []window.Limit{}}), `slidegate: limiter "g.account" has no limits; give at least one, such as window.PerHour(5)`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{}}}), `slidegate: limiter "g.account" has limit 1 with a Max of 0; choose 1 to 2^53 units`},
 		{of(login.Config{Secret: secret, Fallback: &login.Guard{}}), `slidegate: login guard "g" has a Fallback that comes neither from New nor from NewLocal; make it by one of them`},
+		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Account: limits("71/1h")}}), `slidegate: login guard "g" has Account limits that allow 20 failures in an hour, Challenged.Account limits that allow 71, and a Total that allows 100; have both together allow at most 90, so that known devices have the rest`},
+		{of(login.Config{Secret: secret, Challenged: &login.Challenged{}, Fallback: local}), `slidegate: login guard "g" has challenges, and its Fallback has none; give that a Challenged, too`},
+		{challenged, `slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}`},
 		{errLocal, `slidegate: limiter "g.address" is in memory and has a Fallback, which it never needs; leave it out`},
 		{begin("", home), login.ErrEmptyAccount.Error()},
 		{begin("alice", netip.Addr{}), login.ErrAddress.Error()},
@@ -663,8 +670,15 @@ func TestPage(t *testing.T) {
 	if begin < 0 || end < begin || !strings.Contains(page, strings.TrimSpace(form[begin:end])) {
 		t.Error("the form of docs/login.md is not that of the example")
 	}
-	g := must(login.NewLocal(login.Config{Name: "g"}))
-	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total, login.Device} {
+	plain, challenges := must(login.NewLocal(login.Config{Name: "g"})), must(login.NewLocal(login.Config{Name: "g", Challenged: &login.Challenged{}}))
+	for _, b := range []login.Budget{
+		login.Address, login.Pair, login.Account, login.Streak, login.Total, login.Device,
+		login.ChallengedAddress, login.ChallengedPair, login.ChallengedAccount, login.ChallengedStreak,
+	} {
+		g := plain
+		if plain.Limiter(b) == nil {
+			g = challenges
+		}
 		var texts []string
 		for _, l := range must(g.Limiter(b).Inspect(t.Context(), "e")).Limits {
 			text, _, _ := strings.Cut(l.Limit.String(), "@")

@@ -73,8 +73,9 @@ func (c gated) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestRoundTrips counts what each call sends before it waits for replies.
-func TestRoundTrips(t *testing.T) {
+// gatedGuard returns a guard whose client connects through a gate.
+func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
+	t.Helper()
 	gate := newGate()
 	client := redistest.Start(t).NewClient(t, func(o *rueidis.ClientOption) {
 		o.AlwaysPipelining = true // else rueidis has the second of two callers on an unused connection wait for the first
@@ -83,39 +84,54 @@ func TestRoundTrips(t *testing.T) {
 			return gated{c, gate}, err
 		}
 	})
-	g := must(login.New(client, login.Config{Name: "login", Secret: secret, Timeout: time.Minute, Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h")}))
+	cfg.Name, cfg.Secret, cfg.Timeout = "login", secret, time.Minute
+	g := must(login.New(client, cfg))
+	must(g.Begin(t.Context(), "somebody", home)) // connects, and brings the script
+	return gate, g
+}
+
+// TestRoundTrips counts what each call sends before it waits for replies.
+func TestRoundTrips(t *testing.T) {
+	var gate *gate
+	var g *login.Guard
 	var last *login.Attempt
-	begin := func(from int) func() error {
-		return func() (err error) {
-			last, err = g.Begin(t.Context(), "alice", bot(from))
-			return err
-		}
+	begin := func(from int) func() (*login.Attempt, error) {
+		return func() (*login.Attempt, error) { return g.Begin(t.Context(), "alice", bot(from)) }
 	}
-	known := func() (err error) {
-		last, err = g.BeginKnown(t.Context(), "alice", home, "laptop")
-		return err
+	known := func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", bot(7), "laptop") }
+	challenged := func() (*login.Attempt, error) { return g.BeginChallenged(t.Context(), "alice", bot(2)) }
+	succeed := func() (*login.Attempt, error) { return last, last.Succeed(t.Context()) }
+	forget := func(from ...netip.Addr) func() (*login.Attempt, error) {
+		return func() (*login.Attempt, error) { return &login.Attempt{}, g.Forget(t.Context(), "alice", from...) }
 	}
-	forget := func(from ...netip.Addr) func() error {
-		return func() error {
-			last = &login.Attempt{}
-			return g.Forget(t.Context(), "alice", from...)
-		}
-	}
-	if err := begin(0)(); err != nil { // connects, and brings the script
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
+	type step struct {
 		name   string
-		do     func() error
+		do     func() (*login.Attempt, error)
 		trips  []int // of so many calls
 		denied login.Budget
-	}{
+	}
+	play := func(steps []step) {
+		for _, s := range steps {
+			gate.expect(s.trips...)
+			var err error
+			if last, err = s.do(); err != nil {
+				t.Fatal(err)
+			}
+			if want := sum(s.trips); gate.calls() != want || last.Denied != s.denied {
+				t.Errorf("%s: %d calls, want %d; denied by %q", s.name, gate.calls(), want, last.Denied)
+			}
+		}
+	}
+	cfg := login.Config{Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h")}
+	gate, g = gatedGuard(t, cfg)
+	play([]step{
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"Cancel", func() error { return last.Cancel(t.Context()) }, []int{5}, ""},
+		{"Cancel", func() (*login.Attempt, error) { return last, last.Cancel(t.Context()) }, []int{5}, ""},
+		{"Begin", begin(0), []int{2, 1, 2}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
 		{"denied by the streak", begin(2), []int{2, 1, 2, 4}, login.Streak},
 		{"BeginKnown", known, []int{1, 1}, ""},
-		{"Succeed", func() error { return last.Succeed(t.Context()) }, []int{3}, ""},
+		{"Succeed", succeed, []int{3}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
 		{"denied by the account", begin(2), []int{2, 1, 2}, login.Account},
 		{"Forget", forget(bot(1)), []int{4}, ""},
@@ -126,16 +142,20 @@ func TestRoundTrips(t *testing.T) {
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"BeginKnown, used up", known, []int{1, 2, 1, 2}, ""},
-		{"Succeed", func() error { return last.Succeed(t.Context()) }, []int{6}, ""},
-	} {
-		gate.expect(tt.trips...)
-		if err := tt.do(); err != nil {
-			t.Fatal(err)
-		}
-		if want := sum(tt.trips); gate.calls() != want || last.Denied != tt.denied {
-			t.Errorf("%s: %d calls, want %d; denied by %q", tt.name, gate.calls(), want, last.Denied)
-		}
-	}
+		{"Succeed", succeed, []int{6}, ""},
+	})
+	cfg.Challenged = &login.Challenged{Account: limits("1/1h")}
+	gate, g = gatedGuard(t, cfg)
+	play([]step{
+		{"Begin", begin(0), []int{2, 1, 2}, ""},
+		{"Begin", begin(1), []int{2, 1, 2}, ""},
+		{"denied by the streak", begin(2), []int{2, 1, 2, 4, 5}, login.Streak},
+		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
+		{"Succeed", succeed, []int{7}, ""},
+		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
+		{"BeginChallenged, denied", challenged, []int{2, 1, 2}, login.ChallengedAccount},
+		{"Forget", forget(bot(1)), []int{7}, ""},
+	})
 }
 
 func sum(all []int) (n int) {

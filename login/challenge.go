@@ -1,0 +1,108 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/subnet"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Challenged is what attempts may fail whose clients solved a challenge: a captcha, a proof of work, a code by mail. It is counted apart from what others
+// fail, so that users get in while the budgets of others are used up. What is nil is as the defaults are.
+type Challenged struct {
+	// Address is what one address may fail with challenges: by default as Config.Address, 20/1m, 50/1h and 100/1d.
+	Address []window.Limit
+
+	// Pair is what one address may fail with challenges on one account since it last logged into it: by default 5/1m and 10/1h.
+	Pair []window.Limit
+
+	// Account is what all addresses together may fail with challenges on one account: by default 5/10m, 10/1h and 20/1d. In any hour it must be at most
+	// nine tenths of what Total allows, together with Config.Account.
+	Account []window.Limit
+
+	// Streak is what may fail with challenges on one account with no login of anybody in between: by default 20/30d. With the 60 of Config.Streak and the
+	// 20 of one known device it is at most 100 in a row.
+	Streak []window.Limit
+}
+
+var (
+	challengedPairLimits    = []window.Limit{window.PerMinute(5), window.PerHour(10)}
+	challengedAccountLimits = []window.Limit{{Max: 5, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20)}
+	challengedStreakLimits  = []window.Limit{{Max: 20, Per: month}}
+)
+
+// budgets returns those of challenged attempts, or none without challenges.
+func (c *Challenged) budgets() []limited {
+	if c == nil {
+		return nil
+	}
+	return []limited{
+		{ChallengedAddress, or(c.Address, addressLimits)},
+		{ChallengedPair, or(c.Pair, challengedPairLimits)},
+		{ChallengedAccount, c.account()},
+		{ChallengedStreak, or(c.Streak, challengedStreakLimits)},
+	}
+}
+
+func (c *Challenged) account() []window.Limit { return or(c.Account, challengedAccountLimits) }
+
+var errNoChallenges = errors.New("slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}")
+
+// BeginChallenged is Begin for a client that has just solved a challenge, as the application has verified. The attempt is charged to budgets of its own and
+// to the total of the account, so it can be allowed where Begin and BeginKnown deny: Attempt.Challenge says so. Let a solution serve for one attempt only,
+// on one account. Without Config.Challenged it is an error.
+func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
+	if err := g.check(account, ip); err != nil {
+		return nil, err
+	}
+	if !g.challenges() {
+		return nil, errNoChallenges
+	}
+	return g.begin(ctx, ofChallenged(account, ip), g.own(account, ip)...)
+}
+
+// challenges reports whether the service has challenges.
+func (g *Guard) challenges() bool { return g.limiters[ChallengedAddress] != nil }
+
+// ofChallenged returns what a challenged attempt is charged to.
+func ofChallenged(account string, ip netip.Addr) []charge {
+	return []charge{
+		{ChallengedAddress, subnet.Client(ip)}, pairOf(account, ip).challenged(),
+		{ChallengedAccount, account}, {ChallengedStreak, account}, {Total, account},
+	}
+}
+
+// challenged returns the charge to the budget of challenged attempts that corresponds to one of others.
+func (c charge) challenged() charge { return charge{"challenged-" + c.budget, c.event} }
+
+// withChallenged adds to charges those to the budgets of challenged attempts that correspond to them, if there are such.
+func (g *Guard) withChallenged(all []charge) []charge {
+	for _, c := range all {
+		if twin := c.challenged(); g.limiters[twin.budget] != nil {
+			all = append(all, twin)
+		}
+	}
+	return all
+}
+
+// wouldAdmit reports whether a challenged attempt would be allowed now. It charges nothing, and takes one round trip.
+func (g *Guard) wouldAdmit(ctx context.Context, account string, ip netip.Addr) bool {
+	var steps []step
+	for _, c := range ofChallenged(account, ip) {
+		steps = append(steps, func(ctx context.Context) error {
+			d, err := g.limiters[c.budget].Peek(ctx, c.event)
+			if err == nil && !d.Allowed {
+				err = errDenied
+			}
+			return err
+		})
+	}
+	ctx, cancel := begun(ctx)
+	defer cancel()
+	return sideBySide(ctx, steps) == nil
+}
+
+var errDenied = errors.New("denied")

@@ -1,0 +1,139 @@
+package login_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+)
+
+// TestChallengeLetsIn: where others have used up an address or an account, and where a user has used up what he has himself, he is told to solve a challenge,
+// and gets in by that.
+func TestChallengeLetsIn(t *testing.T) {
+	for _, denied := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak} {
+		cfg := login.Config{Challenged: &login.Challenged{}}
+		one := limits("1/1d")
+		switch denied {
+		case login.Address:
+			cfg.Address = one
+		case login.Pair:
+			cfg.Pair = one
+		case login.Account:
+			cfg.Account = one
+		default:
+			cfg.Streak = one
+		}
+		g := newGuard(t, redistest.Cluster(t), cfg)
+		must(g.Begin(t.Context(), "alice", home))
+		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.Denied != denied || !a.Challenge {
+			t.Errorf("%s: %+v", denied, a)
+		}
+		a := must(g.BeginChallenged(t.Context(), "alice", home))
+		if err := a.Succeed(t.Context()); err != nil || !a.Allowed || a.Challenge {
+			t.Errorf("%s, challenged: %+v, %v", denied, a, err)
+		}
+		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed != (denied == login.Pair || denied == login.Streak) {
+			t.Errorf("%s, after a login: %+v", denied, a)
+		}
+	}
+}
+
+// TestChallengeOfADevice: a known device that has used up its budget, and is denied as an unknown one, is told to solve a challenge.
+func TestChallengeOfADevice(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("1/2d"), Challenged: &login.Challenged{}})
+	for range 2 {
+		must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+	}
+	if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.Denied != login.Device || !a.Challenge {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestNoChallengeHelps: no challenge is asked for that would not let the client in, or that the service has not.
+func TestNoChallengeHelps(t *testing.T) {
+	one := limits("1/1d")
+	for _, tt := range []struct {
+		name string
+		cfg  login.Config
+	}{
+		{"no challenges", login.Config{Address: one}},
+		{"challenged before from this address", login.Config{Address: one, Challenged: &login.Challenged{Address: one}}},
+		{"challenged before on this account from this address", login.Config{Address: one, Challenged: &login.Challenged{Pair: one}}},
+		{"challenged before on this account", login.Config{Address: one, Challenged: &login.Challenged{Account: one}}},
+		{"challenged before without a login since", login.Config{Address: one, Challenged: &login.Challenged{Streak: one}}},
+		{"the total is used up", login.Config{Account: limits("1/2h"), Total: limits("4/1h"), Challenged: &login.Challenged{Account: limits("1/2h")}}},
+	} {
+		g := newGuard(t, redistest.Client(t), tt.cfg)
+		must(g.Begin(t.Context(), "alice", home))
+		if tt.cfg.Challenged == nil {
+			if a, err := g.BeginChallenged(t.Context(), "alice", home); a != nil || err == nil {
+				t.Errorf("%s: %+v, %v", tt.name, a, err)
+			}
+		} else {
+			must(g.BeginChallenged(t.Context(), "alice", home))
+		}
+		if tt.cfg.Total != nil {
+			must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+			must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+		}
+		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.Challenge {
+			t.Errorf("%s: %+v", tt.name, a)
+		}
+	}
+}
+
+// TestSolversLeaveTheReserve: attackers with as many addresses and solved challenges as they like leave known devices what is theirs.
+func TestSolversLeaveTheReserve(t *testing.T) {
+	c := newClock()
+	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Account: limits("60/1h"), Streak: limits("90/1h"), Challenged: &login.Challenged{Account: limits("30/1h"), Streak: limits("90/1h")}}))
+	allowed := 0
+	for i := range 200 {
+		if must(g.Begin(t.Context(), "alice", bot(i))).Allowed {
+			allowed++
+		}
+		if must(g.BeginChallenged(t.Context(), "alice", bot(i))).Allowed {
+			allowed++
+		}
+	}
+	reserve := 0
+	for i := range 30 {
+		if must(g.BeginKnown(t.Context(), "alice", home, fmt.Sprint(i))).Allowed {
+			reserve++
+		}
+	}
+	if allowed != 90 || reserve != 10 {
+		t.Errorf("%d by strangers, %d from known devices", allowed, reserve)
+	}
+}
+
+// TestForgetChallenged: Forget and ForgetAddress forget challenged attempts too.
+func TestForgetChallenged(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
+	counts := func() (all []int64) {
+		for _, c := range []struct {
+			budget login.Budget
+			event  string
+		}{
+			{login.ChallengedAddress, "192.0.2.1"}, {login.ChallengedPair, "192.0.2.1 alice"}, {login.ChallengedAccount, "alice"}, {login.ChallengedStreak, "alice"}, {login.Total, "alice"},
+		} {
+			all = append(all, used(t, g, c.budget, c.event))
+		}
+		return all
+	}
+	must(g.BeginChallenged(t.Context(), "alice", home))
+	for _, want := range [][]int64{{1, 1, 1, 1, 1}, {1, 0, 0, 0, 0}, {0, 0, 0, 0, 0}} {
+		if diff := cmp.Diff(want, counts()); diff != "" {
+			t.Error(diff)
+		}
+		if want[1] > 0 {
+			if err := g.Forget(t.Context(), "alice", home); err != nil {
+				t.Error(err)
+			}
+		} else if err := g.ForgetAddress(t.Context(), home); err != nil {
+			t.Error(err)
+		}
+	}
+}
