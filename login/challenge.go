@@ -52,8 +52,9 @@ func (c *Challenged) account() []window.Limit { return or(c.Account, challengedA
 var errNoChallenges = errors.New("slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}")
 
 // BeginChallenged is Begin for a client that has just solved a challenge, as the application has verified. The attempt is charged to budgets of its own and
-// to the total of the account, so it can be allowed where Begin and BeginKnown deny: Attempt.Challenge says so. Let a solution serve for one attempt only,
-// on one account. Without Config.Challenged it is an error.
+// to the total of the account, so it can be allowed where Begin and BeginKnown deny: Attempt.Challenge says so. Its success clears the streak of challenged
+// attempts only: else each login during an attack gives the attacker new guesses without a challenge. Let a solution serve for one attempt only, on one
+// account. Without Config.Challenged it is an error.
 func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
 	if err := g.check(account, ip); err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Ad
 	if !g.challenges() {
 		return nil, errNoChallenges
 	}
-	return g.begin(ctx, ofChallenged(account, ip), g.own(account, ip)...)
+	return g.begin(ctx, ofChallenged(account, ip), append(g.withChallenged([]charge{pairOf(account, ip)}), charge{ChallengedStreak, account})...)
 }
 
 // challenges reports whether the service has challenges.

@@ -35,7 +35,7 @@ func TestChallengeLetsIn(t *testing.T) {
 		if err := a.Succeed(t.Context()); err != nil || !a.Allowed || a.Challenge {
 			t.Errorf("%s, challenged: %+v, %v", denied, a, err)
 		}
-		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed != (denied == login.Pair || denied == login.Streak) {
+		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed != (denied == login.Pair) {
 			t.Errorf("%s, after a login: %+v", denied, a)
 		}
 	}

@@ -218,7 +218,7 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 	var a *login.Attempt
 	switch rng.IntN(4) {
 	case 0:
-		charged = solved
+		charged, own = solved, []subject{pair, solvedPair, solvedStreak}
 		want = x.begin(c.now(), charged)
 		a = must(g.BeginChallenged(t.Context(), account, ip))
 	case 1:

@@ -151,7 +151,7 @@ func TestRoundTrips(t *testing.T) {
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
 		{"denied by the streak", begin(2), []int{2, 1, 2, 4, 5}, login.Streak},
 		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
-		{"Succeed", succeed, []int{7}, ""},
+		{"Succeed", succeed, []int{6}, ""},
 		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
 		{"BeginChallenged, denied", challenged, []int{2, 1, 2}, login.ChallengedAccount},
 		{"Forget", forget(bot(1)), []int{7}, ""},

@@ -86,8 +86,8 @@ func TestSameSeed(t *testing.T) {
 	const everybody = "all three at once"
 	row := func(w *world) string { return w.got() + w.costs() }
 	s := weeks(t)[everybody]
-	again, err1 := s.run(1, true)
-	another, err2 := s.run(2, true)
+	again, err1 := s.run(1, waiting)
+	another, err2 := s.run(2, waiting)
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
@@ -113,14 +113,48 @@ func TestAttackersAreBounded(t *testing.T) {
 		{"all three at once", 50 + 20 + 50*100, 8*100 + 8*50 + 8*100*100, 20, 8 * 50, 100},
 		{"botnet, all accounts", 20 * population, 8 * 50 * population, 20, 8 * 50, 50},
 		{"one address, that of the office", 50, 8 * 100, 1, 2, 1000},
+		{"botnet with solvers, one account", 30, 8 * 70, 30, 8 * 70, 0},
+		{"botnet with solvers, all accounts", 30 * population, 8 * 70 * population, 30, 8 * 70, 0},
+		{"stolen cookie, one account", 100, 7 * ofOwner * 20, 100, 7 * ofOwner * 20, 100},
 	} {
 		k := weeks(t)[tt.scenario]
-		with, without := k.with.gains(), k.without.gains()
-		if with.worst > tt.hour || with.total > tt.week || with.hourly > tt.accountHour || with.account > tt.account {
-			t.Errorf("%s: tried %+v, more than %+v", tt.scenario, with, tt)
+		for _, w := range []*world{k.with, k.challenged} {
+			if w == nil {
+				continue
+			}
+			with := w.gains()
+			if with.worst > tt.hour || with.total > tt.week || with.hourly > tt.accountHour || with.account > tt.account {
+				t.Errorf("%s: tried %+v, more than %+v", tt.scenario, with, tt)
+			}
+			if !k.solvers && k.without.gains().total < tt.timesLess*with.total {
+				t.Errorf("%s: tried %d without the guard, and %d with it", tt.scenario, k.without.gains().total, with.total)
+			}
 		}
-		if without.total < tt.timesLess*with.total {
-			t.Errorf("%s: tried %d without the guard, and %d with it", tt.scenario, without.total, with.total)
+	}
+}
+
+// TestChallengesCostNothing: who has no solvers tries no more passwords where there are challenges.
+func TestChallengesCostNothing(t *testing.T) {
+	for name, k := range weeks(t) {
+		if k.solvers {
+			continue
+		}
+		if with, challenged := k.with.gains(), k.challenged.gains(); challenged.total > with.total {
+			t.Errorf("%s: tried %d with challenges, and %d without", name, challenged.total, with.total)
+		}
+	}
+}
+
+// TestChallengesLetIn: with challenges nearly nobody waits, unless attackers solve them too; and where nobody attacks, nearly nobody solves one.
+func TestChallengesLetIn(t *testing.T) {
+	for name, k := range weeks(t) {
+		for g, tally := range k.challenged.tallies {
+			if waited := len(tally.waits) + tally.gaveUp; 100*waited > tally.logins && (!k.solvers || group(g) == known || group(g) == ownerKnown) {
+				t.Errorf("%s, %s: %d of %d were told to wait, more than 1 %%", name, who[g], waited, tally.logins)
+			}
+			if name == "nobody attacks" && 100*tally.solved > tally.logins {
+				t.Errorf("%s: %d of %d had to solve a challenge", who[g], tally.solved, tally.logins)
+			}
 		}
 	}
 }
@@ -136,6 +170,9 @@ func TestPatientIsNeverDenied(t *testing.T) {
 func TestHonestUsers(t *testing.T) {
 	quiet := weeks(t)["nobody attacks"]
 	for name, k := range weeks(t) {
+		if k.solvers {
+			continue
+		}
 		unknownHit := name == "botnet, all accounts"
 		for g, tally := range k.with.tallies {
 			hit := unknownHit || group(g) == shared && name == "one address, that of the office" ||

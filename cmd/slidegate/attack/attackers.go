@@ -15,9 +15,12 @@ type attacker struct {
 	lines    ring
 	accounts ring
 	every    time.Duration // between two passwords on a line
+	solves   bool          // challenges, at once and as many as help
+	device   string        // the stolen cookie of one, or empty
 
-	tried  [hours]int // passwords, in each hour
-	denied int
+	tried     [hours]int // passwords, in each hour
+	denied    int
+	solutions int
 }
 
 // A resource is a line, or an account: of no use before a time.
@@ -66,7 +69,7 @@ func (a *attacker) act() {
 }
 
 func (a *attacker) guess(line, account *resource) {
-	attempt := a.begin(client{account: account.client.account, address: line.client.address})
+	attempt := a.ask(client{account: account.client.account, address: line.client.address, device: a.device})
 	line.free = a.now + a.every
 	if attempt.Allowed {
 		hour := int(a.now / time.Hour)
@@ -75,11 +78,33 @@ func (a *attacker) guess(line, account *resource) {
 		return
 	}
 	a.denied++
-	if again := a.now + attempt.RetryAfter; attempt.Denied == login.Account || attempt.Denied == login.Streak {
+	again := a.now + attempt.RetryAfter
+	if a.device != "" {
+		again = min(again, a.now+time.Minute) // each login of the owner clears the device's budget
+	}
+	switch attempt.Denied {
+	case login.Account, login.Streak, login.ChallengedAccount, login.ChallengedStreak:
 		line.free, account.free = a.now, again
-	} else {
+	default:
 		line.free = again
 	}
+}
+
+// ask asks for an attempt. Where it is denied, an attacker with solvers asks with a solved challenge. If that is denied as well, he is back at the sooner of
+// both times.
+func (a *attacker) ask(c client) *login.Attempt {
+	attempt := a.begin(c)
+	if attempt.Allowed || !a.solves {
+		return attempt
+	}
+	c.solved = true
+	challenged := a.begin(c)
+	if challenged.Allowed {
+		a.solutions++
+	} else if challenged.RetryAfter >= attempt.RetryAfter {
+		return attempt
+	}
+	return challenged
 }
 
 // count counts a password that was tried on an account.
@@ -114,6 +139,19 @@ func (w *world) botnet(on ...*user) *attacker {
 	return w.attack(4*time.Minute, func(line int) netip.Addr {
 		return netip.AddrFrom4([4]byte{172, 16, byte(line >> 8), byte(line)})
 	}, 10_000, on...)
+}
+
+// solving gives an attacker solvers.
+func (a *attacker) solving() *attacker {
+	a.solves = true
+	return a
+}
+
+// thief has the cookie of a user's known device, and one address.
+func (w *world) thief(from *user) *attacker {
+	a := w.attack(time.Second, func(int) netip.Addr { return abroad }, 1, from)
+	a.device = phone
+	return a
 }
 
 // patient has 100 addresses, and knows the guard: it wants no denial that somebody might see, so it tries a password from each address every 15 minutes,

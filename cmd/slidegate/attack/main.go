@@ -1,4 +1,4 @@
-// Command attack simulates a week of a login form under attack, without the guard and with it, and prints what came of it as Markdown.
+// Command attack simulates a week of a login form under attack, without the guard, with it, and with challenges, and prints what came of it as Markdown.
 // docs/login.md explains the figures. The same seed gives the same week.
 //
 //	go run ./cmd/slidegate/attack
@@ -43,43 +43,49 @@ func run(w io.Writer, seed uint64, svg string) error {
 type scenario struct {
 	name    string
 	attacks func(*world) []*attacker
+	solvers bool // attackers solve challenges; without challenges they are as others
 }
 
 var scenarios = []scenario{
-	{"nobody attacks", func(*world) []*attacker { return nil }},
-	{"one address, all accounts", func(w *world) []*attacker { return []*attacker{w.oneAddress(abroad)} }},
-	{"botnet, one account", func(w *world) []*attacker { return []*attacker{w.botnet(w.users[owner])} }},
-	{"patient, 100 addresses, all accounts", func(w *world) []*attacker { return []*attacker{w.patient()} }},
-	{"all three at once", func(w *world) []*attacker {
+	{name: "nobody attacks", attacks: func(*world) []*attacker { return nil }},
+	{name: "one address, all accounts", attacks: func(w *world) []*attacker { return []*attacker{w.oneAddress(abroad)} }},
+	{name: "botnet, one account", attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users[owner])} }},
+	{name: "patient, 100 addresses, all accounts", attacks: func(w *world) []*attacker { return []*attacker{w.patient()} }},
+	{name: "all three at once", attacks: func(w *world) []*attacker {
 		return []*attacker{w.oneAddress(abroad), w.botnet(w.users[owner]), w.patient()}
 	}},
-	{"botnet, all accounts", func(w *world) []*attacker { return []*attacker{w.botnet(w.users...)} }},
-	{"one address, that of the office", func(w *world) []*attacker { return []*attacker{w.oneAddress(office)} }},
+	{name: "botnet, all accounts", attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...)} }},
+	{name: "one address, that of the office", attacks: func(w *world) []*attacker { return []*attacker{w.oneAddress(office)} }},
+	{name: "stolen cookie, one account", attacks: func(w *world) []*attacker { return []*attacker{w.thief(w.users[owner])} }},
+	{name: "botnet with solvers, one account", solvers: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users[owner]).solving()} }},
+	{name: "botnet with solvers, all accounts", solvers: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).solving()} }},
 }
 
-// A week is a scenario twice.
+// A week is a scenario under each form. With solvers, only challenged is there.
 type week struct {
 	scenario
-	without, with *world
+	without, with, challenged *world
 }
 
 // simulate runs all scenarios, on the same users.
 func simulate(seed uint64) (weeks []week, err error) {
 	for _, s := range scenarios {
-		k := week{scenario: s}
-		if k.without, err = s.run(seed, false); err != nil {
-			return nil, err
+		var runs [forms]*world
+		for f := range forms {
+			if s.solvers && f != solvable {
+				continue
+			}
+			if runs[f], err = s.run(seed, f); err != nil {
+				return nil, err
+			}
 		}
-		if k.with, err = s.run(seed, true); err != nil {
-			return nil, err
-		}
-		weeks = append(weeks, k)
+		weeks = append(weeks, week{s, runs[unguarded], runs[waiting], runs[solvable]})
 	}
 	return weeks, nil
 }
 
-func (s scenario) run(seed uint64, guarded bool) (*world, error) {
-	w, err := newWorld(guarded)
+func (s scenario) run(seed uint64, f form) (*world, error) {
+	w, err := newWorld(f)
 	if err != nil {
 		return nil, err
 	}

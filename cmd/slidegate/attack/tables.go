@@ -12,19 +12,34 @@ func tables(weeks []week) string {
 	var b strings.Builder
 	b.WriteString("| passwords tried | guard | an hour, mean | worst hour | on one account, worst hour | on one account, in the week |\n|---|---|---:|---:|---:|---:|\n")
 	for _, k := range weeks {
-		if len(k.with.attackers) > 0 {
-			fmt.Fprintf(&b, "| %s | no | %s |\n| | yes | %s |\n", k.name, k.without.got(), k.with.got())
+		switch {
+		case k.solvers:
+			fmt.Fprintf(&b, "| %s | with challenges | %s |\n", k.name, k.challenged.got())
+		case len(k.with.attackers) > 0:
+			fmt.Fprintf(&b, "| %s | no | %s |\n| | yes | %s |\n| | with challenges | %s |\n", k.name, k.without.got(), k.with.got(), k.challenged.got())
 		}
 	}
-	b.WriteString("\n| users told to wait (and who gave up), with the guard |")
-	for _, name := range who {
-		fmt.Fprintf(&b, " %s |", name)
-	}
-	b.WriteString(" median wait | longest |\n|---|" + strings.Repeat("---:|", int(groups)+2) + "\n")
+	heads(&b, "users told to wait (and who gave up), with the guard", "median wait", "longest")
 	for _, k := range weeks {
-		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.with.costs())
+		if !k.solvers {
+			fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.with.costs())
+		}
+	}
+	heads(&b, "the same, with challenges", "median wait", "longest")
+	for _, k := range weeks {
+		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.costs())
+	}
+	heads(&b, "users who solved a challenge", "challenges solved by attackers")
+	for _, k := range weeks {
+		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.solved())
 	}
 	return b.String()
+}
+
+// heads begins a table with a column for each group, and others after these.
+func heads(b *strings.Builder, first string, last ...string) {
+	all := slices.Concat([]string{first}, who[:], last)
+	fmt.Fprintf(b, "\n| %s |\n|---|%s\n", strings.Join(all, " | "), strings.Repeat("---:|", len(all)-1))
 }
 
 // got is what the attackers of a run got, together.
@@ -69,6 +84,19 @@ func (w *world) costs() string {
 	}
 	slices.Sort(waits)
 	return strings.Join(append(cells, brief(waits[len(waits)/2]), brief(waits[len(waits)-1])), " | ")
+}
+
+// solved is who had to solve challenges, and how many attackers solved.
+func (w *world) solved() string {
+	var cells []string
+	for _, t := range w.tallies {
+		cells = append(cells, t.percent(t.solved))
+	}
+	n := 0
+	for _, a := range w.attackers {
+		n += a.solutions
+	}
+	return strings.Join(append(cells, number(float64(n))), " | ")
 }
 
 // String is how many were told to wait, and of all how many gave up.

@@ -23,6 +23,8 @@ const (
 	patience = time.Hour              // who had to wait longer, or would have to, gives up
 )
 
+const phone = "phone" // is the known device of each user
+
 var office, abroad = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
 
 // A group is some of the logins, by what may be in their way.
@@ -42,6 +44,7 @@ type tally struct {
 	logins int
 	waits  []time.Duration // of who was told to wait, and got in later
 	gaveUp int
+	solved int // who solved a challenge at least once
 }
 
 // A user acts by a chance of its own, and so does the same in each run, as far as the guard lets.
@@ -89,13 +92,14 @@ type visit struct {
 	group  group
 	sure   bool          // of the password
 	denied bool          // at least once
+	asked  bool          // for a solved challenge, at least once
 	waited time.Duration // for that, and until the user was there again
 }
 
 func (u *user) visit(at time.Duration) {
 	v := &visit{user: u, client: client{account: u.account, address: u.address()}, sure: u.Float64() >= forgotten}
 	if u.Float64() < fromKnown {
-		v.device = "phone"
+		v.device = phone
 	}
 	v.group = v.of()
 	u.after(at, v.try)
@@ -132,7 +136,13 @@ func (v *visit) of() group {
 // try sends a password, if it may be tried.
 func (v *visit) try() {
 	a := v.begin(v.client)
-	if !a.Allowed {
+	v.solved = false
+	switch {
+	case a.Challenge:
+		v.asked, v.solved = true, true
+		v.after(v.between(5*time.Second, 30*time.Second), v.try)
+		return
+	case !a.Allowed:
 		v.wait(a.RetryAfter + v.between(time.Second, 20*time.Second))
 		return
 	}
@@ -166,6 +176,9 @@ func (v *visit) wait(pause time.Duration) {
 func (v *visit) end(in bool) {
 	t := &v.tallies[v.group]
 	t.logins++
+	if v.asked {
+		t.solved++
+	}
 	switch {
 	case !in:
 		t.gaveUp++

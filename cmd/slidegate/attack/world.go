@@ -22,6 +22,7 @@ var start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 type world struct {
 	now   time.Duration // since start
 	queue queue
+	form  form
 	guard *login.Guard // nil: none
 	open  login.Attempt
 	err   error
@@ -31,12 +32,27 @@ type world struct {
 	tallies   [groups]tally
 }
 
+// A form is how the form is guarded.
+type form int
+
+const (
+	unguarded form = iota // without the guard
+	waiting               // who is denied waits
+	solvable              // who is denied can solve a challenge
+	forms
+)
+
 // newWorld has no users yet. Its guard has the defaults.
-func newWorld(guarded bool) (w *world, err error) {
-	w = &world{open: login.Attempt{Allowed: true}}
-	if guarded {
-		w.guard, err = login.NewLocal(login.Config{Name: "login", Now: func() time.Time { return start.Add(w.now) }})
+func newWorld(f form) (w *world, err error) {
+	w = &world{form: f, open: login.Attempt{Allowed: true}}
+	if f == unguarded {
+		return w, nil
 	}
+	cfg := login.Config{Name: "login", Now: func() time.Time { return start.Add(w.now) }}
+	if f == solvable {
+		cfg.Challenged = &login.Challenged{}
+	}
+	w.guard, err = login.NewLocal(cfg)
 	return w, err
 }
 
@@ -45,6 +61,7 @@ type client struct {
 	account string
 	address netip.Addr
 	device  string // empty: not a known one
+	solved  bool   // it has just solved a challenge
 }
 
 // begin asks the guard, as the form does.
@@ -53,6 +70,8 @@ func (w *world) begin(c client) (a *login.Attempt) {
 	switch ctx := context.Background(); {
 	case w.guard == nil:
 		return &w.open
+	case c.solved:
+		a, err = w.guard.BeginChallenged(ctx, c.account, c.address)
 	case c.device == "":
 		a, err = w.guard.Begin(ctx, c.account, c.address)
 	default:
