@@ -28,8 +28,10 @@ func TestHundredFailuresAnHour(t *testing.T) {
 	wide := []window.Limit{window.PerHour(1_000_000)}
 	for name, cfg := range map[string]login.Config{
 		"the widest": {Address: wide, Pair: wide, Account: []window.Limit{window.PerHour(60)}, Streak: wide, Device: wide, Challenged: solvers(window.PerHour(30))},
-		"in steps": {Address: wide, Pair: wide, Account: []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerDay(5000)}, Streak: wide, Device: wide,
-			Challenged: solvers(window.Limit{Max: 5, Per: 10 * time.Minute}, window.PerDay(5000))},
+		"in steps": {
+			Address: wide, Pair: wide, Account: []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerDay(5000)}, Streak: wide, Device: wide,
+			Challenged: solvers(window.Limit{Max: 5, Per: 10 * time.Minute}, window.PerDay(5000)),
+		},
 		"default": {},
 		"solvers": {Challenged: &login.Challenged{}},
 	} {

@@ -71,8 +71,11 @@ func (g *Guard) challenges() bool { return g.limiters[ChallengedAddress] != nil 
 // ofChallenged returns what a challenged attempt is charged to.
 func ofChallenged(account string, ip netip.Addr) []charge {
 	return []charge{
-		{ChallengedAddress, subnet.Client(ip)}, pairOf(account, ip).challenged(),
-		{ChallengedAccount, account}, {ChallengedStreak, account}, {Total, account},
+		{ChallengedAddress, subnet.Client(ip)},
+		pairOf(account, ip).challenged(),
+		{ChallengedAccount, account},
+		{ChallengedStreak, account},
+		{Total, account},
 	}
 }
 
