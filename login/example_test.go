@@ -41,3 +41,28 @@ func ExampleGuard_Begin() {
 	// wrong password; 0 left
 	// denied; retry after 1m0s
 }
+
+// How does a captcha let a user in while a botnet guesses at the account? A denied attempt says
+// whether a solved challenge would help, and BeginChallenged then admits it.
+func ExampleGuard_BeginChallenged() {
+	ctx := context.Background()
+	guard, err := login.NewLocal(login.Config{Name: "login", Challenged: &login.Challenged{}})
+	if err != nil {
+		panic(err)
+	}
+	for i := range 50 { // the botnet
+		_, _ = guard.Begin(ctx, "alice", netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}))
+	}
+	ip := netip.MustParseAddr("198.51.100.7")
+	a, err := guard.Begin(ctx, "alice", ip)
+	if err == nil && a.Challenge { // show the captcha; the client solves it
+		fmt.Println("denied by the", a.Denied)
+		a, err = guard.BeginChallenged(ctx, "alice", ip)
+	}
+	if err == nil && a.Allowed { // the password is right
+		fmt.Println("welcome", a.Succeed(ctx))
+	}
+	// Output:
+	// denied by the account
+	// welcome <nil>
+}
