@@ -22,6 +22,7 @@ import (
 	"github.com/felixge/httpsnoop"
 
 	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/problem"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -173,7 +174,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 }
 
 // refuse answers a request with a problem, or lets it pass in Shadow.
-func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem, next http.Handler) {
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
 	if m.cfg.Shadow {
 		m.pass(w, r, p, next)
 		return

@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/problem"
 )
 
 // shadowReport is how often, at most, the log reports one kind of refusal in Shadow.
 const shadowReport = time.Minute
 
-// shadow counts the requests that a Middleware in Shadow would have refused, by problem.Detail.
+// shadow counts the requests that a Middleware in Shadow would have refused, by the Detail of the problem.
 type shadow struct {
 	mu    sync.Mutex
 	kinds map[string]passed
@@ -35,7 +37,7 @@ func (s *shadow) count(kind string, now time.Time) (requests int64) {
 }
 
 // pass lets a request through that would have been refused. An outage has lines of its own in the log.
-func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem, next http.Handler) {
+func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
 	if p.Status != http.StatusServiceUnavailable {
 		if n := m.shadow.count(p.Detail, time.Now()); n > 0 {
 			m.cfg.Log.Info("slidegate: shadow: requests passed that would have been refused",

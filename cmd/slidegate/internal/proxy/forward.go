@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/slidegate/slidegate/internal/problem"
 )
 
 // newTransport keeps connections to the server open, as many as requests were under way at once, and changes nothing of what it carries.
@@ -33,7 +35,7 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
-			w.WriteHeader(http.StatusBadGateway)
+			problem.Write(w, noAnswer)
 			if !errors.Is(err, context.Canceled) { // the client has gone
 				p.failed(pattern, err)
 			}
@@ -46,6 +48,8 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 		forward.ServeHTTP(&answer{ResponseWriter: w, fields: w.Header().Clone()}, r)
 	})
 }
+
+var noAnswer = problem.Details{Title: "Bad Gateway", Status: http.StatusBadGateway, Detail: "The server gives no answer. The request counts all the same."}
 
 // answer keeps the fields of the limiter, which ReverseProxy clears after a 1xx of the server.
 type answer struct {

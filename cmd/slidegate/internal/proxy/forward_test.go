@@ -342,7 +342,9 @@ func TestNoWayToHTTP2(t *testing.T) {
 	}
 }
 
-// TestDeadServer: every request gets 502 and is counted, and the log tells of it, but not of each.
+const noAnswerBody = `{"title":"Bad Gateway","status":502,"detail":"The server gives no answer. The request counts all the same."}` + "\n"
+
+// TestDeadServer: every request gets 502 with problem details and is counted, and the log tells of it, but not of each.
 func TestDeadServer(t *testing.T) {
 	nobody := httptest.NewServer(nil)
 	nobody.Close()
@@ -351,7 +353,8 @@ func TestDeadServer(t *testing.T) {
 	front := serving(t, p)
 	begin := time.Now()
 	for range 50 {
-		if got := ask(t, front, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got.Status != "502 Bad Gateway" || got.Header["Ratelimit"] == nil {
+		got := ask(t, front, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if got.Status != "502 Bad Gateway" || got.Header["Ratelimit"] == nil || got.Header.Get("Content-Type") != "application/problem+json" || got.Body != noAnswerBody {
 			t.Fatal(got)
 		}
 	}

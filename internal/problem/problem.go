@@ -1,0 +1,28 @@
+// Package problem answers an HTTP request with problem details (RFC 9457).
+package problem
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// Details say why a request is refused. Without a Type, the Title is that of the status.
+type Details struct {
+	Type     string   `json:"type,omitempty"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"` // names of limits, as in RateLimit-Policy
+}
+
+// Write drops what was said of another body, and lets nobody keep the refusal for others.
+func Write(w http.ResponseWriter, d Details) {
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "application/problem+json")
+	w.WriteHeader(d.Status)
+	_ = json.NewEncoder(w).Encode(d) // the client may be gone
+}
