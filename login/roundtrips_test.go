@@ -79,6 +79,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	gate := newGate()
 	client := redistest.Start(t).NewClient(t, func(o *rueidis.ClientOption) {
 		o.AlwaysPipelining = true // else rueidis has the second of two callers on an unused connection wait for the first
+		o.PipelineMultiplex = -1  // one connection: the handshake of another would wait at the gate
 		o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			c, err := d.DialContext(ctx, "tcp", address)
 			return gated{c, gate}, err

@@ -128,7 +128,12 @@ func (tr trouble) test(t *testing.T, withFallback bool) {
 	l := must(window.New(client, cfg))
 	backAfter(t, l)
 	end := tr.begin(t, server, faults, admin)
-	seen := load(t, l, troubleCallers, redistest.UnlessShort(1500*time.Millisecond, 3*troubleTimeout))
+	seen := &witness{}
+	for range 10 { // on a busy machine, the breaker can open for lateness, and the next probe comes a second later
+		if seen.load(t, l, troubleCallers, redistest.UnlessShort(1500*time.Millisecond, 3*troubleTimeout)); withFallback || seen.says(tr.says) {
+			break
+		}
+	}
 	tr.check(t, seen, withFallback)
 	end()
 	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), backAfter(t, l))
@@ -144,9 +149,8 @@ type witness struct {
 }
 
 // load has callers ask for half a thousand events, a call every 5 ms each, for some time.
-func load(t *testing.T, l *window.Limiter, callers int, d time.Duration) *witness {
+func (w *witness) load(t *testing.T, l *window.Limiter, callers int, d time.Duration) {
 	t.Helper()
-	var w witness
 	var group sync.WaitGroup
 	begin := time.Now()
 	for c := range callers {
@@ -162,7 +166,11 @@ func load(t *testing.T, l *window.Limiter, callers int, d time.Duration) *witnes
 		})
 	}
 	group.Wait()
-	return &w
+}
+
+// says reports whether any error has some text.
+func (w *witness) says(text string) bool {
+	return strings.Contains(fmt.Sprint(w.outages, w.uncertain), text)
 }
 
 func (w *witness) add(took time.Duration, d window.Decision, err error) {
@@ -211,7 +219,7 @@ func (tr trouble) check(t *testing.T, w *witness, withFallback bool) {
 		t.Errorf("nothing was counted, but it is said of %d calls that they may have been: %v", len(w.uncertain), w.uncertain[0])
 	case !tr.sent && slices.ContainsFunc(w.outages, func(err error) bool { return !strings.Contains(err.Error(), tr.says) }):
 		t.Errorf("not every error names its cause, such as %v", w.outages[len(w.outages)-1])
-	case !withFallback && !strings.Contains(fmt.Sprint(w.outages, w.uncertain), tr.says):
+	case !withFallback && !w.says(tr.says):
 		t.Errorf("none of %d errors says %q, but %v", failed, tr.says, w.outages[:min(3, len(w.outages))])
 	}
 	if longest := w.quantile(1); longest > troubleTimeout+slack {
