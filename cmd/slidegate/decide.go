@@ -15,6 +15,9 @@ import (
 	"github.com/redis/rueidis"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/window"
@@ -29,9 +32,9 @@ const (
 // A replay decides the attempts of a log at the times that the log tells. Each event has its worker, so that its attempts
 // are decided one after the other, in order; those of other events meanwhile.
 type replay struct {
-	sets     sets
-	how      estimator
-	redis    addresses
+	sets     flags.Sets
+	how      estimator.Estimator
+	redis    connect.Addresses
 	client   rueidis.Client // nil: decide in memory
 	name     string         // of the limiters in Redis
 	timeline bool           // a picture is asked for
@@ -40,11 +43,11 @@ type replay struct {
 }
 
 // newReplay takes how many quiet events it is to keep in all.
-func newReplay(ctx context.Context, sets sets, how estimator, redis addresses, timeline bool, keep int) (r *replay, err error) {
+func newReplay(ctx context.Context, sets flags.Sets, how estimator.Estimator, redis connect.Addresses, timeline bool, keep int) (r *replay, err error) {
 	r = &replay{sets: sets, how: how, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
 	workers := runtime.GOMAXPROCS(0)
 	if len(redis.InitAddress) > 0 {
-		if r.client, err = redis.connect(ctx); err != nil {
+		if r.client, err = redis.Connect(ctx); err != nil {
 			return nil, interrupted(ctx, fmt.Errorf("%w, or leave out --redis to decide in memory", err))
 		}
 		workers, r.name = inFlight, "slidegate-replay-"+strings.ToLower(rand.Text())
@@ -67,12 +70,12 @@ func (r *replay) close() {
 }
 
 // limiter makes the limiter of one set, in Redis under a name that no other run has.
-func (r *replay) limiter(set int, now func() time.Time) (limiter, error) {
+func (r *replay) limiter(set int, now func() time.Time) (estimator.Limiter, error) {
 	name := r.name
 	if len(r.sets) > 1 {
 		name = fmt.Sprint(r.name, "-", set+1)
 	}
-	return r.how.limiter(r.client, name, r.sets[set], now)
+	return r.how.Limiter(r.client, window.Config{Name: name, Limits: r.sets[set], Now: now, Timeout: connect.Timeout})
 }
 
 // run decides all attempts, and removes what it wrote to Redis, whatever happens.
@@ -150,9 +153,9 @@ func (r *replay) forget(ctx context.Context) error {
 type worker struct {
 	r         *replay
 	attempts  chan logs.Attempt
-	limiters  []limiter // one a set
-	now       time.Time // of the attempt at hand
-	uncertain bool      // a call may have been counted though it failed
+	limiters  []estimator.Limiter // one a set
+	now       time.Time           // of the attempt at hand
+	uncertain bool                // a call may have been counted though it failed
 	sets      []*outcome
 	admitted  []bool            // the attempt at hand, by each set
 	timeline  *picture.Timeline // nil without a picture
@@ -212,7 +215,7 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 }
 
 // ask has the limiter decide. Units that can never be admitted are a denial like any other, with no wait to name.
-func (w *worker) ask(ctx context.Context, l limiter, a logs.Attempt) (window.Decision, error) {
+func (w *worker) ask(ctx context.Context, l estimator.Limiter, a logs.Attempt) (window.Decision, error) {
 	d, err := l.AllowN(ctx, a.Event, a.Units)
 	if errors.Is(err, window.ErrExceedsLimit) {
 		return window.Decision{}, nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 )
 
@@ -90,9 +91,9 @@ func (p *report) draw() error {
 }
 
 func (p *report) title() string {
-	title := fmt.Sprintf("%s: %s", p.source(), number(p.Attempts, "attempt"))
+	title := fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt"))
 	if len(p.Sets) == 1 {
-		title = fmt.Sprintf("%s: %d of %s denied", p.source(), p.Sets[0].Denied, number(p.Attempts, "attempt"))
+		title = fmt.Sprintf("%s: %d of %s denied", p.source(), p.Sets[0].Denied, output.Count(p.Attempts, "attempt"))
 	}
 	if p.Estimator == "ar1" {
 		title += " by levels (ar1)"

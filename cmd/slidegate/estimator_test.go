@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/slidegate/slidegate/ar1"
 )
 
 // An exactLevel decides about one event and limit by the sum of all that was admitted, each unit decayed since. It shares no
@@ -89,22 +87,6 @@ func TestEstimatorAR1(t *testing.T) {
 	}
 	if admitted < 300 || len(deniedBy) < 2 {
 		t.Errorf("a poor history: %d admitted, denied %v", admitted, deniedBy)
-	}
-}
-
-// TestRemembers: a level is at rest by the time that it is said to be remembered for.
-func TestRemembers(t *testing.T) {
-	for _, text := range []string{"1/5s", "20/1d", "1000000/1h", "5/3650d"} {
-		limit := limit(t, text)
-		limit.Resolution = 0
-		l, err := ar1.NewLocal(ar1.Config{Name: "x", Limits: []ar1.Limit{limit}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := l.AllowN(t.Context(), "e", limit.Max)
-		if said := (estimator{levels: true}).remembers(limit); err != nil || d.Usage[0].ResetAfter > said || said > 2*d.Usage[0].ResetAfter {
-			t.Errorf("%s: %v said, %+v %v", text, said, d, err)
-		}
 	}
 }
 

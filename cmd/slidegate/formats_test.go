@@ -87,10 +87,10 @@ var formats = map[string]func(moment) string{
 	"columns": func(m moment) string { return fmt.Sprintf("%d.250,%s", m.at.Unix(), m.address) },
 }
 
-// headers are the first lines of those that have one, and flags what some formats need.
+// headers are the first lines of those that have one, and formatFlags what some formats need.
 var (
-	headers = map[string]string{"csv": "timestamp,user,ip,status\n"}
-	flags   = map[string][]string{"python": {"--by", "login of (\\S+)"}}
+	headers     = map[string]string{"csv": "timestamp,user,ip,status\n"}
+	formatFlags = map[string][]string{"python": {"--by", "login of (\\S+)"}}
 )
 
 // TestEveryFormatIsDecidedExactly: the same history in every format, plain and packed, gives the counts of the exact log
@@ -118,7 +118,7 @@ func TestEveryFormatIsDecidedExactly(t *testing.T) {
 				}
 				for _, file := range []string{write(t, log.String()), write(t, packed(t, log.String()))} {
 					for place, args := range places(t) {
-						got := replayed(t, slices.Concat(args, flags[name], []string{"--limit", "2/10s,7/5m", file})...)
+						got := replayed(t, slices.Concat(args, formatFlags[name], []string{"--limit", "2/10s,7/5m", file})...)
 						if diff := cmp.Diff(exact.result(got.Sets[0].Top), got.counts()); diff != "" || got.Attempts != len(moments) || got.Unreadable != 0 {
 							t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
 						}

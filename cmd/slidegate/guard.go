@@ -3,17 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/login"
 )
 
@@ -58,52 +57,18 @@ var failures = map[login.Budget]string{
 	login.Total:   "on this account from all devices",
 }
 
-// budgets are the limits of all --budget flags. What is not given has the limits of the library.
-type budgets struct{ given map[login.Budget]limits }
-
-// Decode adds the limits of one flag.
-func (bs *budgets) Decode(c *kong.DecodeContext) error {
-	if isMissing(c) {
-		return errors.New("its value is missing; write one, as in account=10/10m,20/1h")
-	}
-	return bs.add(c.Scan.Pop().String())
-}
-
-func (bs *budgets) add(text string) error {
-	name, rest, found := strings.Cut(text, "=")
-	b := login.Budget(name)
-	switch _, known := failures[b]; {
-	case !found || !known:
-		names := slices.Sorted(maps.Keys(failures))
-		return fmt.Errorf("%q names no budget; write one of %v with its limits, as in account=10/10m,20/1h", text, names)
-	case bs.given[b] != nil:
-		return fmt.Errorf("the budget %s is given twice; write its limits as one, as in %s=10/10m,20/1h", b, b)
-	}
-	var ls limits
-	for limit := range strings.SplitSeq(rest, ",") {
-		if err := ls.add(limit); err != nil {
-			return err
-		}
-	}
-	if bs.given == nil {
-		bs.given = map[login.Budget]limits{}
-	}
-	bs.given[b] = ls
-	return nil
-}
-
 // guard returns the login guard whose Name the subject has.
-func (s *subject) guard(client rueidis.Client, bs budgets, now func() time.Time) (*login.Guard, error) {
+func (s *subject) guard(client rueidis.Client, bs flags.Budgets, now func() time.Time) (*login.Guard, error) {
 	return login.New(client, login.Config{
-		Name: string(s.Name), Secret: s.Secret, Now: now, Timeout: 5 * patience,
-		Address: bs.given[login.Address], Pair: bs.given[login.Pair], Account: bs.given[login.Account],
-		Streak: bs.given[login.Streak], Total: bs.given[login.Total],
+		Name: string(s.Name), Secret: s.Secret, Now: now, Timeout: 5 * connect.Timeout,
+		Address: bs.Of[login.Address], Pair: bs.Of[login.Pair], Account: bs.Of[login.Account],
+		Streak: bs.Of[login.Streak], Total: bs.Of[login.Total],
 	})
 }
 
 // accounts returns a function that asks a login guard for the state of the account that is the
 // event of the subject. The zero address asks for none.
-func (s *subject) accounts(client rueidis.Client, bs budgets, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
+func (s *subject) accounts(client rueidis.Client, bs flags.Budgets, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
 	g, err := s.guard(client, bs, now)
 	if err != nil {
 		return nil, err
@@ -111,7 +76,7 @@ func (s *subject) accounts(client rueidis.Client, bs budgets, ip netip.Addr, now
 	return func(ctx context.Context) (*accountState, error) {
 		a, err := s.lookAtAccount(ctx, g, ip)
 		if err == nil {
-			a.Default = bs.given == nil
+			a.Default = bs.Of == nil
 		}
 		return a, err
 	}, nil
@@ -145,7 +110,7 @@ func from(ip netip.Addr) []netip.Addr {
 // budget returns the state that a guard reports of a budget.
 func (s *subject) budget(b login.State) *budgetState {
 	of := *s
-	of.Name, of.Event = s.Name+"."+raw(b.Budget), raw(b.Event)
+	of.Name, of.Event = s.Name+"."+flags.Argument(b.Budget), flags.Argument(b.Event)
 	st := of.windows(b.Snapshot)
 	st.judge(st.counted())
 	return &budgetState{b.Budget, st}
@@ -167,7 +132,7 @@ func (a *accountState) add(b *budgetState) {
 // reason returns why the budget denies, by the limit that does for longest.
 func (b *budgetState) reason() reason {
 	sec := slices.MaxFunc(b.given(), func(a, b *section) int { return cmp.Compare(a.RetryAfter, b.RetryAfter) })
-	text := fmt.Sprintf("%s within %s, %s", number(int(sec.Used), "failure"), span(sec.per), failures[b.Budget])
+	text := fmt.Sprintf("%s within %s, %s", output.Count(int(sec.Used), "failure"), span(sec.per), failures[b.Budget])
 	return reason{b.Budget, text, sec.Limit, sec.RetryAfter, sec, b.Event}
 }
 

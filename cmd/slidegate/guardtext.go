@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
 // text returns the state for a terminal. Each of its lines fits into 80 columns, unless a name is
@@ -25,7 +26,7 @@ func (a *accountState) writeHead(b *strings.Builder) {
 	if a.Address != "" {
 		rows = append(rows, []string{"address", a.Address})
 	}
-	writeTable(b, 0, append(rows,
+	output.Table(b, 0, append(rows,
 		[]string{"time", a.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
 		[]string{"now", a.verdict()}))
 }
@@ -42,7 +43,7 @@ func (a *accountState) verdict() string {
 	for _, b := range a.Budgets {
 		free = min(free, b.free())
 	}
-	return "ALLOWED; denied after " + strings.Replace(number(int(free), "more failure"), "1 more", "one more", 1)
+	return "ALLOWED; denied after " + strings.Replace(output.Count(int(free), "more failure"), "1 more", "one more", 1)
 }
 
 // writeWhy explains a denial, and how to end it.
@@ -84,7 +85,7 @@ func (a *accountState) writeBudgets(b *strings.Builder) {
 		}
 	}
 	var table strings.Builder
-	writeTable(&table, 0, rows)
+	output.Table(&table, 0, rows)
 	b.WriteString("\n")
 	for line := range strings.Lines(table.String()) {
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")

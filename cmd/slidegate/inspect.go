@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
-	"golang.org/x/term"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
 //go:embed inspect.txt
@@ -26,39 +26,19 @@ func (inspectCommand) Help() string { return inspectHelp }
 type inspectCommand struct {
 	subject
 	Args struct {
-		Name  raw     `arg:"" optional:"" help:"The Name of the limiter."`
-		Event raw     `arg:"" optional:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
-		IP    *string `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
+		Name  flags.Argument `arg:"" optional:"" help:"The Name of the limiter."`
+		Event flags.Argument `arg:"" optional:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
+		IP    *string        `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
 	} `embed:""`
-	Login   bool    `help:"NAME is that of a login guard, and EVENT an account: shows all budgets of the account."`
-	Budgets budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they are not the defaults of login, such as account=10/10m,20/1h. Repeat it for more."`
-	Limits  limits  `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h: shows what is free, too. Repeat it, or write 1/5s,5/1h, for more."`
-	JSON    bool    `name:"json" help:"Print one JSON object."`
-	Watch   bool    `help:"Look again every second, until interrupted."`
-	Every   pause   `placeholder:"5s" help:"As --watch, but look so often."`
+	Login   bool           `help:"NAME is that of a login guard, and EVENT an account: shows all budgets of the account."`
+	Budgets flags.Budgets  `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they are not the defaults of login, such as account=10/10m,20/1h. Repeat it for more."`
+	Limits  flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h: shows what is free, too. Repeat it, or write 1/5s,5/1h, for more."`
+	JSON    bool           `name:"json" help:"Print one JSON object."`
+	Watch   bool           `help:"Look again every second, until interrupted."`
+	Every   flags.Interval `placeholder:"5s" help:"As --watch, but look so often."`
 
-	Web        webAddress `placeholder:"[ADDR]" help:"Serve a page that shows it live, at ADDR or else at 127.0.0.1:8002, until interrupted. NAME and EVENT are then optional."`
-	AllowReset bool       `help:"With --web: the page can forget what is counted."`
-}
-
-// pause is the time between two looks.
-type pause time.Duration
-
-// Decode reads the flag.
-func (p *pause) Decode(c *kong.DecodeContext) error {
-	if isMissing(c) {
-		return errors.New("its value is missing; write one, as in 5s")
-	}
-	if *p != 0 {
-		return errTwice
-	}
-	text := c.Scan.Pop().String()
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 100*time.Millisecond {
-		return fmt.Errorf("%q is no time between two looks; write one of at least 100ms, as in 5s", text)
-	}
-	*p = pause(d)
-	return nil
+	Web        flags.PageAddress `placeholder:"[ADDR]" help:"Serve a page that shows it live, at ADDR or else at 127.0.0.1:8002, until interrupted. NAME and EVENT are then optional."`
+	AllowReset bool              `help:"With --web: the page can forget what is counted."`
 }
 
 // shown is what an inspect shows: the state of an event, or of an account.
@@ -83,7 +63,7 @@ func (c *inspectCommand) Run(ctx context.Context, s streams) error {
 		return c.serve(ctx, client, s)
 	}
 	if c.Watch && c.Every == 0 {
-		c.Every = pause(time.Second)
+		c.Every = flags.Interval(time.Second)
 	}
 	look, err := c.looks(client, ip, s.now)
 	if err != nil {
@@ -107,7 +87,7 @@ func (c *inspectCommand) check() (ip netip.Addr, err error) {
 	switch {
 	case !c.Login && c.Args.IP != nil:
 		return ip, fmt.Errorf("%s; slidegate help inspect shows what there is", unexpected(*c.Args.IP))
-	case !c.Login && c.Budgets.given != nil:
+	case !c.Login && c.Budgets.Of != nil:
 		return ip, errors.New("--budget is about a login guard; add --login, or write --limit")
 	case c.Login && len(c.Limits) > 0:
 		return ip, errors.New("--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
@@ -166,9 +146,9 @@ func (c *inspectCommand) show(ctx context.Context, look func(context.Context) (s
 		return 0, err
 	}
 	if c.JSON {
-		return st.status(), writeJSON(s.out, st)
+		return st.status(), output.JSON(s.out, st)
 	}
-	_, err = io.WriteString(s.out, c.screen(st.text(widthOf(s.out)), s.out))
+	_, err = io.WriteString(s.out, c.screen(st.text(output.Width(s.out)), s.out))
 	return st.status(), err
 }
 
@@ -177,14 +157,8 @@ func (c *inspectCommand) screen(text string, out io.Writer) string {
 	switch {
 	case c.Every == 0:
 		return text
-	case isTerminal(out):
+	case output.IsTerminal(out):
 		return "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J" // home, and clear what is right of it and below
 	}
 	return text + "\n"
-}
-
-// isTerminal reports whether somebody sits at the other end.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

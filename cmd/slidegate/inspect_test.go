@@ -15,6 +15,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -50,7 +52,7 @@ func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
-func (s *service) allow(t *testing.T, l limiter, err error, event string, units int64, now *time.Time, ago []time.Duration) {
+func (s *service) allow(t *testing.T, l estimator.Limiter, err error, event string, units int64, now *time.Time, ago []time.Duration) {
 	t.Helper()
 	for _, a := range ago {
 		if err == nil {
@@ -63,12 +65,11 @@ func (s *service) allow(t *testing.T, l limiter, err error, event string, units 
 	}
 }
 
-func parsed(t *testing.T, text string) (ls limits) {
+func parsed(t *testing.T, text string) flags.Limits {
 	t.Helper()
-	for s := range strings.SplitSeq(text, ",") {
-		if err := ls.add(s); err != nil {
-			t.Fatal(err)
-		}
+	ls, err := flags.ParseLimits(text)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ls
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/internal/subnet"
@@ -46,8 +48,8 @@ func (c *replayCommand) checkLogin() error {
 	}{
 		{len(c.Limits) > 0, "limit", "the login guard has limits of its own"},
 		{len(c.Compare) > 0, "compare", "the login guard has limits of its own"},
-		{c.Estimator.given, "estimator", "the login guard counts by windows"},
-		{c.By.text != "", "by", "the login guard counts by address, by account, and by both"},
+		{c.Estimator.Estimator != "", "estimator", "the login guard counts by windows"},
+		{c.By.Text != "", "by", "the login guard counts by address, by account, and by both"},
 		{c.SVG != "", "svg", "it draws no picture"},
 		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
 	} {
@@ -73,7 +75,7 @@ type guardReplay struct {
 // spent is what became of attempts for one budget: a denial is that of the first budget that denies.
 type spent struct {
 	budget login.Budget
-	limits limits
+	limits flags.Limits
 	fate
 }
 
@@ -97,14 +99,14 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 	if r.guard, err = login.NewLocal(cfg); err != nil {
 		return nil, err
 	}
-	of := map[login.Budget]limits{}
+	of := map[login.Budget]flags.Limits{}
 	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} { // as Begin asks them
 		if of[b], err = limitsOf(ctx, r.guard, b); err != nil {
 			return nil, err
 		}
 		r.budgets = append(r.budgets, &spent{budget: b, limits: of[b]})
 	}
-	tally := func(limits limits) tallies { return newTallies(sets{limits}, estimator{}, keep) }
+	tally := func(limits flags.Limits) tallies { return newTallies(flags.Sets{limits}, estimator.Window, keep) }
 	r.subjects = [...]subjects{
 		byAddress: {tally(of[login.Address]), r.guard.Limiter(login.Address).Reset},
 		byAccount: {tally(slices.Concat(of[login.Account], of[login.Streak])), func(ctx context.Context, account string) error { return r.guard.Forget(ctx, account) }},
@@ -114,7 +116,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 }
 
 // limitsOf asks a guard what it allows.
-func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls limits, err error) {
+func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls flags.Limits, err error) {
 	d, err := g.Limiter(b).Peek(ctx, "anybody")
 	for _, u := range d.Usage {
 		ls = append(ls, u.Limit)

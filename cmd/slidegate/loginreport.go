@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/login"
 )
 
@@ -53,7 +54,7 @@ func (r *guardReplay) report(log logReport) *guardReport {
 		Addresses: r.subjects[byAddress].report(), Accounts: r.subjects[byAccount].report(), Pairs: r.subjects[byPair].report(),
 	}
 	for _, b := range r.budgets {
-		p.Budgets = append(p.Budgets, budgetReport{b.budget, b.limits.texts(), b.denied, b.succeeded, b.longest.Milliseconds()})
+		p.Budgets = append(p.Budgets, budgetReport{b.budget, b.limits.Texts(), b.denied, b.succeeded, b.longest.Milliseconds()})
 	}
 	p.Hurt, p.MoreHurt = hurt(r.subjects[byPair].deniedBy(0))
 	return p
@@ -69,17 +70,10 @@ func (s *subjects) report() (p subjectReport) {
 	return p
 }
 
-func (ls limits) texts() (texts []string) {
-	for _, l := range ls {
-		texts = append(texts, l.String())
-	}
-	return texts
-}
-
 // print writes the report as text, or as one JSON object.
 func (p *guardReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
-		return writeJSON(out, p)
+		return output.JSON(out, p)
 	}
 	var b strings.Builder
 	p.printHead(&b)
@@ -132,7 +126,7 @@ func (p *guardReport) printHead(b *strings.Builder) {
 		rows = append(rows, []string{strings.ToLower(s.title), s.counts()})
 	}
 	rows = append(rows, []string{"attempts", p.attempts()})
-	writeTable(b, 0, append(rows, p.outcome()...))
+	output.Table(b, 0, append(rows, p.outcome()...))
 }
 
 // counts is how many there are, and how many of them are delayed.
@@ -158,7 +152,7 @@ func (l budgetReport) longest() string {
 	if l.Denied == 0 {
 		return "-"
 	}
-	return human(l.Longest)
+	return output.Duration(l.Longest)
 }
 
 func (p *guardReport) printBudgets(b *strings.Builder) {
@@ -169,6 +163,6 @@ func (p *guardReport) printBudgets(b *strings.Builder) {
 		rows = append(rows, []string{strconv.Itoa(l.Denied), strconv.Itoa(l.Succeeded), l.longest(), "  " + string(l.Budget)})
 		limits = append(limits, l.Limits...)
 	}
-	writeTable(b, tabwriter.AlignRight, rows)
+	output.Table(b, tabwriter.AlignRight, rows)
 	printWidths(b, limits)
 }

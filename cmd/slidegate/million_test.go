@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
@@ -50,7 +53,7 @@ func replayStream(tb testing.TB, r *replay, s *stream) *report {
 	if err := r.run(tb.Context(), log); err != nil {
 		tb.Fatal(err)
 	}
-	return (&replayCommand{Files: []given{"-"}}).report(r, log)
+	return (&replayCommand{Files: []flags.Text{"-"}}).report(r, log)
 }
 
 // inUse is the memory that is reachable now.
@@ -64,7 +67,7 @@ func inUse() int64 {
 // growth replays a stream and returns how much more memory is in use at its end than after a quarter of it.
 func growth(tb testing.TB, s *stream) (grown int64, p *report) {
 	tb.Helper()
-	r, err := newReplay(tb.Context(), sets{{limit(tb, "5/1m")}}, estimator{}, addresses{}, true, 2000)
+	r, err := newReplay(tb.Context(), flags.Sets{{limit(tb, "5/1m")}}, estimator.Window, connect.Addresses{}, true, 2000)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -131,13 +134,13 @@ func BenchmarkMillionLines(b *testing.B) {
 }
 
 // byOf is the flag --by that a format needs.
-func byOf(tb testing.TB, format string) (b by) {
+func byOf(tb testing.TB, format string) (b flags.By) {
 	tb.Helper()
-	if len(flags[format]) == 0 {
+	if len(formatFlags[format]) == 0 {
 		return b
 	}
 	var err error
-	if b.By, err = logs.ParseBy(flags[format][1]); err != nil {
+	if b.By, err = logs.ParseBy(formatFlags[format][1]); err != nil {
 		tb.Fatal(err)
 	}
 	return b
@@ -165,7 +168,7 @@ func elapsed(f func()) time.Duration {
 	return time.Since(begin)
 }
 
-func readOnly(tb testing.TB, file string, by by) {
+func readOnly(tb testing.TB, file string, by flags.By) {
 	tb.Helper()
 	log, err := logs.Open(tb.Context(), []string{file}, logs.Options{By: by.By})
 	for err == nil {
@@ -177,9 +180,9 @@ func readOnly(tb testing.TB, file string, by by) {
 	log.Close()
 }
 
-func replayFile(tb testing.TB, file string, by by) {
+func replayFile(tb testing.TB, file string, by flags.By) {
 	tb.Helper()
-	if err := (&replayCommand{By: by, Files: []given{given(file)}}).Run(tb.Context(), streams{in: os.Stdin, out: io.Discard, err: io.Discard}); err != nil {
+	if err := (&replayCommand{By: by, Files: []flags.Text{flags.Text(file)}}).Run(tb.Context(), streams{in: os.Stdin, out: io.Discard, err: io.Discard}); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
 // newProgress returns a bar that is told of the bytes read, or nil where nobody watches: anywhere but on a terminal.
 func newProgress(to io.Writer, files []string) *progressbar.ProgressBar {
-	if len(files) == 0 || !isTerminal(to) {
+	if len(files) == 0 || !output.IsTerminal(to) {
 		return nil
 	}
 	return progressbar.NewOptions64(logs.Size(files), progressbar.OptionSetWriter(&patient{Writer: to, begin: time.Now()}),

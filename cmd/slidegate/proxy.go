@@ -1,16 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // for the help
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
@@ -25,19 +28,19 @@ func (proxyCommand) Help() string { return proxyHelp }
 
 // proxyCommand is the command line of proxy.
 type proxyCommand struct {
-	To      upstream  `placeholder:"URL" help:"The server that requests go on to, such as http://127.0.0.1:8080."`
-	Listen  given     `placeholder:"ADDR" default:":8000" help:"Where clients come in. Without it: :8000, on all interfaces."`
-	Admin   given     `placeholder:"ADDR" default:"127.0.0.1:8001" help:"Where operators find a page that shows it live, /healthz, /metrics and /over. Without it: 127.0.0.1:8001."`
-	Limits  limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any span of PER, such as 10/1s or 1000/1h, for the requests of no --route. Repeat it, or write 10/1s,1000/1h, for more."`
-	By      who       `placeholder:"WHO" help:"Who is limited: address, header:NAME, cookie:NAME, or all for one budget. Without it: address, an IPv4 address or the /64 of an IPv6 one."`
-	Routes  routes    `name:"route" placeholder:"ROUTE" help:"Requests with limits of their own: a pattern, limits or none, and by WHO if that is not --by. Such as 'POST /login 1/5s,5/1h by address'. Repeat it for more."`
-	Behind  networks  `placeholder:"NETWORK" help:"Proxies in front of this one, as 10.0.0.1 or 10.0.0.0/24: the address is then what they say in X-Forwarded-For. Repeat it for more; name nothing that is not yours."`
-	Redis   addresses `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis that holds the budgets of all instances, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it each instance has budgets of its own, in memory."`
-	Outage  outage    `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance decides in its memory), open (admit) or closed (refuse, 503). Without it: local."`
-	Shadow  bool      `help:"Refuse nothing: every request reaches the server. The log, /metrics and /over show what the limits would have done."`
-	Timeout askTime   `placeholder:"TIME" help:"How long a request waits for Redis at most. Without it: 500ms."`
-	Name    given     `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis: proxies of one name share budgets. Without it: proxy."`
-	Secret  secret    `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis and in what is told, under a secret: what the file holds, but for a newline at its end."`
+	To      flags.Upstream `placeholder:"URL" help:"The server that requests go on to, such as http://127.0.0.1:8080."`
+	Listen  flags.Text     `placeholder:"ADDR" default:":8000" help:"Where clients come in. Without it: :8000, on all interfaces."`
+	Admin   flags.Text     `placeholder:"ADDR" default:"127.0.0.1:8001" help:"Where operators find a page that shows it live, /healthz, /metrics and /over. Without it: 127.0.0.1:8001."`
+	Limits  flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any span of PER, such as 10/1s or 1000/1h, for the requests of no --route. Repeat it, or write 10/1s,1000/1h, for more."`
+	By      flags.Who      `placeholder:"WHO" help:"Who is limited: address, header:NAME, cookie:NAME, or all for one budget. Without it: address, an IPv4 address or the /64 of an IPv6 one."`
+	Routes  flags.Routes   `name:"route" placeholder:"ROUTE" help:"Requests with limits of their own: a pattern, limits or none, and by WHO if that is not --by. Such as 'POST /login 1/5s,5/1h by address'. Repeat it for more."`
+	Behind  flags.Networks `placeholder:"NETWORK" help:"Proxies in front of this one, as 10.0.0.1 or 10.0.0.0/24: the address is then what they say in X-Forwarded-For. Repeat it for more; name nothing that is not yours."`
+	Redis   flags.Redis    `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis that holds the budgets of all instances, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it each instance has budgets of its own, in memory."`
+	Outage  flags.Outage   `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance decides in its memory), open (admit) or closed (refuse, 503). Without it: local."`
+	Shadow  bool           `help:"Refuse nothing: every request reaches the server. The log, /metrics and /over show what the limits would have done."`
+	Timeout flags.Timeout  `placeholder:"TIME" help:"How long a request waits for Redis at most. Without it: 500ms."`
+	Name    flags.Text     `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis: proxies of one name share budgets. Without it: proxy."`
+	Secret  flags.Secret   `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis and in what is told, under a secret: what the file holds, but for a newline at its end."`
 
 	AllowReset bool `help:"The page of --admin can forget what is counted for an event."`
 }
@@ -84,14 +87,14 @@ const redialPause = time.Second
 func (c *proxyCommand) dial(log *slog.Logger, failed func()) func(context.Context) (rueidis.Client, error) {
 	logged := ""
 	return func(ctx context.Context) (rueidis.Client, error) {
-		client, err := c.Redis.serve(ctx)
+		client, err := c.Redis.Serve(ctx)
 		if err == nil {
 			log.Info("budgets are shared", "redis", c.Redis, "name", c.Name)
 			return client, nil
 		}
 		if err.Error() != logged && ctx.Err() == nil {
 			logged = err.Error()
-			log.Error(logged, "meanwhile", c.Outage.Outage, "again every", redialPause)
+			log.Error(logged, "meanwhile", c.Outage, "again every", redialPause)
 		}
 		failed()
 		return nil, err
@@ -107,20 +110,20 @@ func (c *proxyCommand) config(log *slog.Logger) (cfg proxy.Config, err error) {
 		return cfg, errors.New("there is nothing to limit; write --limit 10/1s, or a --route")
 	case len(c.Secret) > 0 && len(c.Secret) < leastSecret:
 		return cfg, fmt.Errorf("--secret-file holds %d bytes, which can be guessed; write %d random ones or more, as by head -c 32 /dev/urandom", len(c.Secret), leastSecret)
-	case !c.shared() && c.Outage.Outage != "":
+	case !c.shared() && c.Outage != "":
 		return cfg, errors.New("--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out")
 	case !c.shared() && c.Timeout != 0:
 		return cfg, errors.New("--timeout is about waiting for a Redis, and there is none; write --redis, or leave it out")
 	}
-	if c.Outage.Outage == "" {
-		c.Outage.Outage = proxy.Local
+	if c.Outage == "" {
+		c.Outage = flags.Outage(proxy.Local)
 	}
 	if c.Timeout == 0 {
-		c.Timeout = askTime(500 * time.Millisecond)
+		c.Timeout = flags.Timeout(500 * time.Millisecond)
 	}
 	cfg = proxy.Config{
 		To: c.To.URL, Behind: c.Behind, Name: string(c.Name), Secret: c.Secret,
-		Timeout: time.Duration(c.Timeout), Outage: c.Outage.Outage, Shadow: c.Shadow, Log: log,
+		Timeout: time.Duration(c.Timeout), Outage: proxy.Outage(c.Outage), Shadow: c.Shadow, Log: log,
 	}
 	cfg.Routes, err = c.routes()
 	return cfg, err
@@ -134,7 +137,7 @@ func (c *proxyCommand) shared() bool { return len(c.Redis.InitAddress) > 0 }
 // routes are those of the flags. --limit is the one of the requests that match no other.
 func (c *proxyCommand) routes() ([]proxy.Route, error) {
 	if len(c.Limits) > 0 {
-		c.Routes = append(c.Routes, route{pattern: "/", limits: c.Limits})
+		c.Routes = append(c.Routes, flags.Route{Pattern: "/", Limits: c.Limits})
 	}
 	address, err := c.address()
 	if err != nil {
@@ -143,10 +146,10 @@ func (c *proxyCommand) routes() ([]proxy.Route, error) {
 	rs := make([]proxy.Route, len(c.Routes))
 	for i := range c.Routes {
 		rt := &c.Routes[i]
-		if rt.by.text == "" {
-			rt.by = c.By
+		if rt.By.Text == "" {
+			rt.By = c.By
 		}
-		if rs[i] = (proxy.Route{Pattern: rt.pattern, Limits: rt.limits, Key: rt.by.key}); rt.by.key == nil {
+		if rs[i] = (proxy.Route{Pattern: rt.Pattern, Limits: rt.Limits, Key: rt.By.Key}); rt.By.Key == nil {
 			rs[i].Key = address
 		}
 	}
@@ -174,7 +177,7 @@ func (c *proxyCommand) ports(ctx context.Context) (public, admin net.Listener, e
 		_ = public.Close()
 		return nil, nil, err
 	}
-	if c.To.leadsTo(ctx, public) {
+	if leadsTo(ctx, c.To.URL, public) {
 		_, _ = public.Close(), admin.Close()
 		return nil, nil, fmt.Errorf("--to %v is where the proxy itself listens; name the server, or another --listen", c.To)
 	}
@@ -182,7 +185,7 @@ func (c *proxyCommand) ports(ctx context.Context) (public, admin net.Listener, e
 }
 
 // listen opens a port.
-func (c *proxyCommand) listen(ctx context.Context, flag string, addr given, example string) (net.Listener, error) {
+func (c *proxyCommand) listen(ctx context.Context, flag string, addr flags.Text, example string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(addr))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; write an address of this machine with a free port, as in %s", flag, err, example)
@@ -190,20 +193,33 @@ func (c *proxyCommand) listen(ctx context.Context, flag string, addr given, exam
 	return l, nil
 }
 
+// leadsTo reports whether a URL leads to the listener. It finds out by a socket for UDP, which sends nothing, but knows both its ends.
+func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
+	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), port))
+	if err != nil {
+		return false // no such server yet
+	}
+	defer conn.Close() //nolint:errcheck // nothing was sent
+	own, far, near := listener.Addr().(*net.TCPAddr), conn.RemoteAddr().(*net.UDPAddr), conn.LocalAddr().(*net.UDPAddr)
+	here := far.IP.IsLoopback() || far.IP.Equal(near.IP)
+	return here && far.Port == own.Port && (own.IP.IsUnspecified() || own.IP.Equal(far.IP))
+}
+
 // begin tells what is limited, and where.
 func (c *proxyCommand) begin(log *slog.Logger, public, admin net.Listener) {
 	for _, rt := range c.Routes {
-		if len(rt.limits) == 0 {
-			log.Info("route without limits", "route", rt.pattern)
+		if len(rt.Limits) == 0 {
+			log.Info("route without limits", "route", rt.Pattern)
 			continue
 		}
-		by := rt.by.text
+		by := rt.By.Text
 		if by == "" {
 			by = "address"
 		}
-		log.Info("route", "route", rt.pattern, "limits", rt.limits, "by", by)
-		if rt.by.key != nil && by != "all" && c.Secret == nil {
-			log.Warn("who is limited stands in clear in the log, in /over and in Redis; a --secret-file hides it", "route", rt.pattern, "by", by)
+		log.Info("route", "route", rt.Pattern, "limits", rt.Limits, "by", by)
+		if rt.By.Key != nil && by != "all" && c.Secret == nil {
+			log.Warn("who is limited stands in clear in the log, in /over and in Redis; a --secret-file hides it", "route", rt.Pattern, "by", by)
 		}
 	}
 	if len(c.Limits) == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
@@ -30,30 +31,6 @@ func TestProxyWarnsOfReset(t *testing.T) {
 		c.begin(slog.New(slog.NewTextHandler(&log, nil)), l, l)
 		if strings.Contains(log.String(), "everybody who reaches --admin can have counts forgotten") != want {
 			t.Errorf("%s: %s", address, log.String())
-		}
-	}
-}
-
-// TestOneValue: who says twice who he is, is nobody, as the server could go by the other.
-func TestOneValue(t *testing.T) {
-	for _, tt := range []struct {
-		by     string
-		header http.Header
-		want   string
-	}{
-		{"header:x-api-key", http.Header{"X-Api-Key": {"a"}}, "header X-Api-Key a"},
-		{"header:X-Api-Key", http.Header{"X-Api-Key": {"a", "b"}}, ""},
-		{"header:X-Api-Key", http.Header{"X-Api-Key": {"a", ""}}, ""},
-		{"cookie:id", http.Header{"Cookie": {"x=y; id=a"}}, "cookie id a"},
-		{"cookie:id", http.Header{"Cookie": {"id=a; id=b"}}, ""},
-		{"cookie:id", http.Header{"Cookie": {"id=a", "id=a"}}, ""},
-	} {
-		var w who
-		if err := w.read(tt.by); err != nil {
-			t.Fatal(err)
-		}
-		if got := w.key(&http.Request{Header: tt.header}); got != tt.want {
-			t.Errorf("%s of %v: %q, not %q", tt.by, tt.header, got, tt.want)
 		}
 	}
 }
@@ -117,11 +94,11 @@ func TestShadowFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	for _, flags := range [][]string{{}, {"--shadow"}} {
+	for _, extra := range [][]string{{}, {"--shadow"}} {
 		var line commandLine
 		k, err := kong.New(&line)
 		if err == nil {
-			_, err = k.Parse(append([]string{"proxy", "--to", "http://h", "--limit", "5/1h"}, flags...))
+			_, err = k.Parse(append([]string{"proxy", "--to", "http://h", "--limit", "5/1h"}, extra...))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -130,8 +107,8 @@ func TestShadowFlag(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&text, nil))
 		cfg, err := line.Proxy.config(log)
 		line.Proxy.begin(log, listener, listener)
-		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != (len(flags) == 1) || lines != len(flags) {
-			t.Errorf("%v: Shadow is %t, %v\n%s", flags, cfg.Shadow, err, &text)
+		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != (len(extra) == 1) || lines != len(extra) {
+			t.Errorf("%v: Shadow is %t, %v\n%s", extra, cfg.Shadow, err, &text)
 		}
 	}
 }
@@ -139,7 +116,7 @@ func TestShadowFlag(t *testing.T) {
 // TestDialLogs each different error once, and the connection; but no error after the end.
 func TestDialLogs(t *testing.T) {
 	var text strings.Builder
-	failures, c := 0, proxyCommand{Name: "n", Outage: outage{Outage: proxy.Open}}
+	failures, c := 0, proxyCommand{Name: "n", Outage: flags.Outage(proxy.Open)}
 	dial := c.dial(slog.New(slog.NewTextHandler(&text, nil)), func() { failures++ })
 	want, last := 0, ""
 	for i, at := range []string{"127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:2"} {

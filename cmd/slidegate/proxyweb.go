@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/window"
@@ -40,7 +41,7 @@ func (w *proxyWeb) open(q page.Query) (page.Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{Redis: w.Redis, Name: raw(w.Name), Event: raw(q.Event)}
+	s := &subject{Redis: w.Redis, Name: flags.Argument(w.Name), Event: flags.Argument(q.Event)}
 	return func(ctx context.Context) (any, error) {
 		st, err := s.glance(ctx, l, true)
 		if err == nil && !w.shared() {

@@ -18,6 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
 	"github.com/slidegate/slidegate/internal/redistest"
@@ -382,11 +385,11 @@ func TestQuietEventsLeaveRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs many lines")
 	}
-	var to addresses
-	if err := to.add(redistest.Addr(t)); err != nil {
+	var to connect.Addresses
+	if err := to.Add(redistest.Addr(t)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplay(t.Context(), sets{{limit(t, "5/1s")}}, estimator{}, to, false, 2*inFlight)
+	r, err := newReplay(t.Context(), flags.Sets{{limit(t, "5/1s")}}, estimator.Window, to, false, 2*inFlight)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,11 +474,11 @@ func hangUp(t *testing.T) (address string) {
 func TestRedisDies(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	var to addresses
-	if err := to.add(server.Addr()); err != nil {
+	var to connect.Addresses
+	if err := to.Add(server.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplay(t.Context(), sets{defaultLimits}, estimator{}, to, false, maxQuiet)
+	r, err := newReplay(t.Context(), flags.Sets{defaultLimits}, estimator.Window, to, false, maxQuiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 )
@@ -95,7 +96,7 @@ type eventReport struct {
 // report adds up what the workers counted.
 func (c *replayCommand) report(r *replay, log *logs.Reader) *report {
 	p := &report{
-		logReport: c.readFrom(log), By: c.By.text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
+		logReport: c.readFrom(log), By: c.By.Text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
 		Picture: string(c.SVG), Estimator: c.Estimator.String(),
 	}
 	if r.client != nil {
@@ -137,7 +138,7 @@ func (p *report) addEvents(w *worker) {
 	}
 }
 
-func newResult(r *replay, set int, limits limits) *result {
+func newResult(r *replay, set int, limits flags.Limits) *result {
 	total := newOutcome(limits)
 	for _, w := range r.workers {
 		total.add(w.sets[set])
@@ -147,7 +148,7 @@ func newResult(r *replay, set int, limits limits) *result {
 		waitReport: waited(total.waits), waits: total.waits,
 	}
 	for i, l := range limits {
-		s.Limits = append(s.Limits, limitReport{r.how.text(l), r.how.needless(l, limits), total.by[i]})
+		s.Limits = append(s.Limits, limitReport{r.how.Text(l), r.how.Needless(l, limits), total.by[i]})
 	}
 	var events []eventReport
 	for _, w := range r.workers {

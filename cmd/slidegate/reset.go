@@ -8,15 +8,17 @@ import (
 	"io"
 	"strings"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
 // resetCommand is the command line of reset.
 type resetCommand struct {
 	subject
 	Args struct {
-		Name  raw `arg:"" help:"The Name of the limiter."`
-		Event raw `arg:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
+		Name  flags.Argument `arg:"" help:"The Name of the limiter."`
+		Event flags.Argument `arg:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
 	} `embed:""`
 	Yes bool `help:"Forget without a question."`
 }
@@ -30,7 +32,7 @@ func (resetCommand) Help() string {
 // Run forgets the event, if that is what the user wants.
 func (c *resetCommand) Run(ctx context.Context, s streams) error {
 	c.Name, c.Event = c.Args.Name, c.Args.Event
-	if !c.Yes && !isTerminal(s.in) {
+	if !c.Yes && !output.IsTerminal(s.in) {
 		return errors.New("nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question")
 	}
 	client, err := c.connect(ctx)

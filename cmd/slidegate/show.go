@@ -2,31 +2,18 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
-
-// widthOf is how many columns a terminal has, and 80 where there is none.
-func widthOf(out io.Writer) int {
-	if f, ok := out.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return max(40, width)
-		}
-	}
-	return 80
-}
 
 // text is the state for a terminal of this width.
 func (st *state) text(width int) string {
 	var b strings.Builder
-	writeTable(&b, 0, [][]string{
+	output.Table(&b, 0, [][]string{
 		{"limiter", st.Limiter + " on " + st.Redis},
 		{"event", logs.Shown(st.Event)},
 		{"key", st.Key},
@@ -200,10 +187,10 @@ func orNone(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func units(n int64) string { return number(int(n), "unit") }
+func units(n int64) string { return output.Count(int(n), "unit") }
 
-// span is a time as limits write theirs.
-func span(d time.Duration) string { return human(d.Milliseconds()) }
+// span is a time as flags.Limits write theirs.
+func span(d time.Duration) string { return output.Duration(d.Milliseconds()) }
 
 // in is when a wait from now ends, rounded up, so that it is over then.
 func in(ms int64, now time.Time) string {
@@ -214,5 +201,5 @@ func in(ms int64, now time.Time) string {
 	if ms >= time.Minute.Milliseconds() {
 		ms = (ms + 999) / 1000 * 1000
 	}
-	return fmt.Sprintf("in %s, at %s", human(ms), end.Format(layout))
+	return fmt.Sprintf("in %s, at %s", output.Duration(ms), end.Format(layout))
 }

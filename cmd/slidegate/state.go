@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -69,7 +70,7 @@ type Level struct {
 }
 
 func (s *subject) newState(key string, at time.Time) *state {
-	return &state{Limiter: string(s.Name), Event: string(s.Event), Key: key, Redis: s.Redis.String(), Estimator: estimator{levels: s.AR1}.String(), At: at}
+	return &state{Limiter: string(s.Name), Event: string(s.Event), Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
 }
 
 // windows returns the state that a limiter of window reports.
@@ -87,7 +88,7 @@ func (s *subject) windows(told window.Snapshot) *state {
 func (s *subject) levels(told ar1.Snapshot) *state {
 	st := s.newState(told.Key, told.At)
 	for _, l := range slices.Concat(told.Limits, told.Others) {
-		sec := newSection(l.Usage, told.At, estimator{levels: true}.text(l.Limit))
+		sec := newSection(l.Usage, told.At, estimator.AR1.Text(l.Limit))
 		sec.Level = &Level{l.Level, l.Rate, l.HalfLife.Milliseconds()}
 		st.Limits = append(st.Limits, sec)
 	}

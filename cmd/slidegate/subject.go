@@ -1,84 +1,27 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/window"
 )
 
 // subject is an event of a limiter in Redis, by the flags that name it.
 type subject struct {
-	Redis  addresses `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it: 127.0.0.1:6379."`
-	AR1    bool      `name:"ar1" help:"The limiter is one of ar1: it counts by levels, not by windows."`
-	Secret secret    `name:"secret-file" placeholder:"FILE" help:"The Secret of a limiter that hides events in its keys: what the file holds, but for a newline at its end."`
+	Redis  flags.Redis  `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it: 127.0.0.1:6379."`
+	AR1    bool         `name:"ar1" help:"The limiter is one of ar1: it counts by levels, not by windows."`
+	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"The Secret of a limiter that hides events in its keys: what the file holds, but for a newline at its end."`
 
-	Name  raw `kong:"-"`
-	Event raw `kong:"-"`
-}
-
-// raw is a text as it is, whatever bytes it has.
-type raw string
-
-// Decode reads the text.
-func (r *raw) Decode(c *kong.DecodeContext) error {
-	text, _ := c.Scan.Pop().Value.(string)
-	if text == "" {
-		return errors.New("it is empty; write the one that the service uses")
-	}
-	*r = raw(text)
-	return nil
-}
-
-// secret is what a file holds.
-type secret []byte
-
-// Decode reads the file.
-func (s *secret) Decode(c *kong.DecodeContext) error {
-	if len(*s) > 0 {
-		return errTwice
-	}
-	var file given
-	if err := file.Decode(c); err != nil {
-		return err
-	}
-	text, err := readSecret(string(file))
-	if path := (*fs.PathError)(nil); errors.As(err, &path) {
-		return fmt.Errorf("cannot read %q (%w); name the file that holds the secret", file, path.Err)
-	}
-	*s = bytes.TrimSuffix(text, []byte("\n"))
-	switch {
-	case err != nil:
-		return err
-	case len(text) > maxSecret:
-		return fmt.Errorf("%q holds more than %d bytes; name the file that holds the secret", file, maxSecret)
-	case len(*s) == 0:
-		return fmt.Errorf("%q is empty; name the file that holds the secret", file)
-	}
-	return nil
-}
-
-// maxSecret is the most bytes that a file with a secret may hold.
-const maxSecret = 64 << 10
-
-// readSecret reads the file, and stops after one byte too many, since some files never end.
-func readSecret(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(f, maxSecret+1))
+	Name  flags.Argument `kong:"-"`
+	Event flags.Argument `kong:"-"`
 }
 
 // connect finds the server or the cluster.
@@ -89,7 +32,7 @@ func (s *subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if err := s.checkName(); err != nil {
 		return nil, err
 	}
-	client, err := s.Redis.connect(ctx)
+	client, err := s.Redis.Connect(ctx)
 	return client, s.failed(ctx, err)
 }
 
@@ -118,15 +61,14 @@ func (s *subject) failed(ctx context.Context, err error) error {
 }
 
 func (s *subject) outage(err error) error {
-	why := cause(err)
-	return fmt.Errorf("--redis %v failed (%s); %s", s.Redis, why, next(why, "try again when it works"))
+	return s.Redis.Failed(err, "try again when it works")
 }
 
 // anyLimits are for calls in which limits do not matter. No service counts over a millisecond.
-var anyLimits = limits{{Max: 1, Per: time.Millisecond}}
+var anyLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
 
 // look asks Redis for the state of the event under the limits given, and under what else is stored.
-func (s *subject) look(ctx context.Context, client rueidis.Client, given limits, now func() time.Time) (*state, error) {
+func (s *subject) look(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*state, error) {
 	st, err := s.inspect(ctx, client, anyLimits, now)
 	if err != nil {
 		return nil, s.failed(ctx, err)
@@ -143,7 +85,7 @@ func (s *subject) look(ctx context.Context, client rueidis.Client, given limits,
 }
 
 // inspect asks the library for the state under these limits.
-func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits limits, now func() time.Time) (*state, error) {
+func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits flags.Limits, now func() time.Time) (*state, error) {
 	l, err := s.limiter(client, limits, now)
 	if err != nil {
 		return nil, err
@@ -152,7 +94,7 @@ func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits lim
 }
 
 // ask asks a limiter for the state of the event.
-func (s *subject) ask(ctx context.Context, l limiter) (*state, error) {
+func (s *subject) ask(ctx context.Context, l estimator.Limiter) (*state, error) {
 	if l, ok := l.(*ar1.Limiter); ok {
 		got, err := l.Inspect(ctx, string(s.Event))
 		return s.levels(got), err
@@ -170,9 +112,14 @@ func (s *subject) forget(ctx context.Context, client rueidis.Client) error {
 	return s.failed(ctx, err)
 }
 
-func (s *subject) limiter(client rueidis.Client, limits limits, now func() time.Time) (limiter, error) {
+func (s *subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (estimator.Limiter, error) {
+	return s.estimator().Limiter(client, window.Config{Name: string(s.Name), Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
+}
+
+// estimator says how the limiter counts.
+func (s *subject) estimator() estimator.Estimator {
 	if s.AR1 {
-		return ar1.New(client, ar1.Config{Name: string(s.Name), Limits: limits, Secret: s.Secret, Now: now, Timeout: patience})
+		return estimator.AR1
 	}
-	return window.New(client, window.Config{Name: string(s.Name), Limits: limits, Secret: s.Secret, Now: now, Timeout: patience})
+	return estimator.Window
 }

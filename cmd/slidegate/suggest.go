@@ -11,42 +11,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
 )
-
-// delayShare is the flag --delay-honest.
-type delayShare struct {
-	of   float64
-	text string // empty if the flag is not given
-}
-
-const defaultShare = "0.1%"
-
-// Decode reads the flag.
-func (s *delayShare) Decode(c *kong.DecodeContext) error {
-	var text given
-	if s.text != "" {
-		return errTwice
-	}
-	if err := text.Decode(c); err != nil {
-		return err
-	}
-	return s.parse(string(text))
-}
-
-func (s *delayShare) parse(text string) error {
-	number, isPercent := strings.CutSuffix(text, "%")
-	of, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !isPercent || !(of >= 0 && of <= 100) {
-		return fmt.Errorf("%q is no share; write one from 0%% to 100%%, as in %s", text, defaultShare)
-	}
-	s.of, s.text = of/100, text
-	return nil
-}
 
 // suggestReport is what replay --suggest found, as --json prints it.
 type suggestReport struct {
@@ -65,9 +35,9 @@ type suggestReport struct {
 
 // suggestion is one set of limits that is proposed.
 type suggestion struct {
-	Limits  limits `json:"limits"`
-	Stopped int    `json:"denied"`
-	Delayed int    `json:"honest_denied"`
+	Limits  flags.Limits `json:"limits"`
+	Stopped int          `json:"denied"`
+	Delayed int          `json:"honest_denied"`
 }
 
 // runSuggest is Run with a search for limits.
@@ -84,10 +54,10 @@ func (c *replayCommand) runSuggest(ctx context.Context, s streams) error {
 		if err != nil {
 			return interrupted(ctx, err)
 		}
-		proposal, err := h.Propose(ctx, c.DelayHonest.of)
+		proposal, err := h.Propose(ctx, c.DelayHonest.Of)
 		p = &suggestReport{
-			logReport: c.readFrom(log), By: c.By.text, DelayHonest: c.DelayHonest.text, BySuccess: h.BySuccess, Honest: h.Honest,
-			Picture: string(c.SVG), share: c.DelayHonest.of, proposal: proposal,
+			logReport: c.readFrom(log), By: c.By.Text, DelayHonest: c.DelayHonest.Text, BySuccess: h.BySuccess, Honest: h.Honest,
+			Picture: string(c.SVG), share: c.DelayHonest.Of, proposal: proposal,
 		}
 		return interruptedAfter(ctx, err, h.Attempts)
 	})
@@ -113,15 +83,15 @@ func (c *replayCommand) checkSuggest() error {
 		{c.Login, "login", "the login guard has limits of its own"},
 		{len(c.Limits) > 0, "limit", "limits are what is searched for"},
 		{len(c.Compare) > 0, "compare", "limits are what is searched for"},
-		{c.Estimator.given, "estimator", "what is proposed counts by windows"},
+		{c.Estimator.Estimator != "", "estimator", "what is proposed counts by windows"},
 		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
 	} {
 		if f.given {
 			return fmt.Errorf("--suggest and --%s do not go together: %s; leave out one of them", f.flag, f.why)
 		}
 	}
-	if c.DelayHonest.text == "" {
-		return c.DelayHonest.parse(defaultShare)
+	if c.DelayHonest.Text == "" {
+		c.DelayHonest = flags.DefaultShare
 	}
 	return nil
 }
@@ -129,11 +99,11 @@ func (c *replayCommand) checkSuggest() error {
 // print writes the report as text, or as one JSON object.
 func (p *suggestReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
-		return writeJSON(out, p)
+		return output.JSON(out, p)
 	}
 	var b strings.Builder
 	p.printSample(&b, "slidegate replay --suggest")
-	writeTable(&b, 0, [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts()}, {"honest", p.honest()}})
+	output.Table(&b, 0, [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts()}, {"honest", p.honest()}})
 	p.printSuggestions(&b)
 	p.printNotes(&b)
 	if p.Picture != "" {
@@ -161,11 +131,11 @@ func (p *suggestReport) printSuggestions(b *strings.Builder) {
 	for _, s := range p.Sets {
 		rows = append(rows, []string{
 			strconv.Itoa(s.Stopped), fmt.Sprintf("%.1f %%", 100*float64(s.Stopped)/float64(p.Attempts)),
-			fmt.Sprintf("%d honest", s.Delayed), "  --limit " + strings.Join(s.Limits.texts(), ","),
+			fmt.Sprintf("%d honest", s.Delayed), "  --limit " + strings.Join(s.Limits.Texts(), ","),
 		})
 	}
 	b.WriteString("\n")
-	writeTable(b, tabwriter.AlignRight, rows)
+	output.Table(b, tabwriter.AlignRight, rows)
 	if p.MayWait == 0 && p.DelayHonest != "0%" {
 		b.WriteString("\nThere are too few honest attempts for that share: none may be delayed. A longer log gives surer limits.\n")
 	}
@@ -179,7 +149,7 @@ func (p *suggestReport) compare() string {
 		args = append(args, "--by", logs.ShellQuoted(p.By))
 	}
 	for _, s := range p.Sets {
-		args = append(args, "--compare", strings.Join(s.Limits.texts(), ","))
+		args = append(args, "--compare", strings.Join(s.Limits.Texts(), ","))
 	}
 	for _, name := range p.Files {
 		args = append(args, logs.ShellQuoted(name))
@@ -193,7 +163,7 @@ func (p *suggestReport) draw() error {
 		return nil
 	}
 	d := picture.Tradeoff{
-		Title: fmt.Sprintf("%s: %s", p.source(), number(p.Attempts, "attempt")), Honest: "honest attempts",
+		Title: fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt")), Honest: "honest attempts",
 		MayDelay: p.share, Reach: min(1, max(suggest.Reach*p.share, 0.01)), Tried: p.tried(p.proposal.Tried), Proposed: p.tried(p.proposal.Sets),
 	}
 	var svg bytes.Buffer
@@ -209,7 +179,7 @@ func (p *suggestReport) draw() error {
 
 func (p *suggestReport) tried(sets []suggest.Set) (all []picture.Tried) {
 	for _, s := range sets {
-		name := strings.Join(limits(s.Limits).texts(), ", ")
+		name := strings.Join(flags.Limits(s.Limits).Texts(), ", ")
 		all = append(all, picture.Tried{Name: name, Limits: len(s.Limits), Stopped: s.Stopped, Delayed: float64(s.Delayed) / float64(max(1, p.Honest))})
 	}
 	return all

@@ -8,6 +8,8 @@ import (
 
 	"github.com/axiomhq/hyperloglog"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/window"
@@ -15,7 +17,7 @@ import (
 
 // An outcome is what became of the attempts under one set of limits.
 type outcome struct {
-	limits           limits
+	limits           flags.Limits
 	admitted, denied int
 	hopeless         int   // of the denied: they ask for more units than a limit holds
 	succeeded        int   // of the denied: the log says that they gave the right password or key
@@ -23,7 +25,7 @@ type outcome struct {
 	waits            *picture.Waits
 }
 
-func newOutcome(limits limits) *outcome {
+func newOutcome(limits flags.Limits) *outcome {
 	return &outcome{limits: limits, by: make([]int, len(limits)), waits: &picture.Waits{}}
 }
 
@@ -105,12 +107,12 @@ type tallies struct {
 	lost    int                   // the most denials that a tally had when it was dropped, or -1 if none was
 }
 
-func newTallies(sets sets, how estimator, keep int) tallies {
+func newTallies(sets flags.Sets, how estimator.Estimator, keep int) tallies {
 	t := tallies{events: map[string]*tally{}, all: hyperloglog.New14(), keep: keep, sweepAt: 2 * keep, lost: -1}
 	for _, set := range sets {
 		t.denied = append(t.denied, hyperloglog.New14())
 		for _, l := range set {
-			t.quiet = max(t.quiet, l.Per+how.remembers(l))
+			t.quiet = max(t.quiet, l.Per+how.Memory(l))
 		}
 	}
 	return t

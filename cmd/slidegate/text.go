@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,13 +10,13 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
 // print writes the report as text, or as one JSON object.
 func (p *report) print(out io.Writer, asJSON bool) error {
 	if asJSON {
-		return writeJSON(out, p)
+		return output.JSON(out, p)
 	}
 	var b strings.Builder
 	p.printHead(&b)
@@ -29,13 +28,6 @@ func (p *report) print(out io.Writer, asJSON bool) error {
 	p.printNotes(&b)
 	_, err := io.WriteString(out, b.String())
 	return err
-}
-
-func writeJSON(out io.Writer, v any) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 func (p *report) printHead(b *strings.Builder) {
@@ -51,7 +43,7 @@ func (p *report) printHead(b *strings.Builder) {
 	if len(p.Sets) == 1 {
 		rows = slices.Concat([][]string{{"limits", p.limits()}}, rows, p.outcome(p.Sets[0]))
 	}
-	writeTable(b, 0, rows)
+	output.Table(b, 0, rows)
 }
 
 // printSample tells what to do about the sample, if it is that.
@@ -109,9 +101,9 @@ func (p *logReport) source() string {
 
 func (p *logReport) lines() string {
 	if p.NoAttempt == 0 {
-		return number(p.Lines, "line")
+		return output.Count(p.Lines, "line")
 	}
-	return fmt.Sprintf("%s, of which %d without an attempt", number(p.Lines, "line"), p.NoAttempt)
+	return fmt.Sprintf("%s, of which %d without an attempt", output.Count(p.Lines, "line"), p.NoAttempt)
 }
 
 // period leaves out years and a zone if the log tells none.
@@ -120,7 +112,7 @@ func (p *logReport) period() string {
 	if p.yearless() {
 		layout, zone = time.Stamp, ""
 	}
-	return fmt.Sprintf("%s to %s%s, %s", p.From.Format(layout), p.To.Format(layout), zone, human(p.Period))
+	return fmt.Sprintf("%s to %s%s, %s", p.From.Format(layout), p.To.Format(layout), zone, output.Duration(p.Period))
 }
 
 func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
@@ -153,7 +145,7 @@ func (p *logReport) attempts() string {
 func (p *report) outcome(s *result) [][]string {
 	rows := [][]string{{"admitted", share(s.Admitted, p.Attempts)}, {"denied", share(s.Denied, p.Attempts)}}
 	if s.Denied > 0 {
-		rows[1][1] += ", from " + p.estimate(number(s.DeniedEvents, "event"))
+		rows[1][1] += ", from " + p.estimate(output.Count(s.DeniedEvents, "event"))
 	}
 	if p.WithResult > 0 {
 		rows = append(rows, []string{"by mistake", p.mistakes(s.DeniedSucceeded)})
@@ -165,12 +157,12 @@ func (p *report) outcome(s *result) [][]string {
 }
 
 func (p *logReport) mistakes(n int) string {
-	return fmt.Sprintf("%d of %s that had succeeded", n, number(p.Succeeded, "attempt"))
+	return fmt.Sprintf("%d of %s that had succeeded", n, output.Count(p.Succeeded, "attempt"))
 }
 
 // half tells the waits, of which one is above half of the others.
 func (w *waitReport) half(of string) string {
-	return fmt.Sprintf("half of the %s up to %s, 99 %% up to %s, the longest %s", of, w.about(w.Wait50), w.about(w.Wait99), human(w.LongestWait))
+	return fmt.Sprintf("half of the %s up to %s, 99 %% up to %s, the longest %s", of, w.about(w.Wait50), w.about(w.Wait99), output.Duration(w.LongestWait))
 }
 
 func share(n, of int) string {
@@ -184,7 +176,7 @@ func (p *report) printSet(b *strings.Builder, s *result) {
 	for _, l := range s.Limits {
 		rows = append(rows, []string{strconv.Itoa(l.Denied), "  " + l.Limit})
 	}
-	writeTable(b, tabwriter.AlignRight, rows)
+	output.Table(b, tabwriter.AlignRight, rows)
 	printWidths(b, s.limitTexts())
 	p.printEvents(b, eventTable{"Denied most:", "denied", "event", printable}, s.Top, s.MoreDenied)
 	p.printEvents(b, eventTable{"Denied by mistake, as they had succeeded:", "denied", "event", printable}, s.Hurt, s.MoreHurt)
@@ -224,7 +216,7 @@ func (e eventReport) longest() string {
 	if e.Never {
 		return "never"
 	}
-	return human(e.Longest)
+	return output.Duration(e.Longest)
 }
 
 // printSets prints several sets of limits side by side.
@@ -234,7 +226,7 @@ func (p *report) printSets(b *strings.Builder) {
 	for _, s := range p.Sets {
 		rows = append(rows, []string{
 			strconv.Itoa(s.Admitted), strconv.Itoa(s.Denied), fmt.Sprintf("%.1f %%", 100*float64(s.Denied)/float64(p.Attempts)), p.estimate(strconv.Itoa(s.DeniedEvents)),
-			strconv.Itoa(s.DeniedSucceeded), s.wait(s.about(s.Wait50)), s.wait(s.about(s.Wait99)), s.wait(human(s.LongestWait)), "  " + s.limits(),
+			strconv.Itoa(s.DeniedSucceeded), s.wait(s.about(s.Wait50)), s.wait(s.about(s.Wait99)), s.wait(output.Duration(s.LongestWait)), "  " + s.limits(),
 		})
 	}
 	p.writeResults(b, rows, 4)
@@ -254,16 +246,7 @@ func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes i
 			rows[i] = slices.Delete(rows[i], mistakes, mistakes+1)
 		}
 	}
-	writeTable(b, tabwriter.AlignRight, rows)
-}
-
-// writeTable aligns all columns but the last, which is as wide as it is.
-func writeTable(b *strings.Builder, flags uint, rows [][]string) {
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', flags)
-	for _, row := range rows {
-		_, _ = io.WriteString(t, strings.Join(row, "\t")+"\n") // a strings.Builder takes everything
-	}
-	_ = t.Flush()
+	output.Table(b, tabwriter.AlignRight, rows)
 }
 
 // printNotes tells what else a reader must know to believe the counts.
@@ -295,10 +278,10 @@ func printTooMany(b *strings.Builder, things, thing string, lost int) {
 func (p *logReport) printNotes(b *strings.Builder) {
 	if p.OutOfOrder > 0 {
 		fmt.Fprintf(b, "\nOut of order: %s, dated up to %s before one above. None is decided earlier than the last one counted for its event; --sort puts the log in order first.\n",
-			number(p.OutOfOrder, "attempt"), human(p.FurthestBack))
+			output.Count(p.OutOfOrder, "attempt"), output.Duration(p.FurthestBack))
 	}
 	if p.YearsAssumed > 0 && !p.yearless() {
-		fmt.Fprintf(b, "\nYears assumed: %s. Lines without a year are dated near the other files.\n", number(p.YearsAssumed, "attempt"))
+		fmt.Fprintf(b, "\nYears assumed: %s. Lines without a year are dated near the other files.\n", output.Count(p.YearsAssumed, "attempt"))
 	}
 	if p.FirstNoEvent != "" {
 		fmt.Fprintf(b, "\nThe first line without an event is %s.\n", p.FirstNoEvent)
@@ -320,23 +303,6 @@ func printable(event string) string {
 	return s
 }
 
-// number is a number of things, in words that fit.
-func number(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// human is a span in whole seconds, or milliseconds if it is short, written as limits write theirs.
-func human(ms int64) string {
-	d := time.Duration(ms) * time.Millisecond
-	if d >= time.Minute {
-		d = d.Truncate(time.Second)
-	}
-	return strings.TrimPrefix(window.Every(d).String(), "1/")
-}
-
 // about is a wait that is only known to about 4 %, rounded up.
 func (w *waitReport) about(ms int64) string {
 	unit := int64(100)
@@ -345,5 +311,5 @@ func (w *waitReport) about(ms int64) string {
 			unit = u
 		}
 	}
-	return human(min((ms+unit-1)/unit*unit, w.LongestWait))
+	return output.Duration(min((ms+unit-1)/unit*unit, w.LongestWait))
 }

@@ -7,53 +7,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 )
-
-// webAddress is where inspect serves its page; empty if it does not.
-type webAddress string
-
-// webDefault is the address of --web without a value.
-const webDefault webAddress = "127.0.0.1:8002"
-
-// Decode reads the flag. A word after it is its value only if it is an address, since it could be
-// NAME.
-func (a *webAddress) Decode(c *kong.DecodeContext) error {
-	if *a != "" {
-		return errTwice
-	}
-	next := c.Scan.Peek()
-	text, _ := next.Value.(string)
-	switch own := next.Type == kong.FlagValueToken; {
-	case isMissing(c), !own && !listens(text):
-		*a = webDefault
-		return nil
-	case !listens(text):
-		return fmt.Errorf("%q is no address to serve at; write an IP address and a port, as in 127.0.0.1:8002", text)
-	}
-	c.Scan.Pop()
-	*a = webAddress(text)
-	return nil
-}
-
-// listens reports whether a text is an address and a port, or :port for all interfaces.
-func listens(text string) bool {
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return false
-	}
-	_, notIP := netip.ParseAddr(host)
-	_, notPort := strconv.ParseUint(port, 10, 16)
-	return notPort == nil && (notIP == nil || host == "" || host == "localhost")
-}
 
 // checkWeb refuses what does not go with a page, and without one what needs it.
 func (c *inspectCommand) checkWeb() error {
@@ -75,7 +38,7 @@ func (c *inspectCommand) checkWeb() error {
 func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s streams) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(c.Web))
 	if err != nil {
-		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, webDefault)
+		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, flags.DefaultPage)
 	}
 	if !page.OnLoopback(listener.Addr()) {
 		_, _ = fmt.Fprintf(s.err, "slidegate: everybody who reaches %v sees who is limited%s; keep others away from it\n", listener.Addr(), c.more())
@@ -100,7 +63,7 @@ func (c *inspectCommand) more() string {
 // begin returns what the page shows first, as the end of its address. Without an event, it asks for
 // one.
 func (c *inspectCommand) begin() string {
-	q := page.Query{Name: string(c.Name), Event: string(c.Event), Limits: strings.Join(c.Limits.texts(), ","), Levels: c.AR1, Login: c.Login}
+	q := page.Query{Name: string(c.Name), Event: string(c.Event), Limits: strings.Join(c.Limits.Texts(), ","), Levels: c.AR1, Login: c.Login}
 	if c.Args.IP != nil {
 		q.Address = *c.Args.IP
 	}
@@ -124,14 +87,14 @@ func (c *inspectCommand) page(client rueidis.Client, now func() time.Time) page.
 type web struct {
 	subject
 	client  rueidis.Client
-	budgets budgets
+	budgets flags.Budgets
 	now     func() time.Time
 }
 
 // of returns the subject that the page asks about.
 func (w *web) of(q page.Query) *subject {
 	s := w.subject
-	s.Name, s.Event, s.AR1 = raw(q.Name), raw(q.Event), q.Levels
+	s.Name, s.Event, s.AR1 = flags.Argument(q.Name), flags.Argument(q.Event), q.Levels
 	return &s
 }
 
@@ -143,12 +106,11 @@ func (w *web) open(q page.Query) (page.Look, error) {
 	case q.Login:
 		return w.openAccount(q)
 	}
-	var given limits
+	var given flags.Limits
 	if q.Limits != "" {
-		for text := range strings.SplitSeq(q.Limits, ",") {
-			if err := given.add(text); err != nil {
-				return nil, err
-			}
+		var err error
+		if given, err = flags.ParseLimits(q.Limits); err != nil {
+			return nil, err
 		}
 	}
 	s := w.of(q)
@@ -223,7 +185,7 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 }
 
 // glances returns a function that looks at the event with one call of Redis each time.
-func (s *subject) glances(client rueidis.Client, given limits, now func() time.Time) (page.Look, error) {
+func (s *subject) glances(client rueidis.Client, given flags.Limits, now func() time.Time) (page.Look, error) {
 	under := given
 	if len(given) == 0 {
 		under = anyLimits
@@ -237,7 +199,7 @@ func (s *subject) glances(client rueidis.Client, given limits, now func() time.T
 
 // glance returns the state of the event under the limits of l, or under what is stored if these are
 // not given.
-func (s *subject) glance(ctx context.Context, l limiter, given bool) (*state, error) {
+func (s *subject) glance(ctx context.Context, l estimator.Limiter, given bool) (*state, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {
 		return nil, s.failed(ctx, err)

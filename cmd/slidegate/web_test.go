@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
@@ -22,8 +23,8 @@ import (
 func TestWebAddress(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
-		web  webAddress
-		name raw
+		web  flags.PageAddress
+		name flags.Argument
 	}{
 		{[]string{"--web"}, "127.0.0.1:8002", ""},
 		{[]string{"--web", "login", "alice"}, "127.0.0.1:8002", "login"},

@@ -1,13 +1,12 @@
-package main
+// Package connect reaches a Redis or a cluster by what a user writes after --redis, and explains what is wrong with it.
+package connect
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -15,24 +14,19 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/window"
 )
 
-// patience is how long Redis may take over one call.
-const patience = 5 * time.Second
+// Timeout is how long Redis may take over one call of a command.
+const Timeout = 5 * time.Second
 
-// addresses are how to reach a Redis, or nodes of one cluster.
-type addresses struct{ rueidis.ClientOption }
+// Addresses are how to reach a Redis, or nodes of one cluster.
+type Addresses struct{ rueidis.ClientOption }
 
-// Decode adds the addresses of one flag.
-func (as *addresses) Decode(c *kong.DecodeContext) error {
-	return eachValue(c, "127.0.0.1:6379", as.add)
-}
-
-func (as *addresses) add(s string) error {
+// Add adds a server, as host:port or as a URL. A URL stands alone.
+func (as *Addresses) Add(s string) error {
 	if strings.Contains(s, "://") {
 		return as.addURL(s)
 	}
@@ -44,7 +38,7 @@ func (as *addresses) add(s string) error {
 }
 
 // addURL takes everything from a URL. Its text is not repeated in an error, since it may hold a password.
-func (as *addresses) addURL(s string) error {
+func (as *Addresses) addURL(s string) error {
 	o, err := rueidis.ParseURL(s)
 	if err != nil || len(as.InitAddress) > 0 {
 		return errors.New("its URL cannot be read; write one alone, as in rediss://user:password@host:6379")
@@ -53,8 +47,8 @@ func (as *addresses) addURL(s string) error {
 	return nil
 }
 
-// String names the servers and the database, without a password.
-func (as addresses) String() string {
+// String returns the servers and the database, without a password.
+func (as Addresses) String() string {
 	text := strings.Join(as.InitAddress, ",")
 	if as.SelectDB != 0 {
 		text += "/" + strconv.Itoa(as.SelectDB)
@@ -62,18 +56,18 @@ func (as addresses) String() string {
 	return text
 }
 
-// connect is for a command that asks one thing after the other.
-func (as addresses) connect(ctx context.Context) (rueidis.Client, error) {
+// Connect connects a command that asks one thing after the other.
+func (as Addresses) Connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
-	o.Dialer = net.Dialer{Timeout: patience}
-	o.ConnWriteTimeout = patience
+	o.Dialer = net.Dialer{Timeout: Timeout}
+	o.ConnWriteTimeout = Timeout
 	o.PipelineMultiplex = -1 // one connection: over several, a call that timed out could run after the removal of what it wrote
 	o.DisableCache = true
 	return as.dial(ctx, o)
 }
 
-// serve is for a service: as docs/redis.md has it.
-func (as addresses) serve(ctx context.Context) (rueidis.Client, error) {
+// Serve connects a service, with the options of docs/redis.md.
+func (as Addresses) Serve(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.AlwaysPipelining = true
 	o.Dialer = net.Dialer{Timeout: time.Second}
@@ -87,7 +81,7 @@ func (as addresses) serve(ctx context.Context) (rueidis.Client, error) {
 }
 
 // dial finds out by itself whether the addresses are of one server or of a cluster. The end of ctx ends the wait for it.
-func (as addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
+func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
 	type connected struct {
 		rueidis.Client
 		err error
@@ -139,12 +133,12 @@ func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
 
 // answersPlain reports whether a Redis at the address answers PING without TLS.
 func answersPlain(ctx context.Context, address string) bool {
-	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
+	conn, err := (&net.Dialer{Timeout: Timeout}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = conn.Close() }() // nothing is lost with it
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(Timeout))
 	answer := make([]byte, 1)
 	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
 		return false
@@ -202,10 +196,11 @@ func remedy(err error, encrypted bool) string {
 	return "start it, or correct the address"
 }
 
-// failed says what an error of Redis means to a replay. What the library says about the count is for those who go on.
-func (r *replay) failed(err error) error {
+// Failed returns an error that says why Redis failed, without what the library says about the count, and what to do: otherwise, unless
+// the user may not do what it takes.
+func (as Addresses) Failed(err error, otherwise string) error {
 	why := cause(err)
-	return fmt.Errorf("--redis %v failed (%s); %s, or leave out --redis to decide in memory", r.redis, why, next(why, "replay again when it works"))
+	return fmt.Errorf("--redis %v failed (%s); %s", as, why, next(why, otherwise))
 }
 
 // next is what to do about why Redis failed: something else where the user may not do what it takes.
@@ -229,32 +224,4 @@ func cause(err error) string {
 		}
 	}
 	return text
-}
-
-// forget removes an event.
-func (w *worker) forget(ctx context.Context, event string) error {
-	for _, l := range w.limiters {
-		if err := l.Reset(ctx, event); err != nil {
-			return w.r.failed(err)
-		}
-	}
-	return nil
-}
-
-// forgetAll removes all events from Redis. What it cannot remove it tries again for a while, the rest meanwhile.
-func (w *worker) forgetAll(ctx context.Context) (err error) {
-	left := slices.Collect(maps.Keys(w.events))
-	for begin, pause := time.Now(), time.NewTicker(patience/20); ; <-pause.C {
-		left = slices.DeleteFunc(left, func(event string) bool {
-			failed := w.forget(ctx, event)
-			err = cmp.Or(failed, err)
-			return failed == nil
-		})
-		if len(left) == 0 {
-			return nil
-		}
-		if time.Since(begin) > patience {
-			return err
-		}
-	}
 }

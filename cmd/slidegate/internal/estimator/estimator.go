@@ -1,0 +1,100 @@
+// Package estimator makes limiters that count by windows or by levels, and says how the two differ.
+package estimator
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Limiter is one of window or of ar1, on Redis or in memory.
+type Limiter interface {
+	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
+	Reset(ctx context.Context, event string) error
+}
+
+// Estimator says how limits count. The zero Estimator is Window that nobody chose.
+type Estimator string
+
+// The estimators.
+const (
+	Window Estimator = "window" // windows, in which units are counted
+	AR1    Estimator = "ar1"    // levels, which decay
+)
+
+// String returns the name of the estimator.
+func (e Estimator) String() string {
+	if e == "" {
+		return string(Window)
+	}
+	return string(e)
+}
+
+// Check refuses limits that the estimator cannot count by.
+func (e Estimator) Check(limits []window.Limit) error {
+	for _, l := range limits {
+		text, width, _ := strings.Cut(l.String(), "@")
+		switch {
+		case e == AR1 && l.Resolution != 0:
+			return fmt.Errorf("%s@%s has slices, and a level of --estimator ar1 has none; write %s", text, width, text)
+		case e == AR1 && l.Max > mostOfLevel:
+			return fmt.Errorf("%s is too much for --estimator ar1; choose at most %d units, or --estimator window", text, mostOfLevel)
+		}
+	}
+	return nil
+}
+
+const mostOfLevel = 10_000_000 // the largest Max of ar1
+
+// Limiter makes a limiter on Redis, or in memory without a client. Of cfg it takes what both estimators have: Name, Limits, Secret, Now
+// and Timeout.
+func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, error) {
+	levels := ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: cfg.Secret, Now: cfg.Now, Timeout: cfg.Timeout}
+	switch {
+	case e == AR1 && client == nil:
+		return ar1.NewLocal(levels)
+	case e == AR1:
+		return ar1.New(client, levels)
+	case client == nil:
+		return window.NewLocal(cfg)
+	}
+	return window.New(client, cfg)
+}
+
+// Memory returns how long a limit remembers a unit at most: a window for Per, and a level until it is below 1/4.
+func (e Estimator) Memory(l window.Limit) time.Duration {
+	if e == AR1 {
+		return time.Duration(min(float64(l.Per)*math.Log(4*float64(l.Max+1)), math.MaxInt64/2))
+	}
+	return l.Per
+}
+
+// Text returns a limit as a person reads it.
+func (e Estimator) Text(l window.Limit) string {
+	text := l.String()
+	if e == AR1 {
+		text, _, _ = strings.Cut(text, "@")
+	}
+	return text
+}
+
+// Needless returns another of the limits that keeps this one from ever denying: in a longer time it holds no more. Or it returns nothing.
+func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
+	late := time.Duration(0) // a limit in slices forgets a unit up to a slice late
+	if _, _, slices := strings.Cut(e.Text(l), "@"); slices {
+		late = max(l.Per/60, l.Resolution)
+	}
+	for _, other := range limits {
+		if other != l && other.Max <= l.Max && other.Per >= l.Per+late {
+			return e.Text(other)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,27 @@
+package estimator
+
+import (
+	"testing"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestMemory: a level is at rest by the time that it is said to be remembered for.
+func TestMemory(t *testing.T) {
+	for _, text := range []string{"1/5s", "20/1d", "1000000/1h", "5/3650d"} {
+		limit, err := window.ParseLimit(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit.Resolution = 0
+		l, err := ar1.NewLocal(ar1.Config{Name: "x", Limits: []ar1.Limit{limit}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := l.AllowN(t.Context(), "e", limit.Max)
+		if said := AR1.Memory(limit); err != nil || d.Usage[0].ResetAfter > said || said > 2*d.Usage[0].ResetAfter {
+			t.Errorf("%s: %v said, %+v %v", text, said, d, err)
+		}
+	}
+}

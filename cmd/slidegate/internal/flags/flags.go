@@ -1,0 +1,90 @@
+// Package flags holds the values of command lines: each type reads a flag or an argument, and says what is wrong with it. A value is
+// what is behind the flag, with Decode added for kong.
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+var errTwice = errors.New("it is given twice; choose one")
+
+// Text is a text that must not be empty: an empty one comes from a variable that is not set.
+type Text string
+
+// Decode reads the text as it is: kong itself would take a file name for UTF-8.
+func (t *Text) Decode(c *kong.DecodeContext) error {
+	if isMissing(c) {
+		return errors.New("its value is missing; write one, or leave out the flag")
+	}
+	if *t != "" {
+		return errTwice
+	}
+	text, ok := c.Scan.Pop().Value.(string)
+	if !ok || text == "" {
+		return errors.New("its value is empty; write one, or leave it out")
+	}
+	*t = Text(text)
+	return nil
+}
+
+// Argument is the name of a limiter or an event, whatever bytes it has.
+type Argument string
+
+// Decode reads the argument.
+func (a *Argument) Decode(c *kong.DecodeContext) error {
+	text, _ := c.Scan.Pop().Value.(string)
+	if text == "" {
+		return errors.New("it is empty; write the one that the service uses")
+	}
+	*a = Argument(text)
+	return nil
+}
+
+// isMissing reports whether a flag stands without a value.
+func isMissing(c *kong.DecodeContext) bool {
+	return c.Scan.Peek().InferredType().IsAny(kong.EOLToken, kong.FlagToken)
+}
+
+// value returns the value of a flag. If it is missing, the error says what to write.
+func value(c *kong.DecodeContext, hint string) (string, error) {
+	if isMissing(c) {
+		return "", errors.New("its value is missing; write " + hint)
+	}
+	return c.Scan.Pop().String(), nil
+}
+
+// eachValue takes a list apart. An empty value is no empty list: it comes from a variable that is not set.
+func eachValue(c *kong.DecodeContext, example string, add func(string) error) error {
+	list, err := value(c, "one, as in "+example)
+	if err != nil {
+		return err
+	}
+	for s := range strings.SplitSeq(list, ",") {
+		if err := add(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// duration reads a time within bounds. The error for any other begins with what it is not.
+func duration(c *kong.DecodeContext, d *time.Duration, low, high time.Duration, wrong, example string) error {
+	text, err := value(c, "one, as in "+example)
+	if err != nil {
+		return err
+	}
+	if *d != 0 {
+		return errTwice
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil || parsed < low || parsed > high {
+		return fmt.Errorf("%q is %s, as in %s", text, wrong, example)
+	}
+	*d = parsed
+	return nil
+}

@@ -1,0 +1,115 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// maxLimits is how many limits a limiter takes.
+const maxLimits = 31
+
+// Limits are those of all --limit flags, each of which may hold several after commas.
+type Limits []window.Limit
+
+// Decode adds the limits of one flag.
+func (ls *Limits) Decode(c *kong.DecodeContext) error {
+	return eachValue(c, "5/1h", ls.add)
+}
+
+func (ls *Limits) add(s string) error {
+	l, err := window.ParseLimit(s)
+	if err == nil && len(*ls) == maxLimits {
+		err = fmt.Errorf("%s is the limit number %d; a limiter has at most %d", s, maxLimits+1, maxLimits)
+	}
+	for _, other := range *ls {
+		if err == nil && l.Per == other.Per {
+			err = fmt.Errorf("%v and %s have the same window; keep the tighter one", other, s)
+		}
+	}
+	*ls = append(*ls, l)
+	return err
+}
+
+// ParseLimits reads limits with commas between them, as in 1/5s,5/1h.
+func ParseLimits(text string) (ls Limits, err error) {
+	for limit := range strings.SplitSeq(text, ",") {
+		if err := ls.add(limit); err != nil {
+			return nil, err
+		}
+	}
+	return ls, nil
+}
+
+// Texts returns each limit as a text, such as 5/1h.
+func (ls Limits) Texts() (texts []string) {
+	for _, l := range ls {
+		texts = append(texts, l.String())
+	}
+	return texts
+}
+
+// Sets are the limits of all --compare flags: one set a flag.
+type Sets []Limits
+
+// Decode adds the set of one flag.
+func (ss *Sets) Decode(c *kong.DecodeContext) error {
+	var set Limits
+	err := eachValue(c, "3/10m,20/1d", set.add)
+	*ss = append(*ss, set)
+	return err
+}
+
+// Budgets are the limits of all --budget flags. Of is nil if there is no such flag.
+type Budgets struct{ Of map[login.Budget]Limits }
+
+// budgetNames are the budgets of a login guard that have limits.
+var budgetNames = []login.Budget{login.Account, login.Address, login.Pair, login.Streak, login.Total}
+
+// Decode adds the limits of one flag.
+func (bs *Budgets) Decode(c *kong.DecodeContext) error {
+	text, err := value(c, "one, as in account=10/10m,20/1h")
+	if err != nil {
+		return err
+	}
+	name, limits, found := strings.Cut(text, "=")
+	b := login.Budget(name)
+	switch {
+	case !found || !slices.Contains(budgetNames, b):
+		return fmt.Errorf("%q names no budget; write one of %v with its limits, as in account=10/10m,20/1h", text, budgetNames)
+	case bs.Of[b] != nil:
+		return fmt.Errorf("the budget %s is given twice; write its limits as one, as in %s=10/10m,20/1h", b, b)
+	}
+	if bs.Of == nil {
+		bs.Of = map[login.Budget]Limits{}
+	}
+	bs.Of[b], err = ParseLimits(limits)
+	return err
+}
+
+// Estimator is the flag --estimator.
+type Estimator struct{ estimator.Estimator }
+
+// Decode reads the flag.
+func (e *Estimator) Decode(c *kong.DecodeContext) error {
+	name, err := value(c, "window or ar1")
+	if err != nil {
+		return err
+	}
+	chosen := estimator.Estimator(name)
+	switch {
+	case chosen != estimator.Window && chosen != estimator.AR1:
+		return fmt.Errorf("there is no estimator %q; choose window or ar1", name)
+	case e.Estimator != "":
+		return errors.New("it is given twice; replay twice to compare both")
+	}
+	e.Estimator = chosen
+	return nil
+}

@@ -1,0 +1,74 @@
+package flags
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+)
+
+// By is the flag --by of replay.
+type By struct {
+	logs.By
+	Text string // of the flag, for the report
+}
+
+// Decode reads the flag.
+func (b *By) Decode(c *kong.DecodeContext) error {
+	text, err := value(c, "one, as in user")
+	if err != nil {
+		return err
+	}
+	if b.Text != "" {
+		return errTwice
+	}
+	b.Text = text
+	b.By, err = logs.ParseBy(text)
+	return err
+}
+
+// TimeRegex is the flag --time-regex.
+type TimeRegex struct{ *regexp.Regexp }
+
+// Decode reads the flag.
+func (r *TimeRegex) Decode(c *kong.DecodeContext) (err error) {
+	var text Text
+	if r.Regexp != nil {
+		return errTwice
+	}
+	if err = text.Decode(c); err == nil {
+		r.Regexp, err = logs.ParseTimeRegex(string(text))
+	}
+	return err
+}
+
+// Share is the flag --delay-honest.
+type Share struct {
+	Of   float64 // from 0 to 1
+	Text string  // empty if the flag is not given
+}
+
+// DefaultShare is the share without --delay-honest.
+var DefaultShare = Share{Of: 0.001, Text: "0.1%"}
+
+// Decode reads the flag.
+func (s *Share) Decode(c *kong.DecodeContext) error {
+	var text Text
+	if s.Text != "" {
+		return errTwice
+	}
+	if err := text.Decode(c); err != nil {
+		return err
+	}
+	number, isPercent := strings.CutSuffix(string(text), "%")
+	of, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !isPercent || !(of >= 0 && of <= 100) {
+		return fmt.Errorf("%q is no share; write one from 0%% to 100%%, as in %s", text, DefaultShare.Text)
+	}
+	s.Of, s.Text = of/100, string(text)
+	return nil
+}

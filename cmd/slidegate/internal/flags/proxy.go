@@ -1,0 +1,178 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/slidegate/slidegate/httplimit"
+)
+
+// Upstream is the server behind the proxy.
+type Upstream struct{ *url.URL }
+
+// Decode reads the flag.
+func (to *Upstream) Decode(c *kong.DecodeContext) error {
+	var text Text
+	if to.URL != nil {
+		return errTwice
+	}
+	if err := text.Decode(c); err != nil {
+		return err
+	}
+	u, err := url.Parse(string(text))
+	switch {
+	case err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != ""):
+		return errors.New("its URL has a user, a query or a fragment, which are not passed on; write it as in http://127.0.0.1:8080")
+	case err != nil || u.Hostname() == "" || len(u.Port()) > 5 || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is no URL of a server; write it with its scheme, as in http://127.0.0.1:8080", text)
+	}
+	to.URL = u
+	return nil
+}
+
+// Who says who is limited: the flag --by of proxy, or the end of a route.
+type Who struct {
+	Text string        // of the flag
+	Key  httplimit.Key // nil for an address, which depends on --behind
+}
+
+// Decode reads the flag.
+func (w *Who) Decode(c *kong.DecodeContext) error {
+	text, err := value(c, "one, as in address")
+	if err != nil {
+		return err
+	}
+	if w.Text != "" {
+		return errTwice
+	}
+	return w.read(text)
+}
+
+func (w *Who) read(text string) error {
+	w.Text = text
+	kind, name, _ := strings.Cut(text, ":")
+	switch {
+	case text == "address":
+	case text == "all":
+		w.Key = func(*http.Request) string { return "all" }
+	case kind == "header" && strings.EqualFold(name, "Host"):
+		return fmt.Errorf("%q is no field to limit by; write a --route for each host, as in 'api.example.com/ 5/1h by all'", text)
+	case kind == "header" && httplimit.Header(name) != nil:
+		w.Key = only(httplimit.Header(name), func(r *http.Request) int { return len(r.Header.Values(name)) })
+	case kind == "cookie" && httplimit.Cookie(name) != nil:
+		w.Key = only(httplimit.Cookie(name), func(r *http.Request) int { return len(r.CookiesNamed(name)) })
+	default:
+		return fmt.Errorf("%q names nobody; write address, header:NAME, cookie:NAME or all", text)
+	}
+	return nil
+}
+
+// only returns a key for requests that have one value to limit by. Of several, the server could use another than the limit.
+func only(key httplimit.Key, values func(*http.Request) int) httplimit.Key {
+	return func(r *http.Request) string {
+		if values(r) > 1 {
+			return ""
+		}
+		return key(r)
+	}
+}
+
+// Routes are those of all --route flags.
+type Routes []Route
+
+// Route is a pattern of requests with limits of their own.
+type Route struct {
+	Pattern string
+	Limits  Limits // none: not limited
+	By      Who
+}
+
+// Decode adds the route of one flag.
+func (rs *Routes) Decode(c *kong.DecodeContext) error {
+	text, err := value(c, "one, as in 'POST /login 1/5s,5/1h'")
+	if err != nil {
+		return err
+	}
+	var rt Route
+	err = rt.read(text)
+	*rs = append(*rs, rt)
+	return err
+}
+
+// read takes a route apart: a pattern, which is a path or a method and a path, then limits or none, then perhaps by WHO.
+func (rt *Route) read(text string) (err error) {
+	words := strings.Fields(text)
+	n := 1
+	if len(words) > 0 && !strings.Contains(words[0], "/") {
+		n = 2 // a method
+	}
+	if rest := len(words) - n; rest != 1 && (rest != 3 || words[n+1] != "by") {
+		return fmt.Errorf("%q is no route; write a pattern, limits or none, and perhaps by WHO, as in 'POST /login 1/5s,5/1h by address'", text)
+	}
+	rt.Pattern = strings.Join(words[:n], " ")
+	if limits := words[n]; limits != "none" {
+		rt.Limits, err = ParseLimits(limits)
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", text, err)
+	}
+	if len(words) > n+1 {
+		return rt.By.read(words[n+2])
+	}
+	return nil
+}
+
+// Networks are the proxies of all --behind flags.
+type Networks []netip.Prefix
+
+// Decode adds those of one flag.
+func (ns *Networks) Decode(c *kong.DecodeContext) error {
+	return eachValue(c, "10.0.0.0/24", ns.add)
+}
+
+func (ns *Networks) add(text string) error {
+	if _, err := httplimit.AddressBehind(text); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "slidegate: "))
+	}
+	n, err := netip.ParsePrefix(text)
+	if single, failed := netip.ParseAddr(text); failed == nil {
+		n, err = single.Prefix(single.BitLen())
+	}
+	*ns = append(*ns, n)
+	return err
+}
+
+// Outage says what a proxy does while Redis does not answer: local, open or closed. It is empty without the flag.
+type Outage string
+
+// Decode reads the flag.
+func (o *Outage) Decode(c *kong.DecodeContext) error {
+	text, err := value(c, "local, open or closed")
+	if err != nil {
+		return err
+	}
+	if *o != "" {
+		return errTwice
+	}
+	if !slices.Contains([]string{"local", "open", "closed"}, text) {
+		return fmt.Errorf("there is no %q; choose local, open or closed", text)
+	}
+	*o = Outage(text)
+	return nil
+}
+
+// Timeout is how long Redis may take.
+type Timeout time.Duration
+
+// Decode reads the flag.
+func (t *Timeout) Decode(c *kong.DecodeContext) error {
+	return duration(c, (*time.Duration)(t), time.Millisecond, time.Minute, "no time to wait for Redis; write one from 1ms to 1m", "500ms")
+}

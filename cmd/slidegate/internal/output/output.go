@@ -1,0 +1,66 @@
+// Package output prints what commands report: tables, counts and durations for people, JSON for programs.
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// JSON writes a value as one indented JSON object.
+func JSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// Table aligns all columns except the last, which is as wide as its text. The flags are those of package tabwriter.
+func Table(b *strings.Builder, flags uint, rows [][]string) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', flags)
+	for _, row := range rows {
+		_, _ = io.WriteString(t, strings.Join(row, "\t")+"\n") // a strings.Builder takes everything
+	}
+	_ = t.Flush()
+}
+
+// Count returns a number of things in words, as in "1 attempt" and "2 attempts".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Duration returns a time in milliseconds as limits write theirs, such as 1h30m. From a minute on it is in whole seconds.
+func Duration(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d >= time.Minute {
+		d = d.Truncate(time.Second)
+	}
+	return strings.TrimPrefix(window.Every(d).String(), "1/")
+}
+
+// Width returns how many columns a terminal has, at least 40, and 80 if the writer is no terminal.
+func Width(out io.Writer) int {
+	if f, ok := out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return max(40, width)
+		}
+	}
+	return 80
+}
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
