@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -133,7 +134,7 @@ func runPage(t *testing.T, args ...string) (url string, out *served) {
 	status, ended := 0, make(chan struct{})
 	go func() {
 		defer close(ended)
-		status = run(ctx, args, streams{strings.NewReader(""), out, out, nil})
+		status = run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
 	}()
 	t.Cleanup(func() {
 		cancel()

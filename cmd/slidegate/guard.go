@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
@@ -137,7 +138,7 @@ func (b *budgetState) reason() reason {
 }
 
 // status returns the exit status that the state stands for.
-func (a *accountState) status() exitStatus {
+func (a *accountState) status() cli.ExitStatus {
 	switch {
 	case !a.Allowed:
 		return statusDenied

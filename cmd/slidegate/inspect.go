@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
@@ -41,14 +42,20 @@ type inspectCommand struct {
 	AllowReset bool              `help:"With --web: the page can forget what is counted."`
 }
 
+// The answers of inspect.
+const (
+	statusDenied  cli.ExitStatus = 3
+	statusUnknown cli.ExitStatus = 4 // nothing is known of the event
+)
+
 // shown is what an inspect shows: the state of an event, or of an account.
 type shown interface {
 	text(width int) string
-	status() exitStatus
+	status() cli.ExitStatus
 }
 
 // Run shows the state of the event, once or again and again.
-func (c *inspectCommand) Run(ctx context.Context, s streams) error {
+func (c *inspectCommand) Run(ctx context.Context, s cli.Streams) error {
 	c.Name, c.Event = c.Args.Name, c.Args.Event
 	ip, err := c.check()
 	if err != nil {
@@ -65,7 +72,7 @@ func (c *inspectCommand) Run(ctx context.Context, s streams) error {
 	if c.Watch && c.Every == 0 {
 		c.Every = flags.Interval(time.Second)
 	}
-	look, err := c.looks(client, ip, s.now)
+	look, err := c.looks(client, ip, s.Now)
 	if err != nil {
 		return err
 	}
@@ -86,7 +93,7 @@ func (c *inspectCommand) check() (ip netip.Addr, err error) {
 	}
 	switch {
 	case !c.Login && c.Args.IP != nil:
-		return ip, fmt.Errorf("%s; slidegate help inspect shows what there is", unexpected(*c.Args.IP))
+		return ip, fmt.Errorf("%s; slidegate help inspect shows what there is", cli.Unexpected(*c.Args.IP))
 	case !c.Login && c.Budgets.Of != nil:
 		return ip, errors.New("--budget is about a login guard; add --login, or write --limit")
 	case c.Login && len(c.Limits) > 0:
@@ -120,7 +127,7 @@ func (c *inspectCommand) looks(client rueidis.Client, ip netip.Addr, now func() 
 }
 
 // watch shows the state until ctx ends, which is no error. Nor is it one if Redis fails for a while, but for the first look.
-func (c *inspectCommand) watch(ctx context.Context, look func(context.Context) (shown, error), s streams) error {
+func (c *inspectCommand) watch(ctx context.Context, look func(context.Context) (shown, error), s cli.Streams) error {
 	tick := time.NewTicker(time.Duration(c.Every))
 	defer tick.Stop()
 	for first := true; ; first = false {
@@ -129,7 +136,7 @@ func (c *inspectCommand) watch(ctx context.Context, look func(context.Context) (
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
-			_, _ = fmt.Fprintf(s.err, "slidegate: %v; looking again\n", err)
+			_, _ = fmt.Fprintf(s.Err, "slidegate: %v; looking again\n", err)
 		}
 		select {
 		case <-tick.C:
@@ -140,15 +147,15 @@ func (c *inspectCommand) watch(ctx context.Context, look func(context.Context) (
 }
 
 // show prints the state once, and returns the exit status that it stands for.
-func (c *inspectCommand) show(ctx context.Context, look func(context.Context) (shown, error), s streams) (exitStatus, error) {
+func (c *inspectCommand) show(ctx context.Context, look func(context.Context) (shown, error), s cli.Streams) (cli.ExitStatus, error) {
 	st, err := look(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if c.JSON {
-		return st.status(), output.JSON(s.out, st)
+		return st.status(), output.JSON(s.Out, st)
 	}
-	_, err = io.WriteString(s.out, c.screen(st.text(output.Width(s.out)), s.out))
+	_, err = io.WriteString(s.Out, c.screen(st.text(output.Width(s.Out)), s.Out))
 	return st.status(), err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/internal/redistest"
@@ -86,7 +87,7 @@ func inspect(t *testing.T, args ...string) string {
 
 func inAfternoon(ctx context.Context, args ...string) (stdout, stderr string, status int) {
 	var out, errs strings.Builder
-	status = run(ctx, append([]string{"inspect"}, args...), streams{strings.NewReader(""), &out, &errs, func() time.Time { return afternoon }})
+	status = run(ctx, append([]string{"inspect"}, args...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Now: func() time.Time { return afternoon }})
 	return out.String(), errs.String(), status
 }
 
@@ -320,7 +321,7 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &stopper{after: 3, stop: cancel}
 		args := strings.Fields("inspect " + flag + " --every 100ms --limit 5/1h --redis " + redistest.Addr(t) + " " + s.name + " e")
-		if status := run(ctx, args, streams{strings.NewReader(""), out, out, func() time.Time { return afternoon }}); status != 0 {
+		if status := run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: out, Err: out, Now: func() time.Time { return afternoon }}); status != 0 {
 			t.Errorf("status %d", status)
 		}
 		if shown := out.String(); strings.Count("\n"+shown, "\n"+want) != 3 || strings.Contains(shown, "\x1b") {
@@ -347,7 +348,7 @@ func TestWatchGoesOn(t *testing.T) {
 		}
 	}}
 	args := strings.Fields("inspect --every 100ms --redis " + server.Addr() + " login e")
-	if status := run(ctx, args, streams{strings.NewReader(""), shown, shown, nil}); status != 0 || len(shown.do) > 0 {
+	if status := run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: shown, Err: shown}); status != 0 || len(shown.do) > 0 {
 		t.Errorf("status %d, %d steps are left", status, len(shown.do))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
@@ -18,7 +19,7 @@ import (
 )
 
 // runLogin is Run with the login guard in place of limits.
-func (c *replayCommand) runLogin(ctx context.Context, s streams) error {
+func (c *replayCommand) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (c *replayCommand) runLogin(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	return p.print(s.out, c.JSON)
+	return p.print(s.Out, c.JSON)
 }
 
 // checkLogin refuses flags that the guard has no use for.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -85,20 +84,12 @@ func TestHelpHasThreeNames(t *testing.T) {
 	}
 }
 
-// TestVersion checks that version and --version print the same, and that a program without a version says why.
+// TestVersion checks that version and --version print the same.
 func TestVersion(t *testing.T) {
-	for _, arg := range []string{"version", "--version"} {
-		if got, stderr, status := command(t.Context(), arg); got != version()+"\n" || stderr != "" || status != 0 {
-			t.Errorf("slidegate %s prints %q %q, status %d; want %q", arg, got, stderr, status, version())
-		}
-	}
-	for v, want := range map[string]string{
-		"v0.1.0":  "slidegate v0.1.0, go1.25.0",
-		"(devel)": "slidegate of an unknown commit (go build records it, go run does not), go1.25.0",
-	} {
-		if got := versionOf(&debug.BuildInfo{GoVersion: "go1.25.0", Main: debug.Module{Version: v}}); got != want {
-			t.Errorf("%s: %q, want %q", v, got, want)
-		}
+	short, _, _ := command(t.Context(), "version")
+	long, stderr, status := command(t.Context(), "--version")
+	if short != long || !strings.HasPrefix(long, "slidegate ") || stderr != "" || status != 0 {
+		t.Errorf("slidegate version prints %q, and --version %q %q, status %d", short, long, stderr, status)
 	}
 }
 

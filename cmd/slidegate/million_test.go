@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
@@ -182,7 +183,7 @@ func readOnly(tb testing.TB, file string, by flags.By) {
 
 func replayFile(tb testing.TB, file string, by flags.By) {
 	tb.Helper()
-	if err := (&replayCommand{By: by, Files: []flags.Text{flags.Text(file)}}).Run(tb.Context(), streams{in: os.Stdin, out: io.Discard, err: io.Discard}); err != nil {
+	if err := (&replayCommand{By: by, Files: []flags.Text{flags.Text(file)}}).Run(tb.Context(), cli.Streams{In: os.Stdin, Out: io.Discard, Err: io.Discard}); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
@@ -46,8 +47,8 @@ type proxyCommand struct {
 }
 
 // Run runs the proxy until ctx ends.
-func (c *proxyCommand) Run(ctx context.Context, s streams) error {
-	log := slog.New(slog.NewTextHandler(s.err, nil))
+func (c *proxyCommand) Run(ctx context.Context, s cli.Streams) error {
+	log := slog.New(slog.NewTextHandler(s.Err, nil))
 	cfg, err := c.config(log)
 	if err != nil {
 		return err

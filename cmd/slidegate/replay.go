@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
@@ -63,7 +64,7 @@ func (c *replayCommand) sets() (ss flags.Sets, err error) {
 }
 
 // Run replays the files, or the sample, and prints the report.
-func (c *replayCommand) Run(ctx context.Context, s streams) error {
+func (c *replayCommand) Run(ctx context.Context, s cli.Streams) error {
 	switch {
 	case c.Suggest:
 		return c.runSuggest(ctx, s)
@@ -90,16 +91,16 @@ func (c *replayCommand) Run(ctx context.Context, s streams) error {
 	if err := p.draw(); err != nil {
 		return err
 	}
-	return p.print(s.out, c.JSON)
+	return p.print(s.Out, c.JSON)
 }
 
 // watched reads the log with a progress bar, if there is a terminal, and takes it away.
-func (c *replayCommand) watched(ctx context.Context, s streams, read func(*logs.Reader) error) error {
+func (c *replayCommand) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
-		Accounts: c.Login, Sort: c.Sort, Stdin: s.in,
+		Accounts: c.Login, Sort: c.Sort, Stdin: s.In,
 	}
-	if bar := newProgress(s.err, c.files()); bar != nil {
+	if bar := newProgress(s.Err, c.files()); bar != nil {
 		defer func() { _ = bar.Clear() }() // where it cannot draw, it has not drawn
 		o.Progress = bar
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
@@ -534,6 +535,6 @@ func command(ctx context.Context, args ...string) (stdout, stderr string, status
 
 func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
 	var out, errs strings.Builder
-	status = run(ctx, args, streams{in: stdin, out: &out, err: &errs})
+	status = run(ctx, args, cli.Streams{In: stdin, Out: &out, Err: &errs})
 	return out.String(), errs.String(), status
 }

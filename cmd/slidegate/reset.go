@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
@@ -30,9 +31,9 @@ func (resetCommand) Help() string {
 }
 
 // Run forgets the event, if that is what the user wants.
-func (c *resetCommand) Run(ctx context.Context, s streams) error {
+func (c *resetCommand) Run(ctx context.Context, s cli.Streams) error {
 	c.Name, c.Event = c.Args.Name, c.Args.Event
-	if !c.Yes && !output.IsTerminal(s.in) {
+	if !c.Yes && !output.IsTerminal(s.In) {
 		return errors.New("nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question")
 	}
 	client, err := c.connect(ctx)
@@ -40,11 +41,11 @@ func (c *resetCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	defer client.Close()
-	st, err := c.look(ctx, client, nil, s.now)
+	st, err := c.look(ctx, client, nil, s.Now)
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(s.out, st.summary()); err != nil || !st.Stored {
+	if _, err := io.WriteString(s.Out, st.summary()); err != nil || !st.Stored {
 		return err
 	}
 	if yes, err := c.asks(ctx, s); err != nil || !yes {
@@ -53,7 +54,7 @@ func (c *resetCommand) Run(ctx context.Context, s streams) error {
 	if err := c.forget(ctx, client); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.out, "Forgotten.")
+	_, err = fmt.Fprintln(s.Out, "Forgotten.")
 	return err
 }
 
@@ -77,14 +78,14 @@ func (st *state) summary() string {
 const maxAnswer = 1024
 
 // asks the user, unless --yes has answered. An interrupt is an answer, too.
-func (c *resetCommand) asks(ctx context.Context, s streams) (yes bool, err error) {
+func (c *resetCommand) asks(ctx context.Context, s cli.Streams) (yes bool, err error) {
 	if c.Yes {
 		return true, nil
 	}
-	_, _ = fmt.Fprintf(s.err, "Forget %s in %s? [y/N] ", logs.Shown(string(c.Event)), c.Name)
+	_, _ = fmt.Fprintf(s.Err, "Forget %s in %s? [y/N] ", logs.Shown(string(c.Event)), c.Name)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(io.LimitReader(s.in, maxAnswer)).ReadString('\n') // the end is no
+		line, _ := bufio.NewReader(io.LimitReader(s.In, maxAnswer)).ReadString('\n') // the end is no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
@@ -92,7 +93,7 @@ func (c *resetCommand) asks(ctx context.Context, s streams) (yes bool, err error
 		if line == "y" || line == "yes" {
 			return true, nil
 		}
-		_, err = fmt.Fprintln(s.out, "Nothing is forgotten.")
+		_, err = fmt.Fprintln(s.Out, "Nothing is forgotten.")
 		return false, err
 	case <-ctx.Done():
 		return false, errors.New("interrupted; nothing is forgotten")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -48,7 +49,7 @@ func answered(t *testing.T, answer string, args ...string) (stdout, stderr strin
 		t.Fatal(err)
 	}
 	var out, errs strings.Builder
-	status = run(t.Context(), args, streams{tty, &out, &errs, func() time.Time { return afternoon }})
+	status = run(t.Context(), args, cli.Streams{In: tty, Out: &out, Err: &errs, Now: func() time.Time { return afternoon }})
 	return out.String(), errs.String(), status
 }
 
@@ -88,7 +89,7 @@ func TestResetInterrupted(t *testing.T) {
 	defer terminal.Close()
 	defer tty.Close()
 	errs := &stopper{after: 1, stop: cancel}
-	status := run(ctx, []string{"reset", "--redis", redistest.Addr(t), s.name, "alice"}, streams{tty, &strings.Builder{}, errs, nil})
+	status := run(ctx, []string{"reset", "--redis", redistest.Addr(t), s.name, "alice"}, cli.Streams{In: tty, Out: &strings.Builder{}, Err: errs})
 	if status != 130 || !strings.HasSuffix(errs.String(), "slidegate: interrupted; nothing is forgotten\n") || len(keys(t, s.name)) != 1 {
 		t.Errorf("status %d, %s", status, errs)
 	}
@@ -105,7 +106,7 @@ func TestWatchOnTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := []string{"inspect", "--every", "100ms", "--limit", "5/1h", "--redis", redistest.Addr(t), s.name, "e"}
-		status := run(ctx, args, streams{strings.NewReader(""), tty, tty, func() time.Time {
+		status := run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: tty, Err: tty, Now: func() time.Time {
 			if looks++; looks == 5 { // two to each look
 				cancel()
 			}

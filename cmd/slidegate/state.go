@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/window"
 )
@@ -150,7 +151,7 @@ func (st *state) counted() (counted []*section) {
 }
 
 // status returns the exit status that the state stands for.
-func (st *state) status() exitStatus {
+func (st *state) status() cli.ExitStatus {
 	switch {
 	case st.Verdict != nil && !st.Allowed:
 		return statusDenied

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
@@ -41,7 +42,7 @@ type suggestion struct {
 }
 
 // runSuggest is Run with a search for limits.
-func (c *replayCommand) runSuggest(ctx context.Context, s streams) error {
+func (c *replayCommand) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := c.checkSuggest(); err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (c *replayCommand) runSuggest(ctx context.Context, s streams) error {
 	if err := p.draw(); err != nil {
 		return err
 	}
-	return p.print(s.out, c.JSON)
+	return p.print(s.Out, c.JSON)
 }
 
 // checkSuggest refuses flags that a search for limits has no use for.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
@@ -35,16 +36,16 @@ func (c *inspectCommand) checkWeb() error {
 }
 
 // serve serves the page until ctx ends, which is no error.
-func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s streams) error {
+func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s cli.Streams) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(c.Web))
 	if err != nil {
 		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, flags.DefaultPage)
 	}
 	if !page.OnLoopback(listener.Addr()) {
-		_, _ = fmt.Fprintf(s.err, "slidegate: everybody who reaches %v sees who is limited%s; keep others away from it\n", listener.Addr(), c.more())
+		_, _ = fmt.Fprintf(s.Err, "slidegate: everybody who reaches %v sees who is limited%s; keep others away from it\n", listener.Addr(), c.more())
 	}
-	_, _ = fmt.Fprintf(s.out, "The page is at http://%v/%s until you interrupt this.\n", listener.Addr(), c.begin())
-	server := &http.Server{Handler: page.New(c.page(client, s.now)), ReadHeaderTimeout: 10 * time.Second}
+	_, _ = fmt.Fprintf(s.Out, "The page is at http://%v/%s until you interrupt this.\n", listener.Addr(), c.begin())
+	server := &http.Server{Handler: page.New(c.page(client, s.Now)), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
