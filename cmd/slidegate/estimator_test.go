@@ -79,7 +79,7 @@ func TestEstimatorAR1(t *testing.T) {
 	admitted, deniedBy, longest := decideExactly(moments, map[string]exactLevel{"2/10s": {max: 2, per: 10 * time.Second}, "7/5m": {max: 7, per: 5 * time.Minute}})
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--estimator", "ar1", "--limit", "2/10s,7/5m", write(t, log.String()))...)
-		diff := cmp.Diff(deniedBy, got.counts().DeniedBy)
+		diff := cmp.Diff(deniedBy, countsOf(&got).DeniedBy)
 		if diff != "" || got.Estimator != "ar1" || got.Sets[0].Admitted != admitted || got.Sets[0].LongestWait != longest {
 			t.Errorf("%s: %d admitted, not %d; a wait of %d, not %d ms; %s", place, got.Sets[0].Admitted, admitted, got.Sets[0].LongestWait, longest, diff)
 		}

@@ -14,8 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 )
 
 // A shelf is one limit of one subject: its units lie in slots, each of which is forgotten once its last one is as old as the window.
@@ -67,7 +66,7 @@ func (s *shelf) giveBack(charged time.Time) {
 type exactGuard struct {
 	shelves map[string][]*shelf // by budget and subject
 	guardCounts
-	subjects map[string]map[string]eventReport // by kind
+	subjects map[string]map[string]replay.Event // by kind
 }
 
 // guardCounts is what a replay and the exact guard must agree in.
@@ -75,14 +74,14 @@ type guardCounts struct {
 	Allowed, Denied, Mistakes int
 	By                        map[string]int // denials
 	All, Delayed              map[string]int // subjects, by kind
-	Most                      map[string][]eventReport
+	Most                      map[string][]replay.Event
 }
 
 func newExactGuard() *exactGuard {
 	return &exactGuard{
 		shelves:     map[string][]*shelf{},
 		guardCounts: guardCounts{By: map[string]int{}},
-		subjects:    map[string]map[string]eventReport{"addresses": {}, "accounts": {}, "pairs": {}},
+		subjects:    map[string]map[string]replay.Event{"addresses": {}, "accounts": {}, "pairs": {}},
 	}
 }
 
@@ -139,7 +138,7 @@ func clientOf(from string) string {
 	return from
 }
 
-func counted(e eventReport, name string, wait time.Duration, succeeded bool) eventReport {
+func counted(e replay.Event, name string, wait time.Duration, succeeded bool) replay.Event {
 	e.Event = name
 	e.Attempts++
 	if wait > 0 {
@@ -167,9 +166,9 @@ func (g *exactGuard) tell(denied string, succeeded bool) {
 // result adds up. Of equals, a list has the one that waits longest first, and then the name that sorts first.
 func (g *exactGuard) result() guardCounts {
 	c := g.guardCounts
-	c.All, c.Delayed, c.Most = map[string]int{}, map[string]int{}, map[string][]eventReport{}
+	c.All, c.Delayed, c.Most = map[string]int{}, map[string]int{}, map[string][]replay.Event{}
 	for kind, events := range g.subjects {
-		var delayed, hurt []eventReport
+		var delayed, hurt []replay.Event
 		for _, e := range events {
 			if e.Denied > 0 {
 				delayed = append(delayed, e)
@@ -179,16 +178,16 @@ func (g *exactGuard) result() guardCounts {
 			}
 		}
 		c.All[kind], c.Delayed[kind] = len(events), len(delayed)
-		c.Most[kind] = firstTen(delayed, func(e eventReport) int { return e.Denied })
+		c.Most[kind] = firstTen(delayed, func(e replay.Event) int { return e.Denied })
 		if kind == "pairs" {
-			c.Most["hurt"] = firstTen(hurt, func(e eventReport) int { return e.Succeeded })
+			c.Most["hurt"] = firstTen(hurt, func(e replay.Event) int { return e.Succeeded })
 		}
 	}
 	return c
 }
 
-func firstTen(events []eventReport, number func(eventReport) int) []eventReport {
-	slices.SortFunc(events, func(a, b eventReport) int {
+func firstTen(events []replay.Event, number func(replay.Event) int) []replay.Event {
+	slices.SortFunc(events, func(a, b replay.Event) int {
 		if number(a) != number(b) {
 			return number(b) - number(a)
 		}
@@ -197,15 +196,15 @@ func firstTen(events []eventReport, number func(eventReport) int) []eventReport 
 		}
 		return strings.Compare(a.Event, b.Event)
 	})
-	return append([]eventReport{}, events[:min(10, len(events))]...)
+	return append([]replay.Event{}, events[:min(10, len(events))]...)
 }
 
-func (p *guardReport) counts() guardCounts {
+func loginCounts(p *replay.LoginReport) guardCounts {
 	c := guardCounts{
 		Allowed: p.Allowed, Denied: p.Denied, Mistakes: p.DeniedSucceeded, By: map[string]int{},
 		All:     map[string]int{"addresses": p.Addresses.Count, "accounts": p.Accounts.Count, "pairs": p.Pairs.Count},
 		Delayed: map[string]int{"addresses": p.Addresses.Denied, "accounts": p.Accounts.Denied, "pairs": p.Pairs.Denied},
-		Most:    map[string][]eventReport{"addresses": p.Addresses.Top, "accounts": p.Accounts.Top, "pairs": p.Pairs.Top, "hurt": p.Hurt},
+		Most:    map[string][]replay.Event{"addresses": p.Addresses.Top, "accounts": p.Accounts.Top, "pairs": p.Pairs.Top, "hurt": p.Hurt},
 	}
 	for _, b := range p.Budgets {
 		if b.Denied > 0 {
@@ -216,13 +215,13 @@ func (p *guardReport) counts() guardCounts {
 }
 
 // guarded runs the command with --login and --json, and reads what it prints.
-func guarded(tb testing.TB, args ...string) guardReport {
+func guarded(tb testing.TB, args ...string) replay.LoginReport {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--login", "--json"}, args...)...)
 	if status != 0 || stderr != "" {
 		tb.Fatalf("status %d: %s", status, stderr)
 	}
-	var p guardReport
+	var p replay.LoginReport
 	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
 		tb.Fatal(err)
 	}
@@ -255,15 +254,15 @@ func guardExactly(tb testing.TB, log string) *exactGuard {
 func TestLoginOnARealAttack(t *testing.T) {
 	file := data(t, "OpenSSH_2k.log")
 	exact, got := guardExactly(t, text(t, file)), guarded(t, file)
-	if diff := cmp.Diff(exact.result(), got.counts()); diff != "" {
+	if diff := cmp.Diff(exact.result(), loginCounts(&got)); diff != "" {
 		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)
 	}
 	t.Logf("%+v", exact.guardCounts)
 }
 
 func TestLoginOnTheSample(t *testing.T) {
-	exact, got := guardExactly(t, sample), guarded(t)
-	if diff := cmp.Diff(exact.result(), got.counts()); diff != "" {
+	exact, got := guardExactly(t, text(t, sample)), guarded(t)
+	if diff := cmp.Diff(exact.result(), loginCounts(&got)); diff != "" {
 		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)
 	}
 }
@@ -325,7 +324,7 @@ func TestLoginIsDecidedExactly(t *testing.T) {
 	}
 	want := exact.result()
 	got := guarded(t, write(t, strings.Join(lines, "")))
-	if diff := cmp.Diff(want, got.counts()); diff != "" {
+	if diff := cmp.Diff(want, loginCounts(&got)); diff != "" {
 		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)
 	}
 	for _, budget := range []string{"address", "pair", "account", "streak"} {
@@ -335,7 +334,7 @@ func TestLoginIsDecidedExactly(t *testing.T) {
 	}
 	slices.Reverse(lines)
 	got = guarded(t, "--sort", write(t, strings.Join(lines, "")))
-	if diff := cmp.Diff(want, got.counts()); diff != "" || got.OutOfOrder != 0 || !got.Sorted {
+	if diff := cmp.Diff(want, loginCounts(&got)); diff != "" || got.OutOfOrder != 0 || !got.Sorted {
 		t.Errorf("sorted, it differs from the exact guard (-exact +replay):\n%s", diff)
 	}
 	t.Logf("%+v", exact.guardCounts)
@@ -384,46 +383,4 @@ func TestLoginSkips(t *testing.T) {
 	if stdout, _, status := command(t.Context(), "replay", "--login", none); status != 0 || !strings.Contains(stdout, "looked at   0 (0.0 %)\n") {
 		t.Errorf("nothing but such: status %d, %s", status, stdout)
 	}
-}
-
-// TestLoginMemoryIsConstant: neither lines nor subjects that have gone quiet need memory, in the guard or beside it.
-func TestLoginMemoryIsConstant(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it needs many lines")
-	}
-	const name = "of-some-length-as-accounts-have"
-	r, err := newGuardReplay(t.Context(), login.Config{Name: "replay"}, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, early, grown := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC), int64(0), int64(0)
-	s := &stream{lines: 120_000, line: func(n int) string { // each address and account makes ten attempts, one every five minutes
-		return sshdLogin{begin.Add(time.Duration(n) * 5 * time.Minute), fmt.Sprintf("2001:db8:%x:%x::1", n/10>>8, n/10&255), fmt.Sprint(name, n/10), false, 1}.String()
-	}}
-	s.at = func(n int) {
-		switch n {
-		case s.lines / 2:
-			early = inUse()
-		case s.lines - 1:
-			grown = inUse() - early
-		}
-	}
-	log, err := logs.Open(t.Context(), []string{"-"}, logs.Options{Stdin: s, Accounts: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	if err := r.run(t.Context(), log); err != nil {
-		t.Fatal(err)
-	}
-	p := r.report(logReport{})
-	for kind, s := range map[string]subjectReport{"addresses": p.Addresses, "accounts": p.Accounts, "pairs": p.Pairs} {
-		if off := s.Count - 12_000; max(off, -off) > 12_000*3/100 || !s.Estimated {
-			t.Errorf("%d %s, estimated: %v", s.Count, kind, s.Estimated)
-		}
-	}
-	if grown > 3<<20 || p.Allowed != s.lines {
-		t.Errorf("%d looked at, %d bytes more in use at the end", p.Allowed, grown)
-	}
-	t.Logf("grown by %d bytes", grown)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -12,8 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
+
+var update = flag.Bool("update", false, "rewrite the files in testdata and the pictures of docs")
 
 // asProgram is the environment variable in which this test binary is slidegate: a test that needs a process of its own runs the binary
 // again, instead of building the program.
@@ -336,7 +340,7 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p report
+	var p replay.Report
 	if err := json.Unmarshal(out, &p); err != nil || !p.Sample || p.Attempts == 0 || p.Sets[0].Admitted+p.Sets[0].Denied != p.Attempts {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -2,29 +2,20 @@ package main
 
 import (
 	"context"
-	_ "embed" // for the sample and the help
-	"errors"
-	"fmt"
-	"time"
+	_ "embed" // for the help
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
-	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 )
 
-var (
-	//go:embed sample.log
-	sample string
-	//go:embed replay.txt
-	replayHelp string
-)
+//go:embed replay.txt
+var replayHelp string
 
 // Help is shown by slidegate replay --help.
 func (replayCommand) Help() string { return replayHelp }
 
-// replayCommand is the command line of replay.
+// replayCommand is the command line of replay. Its fields are those of replay.Command.
 type replayCommand struct {
 	Limits      flags.Limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any span of PER, such as 1/5s, 5/1h or 20/1d. Repeat it, or write 1/5s,5/1h, for more limits, all of which hold. Without it: 1/5s, 5/1h and 20/1d."`
 	Compare     flags.Sets      `placeholder:"MAX/PER,..." help:"Limits to compare with those of other --compare flags, side by side, instead of --limit."`
@@ -43,115 +34,8 @@ type replayCommand struct {
 	Files       []flags.Text    `arg:"" optional:"" name:"file" help:"Logs to replay, plain or packed by gzip, in any order; - is the standard input. Without one: a sample that is built in."`
 }
 
-var defaultLimits = flags.Limits{window.Every(5 * time.Second), window.PerHour(5), window.PerDay(20)}
-
-// sets are those that the replay compares: one, unless --compare names several.
-func (c *replayCommand) sets() (ss flags.Sets, err error) {
-	switch {
-	case len(c.Compare) > 0 && len(c.Limits) > 0:
-		return nil, errors.New("--limit and --compare do not go together; write the limits of --limit as one more --compare")
-	case len(c.Compare) > 0:
-		ss = c.Compare
-	case len(c.Limits) > 0:
-		ss = flags.Sets{c.Limits}
-	default:
-		ss = flags.Sets{defaultLimits}
-	}
-	for _, set := range ss {
-		err = errors.Join(err, c.Estimator.Check(set))
-	}
-	return ss, err
-}
-
 // Run replays the files, or the sample, and prints the report.
 func (c *replayCommand) Run(ctx context.Context, s cli.Streams) error {
-	switch {
-	case c.Suggest:
-		return c.runSuggest(ctx, s)
-	case c.DelayHonest.Text != "":
-		return errNoSuggest
-	case c.Login:
-		return c.runLogin(ctx, s)
-	}
-	sets, err := c.sets()
-	if err != nil {
-		return err
-	}
-	if err := checkPicture(string(c.SVG)); err != nil {
-		return err
-	}
-	var p *report
-	err = c.watched(ctx, s, func(log *logs.Reader) (err error) {
-		p, err = c.replay(ctx, sets, log)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := p.draw(); err != nil {
-		return err
-	}
-	return p.print(s.Out, c.JSON)
-}
-
-// watched reads the log with a progress bar, if there is a terminal, and takes it away.
-func (c *replayCommand) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
-	o := logs.Options{
-		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
-		Accounts: c.Login, Sort: c.Sort, Stdin: s.In,
-	}
-	if bar := newProgress(s.Err, c.files()); bar != nil {
-		defer func() { _ = bar.Clear() }() // where it cannot draw, it has not drawn
-		o.Progress = bar
-	}
-	log, err := c.open(ctx, o)
-	if err != nil {
-		return interrupted(ctx, err)
-	}
-	defer log.Close()
-	return read(log)
-}
-
-// open opens the files or the sample.
-func (c *replayCommand) open(ctx context.Context, o logs.Options) (*logs.Reader, error) {
-	if len(c.Files) == 0 {
-		return logs.OpenText("the sample", sample, o)
-	}
-	return logs.Open(ctx, c.files(), o)
-}
-
-func (c *replayCommand) files() (names []string) {
-	for _, f := range c.Files {
-		names = append(names, string(f))
-	}
-	return names
-}
-
-// interrupted is what to say of an error that may only mean that the user has had enough.
-func interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return errors.New("interrupted before the first attempt")
-	}
-	return err
-}
-
-// interruptedAfter is the same of an error in the middle of the log.
-func interruptedAfter(ctx context.Context, err error, attempts int) error {
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted after %s", output.Count(attempts, "attempt"))
-	}
-	return err
-}
-
-// replay decides the attempts of the log, and reports.
-func (c *replayCommand) replay(ctx context.Context, sets flags.Sets, log *logs.Reader) (*report, error) {
-	r, err := newReplay(ctx, sets, c.Estimator.Estimator, c.Redis.Addresses, c.SVG != "", maxQuiet)
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
-	if err := r.run(ctx, log); err != nil {
-		return nil, err
-	}
-	return c.report(r, log), nil
+	command := replay.Command(*c)
+	return command.Run(ctx, s)
 }

@@ -19,16 +19,16 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
 var write, packed = logtest.Write, logtest.Packed
+
+// sample is the file of the built-in sample.
+const sample = "internal/replay/sample.log"
 
 // counts is what a replay and the exact log below must agree in.
 type counts struct {
@@ -84,7 +84,7 @@ func (l *exactLog) attempt(event string, at time.Time) {
 }
 
 // result adds up. An event whose first attempt is denied cannot be: so all have admissions.
-func (l *exactLog) result(top []eventReport) counts {
+func (l *exactLog) result(top []replay.Event) counts {
 	l.Events = len(l.admitted)
 	for _, e := range top {
 		l.Longest[e.Event] = l.longest[e.Event]
@@ -115,20 +115,20 @@ func readExactly(tb testing.TB, log []byte, limits map[string]exactLimit) *exact
 }
 
 // replayed runs the command with --json and reads what it prints.
-func replayed(tb testing.TB, args ...string) report {
+func replayed(tb testing.TB, args ...string) replay.Report {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--json"}, args...)...)
 	if status != 0 || stderr != "" {
 		tb.Fatalf("status %d: %s", status, stderr)
 	}
-	var p report
+	var p replay.Report
 	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
 		tb.Fatal(err)
 	}
 	return p
 }
 
-func (p *report) counts() counts {
+func countsOf(p *replay.Report) counts {
 	s := p.Sets[0]
 	c := counts{p.Attempts, s.Admitted, s.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
 	for _, l := range s.Limits {
@@ -172,7 +172,7 @@ func TestRealAttack(t *testing.T) {
 	exact := readExactly(t, log, map[string]exactLimit{"1/5s": {1, 5 * time.Second}, "5/1h": {5, time.Hour}})
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--limit", "1/5s", "--limit", "5/1h", file)...)
-		if diff := cmp.Diff(exact.result(got.Sets[0].Top), got.counts()); diff != "" {
+		if diff := cmp.Diff(exact.result(got.Sets[0].Top), countsOf(&got)); diff != "" {
 			t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
 		}
 		checkForgotten(t, got.Limiter)
@@ -181,10 +181,10 @@ func TestRealAttack(t *testing.T) {
 }
 
 func TestSampleIsDecidedExactly(t *testing.T) {
-	exact := readExactly(t, []byte(sample), map[string]exactLimit{"1/5s": {1, 5 * time.Second}, "5/1h": {5, time.Hour}, "20/1d": {20, 24 * time.Hour}})
+	exact := readExactly(t, []byte(text(t, sample)), map[string]exactLimit{"1/5s": {1, 5 * time.Second}, "5/1h": {5, time.Hour}, "20/1d": {20, 24 * time.Hour}})
 	for place, args := range places(t) {
 		got := replayed(t, args...)
-		if diff := cmp.Diff(exact.result(got.Sets[0].Top), got.counts()); diff != "" {
+		if diff := cmp.Diff(exact.result(got.Sets[0].Top), countsOf(&got)); diff != "" {
 			t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
 		}
 		checkForgotten(t, got.Limiter)
@@ -207,7 +207,7 @@ func TestEventsAreDecidedExactly(t *testing.T) {
 	file := write(t, lines.String())
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--limit", "2/1s,7/1m", file)...)
-		if diff := cmp.Diff(exact.result(got.Sets[0].Top), got.counts()); diff != "" {
+		if diff := cmp.Diff(exact.result(got.Sets[0].Top), countsOf(&got)); diff != "" {
 			t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)
 		}
 		checkForgotten(t, got.Limiter)
@@ -252,7 +252,7 @@ func TestUnits(t *testing.T) {
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--limit", "5/1h,9/1d", file)...)
 		want := counts{6, 3, 3, 3, map[string]int{"5/1h": 3, "9/1d": 1}, map[string]time.Duration{"alice": time.Hour - time.Second, "bob": 0, "carol": 0}}
-		if diff := cmp.Diff(want, got.counts()); diff != "" || got.Sets[0].Hopeless != 2 {
+		if diff := cmp.Diff(want, countsOf(&got)); diff != "" || got.Sets[0].Hopeless != 2 {
 			t.Errorf("%s: %d never admissible, %s", place, got.Sets[0].Hopeless, diff)
 		}
 	}
@@ -265,7 +265,7 @@ func TestClockStepsBack(t *testing.T) {
 		got := replayed(t, append(args, "--limit", "1/5s", file)...)
 		want := counts{5, 3, 2, 2, map[string]int{"1/5s": 2}, map[string]time.Duration{"alice": 5 * time.Second}}
 		got.Sets[0].Top[0].Longest = min(got.Sets[0].Top[0].Longest, 5000) // counted from 100, or from 90
-		if diff := cmp.Diff(want, got.counts()); diff != "" || got.OutOfOrder != 2 {
+		if diff := cmp.Diff(want, countsOf(&got)); diff != "" || got.OutOfOrder != 2 {
 			t.Errorf("%s: %d steps back, %s", place, got.OutOfOrder, diff)
 		}
 	}
@@ -380,37 +380,6 @@ func TestRedisThatForbids(t *testing.T) {
 	}
 }
 
-// TestQuietEventsLeaveRedis: the keys of events that have gone quiet go during the replay, not only at its end.
-func TestQuietEventsLeaveRedis(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("it needs many lines")
-	}
-	var to connect.Addresses
-	if err := to.Add(redistest.Addr(t)); err != nil {
-		t.Fatal(err)
-	}
-	r, err := newReplay(t.Context(), flags.Sets{{limit(t, "5/1s")}}, estimator.Window, to, false, 2*inFlight)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
-	log, err := logs.OpenText("a log", manyEvents(20_000)+quietEvents(100_000), logs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.decideAll(t.Context(), log); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(keys(t, r.name)); n == 0 || n > 50_000 {
-		t.Errorf("%d keys are left of 101,000", n)
-	}
-	if err := r.forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	checkForgotten(t, r.name)
-}
-
 // TestTimesAnywhere: attempts at any times, back and forth by days, are decided in memory as on Redis: no event is forgotten
 // because another one is dated ahead.
 func TestTimesAnywhere(t *testing.T) {
@@ -442,15 +411,6 @@ func TestTimesAnywhere(t *testing.T) {
 	}
 }
 
-// quietEvents are lines time,event, of as many events, which are heard of once.
-func quietEvents(lines int) string {
-	var b strings.Builder
-	for n := range lines {
-		fmt.Fprintf(&b, "%d,once-%d\n", 10_000+n, n)
-	}
-	return b.String()
-}
-
 // hangUp is a server that closes every connection.
 func hangUp(t *testing.T) (address string) {
 	t.Helper()
@@ -469,32 +429,6 @@ func hangUp(t *testing.T) (address string) {
 		}
 	}()
 	return l.Addr().String()
-}
-
-// TestRedisDies: what the library says about counts is of no use to somebody who replays a log.
-func TestRedisDies(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	var to connect.Addresses
-	if err := to.Add(server.Addr()); err != nil {
-		t.Fatal(err)
-	}
-	r, err := newReplay(t.Context(), flags.Sets{defaultLimits}, estimator.Window, to, false, maxQuiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
-	w, a := r.workers[0], logs.Attempt{At: time.Unix(1, 0), Event: "alice", Units: 1, Times: 1}
-	if err := w.decide(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	server.Kill(t)
-	want := regexp.MustCompile(`^--redis ` + server.Addr() + ` failed \(.+\); replay again when it works, or leave out --redis to decide in memory$`)
-	for name, err := range map[string]error{"decide": w.decide(t.Context(), a), "forget": r.forget(t.Context())} {
-		if err == nil || !want.MatchString(err.Error()) || strings.Contains(err.Error(), "counted") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // TestRedisForgetsAfterAnError: a file that is damaged in the middle ends the replay, and what came before is forgotten.

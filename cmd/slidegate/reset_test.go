@@ -12,6 +12,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -101,7 +102,7 @@ func TestWatchOnTerminal(t *testing.T) {
 	s.count(t, "5/1h", "e", 1, 30*m)
 	ctx, cancel := context.WithCancel(t.Context())
 	looks := 0
-	screen := onTerminal(t, func(tty *os.File) {
+	screen := ttytest.Screen(t, func(tty *os.File) {
 		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 120}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -23,7 +24,7 @@ type knownAttempt struct {
 }
 
 // suggested runs replay --suggest.
-func suggested(tb testing.TB, args ...string) (p suggestReport) {
+func suggested(tb testing.TB, args ...string) (p replay.SuggestReport) {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--suggest", "--json"}, args...)...)
 	if status != 0 || stderr != "" {
@@ -65,7 +66,7 @@ func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attacker
 }
 
 // checkSuggestions compares each set with the judge, and the first with the next tighter limit.
-func checkSuggestions(t *testing.T, p suggestReport, all []knownAttempt) {
+func checkSuggestions(t *testing.T, p replay.SuggestReport, all []knownAttempt) {
 	t.Helper()
 	honest := 0
 	for _, a := range all {

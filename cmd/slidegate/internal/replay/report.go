@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 
 const topEvents = 10 // how many of the events denied most are reported
 
-// report is the outcome of a replay, as --json prints it. Spans are in milliseconds.
-type report struct {
+// Report is the outcome of a replay, as --json prints it. Durations are in milliseconds.
+type Report struct {
 	logReport
 	By            string    `json:"by,omitempty"`    // the flag
 	Redis         string    `json:"redis,omitempty"` // the addresses; in memory without
@@ -58,11 +58,11 @@ type result struct {
 	DeniedSucceeded int           `json:"denied_succeeded"` // of the denied: the log says that they succeeded
 	DeniedEvents    int           `json:"denied_events"`
 	waitReport
-	Top        []eventReport `json:"denied_most"`
-	MoreDenied int           `json:"denied_more"`             // events denied that denied_most leaves out
-	Hurt       []eventReport `json:"denied_though_succeeded"` // of most successes denied
-	MoreHurt   int           `json:"denied_though_succeeded_more"`
-	Lost       int           `json:"denials_lost,omitempty"` // if estimated, an event may have had so many more, long before or after
+	Top        []Event `json:"denied_most"`
+	MoreDenied int     `json:"denied_more"`             // events denied that denied_most leaves out
+	Hurt       []Event `json:"denied_though_succeeded"` // of most successes denied
+	MoreHurt   int     `json:"denied_though_succeeded_more"`
+	Lost       int     `json:"denials_lost,omitempty"` // if estimated, an event may have had so many more, long before or after
 
 	waits *picture.Waits
 }
@@ -84,7 +84,8 @@ type limitReport struct {
 	Denied   int    `json:"denied"`                            // attempts that this limit denies, whatever the others say; of those never admissible, only for limits that never hold them
 }
 
-type eventReport struct {
+// Event is what became of the attempts of one event under one set of limits: those of an address, an account or the like.
+type Event struct {
 	Event     string `json:"event"`
 	Attempts  int    `json:"attempts"`
 	Denied    int    `json:"denied"`
@@ -94,8 +95,8 @@ type eventReport struct {
 }
 
 // report adds up what the workers counted.
-func (c *replayCommand) report(r *replay, log *logs.Reader) *report {
-	p := &report{
+func (c *Command) report(r *replay, log *logs.Reader) *Report {
+	p := &Report{
 		logReport: c.readFrom(log), By: c.By.Text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
 		Picture: string(c.SVG), Estimator: c.Estimator.String(),
 	}
@@ -114,7 +115,7 @@ func (c *replayCommand) report(r *replay, log *logs.Reader) *report {
 	return p
 }
 
-func (c *replayCommand) readFrom(log *logs.Reader) logReport {
+func (c *Command) readFrom(log *logs.Reader) logReport {
 	return logReport{
 		Sample: len(c.Files) == 0, Files: c.files(), Sorted: c.Sort,
 		Lines: log.Lines, NoAttempt: log.NoAttempt, FirstNoEvent: log.FirstNoEvent,
@@ -125,7 +126,7 @@ func (c *replayCommand) readFrom(log *logs.Reader) logReport {
 	}
 }
 
-func (p *report) addEvents(w *worker) {
+func (p *Report) addEvents(w *worker) {
 	all, denied := w.count()
 	p.Events += all
 	for i, s := range p.Sets {
@@ -150,26 +151,26 @@ func newResult(r *replay, set int, limits flags.Limits) *result {
 	for i, l := range limits {
 		s.Limits = append(s.Limits, limitReport{r.how.Text(l), r.how.Needless(l, limits), total.by[i]})
 	}
-	var events []eventReport
+	var events []Event
 	for _, w := range r.workers {
 		events = append(events, w.deniedBy(set)...)
 	}
-	s.Top, s.MoreDenied = most(events, func(e eventReport) int { return e.Denied })
+	s.Top, s.MoreDenied = most(events, func(e Event) int { return e.Denied })
 	s.Hurt, s.MoreHurt = hurt(events)
 	return s
 }
 
 // hurt are the first of those that were denied what had succeeded.
-func hurt(events []eventReport) (top []eventReport, more int) {
-	events = slices.DeleteFunc(events, func(e eventReport) bool { return e.Succeeded == 0 })
-	return most(events, func(e eventReport) int { return e.Succeeded })
+func hurt(events []Event) (top []Event, more int) {
+	events = slices.DeleteFunc(events, func(e Event) bool { return e.Succeeded == 0 })
+	return most(events, func(e Event) int { return e.Succeeded })
 }
 
 // most are the first by number, and how many more there are.
-func most(events []eventReport, number func(eventReport) int) (top []eventReport, more int) {
-	slices.SortFunc(events, func(a, b eventReport) int {
+func most(events []Event, number func(Event) int) (top []Event, more int) {
+	slices.SortFunc(events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(number(b), number(a)), cmp.Compare(b.Longest, a.Longest), cmp.Compare(a.Event, b.Event))
 	})
 	n := min(topEvents, len(events))
-	return append([]eventReport{}, events[:n]...), len(events) - n
+	return append([]Event{}, events[:n]...), len(events) - n
 }

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
 )
 
-// suggestReport is what replay --suggest found, as --json prints it.
-type suggestReport struct {
+// SuggestReport is what replay --suggest found, as --json prints it.
+type SuggestReport struct {
 	logReport
 	By          string       `json:"by,omitempty"`
 	DelayHonest string       `json:"delay_honest"` // the flag
@@ -42,21 +42,21 @@ type suggestion struct {
 }
 
 // runSuggest is Run with a search for limits.
-func (c *replayCommand) runSuggest(ctx context.Context, s cli.Streams) error {
+func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := c.checkSuggest(); err != nil {
 		return err
 	}
 	if err := checkPicture(string(c.SVG)); err != nil {
 		return err
 	}
-	var p *suggestReport
+	var p *SuggestReport
 	err := c.watched(ctx, s, func(log *logs.Reader) error {
 		h, err := suggest.Read(log)
 		if err != nil {
 			return interrupted(ctx, err)
 		}
 		proposal, err := h.Propose(ctx, c.DelayHonest.Of)
-		p = &suggestReport{
+		p = &SuggestReport{
 			logReport: c.readFrom(log), By: c.By.Text, DelayHonest: c.DelayHonest.Text, BySuccess: h.BySuccess, Honest: h.Honest,
 			Picture: string(c.SVG), share: c.DelayHonest.Of, proposal: proposal,
 		}
@@ -76,7 +76,7 @@ func (c *replayCommand) runSuggest(ctx context.Context, s cli.Streams) error {
 }
 
 // checkSuggest refuses flags that a search for limits has no use for.
-func (c *replayCommand) checkSuggest() error {
+func (c *Command) checkSuggest() error {
 	for _, f := range []struct {
 		given     bool
 		flag, why string
@@ -98,7 +98,7 @@ func (c *replayCommand) checkSuggest() error {
 }
 
 // print writes the report as text, or as one JSON object.
-func (p *suggestReport) print(out io.Writer, asJSON bool) error {
+func (p *SuggestReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return output.JSON(out, p)
 	}
@@ -115,7 +115,7 @@ func (p *suggestReport) print(out io.Writer, asJSON bool) error {
 }
 
 // honest says which attempts should not have to wait, and how many of them may.
-func (p *suggestReport) honest() string {
+func (p *SuggestReport) honest() string {
 	which := "succeeded"
 	if !p.BySuccess {
 		which = "are of events below the 99th percentile"
@@ -123,7 +123,7 @@ func (p *suggestReport) honest() string {
 	return fmt.Sprintf("%d that %s; %d may be delayed (%s)", p.Honest, which, p.MayWait, p.DelayHonest)
 }
 
-func (p *suggestReport) printSuggestions(b *strings.Builder) {
+func (p *SuggestReport) printSuggestions(b *strings.Builder) {
 	if len(p.Sets) == 0 {
 		b.WriteString("\nNo limits are proposed: all that stop anything would delay more than that.\n")
 		return
@@ -144,7 +144,7 @@ func (p *suggestReport) printSuggestions(b *strings.Builder) {
 }
 
 // compare returns the arguments that compare the sets.
-func (p *suggestReport) compare() string {
+func (p *SuggestReport) compare() string {
 	args := []string{""}
 	if p.By != "" {
 		args = append(args, "--by", logs.ShellQuoted(p.By))
@@ -159,7 +159,7 @@ func (p *suggestReport) compare() string {
 }
 
 // draw writes the picture of the trade-off, if one is asked for.
-func (p *suggestReport) draw() error {
+func (p *SuggestReport) draw() error {
 	if p.Picture == "" {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (p *suggestReport) draw() error {
 	return nil
 }
 
-func (p *suggestReport) tried(sets []suggest.Set) (all []picture.Tried) {
+func (p *SuggestReport) tried(sets []suggest.Set) (all []picture.Tried) {
 	for _, s := range sets {
 		name := strings.Join(flags.Limits(s.Limits).Texts(), ", ")
 		all = append(all, picture.Tried{Name: name, Limits: len(s.Limits), Stopped: s.Stopped, Delayed: float64(s.Delayed) / float64(max(1, p.Honest))})

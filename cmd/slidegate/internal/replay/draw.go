@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bytes"
@@ -69,7 +69,7 @@ func noPicture(file string, err error) error {
 }
 
 // draw writes the picture, if one is asked for.
-func (p *report) draw() error {
+func (p *Report) draw() error {
 	if p.Picture == "" {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (p *report) draw() error {
 	return nil
 }
 
-func (p *report) title() string {
+func (p *Report) title() string {
 	title := fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt"))
 	if len(p.Sets) == 1 {
 		title = fmt.Sprintf("%s: %d of %s denied", p.source(), p.Sets[0].Denied, output.Count(p.Attempts, "attempt"))

@@ -1,22 +1,22 @@
 //go:build unix
 
-package main
+package replay
 
 import (
-	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 )
 
 // TestProgressBar: on a terminal a long read has a bar, which is gone at the end; a short one has none.
 func TestProgressBar(t *testing.T) {
 	for _, long := range []bool{true, false} {
-		screen := onTerminal(t, func(tty *os.File) {
+		screen := ttytest.Screen(t, func(tty *os.File) {
 			bar := newProgress(tty, []string{"sample.log"})
 			if long {
 				progressbar.OptionSetWriter(&patient{tty, time.Now().Add(-2 * silent)})(bar)
@@ -48,34 +48,9 @@ func TestNoProgressBarInAPipe(t *testing.T) {
 	if newProgress(w, []string{"sample.log"}) != nil || newProgress(&strings.Builder{}, []string{"sample.log"}) != nil {
 		t.Error("a bar in a pipe")
 	}
-	onTerminal(t, func(tty *os.File) {
+	ttytest.Screen(t, func(tty *os.File) {
 		if newProgress(tty, nil) != nil {
 			t.Error("a bar for the sample")
 		}
 	})
-}
-
-// onTerminal is what a terminal shows.
-func onTerminal(t *testing.T, f func(tty *os.File)) string {
-	t.Helper()
-	terminal, tty, err := pty.Open()
-	if err != nil {
-		t.Skipf("no terminal to test on: %v", err)
-	}
-	defer terminal.Close()
-	f(tty)
-	if _, err := tty.WriteString("\n.\n"); err != nil {
-		t.Fatal(err)
-	}
-	var screen strings.Builder
-	for b := make([]byte, 1024); !strings.Contains(screen.String(), "\n."); {
-		n, err := terminal.Read(b)
-		if err != nil && err != io.EOF {
-			t.Fatal(err)
-		}
-		screen.Write(b[:n])
-	}
-	tty.Close()
-	text, _, _ := strings.Cut(screen.String(), "\r\n.")
-	return text
 }

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // print writes the report as text, or as one JSON object.
-func (p *report) print(out io.Writer, asJSON bool) error {
+func (p *Report) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return output.JSON(out, p)
 	}
@@ -30,7 +30,7 @@ func (p *report) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-func (p *report) printHead(b *strings.Builder) {
+func (p *Report) printHead(b *strings.Builder) {
 	p.printSample(b, "slidegate replay")
 	rows := [][]string{
 		{"decided", p.where()},
@@ -53,7 +53,7 @@ func (p *logReport) printSample(b *strings.Builder, command string) {
 	}
 }
 
-func (p *report) limits() string {
+func (p *Report) limits() string {
 	if p.DefaultLimits {
 		return p.Sets[0].limits() + " (the default; choose by --limit)"
 	}
@@ -61,7 +61,7 @@ func (p *report) limits() string {
 }
 
 // estimator explains how limits count, if not by windows.
-func (p *report) estimator() [][]string {
+func (p *Report) estimator() [][]string {
 	if p.Estimator == "window" {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (s *result) limitTexts() (texts []string) {
 	return texts
 }
 
-func (p *report) where() string {
+func (p *Report) where() string {
 	if p.Redis == "" {
 		return "in memory"
 	}
@@ -117,7 +117,7 @@ func (p *logReport) period() string {
 
 func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 
-func (p *report) events() string {
+func (p *Report) events() string {
 	text := p.estimate(strconv.Itoa(p.Events))
 	if p.By != "" {
 		text += " by " + logs.ShellQuoted(p.By)
@@ -125,7 +125,7 @@ func (p *report) events() string {
 	return text
 }
 
-func (p *report) estimate(n string) string { return about(p.Estimated, n) }
+func (p *Report) estimate(n string) string { return about(p.Estimated, n) }
 
 func about(estimated bool, n string) string {
 	if estimated {
@@ -142,7 +142,7 @@ func (p *logReport) attempts() string {
 }
 
 // outcome is in rows what one set of limits did.
-func (p *report) outcome(s *result) [][]string {
+func (p *Report) outcome(s *result) [][]string {
 	rows := [][]string{{"admitted", share(s.Admitted, p.Attempts)}, {"denied", share(s.Denied, p.Attempts)}}
 	if s.Denied > 0 {
 		rows[1][1] += ", from " + p.estimate(output.Count(s.DeniedEvents, "event"))
@@ -170,7 +170,7 @@ func share(n, of int) string {
 }
 
 // printSet prints the details of a single set of limits.
-func (p *report) printSet(b *strings.Builder, s *result) {
+func (p *Report) printSet(b *strings.Builder, s *result) {
 	b.WriteString("\nDenied by each limit (one attempt may be denied by several):\n\n")
 	var rows [][]string
 	for _, l := range s.Limits {
@@ -197,7 +197,7 @@ type eventTable struct {
 	show                 func(event string) string
 }
 
-func (p *logReport) printEvents(b *strings.Builder, t eventTable, events []eventReport, more int) {
+func (p *logReport) printEvents(b *strings.Builder, t eventTable, events []Event, more int) {
 	if len(events) == 0 {
 		return
 	}
@@ -212,7 +212,7 @@ func (p *logReport) printEvents(b *strings.Builder, t eventTable, events []event
 	}
 }
 
-func (e eventReport) longest() string {
+func (e Event) longest() string {
 	if e.Never {
 		return "never"
 	}
@@ -220,7 +220,7 @@ func (e eventReport) longest() string {
 }
 
 // printSets prints several sets of limits side by side.
-func (p *report) printSets(b *strings.Builder) {
+func (p *Report) printSets(b *strings.Builder) {
 	b.WriteString("\n")
 	rows := [][]string{{"admitted", "denied", "", "events denied", "by mistake", "half wait up to", "99 % up to", "longest wait", "  limits"}}
 	for _, s := range p.Sets {
@@ -250,7 +250,7 @@ func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes i
 }
 
 // printNotes tells what else a reader must know to believe the counts.
-func (p *report) printNotes(b *strings.Builder) {
+func (p *Report) printNotes(b *strings.Builder) {
 	for _, s := range p.Sets {
 		for _, l := range s.Limits {
 			if l.Needless != "" {

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"cmp"
@@ -222,10 +222,10 @@ func (ts *tallies) countDenied() []int {
 }
 
 // deniedBy are all events that a set denied something.
-func (ts *tallies) deniedBy(set int) (events []eventReport) {
+func (ts *tallies) deniedBy(set int) (events []Event) {
 	for event, t := range ts.events {
 		if f := t.sets[set]; f.denied > 0 {
-			events = append(events, eventReport{event, t.attempts, f.denied, f.succeeded, f.longest == 0, f.longest.Milliseconds()})
+			events = append(events, Event{event, t.attempts, f.denied, f.succeeded, f.longest == 0, f.longest.Milliseconds()})
 		}
 	}
 	return events

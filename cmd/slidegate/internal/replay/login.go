@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 )
 
 // runLogin is Run with the login guard in place of limits.
-func (c *replayCommand) runLogin(ctx context.Context, s cli.Streams) error {
+func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
 	}
-	var p *guardReport
+	var p *LoginReport
 	err := c.watched(ctx, s, func(log *logs.Reader) error {
 		r, err := newGuardReplay(ctx, login.Config{Name: "replay"}, maxQuiet)
 		if err != nil {
@@ -42,7 +42,7 @@ func (c *replayCommand) runLogin(ctx context.Context, s cli.Streams) error {
 }
 
 // checkLogin refuses flags that the guard has no use for.
-func (c *replayCommand) checkLogin() error {
+func (c *Command) checkLogin() error {
 	for _, f := range []struct {
 		given     bool
 		flag, why string

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
-var update = flag.Bool("update", false, "rewrite sample.log and the files in testdata")
+var update = flag.Bool("update", false, "rewrite sample.log")
 
-// TestSampleIsMade holds sample.log to the program below that made it. To change it: go test ./cmd/slidegate -update.
+// TestSampleIsMade holds sample.log to the program below that made it. To change it: go test ./cmd/slidegate/internal/replay -update.
 func TestSampleIsMade(t *testing.T) {
 	made := makeSample()
 	if *update {

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"fmt"
@@ -11,8 +11,9 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// guardReport is the outcome of a replay with the login guard, as --json prints it. What is delayed is denied there, as in report.
-type guardReport struct {
+// LoginReport is the outcome of a replay with the login guard, as --json prints it. What is delayed is
+// denied there, as in Report.
+type LoginReport struct {
 	logReport
 	NoAccount       int            `json:"skipped_without_account"` // attempts that no guard can decide
 	NoAddress       int            `json:"skipped_without_address"`
@@ -24,7 +25,7 @@ type guardReport struct {
 	Addresses       subjectReport  `json:"addresses"`
 	Accounts        subjectReport  `json:"accounts"`
 	Pairs           subjectReport  `json:"pairs"`
-	Hurt            []eventReport  `json:"denied_though_succeeded"` // pairs of most successes denied
+	Hurt            []Event        `json:"denied_though_succeeded"` // pairs of most successes denied
 	MoreHurt        int            `json:"denied_though_succeeded_more"`
 }
 
@@ -38,17 +39,17 @@ type budgetReport struct {
 
 // subjectReport is about the addresses, the accounts, or the pairs: an address, a space, and an account.
 type subjectReport struct {
-	Count     int           `json:"count"`
-	Denied    int           `json:"denied"`    // of them, those that were denied something
-	Estimated bool          `json:"estimated"` // there were too many to keep: their numbers are within about 2 %
-	Top       []eventReport `json:"denied_most"`
-	More      int           `json:"denied_more"`            // denied, and not in denied_most
-	Lost      int           `json:"denials_lost,omitempty"` // if estimated, one may have had so many more, long before or after
+	Count     int     `json:"count"`
+	Denied    int     `json:"denied"`    // of them, those that were denied something
+	Estimated bool    `json:"estimated"` // there were too many to keep: their numbers are within about 2 %
+	Top       []Event `json:"denied_most"`
+	More      int     `json:"denied_more"`            // denied, and not in denied_most
+	Lost      int     `json:"denials_lost,omitempty"` // if estimated, one may have had so many more, long before or after
 }
 
-func (r *guardReplay) report(log logReport) *guardReport {
+func (r *guardReplay) report(log logReport) *LoginReport {
 	total := r.total()
-	p := &guardReport{
+	p := &LoginReport{
 		logReport: log, NoAccount: r.noAccount, NoAddress: r.noAddress,
 		Allowed: r.allowed, Denied: total.denied, DeniedSucceeded: total.succeeded, waitReport: waited(r.waits),
 		Addresses: r.subjects[byAddress].report(), Accounts: r.subjects[byAccount].report(), Pairs: r.subjects[byPair].report(),
@@ -66,12 +67,12 @@ func (s *subjects) report() (p subjectReport) {
 	if s.lost >= 0 {
 		p.Estimated, p.Lost = true, s.lost
 	}
-	p.Top, p.More = most(s.deniedBy(0), func(e eventReport) int { return e.Denied })
+	p.Top, p.More = most(s.deniedBy(0), func(e Event) int { return e.Denied })
 	return p
 }
 
 // print writes the report as text, or as one JSON object.
-func (p *guardReport) print(out io.Writer, asJSON bool) error {
+func (p *LoginReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return output.JSON(out, p)
 	}
@@ -99,7 +100,7 @@ type kind struct {
 	*subjectReport
 }
 
-func (p *guardReport) kinds() []kind {
+func (p *LoginReport) kinds() []kind {
 	return []kind{
 		{"Addresses", "address", printable, &p.Addresses},
 		{"Accounts", "account", printable, &p.Accounts},
@@ -113,7 +114,7 @@ func printablePair(pair string) string {
 	return printable(address) + " " + printable(account)
 }
 
-func (p *guardReport) printHead(b *strings.Builder) {
+func (p *LoginReport) printHead(b *strings.Builder) {
 	p.printSample(b, "slidegate replay --login")
 	var rows [][]string
 	title := "limits"
@@ -135,7 +136,7 @@ func (s *subjectReport) counts() string {
 }
 
 // outcome is in rows what the guard did.
-func (p *guardReport) outcome() (rows [][]string) {
+func (p *LoginReport) outcome() (rows [][]string) {
 	decided := p.Allowed + p.Denied
 	if p.NoAccount+p.NoAddress > 0 {
 		rows = append(rows, []string{"skipped", fmt.Sprintf("%d without an account, %d without an address", p.NoAccount, p.NoAddress)})
@@ -155,7 +156,7 @@ func (l budgetReport) longest() string {
 	return output.Duration(l.Longest)
 }
 
-func (p *guardReport) printBudgets(b *strings.Builder) {
+func (p *LoginReport) printBudgets(b *strings.Builder) {
 	b.WriteString("\nDelayed by each budget (an attempt by the first that denies it, in this order):\n\n")
 	rows := [][]string{{"delayed", "by mistake", "longest wait", "  budget"}}
 	var limits []string

@@ -1,0 +1,84 @@
+package replay
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// TestQuietEventsLeaveRedis: the keys of events that have gone quiet go during the replay, not only at its end.
+func TestQuietEventsLeaveRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it needs many lines")
+	}
+	var to connect.Addresses
+	server := redistest.Start(t)
+	if err := to.Add(server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := newReplay(t.Context(), flags.Sets{{{Max: 5, Per: time.Second}}}, estimator.Window, to, false, 2*inFlight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	var lines strings.Builder
+	for n := range 20_000 { // a thousand events in turn
+		fmt.Fprintf(&lines, "%d,event-%d\n", n/100, n%1000)
+	}
+	for n := range 100_000 { // each is heard of once
+		fmt.Fprintf(&lines, "%d,once-%d\n", 10_000+n, n)
+	}
+	log, err := logs.OpenText("a log", lines.String(), logs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.decideAll(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := server.Do(t.Context(), "DBSIZE").AsInt64(); err != nil || n == 0 || n > 50_000 {
+		t.Errorf("%d keys are left of 101,000; %v", n, err)
+	}
+	if err := r.forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := server.Do(t.Context(), "DBSIZE").AsInt64(); err != nil || n != 0 {
+		t.Errorf("%d keys are left, %v", n, err)
+	}
+}
+
+// TestRedisDies: what the library says about counts is of no use to somebody who replays a log.
+func TestRedisDies(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var to connect.Addresses
+	if err := to.Add(server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := newReplay(t.Context(), flags.Sets{defaultLimits}, estimator.Window, to, false, maxQuiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	w, a := r.workers[0], logs.Attempt{At: time.Unix(1, 0), Event: "alice", Units: 1, Times: 1}
+	if err := w.decide(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill(t)
+	want := regexp.MustCompile(`^--redis ` + server.Addr() + ` failed \(.+\); replay again when it works, or leave out --redis to decide in memory$`)
+	for name, err := range map[string]error{"decide": w.decide(t.Context(), a), "forget": r.forget(t.Context())} {
+		if err == nil || !want.MatchString(err.Error()) || strings.Contains(err.Error(), "counted") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
