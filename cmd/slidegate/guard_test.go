@@ -94,11 +94,11 @@ func TestInspectLoginJSON(t *testing.T) {
 		Account, Address string
 		Known, Allowed   bool
 		RetryAfter       int64 `json:"retry_after_ms"`
-		Why              []reason
-		Budgets          []struct {
-			Budget login.Budget
-			Limits []section
+		Why              []struct {
+			Budget      login.Budget
+			Text, Limit string
 		}
+		Budgets []any
 	}
 	text := g.inspect(t, 3, "--json", "b {}%\xff 'b", "192.0.2.31")
 	if err := json.Unmarshal([]byte(text), &got); err != nil {

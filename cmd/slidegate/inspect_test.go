@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
@@ -18,6 +17,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -75,8 +75,8 @@ func parsed(t *testing.T, text string) flags.Limits {
 	return ls
 }
 
-// inspect is what the program prints in the afternoon.
-func inspect(t *testing.T, args ...string) string {
+// inspected is what the program prints in the afternoon.
+func inspected(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := inAfternoon(t.Context(), args...)
 	if status == 1 || status == 130 || stderr != "" {
@@ -121,7 +121,7 @@ func TestInspectGolden(t *testing.T) {
 		"inspect-nobody-json": "--json NAME nobody",
 	} {
 		args := strings.Fields("--redis " + redistest.Addr(t) + " " + strings.ReplaceAll(args, "NAME", s.name))
-		shown := strings.NewReplacer(s.name, "login", redistest.Addr(t), "127.0.0.1:6379").Replace(inspect(t, args...))
+		shown := strings.NewReplacer(s.name, "login", redistest.Addr(t), "127.0.0.1:6379").Replace(inspected(t, args...))
 		checkGolden(t, filepath.Join("testdata", name+".golden"), shown)
 	}
 }
@@ -134,7 +134,7 @@ func TestInspectLooksOnly(t *testing.T) {
 	for _, key := range []string{s.name + ":{e}:w", s.name + ":{e}:a", s.name + ":{nobody}:w"} {
 		before := redistest.Stored(t, s.client, key)
 		for _, args := range []string{"e", "--limit 1/5s,5/1h e", "--limit 3/10s e", "--json e", "--ar1 e", "--ar1 --limit 5/1h e", "nobody", "--limit 5/1h nobody"} {
-			inspect(t, strings.Fields("--redis "+redistest.Addr(t)+" "+s.name+" "+args)...)
+			inspected(t, strings.Fields("--redis "+redistest.Addr(t)+" "+s.name+" "+args)...)
 		}
 		if after := redistest.Stored(t, s.client, key); after != before {
 			t.Errorf("%s: %s became %s", key, before, after)
@@ -155,7 +155,7 @@ func TestInspectAsLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := decoded(t, inspect(t, "--redis", redistest.Addr(t), "--json", "--limit", "2/1h,70/1d", s.name, event))
+		got := decoded(t, inspected(t, "--redis", redistest.Addr(t), "--json", "--limit", "2/1h,70/1d", s.name, event))
 		if got.Key != want.Key || !got.At.Equal(want.At) || !got.Stored {
 			t.Errorf("%+v, not %+v", got, want)
 		}
@@ -175,7 +175,7 @@ func TestInspectAsLibrary(t *testing.T) {
 	}
 }
 
-func decoded(t *testing.T, text string) (st state) {
+func decoded(t *testing.T, text string) (st inspect.State) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
@@ -192,7 +192,7 @@ func TestNextComesBack(t *testing.T) {
 		s.count(t, "6/1h", event, 2, ago...)
 		for _, lowered := range []string{"6/1h", "5/1h", "3/1h", "1/1h"} {
 			args := []string{"--redis", redistest.Addr(t), "--json", "--limit", lowered, s.name, event}
-			sec := decoded(t, inspect(t, args...)).Limits[0]
+			sec := decoded(t, inspected(t, args...)).Limits[0]
 			for after, want := range map[int64]int64{sec.NextAfter: sec.Remaining + sec.NextUnits, sec.NextAfter - 1: sec.Remaining} {
 				l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, lowered), Now: func() time.Time {
 					return afternoon.Add(time.Duration(after) * time.Millisecond)
@@ -213,7 +213,7 @@ func TestInspectClockBehind(t *testing.T) {
 	s := newService(t)
 	s.count(t, "5/1h,9/1d", "e", 1, -5*m)
 	for _, args := range [][]string{{"--limit", "5/1h", s.name, "e"}, {s.name, "e"}} {
-		shown := inspect(t, append([]string{"--redis", redistest.Addr(t)}, args...)...)
+		shown := inspected(t, append([]string{"--redis", redistest.Addr(t)}, args...)...)
 		for _, want := range []string{"time     2025-03-04 14:05:00 UTC", "back: 1 in 1h5m, at 15:05:00\n", "it reads 5m earlier than the last event.\n"} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("%q: no %q in\n%s", args, want, shown)
@@ -228,12 +228,12 @@ func TestInspectHidden(t *testing.T) {
 	s.secret = []byte("sixteen bytes\x00\xff\r")
 	s.count(t, "5/1h", "alice", 2, 30*m)
 	for file, want := range map[string]bool{string(s.secret): true, string(s.secret) + "\n": true, string(s.secret) + "\n\n": false, "another, of 16 bytes": false} {
-		st := decoded(t, inspect(t, "--redis", redistest.Addr(t), "--json", "--secret-file", write(t, file), s.name, "alice"))
+		st := decoded(t, inspected(t, "--redis", redistest.Addr(t), "--json", "--secret-file", write(t, file), s.name, "alice"))
 		if st.Stored != want || !strings.HasPrefix(st.Key, s.name+":{~") {
 			t.Errorf("%q: %+v", file, st)
 		}
 	}
-	if st := decoded(t, inspect(t, "--redis", redistest.Addr(t), "--json", s.name, "alice")); st.Stored {
+	if st := decoded(t, inspected(t, "--redis", redistest.Addr(t), "--json", s.name, "alice")); st.Stored {
 		t.Errorf("without: %+v", st)
 	}
 }
@@ -244,7 +244,7 @@ func TestInspectCluster(t *testing.T) {
 	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
 	for _, event := range []string{"a", "b", "c", "d", "e", "f"} {
 		s.count(t, "5/1h", event, 3, 30*m)
-		if shown := inspect(t, "--redis", node, s.name, event); !strings.Contains(shown, "\n1h  3 units counted; highest bar 3\n") {
+		if shown := inspected(t, "--redis", node, s.name, event); !strings.Contains(shown, "\n1h  3 units counted; highest bar 3\n") {
 			t.Errorf("%s: %s", event, shown)
 		}
 		if stdout, stderr, status := command(t.Context(), "reset", "--yes", "--redis", node, s.name, event); status != 0 || !strings.HasSuffix(stdout, "\nForgotten.\n") {
@@ -389,27 +389,10 @@ func (s *stopper) Write(b []byte) (int, error) {
 func TestInspectLongest(t *testing.T) {
 	s := newService(t)
 	s.count(t, "9007199254740992/36525d", "e", 1<<53, 30*m)
-	shown := inspect(t, "--redis", redistest.Addr(t), "--limit", "9007199254740992/36525d", s.name, "e")
+	shown := inspected(t, "--redis", redistest.Addr(t), "--limit", "9007199254740992/36525d", s.name, "e")
 	for _, want := range []string{"used, NONE free; highest bar 9007199254740992\n", ", at 2125-03-05 13:30:00\n", "\n  36525d ago     27393d18h          18262d12h           9131d6h             now\n"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("no %q in\n%s", want, shown)
-		}
-	}
-}
-
-// TestInspectWidth: no line of the picture is wider than the terminal, and one is about as wide.
-func TestInspectWidth(t *testing.T) {
-	for width := 40; width < 250; width++ {
-		sec := &section{per: 24 * h, now: afternoon, Counts: &Counts{Buckets: []bucket{{afternoon.Add(-24 * h), 1}, {afternoon.Add(-9 * h), 7}, {afternoon, 2}, {afternoon.Add(m), 3}}}}
-		bars, highest := sec.bars(width)
-		lines := strings.Split(strings.TrimSuffix(bars, "\n"), "\n")
-		for _, line := range lines {
-			if n := utf8.RuneCountInString(line); n > width || n < width-4 {
-				t.Fatalf("%d wide on %d: %q", n, width, line)
-			}
-		}
-		if highest != 7 || !strings.HasPrefix(lines[0], "  ▂") || !strings.HasSuffix(lines[0], "▆") || strings.Count(lines[0], "█") != 1 || !strings.HasSuffix(lines[2], " now") {
-			t.Fatalf("highest %d\n%s", highest, bars)
 		}
 	}
 }

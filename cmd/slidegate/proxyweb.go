@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/window"
@@ -41,9 +41,9 @@ func (w *proxyWeb) open(q page.Query) (page.Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{Redis: w.Redis, Name: flags.Argument(w.Name), Event: flags.Argument(q.Event)}
+	s := &inspect.Subject{Redis: w.Redis.Addresses, Name: string(w.Name), Event: q.Event}
 	return func(ctx context.Context) (any, error) {
-		st, err := s.glance(ctx, l, true)
+		st, err := s.State(ctx, l)
 		if err == nil && !w.shared() {
 			st.Redis = "the memory of this instance"
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -45,28 +44,6 @@ func TestWebAddress(t *testing.T) {
 	}
 }
 
-// TestWebBegins: the address that is printed asks for what the command line names.
-func TestWebBegins(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                             "",
-		"login alice":                  "?event=alice&name=login",
-		"--limit 5/1h --ar1 login":     "?ar1=1&limit=5%2F1h&name=login",
-		"--limit 5/1h,9/1d":            "?limit=5%2F1h%2C9%2F1d",
-		"--login login alice ::1":      "?event=alice&ip=%3A%3A1&login=1&name=login",
-		"--login --budget total=1/1h ": "?login=1",
-	} {
-		var c inspectCommand
-		k, err := kong.New(&c)
-		if err == nil {
-			_, err = k.Parse(strings.Fields("--web " + args))
-		}
-		c.Name, c.Event = c.Args.Name, c.Args.Event
-		if got := c.begin(); err != nil || got != want {
-			t.Errorf("%q: %q, not %q, %v", args, got, want, err)
-		}
-	}
-}
-
 // TestWebWarns: who serves the page to others learns what they can do.
 func TestWebWarns(t *testing.T) {
 	for args, want := range map[string]string{
@@ -80,57 +57,6 @@ func TestWebWarns(t *testing.T) {
 			t.Errorf("%s: %s", args, text)
 		}
 		out.mu.Unlock()
-	}
-}
-
-// TestWebForgets: a Reset with an address that is none forgets nothing.
-func TestWebForgets(t *testing.T) {
-	g := newGuardedService(t)
-	g.fail(t, "alice", "192.0.2.31", time.Minute)
-	before := keys(t, g.name)
-	w := &web{subject: subject{Secret: g.secret}, client: g.client, now: func() time.Time { return afternoon }}
-	q := page.Query{Name: g.name, Event: "alice", Login: true, Address: "192.0.2"}
-	if err := w.forget(t.Context(), q); err == nil || len(keys(t, g.name)) != len(before) {
-		t.Errorf("%v; %q", err, keys(t, g.name))
-	}
-	q.Address = "::ffff:192.0.2.31"
-	if err := w.forget(t.Context(), q); err != nil || len(keys(t, g.name)) != 1 { // that of the address
-		t.Errorf("%v; %q", err, keys(t, g.name))
-	}
-}
-
-// TestWebAsks: a look of the page is one call of Redis, and says what slidegate inspect says.
-func TestWebAsks(t *testing.T) {
-	s := &service{name: "login", client: redistest.Start(t).NewClient(t, nil)}
-	s.count(t, "2/1h,9/1d", "alice", 2, 30*m)
-	w := &web{client: s.client, now: func() time.Time { return afternoon }}
-	for limits, want := range map[string]string{"2/1h": "denied", "3/1h": "allowed", "": "unknown"} {
-		look, err := w.open(page.Query{Name: s.name, Event: "alice", Limits: limits})
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := scriptCalls(t, s.client)
-		got, err := look(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := scriptCalls(t, s.client) - before; n != 1 {
-			t.Errorf("%q: %d calls", limits, n)
-		}
-		st := got.(*state)
-		switch verdict := st.Verdict; {
-		case verdict == nil && want == "unknown", verdict != nil && verdict.Allowed == (want == "allowed"):
-		default:
-			t.Errorf("%q: %+v", limits, st)
-		}
-		if st.Limits[len(st.Limits)-1].Used != 2 || !st.Stored {
-			t.Errorf("%q: %+v", limits, st)
-		}
-	}
-	for _, bad := range []string{"5", "5/1h,6/60m"} {
-		if _, err := w.open(page.Query{Name: s.name, Event: "alice", Limits: bad}); err == nil {
-			t.Errorf("took %q", bad)
-		}
 	}
 }
 

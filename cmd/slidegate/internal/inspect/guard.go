@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ type accountState struct {
 // budgetState is the state of one budget.
 type budgetState struct {
 	Budget login.Budget `json:"budget"`
-	*state
+	*State
 }
 
 // reason says in words why a budget denies.
@@ -59,9 +59,9 @@ var failures = map[login.Budget]string{
 }
 
 // guard returns the login guard whose Name the subject has.
-func (s *subject) guard(client rueidis.Client, bs flags.Budgets, now func() time.Time) (*login.Guard, error) {
+func (s *Subject) guard(client rueidis.Client, bs flags.Budgets, now func() time.Time) (*login.Guard, error) {
 	return login.New(client, login.Config{
-		Name: string(s.Name), Secret: s.Secret, Now: now, Timeout: 5 * connect.Timeout,
+		Name: s.Name, Secret: s.Secret, Now: now, Timeout: 5 * connect.Timeout,
 		Address: bs.Of[login.Address], Pair: bs.Of[login.Pair], Account: bs.Of[login.Account],
 		Streak: bs.Of[login.Streak], Total: bs.Of[login.Total],
 	})
@@ -69,7 +69,7 @@ func (s *subject) guard(client rueidis.Client, bs flags.Budgets, now func() time
 
 // accounts returns a function that asks a login guard for the state of the account that is the
 // event of the subject. The zero address asks for none.
-func (s *subject) accounts(client rueidis.Client, bs flags.Budgets, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
+func (s *Subject) accounts(client rueidis.Client, bs flags.Budgets, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
 	g, err := s.guard(client, bs, now)
 	if err != nil {
 		return nil, err
@@ -84,12 +84,12 @@ func (s *subject) accounts(client rueidis.Client, bs flags.Budgets, ip netip.Add
 }
 
 // lookAtAccount asks a guard once.
-func (s *subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
-	states, err := g.Inspect(ctx, string(s.Event), from(ip)...)
+func (s *Subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
+	states, err := g.Inspect(ctx, s.Event, from(ip)...)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	a := &accountState{Guard: string(s.Name), Account: string(s.Event), Redis: s.Redis.String(), Why: []reason{}}
+	a := &accountState{Guard: s.Name, Account: s.Event, Redis: s.Redis.String(), Why: []reason{}}
 	if ip.IsValid() {
 		a.Address = ip.String()
 	}
@@ -109,9 +109,9 @@ func from(ip netip.Addr) []netip.Addr {
 }
 
 // budget returns the state that a guard reports of a budget.
-func (s *subject) budget(b login.State) *budgetState {
+func (s *Subject) budget(b login.State) *budgetState {
 	of := *s
-	of.Name, of.Event = s.Name+"."+flags.Argument(b.Budget), flags.Argument(b.Event)
+	of.Name, of.Event = s.Name+"."+string(b.Budget), b.Event
 	st := of.windows(b.Snapshot)
 	st.judge(st.counted())
 	return &budgetState{b.Budget, st}

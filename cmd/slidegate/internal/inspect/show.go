@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // text is the state for a terminal of this width.
-func (st *state) text(width int) string {
+func (st *State) text(width int) string {
 	var b strings.Builder
 	output.Table(&b, 0, [][]string{
 		{"limiter", st.Limiter + " on " + st.Redis},
@@ -28,7 +28,7 @@ func (st *state) text(width int) string {
 }
 
 // verdict is what somebody wants to know first.
-func (st *state) verdict() string {
+func (st *State) verdict() string {
 	switch {
 	case st.Verdict == nil && !st.Stored:
 		return "nothing is counted"
@@ -45,7 +45,7 @@ func (st *state) verdict() string {
 }
 
 // missing returns the flags that name what is stored under none of the limits given, or nothing.
-func (st *state) missing() string {
+func (st *State) missing() string {
 	var flags []string
 	for _, limit := range st.unnamed() {
 		flags = append(flags, "--limit "+limit)
@@ -54,7 +54,7 @@ func (st *state) missing() string {
 }
 
 // unnamed returns the limits that are stored and not given, as far as they are known.
-func (st *state) unnamed() (limits []string) {
+func (st *State) unnamed() (limits []string) {
 	for _, sec := range st.Limits {
 		if sec.Bound == nil {
 			limits = append(limits, "MAX/"+span(sec.per))
@@ -64,7 +64,7 @@ func (st *state) unnamed() (limits []string) {
 }
 
 // free is how many units all limits admit.
-func (st *state) free() int64 {
+func (st *State) free() int64 {
 	free := st.Limits[0].Remaining
 	for _, sec := range st.given() {
 		free = min(free, sec.Remaining)
@@ -73,7 +73,7 @@ func (st *state) free() int64 {
 }
 
 // full are the limits that deny one unit.
-func (st *state) full() string {
+func (st *State) full() string {
 	var limits []string
 	for _, sec := range st.given() {
 		if sec.RetryAfter > 0 {
@@ -84,7 +84,7 @@ func (st *state) full() string {
 }
 
 // given are the sections of the limits given.
-func (st *state) given() (given []*section) {
+func (st *State) given() (given []*section) {
 	for _, sec := range st.Limits {
 		if sec.Bound != nil {
 			given = append(given, sec)
@@ -94,7 +94,7 @@ func (st *state) given() (given []*section) {
 }
 
 // writeNotes tells what may be wrong.
-func (st *state) writeNotes(b *strings.Builder) {
+func (st *State) writeNotes(b *strings.Builder) {
 	var absent []string
 	for _, sec := range st.given() {
 		if !sec.Stored {
@@ -115,7 +115,7 @@ func (st *state) writeNotes(b *strings.Builder) {
 }
 
 // behind is how much earlier than the last event the clock reads.
-func (st *state) behind() (behind time.Duration) {
+func (st *State) behind() (behind time.Duration) {
 	for _, sec := range st.Limits {
 		behind = max(behind, st.At.Sub(sec.now))
 	}

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -14,18 +14,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// subject is an event of a limiter in Redis, by the flags that name it.
-type subject struct {
-	Redis  flags.Redis  `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis, or nodes of the cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it: 127.0.0.1:6379."`
-	AR1    bool         `name:"ar1" help:"The limiter is one of ar1: it counts by levels, not by windows."`
-	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"The Secret of a limiter that hides events in its keys: what the file holds, but for a newline at its end."`
-
-	Name  flags.Argument `kong:"-"`
-	Event flags.Argument `kong:"-"`
+// Subject is an event of a limiter in Redis.
+type Subject struct {
+	Redis  connect.Addresses // none: 127.0.0.1:6379
+	AR1    bool              // the limiter is one of ar1
+	Secret []byte            // of a limiter that hides events in its keys
+	Name   string            // of the limiter
+	Event  string
 }
 
 // connect finds the server or the cluster.
-func (s *subject) connect(ctx context.Context) (rueidis.Client, error) {
+func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if len(s.Redis.InitAddress) == 0 {
 		s.Redis.InitAddress = []string{"127.0.0.1:6379"}
 	}
@@ -37,16 +36,16 @@ func (s *subject) connect(ctx context.Context) (rueidis.Client, error) {
 }
 
 // checkName refuses a name or a secret that no limiter can have, before Redis is asked. The page has a name only later.
-func (s *subject) checkName() error {
+func (s *Subject) checkName() error {
 	if s.Name == "" {
 		return nil
 	}
-	_, err := window.NewLocal(window.Config{Name: string(s.Name), Limits: anyLimits, Secret: s.Secret})
+	_, err := window.NewLocal(window.Config{Name: s.Name, Limits: anyLimits, Secret: s.Secret})
 	return err
 }
 
 // failed says what an error means to somebody who looks.
-func (s *subject) failed(ctx context.Context, err error) error {
+func (s *Subject) failed(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -60,7 +59,7 @@ func (s *subject) failed(ctx context.Context, err error) error {
 	return err
 }
 
-func (s *subject) outage(err error) error {
+func (s *Subject) outage(err error) error {
 	return s.Redis.Failed(err, "try again when it works")
 }
 
@@ -68,7 +67,7 @@ func (s *subject) outage(err error) error {
 var anyLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
 
 // look asks Redis for the state of the event under the limits given, and under what else is stored.
-func (s *subject) look(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*state, error) {
+func (s *Subject) look(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*State, error) {
 	st, err := s.inspect(ctx, client, anyLimits, now)
 	if err != nil {
 		return nil, s.failed(ctx, err)
@@ -85,7 +84,7 @@ func (s *subject) look(ctx context.Context, client rueidis.Client, given flags.L
 }
 
 // inspect asks the library for the state under these limits.
-func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits flags.Limits, now func() time.Time) (*state, error) {
+func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits flags.Limits, now func() time.Time) (*State, error) {
 	l, err := s.limiter(client, limits, now)
 	if err != nil {
 		return nil, err
@@ -94,30 +93,30 @@ func (s *subject) inspect(ctx context.Context, client rueidis.Client, limits fla
 }
 
 // ask asks a limiter for the state of the event.
-func (s *subject) ask(ctx context.Context, l estimator.Limiter) (*state, error) {
+func (s *Subject) ask(ctx context.Context, l estimator.Limiter) (*State, error) {
 	if l, ok := l.(*ar1.Limiter); ok {
-		got, err := l.Inspect(ctx, string(s.Event))
+		got, err := l.Inspect(ctx, s.Event)
 		return s.levels(got), err
 	}
-	got, err := l.(*window.Limiter).Inspect(ctx, string(s.Event))
+	got, err := l.(*window.Limiter).Inspect(ctx, s.Event)
 	return s.windows(got), err
 }
 
 // forget removes the event.
-func (s *subject) forget(ctx context.Context, client rueidis.Client) error {
+func (s *Subject) forget(ctx context.Context, client rueidis.Client) error {
 	l, err := s.limiter(client, anyLimits, nil)
 	if err == nil {
-		err = l.Reset(ctx, string(s.Event))
+		err = l.Reset(ctx, s.Event)
 	}
 	return s.failed(ctx, err)
 }
 
-func (s *subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (estimator.Limiter, error) {
-	return s.estimator().Limiter(client, window.Config{Name: string(s.Name), Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
+func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (estimator.Limiter, error) {
+	return s.estimator().Limiter(client, window.Config{Name: s.Name, Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
 }
 
 // estimator says how the limiter counts.
-func (s *subject) estimator() estimator.Estimator {
+func (s *Subject) estimator() estimator.Estimator {
 	if s.AR1 {
 		return estimator.AR1
 	}

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"slices"
@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// state is that of an event, as --json prints it. Spans are in milliseconds.
-type state struct {
+// State is what is counted for an event, as --json prints it. Durations are in milliseconds.
+type State struct {
 	Limiter   string    `json:"limiter"`
 	Event     string    `json:"event"`
 	Key       string    `json:"key"`
@@ -70,12 +70,12 @@ type Level struct {
 	HalfLife int64   `json:"half_life_ms"`
 }
 
-func (s *subject) newState(key string, at time.Time) *state {
-	return &state{Limiter: string(s.Name), Event: string(s.Event), Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
+func (s *Subject) newState(key string, at time.Time) *State {
+	return &State{Limiter: s.Name, Event: s.Event, Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
 }
 
 // windows returns the state that a limiter of window reports.
-func (s *subject) windows(told window.Snapshot) *state {
+func (s *Subject) windows(told window.Snapshot) *State {
 	st := s.newState(told.Key, told.At)
 	for _, l := range slices.Concat(told.Limits, told.Others) {
 		sec := newSection(l.Usage, told.At, l.Limit.String())
@@ -86,7 +86,7 @@ func (s *subject) windows(told window.Snapshot) *state {
 }
 
 // levels returns the state that a limiter of ar1 reports.
-func (s *subject) levels(told ar1.Snapshot) *state {
+func (s *Subject) levels(told ar1.Snapshot) *State {
 	st := s.newState(told.Key, told.At)
 	for _, l := range slices.Concat(told.Limits, told.Others) {
 		sec := newSection(l.Usage, told.At, estimator.AR1.Text(l.Limit))
@@ -126,7 +126,7 @@ func (sec *section) count(l window.LimitState) {
 }
 
 // judge finds which sections are stored, and what the limits given say of one more unit.
-func (st *state) judge(stored []*section) {
+func (st *State) judge(stored []*section) {
 	st.Stored = len(stored) > 0
 	for _, sec := range st.Limits {
 		sec.Stored = slices.ContainsFunc(stored, func(other *section) bool { return other.per == sec.per })
@@ -141,7 +141,7 @@ func (st *state) judge(stored []*section) {
 }
 
 // counted returns the sections that count something.
-func (st *state) counted() (counted []*section) {
+func (st *State) counted() (counted []*section) {
 	for _, sec := range st.Limits {
 		if sec.ResetAfter > 0 {
 			counted = append(counted, sec)
@@ -151,7 +151,7 @@ func (st *state) counted() (counted []*section) {
 }
 
 // status returns the exit status that the state stands for.
-func (st *state) status() cli.ExitStatus {
+func (st *State) status() cli.ExitStatus {
 	switch {
 	case st.Verdict != nil && !st.Allowed:
 		return statusDenied
@@ -162,7 +162,7 @@ func (st *state) status() cli.ExitStatus {
 }
 
 // date returns when an attempt would happen: the earliest of what the sections take for now.
-func (st *state) date() time.Time {
+func (st *State) date() time.Time {
 	earliest := st.At
 	for i, sec := range st.Limits {
 		if date := sec.date(); i == 0 || date.Before(earliest) {

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -17,10 +17,11 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+	"github.com/slidegate/slidegate/window"
 )
 
 // checkWeb refuses what does not go with a page, and without one what needs it.
-func (c *inspectCommand) checkWeb() error {
+func (c *Command) checkWeb() error {
 	const more = "; slidegate help inspect shows what there is"
 	switch {
 	case c.Web == "" && c.Name == "":
@@ -36,7 +37,7 @@ func (c *inspectCommand) checkWeb() error {
 }
 
 // serve serves the page until ctx ends, which is no error.
-func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s cli.Streams) error {
+func (c *Command) serve(ctx context.Context, client rueidis.Client, s cli.Streams) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(c.Web))
 	if err != nil {
 		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, flags.DefaultPage)
@@ -54,7 +55,7 @@ func (c *inspectCommand) serve(ctx context.Context, client rueidis.Client, s cli
 }
 
 // more returns what else everybody can do who reaches the page.
-func (c *inspectCommand) more() string {
+func (c *Command) more() string {
 	if c.AllowReset {
 		return ", and can have it forgotten"
 	}
@@ -63,10 +64,10 @@ func (c *inspectCommand) more() string {
 
 // begin returns what the page shows first, as the end of its address. Without an event, it asks for
 // one.
-func (c *inspectCommand) begin() string {
-	q := page.Query{Name: string(c.Name), Event: string(c.Event), Limits: strings.Join(c.Limits.Texts(), ","), Levels: c.AR1, Login: c.Login}
-	if c.Args.IP != nil {
-		q.Address = *c.Args.IP
+func (c *Command) begin() string {
+	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits.Texts(), ","), Levels: c.AR1, Login: c.Login}
+	if c.IP != nil {
+		q.Address = *c.IP
 	}
 	if q == (page.Query{}) {
 		return ""
@@ -75,8 +76,8 @@ func (c *inspectCommand) begin() string {
 }
 
 // page returns the configuration of the page.
-func (c *inspectCommand) page(client rueidis.Client, now func() time.Time) page.Config {
-	w := &web{subject: c.subject, client: client, budgets: c.Budgets, now: now}
+func (c *Command) page(client rueidis.Client, now func() time.Time) page.Config {
+	w := &web{Subject: c.Subject, client: client, budgets: c.Budgets, now: now}
 	cfg := page.Config{Title: "slidegate inspect", Named: true, Accounts: len(c.Secret) > 0, Open: w.open}
 	if c.AllowReset {
 		cfg.Forget = w.forget
@@ -86,16 +87,16 @@ func (c *inspectCommand) page(client rueidis.Client, now func() time.Time) page.
 
 // web answers the page of inspect.
 type web struct {
-	subject
+	Subject
 	client  rueidis.Client
 	budgets flags.Budgets
 	now     func() time.Time
 }
 
 // of returns the subject that the page asks about.
-func (w *web) of(q page.Query) *subject {
-	s := w.subject
-	s.Name, s.Event, s.AR1 = flags.Argument(q.Name), flags.Argument(q.Event), q.Levels
+func (w *web) of(q page.Query) *Subject {
+	s := w.Subject
+	s.Name, s.Event, s.AR1 = q.Name, q.Event, q.Levels
 	return &s
 }
 
@@ -186,7 +187,7 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 }
 
 // glances returns a function that looks at the event with one call of Redis each time.
-func (s *subject) glances(client rueidis.Client, given flags.Limits, now func() time.Time) (page.Look, error) {
+func (s *Subject) glances(client rueidis.Client, given flags.Limits, now func() time.Time) (page.Look, error) {
 	under := given
 	if len(given) == 0 {
 		under = anyLimits
@@ -198,9 +199,14 @@ func (s *subject) glances(client rueidis.Client, given flags.Limits, now func() 
 	return func(ctx context.Context) (any, error) { return s.glance(ctx, l, len(given) > 0) }, nil
 }
 
+// State returns the state of the event under the limits of l, by one call of Redis.
+func (s *Subject) State(ctx context.Context, l *window.Limiter) (*State, error) {
+	return s.glance(ctx, l, true)
+}
+
 // glance returns the state of the event under the limits of l, or under what is stored if these are
 // not given.
-func (s *subject) glance(ctx context.Context, l estimator.Limiter, given bool) (*state, error) {
+func (s *Subject) glance(ctx context.Context, l estimator.Limiter, given bool) (*State, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {
 		return nil, s.failed(ctx, err)

@@ -1,0 +1,123 @@
+package inspect
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// TestBegin: the address that is printed asks for what the command line names.
+func TestBegin(t *testing.T) {
+	six := "::1"
+	for want, c := range map[string]Command{
+		"":                               {},
+		"?event=alice&name=login":        {Subject: Subject{Name: "login", Event: "alice"}},
+		"?ar1=1&limit=5%2F1h&name=login": {Subject: Subject{Name: "login", AR1: true}, Limits: limits(t, "5/1h")},
+		"?limit=5%2F1h%2C9%2F1d":         {Limits: limits(t, "5/1h,9/1d")},
+		"?event=alice&ip=%3A%3A1&login=1&name=login": {Subject: Subject{Name: "login", Event: "alice"}, Login: true, IP: &six},
+		"?login=1": {Login: true},
+	} {
+		if got := c.begin(); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+func limits(t *testing.T, text string) flags.Limits {
+	t.Helper()
+	ls, err := flags.ParseLimits(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ls
+}
+
+// TestWebForgets: a Reset with an address that is none forgets nothing.
+func TestWebForgets(t *testing.T) {
+	server := redistest.Start(t)
+	client, secret := server.Client(t), []byte("sixteen bytes, or more")
+	guard, err := login.New(client, login.Config{Name: "login", Secret: secret})
+	if err == nil {
+		_, err = guard.Begin(t.Context(), "alice", netip.MustParseAddr("192.0.2.31"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &web{Subject: Subject{Secret: secret}, client: client}
+	q := page.Query{Name: "login", Event: "alice", Login: true, Address: "192.0.2"}
+	before := size(t, server)
+	if err := w.forget(t.Context(), q); err == nil || size(t, server) != before {
+		t.Errorf("%v; %d keys, not %d", err, size(t, server), before)
+	}
+	q.Address = "::ffff:192.0.2.31"
+	if err := w.forget(t.Context(), q); err != nil || size(t, server) != 1 { // that of the address
+		t.Errorf("%v; %d keys", err, size(t, server))
+	}
+}
+
+// size returns how many keys a server holds.
+func size(t *testing.T, server *redistest.Server) int64 {
+	t.Helper()
+	n, err := server.Do(t.Context(), "DBSIZE").AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// scriptCalls finds in a server's statistics how often scripts were called, by each command that calls one.
+var scriptCalls = regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=[0-9]+`)
+
+// TestWebAsks: a look of the page is one call of Redis, and says what slidegate inspect says.
+func TestWebAsks(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	l, err := window.New(client, window.Config{Name: "login", Limits: limits(t, "2/1h,9/1d")})
+	if err == nil {
+		_, err = l.AllowN(t.Context(), "alice", 2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &web{client: client}
+	for text, want := range map[string]string{"2/1h": "denied", "3/1h": "allowed", "": "unknown"} {
+		look, err := w.open(page.Query{Name: "login", Event: "alice", Limits: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Do(t.Context(), "CONFIG", "RESETSTAT").Error(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stats, err := server.Do(t.Context(), "INFO", "commandstats").ToString()
+		if calls := scriptCalls.FindAllString(stats, -1); err != nil || len(calls) != 1 || !strings.HasSuffix(calls[0], "=1") {
+			t.Errorf("%q: %q, %v", text, calls, err)
+		}
+		st := got.(*State)
+		switch verdict := st.Verdict; {
+		case verdict == nil && want == "unknown", verdict != nil && verdict.Allowed == (want == "allowed"):
+		default:
+			t.Errorf("%q: %+v", text, st)
+		}
+		if st.Limits[len(st.Limits)-1].Used != 2 || !st.Stored {
+			t.Errorf("%q: %+v", text, st)
+		}
+	}
+	for _, bad := range []string{"5", "5/1h,6/60m"} {
+		if _, err := w.open(page.Query{Name: "login", Event: "alice", Limits: bad}); err == nil {
+			t.Errorf("took %q", bad)
+		}
+	}
+}
