@@ -13,27 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
 )
-
-// TestProxyWarnsOfReset: whoever serves a page with a Reset to others learns it.
-func TestProxyWarnsOfReset(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		var log strings.Builder
-		c := proxyCommand{AllowReset: true}
-		c.begin(slog.New(slog.NewTextHandler(&log, nil)), l, l)
-		if strings.Contains(log.String(), "everybody who reaches --admin can have counts forgotten") != want {
-			t.Errorf("%s: %s", address, log.String())
-		}
-	}
-}
 
 // TestLoop: the proxy does not start where it would send requests to itself.
 func TestLoop(t *testing.T) {
@@ -69,7 +50,8 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := line.Proxy.config(slog.New(slog.DiscardHandler))
+	server := proxyserver.Command(line.Proxy)
+	cfg, err := server.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,71 +63,9 @@ func TestConfig(t *testing.T) {
 	if diff := cmp.Diff([]string{"/x 1/1h header K me", "/y 1/1h all", "/z 1/1h 198.51.100.7", "/ 5/1h header K me"}, keys); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
-	got := fmt.Sprintln(cfg.To, cfg.Behind, cfg.Name, string(cfg.Secret), line.Proxy.shared(), cfg.Timeout, cfg.Outage)
-	if want := "http://h/x [10.0.0.0/8 192.0.2.1/32] n 0123456789abcdef true 500ms local"; got != want+"\n" {
+	got := fmt.Sprintln(cfg.To, cfg.Behind, cfg.Name, string(cfg.Secret), server.Redis, cfg.Timeout, cfg.Outage)
+	if want := "http://h/x [10.0.0.0/8 192.0.2.1/32] n 0123456789abcdef 127.0.0.1:1 500ms local"; got != want+"\n" {
 		t.Errorf("%s, not %s", got, want)
-	}
-}
-
-// TestShadowFlag: --shadow reaches the proxy, and one line at the start says so.
-func TestShadowFlag(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	for _, extra := range [][]string{{}, {"--shadow"}} {
-		var line commandLine
-		k, err := kong.New(&line)
-		if err == nil {
-			_, err = k.Parse(append([]string{"proxy", "--to", "http://h", "--limit", "5/1h"}, extra...))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		var text strings.Builder
-		log := slog.New(slog.NewTextHandler(&text, nil))
-		cfg, err := line.Proxy.config(log)
-		line.Proxy.begin(log, listener, listener)
-		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != (len(extra) == 1) || lines != len(extra) {
-			t.Errorf("%v: Shadow is %t, %v\n%s", extra, cfg.Shadow, err, &text)
-		}
-	}
-}
-
-// TestDialLogs each different error once, and the connection; but no error after the end.
-func TestDialLogs(t *testing.T) {
-	var text strings.Builder
-	failures, c := 0, proxyCommand{Name: "n", Outage: flags.Outage(proxy.Open)}
-	dial := c.dial(slog.New(slog.NewTextHandler(&text, nil)), func() { failures++ })
-	want, last := 0, ""
-	for i, at := range []string{"127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:2"} {
-		c.Redis.InitAddress = []string{at}
-		_, err := dial(t.Context())
-		if err == nil || failures != i+1 {
-			t.Fatalf("%s: %v, %d failures", at, err, failures)
-		}
-		if err.Error() != last { // a busy machine has timeouts, too
-			want, last = want+1, err.Error()
-		}
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	c.Redis.InitAddress = []string{"127.0.0.1:3"}
-	if _, err := dial(ended); err == nil || failures != 5 {
-		t.Errorf("after the end: %v, %d failures", err, failures)
-	}
-	if lines := strings.Count(text.String(), ` meanwhile=open "again every"=1s`); lines != want || strings.Count(text.String(), "\n") != want {
-		t.Errorf("%d lines, not %d\n%s", lines, want, &text)
-	}
-	c.Redis.InitAddress = []string{redistest.Addr(t)}
-	client, err := dial(t.Context())
-	for err != nil {
-		client, err = dial(t.Context())
-	}
-	client.Close()
-	if !strings.HasSuffix(text.String(), ` msg="budgets are shared" redis=`+redistest.Addr(t)+" name=n\n") {
-		t.Error(&text)
 	}
 }
 

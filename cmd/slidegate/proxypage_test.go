@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
 )
 
 // TestProxyPage: the command lines of docs/proxy.md, the help and the README are such as the program takes, and the page tells of each metric, and of no other.
@@ -29,7 +30,8 @@ func TestProxyPage(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 			continue
 		}
-		if cfg, err := c.config(slog.New(slog.DiscardHandler)); err != nil {
+		server := proxyserver.Command(c)
+		if cfg, err := server.Config(slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("%q: %v", args, err)
 		} else if _, err = proxy.New(cfg); err != nil {
 			t.Errorf("%q: %v", args, err)

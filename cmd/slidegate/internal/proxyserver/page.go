@@ -1,4 +1,4 @@
-package main
+package proxyserver
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 )
 
 // page returns the configuration of the page of a proxy.
-func (c *proxyCommand) page(p *proxy.Proxy) page.Config {
-	w := &proxyWeb{c, p}
+func (c *Command) page(p *proxy.Proxy) page.Config {
+	w := &web{c, p}
 	cfg := page.Config{Title: "slidegate proxy", Links: []string{"healthz", "metrics", "over"}, Open: w.open, Overview: p.Overview}
 	if c.AllowReset {
 		cfg.Forget = w.forget
@@ -20,14 +20,14 @@ func (c *proxyCommand) page(p *proxy.Proxy) page.Config {
 	return cfg
 }
 
-// proxyWeb answers the page of a proxy.
-type proxyWeb struct {
-	*proxyCommand
+// web answers the page of a proxy.
+type web struct {
+	*Command
 	proxy *proxy.Proxy
 }
 
 // limiter returns that of an event.
-func (w *proxyWeb) limiter(event string) (*window.Limiter, error) {
+func (w *web) limiter(event string) (*window.Limiter, error) {
 	l := w.proxy.Limiter(event)
 	if l == nil {
 		return nil, fmt.Errorf("no route with limits has the event %.80q; write the pattern of a route and who is limited, as in POST /login 198.51.100.7", event)
@@ -36,7 +36,7 @@ func (w *proxyWeb) limiter(event string) (*window.Limiter, error) {
 }
 
 // open prepares to look at an event.
-func (w *proxyWeb) open(q page.Query) (page.Look, error) {
+func (w *web) open(q page.Query) (page.Look, error) {
 	l, err := w.limiter(q.Event)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (w *proxyWeb) open(q page.Query) (page.Look, error) {
 }
 
 // forget forgets an event.
-func (w *proxyWeb) forget(ctx context.Context, q page.Query) error {
+func (w *web) forget(ctx context.Context, q page.Query) error {
 	l, err := w.limiter(q.Event)
 	if err != nil {
 		return err

@@ -1,0 +1,233 @@
+// Package proxyserver runs a proxy by the flags of a command line: its ports, its connection to Redis and its live page.
+package proxyserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Command is a proxy as the flags of slidegate proxy describe it.
+type Command struct {
+	To      flags.Upstream // the server that requests go on to
+	Listen  flags.Text     // where clients come in
+	Admin   flags.Text     // where operators find the page, /healthz, /metrics and /over
+	Limits  flags.Limits   // for the requests of no route
+	By      flags.Who      // who is limited, where a route does not say
+	Routes  flags.Routes   // requests with limits of their own
+	Behind  flags.Networks // proxies in front of this one
+	Redis   flags.Redis    // holds the budgets; none: they are in memory
+	Outage  flags.Outage   // what to do while Redis does not answer; empty: local
+	Shadow  bool           // refuse nothing
+	Timeout flags.Timeout  // longest wait for Redis; 0: 500ms
+	Name    flags.Text     // of the limiter, in Redis
+	Secret  flags.Secret   // hides who is limited
+
+	AllowReset bool // the page can forget what is counted
+}
+
+// Run runs the proxy until ctx ends. It logs to stderr.
+func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	cfg, err := c.Config(log)
+	if err != nil {
+		return err
+	}
+	first, failed := context.WithTimeout(ctx, time.Duration(c.Timeout))
+	defer failed()
+	if c.shared() {
+		cfg.Redis = window.Connect(c.dial(log, failed))
+		defer cfg.Redis.Close() // after the last request
+	}
+	return c.serve(ctx, first, cfg)
+}
+
+// serve runs the proxy until ctx ends. It waits for a connection to Redis until first ends.
+func (c *Command) serve(ctx, first context.Context, cfg proxy.Config) error {
+	p, err := proxy.New(cfg)
+	if err != nil {
+		return err
+	}
+	p.Page = page.New(c.page(p))
+	public, admin, err := c.ports(ctx)
+	if err != nil {
+		return err
+	}
+	if cfg.Redis != nil {
+		_ = cfg.Redis.Wait(first) // without one, the proxy does what --outage says
+	}
+	c.begin(cfg.Log, public, admin)
+	return p.Serve(ctx, public, admin)
+}
+
+// redialPause is how long a window.Connection waits after a failure.
+const redialPause = time.Second
+
+// dial returns a function that connects to Redis. It logs each different error once, and calls failed
+// after each.
+func (c *Command) dial(log *slog.Logger, failed func()) func(context.Context) (rueidis.Client, error) {
+	logged := ""
+	return func(ctx context.Context) (rueidis.Client, error) {
+		client, err := c.Redis.Serve(ctx)
+		if err == nil {
+			log.Info("budgets are shared", "redis", c.Redis, "name", c.Name)
+			return client, nil
+		}
+		if err.Error() != logged && ctx.Err() == nil {
+			logged = err.Error()
+			log.Error(logged, "meanwhile", c.Outage, "again every", redialPause)
+		}
+		failed()
+		return nil, err
+	}
+}
+
+// Config returns the configuration of the proxy, without the connection to Redis. It refuses flags that do not go together.
+func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
+	switch {
+	case c.To.URL == nil:
+		return cfg, errors.New("--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080")
+	case len(c.Limits) == 0 && len(c.Routes) == 0:
+		return cfg, errors.New("there is nothing to limit; write --limit 10/1s, or a --route")
+	case len(c.Secret) > 0 && len(c.Secret) < leastSecret:
+		return cfg, fmt.Errorf("--secret-file holds %d bytes, which can be guessed; write %d random ones or more, as by head -c 32 /dev/urandom", len(c.Secret), leastSecret)
+	case !c.shared() && c.Outage != "":
+		return cfg, errors.New("--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out")
+	case !c.shared() && c.Timeout != 0:
+		return cfg, errors.New("--timeout is about waiting for a Redis, and there is none; write --redis, or leave it out")
+	}
+	if c.Outage == "" {
+		c.Outage = flags.Outage(proxy.Local)
+	}
+	if c.Timeout == 0 {
+		c.Timeout = flags.Timeout(500 * time.Millisecond)
+	}
+	cfg = proxy.Config{
+		To: c.To.URL, Behind: c.Behind, Name: string(c.Name), Secret: c.Secret,
+		Timeout: time.Duration(c.Timeout), Outage: proxy.Outage(c.Outage), Shadow: c.Shadow, Log: log,
+	}
+	cfg.Routes, err = c.routes()
+	return cfg, err
+}
+
+const leastSecret = 16 // bytes, as window.Config has it
+
+// shared reports whether the budgets are in Redis.
+func (c *Command) shared() bool { return len(c.Redis.InitAddress) > 0 }
+
+// routes are those of the flags. --limit is the one of the requests that match no other.
+func (c *Command) routes() ([]proxy.Route, error) {
+	if len(c.Limits) > 0 {
+		c.Routes = append(c.Routes, flags.Route{Pattern: "/", Limits: c.Limits})
+	}
+	address, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	rs := make([]proxy.Route, len(c.Routes))
+	for i := range c.Routes {
+		rt := &c.Routes[i]
+		if rt.By.Text == "" {
+			rt.By = c.By
+		}
+		if rs[i] = (proxy.Route{Pattern: rt.Pattern, Limits: rt.Limits, Key: rt.By.Key}); rt.By.Key == nil {
+			rs[i].Key = address
+		}
+	}
+	return rs, nil
+}
+
+// address is the key of clients by their address.
+func (c *Command) address() (httplimit.Key, error) {
+	if len(c.Behind) == 0 {
+		return httplimit.Address, nil
+	}
+	names := make([]string, len(c.Behind))
+	for i, n := range c.Behind {
+		names[i] = n.String()
+	}
+	return httplimit.AddressBehind(names...)
+}
+
+// ports opens those for clients and for operators.
+func (c *Command) ports(ctx context.Context) (public, admin net.Listener, err error) {
+	if public, err = c.listen(ctx, "--listen", c.Listen, ":8000"); err != nil {
+		return nil, nil, err
+	}
+	if admin, err = c.listen(ctx, "--admin", c.Admin, "127.0.0.1:8001"); err != nil {
+		_ = public.Close()
+		return nil, nil, err
+	}
+	if leadsTo(ctx, c.To.URL, public) {
+		_, _ = public.Close(), admin.Close()
+		return nil, nil, fmt.Errorf("--to %v is where the proxy itself listens; name the server, or another --listen", c.To)
+	}
+	return public, admin, nil
+}
+
+// listen opens a port.
+func (c *Command) listen(ctx context.Context, flag string, addr flags.Text, example string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(addr))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; write an address of this machine with a free port, as in %s", flag, err, example)
+	}
+	return l, nil
+}
+
+// leadsTo reports whether a URL leads to the listener. It finds out by a socket for UDP, which sends nothing, but knows both its ends.
+func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
+	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), port))
+	if err != nil {
+		return false // no such server yet
+	}
+	defer conn.Close() //nolint:errcheck // nothing was sent
+	own, far, near := listener.Addr().(*net.TCPAddr), conn.RemoteAddr().(*net.UDPAddr), conn.LocalAddr().(*net.UDPAddr)
+	here := far.IP.IsLoopback() || far.IP.Equal(near.IP)
+	return here && far.Port == own.Port && (own.IP.IsUnspecified() || own.IP.Equal(far.IP))
+}
+
+// begin tells what is limited, and where.
+func (c *Command) begin(log *slog.Logger, public, admin net.Listener) {
+	for _, rt := range c.Routes {
+		if len(rt.Limits) == 0 {
+			log.Info("route without limits", "route", rt.Pattern)
+			continue
+		}
+		by := rt.By.Text
+		if by == "" {
+			by = "address"
+		}
+		log.Info("route", "route", rt.Pattern, "limits", rt.Limits, "by", by)
+		if rt.By.Key != nil && by != "all" && c.Secret == nil {
+			log.Warn("who is limited stands in clear in the log, in /over and in Redis; a --secret-file hides it", "route", rt.Pattern, "by", by)
+		}
+	}
+	if len(c.Limits) == 0 {
+		log.Warn("requests of no route are not limited; --limit limits them, too")
+	}
+	if !c.shared() {
+		log.Warn("budgets are in the memory of this instance, and gone when it ends; others have their own, unless all have one --redis")
+	}
+	if c.AllowReset && !page.OnLoopback(admin.Addr()) {
+		log.Warn("everybody who reaches --admin can have counts forgotten; keep others away from it", "admin", admin.Addr())
+	}
+	if c.Shadow {
+		log.Warn("shadow: every request reaches the server; the log, /metrics and /over show what the limits would have done")
+	}
+	log.Info("ready", "listen", public.Addr(), "to", c.To, "admin", admin.Addr())
+}
