@@ -12,7 +12,7 @@ USERS = ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/...
 export SLIDEGATE_INSTALL ?= 1
 
 # What runs a second time under the race detector, in short form.
-RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit grpclimit otelgate internal/denials internal/engine internal/redistest cmd/slidegate cmd/slidegate/internal/page cmd/slidegate/internal/proxy))
+RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit grpclimit otelgate internal/denials internal/engine internal/redistest cmd/slidegate $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver replay)))
 
 # The servers of `make matrix`, and what runs on each. Their images are the official ones, or those of .ci/images if TAG is theirs.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1
@@ -48,7 +48,7 @@ test:
 # Promises, scripts, histories, outages, the command and ways to reach a server, in short form.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -count=1 -short -timeout 5m -skip '^TestSilentConnectionEndsADenial$$|^TestTrouble$$/Fallback' ./lua ./window ./ar1 ./cmd/slidegate
+	$(GO) test -count=1 -short -timeout 5m -skip '^TestSilentConnectionEndsADenial$$|^TestTrouble$$/Fallback' ./lua ./window ./ar1 ./cmd/slidegate ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
 	$(GO) test -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|Full)$$' ./cluster_test
 
 # Users, remembered denials and failovers on a cluster and under Sentinel, in short form.

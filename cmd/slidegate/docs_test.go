@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-// data is where a public log is, which is no part of this repository, or the test is skipped.
-func data(tb testing.TB, name string) string { //nolint:unparam // there is one such log so far
+// openSSH is a public log of a real attack, from Loghub. It is no part of this repository: where it is missing, the test is skipped.
+func openSSH(tb testing.TB) string {
 	tb.Helper()
 	directory := os.Getenv("SLIDEGATE_DATA")
 	if directory == "" {
 		directory = filepath.Join("..", "..", "..", "shared", "data")
 	}
-	file, err := filepath.Abs(filepath.Join(directory, name))
+	file, err := filepath.Abs(filepath.Join(directory, "OpenSSH_2k.log"))
 	if err == nil {
 		_, err = os.Stat(file)
 	}
 	if err != nil {
-		tb.Skipf("no %s of Loghub here: %v; set SLIDEGATE_DATA to its directory", name, err)
+		tb.Skipf("no OpenSSH_2k.log of Loghub here: %v; set SLIDEGATE_DATA to its directory", err)
 	}
 	return file
 }
@@ -32,7 +32,7 @@ func TestReadme(t *testing.T) {
 
 // TestDocs runs what docs/replay.md shows of a public log.
 func TestDocs(t *testing.T) {
-	log, page := data(t, "OpenSSH_2k.log"), text(t, "../../docs/replay.md")
+	log, page := openSSH(t), text(t, "../../docs/replay.md")
 	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

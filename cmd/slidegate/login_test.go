@@ -252,7 +252,7 @@ func guardExactly(tb testing.TB, log string) *exactGuard {
 
 // TestLoginOnARealAttack replays a public log of a real attack, which is not part of this repository.
 func TestLoginOnARealAttack(t *testing.T) {
-	file := data(t, "OpenSSH_2k.log")
+	file := openSSH(t)
 	exact, got := guardExactly(t, text(t, file)), guarded(t, file)
 	if diff := cmp.Diff(exact.result(), loginCounts(&got)); diff != "" {
 		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)

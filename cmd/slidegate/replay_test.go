@@ -167,7 +167,7 @@ func clusterAddresses(tb testing.TB) string {
 
 // TestRealAttack replays a public log of a real attack, which is not part of this repository.
 func TestRealAttack(t *testing.T) {
-	file := data(t, "OpenSSH_2k.log")
+	file := openSSH(t)
 	log := []byte(text(t, file))
 	exact := readExactly(t, log, map[string]exactLimit{"1/5s": {1, 5 * time.Second}, "5/1h": {5, time.Hour}})
 	for place, args := range places(t) {

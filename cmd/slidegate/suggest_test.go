@@ -97,7 +97,7 @@ func checkSuggestions(t *testing.T, p replay.SuggestReport, all []knownAttempt) 
 
 // TestSuggestOnARealAttack: the same on a public log, which is no part of this repository.
 func TestSuggestOnARealAttack(t *testing.T) {
-	file := data(t, "OpenSSH_2k.log")
+	file := openSSH(t)
 	line := regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (message repeated 5 times: \[ )?(Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
 	var all []knownAttempt
 	for _, m := range line.FindAllStringSubmatch(text(t, file), -1) {

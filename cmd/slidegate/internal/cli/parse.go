@@ -1,4 +1,5 @@
-// Package cli reads the command line of slidegate, and puts what is wrong with it into words for everybody.
+// Package cli reads the command line of slidegate, and puts what is wrong with it into words for
+// everybody.
 package cli
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Parse reads arguments into line, a struct of commands for kong. It returns no command if the arguments ask for help or for the version,
-// which it prints.
+// Parse reads arguments into line, a struct of commands for kong. It returns no command if the
+// arguments ask for help or for the version, which it prints.
 func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -99,7 +100,8 @@ func owner(k *kong.Kong, flag string) string {
 	return ""
 }
 
-// single reports whether there is a word of several letters, this one among them, that begins with one dash.
+// single reports whether there is a word of several letters, this one among them, that begins with
+// one dash.
 func single(args []string, letter string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		return len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, letter)

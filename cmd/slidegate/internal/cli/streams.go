@@ -13,7 +13,8 @@ type Streams struct {
 	Now      func() time.Time // the clock of tests; nil: Redis says what time it is
 }
 
-// ExitStatus is the answer of a command that ran well, if that is not 0. A command returns it as an error.
+// ExitStatus is the answer of a command that ran well, if that is not 0. A command returns it as an
+// error.
 type ExitStatus int
 
 // Error returns the status as text. Nobody sees it, since it is no error of the command.

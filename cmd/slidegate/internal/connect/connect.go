@@ -1,4 +1,5 @@
-// Package connect reaches a Redis or a cluster by what a user writes after --redis, and explains what is wrong with it.
+// Package connect reaches a Redis or a cluster by what a user writes after --redis, and explains
+// what is wrong with it.
 package connect
 
 import (
@@ -37,7 +38,8 @@ func (as *Addresses) Add(s string) error {
 	return nil
 }
 
-// addURL takes everything from a URL. Its text is not repeated in an error, since it may hold a password.
+// addURL takes everything from a URL. Its text is not repeated in an error, since it may hold a
+// password.
 func (as *Addresses) addURL(s string) error {
 	o, err := rueidis.ParseURL(s)
 	if err != nil || len(as.InitAddress) > 0 {
@@ -80,7 +82,8 @@ func (as Addresses) Serve(ctx context.Context) (rueidis.Client, error) {
 	return client, err
 }
 
-// dial finds out by itself whether the addresses are of one server or of a cluster. The end of ctx ends the wait for it.
+// dial finds out by itself whether the addresses are of one server or of a cluster. The end of ctx
+// ends the wait for it.
 func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
 	type connected struct {
 		rueidis.Client
@@ -112,8 +115,9 @@ const tlsPatience = 500 * time.Millisecond
 
 var errPlain = errors.New("it answers PING without TLS")
 
-// plainPort sends errPlain if the server answers without TLS, where a TLS connection takes longer than one should: a Redis without TLS takes
-// the greeting for the beginning of a command, and waits for the rest. It sends nothing otherwise.
+// plainPort sends errPlain if the server answers without TLS, where a TLS connection takes longer
+// than one should: a Redis without TLS takes the greeting for the beginning of a command, and waits
+// for the rest. It sends nothing otherwise.
 func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
 	found := make(chan error, 1)
 	if o.TLSConfig == nil {
@@ -147,7 +151,7 @@ func answersPlain(ctx context.Context, address string) bool {
 	return err == nil && (answer[0] == '+' || answer[0] == '-')
 }
 
-// complaint says what is wrong with a connection.
+// complaint returns what is wrong with a connection.
 func complaint(err error) string {
 	reply, isReply := rueidis.IsRedisErr(err)
 	switch {
@@ -171,10 +175,10 @@ type unreachable struct {
 
 func (e *unreachable) Error() string { return e.text }
 
-// Unwrap is what the client says.
+// Unwrap returns what the client says.
 func (e *unreachable) Unwrap() error { return e.cause }
 
-// remedy is what to do about a Redis that cannot be connected to.
+// remedy returns what to do about a Redis that cannot be connected to.
 func remedy(err error, encrypted bool) string {
 	switch {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
@@ -196,14 +200,14 @@ func remedy(err error, encrypted bool) string {
 	return "start it, or correct the address"
 }
 
-// Failed returns an error that says why Redis failed, without what the library says about the count, and what to do: otherwise, unless
-// the user may not do what it takes.
+// Failed returns an error that says why Redis failed, and what to do: otherwise, unless the user
+// lacks a permission. It leaves out what the library says about the count.
 func (as Addresses) Failed(err error, otherwise string) error {
 	why := cause(err)
 	return fmt.Errorf("--redis %v failed (%s); %s", as, why, next(why, otherwise))
 }
 
-// next is what to do about why Redis failed: something else where the user may not do what it takes.
+// next returns what to do about why Redis failed: otherwise, unless the user lacks a permission.
 func next(why, otherwise string) string {
 	if slices.ContainsFunc(forbidden, func(words string) bool { return strings.Contains(why, words) }) {
 		return "name a user who may, as in redis://user:password@host:6379"
@@ -211,11 +215,11 @@ func next(why, otherwise string) string {
 	return otherwise
 }
 
-// forbidden are the words in which servers refuse what an ACL does not permit: a call by the client, and one by the script
-// up to Redis 7.0 and since.
+// forbidden are the words in which servers refuse what an ACL does not permit: a call by the
+// client, and one by the script up to Redis 7.0 and since.
 var forbidden = []string{"NOPERM", "The user executing the script can't", "ACL failure in script"}
 
-// cause is why Redis failed, without what the library says about the count.
+// cause returns why Redis failed, without what the library says about the count.
 func cause(err error) string {
 	text := err.Error()
 	for _, e := range []error{window.ErrOutage, window.ErrUncertain} {

@@ -53,8 +53,8 @@ func (e Estimator) Check(limits []window.Limit) error {
 
 const mostOfLevel = 10_000_000 // the largest Max of ar1
 
-// Limiter makes a limiter on Redis, or in memory without a client. Of cfg it takes what both estimators have: Name, Limits, Secret, Now
-// and Timeout.
+// Limiter makes a limiter on Redis, or in memory without a client. It uses what both
+// estimators have: the Name, Limits, Secret, Now and Timeout of cfg.
 func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, error) {
 	levels := ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: cfg.Secret, Now: cfg.Now, Timeout: cfg.Timeout}
 	switch {
@@ -68,7 +68,8 @@ func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, e
 	return window.New(client, cfg)
 }
 
-// Memory returns how long a limit remembers a unit at most: a window for Per, and a level until it is below 1/4.
+// Memory returns how long a limit remembers a unit at most: a window for Per, and a level until it
+// is below 1/4.
 func (e Estimator) Memory(l window.Limit) time.Duration {
 	if e == AR1 {
 		return time.Duration(min(float64(l.Per)*math.Log(4*float64(l.Max+1)), math.MaxInt64/2))
@@ -85,7 +86,8 @@ func (e Estimator) Text(l window.Limit) string {
 	return text
 }
 
-// Needless returns another of the limits that keeps this one from ever denying: in a longer time it holds no more. Or it returns nothing.
+// Needless returns another of the limits that keeps this one from ever denying: in a longer time it
+// holds no more. It returns an empty text if there is none.
 func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
 	late := time.Duration(0) // a limit in slices forgets a unit up to a slice late
 	if _, _, slices := strings.Cut(e.Text(l), "@"); slices {

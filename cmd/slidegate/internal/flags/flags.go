@@ -1,5 +1,5 @@
-// Package flags holds the values of command lines: each type reads a flag or an argument, and says what is wrong with it. A value is
-// what is behind the flag, with Decode added for kong.
+// Package flags has the types of flags and arguments. Each reads its value for kong (Decode), and
+// explains what is wrong with it. Many embed a type of the package that uses the value.
 package flags
 
 import (
@@ -58,7 +58,8 @@ func value(c *kong.DecodeContext, hint string) (string, error) {
 	return c.Scan.Pop().String(), nil
 }
 
-// eachValue takes a list apart. An empty value is no empty list: it comes from a variable that is not set.
+// eachValue takes a list apart. An empty value is no empty list: it comes from a variable that is
+// not set.
 func eachValue(c *kong.DecodeContext, example string, add func(string) error) error {
 	list, err := value(c, "one, as in "+example)
 	if err != nil {

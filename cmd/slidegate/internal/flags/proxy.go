@@ -75,7 +75,8 @@ func (w *Who) read(text string) error {
 	return nil
 }
 
-// only returns a key for requests that have one value to limit by. Of several, the server could use another than the limit.
+// only returns a key for requests that have one value to limit by. With several, the server could
+// use another one than the limiter.
 func only(key httplimit.Key, values func(*http.Request) int) httplimit.Key {
 	return func(r *http.Request) string {
 		if values(r) > 1 {
@@ -107,7 +108,8 @@ func (rs *Routes) Decode(c *kong.DecodeContext) error {
 	return err
 }
 
-// read takes a route apart: a pattern, which is a path or a method and a path, then limits or none, then perhaps by WHO.
+// read takes a route apart: a pattern, which is a path or a method and a path, then limits or none,
+// then perhaps by WHO.
 func (rt *Route) read(text string) (err error) {
 	words := strings.Fields(text)
 	n := 1
@@ -150,7 +152,8 @@ func (ns *Networks) add(text string) error {
 	return err
 }
 
-// Outage says what a proxy does while Redis does not answer: local, open or closed. It is empty without the flag.
+// Outage says what a proxy does while Redis does not answer: local, open or closed. It is empty
+// without the flag.
 type Outage string
 
 // Decode reads the flag.

@@ -1,4 +1,5 @@
-// Package inspect shows what a limiter or a login guard counts in Redis, as text, as JSON or on a live page, and forgets it.
+// Package inspect shows what a limiter or a login guard counts in Redis, as text, as JSON or on a live
+// page, and forgets it.
 package inspect
 
 import (

@@ -79,7 +79,7 @@ type file struct {
 	envelope envelope // what is around each line, if anything is
 	format   format   // nil until a line shows it
 	lines    int
-	waiting  []line    // read, and not yet taken
+	waiting  []logLine // read, and not yet taken
 	header   int       // the line that names columns instead of filling them, if one does
 	start    time.Time // of the line that showed the format
 	yearless bool      // start is without a year
@@ -87,7 +87,8 @@ type file struct {
 	ended    bool
 }
 
-type line struct {
+// A logLine is one line of a log.
+type logLine struct {
 	number int
 	text   string
 	at     time.Time // of the envelope, if it has one
@@ -187,7 +188,7 @@ func (f *file) begin() error {
 }
 
 // open takes a line out of its envelope. The first one that has one shows that the file has.
-func (f *file) open(l line) line {
+func (f *file) open(l logLine) logLine {
 	if f.envelope == nil && f.format == nil {
 		f.envelope = envelopeOf(l.text)
 	}
@@ -204,7 +205,7 @@ func (f *file) open(l line) line {
 }
 
 // recognised reports whether the format and the first time of the file are known, now that this line is.
-func (f *file) recognised(l line) bool {
+func (f *file) recognised(l logLine) bool {
 	if f.format == nil {
 		f.format = recognise(l.text, f.r.options, f.envelope != nil)
 	}
@@ -232,13 +233,13 @@ func (f *file) findText() {
 }
 
 // read takes a line apart, at the time of its envelope if it has one.
-func (f *file) read(l line, field string) (Attempt, error) {
+func (f *file) read(l logLine, field string) (Attempt, error) {
 	a, err := f.format.read(l.text, field)
 	return l.dated(a), err
 }
 
 // dated gives an attempt the time of the envelope.
-func (l line) dated(a Attempt) Attempt {
+func (l logLine) dated(a Attempt) Attempt {
 	if !l.at.IsZero() {
 		a.At, a.Yearless = l.at, false
 	}
@@ -307,7 +308,7 @@ func (f *file) failed(err error) error {
 }
 
 // readLine returns the next line without its end.
-func (f *file) readLine() (line, error) {
+func (f *file) readLine() (logLine, error) {
 	text, err := f.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		text, err = f.readLong(slices.Clone(text))
@@ -316,7 +317,7 @@ func (f *file) readLine() (line, error) {
 		err = nil // the last line has no end
 	}
 	f.lines++
-	l := line{number: f.lines, text: string(bytes.TrimRight(text, "\r\n"))}
+	l := logLine{number: f.lines, text: string(bytes.TrimRight(text, "\r\n"))}
 	if errors.Is(err, bufio.ErrBufferFull) {
 		l.err, err = errors.New("it is longer than 1 MiB"), nil
 	}
@@ -362,7 +363,7 @@ func (f *file) advance() error {
 }
 
 // take returns the first of the waiting lines, and then those that are read.
-func (f *file) take() (line, error) {
+func (f *file) take() (logLine, error) {
 	if len(f.waiting) == 0 {
 		l, err := f.readLine()
 		return f.open(l), err
@@ -373,7 +374,7 @@ func (f *file) take() (line, error) {
 }
 
 // attempt reads a line.
-func (f *file) attempt(l line) (Attempt, error) {
+func (f *file) attempt(l logLine) (Attempt, error) {
 	switch {
 	case l.err != nil:
 		return Attempt{}, l.err
@@ -392,7 +393,7 @@ func isEmpty(text string) bool {
 
 // findHeader looks for a header in the first line that holds something.
 func (f *file) findHeader() {
-	first := slices.IndexFunc(f.waiting, func(l line) bool { return !isEmpty(l.text) })
+	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !isEmpty(l.text) })
 	if _, ok := f.format.(columns); (ok || f.format == nil) && first >= 0 && isHeader(f.waiting[first].text) {
 		f.header = f.waiting[first].number
 	}
@@ -401,8 +402,8 @@ func (f *file) findHeader() {
 // unrecognised tells a file without content from one of an unknown format.
 func (f *file) unrecognised() error {
 	f.findHeader()
-	empty := func(l line) bool { return l.number == f.header || isEmpty(l.text) && l.err == nil }
-	first := slices.IndexFunc(f.waiting, func(l line) bool { return !empty(l) })
+	empty := func(l logLine) bool { return l.number == f.header || isEmpty(l.text) && l.err == nil }
+	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !empty(l) })
 	if first < 0 {
 		f.r.NoAttempt += len(f.waiting)
 		f.waiting = nil
@@ -418,7 +419,7 @@ func (f *file) unrecognised() error {
 }
 
 // guess says why a line is not of the format that it resembles most, or how to read it.
-func (f *file) guess(l line) error {
+func (f *file) guess(l logLine) error {
 	switch {
 	case l.err != nil:
 		return l.err

@@ -27,19 +27,19 @@ func asJSON(line string, o Options, dated bool) format {
 	return &jsonLines{newNamed(o, dated)}
 }
 
-func (j *jsonLines) byDefault(line string) string { return j.eventOf(object{gjson.Parse(line)}) }
+func (j *jsonLines) byDefault(line string) string { return j.eventOf(jsonObject{gjson.Parse(line)}) }
 
 func (j *jsonLines) read(line, field string) (a Attempt, err error) {
 	if !isJSON(line) {
 		return Attempt{}, errNoObject
 	}
-	return j.named.read(object{gjson.Parse(line)}, field)
+	return j.named.read(jsonObject{gjson.Parse(line)}, field)
 }
 
-// An object is a line of JSON.
-type object struct{ gjson.Result }
+// A jsonObject is a line of JSON.
+type jsonObject struct{ gjson.Result }
 
-func (o object) field(name string) (string, bool, error) {
+func (o jsonObject) field(name string) (string, bool, error) {
 	v := lookUp(o.Result, name)
 	if !v.Exists() {
 		return "", false, nil
@@ -48,7 +48,7 @@ func (o object) field(name string) (string, bool, error) {
 	return s, true, err
 }
 
-func (o object) names() []string { return namesIn(o.Result, "") }
+func (o jsonObject) names() []string { return namesIn(o.Result, "") }
 
 // namesIn are the fields of an object that hold one value, and of the objects in it, with the path to them.
 func namesIn(object gjson.Result, path string) (names []string) {

@@ -213,17 +213,17 @@ func (s *Stats) count(a Attempt) {
 }
 
 // skip counts a line that asks for nothing, or that cannot be read.
-func (s *Stats) skip(file string, line int, why error) {
+func (s *Stats) skip(name string, number int, why error) {
 	switch {
 	case errors.Is(why, errNoAttempt):
 		s.NoAttempt++
 		if s.FirstNoEvent == "" && why != errNoAttempt { //nolint:errorlint // wrapped, it names a reason
-			s.FirstNoEvent = fmt.Sprintf("line %d of %s: %v", line, Shown(file), why)
+			s.FirstNoEvent = fmt.Sprintf("line %d of %s: %v", number, Shown(name), why)
 		}
 	default:
 		s.Unreadable++
 		if s.FirstUnreadable == "" {
-			s.FirstUnreadable = fmt.Sprintf("line %d of %s: %v", line, Shown(file), why)
+			s.FirstUnreadable = fmt.Sprintf("line %d of %s: %v", number, Shown(name), why)
 		}
 	}
 }

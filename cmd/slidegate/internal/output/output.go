@@ -1,4 +1,5 @@
-// Package output prints what commands report: tables, counts and durations for people, JSON for programs.
+// Package output prints what commands report: tables, counts and durations for people, JSON for
+// programs.
 package output
 
 import (
@@ -23,7 +24,8 @@ func JSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// Table aligns all columns except the last, which is as wide as its text. The flags are those of package tabwriter.
+// Table aligns all columns except the last, which is as wide as its text. The flags are those of
+// package tabwriter.
 func Table(b *strings.Builder, flags uint, rows [][]string) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', flags)
 	for _, row := range rows {
@@ -40,7 +42,8 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Duration returns a time in milliseconds as limits write theirs, such as 1h30m. From a minute on it is in whole seconds.
+// Duration returns a time in milliseconds as limits write theirs, such as 1h30m. From a minute on
+// it is in whole seconds.
 func Duration(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	if d >= time.Minute {

@@ -95,11 +95,11 @@ func (e offender) judgment() judgment {
 	}
 }
 
-func writeJSON(w http.ResponseWriter, status int, answer any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(answer) // whoever asked may be gone
+	_ = enc.Encode(body) // whoever asked may be gone
 }

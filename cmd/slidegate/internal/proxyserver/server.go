@@ -1,4 +1,5 @@
-// Package proxyserver runs a proxy by the flags of a command line: its ports, its connection to Redis and its live page.
+// Package proxyserver runs a proxy by the flags of a command line: its ports, its connection to
+// Redis and its live page.
 package proxyserver
 
 import (
@@ -77,8 +78,8 @@ func (c *Command) serve(ctx, first context.Context, cfg proxy.Config) error {
 // redialPause is how long a window.Connection waits after a failure.
 const redialPause = time.Second
 
-// dial returns a function that connects to Redis. It logs each different error once, and calls failed
-// after each.
+// dial returns a function that connects to Redis. It logs each different error once, and calls
+// failed after each.
 func (c *Command) dial(log *slog.Logger, failed func()) func(context.Context) (rueidis.Client, error) {
 	logged := ""
 	return func(ctx context.Context) (rueidis.Client, error) {
@@ -96,7 +97,8 @@ func (c *Command) dial(log *slog.Logger, failed func()) func(context.Context) (r
 	}
 }
 
-// Config returns the configuration of the proxy, without the connection to Redis. It refuses flags that do not go together.
+// Config returns the configuration of the proxy, without the connection to Redis. It refuses flags
+// that do not go together.
 func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 	switch {
 	case c.To.URL == nil:
@@ -188,7 +190,8 @@ func (c *Command) listen(ctx context.Context, flag string, addr flags.Text, exam
 	return l, nil
 }
 
-// leadsTo reports whether a URL leads to the listener. It finds out by a socket for UDP, which sends nothing, but knows both its ends.
+// leadsTo reports whether a URL leads to the listener. It finds out by a socket for UDP, which
+// sends nothing, but knows both its ends.
 func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
 	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), port))

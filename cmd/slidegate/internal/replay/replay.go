@@ -1,4 +1,5 @@
-// Package replay shows what limits, or the login guard, would have done to a log. It also proposes limits.
+// Package replay shows what limits, or the login guard, would have done to a log. It also proposes
+// limits.
 package replay
 
 import (

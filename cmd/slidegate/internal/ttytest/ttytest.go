@@ -19,7 +19,7 @@ func Screen(t *testing.T, f func(tty *os.File)) string {
 	if err != nil {
 		t.Skipf("no terminal to test on: %v", err)
 	}
-	defer terminal.Close()
+	defer func() { _ = terminal.Close() }() // it ends with the test
 	f(tty)
 	if _, err := tty.WriteString("\n.\n"); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func Screen(t *testing.T, f func(tty *os.File)) string {
 		}
 		screen.Write(b[:n])
 	}
-	tty.Close()
+	_ = tty.Close()
 	text, _, _ := strings.Cut(screen.String(), "\r\n.")
 	return text
 }
