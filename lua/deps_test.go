@@ -18,8 +18,8 @@ import (
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
-		"window ar1 lua login": {rueidis, own, sys},
-		"httplimit":            {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
+		"window ar1 lua login":      {rueidis, own, sys},
+		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
 		"grpclimit": {
 			rueidis, own, own + "/grpclimit", "golang.org/x/net", sys, "golang.org/x/text",
 			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",

@@ -1,0 +1,131 @@
+package loginhttp
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Devices remembers in a signed cookie that somebody has logged into an account on a device, such as a browser. Attempts
+// from known devices have a budget that strangers cannot use up: see login.Guard.BeginKnown. The idea is OWASP's: Slow Down
+// Online Guessing Attacks with Device Cookies (owasp.org/www-community).
+//
+// A cookie is signed for one account and opens no other. It lets nobody in: the password is still needed. Keep it when a
+// user logs out. Each account has a cookie of its own, so that people can share a browser.
+//
+// Each login sets a cookie with a new ID, which is valid for 365 days. As OWASP advises, a copy that was stolen before then
+// has its own budget, and later logins of the owner do not clear that. The stolen copy itself stays valid until it expires
+// or the password changes (Config.PasswordChanged).
+//
+// Devices comes from NewDevices and is safe for concurrent use.
+type Devices struct {
+	keys []key
+}
+
+const (
+	lifetime  = 365 * 24 * time.Hour
+	minSecret = 16 // bytes
+)
+
+// NewDevices returns the Devices of a service. All its processes need the same secrets. A secret has at least 16 random
+// bytes. The first one signs, and all of them verify. To replace a secret, put the new one in front, and drop the old one
+// after 365 days, or at once if it has leaked.
+func NewDevices(secrets ...[]byte) (*Devices, error) {
+	if len(secrets) == 0 {
+		return nil, errors.New("slidegate: devices without a secret; give at least 16 random bytes, the same in all processes")
+	}
+	d := &Devices{}
+	for i, secret := range secrets {
+		if len(secret) < minSecret {
+			return nil, fmt.Errorf("slidegate: secret %d of the devices has %d bytes; give it at least %d random ones, so that nobody else can sign a cookie", i+1, len(secret), minSecret)
+		}
+		k, err := hkdf.Key(sha256.New, secret, nil, "slidegate device cookie", sha256.Size)
+		if err != nil {
+			return nil, fmt.Errorf("slidegate: secret %d of the devices: %w", i+1, err)
+		}
+		d.keys = append(d.keys, k)
+	}
+	return d, nil
+}
+
+// Remember sets the cookie that makes this device known for the account. New's Handler calls it at each login. Call it also
+// when the owner has proven by a link in a mail who it is, so that they get in during an attack.
+//
+// The cookie is Secure, so it needs HTTPS. Chrome and Firefox also keep it for http://localhost; Safari may not.
+func (d *Devices) Remember(w http.ResponseWriter, account string) { d.remember(w, account, time.Now()) }
+
+func (d *Devices) remember(w http.ResponseWriter, account string, now time.Time) {
+	k := d.keys[0]
+	http.SetCookie(w, &http.Cookie{
+		Name: k.name(account), Value: k.sign(account, rand.Text(), now),
+		Path: "/", MaxAge: int(lifetime / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// Known returns the ID of the device if the request has a valid cookie of it for the account, and when it was remembered.
+// Otherwise the ID is "".
+func (d *Devices) Known(r *http.Request, account string) (device string, since time.Time) {
+	return d.known(r, account, time.Now())
+}
+
+func (d *Devices) known(r *http.Request, account string, now time.Time) (device string, since time.Time) {
+	for _, k := range d.keys {
+		cookie, err := r.Cookie(k.name(account))
+		if err != nil {
+			continue
+		}
+		if device, since, ok := k.parse(account, cookie.Value); ok && now.Sub(since) < lifetime {
+			return device, since
+		}
+	}
+	return "", time.Time{}
+}
+
+// A key is derived from a secret. So the secret can serve other purposes, too, such as the guard's.
+type key []byte
+
+// name returns that of the cookie. With __Host-, a browser takes the cookie from this very host alone, and only by HTTPS.
+// The name does not disclose the account.
+func (k key) name(account string) string {
+	return "__Host-device-" + hex.EncodeToString(k.mac("name", account)[:10])
+}
+
+// sign returns the value of a cookie: version, time in ms since 1970, ID and signature, with dots between.
+func (k key) sign(account, device string, now time.Time) string {
+	signed := strings.Join([]string{"1", strconv.FormatInt(now.UnixMilli(), 10), device}, ".")
+	return signed + "." + k.signature(signed, account)
+}
+
+func (k key) signature(signed, account string) string {
+	return base64.RawURLEncoding.EncodeToString(k.mac(signed, account))
+}
+
+// mac hashes the account, so that its end and the begin of the text cannot be shifted.
+func (k key) mac(text, account string) []byte {
+	hash, mac := sha256.Sum256([]byte(account)), hmac.New(sha256.New, k)
+	_, _ = mac.Write(append(hash[:], text...))
+	return mac.Sum(nil)
+}
+
+// parse returns what sign was given, if the value is its own.
+func (k key) parse(account, value string) (device string, since time.Time, ok bool) {
+	end := strings.LastIndexByte(value, '.')
+	if end < 0 || !hmac.Equal([]byte(value[end+1:]), []byte(k.signature(value[:end], account))) {
+		return "", time.Time{}, false
+	}
+	parts := strings.Split(value[:end], ".")
+	if len(parts) != 3 || parts[0] != "1" {
+		return "", time.Time{}, false // of a later version
+	}
+	ms, err := strconv.ParseInt(parts[1], 10, 64)
+	return parts[2], time.UnixMilli(ms), err == nil
+}

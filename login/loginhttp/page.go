@@ -1,0 +1,59 @@
+package loginhttp
+
+import (
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// show answers a request that did not log in.
+func (h *Handler) show(w http.ResponseWriter, r *http.Request, result *Result) {
+	if result.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(ceil(result.RetryAfter, time.Second)), 10))
+	}
+	if result.Outcome != Asked && mediaType(r) == jsonType {
+		writeProblem(w, result)
+		return
+	}
+	h.cfg.Page(w, r, *result)
+}
+
+//go:embed page.html
+var pageHTML string
+
+var page = template.Must(template.New("page").Parse(pageHTML))
+
+// plainPage is the Page of a Config without one.
+func plainPage(w http.ResponseWriter, _ *http.Request, result Result) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	w.WriteHeader(result.Status)
+	_ = page.Execute(w, result) // the client may be gone
+}
+
+// problem is the body of an answer in JSON (RFC 9457).
+type problem struct {
+	Title      string  `json:"title"`
+	Status     int     `json:"status"`
+	Detail     string  `json:"detail,omitempty"`
+	Outcome    Outcome `json:"outcome"`
+	RetryAfter int64   `json:"retry_after,omitempty"` // seconds, rounded up
+	Challenge  bool    `json:"challenge,omitempty"`
+	Left       *int64  `json:"left,omitempty"`
+}
+
+func writeProblem(w http.ResponseWriter, result *Result) {
+	p := problem{
+		Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message, Outcome: result.Outcome,
+		RetryAfter: int64(ceil(result.RetryAfter, time.Second)), Challenge: result.Challenge,
+	}
+	if result.Outcome == Wrong {
+		p.Left = &result.Left
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(result.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client may be gone
+}
