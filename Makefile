@@ -4,15 +4,15 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
-# All packages of the six modules in go.work, the slowest first, and those that users import or run.
-ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/... ./bench/...
-USERS = ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/...
+# All packages of the seven modules in go.work, the slowest first, and those that users import or run.
+ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
+USERS = ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/... ./examples/...
 
 # Tests may install redis-server by apt-get if neither Docker nor a server is there, chromium and prometheus. They say so. Plain `go test` never does.
 export SLIDEGATE_INSTALL ?= 1
 
 # What runs a second time under the race detector, in short form.
-RACE ?= $(addprefix ./,$(wildcard window ar1 login httplimit grpclimit otelgate internal/denials internal/engine internal/redistest cmd/slidegate $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver replay)))
+RACE ?= $(addprefix ./,$(wildcard window ar1 login login/loginhttp httplimit grpclimit otelgate internal/denials internal/engine internal/redistest cmd/slidegate $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver replay)))
 
 # The servers of `make matrix`, and what runs on each. Their images are the official ones, or those of .ci/images if TAG is theirs.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestInBrowser uses the website in Chromium, by plain HTTP on localhost: somebody forgets the password, waits, solves a
+// puzzle, is attacked, and sees Redis go and come back.
+func TestInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("A browser takes long to start; run this test without -short.")
+	}
+	redis := redistest.Start(t)
+	guard, url := serve(t, redis)
+	laptop, phone := browsers(t, url)
+	t.Run("five wrong passwords", func(t *testing.T) {
+		for left := 4; left >= 0; left-- {
+			laptop.logIn(t, "wrong", http.StatusForbidden, "Account or password is wrong.", fmt.Sprintf("wait: %d", left))
+		}
+	})
+	t.Run("the right password is refused, and the page says how long", func(t *testing.T) {
+		laptop.logIn(t, "correct horse", http.StatusTooManyRequests, "Too many attempts. Try again in 1 hour", "uzzle")
+	})
+	t.Run("a solved puzzle lets the user in", func(t *testing.T) {
+		laptop.do(t, holds(`document.getElementById("puzzle").textContent.includes("solved")`))
+		laptop.logIn(t, "correct horse", http.StatusOK, "Hello, alice")
+		laptop.logOut(t)
+	})
+	t.Run("a known device logs in during an attack", func(t *testing.T) {
+		attack(t, guard)
+		phone.logIn(t, "correct horse", http.StatusTooManyRequests, "Too many attempts.")
+		laptop.logIn(t, "correct horse", http.StatusOK, "Hello, alice")
+		laptop.logOut(t)
+	})
+	t.Run("Redis stops and returns", func(t *testing.T) {
+		redis.Kill(t)
+		phone.logIn(t, "correct horse", http.StatusServiceUnavailable, "Nobody can log in at the moment.")
+		laptop.logIn(t, "correct horse", http.StatusServiceUnavailable, "Nobody can log in at the moment.")
+		redis.Restart(t)
+		await(t, guard)
+		laptop.logIn(t, "correct horse", http.StatusOK, "Hello, alice")
+		phone.logIn(t, "correct horse", http.StatusOK, "Hello, alice")
+	})
+}
+
+// serve runs the website on localhost. Its limits are for an hour, as browsers on a busy machine take minutes.
+func serve(t *testing.T, redis *redistest.Server) (guard *login.Guard, url string) {
+	t.Helper()
+	connection := window.Connect(func(context.Context) (rueidis.Client, error) { return redis.NewClient(t, nil), nil })
+	t.Cleanup(connection.Close)
+	secret := []byte("0123456789abcdef")
+	guard, err := login.NewLate(connection, login.Config{
+		Name: "login", Secret: secret, Timeout: 10 * time.Second, Challenged: &login.Challenged{},
+		Pair: []window.Limit{window.PerHour(5)}, Account: []window.Limit{window.PerHour(20)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	once, err := window.NewLate(connection, window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, err := newSite(guard, once, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, guard)
+	server := httptest.NewServer(site)
+	t.Cleanup(server.Close)
+	return guard, strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+}
+
+// attack makes alice's account deny unknown devices.
+func attack(t *testing.T, guard *login.Guard) {
+	t.Helper()
+	for i := range 100 {
+		a, err := guard.Begin(t.Context(), "alice", netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Denied == login.Account {
+			return
+		}
+	}
+	t.Fatal("the account is not used up")
+}
+
+// await returns when the guard answers.
+func await(t *testing.T, guard *login.Guard) {
+	t.Helper()
+	for late := time.Now().Add(time.Minute); ; {
+		_, err := guard.Begin(t.Context(), "somebody else", netip.MustParseAddr("192.0.2.1"))
+		if err == nil {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatal(err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// A browser has cookies of its own, and shows a page of the website.
+type browser struct {
+	tab context.Context
+	url string
+}
+
+// browsers starts two.
+func browsers(t *testing.T, url string) (a, b browser) {
+	t.Helper()
+	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	quiet := func(string, ...any) {} // some versions of Chromium have events that chromedp does not know
+	first, cancel := chromedp.NewContext(ctx, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
+	t.Cleanup(cancel)
+	a = browser{first, url}
+	a.start(t)
+	second, cancel := chromedp.NewContext(first, chromedp.WithTargetID(incognito(t, first)))
+	t.Cleanup(cancel)
+	b = browser{second, url}
+	b.start(t)
+	return a, b
+}
+
+// incognito opens a window that shares no cookies.
+func incognito(t *testing.T, tab context.Context) (window target.ID) {
+	t.Helper()
+	err := chromedp.Run(tab, chromedp.ActionFunc(func(ctx context.Context) error {
+		ctx = cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser)
+		cookies, err := target.CreateBrowserContext().Do(ctx)
+		if err == nil {
+			window, err = target.CreateTarget("about:blank").WithBrowserContextID(cookies).WithNewWindow(true).Do(ctx)
+		}
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return window
+}
+
+// start opens the page. What its script complains of fails the test.
+func (b browser) start(t *testing.T) {
+	t.Helper()
+	chromedp.ListenTarget(b.tab, func(event any) {
+		if e, ok := event.(*runtime.EventExceptionThrown); ok {
+			t.Errorf("the page: %v", e.ExceptionDetails)
+		}
+	})
+	b.do(t, chromedp.Navigate(b.url+"/login"))
+}
+
+// profile returns a directory for browsers. Their processes can still write to it for a moment after they were killed.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		for late := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(late); {
+			<-time.After(20 * time.Millisecond)
+		}
+	})
+	return dir
+}
+
+func (b browser) do(t *testing.T, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(b.tab, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds waits for a condition in JavaScript.
+func holds(condition string) chromedp.Action {
+	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute))
+}
+
+// logIn sends the form as alice, and checks the page that comes back.
+func (b browser) logIn(t *testing.T, password string, status int64, says ...string) {
+	t.Helper()
+	b.do(t, chromedp.SetValue(`[name="account"]`, "alice", chromedp.ByQuery), chromedp.SetValue(`[name="password"]`, password, chromedp.ByQuery))
+	response := b.click(t, `//button[text()="Log in"]`)
+	var text string
+	b.do(t, chromedp.Text("body", &text, chromedp.ByQuery))
+	for _, want := range says {
+		if response.Status != status || !strings.Contains(text, want) {
+			t.Fatalf("status %d: %s\nwant %d: %s", response.Status, text, status, want)
+		}
+	}
+}
+
+func (b browser) logOut(t *testing.T) {
+	t.Helper()
+	b.click(t, `//button[text()="Log out"]`)
+}
+
+// click returns the page that a click leads to.
+func (b browser) click(t *testing.T, button string) *network.Response {
+	t.Helper()
+	response, err := chromedp.RunResponse(b.tab, chromedp.Click(button))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}

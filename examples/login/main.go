@@ -1,0 +1,68 @@
+// Command login is a small website with a guarded login form: users in memory, passwords hashed by argon2id, a session in
+// a cookie. Copy it and replace the users and the sessions by those of your service.
+//
+//	go run ./examples/login                          # counts in the memory of this process
+//	go run ./examples/login -redis 127.0.0.1:6379    # counts in Redis
+//
+// Then open http://localhost:8080 and log in as alice with the password "correct horse". After five wrong passwords the
+// page says how long to wait, and offers a puzzle that lets you in at once.
+//
+// On another host than localhost it needs HTTPS, because its cookies are Secure.
+package main
+
+import (
+	"crypto/rand"
+	"flag"
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+func main() {
+	listen := flag.String("listen", "localhost:8080", "where to listen")
+	redis := flag.String("redis", "", "HOST:PORT of a Redis that keeps the counts; they are in memory if empty")
+	flag.Parse()
+	secret := secretOf("LOGIN_SECRET")
+	guard, once, err := limits(*redis, secret)
+	if err != nil {
+		log.Fatal(err)
+	}
+	site, err := newSite(guard, once, secret)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("open http://%s and log in as alice, with the password %q", *listen, "correct horse")
+	server := http.Server{Addr: *listen, Handler: site, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+	log.Fatal(server.ListenAndServe())
+}
+
+// secretOf returns the secret in an environment variable. Without one it returns another in each run, so that cookies and
+// counts begin anew.
+func secretOf(variable string) []byte {
+	if secret := os.Getenv(variable); secret != "" {
+		return []byte(secret)
+	}
+	log.Printf("no %s in the environment, so known devices are forgotten when this program ends", variable)
+	return []byte(rand.Text())
+}
+
+// limits returns the guard, and the limiter by which a puzzle serves once. The program starts also while Redis is down.
+func limits(redis string, secret []byte) (guard *login.Guard, once *window.Limiter, err error) {
+	guarded := login.Config{Name: "login", Secret: secret, Challenged: &login.Challenged{}}
+	single := window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}}
+	if redis == "" {
+		if guard, err = login.NewLocal(guarded); err == nil {
+			once, err = window.NewLocal(single)
+		}
+		return guard, once, err
+	}
+	connection := connect(redis)
+	if guard, err = login.NewLate(connection, guarded); err == nil {
+		once, err = window.NewLate(connection, single)
+	}
+	return guard, once, err
+}

@@ -1,0 +1,9 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

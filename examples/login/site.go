@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"golang.org/x/text/secure/precis"
+
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/login/loginhttp"
+	"github.com/slidegate/slidegate/window"
+)
+
+//go:embed page.html puzzle.js
+var files embed.FS
+
+var page = template.Must(template.ParseFS(files, "page.html"))
+
+// A site is a home page for users who have logged in.
+type site struct {
+	puzzles  puzzles
+	sessions sync.Map // from the ID to the account
+}
+
+// newSite returns the whole website.
+func newSite(guard *login.Guard, once *window.Limiter, secret []byte) (http.Handler, error) {
+	s := &site{puzzles: puzzles{secret, once}}
+	devices, err := loginhttp.NewDevices(secret)
+	if err != nil {
+		return nil, err
+	}
+	form, err := loginhttp.New(loginhttp.Config{
+		Guard: guard, Devices: devices, Check: newUsers().check, Success: s.welcome,
+		Account: oneName, Page: s.loginPage, Solved: s.puzzles.solved,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/login", form)
+	mux.HandleFunc("POST /logout", s.logout)
+	mux.HandleFunc("GET /{$}", s.home)
+	mux.Handle("GET /puzzle.js", http.FileServerFS(files))
+	return http.NewCrossOriginProtection().Handler(mux), nil
+}
+
+// oneName makes one name of all spellings of an account (RFC 8265), as Alice and alice are one here.
+func oneName(_ context.Context, typed string) (string, error) {
+	name, err := precis.UsernameCaseMapped.CompareKey(strings.TrimSpace(typed))
+	if err != nil {
+		return "", nil //nolint:nilerr // nobody can have such a name
+	}
+	return name, nil
+}
+
+// view is what page.html shows.
+type view struct {
+	User   string // who has logged in
+	Result loginhttp.Result
+	Puzzle string // to solve before the next attempt
+	Zeros  int    // how hard it is
+}
+
+func show(w http.ResponseWriter, status int, v view) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
+	w.WriteHeader(status)
+	_ = page.Execute(w, v) // the client may be gone
+}
+
+// loginPage shows the form, what happened, and a puzzle if that helps.
+func (s *site) loginPage(w http.ResponseWriter, _ *http.Request, result loginhttp.Result) {
+	v := view{Result: result}
+	if result.Challenge {
+		v.Puzzle, v.Zeros = s.puzzles.issue(result.Account, time.Now()), zeros
+	}
+	show(w, result.Status, v)
+}
+
+// welcome begins a session.
+func (s *site) welcome(w http.ResponseWriter, r *http.Request, account string) {
+	id := rand.Text() // a new one at each login, so that nobody knows it before
+	s.sessions.Store(id, account)
+	setSession(w, id, 0)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func (s *site) home(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie("__Host-session"); err == nil {
+		if account, ok := s.sessions.Load(cookie.Value); ok {
+			show(w, http.StatusOK, view{User: account.(string)})
+			return
+		}
+	}
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// logout ends the session. The device stays known.
+func (s *site) logout(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie("__Host-session"); err == nil {
+		s.sessions.Delete(cookie.Value)
+	}
+	setSession(w, "", -1)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+func setSession(w http.ResponseWriter, id string, maxAge int) {
+	http.SetCookie(w, &http.Cookie{Name: "__Host-session", Value: id, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+}
+
+// connect connects to Redis in the background.
+func connect(redis string) *window.Connection {
+	return window.Connect(func(context.Context) (rueidis.Client, error) {
+		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis}, AlwaysPipelining: true})
+	})
+}
