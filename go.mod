@@ -8,7 +8,6 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/redis/rueidis v1.0.79
 	golang.org/x/sync v0.22.0
-	golang.org/x/text v0.41.0
 )
 
 require golang.org/x/sys v0.47.0 // indirect

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -456,5 +457,14 @@ func TestWait(t *testing.T) {
 		if got := (loginhttp.Result{RetryAfter: d}).Wait(); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
+	}
+}
+
+// TestPage: docs/login.md shows the form of the example.
+func TestPage(t *testing.T) {
+	page, example := string(must(os.ReadFile("../../docs/login.md"))), string(must(os.ReadFile("example_test.go")))
+	begin, end := strings.Index(example, "\tdevices, err :="), strings.Index(example, "\n\tlogIn := ")
+	if begin < 0 || end < begin || !strings.Contains(page, "```go"+strings.ReplaceAll("\n"+example[begin:end], "\n\t", "\n")+"```") {
+		t.Error("the form of docs/login.md is not that of the example")
 	}
 }
