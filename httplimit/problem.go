@@ -33,5 +33,5 @@ func writeProblem(w http.ResponseWriter, d problem.Details) {
 	if d.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1") // the limiter looks once a second whether Redis is back
 	}
-	problem.Write(w, d)
+	problem.Write(w, d.Status, d)
 }

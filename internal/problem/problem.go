@@ -15,14 +15,15 @@ type Details struct {
 	Violated []string `json:"violated-policies,omitempty"` // names of limits, as in RateLimit-Policy
 }
 
-// Write drops what was said of another body, and lets nobody keep the refusal for others.
-func Write(w http.ResponseWriter, d Details) {
+// Write writes Details, or a struct that has more. It drops what was said of another body, and lets
+// nobody keep the refusal for others.
+func Write(w http.ResponseWriter, status int, details any) {
 	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
 		h.Del(name)
 	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "application/problem+json")
-	w.WriteHeader(d.Status)
-	_ = json.NewEncoder(w).Encode(d) // the client may be gone
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(details) // the client may be gone
 }

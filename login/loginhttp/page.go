@@ -2,11 +2,12 @@ package loginhttp
 
 import (
 	_ "embed"
-	"encoding/json"
 	"html/template"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/problem"
 )
 
 // show answers a request that did not log in.
@@ -34,11 +35,9 @@ func plainPage(w http.ResponseWriter, _ *http.Request, result Result) {
 	_ = page.Execute(w, result) // the client may be gone
 }
 
-// problem is the body of an answer in JSON (RFC 9457).
-type problem struct {
-	Title      string  `json:"title"`
-	Status     int     `json:"status"`
-	Detail     string  `json:"detail,omitempty"`
+// details are the body of an answer in JSON (RFC 9457).
+type details struct {
+	problem.Details
 	Outcome    Outcome `json:"outcome"`
 	RetryAfter int64   `json:"retry_after,omitempty"` // seconds, rounded up
 	Challenge  bool    `json:"challenge,omitempty"`
@@ -46,14 +45,12 @@ type problem struct {
 }
 
 func writeProblem(w http.ResponseWriter, result *Result) {
-	p := problem{
-		Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message, Outcome: result.Outcome,
+	d := details{
+		Details: problem.Details{Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message}, Outcome: result.Outcome,
 		RetryAfter: int64(ceil(result.RetryAfter, time.Second)), Challenge: result.Challenge,
 	}
 	if result.Outcome == Wrong {
-		p.Left = &result.Left
+		d.Left = &result.Left
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(result.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client may be gone
+	problem.Write(w, result.Status, d)
 }

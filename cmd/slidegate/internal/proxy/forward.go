@@ -35,7 +35,7 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
-			problem.Write(w, noAnswer)
+			problem.Write(w, http.StatusBadGateway, noAnswer)
 			if !errors.Is(err, context.Canceled) { // the client has gone
 				p.failed(pattern, err)
 			}
