@@ -39,7 +39,7 @@ func (alb) read(line, field string) (Attempt, error) {
 	_, request, _ := strings.Cut(rest, ` "`)
 	switch field {
 	case "address":
-		a.Event = client.Addr().Unmap().String()
+		a.Event = client.Unmap().String()
 	case "path":
 		a.Event = webPath(request)
 	case "agent":
@@ -51,12 +51,21 @@ func (alb) read(line, field string) (Attempt, error) {
 }
 
 // cutALB takes a line apart, up to the client.
-func cutALB(line string) (at time.Time, client netip.AddrPort, rest string, ok bool) {
+func cutALB(line string) (at time.Time, client netip.Addr, rest string, ok bool) {
 	kind, rest, _ := strings.Cut(line, " ")
 	stamp, rest, _ := strings.Cut(rest, " ")
 	balancer, rest, _ := strings.Cut(rest, " ")
 	address, rest, _ := strings.Cut(rest, " ")
 	at, dated := parseRFC3339(stamp)
-	client, err := netip.ParseAddrPort(address)
+	client, err := parseClient(address)
 	return at, client, rest, dated && err == nil && isWord(kind) && strings.Contains(balancer, "/")
+}
+
+// parseClient reads an address with a port. Balancers write no brackets around an IPv6 address.
+func parseClient(s string) (netip.Addr, error) {
+	colon := strings.LastIndexByte(s, ':')
+	if colon < 0 || !isNumber(s[colon+1:]) {
+		return netip.Addr{}, errALB
+	}
+	return netip.ParseAddr(strings.Trim(s[:colon], "[]"))
 }

@@ -2,47 +2,80 @@ package logs
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
 )
 
-// An envelope is what Docker puts around the lines of a program: a time, and sometimes more. The lines in it may be of any format, and
-// need no time of their own.
-type envelope func(line string) (text string, at time.Time, ok bool)
+// An envelope is what a container engine puts around the lines of a program: a time, and sometimes more. The lines in it may be of any
+// format, and need no time of their own.
+type envelope func(line string) (c content, ok bool)
+
+// content is what an envelope holds.
+type content struct {
+	text   string
+	at     time.Time
+	stream string // which of the outputs of the program it is, if the envelope says so
+	cut    bool   // the next line of that stream goes on with this one
+}
 
 var (
-	envelopes   = []envelope{openDockerFile, openDockerLogs}
-	errEnvelope = errors.New("it is not as Docker writes the others")
+	errEnvelope  = errors.New("it is not as Docker writes the others")
+	errContinues = fmt.Errorf("%w: it goes on with a line that was too long for Docker", errNoAttempt)
 )
 
 // envelopeOf returns the envelope of a line, or nil if it has none.
 func envelopeOf(line string) envelope {
-	for _, open := range envelopes {
-		if _, _, ok := open(line); ok {
+	for _, open := range []envelope{openDockerFile, openCRI} {
+		if _, ok := open(line); ok {
 			return open
 		}
+	}
+	if isDockerLogs(line) {
+		return openStamped
 	}
 	return nil
 }
 
 // openDockerFile opens a line of Docker's json-file driver: {"log":"a line\n","stream":"stdout","time":"2025-03-04T05:06:07.089Z"}.
-func openDockerFile(line string) (text string, at time.Time, ok bool) {
+// Docker splits a line of more than 16 KiB. Only the last part has the end of the line.
+func openDockerFile(line string) (c content, ok bool) {
 	if !strings.HasPrefix(line, `{"log":`) || !gjson.Valid(line) {
-		return "", at, false
+		return c, false
 	}
 	v := gjson.GetMany(line, "log", "stream", "time")
-	at, ok = parseRFC3339(v[2].Str)
-	return strings.TrimRight(v[0].Str, "\r\n"), at, ok && v[0].Type == gjson.String && v[1].Type == gjson.String
+	c = content{text: strings.TrimRight(v[0].Str, "\r\n"), stream: v[1].Str, cut: !strings.HasSuffix(v[0].Str, "\n")}
+	c.at, ok = parseRFC3339(v[2].Str)
+	return c, ok && v[0].Type == gjson.String && v[1].Type == gjson.String
 }
 
-// openDockerLogs opens a line of docker logs -t: a time with nine digits after the second, and the line.
-func openDockerLogs(line string) (text string, at time.Time, ok bool) {
+// openCRI opens a line as Kubernetes keeps it: a time, the stream, F or P for a whole line or a part of one, and the line.
+func openCRI(line string) (c content, ok bool) {
+	stamp, rest, _ := strings.Cut(line, " ")
+	stream, rest, _ := strings.Cut(rest, " ")
+	tag, text, _ := strings.Cut(rest, " ")
+	if stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" {
+		return c, false
+	}
+	at, ok := parseRFC3339(stamp)
+	return content{text, at, stream, tag == "P"}, ok
+}
+
+// isDockerLogs reports whether a line is as docker logs -t writes it: a time with nine digits after the second, and the line.
+func isDockerLogs(line string) bool {
 	const width = len("2025-03-04T05:06:07.089000000Z")
 	if len(line) < width || line[19] != '.' || line[width-1] != 'Z' || len(line) > width && line[width] != ' ' {
-		return "", at, false
+		return false
 	}
-	at, ok = parseRFC3339(line[:width])
-	return strings.TrimPrefix(line[width:], " "), at, ok
+	_, ok := parseRFC3339(line[:width])
+	return ok
+}
+
+// openStamped opens a line that begins with a time. Programs that write such times themselves leave out zeros at the end.
+func openStamped(line string) (c content, ok bool) {
+	stamp, text, _ := strings.Cut(line, " ")
+	at, ok := parseRFC3339(stamp)
+	return content{text: text, at: at}, ok
 }

@@ -76,8 +76,9 @@ type file struct {
 	gzipped bool
 	r       *Reader
 
-	envelope envelope // what is around each line, if anything is
-	format   format   // nil until a line shows it
+	envelope envelope        // what is around each line, if anything is
+	cut      map[string]bool // the streams in it whose last line is cut
+	format   format          // nil until a line shows it
 	lines    int
 	waiting  []logLine // read, and not yet taken
 	header   int       // the line that names columns instead of filling them, if one does
@@ -195,13 +196,26 @@ func (f *file) open(l logLine) logLine {
 	if f.envelope == nil || l.err != nil {
 		return l
 	}
-	text, at, ok := f.envelope(l.text)
-	if !ok {
+	c, ok := f.envelope(l.text)
+	switch {
+	case !ok:
 		l.err = errEnvelope
 		return l
+	case f.cut[c.stream]:
+		l.err = errContinues
 	}
-	l.text, l.at = text, at
+	if l.text, l.at = c.text, c.at; c.cut || l.err != nil {
+		f.cuts(c)
+	}
 	return l
+}
+
+// cuts remembers whether the next line of a stream goes on with this one.
+func (f *file) cuts(c content) {
+	if f.cut == nil {
+		f.cut = map[string]bool{}
+	}
+	f.cut[c.stream] = c.cut
 }
 
 // recognised reports whether the format and the first time of the file are known, now that this line is.

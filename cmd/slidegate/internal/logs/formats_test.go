@@ -66,9 +66,10 @@ var samples = []struct {
 		"AWS ALB", "logs.alb", "",
 		[]string{
 			`h2 2025-03-04T12:00:07.186641Z app/web/50dc6c495c0c9188 203.0.113.7:2817 10.0.0.66:9000 0.000 0.002 0.000 200 200 5 257 "GET https://example.org:443/a?b HTTP/2.0" "curl/8.5.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 arn:aws:elasticloadbalancing:us-east-2:123456789012:targetgroup/web/73e2d6bc24d8a067 "Root=1-58337327-72bd00b0343d75b906739c42" "-" "-" 1 2025-03-04T12:00:06.000000Z "redirect" "-" "-" "10.0.0.66:9000" "200" "-" "-"`,
+			`h2 2025-03-04T12:00:08.361692Z app/web/6378464905b0814a 2001:db8:4538:1:bcf4:5264:e01c:f215:50718 10.0.0.66:80 0.000 0.003 0.000 401 401 29 805 "GET https://example.org:443/ HTTP/2.0" "okhttp/4.11.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 arn:x "Root=1-64fe5754-33ecd7461b3736944677bb97" "example.org" "session-reused" 11 2025-03-04T12:00:08.358000Z "forward" "-" "-" "10.0.0.66:80" "401" "-" "-"`,
 			`https 2025-03-04T12:00:08.186641Z app/web/50dc6c495c0c9188 [2001:db8::7]:2817 - -1 -1 -1 400 - 0 0 "- http://example.org:80- -" "-" - - - "-" "-" "-" - 2025-03-04T12:00:07.000000Z "-" "-" "-" "-" "-" "-" "-"`,
 		},
-		[]string{"203.0.113.7", "2001:db8::7"},
+		[]string{"203.0.113.7", "2001:db8:4538:1:bcf4:5264:e01c:f215", "2001:db8::7"},
 	},
 	{
 		"slog text", "*logs.logfmt", "",
@@ -118,6 +119,20 @@ var samples = []struct {
 		"docker logs -t, JSON in it", "*logs.jsonLines", "",
 		[]string{`2025-03-04T12:00:07.089123456Z {"level":"warn","msg":"wrong password","client_ip":"203.0.113.7"}`},
 		[]string{"203.0.113.7"},
+	},
+	{
+		"Kubernetes, nginx in it", "logs.web", "",
+		[]string{
+			`2025-03-04T13:00:07.08912345+01:00 stdout F 203.0.113.7 - - [04/Mar/2025:12:00:07 +0000] "GET / HTTP/1.1" 200 615 "-" "curl/8.5.0" "-"`,
+			`2025-03-04T13:00:08.089123456+01:00 stdout P 203.0.113.8 - - [04/Mar/2025:12:00:08 +0000] "GET /a`,
+			`2025-03-04T13:00:08.089123456+01:00 stdout F 198.51.100.4 - - [04/Mar/2025:12:00:08 +0000] "GET /b HTTP/1.1" 200 615 "-" "curl/8.5.0" "-"`,
+		},
+		[]string{"203.0.113.7", "203.0.113.8"},
+	},
+	{
+		"times of nine digits or fewer", "*logs.freeText", `from ([0-9a-f.:]+)`,
+		[]string{"2025-03-04T12:00:07.089123456Z login from 203.0.113.7", "2025-03-04T12:00:08.08912345Z login from 203.0.113.8", "2025-03-04T12:00:09Z login from 203.0.113.9"},
+		[]string{"203.0.113.7", "203.0.113.8", "203.0.113.9"},
 	},
 	{
 		"Caddy", "*logs.jsonLines", "",
@@ -315,6 +330,26 @@ func TestDockerTimesCount(t *testing.T) {
 	}
 }
 
+// TestDockerSplitsLongLines: what a client sent is no line of its own because Docker split the line after 16 KiB.
+func TestDockerSplitsLongLines(t *testing.T) {
+	const stamp = `","time":"2025-03-04T12:00:07Z"}` + "\n"
+	r, err := OpenText("a log", `{"log":"192.0.2.1 - - [04/Mar/2025:12:00:07 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"a","stream":"stdout`+stamp+
+		`{"log":"ready\n","stream":"stderr`+stamp+
+		`{"log":"198.51.100.4 - - [04/Mar/2025:12:00:07 +0000] \"GET /`+`","stream":"stdout`+stamp+
+		`{"log":"198.51.100.4 - - [04/Mar/2025:12:00:07 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"b\"\n","stream":"stdout`+stamp+
+		`{"log":"192.0.2.2 - - [04/Mar/2025:12:00:07 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"b\"\n","stream":"stdout`+stamp, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, a := range events(t, r) {
+		got = append(got, a.Event)
+	}
+	if same(t, []string{"192.0.2.1", "192.0.2.2"}, got); r.NoAttempt != 2 || r.Unreadable != 1 {
+		t.Errorf("%+v", r.Stats)
+	}
+}
+
 // TestFirstNameStays: the fields that the first attempts settle are those of the whole file.
 func TestFirstNameStays(t *testing.T) {
 	r, err := OpenText("a log", `{"ts":1,"msg":"up"}`+"\n"+`{"ts":2,"remote_ip":"192.0.2.1"}`+"\n"+`{"ts":3,"time":9,"ip":"192.0.2.2"}`+"\n"+`{"ts":4,"ip":"192.0.2.2","remote_ip":"192.0.2.3"}`+"\n", Options{})
@@ -384,10 +419,11 @@ func FuzzEnvelope(f *testing.F) {
 		if open == nil {
 			t.Fatalf("%q is no envelope", wrapped)
 		}
-		if got, when, ok := open(wrapped); !ok || got != line || !when.Equal(at) {
-			t.Errorf("%q: %q at %v, %v", wrapped, got, when, ok)
+		c, ok := open(wrapped)
+		if _, cri := openCRI(wrapped); !ok || !cri && c.text != line || !c.at.Equal(at) {
+			t.Errorf("%q: %+v, %v", wrapped, c, ok)
 		}
-		for _, open := range envelopes {
+		for _, open := range []envelope{openDockerFile, openCRI, openStamped} {
 			open(line) // and no line makes it fail
 		}
 	})

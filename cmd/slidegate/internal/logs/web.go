@@ -42,11 +42,11 @@ func (web) has(field string) bool {
 }
 
 func (web) read(line, field string) (Attempt, error) {
-	host, user, stamp, request, ok := cutWeb(line)
+	host, ident, user, stamp, request, ok := cutWeb(line)
 	if !ok {
 		return Attempt{}, errWeb
 	}
-	address, err := webAddress(host)
+	address, err := webAddress(host, ident)
 	if err != nil {
 		return Attempt{}, err
 	}
@@ -68,7 +68,7 @@ func (web) read(line, field string) (Attempt, error) {
 }
 
 // cutWeb takes a line apart, up to the quote that begins the request.
-func cutWeb(line string) (host, user, stamp, request string, ok bool) {
+func cutWeb(line string) (host, ident, user, stamp, request string, ok bool) {
 	host, rest, _ := strings.Cut(line, " ")
 	if isVirtualHost(host) {
 		host, rest, _ = strings.Cut(rest, " ")
@@ -76,10 +76,10 @@ func cutWeb(line string) (host, user, stamp, request string, ok bool) {
 	head, request, quoted := strings.Cut(rest, `] "`)
 	start := len(head) - len(webTime) - len(" [")
 	if !quoted || start < 0 || head[start:start+len(" [")] != " [" {
-		return "", "", "", "", false
+		return "", "", "", "", "", false
 	}
-	_, user, ok = strings.Cut(head[:start], " ") // before the user stands what identd says, nearly always -
-	return host, user, head[start+len(" ["):], request, ok
+	ident, user, ok = strings.Cut(head[:start], " ") // ident is what identd says, nearly always -
+	return host, ident, user, head[start+len(" ["):], request, ok
 }
 
 // isVirtualHost reports whether a word is a host with its port, and no address.
@@ -101,13 +101,15 @@ func orNothing(field string) string {
 }
 
 // webAddress writes an address in one way, and takes a host name as it is. What is neither stands first in formats that only
-// look like this one.
-func webAddress(host string) (string, error) {
+// look like this one. So does a word in front of a whole line, as Docker Compose writes one: no - of identd follows it.
+func webAddress(host, ident string) (string, error) {
 	address, err := netip.ParseAddr(host)
-	if err != nil && isWord(host) {
+	switch {
+	case err != nil && isWord(host) && ident == "-":
 		return host, nil
-	}
-	if err != nil {
+	case err != nil && isWord(host):
+		return "", fmt.Errorf("it begins with %q, which is no address, and no - follows it", host)
+	case err != nil:
 		return "", fmt.Errorf("it begins with %q, which is no address or host name", host)
 	}
 	if text := address.Unmap().AppendTo(make([]byte, 0, 64)); string(text) != host {
