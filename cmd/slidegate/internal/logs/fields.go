@@ -18,7 +18,7 @@ type record interface {
 }
 
 // A named log has lines whose fields have names. Loggers choose different ones: the first line that has a well-known name for
-// the time settles where it stands, and so does the first that has one for the event.
+// the time settles where it stands. The event has the well-known name that most of the first lines have.
 type named struct {
 	timeField string // empty until it is known
 	event     string // the same
@@ -30,7 +30,7 @@ var (
 	timeNames  = []string{"time", "ts", "timestamp", "@timestamp", "t", "datetime", "date", "StartUTC"}
 	eventNames = []string{
 		"event", "address", "ip", "client_ip", "clientip", "clientIp", "remote_ip", "remote_addr", "remote_address", "remote", "client", "ClientHost",
-		"request.client_ip", "request.remote_ip", "source.ip", "user", "account",
+		"request.client_ip", "request.remote_ip", "request.remote_addr", "client.ip", "source.ip", "user", "account",
 	}
 )
 
@@ -50,15 +50,18 @@ func (*named) has(field string) bool { return field != anyField }
 // hasTimeField marks formats that --time-field is about.
 func (*named) hasTimeField() {}
 
-// firstOf returns the first of some names that a record has, or nothing.
+// firstOf returns the first of some names under which a record has a text, or nothing.
 func firstOf(r record, names []string) string {
 	for _, name := range names {
-		if _, found, _ := r.field(name); found {
+		if _, found, err := r.field(name); found && err == nil {
 			return name
 		}
 	}
 	return ""
 }
+
+// elected settles the event.
+func (n *named) elected(name string) { n.event = name }
 
 // eventOf returns the field that is the event unless --by names one.
 func (n *named) eventOf(r record) string {
@@ -167,6 +170,8 @@ type logfmt struct{ named }
 
 func (l *logfmt) byDefault(line string) string { return l.eventOf(pairs(line)) }
 
+func (l *logfmt) vote(line string) string { return firstOf(pairs(line), eventNames) }
+
 func (l *logfmt) read(line, field string) (Attempt, error) { return l.named.read(pairs(line), field) }
 
 // asLogfmt returns the format of a line that has a time in a pair, or at least two pairs where it needs no time.
@@ -185,6 +190,8 @@ type goLog struct{ named }
 var errGoLog = errors.New("it does not begin with a time as 2025/03/04 05:06:07 is one")
 
 func (l *goLog) byDefault(line string) string { return l.eventOf(pairs(line)) }
+
+func (l *goLog) vote(line string) string { return firstOf(pairs(line), eventNames) }
 
 func (l *goLog) read(line, field string) (Attempt, error) {
 	at, rest, ok := cutDateTime(line)

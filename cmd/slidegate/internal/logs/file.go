@@ -3,6 +3,7 @@ package logs
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -18,6 +19,7 @@ import (
 const (
 	maxLine    = 1 << 20 // the longest line in bytes, without its end; a longer one is skipped, and counted as unreadable
 	maxUnknown = 20      // how many lines may pass before one shows the format of its file
+	maxAhead   = 1000    // how many lines, of 1 MiB in all, may choose the event
 	buffer     = 1 << 16
 )
 
@@ -185,7 +187,47 @@ func (f *file) begin() error {
 		return f.unrecognised()
 	}
 	f.findHeader()
-	return f.r.options.checkOptions(f.name, f.format)
+	if err := f.r.options.checkOptions(f.name, f.format); err != nil {
+		return err
+	}
+	return f.elect()
+}
+
+// elect lets the first lines choose the field that is the event, if --by does not. A program that starts names other things than one that
+// serves.
+func (f *file) elect() error {
+	format, ok := f.format.(voters)
+	if by := f.r.options.By; !ok || by.Field != "" || by.Pattern != nil {
+		return nil
+	}
+	if err := f.readAhead(); err != nil {
+		return err
+	}
+	votes := map[string]int{}
+	for _, l := range f.waiting {
+		votes[format.vote(l.text)]++
+	}
+	most := slices.MaxFunc(eventNames, func(a, b string) int { return cmp.Compare(votes[a], votes[b]) }) // the first of the largest
+	if votes[most] > 0 {
+		format.elected(most)
+	}
+	return nil
+}
+
+// readAhead reads the first lines of a file.
+func (f *file) readAhead() error {
+	for size := 0; len(f.waiting) < maxAhead && size < maxLine; {
+		l, err := f.readLine()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return f.failed(err)
+		}
+		size += len(l.text)
+		f.waiting = append(f.waiting, f.open(l))
+	}
+	return nil
 }
 
 // open takes a line out of its envelope. The first one that has one shows that the file has.

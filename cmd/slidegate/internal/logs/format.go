@@ -20,6 +20,12 @@ type format interface {
 	read(line, field string) (Attempt, error)
 }
 
+// voters are formats whose first lines choose the field that is the event: each votes for the first well-known name that it has.
+type voters interface {
+	vote(line string) string
+	elected(field string)
+}
+
 // anyField asks a format for the time alone.
 const anyField = ""
 

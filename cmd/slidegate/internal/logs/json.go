@@ -29,6 +29,13 @@ func asJSON(line string, o Options, dated bool) format {
 
 func (j *jsonLines) byDefault(line string) string { return j.eventOf(jsonObject{gjson.Parse(line)}) }
 
+func (j *jsonLines) vote(line string) string {
+	if !isJSON(line) {
+		return ""
+	}
+	return firstOf(jsonObject{gjson.Parse(line)}, eventNames)
+}
+
 func (j *jsonLines) read(line, field string) (a Attempt, err error) {
 	if !isJSON(line) {
 		return Attempt{}, errNoObject
