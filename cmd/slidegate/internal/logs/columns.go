@@ -44,7 +44,10 @@ func (columns) read(line, _ string) (Attempt, error) {
 	return a, err
 }
 
-var errQuotes = errors.New(`its quotes do not match; quote a field as "a, b", a quote in it as ""`)
+var (
+	errQuotes = errors.New(`its quotes do not match; quote a field as "a, b", a quote in it as ""`)
+	errOpen   = fmt.Errorf("%w; a field cannot hold the end of a line here", errQuotes)
+)
 
 // splitFields takes a line apart at its commas.
 func splitFields(line string) (fields []string, err error) {
@@ -76,7 +79,10 @@ func cutField(s string) (field, rest string, more bool, err error) {
 			end++
 		}
 	}
-	if end >= len(s) || end+1 < len(s) && s[end+1] != ',' {
+	if end >= len(s) {
+		return "", "", false, errOpen
+	}
+	if end+1 < len(s) && s[end+1] != ',' {
 		return "", "", false, errQuotes
 	}
 	return strings.ReplaceAll(s[1:end], `""`, `"`), strings.TrimPrefix(s[end+1:], ","), end+1 < len(s), nil

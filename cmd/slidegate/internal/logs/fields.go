@@ -184,7 +184,7 @@ func asLogfmt(line string, o Options, dated bool) format {
 }
 
 // goLog reads what package log writes: a time such as 2025/03/04 05:06:07.089, and a message, which may end in pairs as slog's
-// default handler writes them.
+// default handler writes them. It does not quote the message, so a pair that the line has twice counts as none.
 type goLog struct{ named }
 
 var errGoLog = errors.New("it does not begin with a time as 2025/03/04 05:06:07 is one")
@@ -197,6 +197,9 @@ func (l *goLog) read(line, field string) (Attempt, error) {
 	at, rest, ok := cutDateTime(line)
 	if !ok || line[4] != '/' {
 		return Attempt{}, errGoLog
+	}
+	if field != anyField && strings.Count(rest, " "+field+"=") > 1 {
+		return Attempt{}, fmt.Errorf("it has more than one %s=, so a client may have made one up; write --by as a regular expression with a group", field)
 	}
 	a, err := l.named.read(pairs(rest), field)
 	a.At = at

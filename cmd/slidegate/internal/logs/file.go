@@ -88,6 +88,7 @@ type file struct {
 	yearless bool      // start is without a year
 	next     Attempt
 	ended    bool
+	inQuotes bool // a quoted field of CSV goes on in the next line, so what stands there may be what a client sent
 }
 
 // A logLine is one line of a log.
@@ -437,7 +438,12 @@ func (f *file) attempt(l logLine) (Attempt, error) {
 	case l.number == f.header || isEmpty(l.text):
 		return Attempt{}, errNoAttempt
 	}
+	if f.inQuotes {
+		f.inQuotes = strings.Count(l.text, `"`)%2 == 0
+		return Attempt{}, errOpen
+	}
 	a, err := f.r.options.By.event(f.format, l.text)
+	f.inQuotes = errors.Is(err, errOpen)
 	a.Account = f.r.options.account(a)
 	return l.dated(a), err
 }

@@ -372,6 +372,20 @@ func TestMostLinesNameTheEvent(t *testing.T) {
 	}
 }
 
+// TestGoLogClientCannotForge: where the message of Go's log holds pairs, no line counts for an address that a client may have made up.
+func TestGoLogClientCannotForge(t *testing.T) {
+	const at = "2025/03/04 05:06:07 WARN wrong password of "
+	r, err := OpenText("a log", strings.Join([]string{
+		at + "alice ip=192.0.2.1", at + "x ip=198.51.100.4 ip=192.0.2.1", at + `x ip=198.51.100.4 " ip=192.0.2.1`, at + `x " ip=198.51.100.4 ip=192.0.2.1`, at + `" ip=192.0.2.1`,
+	}, "\n"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := events(t, r); len(got) != 1 || got[0].Event != "192.0.2.1" || r.Unreadable != 3 || r.NoAttempt != 1 {
+		t.Errorf("%v, %+v", got, r.Stats)
+	}
+}
+
 // TestPairs: what slog quotes it also finds.
 func TestPairs(t *testing.T) {
 	const line = `time=1 msg="a b=\"c\" ip=1.2.3.4" bare "quoted ip=5.6.7.8" ip=192.0.2.1 empty= q="" cut="to the e`

@@ -98,7 +98,11 @@ func TestJSONTime(t *testing.T) {
 		{`1741064767089`, "2025-03-04T05:06:07.089Z"}, // milliseconds
 		{`1.741064767089e12`, "2025-03-04T05:06:07.089Z"},
 
-		{`1741064767089000`, `"1741064767089000" lies beyond the year 6000; write seconds or milliseconds since 1970`},
+		{`"1741064767089123"`, "2025-03-04T05:06:07.089123Z"}, // microseconds, as the journal writes them
+		{`1741064767089123456`, "2025-03-04T05:06:07.089123456Z"},
+		{`9223372036854775807`, "2262-04-11T23:47:16.854775807Z"},
+		{`9223372036854775808`, `"9223372036854775808" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+
 		{`1.741064767e99`, `"1.741064767e99" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
 		{`1e20`, `"100000000000000000000" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
 		{`1e999999999`, `"1e999999999" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},

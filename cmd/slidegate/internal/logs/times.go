@@ -110,7 +110,7 @@ func cutStamp(s string) (at time.Time, rest string, ok bool) {
 // stand for the T, and a time without a zone is in UTC.
 func cutDateTime(s string) (at time.Time, rest string, ok bool) {
 	const shortest = len("2025-03-04T05:06:07")
-	if len(s) < shortest || s[4] != s[7] || s[4] != '-' && s[4] != '/' || s[10] != 'T' && s[10] != ' ' || s[13] != ':' || s[16] != ':' {
+	if len(s) < shortest || s[4] != s[7] || s[4] != '-' && s[4] != '/' || s[10] != 'T' && s[10] != ' ' && s[10] != '\t' || s[13] != ':' || s[16] != ':' {
 		return at, s, false
 	}
 	at, ok = date(digits(s[:4]), time.Month(digits(s[5:7])), digits(s[8:10]), s[11:])
@@ -236,7 +236,7 @@ const (
 )
 
 // parseTime reads RFC 3339, or seconds since 1970 with or without a fraction. So many seconds that they lie beyond inRange
-// are milliseconds.
+// are milliseconds, so many milliseconds are microseconds, and so many of these are nanoseconds.
 func parseTime(s string) (time.Time, error) {
 	if at, ok := parseRFC3339(s); ok {
 		return at, nil
@@ -251,8 +251,11 @@ func parseTime(s string) (time.Time, error) {
 	if !inRange(at) {
 		at = time.UnixMilli(int64(n)).UTC()
 	}
-	if n >= maxMS {
-		return time.Time{}, fmt.Errorf("%q lies beyond the year 6000; write seconds or milliseconds since 1970", s)
+	switch {
+	case n >= maxMS*1000:
+		at = time.Unix(0, int64(n)).UTC()
+	case n >= maxMS:
+		at = time.UnixMicro(int64(n)).UTC()
 	}
 	return at, nil
 }
