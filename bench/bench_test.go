@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +22,8 @@ import (
 	"github.com/redis/rueidis"
 	xrate "golang.org/x/time/rate"
 
+	"github.com/slidegate/slidegate/internal/look"
+	"github.com/slidegate/slidegate/internal/look/looktest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
@@ -104,18 +109,64 @@ func (r row) check(t *testing.T) {
 	}
 }
 
-// checkPictures looks for the names of what was measured.
+// checkPictures looks for the names of what was measured, and draws the same again from the figures that are kept.
 func (r result) checkPictures(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := r.draw(dir); err != nil {
+	if err := r.figures().save(dir); err != nil {
 		t.Fatal(err)
 	}
-	for name, word := range map[string]string{"server": "list and counter, 3 limits: ", "callers": "window, 3 limits", "limits": "limits of 4 buckets", "buckets": "buckets, denied"} {
-		if picture, err := os.ReadFile(filepath.Join(dir, "bench-"+name+".svg")); err != nil || !strings.Contains(string(picture), word) {
-			t.Errorf("picture %s: %v, and no %q", name, err, word)
+	drawn := checkKept(t, dir)
+	drawn["bench-server.svg"].Find(t, "list and counter, 3 limits")
+	drawn["bench-callers.svg"].Find(t, "window, 3 limits")
+	drawn["bench-limits.svg"].Find(t, "limits of 4 buckets each")
+	drawn["bench-buckets.svg"].Find(t, "window, denied")
+}
+
+// checkKept compares the pictures in a directory with those of the figures there, and reads them.
+func checkKept(t *testing.T, dir string) map[string]looktest.Picture {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, figuresFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f figures
+	if err := json.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := f.save(dir); err != nil {
+			t.Fatal(err)
 		}
 	}
+	drawn := map[string]looktest.Picture{}
+	for name, want := range f.pictures() {
+		if kept, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(kept, want) {
+			t.Errorf("%s is not what its figures give; run go test -run Published -update (%v)", name, err)
+		}
+		drawn[name] = looktest.Check(t, want)
+	}
+	return drawn
+}
+
+var update = flag.Bool("update", false, "draw docs/bench-*.svg again, from docs/bench.json")
+
+// TestPublishedPictures holds the pictures of docs/performance.md to their figures and to this program.
+func TestPublishedPictures(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skipf("floating point rounds otherwise on %s", runtime.GOARCH)
+	}
+	drawn := checkKept(t, filepath.Join("..", "docs"))
+	server, callers := drawn["bench-server.svg"], drawn["bench-callers.svg"]
+	server.Legend(t, "Slidegate", look.Blue)
+	server.Legend(t, "floors, which decide nothing", look.Faint)
+	server.Find(t, "3.54") // the tallest bar
+	callers.Legend(t, "window", look.Blue)
+	callers.Legend(t, "redis_rate, 3 limits", look.Vermilion)
+	callers.Find(t, "124.6")
+	drawn["bench-limits.svg"].Legend(t, "window, allowed", look.Blue)
+	drawn["bench-buckets.svg"].Legend(t, "window, denied", look.Vermilion)
 }
 
 // TestCluster: the same on a cluster, where counts are sums over the masters.
@@ -137,7 +188,7 @@ func TestCluster(t *testing.T) {
 	for _, r := range res.Rows {
 		r.check(t)
 	}
-	if err := res.draw(t.TempDir()); err != nil { // of some rows
+	if err := res.figures().save(t.TempDir()); err != nil { // of some rows
 		t.Error(err)
 	}
 }

@@ -62,7 +62,7 @@ func main() {
 		return err
 	})
 	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, in server. The result depends on how full the tables of the server are; 0: leave it out")
-	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG; relative to bench, such as ../docs")
+	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG, with their figures in bench.json; relative to bench, such as ../docs")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Usage = usage
 	flag.Parse()

@@ -2,9 +2,10 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
-	"image/color"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,40 +14,82 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/internal/look"
 )
 
-// Colours from Okabe and Ito, which people with any sight can distinguish.
-var colours = []color.Color{
-	color.RGBA{R: 0, G: 114, B: 178, A: 255},
-	color.RGBA{R: 213, G: 94, B: 0, A: 255},
-	color.RGBA{R: 0, G: 158, B: 115, A: 255},
-	color.RGBA{R: 204, G: 121, B: 167, A: 255},
-	color.RGBA{R: 86, G: 180, B: 233, A: 255},
-	color.RGBA{R: 100, G: 100, B: 100, A: 255},
+// figures are what the pictures show. They are kept beside these, so that the pictures can be drawn anew without measuring.
+type figures struct {
+	Server  []bar   `json:"server"`  // an allowed event, the slowest first
+	Callers []curve `json:"callers"` // decisions a second
+	Limits  []curve `json:"limits"`
+	Buckets []curve `json:"buckets"`
 }
 
-// draw saves the pictures.
-func (r result) draw(dir string) error {
-	plot.DefaultFont.Variant = "Sans"
-	servers, err := r.drawServer()
-	if err != nil {
-		return err
+// bar is a contender, and its time in the server over that of redis_rate.
+type bar struct {
+	Name  string  `json:"name"`
+	Ratio float64 `json:"ratio"`
+}
+
+// curve is one that a picture has, by the number of callers, limits or buckets.
+type curve struct {
+	Name   string      `json:"name"`
+	Points plotter.XYs `json:"points"`
+}
+
+// figuresFile is beside the pictures.
+const figuresFile = "bench.json"
+
+// figures returns what the pictures show of a result, in four digits.
+func (r result) figures() figures {
+	f := figures{
+		Limits:  r.growth(series{"limits", "window, allowed"}),
+		Buckets: r.growth(series{"buckets, allowed", "window, allowed"}, series{"buckets, denied", "window, denied"}),
 	}
-	pictures := map[string]struct {
-		plot   *plot.Plot
-		height vg.Length
-	}{
-		"bench-server.svg":  {servers, vg.Length(len(servers.Y.Tick.Marker.Ticks(0, 0)))*5*vg.Millimeter + 2*vg.Centimeter},
-		"bench-callers.svg": {r.drawCallers(), 9 * vg.Centimeter},
-		"bench-limits.svg":  {r.drawGrowth("limits of 4 buckets each", "limits"), 7 * vg.Centimeter},
-		"bench-buckets.svg": {r.drawGrowth("buckets of one limit", "buckets, allowed", "buckets, denied"), 7 * vg.Centimeter},
-	}
-	for name, picture := range pictures {
-		if err := picture.plot.Save(18*vg.Centimeter, picture.height, filepath.Join(dir, name)); err != nil {
-			return err
+	for _, row := range r.Rows {
+		if row.plain() {
+			f.Server = append(f.Server, bar{row.Name, rounded(row.Ratio)})
 		}
 	}
-	return nil
+	slices.SortStableFunc(f.Server, func(a, b bar) int { return cmp.Compare(b.Ratio, a.Ratio) })
+	for _, line := range callersLines {
+		c := curve{Name: line.name}
+		for _, row := range r.Throughput.Rows {
+			if row.Name == line.name {
+				c.Points = append(c.Points, plotter.XY{X: float64(row.Callers), Y: rounded(row.Medians[decisions])})
+			}
+		}
+		if c.Points != nil {
+			f.Callers = append(f.Callers, c)
+		}
+	}
+	return f
+}
+
+// series is what rows increase, and the name of their curve.
+type series struct{ grows, name string }
+
+// growth returns a curve for each series of rows.
+func (r result) growth(of ...series) (all []curve) {
+	for _, s := range of {
+		c := curve{Name: s.name}
+		for _, row := range r.Rows {
+			if row.Grows == s.grows {
+				c.Points = append(c.Points, plotter.XY{X: float64(row.Size), Y: rounded(row.Ratio)})
+			}
+		}
+		if c.Points != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// rounded returns a number in four digits.
+func rounded(x float64) float64 {
+	digit := math.Pow(10, 3-math.Floor(math.Log10(x)))
+	return math.Round(x*digit) / digit
 }
 
 // plain reports whether a row is neither of growth nor a special case of another.
@@ -55,95 +98,109 @@ func (r row) plain() bool {
 	return r.Grows == "" && !slices.ContainsFunc([]string{", new", ", wide", "denied"}, special)
 }
 
-// drawServer draws a bar for each way to allow an event.
-func (r result) drawServer() (*plot.Plot, error) {
-	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(r row) bool { return !r.plain() })
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.Ratio, a.Ratio) })
-	p := newPlot("An allowed event: time in the server, over that of redis_rate", "")
-	names := make([]string, len(rows))
-	for i, row := range rows {
-		bar, err := plotter.NewBarChart(plotter.Values{row.Ratio}, 3*vg.Millimeter)
-		if err != nil {
-			return nil, err
+// save writes the figures and the pictures of these.
+func (f figures) save(dir string) error {
+	text, err := json.MarshalIndent(f, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, figuresFile), append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	for name, drawn := range f.pictures() {
+		if err := os.WriteFile(filepath.Join(dir, name), drawn, 0o644); err != nil {
+			return err
 		}
-		bar.Horizontal, bar.XMin, bar.Color, bar.LineStyle.Width = true, float64(i), row.color(), 0
-		names[i] = fmt.Sprintf("%s: %.2f", row.Name, row.Ratio)
-		p.Add(bar)
+	}
+	return nil
+}
+
+// pictures draws the pictures, by the names of their files.
+func (f figures) pictures() map[string][]byte {
+	return map[string][]byte{
+		"bench-server.svg":  f.drawServer(),
+		"bench-callers.svg": f.drawCallers(),
+		"bench-limits.svg":  drawGrowth("Time in the server by the number of limits, over that of redis_rate", "limits of 4 buckets each", f.Limits),
+		"bench-buckets.svg": drawGrowth("Time in the server by the number of buckets, over that of redis_rate", "buckets of one limit", f.Buckets),
+	}
+}
+
+// drawServer draws a bar for each way to allow an event.
+func (f figures) drawServer() []byte {
+	const line, around = 15, 30
+	p := newPlot(draw.LineStyle{})
+	var names []string
+	for i, b := range f.Server {
+		names = append(names, b.Name)
+		p.Add(&plotter.BarChart{Values: plotter.Values{b.Ratio}, Width: 0.65 * line, Color: colourOf(b.Name), Horizontal: true, XMin: float64(i)}, valueAt(b.Ratio, float64(i), "%.2f"))
 	}
 	p.NominalY(names...)
-	p.X.Max *= 1.05
-	return p, nil
+	p.Y.Tick.Length = 0
+	legend := []entry{
+		{"Slidegate", &plotter.BarChart{Color: look.Blue}},
+		{"other libraries and scripts", &plotter.BarChart{Color: look.Vermilion}},
+		{"floors, which decide nothing", &plotter.BarChart{Color: look.Faint}},
+	}
+	return picture("An allowed event: time in the server, over that of redis_rate", legend, vg.Length(len(names)*line+around), p)
 }
 
-// color distinguishes this library, others and floors.
-func (r row) color() color.Color {
+// colourOf distinguishes this library, others and floors.
+func colourOf(name string) look.Colour {
 	switch {
-	case strings.HasPrefix(r.Name, "window"), strings.HasPrefix(r.Name, "ar1"):
-		return colours[0]
-	case strings.HasPrefix(r.Name, "floor"), r.Name == constant:
-		return colours[5]
+	case strings.HasPrefix(name, "window"), strings.HasPrefix(name, "ar1"):
+		return look.Blue
+	case strings.HasPrefix(name, "floor"), name == constant:
+		return look.Faint
 	default:
-		return colours[1]
+		return look.Vermilion
 	}
 }
 
-// drawCallers draws a line for some contenders: decisions a second, by callers.
-func (r result) drawCallers() *plot.Plot {
-	p := newPlot("Decisions a second, by callers at a time", "callers")
-	p.X.Tick.Marker = powers(r.Throughput.Callers...)
-	for i, name := range []string{constant, "window", rate, "window, 3 limits", "window.lua", "redis_rate, 3 limits"} {
+// callersLines are the contenders in the picture of callers. Those with three limits are dashed.
+var callersLines = []struct {
+	name   string
+	colour look.Colour
+	dashes []vg.Length
+}{
+	{constant, look.Faint, nil},
+	{"window", look.Blue, nil},
+	{"window.lua", look.Green, nil},
+	{"window, 3 limits", look.Blue, []vg.Length{5, 3}},
+	{rate, look.Vermilion, nil},
+	{"redis_rate, 3 limits", look.Vermilion, []vg.Length{5, 3}},
+}
+
+// drawCallers draws a line for some contenders, by the logarithm of the callers.
+func (f figures) drawCallers() []byte {
+	p := newPlot(grid)
+	var legend []entry
+	var ticks plot.ConstantTicks
+	for _, look := range callersLines {
+		i := slices.IndexFunc(f.Callers, func(c curve) bool { return c.Name == look.name })
+		if i < 0 {
+			continue
+		}
 		var points plotter.XYs
-		for _, row := range r.Throughput.Rows {
-			if row.Name == name {
-				points = append(points, plotter.XY{X: math.Log2(float64(row.Callers)), Y: row.Medians[decisions]})
-			}
+		ticks = nil
+		for _, at := range f.Callers[i].Points {
+			points = append(points, plotter.XY{X: math.Log2(at.X), Y: at.Y / 1000})
+			ticks = append(ticks, plot.Tick{Value: math.Log2(at.X), Label: fmt.Sprint(at.X)})
 		}
-		if len(points) > 0 {
-			addLine(p, name, points, colours[i])
-		}
+		style := draw.LineStyle{Color: look.colour, Width: 1.5, Dashes: look.dashes}
+		legend = append(legend, entry{look.name, addCurve(p, points, style, "%.1f")})
 	}
-	return p
+	p.X.Tick.Marker, p.X.Label.Text = ticks, "callers"
+	return picture("Thousand decisions a second, by callers at a time", legend, 230, p)
 }
 
 // drawGrowth draws a line for each series of rows.
-func (r result) drawGrowth(what string, names ...string) *plot.Plot {
-	p := newPlot("Time in the server, over that of redis_rate", what)
-	for i, name := range names {
-		var points plotter.XYs
-		for _, row := range r.Rows {
-			if row.Grows == name {
-				points = append(points, plotter.XY{X: float64(row.Size), Y: row.Ratio})
-			}
-		}
-		if len(points) > 0 {
-			addLine(p, name, points, colours[i])
-		}
+func drawGrowth(title, x string, curves []curve) []byte {
+	p := newPlot(grid)
+	var legend []entry
+	for i, c := range curves {
+		style := draw.LineStyle{Color: []look.Colour{look.Blue, look.Vermilion}[i], Width: 1.5}
+		legend = append(legend, entry{c.Name, addCurve(p, c.Points, style, "%.2f")})
 	}
-	return p
-}
-
-// powers returns marks for numbers on an axis of their logarithms.
-func powers(numbers ...int) (ticks plot.ConstantTicks) {
-	for _, n := range numbers {
-		ticks = append(ticks, plot.Tick{Value: math.Log2(float64(n)), Label: fmt.Sprint(n)})
-	}
-	return ticks
-}
-
-// newPlot returns an empty plot with a grid, from 0 on.
-func newPlot(title, x string) *plot.Plot {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text = title, x
-	p.X.Min, p.Y.Min = 0, 0
-	p.Title.Padding, p.Legend.Padding, p.Legend.Top, p.Legend.Left = 3*vg.Millimeter, vg.Millimeter, true, true
-	p.Add(plotter.NewGrid())
-	return p
-}
-
-// addLine adds a line with a dot at each value, and its name.
-func addLine(p *plot.Plot, name string, points plotter.XYs, c color.Color) {
-	line := &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.5}}
-	dots := &plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 2.5, Shape: draw.CircleGlyph{}}}
-	p.Add(line, dots)
-	p.Legend.Add(name, line, dots)
+	p.X.Label.Text = x
+	return picture(title, legend, 180, p)
 }

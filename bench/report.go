@@ -129,7 +129,7 @@ func quantile(of []float64, percent int) float64 {
 // write prints the tables, or one JSON object, and draws the pictures.
 func (o output) write(r result) error {
 	if o.plots != "" {
-		if err := r.draw(o.plots); err != nil {
+		if err := r.figures().save(o.plots); err != nil {
 			return err
 		}
 	}

@@ -111,7 +111,7 @@ func cutTrimmed(output, line string) (before, after string, found bool) {
 // TestPictureOfReadme holds the picture of the README to the program. To draw it again: go test ./cmd/slidegate -update.
 func TestPictureOfReadme(t *testing.T) {
 	drawn := filepath.Join(t.TempDir(), "sample.svg")
-	if _, stderr, status := command(t.Context(), "replay", "--svg", drawn); status != 0 {
+	if _, stderr, status := command(t.Context(), "replay", "--picture", drawn); status != 0 {
 		t.Fatal(stderr)
 	}
 	checkDrawn(t, "../../docs/sample.svg", drawn)

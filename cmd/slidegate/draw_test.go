@@ -3,11 +3,15 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"image/png"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slidegate/slidegate/internal/look"
+	"github.com/slidegate/slidegate/internal/look/looktest"
 )
 
 // TestPicture: the picture is SVG, says what it shows, and is the same each time.
@@ -20,7 +24,7 @@ func TestPicture(t *testing.T) {
 	} {
 		var before string
 		for range 2 {
-			stdout, stderr, status := command(t.Context(), append([]string{"replay", "--svg", file}, args...)...)
+			stdout, stderr, status := command(t.Context(), append([]string{"replay", "--picture", file}, args...)...)
 			if status != 0 || !strings.HasSuffix(stdout, "\nPicture: "+file+"\n") {
 				t.Fatalf("status %d, %s%s", status, stdout, stderr)
 			}
@@ -31,6 +35,7 @@ func TestPicture(t *testing.T) {
 			before = svg
 		}
 		checkSVG(t, before, name)
+		looktest.Check(t, []byte(before)).Legend(t, "attempts (280)", look.Shade)
 	}
 }
 
@@ -64,14 +69,49 @@ func text(t *testing.T, file string) string {
 	return string(b)
 }
 
+// TestPNG: a name that ends in .png gets a PNG, whatever its case.
+func TestPNG(t *testing.T) {
+	for _, args := range [][]string{{"--limit", "5/1h"}, {"--suggest"}} {
+		file := filepath.Join(t.TempDir(), "limits.PNG")
+		for range 2 { // the second replaces the first
+			if _, stderr, status := command(t.Context(), append([]string{"replay", "--picture", file}, args...)...); status != 0 {
+				t.Fatal(stderr)
+			}
+		}
+		if size, err := png.DecodeConfig(strings.NewReader(text(t, file))); err != nil || size.Width != 2000 {
+			t.Errorf("%v, %d pixels across", err, size.Width)
+		}
+	}
+}
+
+// picturesIn returns a directory that has the name of a picture.
+func picturesIn(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "pictures.svg")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// older returns a file of this name and content.
+func older(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.Rename(write(t, content), file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // TestNoPictureAfterAnError: an older picture stays as it is, and no new one appears.
 func TestNoPictureAfterAnError(t *testing.T) {
-	old, fresh, link := write(t, "<svg>old"), filepath.Join(t.TempDir(), "fresh.svg"), filepath.Join(t.TempDir(), "link.svg")
+	old, fresh, link := older(t, "old.svg", "<svg>old"), filepath.Join(t.TempDir(), "fresh.svg"), filepath.Join(t.TempDir(), "link.svg")
 	if err := os.Symlink(filepath.Join(t.TempDir(), "nowhere"), link); err != nil {
 		t.Log(err)
 	}
 	for _, file := range []string{old, fresh, link} {
-		if _, _, status := command(t.Context(), "replay", "--svg", file, write(t, "")); status != 1 {
+		if _, _, status := command(t.Context(), "replay", "--picture", file, write(t, "")); status != 1 {
 			t.Errorf("status %d", status)
 		}
 	}
@@ -88,18 +128,18 @@ func TestNoPictureAfterAnError(t *testing.T) {
 
 // TestPictureReplacesNoLog: who forgets the name of the picture, or of the log, keeps the log.
 func TestPictureReplacesNoLog(t *testing.T) {
-	log := write(t, "1,alice\n")
-	for _, args := range [][]string{{"replay", "--svg", log, log}, {"replay", "--svg", log}} {
+	log := older(t, "log.svg", "1,alice\n")
+	for _, args := range [][]string{{"replay", "--picture", log, log}, {"replay", "--picture", log}} {
 		_, stderr, status := command(t.Context(), args...)
-		if want := `slidegate: --svg: "` + log + `" exists, and is no SVG picture; name another file` + "\n"; status != 1 || stderr != want {
+		if want := `slidegate: --picture: "` + log + `" exists, and is no picture; name another file` + "\n"; status != 1 || stderr != want {
 			t.Errorf("status %d, %s", status, stderr)
 		}
 	}
 	if got := text(t, log); got != "1,alice\n" {
 		t.Errorf("the log is %q", got)
 	}
-	for _, file := range []string{write(t, ""), write(t, "<?xml version=\"1.0\"?>\n<svg>")} {
-		if _, stderr, status := command(t.Context(), "replay", "--svg", file); status != 0 {
+	for _, file := range []string{older(t, "empty.svg", ""), older(t, "x.svg", "<?xml version=\"1.0\"?>\n<svg>"), older(t, "x.png", "<svg>")} {
+		if _, stderr, status := command(t.Context(), "replay", "--picture", file); status != 0 {
 			t.Errorf("status %d, %s", status, stderr)
 		}
 	}

@@ -93,7 +93,7 @@ func TestEstimatorAR1(t *testing.T) {
 // TestEstimatorIsTold: in the report, in the picture, and by what is wrong with its flags.
 func TestEstimatorIsTold(t *testing.T) {
 	file := t.TempDir() + "/levels.svg"
-	stdout, stderr, status := command(t.Context(), "replay", "--estimator", "ar1", "--limit", "100/1m", "--svg", file)
+	stdout, stderr, status := command(t.Context(), "replay", "--estimator", "ar1", "--limit", "100/1m", "--picture", file)
 	if status != 0 || !strings.Contains(stdout, "estimator   ar1: levels that decay") || strings.Contains(stdout, "100/1m@") {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}

@@ -205,7 +205,7 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 // TestSuggestPrints: a golden each of the sample and of a log without results, and a picture.
 func TestSuggestPrints(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "x.svg")
-	stdout, stderr, status := command(t.Context(), "replay", "--suggest", "--svg", svg)
+	stdout, stderr, status := command(t.Context(), "replay", "--suggest", "--picture", svg)
 	if status != 0 || stderr != "" {
 		t.Fatalf("status %d: %s", status, stderr)
 	}

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/look"
+	"github.com/slidegate/slidegate/internal/look/looktest"
 )
 
 var update = flag.Bool("update", false, "write the tables into docs/login.md, and draw docs/login-attack.svg")
@@ -42,6 +45,9 @@ func TestDocs(t *testing.T) {
 	if err := picture(&drawn, all); err != nil {
 		t.Fatal(err)
 	}
+	p := looktest.Check(t, drawn.Bytes())
+	p.Legend(t, "without the guard", look.Vermilion)
+	p.Legend(t, "with the guard", look.Blue)
 	if *update {
 		rewrite(t, page, tables(all))
 		if err := os.WriteFile(picturePage, drawn.Bytes(), 0o600); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"image/color"
 	"io"
 
 	"gonum.org/v1/plot"
@@ -10,58 +9,41 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/slidegate/slidegate/internal/look"
+
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
+// How a form without the guard is drawn, and one with it.
 var (
-	blue      = color.RGBA{0x00, 0x72, 0xb2, 0xff}
-	vermilion = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
-)
-
-// The measures of the picture, in points.
-const (
-	pageWidth   = 750
-	panelHeight = 190
-	margin      = 15
-	top         = 56 // for the title and the legend
-	headingRoom = 35
-	panels      = 3
+	without = plotter.Line{LineStyle: draw.LineStyle{Color: look.Vermilion, Width: 1.5}}
+	with    = plotter.Line{LineStyle: draw.LineStyle{Color: look.Blue, Width: 1.5}}
 )
 
 // picture draws what the attackers of the first scenarios tried, each by itself.
 func picture(w io.Writer, weeks []week) error {
-	svg, page := sheet.New(pageWidth, top+headingRoom+panelHeight+2*margin, margin)
-	page.FillText(sheet.Title, vg.Point{X: page.Min.X, Y: page.Max.Y - 12}, "Passwords tried in an hour, over a week")
-	drawLegend(draw.Crop(page, 0, 0, 0, -22))
-	tiles := draw.Tiles{Rows: 1, Cols: panels, PadX: 14}
-	below := draw.Crop(page, 0, 0, 0, -top-headingRoom)
+	const panels, headingRoom, panelHeight = 3, 40, 190
+	legend := sheet.Legend{{Name: "without the guard", Sample: &without}, {Name: "with the guard", Sample: &with}}
+	page, c := sheet.New(sheet.SVG, "Passwords tried in an hour, over a week", legend, headingRoom+panelHeight)
+	tiles := draw.Tiles{Rows: 1, Cols: panels, PadX: 14, PadTop: headingRoom}
 	for i, k := range weeks[1 : 1+panels] {
-		k.draw(tiles.At(below, i, 0))
+		k.draw(tiles.At(c, i, 0))
 	}
-	return sheet.Write(w, svg)
-}
-
-func drawLegend(c draw.Canvas) {
-	l := plot.NewLegend()
-	l.TextStyle, l.ThumbnailWidth, l.Padding, l.Top, l.Left = sheet.Label, 19, 7, true, true
-	l.Add(" without the guard", curve(nil, vermilion))
-	l.Add(" with the guard", curve(nil, blue))
-	l.Draw(c)
+	return sheet.Write(w, page)
 }
 
 // draw draws a panel below its headings.
 func (k week) draw(c draw.Canvas) {
 	mean := func(w *world) string { return number(float64(w.gains().total) / float64(hours)) }
-	c.FillText(sheet.Heading, vg.Point{X: c.Min.X, Y: c.Max.Y + 22}, k.name)
-	c.FillText(sheet.Remark, vg.Point{X: c.Min.X, Y: c.Max.Y + 8}, fmt.Sprintf("mean: %s without, %s with", mean(k.without), mean(k.with)))
+	c.FillText(sheet.Heading, vg.Point{X: c.Min.X, Y: c.Max.Y + 24}, k.name)
+	c.FillText(sheet.Remark, vg.Point{X: c.Min.X, Y: c.Max.Y + 10}, fmt.Sprintf("mean: %s without, %s with", mean(k.without), mean(k.with)))
 	p := plot.New()
-	axis, grid := draw.LineStyle{Color: sheet.Faint, Width: 0.8}, draw.LineStyle{Color: sheet.Rule, Width: 0.6}
-	p.Add(&plotter.Grid{Vertical: grid, Horizontal: grid}, curve(k.without.steps(), vermilion), curve(k.with.steps(), blue))
+	p.Add(&plotter.Grid{Vertical: sheet.Grid, Horizontal: sheet.Grid}, curve(without, k.without), curve(with, k.with))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max, p.Y.Scale = 0, float64(hours), none, 1e6, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = days(), powers()
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.LineStyle, a.Tick.LineStyle, a.Tick.Length, a.Padding = axis, axis, 3, 0
-		a.Tick.Label.Font, a.Tick.Label.Color = sheet.Label.Font, sheet.Ink
+		a.LineStyle, a.Tick.LineStyle, a.Tick.Length, a.Padding = sheet.Axis, sheet.Axis, 3, 0
+		a.Tick.Label.Font, a.Tick.Label.Color = sheet.Label.Font, sheet.Label.Color
 	}
 	p.Draw(c)
 }
@@ -82,8 +64,9 @@ func (w *world) steps() (outline plotter.XYs) {
 	return outline
 }
 
-func curve(points plotter.XYs, c color.Color) *plotter.Line {
-	return &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.2}}
+func curve(look plotter.Line, w *world) *plotter.Line {
+	look.XYs = w.steps()
+	return &look
 }
 
 func days() (ticks plot.ConstantTicks) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"image/color"
 	"os"
 	"testing"
 	"time"
@@ -15,6 +14,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/look"
+	"github.com/slidegate/slidegate/internal/look/looktest"
 	"github.com/slidegate/slidegate/window"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
@@ -37,9 +38,9 @@ func paced(step, from, to float64) (attempts []float64) {
 }
 
 var traffics = []traffic{
-	{"steady: one every 1.6 s", paced(1.6, 1, 60)},
-	{"burst: two a second from 5 s to 35 s", paced(0.5, 5, 35)},
-	{"on and off: two a second for 4 s of 15", append(append(append(paced(0.5, 2, 6), paced(0.5, 17, 21)...), paced(0.5, 32, 36)...), paced(0.5, 47, 51)...)},
+	{"one every 1.6 s", paced(1.6, 1, 60)},
+	{"two a second for 30 s", paced(0.5, 5, 35)},
+	{"two a second, on and off", append(append(append(paced(0.5, 2, 6), paced(0.5, 17, 21)...), paced(0.5, 32, 36)...), paced(0.5, 47, 51)...)},
 }
 
 // gauge is a limiter of 5 in 10 s, and what it reads between attempts.
@@ -48,7 +49,7 @@ type gauge struct {
 	line  float64 // up to which it admits one more
 	allow func() bool
 	read  func() float64
-	color color.Color
+	color look.Colour
 }
 
 func must[T any](v T, err error) T {
@@ -67,10 +68,10 @@ func gauges(t *testing.T, now *time.Time) [2]gauge {
 	return [2]gauge{
 		{
 			"window, 5/10s: units in the last 10 s", 4, func() bool { return must(w.Allow(t.Context(), "e")).Allowed },
-			func() float64 { return float64(must(w.Inspect(t.Context(), "e")).Limits[0].Used) }, colours[0],
+			func() float64 { return float64(must(w.Inspect(t.Context(), "e")).Limits[0].Used) }, look.Blue,
 		}, {
 			"ar1, 5/10s: level", 4.5167, func() bool { return must(a.Allow(t.Context(), "e")).Allowed },
-			func() float64 { return must(a.Inspect(t.Context(), "e")).Limits[0].Level }, colours[2],
+			func() float64 { return must(a.Inspect(t.Context(), "e")).Limits[0].Level }, look.Green,
 		},
 	}
 }
@@ -106,28 +107,36 @@ func (g gauge) run(now *time.Time, of traffic) (k track) {
 }
 
 // panel draws a track: the readings, the line up to which one more is admitted, and the attempts below.
-func (g gauge) panel(k track, of traffic) panel {
+func (g gauge) panel(k track) *plot.Plot {
 	p := plot.New()
-	axis := draw.LineStyle{Color: sheet.Faint, Width: 0.8}
-	curve := &plotter.Line{XYs: k.readings, LineStyle: draw.LineStyle{Color: g.color, Width: 1.2}}
-	bound := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, LineStyle: draw.LineStyle{Color: sheet.Faint, Width: 0.6, Dashes: []vg.Length{2, 2}}}
-	p.Add(bound, curve, marks(k.denied, -1.1, colours[1]), marks(k.admitted, -0.6, g.color))
+	bound := enough
+	bound.XYs = plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}
+	p.Add(&bound, &plotter.Line{XYs: k.readings, LineStyle: draw.LineStyle{Color: g.color, Width: 1.2}}, marks(k.denied, -1.1, look.Vermilion), marks(k.admitted, -0.6, g.color))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, -1.6, 6
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 20, Label: "20 s"}, {Value: 40, Label: "40 s"}, {Value: 60, Label: "60 s"}}
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 5, Label: "5"}}
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.LineStyle, a.Tick.LineStyle, a.Padding = axis, axis, 0
-		a.Tick.Label.Font, a.Tick.Label.Color = sheet.Label.Font, sheet.Ink
+		a.LineStyle, a.Tick.LineStyle, a.Tick.Length, a.Padding = sheet.Axis, sheet.Axis, 3, 0
+		a.Tick.Label.Font, a.Tick.Label.Color = sheet.Label.Font, sheet.Label.Color
 	}
-	return panel{p, of.name, fmt.Sprintf("%d of %d", len(k.admitted), len(k.admitted)+len(k.denied))}
+	return p
 }
 
+// enough is how the bound is drawn up to which one more is admitted.
+var enough = plotter.Line{LineStyle: draw.LineStyle{Color: look.Faint, Width: 1, Dashes: []vg.Length{2, 2}}}
+
 // marks are attempts at a height.
-func marks(at plotter.XYs, height float64, c color.Color) plot.Plotter {
+func marks(at plotter.XYs, height float64, c look.Colour) *plotter.Scatter {
 	for i := range at {
 		at[i].Y = height
 	}
-	return &plotter.Scatter{XYs: at, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 1.3, Shape: draw.CircleGlyph{}}}
+	s := mark(c, 1.5)
+	s.XYs = at
+	return s
+}
+
+func mark(c look.Colour, radius vg.Length) *plotter.Scatter {
+	return &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: radius, Shape: draw.CircleGlyph{}}}
 }
 
 // TestLevelsAreDrawn holds docs/levels.svg to this program, which draws windows and levels on the same traffic. To draw it again:
@@ -138,6 +147,7 @@ func TestLevelsAreDrawn(t *testing.T) {
 	if err := drawLevels(t, &drawn); err != nil {
 		t.Fatal(err)
 	}
+	looktest.Check(t, drawn.Bytes()).Legend(t, "denied", look.Vermilion)
 	if *update {
 		if err := os.WriteFile(file, drawn.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
@@ -150,26 +160,26 @@ func TestLevelsAreDrawn(t *testing.T) {
 
 func drawLevels(t *testing.T, to *bytes.Buffer) error {
 	t.Helper()
-	const columns, height, gap = 3, 160, 18
-	svg, page := sheet.New(pageWidth, 2*height+gap+2*margin, margin)
+	const columns, height, headings, gap = 3, 145, 34, 12
+	legend := sheet.Legend{
+		{Name: "admitted (window)", Sample: mark(look.Blue, 3)}, {Name: "admitted (ar1)", Sample: mark(look.Green, 3)},
+		{Name: "denied", Sample: mark(look.Vermilion, 3)}, {Name: "up to here one more is admitted", Sample: &enough},
+	}
+	page, c := sheet.New(sheet.SVG, "The same attempts under a window and under a level", legend, 2*(height+headings)+gap)
+	tiles := draw.Tiles{Rows: 2, Cols: columns, PadX: 12, PadY: headings + gap, PadTop: headings}
 	for row := range 2 {
 		for column, of := range traffics {
 			now := time.UnixMilli(0)
 			g := gauges(t, &now)[row]
-			p := g.panel(g.run(&now, of), of)
-			width := (page.Max.X - page.Min.X) / columns
-			c := draw.Crop(page, vg.Length(column)*width, vg.Length(column-columns+1)*width, vg.Length(1-row)*(height+gap), -vg.Length(row)*(height+gap))
-			p.drawBelow(draw.Crop(c, 0, -8, 0, 0), g.name, column == 0)
+			k := g.run(&now, of)
+			panel := tiles.At(c, column, row)
+			g.panel(k).Draw(panel)
+			remark := fmt.Sprintf("%s: %d of %d admitted", of.name, len(k.admitted), len(of.attempts))
+			panel.FillText(sheet.Remark, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 5}, remark)
+			if column == 0 {
+				panel.FillText(sheet.Heading, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 19}, g.name)
+			}
 		}
 	}
-	return sheet.Write(to, svg)
-}
-
-// drawBelow draws a panel below its headings; the name of the row stands over the first.
-func (p panel) drawBelow(c draw.Canvas, row string, first bool) {
-	if first {
-		c.FillText(sheet.Heading, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, row)
-	}
-	c.FillText(sheet.Remark, vg.Point{X: c.Min.X, Y: c.Max.Y - 24}, p.heading+", "+p.remark+" admitted")
-	p.Draw(draw.Crop(c, 0, 0, 0, -30))
+	return sheet.Write(to, page)
 }

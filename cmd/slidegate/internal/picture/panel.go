@@ -1,6 +1,8 @@
 package picture
 
 import (
+	"slices"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
@@ -10,27 +12,32 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// A panel is one of the two diagrams.
-type panel struct {
-	*plot.Plot
-	heading string
-	remark  string // after the heading
+// A heading stands above a panel.
+type heading struct {
+	name   string
+	remark string // after the name
+}
+
+func (h heading) draw(panel draw.Canvas, left vg.Length) {
+	at := vg.Point{X: left, Y: panel.Max.Y + 8}
+	panel.FillText(sheet.Heading, at, h.name)
+	at.X += sheet.Heading.Width(h.name) + 8
+	panel.FillText(sheet.Remark, at, h.remark)
 }
 
 // newPanel has room from the left to the right end of its lower axis, and for the counts on the other.
-func newPanel(left, right float64, ticks plot.Ticker, scale countScale, drawn ...plot.Plotter) *plot.Plot {
+func newPanel(left, right float64, ticks plot.Ticker, counts countAxis, drawn ...plot.Plotter) *plot.Plot {
 	p := plot.New()
-	axis, grid := draw.LineStyle{Color: sheet.Faint, Width: 0.8}, draw.LineStyle{Color: sheet.Rule, Width: 0.6}
-	p.X.Width, p.X.Padding = 0, -axis.Width/2
-	p.X.Tick.LineStyle, p.X.Tick.Length, p.X.Tick.Marker = axis, 3, ticks
-	p.X.Tick.Label.Font, p.X.Tick.Label.Color, p.X.Tick.Label.YAlign = sheet.Label.Font, sheet.Ink, -1.2
+	p.X.Width, p.X.Padding = 0, -sheet.Axis.Width/2
+	p.X.Tick.LineStyle, p.X.Tick.Length, p.X.Tick.Marker = sheet.Axis, 3, ticks
+	p.X.Tick.Label.Font, p.X.Tick.Label.Color, p.X.Tick.Label.YAlign = sheet.Label.Font, sheet.Label.Color, -1.2
 	p.Y.Width, p.Y.Padding = 0, 2
-	p.Y.Tick.Length, p.Y.Tick.Marker, p.Y.Scale = 0, scale, scale
-	p.Y.Tick.Label.Font, p.Y.Tick.Label.Color = sheet.Label.Font, sheet.Ink
-	p.Add(&plotter.Grid{Vertical: grid, Horizontal: grid})
+	p.Y.Tick.Length, p.Y.Tick.Marker, p.Y.Scale = 0, counts.scale, counts.scale
+	p.Y.Tick.Label.Font, p.Y.Tick.Label.Color = sheet.Label.Font, sheet.Label.Color
+	p.Add(&plotter.Grid{Vertical: sheet.Grid, Horizontal: sheet.Grid})
 	p.Add(drawn...)
-	p.Add(&plotter.Line{XYs: plotter.XYs{{X: left}, {X: right}}, LineStyle: axis}) // over the curves, unlike that of p.X
-	p.X.Min, p.X.Max, p.Y.Min = left, right, 0
+	p.Add(&plotter.Line{XYs: plotter.XYs{{X: left}, {X: right}}, LineStyle: sheet.Axis}) // over the areas, unlike that of p.X
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = left, right, 0, counts.top
 	return p
 }
 
@@ -44,12 +51,29 @@ func emptyPanel(why string) *plot.Plot {
 	return p
 }
 
-func (p panel) draw(c draw.Canvas) {
-	p.Draw(c)
-	at := vg.Point{X: margin, Y: c.Max.Y + 14}
-	c.FillText(sheet.Heading, at, p.heading)
-	at.X += sheet.Heading.Width(p.heading) + 8
-	c.FillText(sheet.Remark, at, p.remark)
+// A peak is the count of the highest bin, written above it.
+type peak struct {
+	count int
+	at    float64 // the middle of the bin
+}
+
+// peakOf returns the first of the highest bins. All bins may be empty.
+func peakOf(counts []int, edge func(bin int) float64) plot.Plotter {
+	highest := slices.Max(counts)
+	bin := slices.Index(counts, highest)
+	return peak{highest, (edge(bin) + edge(bin+1)) / 2}
+}
+
+// Plot implements plot.Plotter.
+func (k peak) Plot(c draw.Canvas, p *plot.Plot) {
+	if k.count == 0 {
+		return
+	}
+	s, label := sheet.Label, thousands(k.count)
+	s.XAlign = draw.XCenter
+	room := s.Width(label) / 2
+	x := max(c.Min.X+room, min(c.Max.X-room, c.X(p.X.Norm(k.at))))
+	c.FillText(s, vg.Point{X: x, Y: c.Y(p.Y.Norm(float64(k.count))) + 2.5}, label)
 }
 
 // steps outline a count for each bin, which begins at its edge. Where there is nothing to count they go below the axis,

@@ -14,6 +14,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/slidegate/slidegate/internal/look"
+
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
@@ -52,10 +54,11 @@ func (r rhythm) before(at time.Time) time.Time {
 	return time.Date(0, time.Month(1+floorDiv(month, r.months)*r.months), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// newRhythm is the fastest with at most twelve instants between two seconds since 1970.
-func newRhythm(from, to float64, yearless bool) rhythm {
+// newRhythm is the fastest whose instants between two seconds since 1970 have 60 points each on an axis of this width.
+func newRhythm(from, to float64, yearless bool, wide vg.Length) rhythm {
 	r := rhythms[len(rhythms)-1]
-	if i := slices.IndexFunc(rhythms, func(r rhythm) bool { return (to-from)/r.length() <= 11 }); i >= 0 {
+	most := math.Floor(wide.Points()/60) - 1
+	if i := slices.IndexFunc(rhythms, func(r rhythm) bool { return (to-from)/r.length() <= most }); i >= 0 {
 		r = rhythms[i]
 	}
 	if yearless {
@@ -85,7 +88,8 @@ func (r rhythm) Plot(c draw.Canvas, p *plot.Plot) {
 	s.XAlign = draw.XCenter
 	for _, tick := range r.Ticks(p.X.Min, p.X.Max) {
 		if note := instant(tick.Value).Format(r.note); note != said {
-			c.FillText(s, vg.Point{X: c.X(p.X.Norm(tick.Value)), Y: c.Min.Y - 25}, note)
+			x := max(look.Margin+s.Width(note)/2, c.X(p.X.Norm(tick.Value)))
+			c.FillText(s, vg.Point{X: x, Y: c.Min.Y - 26}, note)
 			said = note
 		}
 	}
@@ -106,12 +110,23 @@ var waitUnits = map[string]time.Duration{
 	"d": day * time.Second, "year": 365 * day * time.Second, "years": 365 * day * time.Second,
 }
 
-// waitTicks are for an axis of nanoseconds.
-func waitTicks(from, to float64) []plot.Tick {
-	if round := named(roundWaits, from, to); len(round) >= 5 {
-		return round
+// waitAxis is an axis of nanoseconds, by its length.
+type waitAxis vg.Length
+
+// Ticks implements plot.Ticker: the round waits if there are enough, and of these as many as can be read.
+func (a waitAxis) Ticks(from, to float64) (apart []plot.Tick) {
+	ticks := named(roundWaits, from, to)
+	if len(ticks) < 5 {
+		ticks = named(allWaits, from, to)
 	}
-	return named(allWaits, from, to)
+	free := math.Inf(-1)
+	for _, tick := range ticks {
+		at := float64(a) * math.Log(tick.Value/from) / math.Log(to/from)
+		if half := sheet.Label.Width(tick.Label).Points() / 2; at-half >= free {
+			apart, free = append(apart, tick), at+half+6
+		}
+	}
+	return apart
 }
 
 // named are those of some waits that are between two.
@@ -136,6 +151,23 @@ func scaleOf(counts []int) countScale {
 	counts = slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 })
 	slices.Sort(counts)
 	return countScale{counts[len(counts)-1] > 20*counts[len(counts)/2]}
+}
+
+// A countAxis has a scale, and the number at its upper end.
+type countAxis struct {
+	scale countScale
+	top   float64
+}
+
+// newCountAxis leaves room for the name of the highest of some counts, in a panel as high as this.
+func newCountAxis(counts []int, high vg.Length) countAxis {
+	const name = 14
+	a := countAxis{scale: scaleOf(counts), top: float64(slices.Max(counts))}
+	part := 1 - name/(high.Points()-20) // without the lower axis
+	if a.top /= part; a.scale.roots {
+		a.top /= part
+	}
+	return a
 }
 
 // String says what is not usual about the scale.
@@ -163,7 +195,7 @@ func (s countScale) Ticks(_, top float64) (ticks []plot.Tick) {
 	}
 	last := math.Inf(-1)
 	for _, n := range append([]float64{0}, numbers...) {
-		if height := s.Normalize(0, top, n); n <= top && height-last > 0.12 {
+		if height := s.Normalize(0, top, n); n <= top && height-last > 0.15 {
 			ticks, last = append(ticks, plot.Tick{Value: n, Label: thousands(int(n))}), height
 		}
 	}

@@ -123,6 +123,14 @@ func (t *Timeline) attempts() []int { return t.column(0) }
 // admitted are the attempts in each bin that a set admits.
 func (t *Timeline) admitted(set int) []int { return t.column(1 + set) }
 
+// total is how many attempts there are, or by column 1 and on how many of them a set admits.
+func (t *Timeline) total(column int) (n int) {
+	for _, count := range t.column(column) {
+		n += count
+	}
+	return n
+}
+
 func (t *Timeline) column(n int) []int {
 	var column []int
 	for i := n; i < len(t.counts); i += t.row {

@@ -2,7 +2,6 @@ package picture
 
 import (
 	"cmp"
-	"image/color"
 	"io"
 	"slices"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/internal/look"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
@@ -33,51 +34,62 @@ type Tried struct {
 	Delayed float64
 }
 
-// DrawTradeoff writes the picture as an SVG: for up to one, two and three limits, the most attempts that a set stops, by the share of honest
-// attempts that it delays.
-func DrawTradeoff(w io.Writer, t Tradeoff) error {
-	top := vg.Length(titleRoom + legendLine*(1+len(t.Proposed)))
-	svg, page := sheet.New(pageWidth, top+headingRoom+1.5*panelRoom+2*margin, margin)
-	page.FillText(sheet.Title, vg.Point{X: page.Min.X, Y: page.Max.Y - 12}, sheet.Fit(sheet.Title, t.Title, pageWidth-2*margin))
-	t.drawLegend(draw.Crop(page, 0, 0, 0, -titleRoom))
-	t.panel().draw(draw.Crop(page, 0, 0, 0, -top-headingRoom))
-	return sheet.Write(w, svg)
+// DrawTradeoff writes the picture: for up to one, two and three limits, the most attempts that a set stops, by the share of
+// honest attempts that it delays.
+func DrawTradeoff(w io.Writer, f sheet.Format, t Tradeoff) error {
+	page, c := sheet.New(f, t.Title, t.legend(), headingRoom+1.5*panelRoom)
+	panel := draw.Crop(c, 0, 0, 0, -headingRoom)
+	t.panel().Draw(panel)
+	heading{"Attempts stopped by one, two and three limits", "by the share of " + t.Honest + " that they delay"}.draw(panel, c.Min.X)
+	return sheet.Write(w, page)
 }
 
-func (t Tradeoff) drawLegend(c draw.Canvas) {
-	l := plot.NewLegend()
-	l.TextStyle, l.ThumbnailWidth, l.Padding, l.Top, l.Left = sheet.Label, 19, 7, true, true
-	for _, p := range t.Proposed {
-		l.Add(sheet.Fit(sheet.Label, p.Name, 500)+" ("+thousands(p.Stopped)+" stopped)", &plotter.Scatter{GlyphStyle: glyph(p.Limits)})
+// How the sets of one, two and three limits are drawn, and the share of delays that was asked for.
+var (
+	byLimits = []plotter.Line{frontierIn(look.Vermilion), frontierIn(look.Green), frontierIn(look.Blue)}
+	asked    = plotter.Line{LineStyle: draw.LineStyle{Color: look.Faint, Width: 1, Dashes: []vg.Length{3, 3}}}
+)
+
+func frontierIn(c look.Colour) plotter.Line {
+	return plotter.Line{LineStyle: draw.LineStyle{Color: c, Width: 1.5}}
+}
+
+func (t Tradeoff) legend() (l sheet.Legend) {
+	for i, name := range []string{"one limit", "up to two limits", "up to three limits"} {
+		l = append(l, sheet.Entry{Name: name, Sample: &byLimits[i]})
 	}
-	l.Add("the share of delays that was asked for", &plotter.Line{LineStyle: asked})
-	l.Draw(c)
+	l = append(l, sheet.Entry{Name: "the share of delays that was asked for", Sample: &asked})
+	for _, p := range t.Proposed {
+		l = append(l, sheet.Entry{Name: p.Name + " (" + thousands(p.Stopped) + " stopped)", Sample: dot(p.Limits)})
+	}
+	return l
 }
 
-var asked = draw.LineStyle{Color: color.Gray{0x66}, Width: 1, Dashes: []vg.Length{3, 3}}
-
-// glyph is the dot of a proposal with so many limits, in the colour of its curve.
-func glyph(limits int) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: colours[limits-1], Radius: 4, Shape: draw.CircleGlyph{}}
+// dot is how a proposal with so many limits is drawn, in the colour of its curve.
+func dot(limits int, at ...plotter.XY) *plotter.Scatter {
+	style := draw.GlyphStyle{Color: byLimits[limits-1].Color, Radius: 4, Shape: draw.CircleGlyph{}}
+	return &plotter.Scatter{XYs: at, GlyphStyle: style}
 }
 
-func (t Tradeoff) panel() panel {
+func (t Tradeoff) panel() *plot.Plot {
 	counts := []int{1}
 	for _, p := range t.Tried {
 		counts = append(counts, p.Stopped)
 	}
+	top := countAxis{top: 1.05 * float64(slices.Max(counts))}
 	var drawn []plot.Plotter
 	for limits := 3; limits >= 1; limits-- {
-		drawn = append(drawn, &plotter.Line{XYs: t.frontier(limits), LineStyle: draw.LineStyle{Color: colours[limits-1], Width: 1.2}})
+		curve := byLimits[limits-1]
+		curve.XYs = t.frontier(limits)
+		drawn = append(drawn, &curve)
 	}
-	most := float64(slices.Max(counts))
-	drawn = append(drawn, &plotter.Line{XYs: plotter.XYs{{X: t.MayDelay}, {X: t.MayDelay, Y: most}}, LineStyle: asked})
+	bound := asked
+	bound.XYs = plotter.XYs{{X: t.MayDelay}, {X: t.MayDelay, Y: top.top}}
+	drawn = append(drawn, &bound)
 	for _, p := range t.Proposed {
-		drawn = append(drawn, &plotter.Scatter{XYs: plotter.XYs{{X: p.Delayed, Y: float64(p.Stopped)}}, GlyphStyle: glyph(p.Limits)})
+		drawn = append(drawn, dot(p.Limits, plotter.XY{X: p.Delayed, Y: float64(p.Stopped)}))
 	}
-	diagram := newPanel(0, t.Reach, plot.TickerFunc(shareTicks), countScale{}, drawn...)
-	diagram.Y.Max = 1.05 * most
-	return panel{diagram, "Attempts stopped by one, two and three limits", "by the share of " + t.Honest + " that they delay"}
+	return newPanel(0, t.Reach, plot.TickerFunc(shareTicks), top, drawn...)
 }
 
 // frontier outlines the most that up to so many limits stop, by how much they delay.

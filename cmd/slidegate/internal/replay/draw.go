@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // checkPicture finds out before a long replay whether the picture can be written, and changes nothing. It does not replace a
@@ -20,7 +22,10 @@ func checkPicture(file string) error {
 	case "":
 		return nil
 	case "-":
-		return errors.New("--svg: the standard output is for the report; name a file")
+		return errors.New("--picture: the standard output is for the report; name a file")
+	}
+	if _, ok := sheet.FormatOf(file); !ok {
+		return fmt.Errorf("--picture: %q ends neither in .svg nor in .png; name a file that does", file)
 	}
 	info, err := os.Stat(file)
 	switch {
@@ -55,8 +60,8 @@ func checkOld(file string) error {
 	begin := make([]byte, 512)
 	n, err := f.Read(begin)
 	_ = f.Close() // it was only read
-	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) {
-		return fmt.Errorf("--svg: %q exists, and is no SVG picture; name another file", file)
+	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) && !bytes.HasPrefix(begin[:n], []byte("\x89PNG")) {
+		return fmt.Errorf("--picture: %q exists, and is no picture; name another file", file)
 	}
 	return nil
 }
@@ -65,7 +70,7 @@ func noPicture(file string, err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		err = path.Err
 	}
-	return fmt.Errorf("--svg: cannot write %q (%w); name a file in a directory of yours", file, err)
+	return fmt.Errorf("--picture: cannot write %q (%w); name a file in a directory of yours", file, err)
 }
 
 // draw writes the picture, if one is asked for.
@@ -80,12 +85,18 @@ func (p *Report) draw() error {
 	for _, s := range p.Sets {
 		d.Sets = append(d.Sets, picture.Set{Name: s.limits(), Waits: s.waits, Denied: s.Denied})
 	}
-	var svg bytes.Buffer
-	if err := picture.Draw(&svg, d); err != nil {
+	return savePicture(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.Draw(w, f, d) })
+}
+
+// savePicture writes a picture in the format that the name of its file asks for.
+func savePicture(file string, draw func(io.Writer, sheet.Format) error) error {
+	format, _ := sheet.FormatOf(file)
+	var drawn bytes.Buffer
+	if err := draw(&drawn, format); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.Picture, svg.Bytes(), 0o644); err != nil {
-		return noPicture(p.Picture, err)
+	if err := os.WriteFile(file, drawn.Bytes(), 0o644); err != nil {
+		return noPicture(file, err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (c *Command) checkLogin() error {
 		{len(c.Compare) > 0, "compare", "the login guard has limits of its own"},
 		{c.Estimator.Estimator != "", "estimator", "the login guard counts by windows"},
 		{c.By.Text != "", "by", "the login guard counts by address, by account, and by both"},
-		{c.SVG != "", "svg", "it draws no picture"},
+		{c.Picture != "", "picture", "it draws no picture"},
 		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
 	} {
 		if f.given {

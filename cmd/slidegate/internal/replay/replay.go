@@ -32,7 +32,7 @@ type Command struct {
 	TimeRegex   flags.TimeRegex // finds the time in lines of any kind
 	TimeFormat  flags.Text      // the layout of the time; empty: a known form
 	Sort        bool            // put the whole log in order of time first, in memory
-	SVG         flags.Text      // a file for a picture; empty: none
+	Picture     flags.Text      // a file for a picture; empty: none
 	JSON        bool            // print JSON instead of text
 	Redis       flags.Redis     // no address: decide in memory
 	Files       []flags.Text    // none: the sample; - is the standard input
@@ -72,7 +72,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPicture(string(c.SVG)); err != nil {
+	if err := checkPicture(string(c.Picture)); err != nil {
 		return err
 	}
 	var p *Report
@@ -140,7 +140,7 @@ func interruptedAfter(ctx context.Context, err error, attempts int) error {
 
 // replay decides the attempts of the log, and reports.
 func (c *Command) replay(ctx context.Context, sets flags.Sets, log *logs.Reader) (*Report, error) {
-	r, err := newReplay(ctx, sets, c.Estimator.Estimator, c.Redis.Addresses, c.SVG != "", maxQuiet)
+	r, err := newReplay(ctx, sets, c.Estimator.Estimator, c.Redis.Addresses, c.Picture != "", maxQuiet)
 	if err != nil {
 		return nil, err
 	}

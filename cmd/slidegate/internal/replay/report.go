@@ -98,12 +98,12 @@ type Event struct {
 func (c *Command) report(r *replay, log *logs.Reader) *Report {
 	p := &Report{
 		logReport: c.readFrom(log), By: c.By.Text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
-		Picture: string(c.SVG), Estimator: c.Estimator.String(),
+		Picture: string(c.Picture), Estimator: c.Estimator.String(),
 	}
 	if r.client != nil {
 		p.Limiter = r.name
 	}
-	if c.SVG != "" {
+	if c.Picture != "" {
 		p.timeline = picture.NewTimeline(len(r.sets))
 	}
 	for i, limits := range r.sets {

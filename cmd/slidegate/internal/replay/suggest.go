@@ -1,12 +1,10 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -16,6 +14,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
 )
 
@@ -46,7 +45,7 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := c.checkSuggest(); err != nil {
 		return err
 	}
-	if err := checkPicture(string(c.SVG)); err != nil {
+	if err := checkPicture(string(c.Picture)); err != nil {
 		return err
 	}
 	var p *SuggestReport
@@ -58,7 +57,7 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 		proposal, err := h.Propose(ctx, c.DelayHonest.Of)
 		p = &SuggestReport{
 			logReport: c.readFrom(log), By: c.By.Text, DelayHonest: c.DelayHonest.Text, BySuccess: h.BySuccess, Honest: h.Honest,
-			Picture: string(c.SVG), share: c.DelayHonest.Of, proposal: proposal,
+			Picture: string(c.Picture), share: c.DelayHonest.Of, proposal: proposal,
 		}
 		return interruptedAfter(ctx, err, h.Attempts)
 	})
@@ -167,15 +166,7 @@ func (p *SuggestReport) draw() error {
 		Title: fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt")), Honest: "honest attempts",
 		MayDelay: p.share, Reach: min(1, max(suggest.Reach*p.share, 0.01)), Tried: p.tried(p.proposal.Tried), Proposed: p.tried(p.proposal.Sets),
 	}
-	var svg bytes.Buffer
-	err := picture.DrawTradeoff(&svg, d)
-	if err == nil {
-		err = os.WriteFile(p.Picture, svg.Bytes(), 0o644)
-	}
-	if err != nil {
-		return noPicture(p.Picture, err)
-	}
-	return nil
+	return savePicture(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawTradeoff(w, f, d) })
 }
 
 func (p *SuggestReport) tried(sets []suggest.Set) (all []picture.Tried) {

@@ -1,4 +1,4 @@
-// Package sheet is what pictures are drawn on, and in what letters and shades, so that all of them look alike.
+// Package sheet is what the pictures of this command are drawn on, as SVG or PNG.
 package sheet
 
 import (
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -15,23 +16,28 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/slidegate/slidegate/internal/look"
 )
 
-// The shades, and the letters.
+// The letters, and the lines of axes and grids.
 var (
-	Ink   = color.Gray{0x22}
-	Faint = color.Gray{0x66}
-	Rule  = color.Gray{0xe6}
+	Title   = style(look.TitleSize, true, look.Ink)
+	Heading = style(look.HeadingSize, true, look.Ink)
+	Remark  = style(look.LabelSize, false, look.Faint)
+	Label   = style(look.LabelSize, false, look.Ink)
 
-	Title   = style(14, xfont.WeightBold, Ink)
-	Heading = style(10, xfont.WeightBold, Ink)
-	Remark  = style(9, xfont.WeightNormal, Faint)
-	Label   = style(9, xfont.WeightNormal, Ink)
+	Axis = draw.LineStyle{Color: look.Faint, Width: 0.8}
+	Grid = draw.LineStyle{Color: look.Rule, Width: 0.6}
 )
 
-func style(size vg.Length, weight xfont.Weight, c color.Color) text.Style {
-	f := font.Font{Typeface: "Liberation", Variant: "Sans", Weight: weight, Size: size}
+func style(size float64, bold bool, c color.Color) text.Style {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Length(size)}
+	if bold {
+		f.Weight = xfont.WeightBold
+	}
 	return text.Style{Color: c, Font: f, Handler: plot.DefaultTextHandler}
 }
 
@@ -58,22 +64,107 @@ func legible(t string) string {
 	}, t)
 }
 
-// New returns a white page, and what is within its margins.
-func New(width, height, margin vg.Length) (*vgsvg.Canvas, draw.Canvas) {
-	svg := vgsvg.New(width, height)
-	c := draw.New(svg)
-	c.SetColor(color.White)
-	c.Fill(c.Path())
-	return svg, draw.Crop(c, margin, -margin, margin, -margin)
+// A Format is a kind of file for pictures.
+type Format string
+
+// The formats. An SVG is light or dark, as the reader prefers. A PNG is light, and has 2000 pixels across.
+const (
+	SVG Format = ".svg"
+	PNG Format = ".png"
+)
+
+// FormatOf returns the format that the name of a file asks for, and reports whether there is one.
+func FormatOf(file string) (f Format, ok bool) {
+	f = Format(strings.ToLower(filepath.Ext(file)))
+	return f, f == SVG || f == PNG
 }
 
-// Write writes a page. Where its font is missing, Arial has letters as wide.
-func Write(w io.Writer, svg *vgsvg.Canvas) error {
+// New returns a page with a title and a legend, and the room below these: as wide as the page without its margins, and this high.
+func New(f Format, title string, l Legend, height vg.Length) (vg.CanvasWriterTo, draw.Canvas) {
+	const titleRoom = 24
+	places, legendRoom := l.places()
+	page := blank(f, height+titleRoom+legendRoom+2*look.Margin)
+	c := draw.New(page)
+	c.SetColor(look.Paper)
+	c.Fill(c.Path())
+	c = draw.Crop(c, look.Margin, -look.Margin, look.Margin, -look.Margin)
+	c.FillText(Title, vg.Point{X: c.Min.X, Y: c.Max.Y - 12}, Fit(Title, title, width))
+	for i, e := range l {
+		e.draw(draw.Crop(c, places[i].X, 0, 0, -titleRoom-places[i].Y))
+	}
+	return page, draw.Crop(c, 0, 0, 0, -titleRoom-legendRoom)
+}
+
+func blank(f Format, height vg.Length) vg.CanvasWriterTo {
+	if f == PNG {
+		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(look.PageWidth, height), vgimg.UseDPI(192))}
+	}
+	return vgsvg.New(look.PageWidth, height)
+}
+
+// Write writes a page.
+func Write(w io.Writer, page vg.CanvasWriterTo) error {
 	var b bytes.Buffer
-	if _, err := svg.WriteTo(&b); err != nil {
+	if _, err := page.WriteTo(&b); err != nil {
 		return fmt.Errorf("drawing: %w", err)
 	}
-	const family = `style="font-family:` // no text has it: its quotes are escaped
-	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte(family+"Liberation Sans;"), []byte(family+"'Liberation Sans',Arial,Helvetica,sans-serif;")))
+	picture := b.Bytes()
+	if _, ok := page.(*vgsvg.Canvas); ok {
+		picture = look.Finish(picture, widthOf)
+	}
+	_, err := w.Write(picture)
 	return err
+}
+
+func widthOf(t string, size float64, bold bool) float64 {
+	return style(size, bold, look.Ink).Width(t).Points()
+}
+
+// A Legend explains what a picture shows. Its entries stand side by side, in as many lines as they need.
+type Legend []Entry
+
+// An Entry is a name, and a sample of what has it.
+type Entry struct {
+	Name   string
+	Sample plot.Thumbnailer
+}
+
+const (
+	width       = look.PageWidth - 2*look.Margin
+	legendLine  = 16
+	sampleWidth = 19
+)
+
+// name returns the name as far as there is room for it.
+func (e Entry) name() string { return Fit(Label, e.Name, width-sampleWidth-5) }
+
+// places returns where the entries stand, from the left and from the top, and how high they are together.
+func (l Legend) places() (places []vg.Point, height vg.Length) {
+	const gap = 16
+	at := vg.Point{}
+	for _, e := range l {
+		wide := sampleWidth + Label.Width(" "+e.name())
+		if at.X > 0 && at.X+wide > width {
+			at = vg.Point{Y: at.Y + legendLine}
+		}
+		places = append(places, at)
+		at.X += wide + gap
+	}
+	return places, at.Y + legendLine
+}
+
+func (e Entry) draw(c draw.Canvas) {
+	l := plot.NewLegend()
+	l.TextStyle, l.ThumbnailWidth, l.Top, l.Left = Label, sampleWidth, true, true
+	l.Add(e.name(), sample{e.Sample})
+	l.Draw(c)
+}
+
+// A sample leaves some room before the name.
+type sample struct{ plot.Thumbnailer }
+
+// Thumbnail implements plot.Thumbnailer.
+func (s sample) Thumbnail(c *draw.Canvas) {
+	narrow := draw.Crop(*c, 0, -3, 0, 0)
+	s.Thumbnailer.Thumbnail(&narrow)
 }

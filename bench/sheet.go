@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+
+	xfont "golang.org/x/image/font"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/slidegate/slidegate/internal/look"
+)
+
+// What pictures are drawn on, like those of the command.
+
+var (
+	grid = draw.LineStyle{Color: look.Rule, Width: 0.6}
+	axis = draw.LineStyle{Color: look.Faint, Width: 0.8}
+	ink  = letters(look.LabelSize, false, look.Ink)
+)
+
+func letters(size float64, bold bool, c color.Color) text.Style {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Length(size)}
+	if bold {
+		f.Weight = xfont.WeightBold
+	}
+	return text.Style{Color: c, Font: f, Handler: plot.DefaultTextHandler}
+}
+
+// entry is a name in a legend, and a sample of what has it.
+type entry struct {
+	name   string
+	sample plot.Thumbnailer
+}
+
+// picture draws a diagram, this high, below its title and its legend. All of the legend stands on one line.
+func picture(title string, legend []entry, height vg.Length, p *plot.Plot) []byte {
+	const head, sample = 44, 28
+	svg := vgsvg.New(look.PageWidth, height+head+2*look.Margin)
+	c := draw.New(svg)
+	c.SetColor(look.Paper)
+	c.Fill(c.Path())
+	c = draw.Crop(c, look.Margin, -look.Margin, look.Margin, -look.Margin)
+	c.FillText(letters(look.TitleSize, true, look.Ink), vg.Point{X: c.Min.X, Y: c.Max.Y - 12}, title)
+	at := vg.Length(0)
+	for _, e := range legend {
+		l := plot.NewLegend()
+		l.TextStyle, l.ThumbnailWidth, l.Top, l.Left = ink, sample, true, true
+		l.Add(e.name, shortened{e.sample})
+		l.Draw(draw.Crop(c, at, 0, 0, -24))
+		at += sample + ink.Width(" "+e.name) + 16
+	}
+	p.Draw(draw.Crop(c, 0, 0, 0, -head))
+	var b bytes.Buffer
+	_, _ = svg.WriteTo(&b) // to memory
+	return look.Finish(b.Bytes(), func(t string, size float64, bold bool) float64 {
+		return letters(size, bold, look.Ink).Width(t).Points()
+	})
+}
+
+// newPlot returns an empty diagram with a grid, from 0 on. The lines of the grid from left to right may be another kind.
+func newPlot(across draw.LineStyle) *plot.Plot {
+	p := plot.New()
+	p.X.Min, p.Y.Min = 0, 0
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.LineStyle, a.Tick.LineStyle, a.Tick.Length, a.Padding = axis, axis, 3, 0
+		a.Tick.Label.Font, a.Tick.Label.Color = ink.Font, ink.Color
+		a.Label.TextStyle.Font, a.Label.TextStyle.Color = ink.Font, look.Faint
+	}
+	p.X.Tick.Label.YAlign, p.X.Label.Padding = -1.2, 4
+	p.Add(&plotter.Grid{Vertical: grid, Horizontal: across})
+	return p
+}
+
+// curveSample is a line with a dot.
+type curveSample struct {
+	*plotter.Line
+	dots *plotter.Scatter
+}
+
+// Thumbnail implements plot.Thumbnailer.
+func (s curveSample) Thumbnail(c *draw.Canvas) {
+	s.Line.Thumbnail(c)
+	s.dots.Thumbnail(c)
+}
+
+// addCurve adds a line with a dot at each value, and the number of the last. It returns a sample for the legend.
+func addCurve(p *plot.Plot, points plotter.XYs, style draw.LineStyle, format string) plot.Thumbnailer {
+	s := curveSample{&plotter.Line{XYs: points, LineStyle: style}, &plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: style.Color, Radius: 2.5, Shape: draw.CircleGlyph{}}}}
+	last := points[len(points)-1]
+	number := plotter.XYLabels{XYs: plotter.XYs{last}, Labels: []string{fmt.Sprintf(format, last.Y)}}
+	p.Add(s.Line, s.dots, beside(number))
+	return s
+}
+
+// valueAt is the number of a horizontal bar, at its end.
+func valueAt(x, y float64, format string) plot.Plotter {
+	return beside(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{fmt.Sprintf(format, x)}})
+}
+
+// beside are labels to the right of points.
+func beside(l plotter.XYLabels) *plotter.Labels {
+	s := ink
+	s.YAlign = draw.YCenter
+	return &plotter.Labels{XYs: l.XYs, Labels: l.Labels, TextStyle: []text.Style{s}, Offset: vg.Point{X: 5, Y: 1}}
+}
+
+// shortened leaves some room between a sample and its name.
+type shortened struct{ plot.Thumbnailer }
+
+// Thumbnail implements plot.Thumbnailer.
+func (s shortened) Thumbnail(c *draw.Canvas) {
+	narrow := draw.Crop(*c, 0, -3, 0, 0)
+	s.Thumbnailer.Thumbnail(&narrow)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// TestPicturesInBrowser: a browser draws the pictures of docs light or dark, as its user prefers, and no text goes beyond the
+// edge, whatever fonts it has.
+func TestPicturesInBrowser(t *testing.T) {
+	ctx := chromium(t)
+	pictures, err := filepath.Glob("../../docs/*.svg")
+	if err != nil || len(pictures) < 8 {
+		t.Fatalf("%d pictures, %v", len(pictures), err)
+	}
+	for _, file := range pictures {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for scheme, ground := range map[string]string{"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"} {
+			var drawn string
+			var beyond []string
+			do(
+				t, ctx,
+				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+				chromedp.Navigate("file://"+path),
+				chromedp.Evaluate(`getComputedStyle(document.querySelector("path")).fill`, &drawn),
+				chromedp.Evaluate(`[...document.querySelectorAll("text")].filter(text => {
+					const page = document.documentElement.getBoundingClientRect(), t = text.getBoundingClientRect()
+					return t.left < page.left || t.right > page.right || t.top < page.top || t.bottom > page.bottom
+				}).map(text => text.textContent)`, &beyond),
+			)
+			if drawn != ground || len(beyond) > 0 {
+				t.Errorf("%s, %s: the ground is %s, not %s; beyond the edge: %q", file, scheme, drawn, ground, beyond)
+			}
+		}
+	}
+}
