@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/look"
 )
 
 const (
@@ -20,8 +22,12 @@ const (
 	top, bottom = 28.0, 62.0
 )
 
-// Colours from Okabe and Ito, which people with any sight can distinguish.
-var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#646464"}
+// stroke returns how a line of a panel is drawn. Those after the fourth have its colours again, dashed.
+func stroke(i int) string {
+	colours := []look.Colour{look.Blue, look.Vermilion, look.Green, look.Purple}
+	dashes := []string{"none", "5 2", "2 2"}
+	return fmt.Sprintf(`fill="none" stroke-width="1.5" stroke-dasharray="%s" style="stroke:%s"`, dashes[i/len(colours)%len(dashes)], colours[i%len(colours)])
+}
 
 // draw draws all panels of the dashboard, from what Prometheus answers about the last minute: calm,
 // slow, calm, a Redis that hangs, and calm.
@@ -39,7 +45,8 @@ func (p *scraper) draw(t *testing.T) {
 		height = max(height, unit*(panel.GridPos.Y+panel.GridPos.H))
 		p.drawPanel(t, &panels, panel, end)
 	}
-	text := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="11"><rect width="100%%" height="100%%" fill="#f4f5f5"/>`+"\n%s</svg>\n", 24*unit, height, &panels)
+	text := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="%s" font-size="11" style="fill:%s">%s<rect width="100%%" height="100%%" style="fill:%s"/>`+"\n%s</svg>\n",
+		24*unit, height, look.Family, look.Ink, look.Style(), look.Paper, &panels)
 	if err := os.WriteFile(pictureFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +62,7 @@ func (p *scraper) drawPanel(t *testing.T, to *strings.Builder, panel panel, end 
 		fmt.Fprintf(to, `<text x="4" y="20" font-size="15" font-weight="bold">%s</text>`, panel.Title)
 		return
 	}
-	fmt.Fprintf(to, `<rect width="%g" height="%g" fill="#fff" stroke="#ddd"/><text x="8" y="18" font-weight="bold">%s</text>`, width, height, html.EscapeString(panel.Title))
+	fmt.Fprintf(to, `<rect width="%g" height="%g" fill="none" style="stroke:%s"/><text x="8" y="18" font-weight="bold">%s</text>`, width, height, look.Rule, html.EscapeString(panel.Title))
 	var lines []line
 	var names []string
 	for _, target := range panel.Targets {
@@ -108,11 +115,11 @@ func (c chart) draw(lines []line, unit string) {
 	}
 	for _, share := range []float64{0, .5, 1} {
 		y := top + c.height*(1-share)
-		fmt.Fprintf(c.to, `<path d="M58 %g h%g" stroke="#e4e4e4"/><text x="54" y="%g" text-anchor="end">%s</text>`, y, c.width, y+4, amount(share*largest, unit))
+		fmt.Fprintf(c.to, `<path d="M58 %g h%g" style="stroke:%s"/><text x="54" y="%g" text-anchor="end">%s</text>`, y, c.width, look.Rule, y+4, amount(share*largest, unit))
 	}
 	for i, l := range lines {
 		command := "M"
-		fmt.Fprintf(c.to, `<path fill="none" stroke-width="1.5" stroke="%s" d="`, colours[i%len(colours)])
+		fmt.Fprintf(c.to, `<path %s d="`, stroke(i))
 		for j := range l.Values {
 			fmt.Fprintf(c.to, "%s%.1f %.1f", command, 58+c.width*l.second(j, c.from)/pictured.Seconds(), top+c.height*(1-l.value(j)/largest))
 			command = "L"
@@ -121,15 +128,15 @@ func (c chart) draw(lines []line, unit string) {
 	}
 }
 
-// legend names the lines below them.
+// legend names the lines below them, each beside a sample.
 func (c chart) legend(names []string, height float64) {
 	x, y := 8.0, height-bottom+22
 	for i, name := range names {
-		wide := 16 + 6*float64(len(name))
+		wide := 30 + 6*float64(len(name))
 		if x+wide > c.width+64 {
 			x, y = 8, y+13
 		}
-		fmt.Fprintf(c.to, `<text x="%g" y="%g" fill="%s">%s</text>`, x, y, colours[i%len(colours)], html.EscapeString(name))
+		fmt.Fprintf(c.to, `<path %s d="M%g %g h14"/><text x="%g" y="%g">%s</text>`, stroke(i), x, y-4, x+18, y, html.EscapeString(name))
 		x += wide
 	}
 }
