@@ -12,6 +12,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -130,10 +131,18 @@ func (f figures) drawServer() []byte {
 	const line, around = 15, 30
 	p := newPlot(draw.LineStyle{})
 	var names []string
+	values := &plotter.Labels{Offset: vg.Point{X: besidePoint, Y: 1}}
 	for i, b := range f.Server {
 		names = append(names, b.Name)
-		p.Add(&plotter.BarChart{Values: plotter.Values{b.Ratio}, Width: 0.65 * line, Color: colourOf(b.Name), Horizontal: true, XMin: float64(i)}, valueAt(b.Ratio, float64(i), "%.2f"))
+		p.Add(&plotter.BarChart{Values: plotter.Values{b.Ratio}, Width: 0.65 * line, Color: colourOf(b.Name), Horizontal: true, XMin: float64(i)})
+		values.XYs = append(values.XYs, plotter.XY{X: b.Ratio, Y: float64(i)})
+		values.Labels = append(values.Labels, fmt.Sprintf("%.2f", b.Ratio))
 	}
+	values.TextStyle = slices.Repeat([]text.Style{ink}, len(names))
+	for i := range values.TextStyle {
+		values.TextStyle[i].YAlign = draw.YCenter
+	}
+	p.Add(values)
 	p.NominalY(names...)
 	p.Y.Tick.Length = 0
 	legend := []entry{
@@ -174,6 +183,7 @@ var callersLines = []struct {
 func (f figures) drawCallers() []byte {
 	p := newPlot(grid)
 	var legend []entry
+	var ends plotter.XYs
 	var ticks plot.ConstantTicks
 	for _, look := range callersLines {
 		i := slices.IndexFunc(f.Callers, func(c curve) bool { return c.Name == look.name })
@@ -187,8 +197,10 @@ func (f figures) drawCallers() []byte {
 			ticks = append(ticks, plot.Tick{Value: math.Log2(at.X), Label: fmt.Sprint(at.X)})
 		}
 		style := draw.LineStyle{Color: look.colour, Width: 1.5, Dashes: look.dashes}
-		legend = append(legend, entry{look.name, addCurve(p, points, style, "%.1f")})
+		legend = append(legend, entry{look.name, addCurve(p, points, style)})
+		ends = append(ends, end(points))
 	}
+	p.Add(numbers{"%.1f", ends})
 	p.X.Tick.Marker, p.X.Label.Text = ticks, "callers"
 	return picture("Thousand decisions a second, by callers at a time", legend, 230, p)
 }
@@ -197,10 +209,13 @@ func (f figures) drawCallers() []byte {
 func drawGrowth(title, x string, curves []curve) []byte {
 	p := newPlot(grid)
 	var legend []entry
+	var ends plotter.XYs
 	for i, c := range curves {
 		style := draw.LineStyle{Color: []look.Colour{look.Blue, look.Vermilion}[i], Width: 1.5}
-		legend = append(legend, entry{c.Name, addCurve(p, c.Points, style, "%.2f")})
+		legend = append(legend, entry{c.Name, addCurve(p, c.Points, style)})
+		ends = append(ends, end(c.Points))
 	}
+	p.Add(numbers{"%.2f", ends})
 	p.X.Label.Text = x
 	return picture(title, legend, 180, p)
 }

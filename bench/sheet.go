@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"image/color"
+	"slices"
 
 	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
@@ -90,25 +92,43 @@ func (s curveSample) Thumbnail(c *draw.Canvas) {
 	s.dots.Thumbnail(c)
 }
 
-// addCurve adds a line with a dot at each value, and the number of the last. It returns a sample for the legend.
-func addCurve(p *plot.Plot, points plotter.XYs, style draw.LineStyle, format string) plot.Thumbnailer {
+// addCurve adds a line with a dot at each value. It returns a sample for the legend.
+func addCurve(p *plot.Plot, points plotter.XYs, style draw.LineStyle) plot.Thumbnailer {
 	s := curveSample{&plotter.Line{XYs: points, LineStyle: style}, &plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: style.Color, Radius: 2.5, Shape: draw.CircleGlyph{}}}}
-	last := points[len(points)-1]
-	number := plotter.XYLabels{XYs: plotter.XYs{last}, Labels: []string{fmt.Sprintf(format, last.Y)}}
-	p.Add(s.Line, s.dots, beside(number))
+	p.Add(s.Line, s.dots)
 	return s
 }
 
-// valueAt is the number of a horizontal bar, at its end.
-func valueAt(x, y float64, format string) plot.Plotter {
-	return beside(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{fmt.Sprintf(format, x)}})
+// numbers stand to the right of points, and above each other where these lie close together.
+type numbers struct {
+	format string
+	values plotter.XYs // a number is the value of Y
 }
 
-// beside are labels to the right of points.
-func beside(l plotter.XYLabels) *plotter.Labels {
-	s := ink
+// end returns the last value of some points.
+func end(points plotter.XYs) plotter.XY { return points[len(points)-1] }
+
+// Plot implements plot.Plotter.
+func (n numbers) Plot(c draw.Canvas, p *plot.Plot) {
+	s, free := ink, c.Min.Y-look.LabelSize
 	s.YAlign = draw.YCenter
-	return &plotter.Labels{XYs: l.XYs, Labels: l.Labels, TextStyle: []text.Style{s}, Offset: vg.Point{X: 5, Y: 1}}
+	slices.SortFunc(n.values, func(a, b plotter.XY) int { return cmp.Compare(a.Y, b.Y) })
+	for _, v := range n.values {
+		y := max(free, c.Y(p.Y.Norm(v.Y))+1)
+		c.FillText(s, vg.Point{X: c.X(p.X.Norm(v.X)) + besidePoint, Y: y}, fmt.Sprintf(n.format, v.Y))
+		free = y + look.LabelSize
+	}
+}
+
+const besidePoint = 5
+
+// GlyphBoxes implements plot.GlyphBoxer, for room at the right edge.
+func (n numbers) GlyphBoxes(p *plot.Plot) (boxes []plot.GlyphBox) {
+	for _, v := range n.values {
+		right := vg.Point{X: besidePoint + ink.Width(fmt.Sprintf(n.format, v.Y))}
+		boxes = append(boxes, plot.GlyphBox{X: p.X.Norm(v.X), Y: p.Y.Norm(v.Y), Rectangle: vg.Rectangle{Max: right}})
+	}
+	return boxes
 }
 
 // shortened leaves some room between a sample and its name.

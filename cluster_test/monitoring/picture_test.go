@@ -132,7 +132,7 @@ func (c chart) draw(lines []line, unit string) {
 func (c chart) legend(names []string, height float64) {
 	x, y := 8.0, height-bottom+22
 	for i, name := range names {
-		wide := 30 + 6*float64(len(name))
+		wide := 32 + 6*float64(len(name))
 		if x+wide > c.width+64 {
 			x, y = 8, y+13
 		}
