@@ -51,7 +51,7 @@ func (p Path) Corners() (all [][2]float64) {
 
 // Check reads a picture, and fails the test if somebody could not read it: if it is not well-formed, has a colour without
 // a counterpart in the dark, or a text that is not on the page or runs into another one.
-func Check(t testing.TB, svg []byte) Picture {
+func Check(t *testing.T, svg []byte) Picture {
 	t.Helper()
 	var p Picture
 	if err := xml.Unmarshal(svg, &p); err != nil {
@@ -73,7 +73,7 @@ func Check(t testing.TB, svg []byte) Picture {
 var inked = regexp.MustCompile(`<(text|path)[^>]*style="[^"]*"`)
 
 // checkColours looks for a colour of the palette in each element.
-func checkColours(t testing.TB, svg []byte) {
+func checkColours(t *testing.T, svg []byte) {
 	t.Helper()
 	if all := bytes.Count(svg, []byte("<text")) + bytes.Count(svg, []byte("<path")); len(inked.FindAll(svg, -1)) != all {
 		t.Errorf("not all %d texts and paths have a style", all)
@@ -94,7 +94,7 @@ func coloured(element string) bool {
 	return false
 }
 
-func (p Picture) checkTexts(t testing.TB) {
+func (p Picture) checkTexts(t *testing.T) {
 	t.Helper()
 	var left, top, width, height float64
 	_, _ = fmt.Sscan(p.Box, &left, &top, &width, &height)
@@ -111,7 +111,7 @@ func (p Picture) checkTexts(t testing.TB) {
 }
 
 // Find returns a text of a picture, and fails the test if it is not there.
-func (p Picture) Find(t testing.TB, text string) Text {
+func (p Picture) Find(t *testing.T, text string) Text {
 	t.Helper()
 	for _, found := range p.Texts {
 		if found.Text == text {
@@ -131,7 +131,7 @@ func (p Picture) All() (all []string) {
 }
 
 // Legend fails the test if a text of the legend is not there, or not beside a sample in this colour.
-func (p Picture) Legend(t testing.TB, text string, c look.Colour) {
+func (p Picture) Legend(t *testing.T, text string, c look.Colour) {
 	t.Helper()
 	entry := p.Find(t, text)
 	for _, path := range p.Paths {

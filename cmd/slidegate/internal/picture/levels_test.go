@@ -162,8 +162,10 @@ func drawLevels(t *testing.T, to *bytes.Buffer) error {
 	t.Helper()
 	const columns, height, headings, gap = 3, 145, 34, 12
 	legend := sheet.Legend{
-		{Name: "admitted (window)", Sample: mark(look.Blue, 3)}, {Name: "admitted (ar1)", Sample: mark(look.Green, 3)},
-		{Name: "denied", Sample: mark(look.Vermilion, 3)}, {Name: "up to here one more is admitted", Sample: &enough},
+		{Name: "admitted (window)", Sample: mark(look.Blue, 3)},
+		{Name: "admitted (ar1)", Sample: mark(look.Green, 3)},
+		{Name: "denied", Sample: mark(look.Vermilion, 3)},
+		{Name: "up to here one more is admitted", Sample: &enough},
 	}
 	page, c := sheet.New(sheet.SVG, "The same attempts under a window and under a level", legend, 2*(height+headings)+gap)
 	tiles := draw.Tiles{Rows: 2, Cols: columns, PadX: 12, PadY: headings + gap, PadTop: headings}

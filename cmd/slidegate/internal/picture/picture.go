@@ -59,7 +59,7 @@ func Draw(w io.Writer, f sheet.Format, p Picture) error {
 
 func (p Picture) drawOne(w io.Writer, f sheet.Format) error {
 	set := p.Sets[0]
-	legend := p.legend("admitted under " + set.Name + " (" + thousands(set.Denied) + " denied)")
+	legend := p.legend("admitted under " + sheet.Fit(sheet.Label, set.Name, 500) + " (" + thousands(set.Denied) + " denied)")
 	page, c := sheet.New(f, p.Title, legend, 2*(headingRoom+panelRoom)+notesRoom)
 	columns := []column{p.times(width, panelRoom), p.waits(width, panelRoom)}
 	tiles := draw.Tiles{Rows: 2, Cols: 1, PadY: headingRoom + notesRoom}

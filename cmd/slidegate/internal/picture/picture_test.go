@@ -229,6 +229,8 @@ func TestDegenerate(t *testing.T) {
 		twelve.Sets[i].Name = strings.Repeat(fmt.Sprintf("%d/1h, ", i), 100)
 	}
 	twelve.Title = strings.Repeat("long ", 1e4)
+	long := pictureOf([]int64{noon}, nil)
+	long.Sets[0].Name = strings.Repeat("1/5s, ", 17)
 	broken := pictureOf([]int64{noon}, nil)
 	broken.Title, broken.Sets[0].Name, broken.Zone = "a\xffb\x00c]]>\u2028\ufffe", "<\x1b[31m>", strings.Repeat("\x07", 999)
 	for name, c := range map[string]struct {
@@ -245,6 +247,7 @@ func TestDegenerate(t *testing.T) {
 		"before 1970":       {pictureOf([]int64{-86400 * 500, 0}, nil), "Jan"},
 		"4000 years":        {pictureOf(each(0, 365*86400, 4000), nil), "2500"},
 		"many long names":   {twelve, "Attempts per 6 h"},
+		"one long name":     {long, "admitted under " + sheet.Fit(sheet.Label, long.Sets[0].Name, 500) + " (0 denied)"},
 		"broken names":      {broken, "a\ufffdb\ufffdc]]>\ufffd\ufffd"},
 	} {
 		t.Run(name, func(t *testing.T) {
