@@ -31,6 +31,10 @@ func (s State) RetryAfter() (wait time.Duration) {
 // Streak and Total. Without an address, only these three. Begin allows an attempt if RetryAfter is 0
 // for all of them. A known device has a budget besides: Limiter(Device) inspects its event.
 //
+// With Config.Challenged, the states of challenged attempts follow, in the same order.
+// BeginChallenged allows an attempt if RetryAfter is 0 for these and for Total. While the alarm is
+// on (see Alarm), Begin also denies an address that has failed twice.
+//
 // The errors are those of Begin, but never window.ErrUncertain.
 func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr) ([]State, error) {
 	if err := g.checkAccount(account); err != nil {
@@ -43,7 +47,8 @@ func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr)
 		}
 		all = append(all, ofAddress(account, ip)...)
 	}
-	return g.inspect(ctx, append(all, ofAccount(account)...))
+	all = g.withChallenged(append(all, ofAccount(account)...))
+	return g.inspect(ctx, all)
 }
 
 // inspect returns the state of the budget of each charge.

@@ -2,6 +2,7 @@ package login_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -45,6 +46,26 @@ func TestInspect(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("from %v (-want +got):\n%s", tt.from, diff)
 		}
+	}
+}
+
+// TestInspectChallenged: with challenges, the budgets of challenged attempts follow.
+func TestInspectChallenged(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
+	must(g.Begin(t.Context(), "alice", home))
+	for range 2 {
+		must(g.BeginChallenged(t.Context(), "alice", home))
+	}
+	var got []string
+	for _, s := range must(g.Inspect(t.Context(), "alice", home)) {
+		got = append(got, fmt.Sprintf("%s of %s: %d", s.Budget, s.Event, s.Limits[0].Used))
+	}
+	want := []string{
+		"address of 192.0.2.1: 1", "pair of 192.0.2.1 alice: 1", "account of alice: 1", "streak of alice: 1", "total of alice: 3",
+		"challenged-address of 192.0.2.1: 2", "challenged-pair of 192.0.2.1 alice: 2", "challenged-account of alice: 2", "challenged-streak of alice: 2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
