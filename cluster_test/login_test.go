@@ -37,13 +37,14 @@ func TestHundredFailuresAnHour(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes, faults := redistest.Replicated(t), &redistest.Faults{}
-			s := &siege{faults: faults, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), nodes: nodes, challenges: cfg.Challenged != nil}
+			s := &siege{faults: faults, nodes: nodes, challenges: cfg.Challenged != nil}
+			s.ms.Store(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
 			cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), []byte("sixteen bytes, or more"), 10*time.Second
-			cfg.Now = func() time.Time { return s.now }
+			cfg.Now = s.now
 			s.guard = must(login.New(nodes.NewClient(t, faults.Break), cfg))
 			for range 60 {
 				s.burst(t, cfg.Name)
-				s.now = s.now.Add(time.Duration(rand.Int64N(int64(20 * time.Minute))).Truncate(time.Millisecond))
+				s.ms.Add(rand.Int64N((20 * time.Minute).Milliseconds()))
 			}
 			most := s.mostInAnHour()
 			t.Logf("%d passwords checked, %d failures, at most %d in an hour; %d logins of the owner, %d errors", s.checked.Load(), len(s.failures), most, s.succeeded.Load(), s.failed.Load())
@@ -68,7 +69,7 @@ type siege struct {
 	guard  *login.Guard
 	nodes  *redistest.Nodes
 	faults *redistest.Faults
-	now    time.Time
+	ms     atomic.Int64 // of the clock
 
 	challenges bool // attackers solve challenges
 
@@ -77,6 +78,8 @@ type siege struct {
 	mu       sync.Mutex
 	failures []time.Time
 }
+
+func (s *siege) now() time.Time { return time.UnixMilli(s.ms.Load()) }
 
 // burst is many attempts at once, for as long as slots of the account's keys move and come back.
 func (s *siege) burst(t *testing.T, name string) {
@@ -141,7 +144,7 @@ func (s *siege) end(ctx context.Context, a *login.Attempt) {
 		err = a.Cancel(ctx)
 	default:
 		s.mu.Lock()
-		s.failures = append(s.failures, s.now)
+		s.failures = append(s.failures, s.now())
 		s.mu.Unlock()
 	}
 	if err != nil {

@@ -25,6 +25,7 @@ type Attempt struct {
 	charges   []charge
 	cleared   []charge // what a success clears
 	decisions []window.Decision
+	site      *site // counts it as a failure until it succeeds; nil if it does not
 	over      atomic.Bool
 }
 
@@ -131,16 +132,23 @@ func (a *Attempt) end(ctx context.Context, steps []step) error {
 	if a.over.Swap(true) {
 		return nil
 	}
+	if a.site != nil {
+		a.site.failures.Add(-1)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	return sideBySide(ctx, steps)
+	return a.guard.sideBySide(ctx, steps)
 }
 
-// sideBySide takes steps at the same time, so that they share a round trip.
-func sideBySide(ctx context.Context, steps []step) error {
+// sideBySide takes steps at the same time, so that they share a round trip. In memory, where there is none, it takes them one after the other.
+func (g *Guard) sideBySide(ctx context.Context, steps []step) error {
 	errs := make([]error, len(steps))
 	var group sync.WaitGroup
 	for i, do := range steps {
+		if g.inMemory {
+			errs[i] = do(ctx)
+			continue
+		}
 		group.Go(func() { errs[i] = do(ctx) })
 	}
 	group.Wait()

@@ -26,6 +26,14 @@ type Challenged struct {
 	// Streak is what may fail with challenges on one account with no login of anybody in between: by default 20/30d. With the 60 of Config.Streak and the
 	// 20 of one known device it is at most 100 in a row.
 	Streak []window.Limit
+
+	// Site is the level of failures over the whole service at which the alarm goes on: by default 1000/1h. It goes off below half of that. Choose about ten
+	// times what fails in the busiest hour of a quiet week: Guard.Alarm shows the level. While the alarm is on, unknown devices whose address has failed twice
+	// within the longest limit of Config.Address have to solve a challenge. Max is at most 10^7.
+	Site window.Limit
+
+	// Switched is called when the alarm goes on or off in this process. Keep it quick: attempts wait for it. It must not use the guard.
+	Switched func(Alarm) `json:"-"`
 }
 
 var (
@@ -62,11 +70,13 @@ func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Ad
 	if !g.challenges() {
 		return nil, errNoChallenges
 	}
-	return g.begin(ctx, ofChallenged(account, ip), append(g.withChallenged([]charge{pairOf(account, ip)}), charge{ChallengedStreak, account})...)
+	a, err := g.begin(ctx, ofChallenged(account, ip), append(g.withChallenged([]charge{pairOf(account, ip)}), charge{ChallengedStreak, account})...)
+	g.site.count(ctx, a)
+	return a, err
 }
 
 // challenges reports whether the service has challenges.
-func (g *Guard) challenges() bool { return g.limiters[ChallengedAddress] != nil }
+func (g *Guard) challenges() bool { return g.site != nil }
 
 // ofChallenged returns what a challenged attempt is charged to.
 func ofChallenged(account string, ip netip.Addr) []charge {
@@ -96,17 +106,20 @@ func (g *Guard) withChallenged(all []charge) []charge {
 func (g *Guard) wouldAdmit(ctx context.Context, account string, ip netip.Addr) bool {
 	var steps []step
 	for _, c := range ofChallenged(account, ip) {
-		steps = append(steps, func(ctx context.Context) error {
-			d, err := g.limiters[c.budget].Peek(ctx, c.event)
-			if err == nil && !d.Allowed {
-				err = errDenied
-			}
-			return err
-		})
+		steps = append(steps, func(ctx context.Context) error { return g.admits(ctx, c) })
 	}
 	ctx, cancel := begun(ctx)
 	defer cancel()
-	return sideBySide(ctx, steps) == nil
+	return g.sideBySide(ctx, steps) == nil
+}
+
+// admits returns an error unless a budget would admit a charge now.
+func (g *Guard) admits(ctx context.Context, c charge) error {
+	d, err := g.limiters[c.budget].Peek(ctx, c.event)
+	if err == nil && !d.Allowed {
+		err = errDenied
+	}
+	return err
 }
 
 var errDenied = errors.New("denied")

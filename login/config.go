@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -47,14 +48,15 @@ type Config struct {
 	// that has used it up is as an unknown one.
 	Device []window.Limit
 
-	// Challenged is for services with challenges: denied attempts then say whether a challenge would help, and BeginChallenged admits who solved one. The
-	// default of Streak is 60/30d then. nil is a service without challenges.
+	// Challenged is for services with challenges: denied attempts then say whether a challenge would help, and BeginChallenged admits who solved one. There is
+	// an alarm then: see Challenged.Site. The default of Streak is 60/30d then. nil is a service without challenges.
 	Challenged *Challenged
 
 	// Now is as in window.Config.
 	Now func() time.Time `json:"-"`
 
-	// Observe is as in window.Config. It is told of each budget that is asked, and not of what is given back.
+	// Observe is as in window.Config. It is called for each budget that is asked, and not for what is given back. With Challenged it is also called for the
+	// level of the alarm, as the limiter Name + ".site", which denies while the level is full.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
 	// Timeout is how long Redis may take for Begin in all, a third for each round trip: 0 is a second. BeginKnown can take two round trips more. Less than 0
@@ -72,6 +74,7 @@ var (
 	addressLimits = []window.Limit{window.PerMinute(20), window.PerHour(50), window.PerDay(100)}
 	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20), {Max: 30, Per: month}}
 	accountLimits = []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerHour(20), window.PerDay(50)}
+	siteLimit     = window.PerHour(1000)
 	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: month}}
 )
 
@@ -80,6 +83,7 @@ const (
 	minSecret  = 16  // bytes
 	mostName   = 45  // bytes, so that the names of budgets fit behind it
 	roundTrips = 3   // of Begin
+	suspect    = 2   // failures of an address that the alarm does not stop: the least at which few users have to solve a challenge, see docs/login.md
 )
 
 // limited is a budget with its limits.
@@ -125,15 +129,47 @@ func (cfg Config) total() []window.Limit {
 func (cfg Config) limiter(b limited) window.Config {
 	c := window.Config{
 		Name: cfg.Name + "." + string(b.of), Limits: b.limits, Secret: cfg.Secret,
-		Now: cfg.Now, Timeout: cfg.Timeout, Observe: cfg.Observe,
-	}
-	if cfg.Timeout >= 0 {
-		c.Timeout = max(1, cmp.Or(cfg.Timeout, time.Second)/roundTrips)
+		Now: cfg.Now, Timeout: cfg.roundTrip(), Observe: cfg.Observe,
 	}
 	if cfg.Fallback != nil {
 		c.Fallback = cfg.Fallback.limiters[b.of]
 	}
 	return c
+}
+
+// roundTrip is how long one may take.
+func (cfg Config) roundTrip() time.Duration {
+	if cfg.Timeout < 0 {
+		return cfg.Timeout
+	}
+	return max(1, cmp.Or(cfg.Timeout, time.Second)/roundTrips)
+}
+
+// site returns what watches the whole service.
+func (cfg Config) site(in store) (*site, error) {
+	limit := cmp.Or(cfg.Challenged.Site, siteLimit)
+	shared, err := in.ar1(ar1.Config{
+		Name: cfg.Name + "." + string(Site), Limits: []window.Limit{limit}, CountDenied: true, Secret: cfg.Secret, // CountDenied: a full level stays full
+		Now: cfg.Now, Timeout: cfg.roundTrip(), Observe: cfg.Observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	stopped, err := window.NewLocal(window.Config{Name: "stopped", Limits: []window.Limit{{Max: 1, Per: max(time.Millisecond, (limit.Per / 2).Truncate(time.Millisecond))}}, Now: cfg.Now, MaxEvents: int(limit.Max)})
+	s := &site{shared: shared, limit: limit, stopped: stopped, changed: cfg.Challenged.Switched, now: time.Now, inMemory: in.inMemory}
+	if cfg.Now != nil {
+		s.now = cfg.Now
+	}
+	return s, err
+}
+
+// suspectLimits returns the limits of an address while the alarm is on.
+func suspectLimits(address []window.Limit) []window.Limit {
+	limits := slices.Clone(address)
+	for i := range limits {
+		limits[i].Max = min(suspect, limits[i].Max)
+	}
+	return limits
 }
 
 func (cfg Config) check() error {

@@ -51,6 +51,7 @@ func limits(texts ...string) (all []window.Limit) {
 type ledger struct {
 	limits  map[login.Budget][]window.Limit
 	charged map[page][]time.Time
+	alarmed bool // an address may fail at most twice in each of its limits
 }
 
 type page struct {
@@ -95,10 +96,14 @@ func (x *ledger) judge(now time.Time, subjects []subject) verdict {
 			p := page{s, l.Per}
 			x.charged[p] = slices.DeleteFunc(x.charged[p], func(at time.Time) bool { return now.Sub(at) >= l.Per })
 			n := int64(len(x.charged[p]))
-			v.left = min(v.left, l.Max-n-1)
-			if n >= l.Max {
-				v.allowed, v.denied = false, s.budget
-				v.wait = max(v.wait, x.charged[p][n-l.Max].Add(l.Per).Sub(now))
+			most, denied := l.Max, s.budget
+			if x.alarmed && s.budget == login.Address {
+				most, denied = min(2, most), login.Site
+			}
+			v.left = min(v.left, most-n-1)
+			if n >= most {
+				v.allowed, v.denied = false, denied
+				v.wait = max(v.wait, x.charged[p][n-most].Add(l.Per).Sub(now))
 			}
 		}
 		if !v.allowed {
@@ -137,7 +142,8 @@ type underWay struct {
 }
 
 // TestHistories plays random histories of attempts from few addresses and devices on few accounts, with and without a solved challenge, which end at once,
-// later, in another order or never, and compares each answer with the ledger.
+// later, in another order or never, and compares each answer with the ledger. The alarm is off or on in all of a history; in memory, where the guard knows
+// at once, there are some in which it goes on and off.
 func TestHistories(t *testing.T) {
 	c := newClock()
 	cfg := login.Config{
@@ -153,12 +159,23 @@ func TestHistories(t *testing.T) {
 				seeds = 155
 			}
 			for seed := range seeds {
-				play(t, c, guard(fmt.Sprint(seed)), &ledger{map[login.Budget][]window.Limit{
+				cfg.Challenged.Site = sites[seed%2]
+				if name == "memory" {
+					cfg.Challenged.Site = sites[seed%3]
+				}
+				g := guard(fmt.Sprint(seed))
+				must(g.Begin(t.Context(), "somebody", bot(0)))
+				eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
+				play(t, c, g, &ledger{limits: map[login.Budget][]window.Limit{
 					login.Address: cfg.Address, login.Pair: cfg.Pair, login.Account: cfg.Account, login.Streak: cfg.Streak, login.Device: cfg.Device, login.Total: cfg.Total,
 					login.ChallengedAddress: cfg.Challenged.Address, login.ChallengedPair: cfg.Challenged.Pair, login.ChallengedAccount: cfg.Challenged.Account, login.ChallengedStreak: cfg.Challenged.Streak,
-				}, map[page][]time.Time{}}, rand.New(rand.NewPCG(seed, 0)), seen)
+				}, charged: map[page][]time.Time{}}, rand.New(rand.NewPCG(seed, 0)), seen)
 			}
-			for _, what := range []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device", "total", "challenge", "challenged-address", "challenged-pair", "challenged-account", "challenged-streak"} {
+			want := []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device", "total", "challenge", "challenged-address", "challenged-pair", "challenged-account", "challenged-streak", "site"}
+			if name == "memory" {
+				want = append(want, "switched")
+			}
+			for _, what := range want {
 				if seen[what] < redistest.UnlessShort(10, 1) {
 					t.Errorf("a poor test: %v", seen)
 				}
@@ -166,6 +183,9 @@ func TestHistories(t *testing.T) {
 		})
 	}
 }
+
+// sites are limits under which the alarm is off, is on after one failure, or goes on and off in the course of a history.
+var sites = []window.Limit{window.PerHour(1_000_000), {Max: 1, Per: 365 * 24 * time.Hour}, {Max: 8, Per: time.Minute}}
 
 // guards are makers of guards of the configuration: in memory, on a server and on a cluster.
 func guards(t *testing.T, cfg login.Config) map[string]func(name string) *login.Guard {
@@ -189,6 +209,10 @@ func play(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, see
 	var open []underWay
 	for number := range 600 {
 		c.pass(time.Duration(rng.ExpFloat64() * float64(3*time.Second)))
+		if on := g.Alarm().On; on != x.alarmed {
+			x.alarmed = on
+			seen["switched"]++
+		}
 		if a := attempt(t, c, g, x, rng, number); a.Allowed {
 			seen["allowed"]++
 			open = append(open, a)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/window"
 )
@@ -28,6 +29,8 @@ import (
 // Guard decides which attempts to log in may be made. It comes from New or NewLocal, is safe for concurrent use and needs no Close.
 type Guard struct {
 	limiters map[Budget]*window.Limiter
+	site     *site // nil without challenges
+	inMemory bool
 }
 
 // Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
@@ -53,6 +56,10 @@ const (
 	ChallengedStreak  Budget = "challenged-streak"
 )
 
+// Site denies an unknown device while the alarm is on, if its address has failed twice: see Challenged.Site. It is the budget Address with at most two failures
+// in each limit. Attempt.RetryAfter is then the wait if the alarm lasts.
+const Site Budget = "site"
+
 // Errors that a caller may want to tell apart, by errors.Is. For an outage of Redis they are window.ErrOutage and window.ErrUncertain.
 var (
 	// ErrEmptyAccount is returned for the account "", which everybody without one would share.
@@ -71,7 +78,10 @@ func New(client rueidis.Client, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < minSecret {
 		return nil, cfg.errSecret()
 	}
-	return newGuard(cfg, func(c window.Config) (*window.Limiter, error) { return window.New(client, c) })
+	return newGuard(cfg, store{
+		window: func(c window.Config) (*window.Limiter, error) { return window.New(client, c) },
+		ar1:    func(c ar1.Config) (*ar1.Limiter, error) { return ar1.New(client, c) },
+	})
 }
 
 // NewLate is New on a Connection of window.Connect, for a service that starts while Redis is down. Until there is a connection, answers
@@ -80,21 +90,31 @@ func NewLate(conn *window.Connection, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < minSecret {
 		return nil, cfg.errSecret()
 	}
-	return newGuard(cfg, func(c window.Config) (*window.Limiter, error) { return window.NewLate(conn, c) })
+	return newGuard(cfg, store{
+		window: func(c window.Config) (*window.Limiter, error) { return window.NewLate(conn, c) },
+		ar1:    func(c ar1.Config) (*ar1.Limiter, error) { return ar1.NewLate(conn, c) },
+	})
 }
 
 // NewLocal returns the same guard on counts in this process's memory, as a Fallback, or for a service of one process. It needs no Secret.
 func NewLocal(cfg Config) (*Guard, error) {
-	return newGuard(cfg, window.NewLocal)
+	return newGuard(cfg, store{window: window.NewLocal, ar1: ar1.NewLocal, inMemory: true})
 }
 
-func newGuard(cfg Config, limiter func(window.Config) (*window.Limiter, error)) (*Guard, error) {
+// store makes limiters.
+type store struct {
+	window   func(window.Config) (*window.Limiter, error)
+	ar1      func(ar1.Config) (*ar1.Limiter, error)
+	inMemory bool
+}
+
+func newGuard(cfg Config, in store) (*Guard, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g := &Guard{limiters: map[Budget]*window.Limiter{}}
+	g := &Guard{limiters: map[Budget]*window.Limiter{}, inMemory: in.inMemory}
 	for _, b := range cfg.budgets() {
-		l, err := limiter(cfg.limiter(b))
+		l, err := in.window(cfg.limiter(b))
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +123,19 @@ func newGuard(cfg Config, limiter func(window.Config) (*window.Limiter, error)) 
 	if err := cfg.checkHour(); err != nil {
 		return nil, err
 	}
-	return g, nil
+	if cfg.Challenged == nil {
+		return g, nil
+	}
+	return g, g.watch(cfg, in)
+}
+
+// watch gives the guard its alarm.
+func (g *Guard) watch(cfg Config, in store) (err error) {
+	if g.limiters[Site], err = g.limiters[Address].With(suspectLimits(or(cfg.Address, addressLimits))...); err != nil {
+		return err
+	}
+	g.site, err = cfg.site(in)
+	return err
 }
 
 // Limiter is that of a budget, to look at what an event of it has used, or to Reset one. It is nil if there is no such budget. Attempts are for Begin,
@@ -180,7 +212,11 @@ func checkAddress(ip netip.Addr) error {
 // stranger begins an attempt from anywhere. Its success also clears what else is the user's own.
 func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
 	all := append(ofAddress(account, ip), ofAccount(account)...)
+	if g.site.alarmed() {
+		all[0].budget = Site
+	}
 	a, err := g.begin(ctx, all, append(g.own(account, ip), own...)...)
+	g.site.count(ctx, a)
 	if err == nil && !a.Allowed && a.Denied != Total && g.challenges() {
 		a.Challenge = g.wouldAdmit(ctx, account, ip)
 	}
@@ -248,5 +284,5 @@ func (g *Guard) forget(ctx context.Context, all ...charge) error {
 			return nil
 		}
 	}
-	return sideBySide(ctx, steps)
+	return g.sideBySide(ctx, steps)
 }

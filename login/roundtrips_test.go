@@ -88,6 +88,9 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	cfg.Name, cfg.Secret, cfg.Timeout = "login", secret, time.Minute
 	g := must(login.New(client, cfg))
 	must(g.Begin(t.Context(), "somebody", home)) // connects, and brings the script
+	if cfg.Challenged != nil {
+		eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
+	}
 	return gate, g
 }
 
@@ -146,6 +149,7 @@ func TestRoundTrips(t *testing.T) {
 		{"Succeed", succeed, []int{6}, ""},
 	})
 	cfg.Challenged = &login.Challenged{Account: limits("1/1h")}
+	cfg.Now = newClock().now // stands still, so that the level of the alarm is read once
 	gate, g = gatedGuard(t, cfg)
 	play([]step{
 		{"Begin", begin(0), []int{2, 1, 2}, ""},

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"container/heap"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -8,15 +11,18 @@ import (
 )
 
 // An attacker tries passwords that are all wrong, on its accounts in turn, from its lines in turn. It gets the most that its lines give: who is denied for
-// an address goes on with the next one, who is denied for an account with the next account, and if none is left it is back in the very millisecond
-// in which RetryAfter ends.
+// an address goes on with the next one, who is denied for an account with the next account, and if none is left it is back in the second in which
+// RetryAfter ends. A line that the alarm stops is back within 8 h, to see whether it is over.
 type attacker struct {
 	*world
-	lines    ring
-	accounts ring
+	*rand.Rand
+	lines    turns
+	accounts turns
 	every    time.Duration // between two passwords on a line
 	solves   bool          // challenges, at once and as many as help
 	device   string        // the stolen cookie of one, or empty
+	fresh    bool          // each guess comes from a new address
+	cunning  bool          // it does nothing while the alarm is on, and knows when it is over
 
 	tried     [hours]int // passwords, in each hour
 	denied    int
@@ -27,6 +33,7 @@ type attacker struct {
 type resource struct {
 	client client
 	free   time.Duration
+	turn   int // the number of its last one
 
 	tried  int // passwords in all
 	hourly int // in the hour that is the last of them,
@@ -34,47 +41,72 @@ type resource struct {
 	worst  int // in any hour
 }
 
-// ring is resources that take turns.
-type ring struct {
-	all  []resource
-	next int
+// turns are resources that take turns: first is the one that is of use first, and of several, the one whose last turn is longest ago. It implements
+// heap.Interface.
+type turns struct {
+	all    []*resource
+	number int
 }
 
-// turn is whose turn it is of those that are of use now, or if there is none, the first that will be.
-func (r *ring) turn(now time.Duration) *resource {
-	soonest := &r.all[r.next]
-	for range r.all {
-		at := &r.all[r.next]
-		r.next = (r.next + 1) % len(r.all)
-		if at.free <= now {
-			return at
-		}
-		if at.free < soonest.free {
-			soonest = at
-		}
-	}
-	return soonest
+func (t *turns) Len() int      { return len(t.all) }
+func (t *turns) Swap(i, j int) { t.all[i], t.all[j] = t.all[j], t.all[i] }
+func (t *turns) Push(x any)    { t.all = append(t.all, x.(*resource)) }
+func (t *turns) Pop() any      { panic("nobody leaves") }
+
+func (t *turns) Less(i, j int) bool {
+	a, b := t.all[i], t.all[j]
+	return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.turn, b.turn)) < 0
 }
 
-// act tries passwords as long as a line and an account are of use, and comes back when there are again.
+func (t *turns) first() *resource { return t.all[0] }
+
+// used gives the first its next turn when it is free again.
+func (t *turns) used(free time.Duration) {
+	t.number++
+	t.first().free, t.first().turn = free, t.number
+	heap.Fix(t, 0)
+}
+
+func (t *turns) add(r resource) {
+	t.number++
+	r.turn = t.number
+	heap.Push(t, &r)
+}
+
+// act tries the passwords of a second, and comes back in the next one, or when a line and an account are of use again.
 func (a *attacker) act() {
-	for a.now < length {
-		line, account := a.lines.turn(a.now), a.accounts.turn(a.now)
-		if pause := max(line.free, account.free) - a.now; pause > 0 {
-			a.after(pause, a.act)
-			return
+	pause := time.Second
+	for range a.aSecond() {
+		if a.cunning && a.guard.Alarm().On {
+			pause = time.Minute
+			break
+		}
+		line, account := a.lines.first(), a.accounts.first()
+		if free := max(line.free, account.free); free > a.now {
+			pause = free - a.now
+			break
 		}
 		a.guess(line, account)
 	}
+	if a.now+pause < a.end {
+		a.after(pause, a.act)
+	}
 }
 
+// aSecond is how many passwords all lines try in a second, at most.
+func (a *attacker) aSecond() int { return 1 + int(time.Duration(a.lines.Len())*time.Second/a.every) }
+
 func (a *attacker) guess(line, account *resource) {
+	if a.fresh {
+		line.client.address = line.client.address.Next()
+	}
 	attempt := a.ask(client{account: account.client.account, address: line.client.address, device: a.device})
-	line.free = a.now + a.every
 	if attempt.Allowed {
 		hour := int(a.now / time.Hour)
 		a.tried[hour]++
 		account.count(hour)
+		a.lines.used(a.now + a.every)
+		a.accounts.used(a.now)
 		return
 	}
 	a.denied++
@@ -84,9 +116,11 @@ func (a *attacker) guess(line, account *resource) {
 	}
 	switch attempt.Denied {
 	case login.Account, login.Streak, login.ChallengedAccount, login.ChallengedStreak:
-		line.free, account.free = a.now, again
+		a.accounts.used(again)
+	case login.Site:
+		a.lines.used(min(again, a.now+time.Duration(1+a.IntN(8*60))*time.Minute)) // the alarm may be over by then
 	default:
-		line.free = again
+		a.lines.used(again)
 	}
 }
 
@@ -119,12 +153,12 @@ func (r *resource) count(hour int) {
 
 // attack makes an attacker of some accounts.
 func (w *world) attack(every time.Duration, from func(line int) netip.Addr, lines int, on ...*user) *attacker {
-	a := &attacker{world: w, every: every}
+	a := &attacker{world: w, Rand: rand.New(rand.NewPCG(0, 0)), every: every}
 	for i := range lines {
-		a.lines.all = append(a.lines.all, resource{client: client{address: from(i)}})
+		a.lines.add(resource{client: client{address: from(i)}})
 	}
 	for _, u := range on {
-		a.accounts.all = append(a.accounts.all, resource{client: client{account: u.account}})
+		a.accounts.add(resource{client: client{account: u.account}})
 	}
 	return a
 }
@@ -141,6 +175,21 @@ func (w *world) botnet(on ...*user) *attacker {
 	}, 10_000, on...)
 }
 
+// freshBotnet is a botnet with a new address for each guess. Each line has 4,096 of them, one after the other.
+func (w *world) freshBotnet(on ...*user) *attacker {
+	a := w.attack(4*time.Minute, func(line int) netip.Addr {
+		return netip.AddrFrom4([4]byte{byte(16 + line>>12), byte(line >> 4), byte(line << 4), 0})
+	}, 10_000, on...)
+	a.fresh = true
+	return a
+}
+
+// lurking has an attacker wait for the end of each alarm.
+func (a *attacker) lurking() *attacker {
+	a.cunning = true
+	return a
+}
+
 // solving gives an attacker solvers.
 func (a *attacker) solving() *attacker {
 	a.solves = true
@@ -155,7 +204,8 @@ func (w *world) thief(from *user) *attacker {
 }
 
 // patient has 100 addresses, and knows the guard: it wants no denial that somebody might see, so it tries a password from each address every 15 minutes,
-// which is 96 a day of 100. Where there is no guard it has no need to be slow: it tries as many as the form can check.
+// which is 96 a day of 100. It leaves one account out, so that its addresses do not meet the same accounts each time. Where there is
+// no guard it has no need to be slow: it tries as many as the form can check.
 func (w *world) patient() *attacker {
 	every := 15 * time.Minute
 	if w.guard == nil {
@@ -163,5 +213,5 @@ func (w *world) patient() *attacker {
 	}
 	return w.attack(every, func(line int) netip.Addr {
 		return netip.AddrFrom4([4]byte{203, 0, 113, byte(line)})
-	}, 100, w.users...)
+	}, 100, w.users[1:]...)
 }

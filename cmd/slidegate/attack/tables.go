@@ -13,7 +13,7 @@ func tables(weeks []week) string {
 	b.WriteString("| passwords tried | guard | an hour, mean | worst hour | on one account, worst hour | on one account, in the week |\n|---|---|---:|---:|---:|---:|\n")
 	for _, k := range weeks {
 		switch {
-		case k.solvers:
+		case k.only:
 			fmt.Fprintf(&b, "| %s | with challenges | %s |\n", k.name, k.challenged.got())
 		case len(k.with.attackers) > 0:
 			fmt.Fprintf(&b, "| %s | no | %s |\n| | yes | %s |\n| | with challenges | %s |\n", k.name, k.without.got(), k.with.got(), k.challenged.got())
@@ -21,7 +21,7 @@ func tables(weeks []week) string {
 	}
 	heads(&b, "users told to wait (and who gave up), with the guard", "median wait", "longest")
 	for _, k := range weeks {
-		if !k.solvers {
+		if !k.only {
 			fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.with.costs())
 		}
 	}
@@ -29,7 +29,7 @@ func tables(weeks []week) string {
 	for _, k := range weeks {
 		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.costs())
 	}
-	heads(&b, "users who solved a challenge", "challenges solved by attackers")
+	heads(&b, "users who solved a challenge", "challenges solved by attackers", "alarm on (how often)")
 	for _, k := range weeks {
 		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.solved())
 	}
@@ -86,7 +86,7 @@ func (w *world) costs() string {
 	return strings.Join(append(cells, brief(waits[len(waits)/2]), brief(waits[len(waits)-1])), " | ")
 }
 
-// solved is who had to solve challenges, and how many attackers solved.
+// solved is who had to solve challenges, how many attackers solved, and what became of the alarm.
 func (w *world) solved() string {
 	var cells []string
 	for _, t := range w.tallies {
@@ -96,7 +96,15 @@ func (w *world) solved() string {
 	for _, a := range w.attackers {
 		n += a.solutions
 	}
-	return strings.Join(append(cells, number(float64(n))), " | ")
+	return strings.Join(append(cells, number(float64(n)), w.alarm()), " | ")
+}
+
+// alarm is how much of the week the alarm was on, and how often it went on.
+func (w *world) alarm() string {
+	if len(w.alarms) == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.1f %% (%d)", 100*w.alarmed().Hours()/length.Hours(), (len(w.alarms)+1)/2)
 }
 
 // String is how many were told to wait, and of all how many gave up.

@@ -63,20 +63,20 @@ func (w *world) settle(seed uint64) {
 	for i := range population {
 		u := &user{rand.New(rand.NewPCG(seed, uint64(i))), w, i, fmt.Sprintf("user%d", i)}
 		w.users = append(w.users, u)
-		for day := time.Duration(0); day < length; day += 24 * time.Hour {
-			u.plan(day)
+		for begin := time.Duration(0); begin < w.end; begin += day {
+			u.plan(begin)
 		}
 	}
 }
 
-func (u *user) plan(day time.Duration) {
-	u.visit(day + u.between(8*time.Hour, 9*time.Hour))
+func (u *user) plan(begin time.Duration) {
+	u.visit(begin + u.between(8*time.Hour, 9*time.Hour))
 	logins := aDay
 	if u.number == owner {
 		logins = ofOwner
 	}
 	for range logins - 1 {
-		u.visit(day + u.between(9*time.Hour, 22*time.Hour))
+		u.visit(begin + u.between(9*time.Hour, 22*time.Hour))
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
 )
 
 const (
-	length = 7 * 24 * time.Hour
+	day    = 24 * time.Hour
+	length = 7 * day
 	hours  = int(length / time.Hour)
 )
 
@@ -21,6 +23,7 @@ var start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 // A world is one run: a clock that only what happens moves, and the form, with its guard if it has one.
 type world struct {
 	now   time.Duration // since start
+	end   time.Duration // of all attacks: a week, or an hour without the guard, where all hours are the same
 	queue queue
 	form  form
 	guard *login.Guard // nil: none
@@ -30,6 +33,7 @@ type world struct {
 	attackers []*attacker
 	users     []*user
 	tallies   [groups]tally
+	alarms    []time.Duration // when the alarm went on and off, in turns
 }
 
 // A form is how the form is guarded.
@@ -43,17 +47,45 @@ const (
 )
 
 // newWorld has no users yet. Its guard has the defaults.
-func newWorld(f form) (w *world, err error) {
-	w = &world{form: f, open: login.Attempt{Allowed: true}}
+func newWorld(f form, site window.Limit) (w *world, err error) {
+	w = &world{end: length, form: f, open: login.Attempt{Allowed: true}}
 	if f == unguarded {
+		w.end = time.Hour
 		return w, nil
 	}
 	cfg := login.Config{Name: "login", Now: func() time.Time { return start.Add(w.now) }}
 	if f == solvable {
-		cfg.Challenged = &login.Challenged{}
+		cfg.Challenged = &login.Challenged{Site: site, Switched: func(login.Alarm) { w.alarms = append(w.alarms, w.now) }}
 	}
 	w.guard, err = login.NewLocal(cfg)
 	return w, err
+}
+
+// repeat makes the first hour a week.
+func (w *world) repeat() {
+	for _, a := range w.attackers {
+		for hour := range hours {
+			a.tried[hour] = a.tried[0]
+		}
+		for _, on := range a.accounts.all {
+			on.tried *= hours
+		}
+	}
+}
+
+// alarmed is how long the alarm was on.
+func (w *world) alarmed() (all time.Duration) {
+	for i, at := range w.alarms {
+		if i%2 == 0 {
+			all -= at
+		} else {
+			all += at
+		}
+	}
+	if len(w.alarms)%2 == 1 {
+		all += length
+	}
+	return all
 }
 
 // A client is where an attempt comes from, and the account that it is on.

@@ -1,0 +1,264 @@
+package login_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// eventually waits until it is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// fail fails on so many accounts, from as many addresses.
+func fail(t *testing.T, g *login.Guard, accounts int) {
+	t.Helper()
+	for i := range accounts {
+		if a := must(g.Begin(t.Context(), fmt.Sprint("account ", i), bot(i))); !a.Allowed {
+			t.Fatalf("%d: %+v", i, a)
+		}
+	}
+}
+
+// raise has failures switch the alarm on.
+func raise(t *testing.T, g *login.Guard, c *clock) {
+	t.Helper()
+	fail(t, g, int(g.Alarm().Limit.Max))
+	c.pass(time.Second)
+	if err := must(g.Begin(t.Context(), "somebody", bot(60_000))).Succeed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
+}
+
+// TestSite: while the alarm is on, an address that has failed twice must solve a challenge, and takes nothing of the account. Others notice nothing.
+func TestSite(t *testing.T) {
+	c := newClock()
+	cfg := login.Config{Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(5)}}
+	for name, guard := range guards(t, cfg) {
+		t.Run(name, func(t *testing.T) {
+			g := guard("")
+			raise(t, g, c)
+			if a := must(g.Begin(t.Context(), "bob", bot(0))); !a.Allowed || a.Left != 0 {
+				t.Errorf("an address that has failed once: %+v", a)
+			}
+			a := must(g.Begin(t.Context(), "alice", bot(0)))
+			if a.Allowed || a.Denied != login.Site || !a.Challenge || a.RetryAfter != 24*time.Hour {
+				t.Errorf("an address that has failed twice: %+v", a)
+			}
+			if n := used(t, g, login.Account, "alice") + used(t, g, login.Address, bot(0).String()); n != 2 {
+				t.Errorf("%d are charged", n)
+			}
+			if a := must(g.BeginChallenged(t.Context(), "alice", bot(0))); !a.Allowed {
+				t.Errorf("with a challenge: %+v", a)
+			}
+			if a := must(g.BeginKnown(t.Context(), "alice", bot(0), "laptop")); !a.Allowed {
+				t.Errorf("a known device: %+v", a)
+			}
+			a = must(g.Begin(t.Context(), "alice", home))
+			if err := a.Succeed(t.Context()); err != nil || !a.Allowed || used(t, g, login.Address, home.String()) != 0 {
+				t.Errorf("an address that has not failed: %+v, %v", a, err)
+			}
+			c.pass(time.Hour)
+			if a := must(g.Begin(t.Context(), "alice", bot(0))); !a.Allowed || g.Alarm().On {
+				t.Errorf("an hour later: %+v, %+v", a, g.Alarm())
+			}
+		})
+	}
+}
+
+// TestSiteLevel compares the level and the alarm with real numbers: each failure counts 1, and e^(-time/Per) of that later.
+func TestSiteLevel(t *testing.T) {
+	for seed := range uint64(10) {
+		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
+		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{Site: window.PerHour(100)}}))
+		level, on, switched := 0.0, false, 0
+		for i := range 2000 {
+			pause := time.Second + time.Duration(rng.Int64N(10_000))*time.Millisecond
+			if i/200%2 == 1 {
+				pause *= 30
+			}
+			c.pass(pause)
+			level = min(100.5, level*math.Exp(-pause.Hours())+1)
+			must(g.Begin(t.Context(), fmt.Sprint(i), bot(i)))
+			a := g.Alarm()
+			sure := math.Abs(level-100) > 1 && math.Abs(level-50) > 1
+			if want := level >= 100 || on && level >= 50; math.Abs(float64(a.Level)-level) > 1 || sure && a.On != want {
+				t.Fatalf("seed %d, attempt %d: got %+v, want %.2f, on: %v", seed, i, a, level, want)
+			}
+			if a.On != on {
+				on, switched = a.On, switched+1
+			}
+		}
+		if switched < 2 {
+			t.Error("a poor test: never on and off")
+		}
+	}
+}
+
+// TestSiteCounts: a level holds what failed, however many attempts there are at once, and neither what succeeded nor what other budgets denied.
+func TestSiteCounts(t *testing.T) {
+	c := newClock()
+	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{}}))
+	var group sync.WaitGroup
+	for i := range 32 {
+		group.Go(func() {
+			for n := range 60 {
+				a := must(g.Begin(t.Context(), fmt.Sprint(i, "-", n), bot(100*i+n)))
+				switch n % 3 {
+				case 0:
+					must(0, a.Succeed(t.Context()))
+				case 1:
+					must(0, a.Cancel(t.Context()))
+				}
+				must(g.BeginKnown(t.Context(), fmt.Sprint(i, "-", n), bot(i), "laptop"))
+				must(g.Begin(t.Context(), "alice", bot(i)))
+			}
+		})
+	}
+	group.Wait()
+	c.pass(time.Second)
+	must(g.BeginChallenged(t.Context(), "bob", home))
+	if got, want := g.Alarm().Level, int64(32*20+10+1); got != want {
+		t.Errorf("the level is %d, want %d", got, want)
+	}
+}
+
+// TestSiteLasts: what the alarm stops makes it last, and one address alone does not.
+func TestSiteLasts(t *testing.T) {
+	for addresses, lasts := range map[int]bool{1: false, 40: true} {
+		c := newClock()
+		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{Site: window.PerHour(40)}}))
+		raise(t, g, c)
+		fail(t, g, addresses)
+		for i := range 6 * 3600 {
+			c.pass(time.Second)
+			if a := must(g.Begin(t.Context(), fmt.Sprint("account ", i%addresses), bot(i%addresses))); g.Alarm().On && a.Denied != login.Site {
+				t.Fatalf("%+v", a)
+			}
+		}
+		if g.Alarm().On != lasts {
+			t.Errorf("%d addresses: %+v", addresses, g.Alarm())
+		}
+	}
+}
+
+// TestSiteDoesNotFlap: failures come by chance, for a day each at rates around where the alarm goes on and off. It switches at most once in each of these days.
+func TestSiteDoesNotFlap(t *testing.T) {
+	for seed := range uint64(4) {
+		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
+		var switches []login.Alarm
+		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{
+			Site: window.PerHour(200), Switched: func(a login.Alarm) { switches = append(switches, a) },
+		}}))
+		number := 0
+		for day, rate := range []float64{0.1, 0.5, 0.8, 1, 1.2, 1, 0.8, 0.5, 0.4, 0.1, 0.5, 0.8} {
+			before := len(switches)
+			for end := c.now().Add(24 * time.Hour); c.now().Before(end); number++ {
+				c.pass(time.Second + time.Duration(rng.ExpFloat64()*(3600/(200*rate)-1)*float64(time.Second)))
+				must(g.Begin(t.Context(), fmt.Sprint(number), bot(number)))
+			}
+			if n := len(switches) - before; n > 1 {
+				t.Errorf("seed %d, day %d, %g of the limit: switched %d times: %+v", seed, day, rate, n, switches)
+			}
+		}
+		if len(switches) != 2 || !switches[0].On || switches[1].On || switches[1].Level >= switches[0].Level {
+			t.Errorf("seed %d: %+v", seed, switches)
+		}
+	}
+}
+
+// TestSiteIsShared: two guards share the level. At the server that costs one call a second for each of them, and one key.
+func TestSiteIsShared(t *testing.T) {
+	server, c := redistest.Start(t), newClock()
+	var guards []*login.Guard
+	for range 2 {
+		guards = append(guards, must(login.New(server.Client(t), login.Config{
+			Name: "login", Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(150)},
+		})))
+	}
+	must(guards[0].Begin(t.Context(), "somebody", home))
+	eventually(t, "the level is read", func() bool { return guards[0].Alarm().Level == 1 })
+	const seconds, attempts = 30, 4
+	server.Do(t.Context(), "CONFIG", "RESETSTAT")
+	number, want := 0, 0
+	for range seconds {
+		c.pass(time.Second)
+		for _, g := range guards {
+			for range attempts {
+				number++
+				if a := must(g.Begin(t.Context(), fmt.Sprint(number), bot(number))); !a.Allowed {
+					t.Fatalf("%+v", a)
+				}
+			}
+			want += 5*attempts + 1
+			eventually(t, fmt.Sprint(want, " calls"), func() bool { return calls(t, server) >= want })
+		}
+	}
+	if n := calls(t, server); n != want {
+		t.Errorf("%d calls, want %d", n, want)
+	}
+	if keys := must(server.Do(t.Context(), "KEYS", "login.site:*").AsStrSlice()); len(keys) != 1 {
+		t.Errorf("keys are %q", keys)
+	}
+	for _, g := range guards { // each saw 120 failures
+		eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
+	}
+}
+
+// calls returns how many scripts the server has run.
+func calls(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	_, stat, _ := strings.Cut(must(s.Do(t.Context(), "INFO", "commandstats").ToString()), "cmdstat_evalsha:calls=")
+	number, _, _ := strings.Cut(stat, ",")
+	return must(strconv.Atoi(number))
+}
+
+// TestSiteInAnOutage: while Redis is down, the alarm stays on as long as it would without new failures.
+func TestSiteInAnOutage(t *testing.T) {
+	t.Parallel()
+	server, c := redistest.Start(t), newClock()
+	cfg := login.Config{Name: "login", Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(5)}}
+	cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Now: c.now, Challenged: &login.Challenged{}}))
+	g := must(login.New(server.Client(t), cfg))
+	raise(t, g, c)
+	server.Kill(t)
+	for range 2 {
+		must(g.Begin(t.Context(), "alice", bot(100)))
+	}
+	if a := must(g.Begin(t.Context(), "alice", bot(100))); a.Denied != login.Site || !a.Degraded || !a.Challenge {
+		t.Errorf("%+v", a)
+	}
+	c.pass(35 * time.Minute)
+	if !g.Alarm().On {
+		t.Errorf("35 minutes later: %+v", g.Alarm())
+	}
+	c.pass(10 * time.Minute)
+	if a := must(g.Begin(t.Context(), "alice", bot(100))); !a.Allowed || g.Alarm().On {
+		t.Errorf("45 minutes later: %+v, %+v", a, g.Alarm())
+	}
+}
+
+// TestNoSite: a guard without challenges has no alarm.
+func TestNoSite(t *testing.T) {
+	for _, g := range []*login.Guard{nil, {}, must(login.NewLocal(login.Config{Name: "login"}))} {
+		if a := g.Alarm(); a != (login.Alarm{}) {
+			t.Errorf("%+v", a)
+		}
+	}
+}
