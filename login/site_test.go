@@ -18,9 +18,13 @@ import (
 // eventually waits until it is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for late := time.After(time.Minute); !so(); {
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("after a minute it is still not so: %s", what)
 		}
 	}
 }
