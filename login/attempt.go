@@ -19,6 +19,7 @@ type Attempt struct {
 	Challenge  bool          // denied, but allowed if its client solved a challenge: see BeginChallenged. False also if Redis did not say
 	Denied     Budget        // which was used up; empty if Allowed. It is for logs, and not for the user
 	Left       int64         // how many more failures its budgets allow now; 0 if denied. After those of a known device come those of an unknown one
+	Next       time.Duration // how soon the next attempt could be allowed if this one fails, at most; 0 if at once, or if denied
 	Degraded   bool          // decided by the Fallback, in part at least
 
 	guard     *Guard
@@ -77,9 +78,12 @@ func (a *Attempt) answer() {
 	a.Left = a.decisions[last].Remaining
 	for _, d := range a.decisions {
 		a.Left, a.Degraded = min(a.Left, d.Remaining), a.Degraded || d.Degraded
+		for _, u := range d.Usage {
+			a.Next = max(a.Next, u.RetryAfter)
+		}
 	}
 	if !a.Allowed {
-		a.Denied, a.Left = a.charges[last].budget, 0
+		a.Denied, a.Left, a.Next = a.charges[last].budget, 0, 0
 		a.over.Store(true)
 	}
 }

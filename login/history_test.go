@@ -70,6 +70,7 @@ type verdict struct {
 	wait      time.Duration
 	denied    login.Budget
 	left      int64
+	next      time.Duration // after a failure
 	challenge bool
 }
 
@@ -83,6 +84,13 @@ func (x *ledger) begin(now time.Time, subjects []subject) verdict {
 		for _, l := range x.limits[s.budget] {
 			p := page{s, l.Per}
 			x.charged[p] = append(x.charged[p], now)
+			most := l.Max
+			if x.alarmed && s.budget == login.Address {
+				most = min(2, most)
+			}
+			if n := int64(len(x.charged[p])); n >= most {
+				v.next = max(v.next, x.charged[p][n-most].Add(l.Per).Sub(now))
+			}
 		}
 	}
 	return v
@@ -259,7 +267,7 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 		want.challenge = !want.allowed && x.judge(c.now(), solved).allowed
 		a = must(g.BeginKnown(t.Context(), account, ip, device))
 	}
-	if got := (verdict{a.Allowed, a.RetryAfter, a.Denied, a.Left, a.Challenge}); got != want || a.Degraded {
+	if got := (verdict{a.Allowed, a.RetryAfter, a.Denied, a.Left, a.Next, a.Challenge}); got != want || a.Degraded {
 		t.Fatalf("attempt %d on %s from %s by %s: got %+v, want %+v", number, account, ip, device, got, want)
 	}
 	return underWay{a, c.now(), charged, own}

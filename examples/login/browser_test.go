@@ -33,9 +33,10 @@ func TestInBrowser(t *testing.T) {
 	guard, url := serve(t, redis)
 	laptop, phone := browsers(t, url)
 	t.Run("five wrong passwords", func(t *testing.T) {
-		for left := 4; left >= 0; left-- {
+		for left := 4; left > 0; left-- {
 			laptop.logIn(t, "wrong", http.StatusForbidden, "Account or password is wrong.", fmt.Sprintf("wait: %d", left))
 		}
+		laptop.logIn(t, "wrong", http.StatusForbidden, "Account or password is wrong. Try again in 1 hour")
 	})
 	t.Run("the right password is refused, and the page says how long", func(t *testing.T) {
 		laptop.logIn(t, "correct horse", http.StatusTooManyRequests, "Too many attempts. Try again in 1 hour", "uzzle")

@@ -250,7 +250,7 @@ func (h *Handler) check(r *http.Request, a *login.Attempt, account string, clien
 		return h.unavailable("slidegate: login: cannot check a password", errors.Join(err, a.Cancel(r.Context())))
 	case !ok:
 		h.cfg.Log.Info("slidegate: login failed", "from", client, "left", a.Left)
-		return wrong(a.Left)
+		return wrong(a.Left, a.Next)
 	}
 	if err := a.Succeed(r.Context()); err != nil {
 		h.cfg.Log.Warn("slidegate: login: some charges stay", "err", err)

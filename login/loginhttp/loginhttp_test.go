@@ -190,7 +190,7 @@ func (u unread) Read([]byte) (int, error) {
 
 func (unread) Close() error { return nil }
 
-// TestDenied: after five wrong passwords the right one is not looked at, whether the account exists or not, and Retry-After is exact.
+// TestDenied: after five wrong passwords the page says how long to wait, and the right one is not looked at, whether the account exists or not, and Retry-After is exact.
 func TestDenied(t *testing.T) {
 	s := newService(login.Config{})
 	for left := range 5 {
@@ -198,6 +198,10 @@ func TestDenied(t *testing.T) {
 		s.Page = func(w http.ResponseWriter, _ *http.Request, r loginhttp.Result) { w.WriteHeader(r.Status); result = r }
 		s.logIn("Alice ", "wrong")
 		want := loginhttp.Result{Status: 403, Outcome: loginhttp.Wrong, Message: "Account or password is wrong.", Account: "Alice ", Left: int64(4 - left)}
+		if left == 4 {
+			want.RetryAfter = time.Minute
+			want.Message += " Try again in 1 minute, or reset your password."
+		}
 		if diff := cmp.Diff(want, result); diff != "" {
 			t.Error(diff)
 		}
@@ -321,7 +325,7 @@ func TestJSON(t *testing.T) {
 		got = append(got, strings.TrimSpace(w.Body.String()))
 	}
 	want := []string{
-		`{"title":"Forbidden","status":403,"detail":"Account or password is wrong.","outcome":"wrong","left":0}`,
+		`{"title":"Forbidden","status":403,"detail":"Account or password is wrong. Try again in 1 hour, or reset your password.","outcome":"wrong","retry_after":3600,"left":0}`,
 		`{"title":"Too Many Requests","status":429,"detail":"Too many attempts. Try again in 1 hour, or reset your password.","outcome":"denied","retry_after":3600}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -24,7 +24,7 @@ type Result struct {
 	Outcome    Outcome       // what happened
 	Message    string        // the same in English, for the user; empty if Asked
 	Account    string        // what was typed as the account, to fill in the form again; escape it
-	RetryAfter time.Duration // how soon an attempt could be allowed, if Denied or Unavailable; else 0
+	RetryAfter time.Duration // how soon an attempt could be allowed, if Denied or Unavailable, or if Wrong and none is left; else 0
 	Challenge  bool          // Denied, but allowed if the client solves a challenge
 	Left       int64         // if Wrong: how many more failures are allowed now
 }
@@ -55,8 +55,12 @@ func several(n time.Duration, unit string) string {
 	return fmt.Sprintf("%d %ss", int64(n), unit)
 }
 
-func wrong(left int64) *Result {
-	return &Result{Status: http.StatusForbidden, Outcome: Wrong, Message: "Account or password is wrong.", Left: left}
+func wrong(left int64, next time.Duration) *Result {
+	r := &Result{Status: http.StatusForbidden, Outcome: Wrong, Message: "Account or password is wrong.", Left: left, RetryAfter: next}
+	if next > 0 {
+		r.Message += " Try again in " + inWords(next) + ", or reset your password."
+	}
+	return r
 }
 
 func denied(wait time.Duration, challenge bool) *Result {
