@@ -136,7 +136,17 @@ func missingTime(r record, name string) error {
 	if names == nil {
 		return errors.New("it is an empty object")
 	}
+	if times := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !holdsTime(r, name) }); len(times) > 0 {
+		names = times
+	}
 	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", name, shorten(names))
+}
+
+// holdsTime reports whether a field holds a time of our age. A small number is rather something else.
+func holdsTime(r record, name string) bool {
+	text, _, err := r.field(name)
+	at, errTime := parseAnyTime(text)
+	return err == nil && errTime == nil && at.Year() >= 1990 && at.Year() < 2100
 }
 
 // A missingFieldError is a line that is no attempt because it lacks the field of --by.

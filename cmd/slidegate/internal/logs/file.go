@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -464,39 +465,72 @@ func (f *file) findHeader() {
 // unrecognised tells a file without content from one of an unknown format.
 func (f *file) unrecognised() error {
 	f.findHeader()
-	empty := func(l logLine) bool { return l.number == f.header || isEmpty(l.text) && l.err == nil }
-	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !empty(l) })
-	if first < 0 {
+	full := slices.DeleteFunc(slices.Clone(f.waiting), func(l logLine) bool { return l.number == f.header || isEmpty(l.text) && l.err == nil })
+	if len(full) == 0 {
 		f.r.NoAttempt += len(f.waiting)
 		f.waiting = nil
 		return nil
 	}
-	for _, l := range f.waiting {
+	for _, l := range full {
 		if saidBySSHD.MatchString(l.text) {
 			return fmt.Errorf("%q is a log of sshd, but in its line %d, %.60q, %w", f.name, l.number, l.text, errHeader)
 		}
 	}
-	l := f.waiting[first]
+	l := f.typical(full)
+	if l.err != nil {
+		return fmt.Errorf("%q is of no known format: its line %d cannot be read, as %w; name a log with one line for each attempt", f.name, l.number, l.err)
+	}
 	return fmt.Errorf("%q is of no known format (slidegate help replay lists them): its line %d, %.60q, %w", f.name, l.number, l.text, f.guess(l))
 }
 
+// typical returns the first line with a time and an address, or else with a time, or else the first.
+func (f *file) typical(lines []logLine) logLine {
+	best, most := lines[0], 0
+	for _, l := range lines {
+		n := 0
+		if h := (hint{lines: []string{l.text}, dated: f.envelope != nil}); f.r.options.TimeRegex == nil && h.hasTime() {
+			n++
+			if address, _, _ := findAddress(l.text); address != "" {
+				n++
+			}
+		}
+		if n > most {
+			best, most = l, n
+		}
+	}
+	return best
+}
+
+// composePrefix is what docker compose logs writes before a line.
+var composePrefix = regexp.MustCompile(`^[\w.-]+ +\| `)
+
 // guess says why a line is not of the format that it resembles most, or how to read it.
 func (f *file) guess(l logLine) error {
+	flags := f.hint(l).flags()
 	switch {
-	case l.err != nil:
-		return l.err
 	case f.r.options.TimeRegex != nil:
 		_, err := (&freeText{where: f.r.options.TimeRegex, layout: f.r.options.TimeFormat}).at(l.text)
 		return fmt.Errorf("is not read by the flags: %w", err)
+	case composePrefix.MatchString(l.text):
+		return errors.New("is as docker compose logs writes it; write the log with docker compose logs --no-log-prefix -t SERVICE")
 	case strings.HasPrefix(l.text, "{"):
 		return errors.New("begins as JSON does, but is no whole object; write one object a line, as by jq -c")
 	case strings.Contains(l.text, "] \""):
 		_, err := web{}.read(l.text, "address")
-		return fmt.Errorf("is not read as a line of a web access log: %w; %s", err, flagsFor(l.text, f.envelope != nil))
+		return fmt.Errorf("is not read as a line of a web access log: %w; %s", err, flags)
 	}
 	_, err := columns{}.read(l.text, defaultEvent)
 	if _, parseErr := splitFields(l.text); parseErr != nil || strings.Count(l.text, ",") != 1 {
-		return fmt.Errorf("is read by no parser; %s", flagsFor(l.text, f.envelope != nil))
+		return fmt.Errorf("is read by no parser; %s", flags)
 	}
-	return fmt.Errorf("is not read as time,event: %w; or %s", err, flagsFor(l.text, f.envelope != nil))
+	return fmt.Errorf("is not read as time,event: %w; or %s", err, flags)
+}
+
+// hint is about a line and the others that were read.
+func (f *file) hint(l logLine) hint {
+	h := hint{lines: []string{l.text}, dated: f.envelope != nil, given: f.r.options.By.Pattern}
+	for _, other := range f.waiting {
+		h.lines = append(h.lines, other.text)
+	}
+	return h
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -14,45 +15,98 @@ var strangeTimes = []struct {
 	layout string
 }{
 	{regexp.MustCompile(`(\d\d\.\d\d\.\d{4} \d\d:\d\d:\d\d)`), "02.01.2006 15:04:05"},
+	{regexp.MustCompile(`(\d+/\d+/\d{4} \d+:\d\d:\d\d [AP]M)`), "1/2/2006 3:04:05 PM"},
+	{regexp.MustCompile(`(\d+/\d+/\d{4}, \d+:\d\d:\d\d [AP]M)`), "1/2/2006, 3:04:05 PM"},
 	{regexp.MustCompile(`(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d)`), "01/02/2006 15:04:05"},
 	{regexp.MustCompile(`(\d\d-[A-Z][a-z]{2}-\d{4} \d\d:\d\d:\d\d)`), "02-Jan-2006 15:04:05"},
+	{regexp.MustCompile(`(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d\.?\d*)`), "02/Jan/2006:15:04:05"},
 	{regexp.MustCompile(`(\d{4}\.\d\d\.\d\d \d\d:\d\d:\d\d)`), "2006.01.02 15:04:05"},
+	{regexp.MustCompile(`(\d{4}/\d\d/\d\d - \d\d:\d\d:\d\d)`), "2006/01/02 - 15:04:05"},
 	{regexp.MustCompile(`(\d{8}T\d{6})`), "20060102T150405"},
+	{regexp.MustCompile(`^[DIWEF](\d{4} \d\d:\d\d:\d\d\.\d+)`), "0102 15:04:05"},
 }
 
-// flagsFor returns flags that would read a line of an unknown format, for a sentence.
-func flagsFor(line string, dated bool) string {
-	if asText(line, Options{}, dated) != nil || asUnixText(line, Options{}, dated) != nil {
-		return "say what is limited: --by " + ShellQuoted(byFor(line))
+// A hint is about the lines of a file of unknown format.
+type hint struct {
+	lines []string
+	dated bool           // an envelope dates them
+	given *regexp.Regexp // what --by is; nil: a field, or nothing
+}
+
+// flags returns flags that would read the lines, for a sentence. The first of these lines is that to go by.
+func (h hint) flags() string {
+	if flags := h.columns(); flags != "" {
+		return "name its columns: " + flags
 	}
-	where, layout := `^\[(.*?)\]`, "02.01.2006 15:04:05"
-	for _, strange := range strangeTimes {
+	by := "--by " + ShellQuoted(h.by())
+	if h.found() {
+		return "say what is limited: " + by
+	}
+	if i := strangeTime(h.lines[0]); i >= 0 {
+		strange := strangeTimes[i]
+		return fmt.Sprintf("say where its time is, how that is written, and what is limited: --time-regex %s --time-format %s %s",
+			ShellQuoted(strange.where.String()), ShellQuoted(strange.layout), by)
+	}
+	return "no time is found in it; if it has one, write --time-regex with a group around it, as in '^\\[(.*?)\\]', " +
+		"--time-format as 2006-01-02 15:04:05 would stand there, and " + by
+}
+
+// hasTime reports whether flags can name the time of the first line.
+func (h hint) hasTime() bool { return h.found() || strangeTime(h.lines[0]) >= 0 }
+
+// found reports whether the time of the first line is found without a flag.
+func (h hint) found() bool {
+	return asText(h.lines[0], Options{}, h.dated) != nil || asUnixText(h.lines[0], Options{}, h.dated) != nil
+}
+
+// columns returns flags that name the columns of CSV whose header has other names for the time.
+func (h hint) columns() string {
+	if len(h.lines) < 2 || h.given != nil || !isHeader(h.lines[1]) {
+		return ""
+	}
+	names, err := splitFields(h.lines[1])
+	values, errValues := splitFields(h.lines[0])
+	if err != nil || errValues != nil || len(names) != len(values) {
+		return ""
+	}
+	at, by := -1, -1
+	for i, value := range values {
+		if _, err := parseAnyTime(strings.TrimSpace(value)); err == nil && at < 0 {
+			at = i
+		} else if _, err := netip.ParseAddr(withoutPort(strings.TrimSpace(value))); err == nil && by < 0 {
+			by = i
+		}
+	}
+	if at < 0 || by < 0 {
+		return ""
+	}
+	return "--time-field " + ShellQuoted(strings.TrimSpace(names[at])) + " --by " + ShellQuoted(strings.TrimSpace(names[by]))
+}
+
+// strangeTime returns which of the strange times a line has, or -1.
+func strangeTime(line string) int {
+	for i, strange := range strangeTimes {
 		if strange.where.MatchString(line) {
-			where, layout = strange.where.String(), strange.layout
-			break
+			return i
 		}
 	}
-	return fmt.Sprintf("say where its time is, how that is written, and what is limited: --time-regex %s --time-format %s --by %s",
-		ShellQuoted(where), ShellQuoted(layout), ShellQuoted(byFor(line)))
+	return -1
 }
 
-// byFor returns an expression that finds the address in a line and in others like it; or else what follows the last =, or the last word.
-func byFor(line string) string {
-	const address = `([0-9a-f.:]+)`
-	words := strings.Fields(line)
-	for i, word := range words {
-		_, err := netip.ParseAddr(strings.Trim(word, "[](),;"))
-		switch {
-		case err != nil:
-		case i == 0:
-			return `^\[?` + address
-		case lastLetters(words[i-1]) == "":
-			return fmt.Sprintf(`^(?:\S+\s+){%d}[\[(]?%s`, i, address)
-		default:
-			return regexp.QuoteMeta(lastLetters(words[i-1])) + ` +[\[(]?` + address
-		}
+// by returns an expression that finds what is probably limited: the client's address of W3C logs, or else the first address in the line and
+// in others like it, or what follows the first =, or the last word.
+func (h hint) by() string {
+	if h.given != nil {
+		return h.given.String()
 	}
-	for _, word := range words {
+	if by := h.byColumn(); by != "" {
+		return by
+	}
+	line := h.lines[0]
+	if by := h.byAddress(line); by != "" {
+		return by
+	}
+	for _, word := range strings.Fields(line) {
 		if key, _, ok := strings.Cut(word, "="); ok && isWord(key) {
 			return key + `=(\S+)`
 		}
@@ -60,9 +114,106 @@ func byFor(line string) string {
 	return `(\S+)$`
 }
 
-// lastLetters returns the end of a word from its last digit on, since numbers differ from line to line.
-func lastLetters(word string) string {
-	return word[strings.LastIndexAny(word, "0123456789")+1:]
+// byColumn finds the client where a line such as "#Fields: date time s-ip c-ip" names the columns.
+func (h hint) byColumn() string {
+	for _, l := range h.lines {
+		if names, ok := strings.CutPrefix(l, "#Fields: "); ok {
+			if i := slices.Index(strings.Fields(names), "c-ip"); i > 0 {
+				return fmt.Sprintf(`^\d(?:\S*\s+){%d}(\S+)`, i)
+			}
+		}
+	}
+	return ""
+}
+
+// byAddress returns which expression finds the first address in a line, and addresses in most of the other lines.
+func (h hint) byAddress(line string) (best string) {
+	address, start, expression := findAddress(line)
+	if address == "" {
+		return ""
+	}
+	most := 0
+	for _, before := range contexts(line[:start]) {
+		by, err := regexp.Compile(before + expression)
+		if m := by.FindStringSubmatch(line); err != nil || m == nil || strings.Trim(m[1], "[]") != address {
+			continue
+		}
+		if n := h.addresses(by); n > most {
+			best, most = by.String(), n
+		}
+	}
+	return best
+}
+
+// addresses returns in how many lines an expression finds an address.
+func (h hint) addresses(by *regexp.Regexp) (n int) {
+	for _, l := range h.lines {
+		if m := by.FindStringSubmatch(l); m != nil {
+			if _, err := netip.ParseAddr(strings.Trim(m[1], "[]")); err == nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+var (
+	maybeAddress = regexp.MustCompile(`\[?[0-9A-Fa-f.:]+\]?(?::\d+)?`)
+	lastWords    = regexp.MustCompile(`(\S*)(\s*)(\S*)$`)
+)
+
+// findAddress returns the first address in a line, where it starts, and an expression that matches it, without its port.
+func findAddress(line string) (address string, start int, expression string) {
+	for _, at := range maybeAddress.FindAllStringIndex(line, -1) {
+		start, word := at[0], strings.TrimRight(line[at[0]:at[1]], ".:")
+		if rest, cut := strings.CutPrefix(word, ":"); cut && !strings.HasPrefix(rest, ":") {
+			start, word = start+1, rest
+		}
+		if start > 0 && (isWordByte(line[start-1]) || strings.IndexByte("/-", line[start-1]) >= 0) {
+			continue // as the version in a user agent
+		}
+		if !strings.HasPrefix(word, "[") {
+			word = strings.TrimRight(word, "]")
+		}
+		if withPort, err := netip.ParseAddrPort(word); err == nil {
+			return withPort.Addr().String(), start, `([0-9a-f.:\[\]]+):\d+`
+		}
+		bare := strings.TrimLeft(word, "[")
+		if _, err := netip.ParseAddr(strings.TrimRight(bare, "]")); err == nil {
+			return strings.TrimRight(bare, "]"), start + len(word) - len(bare), `([0-9a-f.:]+)`
+		}
+	}
+	return "", 0, ""
+}
+
+// contexts returns expressions for what stands before an address: the word before it, if that has no number, which would be another in each
+// line; or how many words there are.
+func contexts(before string) (all []string) {
+	m := lastWords.FindStringSubmatch(before)
+	word, space, attached := m[1], m[2], m[3]
+	if space == "" {
+		word, attached = "", word
+	}
+	if strings.ContainsAny(attached, "0123456789") {
+		word, space, attached = "", "", attached[strings.LastIndexAny(attached, "0123456789")+1:]
+	}
+	near := regexp.QuoteMeta(attached)
+	if hasLetter(attached) {
+		all = append(all, near)
+	}
+	if space != "" && word != "" && !strings.ContainsAny(word, "0123456789") {
+		all = append(all, regexp.QuoteMeta(word)+`\s+`+near)
+	}
+	if n := len(strings.Fields(before[:len(before)-len(attached)])); n == 0 {
+		all = append(all, "^"+near)
+	} else if space != "" {
+		all = append(all, fmt.Sprintf(`^(?:\S+\s+){%d}%s`, n, near))
+	}
+	return append(all, near)
+}
+
+func hasLetter(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x80 && isWordByte(byte(r)) && (r < '0' || r > '9') })
 }
 
 // ShellQuoted returns a text as a shell takes it: in single quotes, unless it is plain, so that a regular expression appears as typed.

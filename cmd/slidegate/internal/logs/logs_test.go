@@ -213,14 +213,14 @@ func TestTrouble(t *testing.T) {
 		},
 		{
 			write(t, "Once upon a time\n"), `"NAME" is of no known format (slidegate help replay lists them): its line 1, "Once upon a time", is read by no parser; ` +
-				`say where its time is, how that is written, and what is limited: --time-regex '^\[(.*?)\]' --time-format '02.01.2006 15:04:05' --by '(\S+)$'`,
+				`no time is found in it; if it has one, write --time-regex with a group around it, as in '^\[(.*?)\]', --time-format as 2006-01-02 15:04:05 would stand there, and --by '(\S+)$'`,
 		},
 		{write(t, "day,who\n4.3.2025,alice\n"), `its line 2, "4.3.2025,alice", is not read as time,event: "4.3.2025" is no time; write `},
 		{write(t, strings.Repeat("hello\n", 100)+"1,alice\n"), `its line 1, "hello", is read by no parser; `},
 		{write(t, "{\n\"time\": 1\n}\n"), `its line 1, "{", begins as JSON does, but is no whole object; write one object a line, as by jq -c`},
 		{write(t, `{"when":1,"event":"alice"}`), `has no field "time"`},
 		{write(t, `192.0.2.1 - - [31/Feb/2025:06:06:07 +0100] "GET / HTTP/1.1" 200 12`), `is not read as a line of a web access log: `},
-		{write(t, strings.Repeat("x", 2*maxLine)), `it is longer than 1 MiB`},
+		{write(t, strings.Repeat("x", 2*maxLine)), `"NAME" is of no known format: its line 1 cannot be read, as it is longer than 1 MiB; name a log with one line for each attempt`},
 		{
 			write(t, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :: port 22.\n"),
 			`"NAME" is a log of sshd, but in its line 1, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :", what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso`,

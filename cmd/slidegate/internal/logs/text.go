@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -80,5 +81,16 @@ func (t *freeText) byRegex(line string) (time.Time, error) {
 	if at, ok := t.findTime(m[1]); ok && t.layout == "" {
 		return at, nil
 	}
+	if isYearless(t.layout) {
+		if at, err := time.Parse(t.layout, m[1]); err == nil {
+			return t.withYear(at), nil
+		}
+	}
 	return parseLayout(t.layout, m[1])
+}
+
+// isYearless reports whether a layout has a month and no year.
+func isYearless(layout string) bool {
+	in := func(month time.Month) string { return time.Date(2000, month, 1, 0, 0, 0, 0, time.UTC).Format(layout) }
+	return !strings.Contains(layout, "06") && in(time.January) != in(time.February)
 }
