@@ -1,4 +1,4 @@
-package main
+package attack
 
 import (
 	"bytes"
@@ -44,9 +44,9 @@ func weeks(t *testing.T) map[string]week {
 	return named
 }
 
-// TestDocs holds the tables of docs/login.md, and its picture, to this program. To write them again: go test ./cmd/slidegate/attack -update.
+// TestDocs holds the tables of docs/login.md, and its picture, to this program. To write them again: go test ./cmd/slidegate/internal/attack -update.
 func TestDocs(t *testing.T) {
-	const page, picturePage = "../../../docs/login.md", "../../../docs/login-attack.svg"
+	const page, picturePage = "../../../../docs/login.md", "../../../../docs/login-attack.svg"
 	weeks(t)
 	all, _ := simulated()
 	var drawn bytes.Buffer

@@ -1,0 +1,95 @@
+// Package attack simulates a week of a login form under attack, without the guard, with it, and with challenges and their alarm.
+// docs/login.md explains the figures.
+package attack
+
+import (
+	"io"
+	"os"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// Simulate runs all scenarios and writes their tables, as Markdown, and a picture of the passwords tried if svg names a file. The same seed gives
+// the same week. The alarm goes on at site, or at its default without one.
+func Simulate(w io.Writer, seed uint64, site window.Limit, svg string) error {
+	weeks, err := simulate(seed, site)
+	if err != nil {
+		return err
+	}
+	if _, err = io.WriteString(w, tables(weeks)); err != nil || svg == "" {
+		return err
+	}
+	file, err := os.Create(svg)
+	if err != nil {
+		return err
+	}
+	if err = picture(file, weeks); err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// A scenario is who attacks.
+type scenario struct {
+	name    string
+	attacks func(*world) []*attacker
+	solvers bool // attackers solve challenges
+	only    bool // simulated with challenges only
+}
+
+var scenarios = []scenario{
+	{name: "nobody attacks", attacks: func(*world) []*attacker { return nil }},
+	{name: "one address, all accounts", attacks: func(w *world) []*attacker { return []*attacker{w.oneAddress(abroad)} }},
+	{name: "botnet, one account", attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users[owner])} }},
+	{name: "patient, 100 addresses, all accounts", attacks: func(w *world) []*attacker { return []*attacker{w.patient()} }},
+	{name: "all three at once", attacks: func(w *world) []*attacker {
+		return []*attacker{w.oneAddress(abroad), w.botnet(w.users[owner]), w.patient()}
+	}},
+	{name: "botnet, all accounts", attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...)} }},
+	{name: "botnet, all accounts, a new address each time", only: true, attacks: func(w *world) []*attacker { return []*attacker{w.freshBotnet(w.users...)} }},
+	{name: "botnet, all accounts, silent during an alarm", only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).lurking()} }},
+	{name: "one address, that of the office", attacks: func(w *world) []*attacker { return []*attacker{w.oneAddress(office)} }},
+	{name: "stolen cookie, one account", attacks: func(w *world) []*attacker { return []*attacker{w.thief(w.users[owner])} }},
+	{name: "botnet with solvers, one account", solvers: true, only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users[owner]).solving()} }},
+	{name: "botnet with solvers, all accounts", solvers: true, only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).solving()} }},
+}
+
+// A week is a scenario under each form. Of some scenarios only challenged is there.
+type week struct {
+	scenario
+	without, with, challenged *world
+}
+
+// simulate runs all scenarios, on the same users.
+func simulate(seed uint64, site window.Limit) (weeks []week, err error) {
+	for _, s := range scenarios {
+		var runs [forms]*world
+		for f := range forms {
+			if s.only && f != solvable {
+				continue
+			}
+			if runs[f], err = s.run(seed, f, site); err != nil {
+				return nil, err
+			}
+		}
+		weeks = append(weeks, week{s, runs[unguarded], runs[waiting], runs[solvable]})
+	}
+	return weeks, nil
+}
+
+func (s scenario) run(seed uint64, f form, site window.Limit) (*world, error) {
+	w, err := newWorld(f, site)
+	if err != nil {
+		return nil, err
+	}
+	w.settle(seed)
+	w.attackers = s.attacks(w)
+	for _, a := range w.attackers {
+		w.after(0, a.act)
+	}
+	err = w.run()
+	if f == unguarded {
+		w.repeat()
+	}
+	return w, err
+}
