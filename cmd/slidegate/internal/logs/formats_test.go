@@ -561,3 +561,16 @@ func FuzzSlogClientCannotForge(f *testing.F) {
 		}
 	})
 }
+
+// FuzzHint: whatever the lines, an error names an expression that compiles.
+func FuzzHint(f *testing.F) {
+	f.Add("[client [2001:db8::7]:40022] (a*b+ 203.0.113.7) \t 10.0.0.1:80", "#Fields: date c-ip", true)
+	f.Add("a,b\n", `"1,::,:1.2.3.4`, false)
+	f.Fuzz(func(t *testing.T, first, second string, dated bool) {
+		h := hint{lines: []string{first, second}, dated: dated}
+		if _, err := regexp.Compile(h.by()); err != nil {
+			t.Errorf("%q: %v", h.lines, err)
+		}
+		h.flags()
+	})
+}

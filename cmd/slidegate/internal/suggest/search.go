@@ -52,10 +52,18 @@ func (s *search) try(c choice) Set {
 
 func (s *search) good(c choice) bool { return s.try(c).Delayed <= s.mayWait && s.err == nil }
 
-// tightest returns the lowest step of a window that is good, found by halving, as if each step delayed no more than the one before it.
+// tightest returns the lowest step of a window that is good, found by halving, as if each step delayed no more than the one before it. As
+// that is not always so, it then looks a few steps below, and for a better one beside.
 func (s *search) tightest(per time.Duration) choice {
-	step := sort.Search(len(steps)-1, func(step int) bool { return s.good(choice{{per, step}}) })
-	return choice{{per, step}}
+	const below = 3
+	good := func(step int) bool { return s.good(choice{{per, step}}) }
+	step := sort.Search(len(steps)-1, good)
+	for next := step - 1; next >= max(0, step-below); next-- {
+		if good(next) {
+			step = next
+		}
+	}
+	return s.climb(choice{{per, step}})
 }
 
 // singles returns the tightest limit of each window that is shorter than the log.
@@ -176,6 +184,9 @@ func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, 
 			return set, ctx.Err()
 		}
 		e := h.events[i]
+		if e.units <= slices.MinFunc(limits, func(a, b window.Limit) int { return cmp.Compare(a.Max, b.Max) }).Max {
+			continue // every limit admits all of it
+		}
 		for _, a := range e.attempts {
 			now = a.at
 			denied, err := deny(context.WithoutCancel(ctx), l, e.name, a)

@@ -29,9 +29,13 @@ type History struct {
 type event struct {
 	name     string
 	attempts []attempt
-	total    int // with repetitions
+	total    int   // with repetitions
+	units    int64 // that all of them ask for, or maxUnits if that is more
 	honest   bool
 }
+
+// maxUnits is beyond every limit that is tried.
+const maxUnits = 1 << 40
 
 type attempt struct {
 	at        time.Time
@@ -73,6 +77,7 @@ func Read(log *logs.Reader) (*History, error) {
 		}
 		e.attempts = append(e.attempts, attempt{a.At, a.Units, a.Times, a.Succeeded})
 		e.total += a.Times
+		e.units = min(maxUnits, e.units+min(maxUnits, a.Units)*int64(a.Times))
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		h.events = append(h.events, *byName[name])
