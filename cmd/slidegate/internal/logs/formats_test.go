@@ -261,6 +261,7 @@ func TestUnknownFormats(t *testing.T) {
 		"2025-03-04 12:00:07.089 UTC,\"bob\",\"db\",812,\"203.0.113.7:40022\",65fc1234.4d2,FATAL":                                              "203.0.113.7",
 		"time:04/Mar/2025:12:00:07 +0000\thost:203.0.113.7\tstatus:200":                                                                        "203.0.113.7",
 		"03/04/2025 12:00:07 PM login of bob from 203.0.113.7 failed":                                                                          "203.0.113.7",
+		"2025-03-04 12:00:07 PM login of bob from 203.0.113.7 failed":                                                                          "203.0.113.7",
 		"3/4/2025, 12:00:07 PM login of bob from 203.0.113.7 failed":                                                                           "203.0.113.7",
 		"time;ip;path\n2025-03-04T12:00:07Z;203.0.113.7;/login":                                                                                "203.0.113.7",
 		"#Version: 1.0\n#Fields: date time s-ip cs-method c-ip sc-status\n2025-03-04 12:00:07 10.0.0.1 GET 203.0.113.7 200":                    "203.0.113.7",

@@ -15,6 +15,7 @@ var strangeTimes = []struct {
 	layout string
 }{
 	{regexp.MustCompile(`(\d\d\.\d\d\.\d{4} \d\d:\d\d:\d\d)`), "02.01.2006 15:04:05"},
+	{regexp.MustCompile(`(\d{4}-\d\d-\d\d \d+:\d\d:\d\d [AP]M)`), "2006-01-02 3:04:05 PM"},
 	{regexp.MustCompile(`(\d+/\d+/\d{4} \d+:\d\d:\d\d [AP]M)`), "1/2/2006 3:04:05 PM"},
 	{regexp.MustCompile(`(\d+/\d+/\d{4}, \d+:\d\d:\d\d [AP]M)`), "1/2/2006, 3:04:05 PM"},
 	{regexp.MustCompile(`(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d)`), "01/02/2006 15:04:05"},

@@ -107,7 +107,7 @@ func cutStamp(s string) (at time.Time, rest string, ok bool) {
 }
 
 // cutDateTime reads a time such as 2025-03-04T05:06:07.089+01:00 at the beginning of s. The date may have slashes, a space may
-// stand for the T, and a time without a zone is in UTC.
+// stand for the T, and a time without a zone is in UTC. It takes none that goes on with AM or PM.
 func cutDateTime(s string) (at time.Time, rest string, ok bool) {
 	const shortest = len("2025-03-04T05:06:07")
 	if len(s) < shortest || s[4] != s[7] || s[4] != '-' && s[4] != '/' || s[10] != 'T' && s[10] != ' ' && s[10] != '\t' || s[13] != ':' || s[16] != ':' {
@@ -117,7 +117,8 @@ func cutDateTime(s string) (at time.Time, rest string, ok bool) {
 	fraction, rest := cutFraction(s[shortest:])
 	east, rest, _ := cutZone(rest)
 	at = at.Add(fraction - east)
-	return at, rest, ok && inRange(at)
+	halves := strings.HasPrefix(rest, " AM") || strings.HasPrefix(rest, " PM")
+	return at, rest, ok && inRange(at) && !halves
 }
 
 const webTime = "02/Jan/2006:15:04:05 -0700"
