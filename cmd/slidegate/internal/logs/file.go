@@ -506,7 +506,8 @@ var composePrefix = regexp.MustCompile(`^[\w.-]+ +\| `)
 
 // guess says why a line is not of the format that it resembles most, or how to read it.
 func (f *file) guess(l logLine) error {
-	flags := f.hint(l).flags()
+	h := f.hint(l)
+	flags := h.flags()
 	switch {
 	case f.r.options.TimeRegex != nil:
 		_, err := (&freeText{where: f.r.options.TimeRegex, layout: f.r.options.TimeFormat}).at(l.text)
@@ -522,6 +523,9 @@ func (f *file) guess(l logLine) error {
 	_, err := columns{}.read(l.text, defaultEvent)
 	if _, parseErr := splitFields(l.text); parseErr != nil || strings.Count(l.text, ",") != 1 {
 		return fmt.Errorf("is read by no parser; %s", flags)
+	}
+	if !h.hasTime() {
+		return fmt.Errorf("is not read as time,event: %w", err)
 	}
 	return fmt.Errorf("is not read as time,event: %w; or %s", err, flags)
 }

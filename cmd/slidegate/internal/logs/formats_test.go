@@ -299,7 +299,7 @@ func TestOtherHints(t *testing.T) {
 		"web-1  | 203.0.113.7 - - [04/Mar/2025:12:00:07 +0000] \"GET / HTTP/1.1\" 200 5":  "write the log with docker compose logs --no-log-prefix -t SERVICE",
 		"I0304 12:00:07.089123    1234 server.go:42] login from 203.0.113.7:40022 failed": `--time-regex '^[DIWEF](\d{4} \d\d:\d\d:\d\d\.\d+)' --time-format '0102 15:04:05' --by 'from\s+([0-9a-f.:\[\]]+):\d+'`,
 		`{"EdgeStartTimestamp":1741089607089000000,"EdgeResponseBytes":1741089}`:          "choose one with --time-field: EdgeStartTimestamp",
-		"1969-12-31T23:59:59Z,alice": "no time is found in it",
+		"1969-12-31T23:59:59Z,alice": `"1969-12-31T23:59:59Z" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`,
 	} {
 		r, err := OpenText("a log", log, Options{})
 		if err == nil {
