@@ -94,7 +94,7 @@ func TestEstimatorAR1(t *testing.T) {
 func TestEstimatorIsTold(t *testing.T) {
 	file := t.TempDir() + "/levels.svg"
 	stdout, stderr, status := command(t.Context(), "replay", "--estimator", "ar1", "--limit", "100/1m", "--picture", file)
-	if status != 0 || !strings.Contains(stdout, "estimator   ar1: levels that decay") || strings.Contains(stdout, "100/1m@") {
+	if status != 0 || !strings.Contains(stdout, "estimator   ar1: a limit holds MAX at once, and up to 2 x MAX in a PER\n") || strings.Contains(stdout, "100/1m@") {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 	checkSVG(t, text(t, file), "denied by levels (ar1)")

@@ -374,13 +374,13 @@ func TestLoginSkips(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	stdout, _, _ := command(t.Context(), "replay", "--login", file)
-	for _, want := range []string{"skipped     3 without an account, 1 without an address\nlooked at   1 (100.0 %)\n", `the attempt comes from "host.example.org", which is no address`} {
+	for _, want := range []string{"skipped    3 without an account, 1 without an address\nlooked at  1 (100.0 %)\n", `the attempt comes from "host.example.org", which is no address`} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}
 	}
 	none := write(t, sshdLogin{at, "192.0.2.1", "", false, 1}.String())
-	if stdout, _, status := command(t.Context(), "replay", "--login", none); status != 0 || !strings.Contains(stdout, "looked at   0 (0.0 %)\n") {
+	if stdout, _, status := command(t.Context(), "replay", "--login", none); status != 0 || !strings.Contains(stdout, "looked at  0 (0.0 %)\n") {
 		t.Errorf("nothing but such: status %d, %s", status, stdout)
 	}
 }

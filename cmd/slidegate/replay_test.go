@@ -319,7 +319,7 @@ func TestMoreDenied(t *testing.T) {
 	if got := replayed(t, "--limit", "1/1h", file); len(got.Sets[0].Top) != 10 || got.Sets[0].MoreDenied != 20 {
 		t.Errorf("%d events, and %d more", len(got.Sets[0].Top), got.Sets[0].MoreDenied)
 	}
-	if stdout, _, _ := command(t.Context(), "replay", "--limit", "1/1h", file); !strings.Contains(stdout, "  event-17\n  and 20 more\n") {
+	if stdout, _, _ := command(t.Context(), "replay", "--limit", "1/1h", file); !strings.Contains(stdout, ", from 30 events\n") || !strings.Contains(stdout, "  event-17\n\n") {
 		t.Error(stdout)
 	}
 }

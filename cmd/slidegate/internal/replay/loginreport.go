@@ -76,35 +76,43 @@ func (p *LoginReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return output.JSON(out, p)
 	}
+	screen := output.ScreenOf(out)
+	_, err := io.WriteString(out, screen.Fit(topEvents, func(rows int) string { return p.text(screen, rows) }))
+	return err
+}
+
+// text returns the report with lists of at most so many rows.
+func (p *LoginReport) text(screen output.Screen, rows int) string {
 	var b strings.Builder
 	p.printHead(&b)
-	p.printBudgets(&b)
+	p.printBudgets(&b, screen)
+	var lists []eventList
 	for _, s := range p.kinds() {
-		p.printEvents(&b, eventTable{s.title + " delayed most:", "delayed", s.one, s.show}, s.Top, s.More)
+		lists = append(lists, eventList{func(name string) string { return fmt.Sprintf("%-7s  %s", s.one, s.show(name)) }, s.Top})
 	}
-	p.printEvents(&b, eventTable{"Delayed by mistake, as they had succeeded:", "delayed", "address and account", printablePair}, p.Hurt, p.MoreHurt)
-	p.printNotes(&b)
+	p.printEvents(&b, screen, "delayed", rows, lists, eventList{printablePair, p.Hurt})
+	p.printNotes(&b, screen)
 	for _, s := range p.kinds() {
 		if s.Estimated {
-			printTooMany(&b, strings.ToLower(s.title), s.one, s.Lost)
+			printTooMany(&b, screen, s.many, s.one, s.Lost)
 		}
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	screen.End(&b, p.verdict(), p.again("--suggest")...)
+	return b.String()
 }
 
 // kind is a list of subjects with its names.
 type kind struct {
-	title, one string
-	show       func(string) string
+	one, many string
+	show      func(string) string
 	*subjectReport
 }
 
 func (p *LoginReport) kinds() []kind {
 	return []kind{
-		{"Addresses", "address", printable, &p.Addresses},
-		{"Accounts", "account", printable, &p.Accounts},
-		{"Pairs", "address and account", printablePair, &p.Pairs},
+		{"address", "addresses", printable, &p.Addresses},
+		{"account", "accounts", printable, &p.Accounts},
+		{"pair", "pairs", printablePair, &p.Pairs},
 	}
 }
 
@@ -116,23 +124,8 @@ func printablePair(pair string) string {
 
 func (p *LoginReport) printHead(b *strings.Builder) {
 	p.printSample(b, "slidegate replay --login")
-	var rows [][]string
-	title := "limits"
-	for _, l := range p.Budgets {
-		rows = append(rows, []string{title, fmt.Sprintf("%-7s  %s", l.Budget, strings.Join(l.Limits, ", "))})
-		title = ""
-	}
-	rows = append(rows, []string{"log", p.source() + ", " + p.lines()}, []string{"period", p.period()})
-	for _, s := range p.kinds() {
-		rows = append(rows, []string{strings.ToLower(s.title), s.counts()})
-	}
-	rows = append(rows, []string{"attempts", p.attempts()})
+	rows := [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts()}}
 	output.Table(b, 0, append(rows, p.outcome()...))
-}
-
-// counts is how many there are, and how many of them are delayed.
-func (s *subjectReport) counts() string {
-	return fmt.Sprintf("%s, of which %s delayed", about(s.Estimated, strconv.Itoa(s.Count)), about(s.Estimated, strconv.Itoa(s.Denied)))
 }
 
 // outcome is in rows what the guard did.
@@ -141,12 +134,22 @@ func (p *LoginReport) outcome() (rows [][]string) {
 	if p.NoAccount+p.NoAddress > 0 {
 		rows = append(rows, []string{"skipped", fmt.Sprintf("%d without an account, %d without an address", p.NoAccount, p.NoAddress)})
 	}
-	rows = append(rows, []string{"looked at", share(p.Allowed, decided)}, []string{"delayed", share(p.Denied, decided)},
-		[]string{"by mistake", p.mistakes(p.DeniedSucceeded)})
+	rows = append(rows, []string{"looked at", share(p.Allowed, decided)},
+		[]string{"delayed", share(p.Denied, decided) + "; by mistake " + p.mistakes(p.DeniedSucceeded)},
+		[]string{"affected", p.affected()})
 	if p.Denied > 0 {
-		rows = append(rows, []string{"waits", p.half("delayed")})
+		rows = append(rows, []string{"waits", p.waitReport.text()})
 	}
 	return rows
+}
+
+// affected says how many subjects of each kind there are, and how many of them are delayed.
+func (p *LoginReport) affected() string {
+	var counts []string
+	for _, k := range p.kinds() {
+		counts = append(counts, fmt.Sprintf("%s of %s %s", about(k.Estimated, strconv.Itoa(k.Denied)), about(k.Estimated, strconv.Itoa(k.Count)), k.many))
+	}
+	return strings.Join(counts, ", ")
 }
 
 func (l budgetReport) longest() string {
@@ -156,14 +159,17 @@ func (l budgetReport) longest() string {
 	return output.Duration(l.Longest)
 }
 
-func (p *LoginReport) printBudgets(b *strings.Builder) {
-	b.WriteString("\nDelayed by each budget (an attempt by the first that denies it, in this order):\n\n")
-	rows := [][]string{{"delayed", "by mistake", "longest wait", "  budget"}}
-	var limits []string
+// printBudgets prints how many attempts each budget delayed. An attempt counts for the first that
+// denies it, from above.
+func (p *LoginReport) printBudgets(b *strings.Builder, screen output.Screen) {
+	rows := [][]string{{"delayed", "by mistake", "longest wait", "  by budget, with its limits"}}
 	for _, l := range p.Budgets {
-		rows = append(rows, []string{strconv.Itoa(l.Denied), strconv.Itoa(l.Succeeded), l.longest(), "  " + string(l.Budget)})
-		limits = append(limits, l.Limits...)
+		rows = append(rows, []string{
+			strconv.Itoa(l.Denied), strconv.Itoa(l.Succeeded), l.longest(), fmt.Sprintf("  %-7s  %s", l.Budget, strings.Join(l.Limits, ", ")),
+		})
 	}
-	output.Table(b, tabwriter.AlignRight, rows)
-	printWidths(b, limits)
+	var table strings.Builder
+	output.Table(&table, tabwriter.AlignRight, rows)
+	header, body, _ := strings.Cut(table.String(), "\n")
+	b.WriteString("\n" + screen.Faint(header) + "\n" + body)
 }

@@ -47,6 +47,8 @@ type logReport struct {
 	To              time.Time `json:"to"`
 	Period          int64     `json:"period_ms"`
 	YearsAssumed    int       `json:"years_assumed"` // attempts from lines without a year
+
+	reading []string // the flags and files by which it was read
 }
 
 // result is what became of the attempts under one set of limits.
@@ -122,7 +124,7 @@ func (c *Command) readFrom(log *logs.Reader) logReport {
 		Unreadable: log.Unreadable, FirstUnreadable: log.FirstUnreadable,
 		Attempts: log.Attempts, WithResult: log.WithResult, Succeeded: log.Succeeded, YearsAssumed: log.Yearless,
 		OutOfOrder: log.OutOfOrder, FurthestBack: log.FurthestBack.Milliseconds(),
-		From: log.From, To: log.To, Period: log.To.Sub(log.From).Milliseconds(),
+		reading: c.reading(), From: log.From, To: log.To, Period: log.To.Sub(log.From).Milliseconds(),
 	}
 }
 

@@ -101,14 +101,17 @@ func (p *SuggestReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return output.JSON(out, p)
 	}
+	screen := output.ScreenOf(out)
 	var b strings.Builder
 	p.printSample(&b, "slidegate replay --suggest")
 	output.Table(&b, 0, [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts()}, {"honest", p.honest()}})
-	p.printSuggestions(&b)
-	p.printNotes(&b)
+	p.printSuggestions(&b, screen)
+	p.printNotes(&b, screen)
 	if p.Picture != "" {
-		fmt.Fprintf(&b, "\nPicture: %s\n", logs.Shown(p.Picture))
+		printNote(&b, screen, "Picture: %s", logs.Shown(p.Picture))
 	}
+	verdict, next := p.end()
+	screen.End(&b, verdict, next...)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -122,9 +125,8 @@ func (p *SuggestReport) honest() string {
 	return fmt.Sprintf("%d that %s; %d may be delayed (%s)", p.Honest, which, p.MayWait, p.DelayHonest)
 }
 
-func (p *SuggestReport) printSuggestions(b *strings.Builder) {
+func (p *SuggestReport) printSuggestions(b *strings.Builder, screen output.Screen) {
 	if len(p.Sets) == 0 {
-		b.WriteString("\nNo limits are proposed: all that stop anything would delay more than that.\n")
 		return
 	}
 	rows := [][]string{{"would stop", "", "would delay", "  flags"}}
@@ -137,24 +139,8 @@ func (p *SuggestReport) printSuggestions(b *strings.Builder) {
 	b.WriteString("\n")
 	output.Table(b, tabwriter.AlignRight, rows)
 	if p.MayWait == 0 && p.DelayHonest != "0%" {
-		b.WriteString("\nThere are too few honest attempts for that share: none may be delayed. A longer log gives surer limits.\n")
+		printNote(b, screen, "There are too few honest attempts for that share: none may be delayed. A longer log gives surer limits.")
 	}
-	fmt.Fprintf(b, "\nSide by side: slidegate replay%s\n", p.compare())
-}
-
-// compare returns the arguments that compare the sets.
-func (p *SuggestReport) compare() string {
-	args := []string{""}
-	if p.By != "" {
-		args = append(args, "--by", logs.ShellQuoted(p.By))
-	}
-	for _, s := range p.Sets {
-		args = append(args, "--compare", strings.Join(s.Limits.Texts(), ","))
-	}
-	for _, name := range p.Files {
-		args = append(args, logs.ShellQuoted(name))
-	}
-	return strings.Join(args, " ")
 }
 
 // draw writes the picture of the trade-off, if one is asked for.

@@ -18,28 +18,30 @@ func (p *Report) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return output.JSON(out, p)
 	}
+	screen := output.ScreenOf(out)
+	_, err := io.WriteString(out, screen.Fit(topEvents, func(rows int) string { return p.text(screen, rows) }))
+	return err
+}
+
+// text returns the report with lists of at most so many rows.
+func (p *Report) text(screen output.Screen, rows int) string {
 	var b strings.Builder
 	p.printHead(&b)
 	if len(p.Sets) == 1 {
-		p.printSet(&b, p.Sets[0])
+		p.printSet(&b, screen, p.Sets[0], rows)
 	} else {
-		p.printSets(&b)
+		p.printSets(&b, screen)
 	}
-	p.printNotes(&b)
-	_, err := io.WriteString(out, b.String())
-	return err
+	p.printNotes(&b, screen)
+	verdict, next := p.end()
+	screen.End(&b, verdict, next...)
+	return b.String()
 }
 
 func (p *Report) printHead(b *strings.Builder) {
 	p.printSample(b, "slidegate replay")
-	rows := [][]string{
-		{"decided", p.where()},
-		{"log", p.source() + ", " + p.lines()},
-		{"period", p.period()},
-		{"events", p.events()},
-		{"attempts", p.attempts()},
-	}
-	rows = append(p.estimator(), rows...)
+	rows := [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts() + p.events()}}
+	rows = slices.Concat(p.how(), rows)
 	if len(p.Sets) == 1 {
 		rows = slices.Concat([][]string{{"limits", p.limits()}}, rows, p.outcome(p.Sets[0]))
 	}
@@ -49,7 +51,7 @@ func (p *Report) printHead(b *strings.Builder) {
 // printSample tells what to do about the sample, if it is that.
 func (p *logReport) printSample(b *strings.Builder, command string) {
 	if p.Sample {
-		fmt.Fprintf(b, "This is the built-in sample: two days of made-up logins to one host.\nYour own log: %s /var/log/auth.log, or - for the standard input\n\n", command)
+		fmt.Fprintf(b, "A built-in sample. Your own log: %s /var/log/auth.log\n\n", command)
 	}
 }
 
@@ -60,12 +62,15 @@ func (p *Report) limits() string {
 	return p.Sets[0].limits()
 }
 
-// estimator explains how limits count, if not by windows.
-func (p *Report) estimator() [][]string {
-	if p.Estimator == "window" {
-		return nil
+// how says how limits count and where, if not by windows in memory.
+func (p *Report) how() (rows [][]string) {
+	if p.Estimator != "window" {
+		rows = append(rows, []string{"estimator", p.Estimator + ": a limit holds MAX at once, and up to 2 x MAX in a PER"})
 	}
-	return [][]string{{"estimator", p.Estimator + ": levels that decay; a limit holds MAX at once, and up to 2 x MAX in a span of PER"}}
+	if p.Redis != "" {
+		rows = append(rows, []string{"decided", "on Redis at " + p.Redis})
+	}
+	return rows
 }
 
 func (s *result) limits() string {
@@ -77,13 +82,6 @@ func (s *result) limitTexts() (texts []string) {
 		texts = append(texts, l.Limit)
 	}
 	return texts
-}
-
-func (p *Report) where() string {
-	if p.Redis == "" {
-		return "in memory"
-	}
-	return "on Redis at " + p.Redis
 }
 
 func (p *logReport) source() string {
@@ -117,8 +115,9 @@ func (p *logReport) period() string {
 
 func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 
+// events says whose attempts they are.
 func (p *Report) events() string {
-	text := p.estimate(strconv.Itoa(p.Events))
+	text := ", from " + p.estimate(output.Count(p.Events, "event"))
 	if p.By != "" {
 		text += " by " + logs.ShellQuoted(p.By)
 	}
@@ -147,22 +146,34 @@ func (p *Report) outcome(s *result) [][]string {
 	if s.Denied > 0 {
 		rows[1][1] += ", from " + p.estimate(output.Count(s.DeniedEvents, "event"))
 	}
+	if len(s.Limits) > 1 && s.Denied > 0 {
+		rows = append(rows, []string{"by limit", s.byLimit()})
+	}
 	if p.WithResult > 0 {
 		rows = append(rows, []string{"by mistake", p.mistakes(s.DeniedSucceeded)})
 	}
 	if s.Denied > s.Hopeless {
-		rows = append(rows, []string{"waits", s.half("denied")})
+		rows = append(rows, []string{"waits", s.waitReport.text()})
 	}
 	return rows
+}
+
+// byLimit says how many attempts each limit denied.
+func (s *result) byLimit() string {
+	var counts []string
+	for _, l := range s.Limits {
+		counts = append(counts, fmt.Sprintf("%d by %s", l.Denied, l.Limit))
+	}
+	return strings.Join(counts, ", ") + "; several may deny one"
 }
 
 func (p *logReport) mistakes(n int) string {
 	return fmt.Sprintf("%d of %s that had succeeded", n, output.Count(p.Succeeded, "attempt"))
 }
 
-// half tells the waits, of which one is above half of the others.
-func (w *waitReport) half(of string) string {
-	return fmt.Sprintf("half of the %s up to %s, 99 %% up to %s, the longest %s", of, w.about(w.Wait50), w.about(w.Wait99), output.Duration(w.LongestWait))
+// text tells the waits: one that half of the denied did not exceed, and so on.
+func (w *waitReport) text() string {
+	return fmt.Sprintf("half up to %s, 99 %% up to %s, the longest %s", w.about(w.Wait50), w.about(w.Wait99), output.Duration(w.LongestWait))
 }
 
 func share(n, of int) string {
@@ -170,46 +181,56 @@ func share(n, of int) string {
 }
 
 // printSet prints the details of a single set of limits.
-func (p *Report) printSet(b *strings.Builder, s *result) {
-	b.WriteString("\nDenied by each limit (one attempt may be denied by several):\n\n")
-	var rows [][]string
-	for _, l := range s.Limits {
-		rows = append(rows, []string{strconv.Itoa(l.Denied), "  " + l.Limit})
-	}
-	output.Table(b, tabwriter.AlignRight, rows)
-	printWidths(b, s.limitTexts())
-	p.printEvents(b, eventTable{"Denied most:", "denied", "event", printable}, s.Top, s.MoreDenied)
-	p.printEvents(b, eventTable{"Denied by mistake, as they had succeeded:", "denied", "event", printable}, s.Hurt, s.MoreHurt)
+func (p *Report) printSet(b *strings.Builder, screen output.Screen, s *result, rows int) {
+	printWidths(b, screen, s.limitTexts())
+	p.printEvents(b, screen, "denied", rows, []eventList{{printable, s.Top}}, eventList{printable, s.Hurt})
 }
 
 // printWidths explains what stands after an @.
-func printWidths(b *strings.Builder, limits []string) {
+func printWidths(b *strings.Builder, screen output.Screen, limits []string) {
 	for _, l := range limits {
 		if _, width, ok := strings.Cut(l, "@"); ok {
-			fmt.Fprintf(b, "\n%s counts in slices of %s: a unit is forgotten up to that much late, and never more is admitted.\n", l, width)
+			printNote(b, screen, "%s counts in slices of %s: a unit is forgotten up to that much late, and never more is admitted.", l, width)
+			return // of one, the others are understood
 		}
 	}
 }
 
-// An eventTable has a title, names of its first and its last column, and a way to show an event.
-type eventTable struct {
-	title, denied, event string
-	show                 func(event string) string
+// An eventList is a part of the table of events, with a way to show an event.
+type eventList struct {
+	show   func(event string) string
+	events []Event
 }
 
-func (p *logReport) printEvents(b *strings.Builder, t eventTable, events []Event, more int) {
-	if len(events) == 0 {
+// printEvents prints lists as one table, of each at most so many rows. Those hurt come last.
+func (p *logReport) printEvents(b *strings.Builder, screen output.Screen, denied string, most int, lists []eventList, hurt eventList) {
+	rows := [][]string{{denied, "of attempts", "by mistake", "longest wait", "  " + denied + " most"}}
+	for _, l := range append(lists, hurt) {
+		rows = append(rows, l.rows(most)...)
+	}
+	if len(rows) == 1 {
 		return
 	}
-	b.WriteString("\n" + t.title + "\n\n")
-	rows := [][]string{{t.denied, "of attempts", "by mistake", "longest wait", "  " + t.event}}
-	for _, e := range events {
-		rows = append(rows, []string{strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + t.show(e.Event)})
+	var table strings.Builder
+	p.writeResults(&table, rows, 2)
+	header, body, _ := strings.Cut(table.String(), "\n")
+	b.WriteString("\n" + screen.Faint(header) + "\n")
+	lines := slices.Collect(strings.Lines(body))
+	last := len(lines) - min(most, len(hurt.events))
+	b.WriteString(strings.Join(lines[:last], ""))
+	if last < len(lines) {
+		b.WriteString(screen.Warn("  by mistake, as they had succeeded:") + "\n" + strings.Join(lines[last:], ""))
 	}
-	p.writeResults(b, rows, 2)
-	if more > 0 {
-		fmt.Fprintf(b, "  and %d more\n", more)
+}
+
+// rows returns the first of the events.
+func (l *eventList) rows(most int) (rows [][]string) {
+	for _, e := range l.events[:min(most, len(l.events))] {
+		rows = append(rows, []string{
+			strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + l.show(e.Event),
+		})
 	}
+	return rows
 }
 
 func (e Event) longest() string {
@@ -219,17 +240,24 @@ func (e Event) longest() string {
 	return output.Duration(e.Longest)
 }
 
-// printSets prints several sets of limits side by side.
-func (p *Report) printSets(b *strings.Builder) {
-	b.WriteString("\n")
-	rows := [][]string{{"admitted", "denied", "", "events denied", "by mistake", "half wait up to", "99 % up to", "longest wait", "  limits"}}
+// printSets prints several sets of limits side by side. What is too long of the limits goes on below.
+func (p *Report) printSets(b *strings.Builder, screen output.Screen) {
+	rows := [][]string{{"denied", "events", "mistakes", "half wait", "99 %", "longest", ""}}
 	for _, s := range p.Sets {
 		rows = append(rows, []string{
-			strconv.Itoa(s.Admitted), strconv.Itoa(s.Denied), fmt.Sprintf("%.1f %%", 100*float64(s.Denied)/float64(p.Attempts)), p.estimate(strconv.Itoa(s.DeniedEvents)),
-			strconv.Itoa(s.DeniedSucceeded), s.wait(s.about(s.Wait50)), s.wait(s.about(s.Wait99)), s.wait(output.Duration(s.LongestWait)), "  " + s.limits(),
+			fmt.Sprintf("%d %5.1f %%", s.Denied, 100*float64(s.Denied)/float64(p.Attempts)), p.estimate(strconv.Itoa(s.DeniedEvents)),
+			strconv.Itoa(s.DeniedSucceeded), s.wait(s.about(s.Wait50)), s.wait(s.about(s.Wait99)), s.wait(output.Duration(s.LongestWait)), "",
 		})
 	}
-	p.writeResults(b, rows, 4)
+	var table strings.Builder
+	p.writeResults(&table, rows, 2)
+	lines := strings.Split(strings.ReplaceAll("\n"+table.String(), "\n  ", "\n"), "\n")[1:]
+	width := len(lines[0]) + len("  ")
+	b.WriteString("\n" + screen.Faint(lines[0]+"  limits") + "\n")
+	for i, s := range p.Sets {
+		limits := output.Wrapped(s.limitTexts(), ", ", max(12, screen.Width-width))
+		b.WriteString(lines[i+1] + "  " + strings.Join(limits, "\n"+strings.Repeat(" ", width)) + "\n")
+	}
 }
 
 func (s *result) wait(text string) string {
@@ -250,44 +278,49 @@ func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes i
 }
 
 // printNotes tells what else a reader must know to believe the counts.
-func (p *Report) printNotes(b *strings.Builder) {
+func (p *Report) printNotes(b *strings.Builder, screen output.Screen) {
 	for _, s := range p.Sets {
 		for _, l := range s.Limits {
 			if l.Needless != "" {
-				fmt.Fprintf(b, "\n%s can never deny beside %s, which holds no more in a longer time; leave it out.\n", l.Limit, l.Needless)
+				printNote(b, screen, "%s can never deny beside %s, which holds no more in a longer time; leave it out.", l.Limit, l.Needless)
 			}
 		}
 		if s.Hopeless > 0 {
-			fmt.Fprintf(b, "\nNever admissible under %s: %d of the denied, for more units than a limit holds, so no wait helps.\n", s.limits(), s.Hopeless)
+			printNote(b, screen, "Never admissible under %s: %d of the denied, for more units than a limit holds, so no wait helps.", s.limits(), s.Hopeless)
 		}
 	}
-	p.logReport.printNotes(b)
+	p.logReport.printNotes(b, screen)
 	if p.Estimated {
-		printTooMany(b, "events", "event", p.Sets[0].Lost)
+		printTooMany(b, screen, "events", "event", p.Sets[0].Lost)
 	}
 	if p.Picture != "" {
-		fmt.Fprintf(b, "\nPicture: %s\n", logs.Shown(p.Picture))
+		printNote(b, screen, "Picture: %s", logs.Shown(p.Picture))
 	}
 }
 
-func printTooMany(b *strings.Builder, things, thing string, lost int) {
-	fmt.Fprintf(b, "\nToo many %s to keep all: their numbers are estimates, and an %s of the lists may have had up to %d more denials at another time.\n", things, thing, lost)
+// printNote prints a paragraph.
+func printNote(b *strings.Builder, screen output.Screen, format string, args ...any) {
+	b.WriteString("\n" + screen.Wrap(fmt.Sprintf(format, args...)) + "\n")
+}
+
+func printTooMany(b *strings.Builder, screen output.Screen, things, thing string, lost int) {
+	printNote(b, screen, "Too many %s to keep all: their numbers are estimates, and an %s of the lists may have had up to %d more denials at another time.", things, thing, lost)
 }
 
 // printNotes tells what was odd in the log.
-func (p *logReport) printNotes(b *strings.Builder) {
+func (p *logReport) printNotes(b *strings.Builder, screen output.Screen) {
 	if p.OutOfOrder > 0 {
-		fmt.Fprintf(b, "\nOut of order: %s, dated up to %s before one above. None is decided earlier than the last one counted for its event; --sort puts the log in order first.\n",
+		printNote(b, screen, "Out of order: %s, dated up to %s before one above. None is decided earlier than the last one counted for its event; --sort puts the log in order first.",
 			output.Count(p.OutOfOrder, "attempt"), output.Duration(p.FurthestBack))
 	}
 	if p.YearsAssumed > 0 && !p.yearless() {
-		fmt.Fprintf(b, "\nYears assumed: %s. Lines without a year are dated near the other files.\n", output.Count(p.YearsAssumed, "attempt"))
+		printNote(b, screen, "Years assumed: %s. Lines without a year are dated near the other files.", output.Count(p.YearsAssumed, "attempt"))
 	}
 	if p.FirstNoEvent != "" {
-		fmt.Fprintf(b, "\nThe first line without an event is %s.\n", p.FirstNoEvent)
+		printNote(b, screen, "The first line without an event is %s.", p.FirstNoEvent)
 	}
 	if p.Unreadable > 0 {
-		fmt.Fprintf(b, "\nUnreadable lines: %d. The first is %s.\n", p.Unreadable, p.FirstUnreadable)
+		printNote(b, screen, "Unreadable lines: %d. The first is %s.", p.Unreadable, p.FirstUnreadable)
 	}
 }
 

@@ -1,0 +1,145 @@
+package output
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/fatih/color"
+	"github.com/rivo/uniseg"
+	"golang.org/x/term"
+)
+
+// Screen is what a text is laid out for: a terminal, or a file or pipe, which takes text of any height
+// and no escape sequences.
+type Screen struct {
+	Width    int // in columns, at least 40; 80 where it is not known
+	Height   int // in lines; 0 if there is no end
+	Terminal bool
+	Live     bool // a terminal that can be drawn on
+	Colours  bool // a terminal that can show colours, and whose user wants them
+}
+
+// ScreenOf returns the screen behind a stream. It has no colours where NO_COLOR is set, as
+// https://no-color.org asks.
+func ScreenOf(out io.Writer) Screen {
+	s := Screen{Width: 80}
+	f, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return s
+	}
+	s.Terminal, s.Live = true, os.Getenv("TERM") != "dumb"
+	s.Colours = s.Live && os.Getenv("NO_COLOR") == ""
+	if width, height, err := term.GetSize(int(f.Fd())); err == nil {
+		s.Width, s.Height = max(40, cmp.Or(width, s.Width)), height
+	}
+	return s
+}
+
+// Fit returns the text with the most rows, at most that many, which leaves a line of the screen for the
+// prompt of a shell. The last resort is the text with one row and with fewer blank lines.
+func (s Screen) Fit(most int, text func(rows int) string) string {
+	for rows := most; rows > 0; rows-- {
+		if t := text(rows); s.Height == 0 || s.lines(t) < s.Height {
+			return t
+		}
+	}
+	t := text(1)
+	return strings.Replace(t, "\n\n", "\n", s.lines(t)-s.Height+1)
+}
+
+// lines returns how many lines of the screen a text takes.
+func (s Screen) lines(text string) (n int) {
+	for line := range strings.Lines(text) {
+		n += max(1, (columns(line)+s.Width-1)/s.Width)
+	}
+	return n
+}
+
+// End writes the last two lines of a report: its verdict, and a command to try.
+func (s Screen) End(b *strings.Builder, verdict string, next ...string) {
+	b.WriteString("\n" + s.Bold(verdict) + "\n" + s.command("next: slidegate", next) + "\n")
+}
+
+// command returns the words of a command, on several lines of the shell if they are too many for one.
+func (s Screen) command(begin string, words []string) string {
+	text, width := begin, columns(begin)
+	for _, word := range words {
+		if width += 1 + columns(word); width+len(` \`) > s.Width {
+			text, width = text+" \\\n     ", len("      ")+columns(word)
+		}
+		text += " " + word
+	}
+	return text
+}
+
+// Wrap breaks a sentence between words where it is too long for a terminal. A file or pipe gets one line.
+func (s Screen) Wrap(text string) string {
+	if !s.Terminal {
+		return text
+	}
+	return strings.Join(Wrapped(strings.Split(text, " "), " ", s.Width), "\n")
+}
+
+// Wrapped joins words to lines of at most so many columns, if no word is wider.
+func Wrapped(words []string, separator string, width int) (lines []string) {
+	line := words[0]
+	for _, word := range words[1:] {
+		if columns(line+separator+word) > width {
+			lines = append(lines, strings.TrimRight(line+separator, " "))
+			line = word
+			continue
+		}
+		line += separator + word
+	}
+	return append(lines, line)
+}
+
+// Bold returns a text in bold.
+func (s Screen) Bold(text string) string { return s.paint(text, color.Bold) }
+
+// Faint returns a text that matters less.
+func (s Screen) Faint(text string) string { return s.paint(text, color.Faint) }
+
+// Good returns a text about what is as it should be.
+func (s Screen) Good(text string) string { return s.paint(text, color.FgGreen) }
+
+// Warn returns a text to look at.
+func (s Screen) Warn(text string) string { return s.paint(text, color.FgYellow) }
+
+// Bad returns a text about a denial or an error.
+func (s Screen) Bad(text string) string { return s.paint(text, color.FgRed) }
+
+func (s Screen) paint(text string, as ...color.Attribute) string {
+	c := color.New(as...)
+	if c.DisableColor(); s.Colours && text != "" {
+		c.EnableColor()
+	}
+	return c.Sprint(text)
+}
+
+// sequence matches what paint puts around a text.
+var sequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// columns returns how wide a text is on a terminal.
+func columns(text string) int { return uniseg.StringWidth(sequence.ReplaceAllString(text, "")) }
+
+// Crop cuts a line to so many columns. It keeps escape sequences, as those behind the cut end colours.
+func Crop(line string, width int) string {
+	var b strings.Builder
+	for line != "" {
+		if at := sequence.FindStringIndex(line); at != nil && at[0] == 0 {
+			b.WriteString(line[:at[1]])
+			line = line[at[1]:]
+			continue
+		}
+		cluster, rest, columns, _ := uniseg.FirstGraphemeClusterInString(line, -1)
+		if width -= columns; width >= 0 {
+			b.WriteString(cluster)
+		}
+		line = rest
+	}
+	return b.String()
+}

@@ -1,0 +1,112 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+)
+
+// end returns the verdict, and the words of a command to try next.
+func (p *Report) end() (verdict string, next []string) {
+	if len(p.Sets) > 1 {
+		return p.best(), p.more()
+	}
+	verdict = p.denied(p.Sets[0])
+	if p.Estimator == "window" {
+		return verdict, p.again("--suggest")
+	}
+	return verdict, p.again("--limit " + strings.Join(p.Sets[0].limitTexts(), ","))
+}
+
+// denied says how many attempts a set denies, and whom by mistake if the log tells.
+func (p *Report) denied(s *result) string {
+	return fmt.Sprintf("%d of %d denied", s.Denied, p.Attempts) + p.hurt(s.Hurt, s.MoreHurt)
+}
+
+// hurt says how many were denied by mistake, if the log tells.
+func (p *logReport) hurt(events []Event, more int) string {
+	switch n := len(events) + more; {
+	case p.WithResult == 0:
+		return ""
+	case n == 0:
+		return "; nobody by mistake"
+	case n == 1:
+		return "; 1 person by mistake"
+	default:
+		return fmt.Sprintf("; %d people by mistake", n)
+	}
+}
+
+// best names the set that denies most, among those that deny least by mistake.
+func (p *Report) best() string {
+	s := slices.MaxFunc(p.Sets, func(a, b *result) int {
+		return cmp.Or(cmp.Compare(b.DeniedSucceeded, a.DeniedSucceeded), cmp.Compare(a.Denied, b.Denied))
+	})
+	which := "most denied"
+	if p.WithResult > 0 {
+		which = "fewest mistakes"
+	}
+	return fmt.Sprintf("%s under %s: %s", which, s.limits(), p.denied(s))
+}
+
+// more returns the words of the same comparison with a picture, or of a search for limits.
+func (p *Report) more() []string {
+	if p.Picture != "" {
+		return p.again("--suggest")
+	}
+	var words []string
+	for _, s := range p.Sets {
+		words = append(words, "--compare "+strings.Join(s.limitTexts(), ","))
+	}
+	return p.again(append(words, "--svg limits.svg")...)
+}
+
+// again returns the words of a replay of the same log, with other flags.
+func (p *logReport) again(words ...string) []string {
+	return slices.Concat([]string{"replay"}, words, p.reading)
+}
+
+// reading returns the flags and files by which a log is read, quoted for a shell.
+func (c *Command) reading() (words []string) {
+	flag := func(name string, value flags.Text) {
+		if value != "" {
+			words = append(words, name+" "+logs.ShellQuoted(string(value)))
+		}
+	}
+	flag("--by", flags.Text(c.By.Text))
+	flag("--time-field", c.TimeField)
+	if c.TimeRegex.Regexp != nil {
+		flag("--time-regex", flags.Text(c.TimeRegex.String()))
+	}
+	flag("--time-format", c.TimeFormat)
+	if c.Sort {
+		words = append(words, "--sort")
+	}
+	for _, name := range c.files() {
+		words = append(words, logs.ShellQuoted(name))
+	}
+	return words
+}
+
+// verdict says how many attempts the guard delays, and whom by mistake.
+func (p *LoginReport) verdict() string {
+	return fmt.Sprintf("%d of %d delayed", p.Denied, p.Allowed+p.Denied) + p.hurt(p.Hurt, p.MoreHurt)
+}
+
+// end returns the verdict on the tightest proposal, and the words of a command that compares all.
+func (p *SuggestReport) end() (verdict string, next []string) {
+	if len(p.Sets) == 0 {
+		return "no limits are proposed: all that stop anything would delay more than that", p.again()
+	}
+	for _, s := range p.Sets {
+		next = append(next, "--compare "+strings.Join(s.Limits.Texts(), ","))
+	}
+	s := p.Sets[len(p.Sets)-1]
+	return fmt.Sprintf("%d of %s stopped by %s; %d of %d honest delayed",
+		s.Stopped, output.Count(p.Attempts, "attempt"), strings.Join(s.Limits.Texts(), ", "), s.Delayed, p.Honest), p.again(next...)
+}
