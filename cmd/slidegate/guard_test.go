@@ -56,7 +56,7 @@ func (g *guardedService) inspect(t *testing.T, want int, flags string, args ...s
 	if status != want || stderr != "" {
 		t.Errorf("%q: status %d, not %d: %s", args, status, want, stderr)
 	}
-	return strings.NewReplacer(g.name, "login", redistest.Addr(t), "127.0.0.1:6379").Replace(stdout)
+	return onDefault(t, g.name, stdout)
 }
 
 // seconds are so many moments, a second apart.
@@ -127,7 +127,7 @@ func TestInspectLoginOnlyLooks(t *testing.T) {
 	if after := keys(t, g.name); strings.Join(after, " ") != strings.Join(before, " ") {
 		t.Errorf("%q became %q", before, after)
 	}
-	if want := `  slidegate reset --secret-file FILE login.pair '2001:db8::/64 o'\''hara'` + "\n"; !strings.Contains(text, want) {
+	if want := `next: slidegate reset --secret-file FILE login.pair '2001:db8::/64 o'\''hara'` + "\n"; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 	if _, stderr, status := command(t.Context(), "reset", "--yes", "--redis", redistest.Addr(t), "--secret-file", g.file, g.name+".pair", "2001:db8::/64 o'hara"); status != 0 {
@@ -141,7 +141,7 @@ func TestInspectLoginAddress(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "alice", "192.0.2.31", seconds(20*time.Second, 5)...)
 	for ip, want := range map[string]string{"::ffff:192.0.2.31": "192.0.2.31", "::ffff:192.0.2.31%\x1b[2J": "192.0.2.31"} {
-		if text := g.inspect(t, 3, "", "alice", ip); !strings.Contains(text, "address  "+want+"\n") {
+		if text := g.inspect(t, 3, "", "alice", ip); !strings.Contains(text, "account  alice from "+want+"\n") {
 			t.Errorf("%q: %s", ip, text)
 		}
 	}

@@ -121,9 +121,16 @@ func TestInspectGolden(t *testing.T) {
 		"inspect-nobody-json": "--json NAME nobody",
 	} {
 		args := strings.Fields("--redis " + redistest.Addr(t) + " " + strings.ReplaceAll(args, "NAME", s.name))
-		shown := strings.NewReplacer(s.name, "login", redistest.Addr(t), "127.0.0.1:6379").Replace(inspected(t, args...))
+		shown := onDefault(t, s.name, inspected(t, args...))
 		checkGolden(t, filepath.Join("testdata", name+".golden"), shown)
 	}
+}
+
+// onDefault returns what the program would have printed of a limiter named login at the address that it
+// takes without --redis.
+func onDefault(t *testing.T, name, shown string) string {
+	t.Helper()
+	return strings.NewReplacer(" \\\n     ", "", name, "login", " --redis "+redistest.Addr(t), "", redistest.Addr(t), "127.0.0.1:6379").Replace(shown)
 }
 
 // TestInspectLooksOnly: whatever is asked for, nothing is written and no key made.
@@ -390,7 +397,7 @@ func TestInspectLongest(t *testing.T) {
 	s := newService(t)
 	s.count(t, "9007199254740992/36525d", "e", 1<<53, 30*m)
 	shown := inspected(t, "--redis", redistest.Addr(t), "--limit", "9007199254740992/36525d", s.name, "e")
-	for _, want := range []string{"used, NONE free; highest bar 9007199254740992\n", ", at 2125-03-05 13:30:00\n", "\n  36525d ago     27393d18h          18262d12h           9131d6h             now\n"} {
+	for _, want := range []string{"used, NONE free; highest bar 9007199254740992\n", ", at 2125-03-05 13:30:00\n", "\n  ├ 36525d ago ─ 27393d18h ──────── 18262d12h ───────── 9131d6h ───────── now ┤\n"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("no %q in\n%s", want, shown)
 		}

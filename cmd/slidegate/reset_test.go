@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -93,31 +91,5 @@ func TestResetInterrupted(t *testing.T) {
 	status := run(ctx, []string{"reset", "--redis", redistest.Addr(t), s.name, "alice"}, cli.Streams{In: tty, Out: &strings.Builder{}, Err: errs})
 	if status != 130 || !strings.HasSuffix(errs.String(), "slidegate: interrupted; nothing is forgotten\n") || len(keys(t, s.name)) != 1 {
 		t.Errorf("status %d, %s", status, errs)
-	}
-}
-
-// TestWatchOnTerminal: each look takes the place of the one before, as wide as the terminal.
-func TestWatchOnTerminal(t *testing.T) {
-	s := newService(t)
-	s.count(t, "5/1h", "e", 1, 30*m)
-	ctx, cancel := context.WithCancel(t.Context())
-	looks := 0
-	screen := ttytest.Screen(t, func(tty *os.File) {
-		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 120}); err != nil {
-			t.Fatal(err)
-		}
-		args := []string{"inspect", "--every", "100ms", "--limit", "5/1h", "--redis", redistest.Addr(t), s.name, "e"}
-		status := run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: tty, Err: tty, Now: func() time.Time {
-			if looks++; looks == 5 { // two to each look
-				cancel()
-			}
-			return afternoon
-		}})
-		if status != 0 {
-			t.Errorf("status %d", status)
-		}
-	})
-	if n := strings.Count(screen, "\x1b[Hlimiter"); n < 2 || strings.Count(screen, "\x1b[J") != n || !strings.Contains(screen, strings.Repeat("─", 28)+"┼") {
-		t.Errorf("%q", screen)
 	}
 }

@@ -20,7 +20,7 @@ func TestWidth(t *testing.T) {
 				t.Fatalf("%d wide on %d: %q", n, width, line)
 			}
 		}
-		if highest != 7 || !strings.HasPrefix(lines[0], "  ▂") || !strings.HasSuffix(lines[0], "▆") || strings.Count(lines[0], "█") != 1 || !strings.HasSuffix(lines[2], " now") {
+		if highest != 7 || !strings.HasPrefix(lines[0], "  ▂") || !strings.HasSuffix(lines[0], "▆") || strings.Count(lines[0], "█") != 1 || !strings.HasSuffix(lines[1], " now ┤") {
 			t.Fatalf("highest %d\n%s", highest, bars)
 		}
 	}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,25 +11,28 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// text returns the state for a terminal. Each of its lines fits into 80 columns, unless a name is
-// long.
-func (a *accountState) text(int) string {
+// head names what is looked at.
+func (a *accountState) head() string {
 	var b strings.Builder
-	a.writeHead(&b)
-	a.writeWhy(&b)
-	a.writeBudgets(&b)
-	a.writeNotes(&b)
+	account := logs.Shown(a.Account)
+	if a.Address != "" {
+		account += " from " + a.Address
+	}
+	output.Table(&b, 0, [][]string{
+		{"guard", a.Guard + " on " + a.Redis},
+		{"account", account},
+		{"time", a.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
+	})
 	return b.String()
 }
 
-func (a *accountState) writeHead(b *strings.Builder) {
-	rows := [][]string{{"guard", a.Guard + " on " + a.Redis}, {"account", logs.Shown(a.Account)}}
-	if a.Address != "" {
-		rows = append(rows, []string{"address", a.Address})
-	}
-	output.Table(b, 0, append(rows,
-		[]string{"time", a.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
-		[]string{"now", a.verdict()}))
+// body shows the budgets of the account, and why it is denied if it is. It is brief by itself.
+func (a *accountState) body(screen output.Screen, _ bool) string {
+	var b strings.Builder
+	a.writeBudgets(&b, screen)
+	a.writeWhy(&b, screen)
+	a.writeNotes(&b)
+	return b.String()
 }
 
 // verdict returns what somebody wants to know first.
@@ -37,7 +41,7 @@ func (a *accountState) verdict() string {
 		return "DENIED; the next attempt is allowed " + in(a.RetryAfter, a.At)
 	}
 	if !a.Known {
-		return "ALLOWED, as nothing is known of the account: see below"
+		return "ALLOWED, as nothing is known of the account"
 	}
 	free := a.Budgets[0].free()
 	for _, b := range a.Budgets {
@@ -46,21 +50,52 @@ func (a *accountState) verdict() string {
 	return "ALLOWED; denied after " + strings.Replace(output.Count(int(free), "more failure"), "1 more", "one more", 1)
 }
 
+// next returns the words of a command to try.
+func (a *accountState) next() []string {
+	flags := a.Budgets[0].flags
+	if !a.Allowed {
+		if resets := a.resets(); len(resets) > 0 {
+			return resets[0]
+		}
+	}
+	account, ok := shellWord(a.Account)
+	guard, named := shellWord(a.Guard)
+	words := slices.Concat([]string{"inspect", "--login"}, flags)
+	switch {
+	case !ok || !named || !a.Known || !a.Default:
+		return []string{"help", "inspect"}
+	case a.Address == "":
+		return append(words, guard, account, "ADDRESS")
+	}
+	return append(words, "--watch", guard, account, a.Address)
+}
+
+// resets returns the commands that forget the failures for which budgets deny.
+func (a *accountState) resets() (commands [][]string) {
+	for _, r := range a.Why {
+		event, ok := shellWord(r.event)
+		name, named := shellWord(a.Guard + "." + string(r.Budget))
+		if ok && named {
+			commands = append(commands, slices.Concat([]string{"reset"}, a.Budgets[0].flags, []string{name, event}))
+		}
+	}
+	return commands
+}
+
 // writeWhy explains a denial, and how to end it.
-func (a *accountState) writeWhy(b *strings.Builder) {
+func (a *accountState) writeWhy(b *strings.Builder, screen output.Screen) {
 	if a.Allowed {
 		return
 	}
-	b.WriteString("\nWhy the account is kept out, as each of these denies:\n")
-	var reset []string
+	b.WriteString("\n")
 	for _, r := range a.Why {
-		fmt.Fprintf(b, "  %s: %s.\n    %s allows the next %s.\n", r.Budget, r.Text, r.Limit, in(r.RetryAfter, r.section.now))
-		if word, ok := shellWord(r.event); ok {
-			reset = append(reset, fmt.Sprintf("  slidegate reset --secret-file FILE %s.%s %s\n", a.Guard, r.Budget, word))
-		}
+		b.WriteString(screen.Bad("denied by "+string(r.Budget)) + ": " + r.Text + "\n")
 	}
-	if len(reset) > 0 {
-		b.WriteString("To forget these failures now:\n" + strings.Join(reset, ""))
+	if resets := a.resets(); len(resets) > 1 {
+		b.WriteString("to forget all of these failures, also:\n")
+		for _, words := range resets[1:] {
+			b.WriteString("  slidegate " + strings.Join(words, " ") + "\n")
+		}
 	}
 }
 
@@ -75,50 +110,57 @@ func shellWord(text string) (word string, ok bool) {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", text[0] != '-'
 }
 
-func (a *accountState) writeBudgets(b *strings.Builder) {
-	rows := [][]string{{"budget", "limit", "used", "free", "back"}}
+func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen) {
+	rows := [][]string{{"budget", "limit", "used", strings.Repeat(" ", gaugeWidth), "free", "back"}}
+	var gauges []string
 	for _, budget := range a.Budgets {
 		name := string(budget.Budget)
 		for _, sec := range budget.Limits {
 			rows = append(rows, append([]string{name}, sec.row()...))
+			gauges = append(gauges, sec.gauge(screen, gaugeWidth))
 			name = ""
 		}
 	}
 	var table strings.Builder
 	output.Table(&table, 0, rows)
-	b.WriteString("\n")
-	for line := range strings.Lines(table.String()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	header, body, _ := strings.Cut(table.String(), "\n")
+	b.WriteString(screen.Faint(header) + "\n")
+	for i, line := range slices.Collect(strings.Lines(body)) { // colours would be columns of the table
+		plain := rows[i+1][3]
+		b.WriteString(strings.TrimRight(strings.Replace(line, plain, gauges[i], 1), " \n") + "\n")
 	}
 }
 
-// row returns the limit, the units used and free, and when the next come back.
+const gaugeWidth = 16
+
+// row returns the limit, the units used, how full it is, the units free, and when the next come back.
 func (sec *section) row() []string {
 	back := ""
 	if sec.Used > 0 {
-		back = fmt.Sprintf("%d %s", sec.NextUnits, in(sec.NextAfter, sec.now))
+		back = fmt.Sprintf("%d in %s", sec.NextUnits, wait(sec.NextAfter))
 	}
+	used := strconv.FormatInt(sec.Used, 10)
 	if sec.Bound == nil {
-		return []string{"MAX/" + span(sec.per), strconv.FormatInt(sec.Used, 10), "?", back}
+		return []string{"MAX/" + span(sec.per), used, "", "?", back}
 	}
-	return []string{sec.Limit, strconv.FormatInt(sec.Used, 10), orNone(sec.Remaining), back}
+	return []string{sec.Limit, used, sec.gauge(output.Screen{}, gaugeWidth), orNone(sec.Remaining), back}
 }
 
 // writeNotes says what may be wrong, and what was not looked at.
 func (a *accountState) writeNotes(b *strings.Builder) {
 	if !a.Known {
-		b.WriteString("\nNo failure is counted on this account. Nobody failed on it lately, or the service\nspells it in another way (Alice and alice are two accounts), or NAME or\n--secret-file are others there.\n")
+		b.WriteString("\nNo failure is counted on this account. Nobody failed on it lately, or the\nservice spells it in another way (Alice and alice are two accounts), or NAME or\n--secret-file are others there.\n")
 	}
 	for _, budget := range a.Budgets {
 		if more := budget.unnamed(); len(more) > 0 {
-			fmt.Fprintf(b, "\nMore is stored for %s, and may deny, too; add --budget %s=%s.\n", budget.Budget, budget.Budget, strings.Join(more, ","))
+			fmt.Fprintf(b, "\nMore is stored for %s, and may deny, too; add\n--budget %s=%s.\n", budget.Budget, budget.Budget, strings.Join(more, ","))
 		}
 	}
 	if a.Address == "" {
 		b.WriteString("\nAn address can be denied, too; add it to see its failures.\n")
 	}
 	if a.Default {
-		b.WriteString("\nThe limits are the defaults of login. If the service has others, name them by\n--budget, as in --budget account=10/10m,20/1h.\n")
+		b.WriteString("\nThe limits are the defaults of login; others are named by --budget pair=5/1m.\n")
 	}
-	b.WriteString("\nA known device is kept out only if total denies, or if the budget of the device\nand one of the others do.\n")
+	b.WriteString("\nA known device is denied only by total, or by its own budget and another.\n")
 }

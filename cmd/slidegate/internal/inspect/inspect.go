@@ -41,7 +41,10 @@ const (
 
 // shown is what an inspect shows: the state of an event, or of an account.
 type shown interface {
-	text(width int) string
+	head() string
+	body(screen output.Screen, brief bool) string
+	verdict() string
+	next() []string
 	status() cli.ExitStatus
 }
 
@@ -116,26 +119,6 @@ func (c *Command) looks(client rueidis.Client, ip netip.Addr, now func() time.Ti
 	return func(ctx context.Context) (shown, error) { return look(ctx) }, err
 }
 
-// watch shows the state until ctx ends, which is no error. Nor is it one if Redis fails for a while, but for the first look.
-func (c *Command) watch(ctx context.Context, look func(context.Context) (shown, error), s cli.Streams) error {
-	tick := time.NewTicker(time.Duration(c.Every))
-	defer tick.Stop()
-	for first := true; ; first = false {
-		_, err := c.show(ctx, look, s)
-		if err != nil && first && ctx.Err() == nil {
-			return err
-		}
-		if err != nil && ctx.Err() == nil {
-			_, _ = fmt.Fprintf(s.Err, "slidegate: %v; looking again\n", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // show prints the state once, and returns the exit status that it stands for.
 func (c *Command) show(ctx context.Context, look func(context.Context) (shown, error), s cli.Streams) (cli.ExitStatus, error) {
 	st, err := look(ctx)
@@ -145,17 +128,26 @@ func (c *Command) show(ctx context.Context, look func(context.Context) (shown, e
 	if c.JSON {
 		return st.status(), output.JSON(s.Out, st)
 	}
-	_, err = io.WriteString(s.Out, c.screen(st.text(output.Width(s.Out)), s.Out))
+	screen := output.ScreenOf(s.Out)
+	_, err = io.WriteString(s.Out, screen.Fit(2, func(rows int) string { return report(screen, st, rows == 1) }))
 	return st.status(), err
 }
 
-// screen is a text as a watch prints it: on a terminal in place of the last one, elsewhere apart from it.
-func (c *Command) screen(text string, out io.Writer) string {
-	switch {
-	case c.Every == 0:
-		return text
-	case output.IsTerminal(out):
-		return "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J" // home, and clear what is right of it and below
+// report returns all that is shown of a state.
+func report(screen output.Screen, st shown, brief bool) string {
+	var b strings.Builder
+	b.WriteString(st.head() + "\n" + st.body(screen, brief))
+	screen.End(&b, judged(screen, st), st.next()...)
+	return b.String()
+}
+
+// judged returns the verdict in its colour.
+func judged(screen output.Screen, st shown) string {
+	switch st.status() {
+	case statusDenied:
+		return screen.Bad(st.verdict())
+	case statusUnknown:
+		return screen.Warn(st.verdict())
 	}
-	return text + "\n"
+	return st.verdict()
 }

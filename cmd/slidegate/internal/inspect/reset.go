@@ -33,7 +33,7 @@ func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(s.Out, st.summary()); err != nil || !st.Stored {
+	if _, err := io.WriteString(s.Out, st.summary(output.ScreenOf(s.Out))); err != nil || !st.Stored {
 		return err
 	}
 	if yes, err := c.asks(ctx, s); err != nil || !yes {
@@ -42,12 +42,12 @@ func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	if err := c.forget(ctx, client); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.Out, "Forgotten.")
+	_, err = fmt.Fprintln(s.Out, output.ScreenOf(s.Out).Bold("Forgotten."))
 	return err
 }
 
-// summary is what is stored, in a line.
-func (st *State) summary() string {
+// summary is what is stored, in a sentence.
+func (st *State) summary(screen output.Screen) string {
 	if !st.Stored {
 		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service denies the event all the same, NAME, EVENT, --ar1 or\n--secret-file are others there, or its Fallback decides.\n", st.Key, st.Redis)
 	}
@@ -59,7 +59,7 @@ func (st *State) summary() string {
 			counts = append(counts, fmt.Sprintf("%s in %s", units(sec.Used), span(sec.per)))
 		}
 	}
-	return fmt.Sprintf("%s on %s counts %s.\n", st.Key, st.Redis, strings.Join(counts, ", "))
+	return screen.Wrap(fmt.Sprintf("%s on %s counts %s.", st.Key, st.Redis, strings.Join(counts, ", "))) + "\n"
 }
 
 // maxAnswer is the most bytes that are read of an answer.

@@ -10,18 +10,30 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// text is the state for a terminal of this width.
-func (st *State) text(width int) string {
+// head names what is looked at.
+func (st *State) head() string {
 	var b strings.Builder
 	output.Table(&b, 0, [][]string{
 		{"limiter", st.Limiter + " on " + st.Redis},
 		{"event", logs.Shown(st.Event)},
 		{"key", st.Key},
 		{"time", st.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
-		{"now", st.verdict()},
 	})
+	return b.String()
+}
+
+// body shows the limits. Where they are to be brief, they are without their strips.
+func (st *State) body(screen output.Screen, brief bool) string {
+	name := 0
 	for _, sec := range st.Limits {
-		b.WriteString("\n" + sec.text(width))
+		name = max(name, len(sec.name()))
+	}
+	var b strings.Builder
+	for i, sec := range st.Limits {
+		if i > 0 && !brief {
+			b.WriteString("\n")
+		}
+		b.WriteString(sec.text(screen, name, brief))
 	}
 	st.writeNotes(&b)
 	return b.String()
@@ -33,15 +45,40 @@ func (st *State) verdict() string {
 	case st.Verdict == nil && !st.Stored:
 		return "nothing is counted"
 	case st.Verdict == nil:
-		return "unknown, as Redis does not store how much a limit holds; add\n\t" + st.missing()
+		return "unknown, as Redis does not store how much a limit holds"
 	case st.Allowed && !st.Stored:
-		return "ADMITTED, as nothing is stored under this key: see below"
+		return "ADMITTED, as nothing is stored under this key"
 	case st.Allowed && st.missing() != "":
-		return "ADMITTED by the limits given, up to " + units(st.free()) + " at once; but see below"
+		return "ADMITTED by the limits given, up to " + units(st.free()) + " at once"
 	case st.Allowed:
 		return "ADMITTED, up to " + units(st.free()) + " at once"
 	}
 	return fmt.Sprintf("DENIED by %s; 1 unit is admitted %s", st.full(), in(st.RetryAfter, st.Limits[0].now))
+}
+
+// next returns the words of a command to try.
+func (st *State) next() []string {
+	event, ok := shellWord(st.Event)
+	name, named := shellWord(st.Limiter)
+	subject := append(st.flags, name, event)
+	switch {
+	case !ok || !named:
+		return []string{"help", "inspect"}
+	case st.status() == statusDenied:
+		return append([]string{"reset"}, subject...)
+	case !st.Stored && st.Estimator == "window":
+		return append([]string{"inspect", "--ar1"}, subject...)
+	case !st.Stored:
+		return []string{"help", "inspect"}
+	}
+	words := []string{"inspect"}
+	for _, sec := range st.given() {
+		words = append(words, "--limit "+sec.Limit)
+	}
+	if missing := st.missing(); missing != "" {
+		return append(append(words, missing), subject...)
+	}
+	return append(append(words, "--watch"), subject...)
 }
 
 // missing returns the flags that name what is stored under none of the limits given, or nothing.
@@ -122,28 +159,42 @@ func (st *State) behind() (behind time.Duration) {
 	return behind
 }
 
-// text is the section for a terminal of this width.
-func (sec *section) text(width int) string {
+// text shows the section, whose name is padded to a width.
+func (sec *section) text(screen output.Screen, name int, brief bool) string {
+	title := fmt.Sprintf("%-*s  ", name, sec.name())
+	if sec.Bound != nil {
+		title += sec.gauge(screen, 20) + "  "
+	}
 	switch {
 	case sec.Counts == nil:
-		return sec.levelText(width)
+		return title + sec.levelText()
 	case sec.Used == 0:
-		return sec.title() + "\n"
+		return title + sec.counted() + "\n"
+	case brief:
+		return title + sec.counted() + "\n  " + sec.back() + "\n"
 	}
-	bars, highest := sec.bars(width)
-	title := sec.title()
+	bars, highest := sec.bars(screen.Width)
+	title += sec.counted()
 	if highest > 1 {
 		title += fmt.Sprintf("; highest bar %d", highest)
 	}
 	return title + "\n  " + sec.back() + "\n" + bars
 }
 
-// title says how much is used and free.
-func (sec *section) title() string {
+// name is the limit, or its Per where it is not known.
+func (sec *section) name() string {
 	if sec.Bound == nil {
-		return fmt.Sprintf("%s  %s counted", span(sec.per), units(sec.Used))
+		return span(sec.per)
 	}
-	return fmt.Sprintf("%s  %d of %d used, %s free", sec.Limit, sec.Used, sec.Max, orNone(sec.Remaining))
+	return sec.Limit
+}
+
+// counted says how much is used and free.
+func (sec *section) counted() string {
+	if sec.Bound == nil {
+		return units(sec.Used) + " counted"
+	}
+	return fmt.Sprintf("%d of %d used, %s free", sec.Used, sec.Max, orNone(sec.Remaining))
 }
 
 // back says when units come back, first and last.
@@ -158,20 +209,20 @@ func (sec *section) back() string {
 	return "back: " + all
 }
 
-// levelText is a section of ar1.
-func (sec *section) levelText(width int) string {
+// levelText is what comes behind the title of a section of ar1, and below.
+func (sec *section) levelText() string {
 	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), span(time.Duration(sec.HalfLife)*time.Millisecond))
 	if sec.ResetAfter > 0 {
 		level += "  at rest " + in(sec.ResetAfter, sec.now) + "\n"
 	}
 	if sec.Bound == nil {
-		return span(sec.per) + "  " + level
+		return level
 	}
-	title := fmt.Sprintf("%s  %s of %d free", sec.Limit, orNone(sec.Remaining), sec.Max)
+	free := fmt.Sprintf("%s of %d free", orNone(sec.Remaining), sec.Max)
 	if sec.RetryAfter > 0 {
-		title += "; 1 comes back " + in(sec.RetryAfter, sec.now)
+		free += "; 1 comes back " + in(sec.RetryAfter, sec.now)
 	}
-	return title + "\n  " + level + sec.gauge(width)
+	return free + "\n  " + level
 }
 
 // decimal is a number to three digits, however small.
@@ -198,8 +249,13 @@ func in(ms int64, now time.Time) string {
 	if !end.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
 		layout = time.DateTime
 	}
+	return fmt.Sprintf("in %s, at %s", wait(ms), end.Format(layout))
+}
+
+// wait is a wait, from a minute on rounded up to a second.
+func wait(ms int64) string {
 	if ms >= time.Minute.Milliseconds() {
 		ms = (ms + 999) / 1000 * 1000
 	}
-	return fmt.Sprintf("in %s, at %s", output.Duration(ms), end.Format(layout))
+	return output.Duration(ms)
 }

@@ -21,6 +21,8 @@ type State struct {
 	Stored    bool      `json:"stored"` // Redis holds the key
 	*Verdict
 	Limits []*section `json:"limits"` // those of --limit, in order, then what else is stored
+
+	flags []string // that name the limiter, quoted for a shell
 }
 
 // Verdict is what one more unit would be told. It is missing without --limit.
@@ -71,7 +73,7 @@ type Level struct {
 }
 
 func (s *Subject) newState(key string, at time.Time) *State {
-	return &State{Limiter: s.Name, Event: s.Event, Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
+	return &State{flags: s.flags(), Limiter: s.Name, Event: s.Event, Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
 }
 
 // windows returns the state that a limiter of window reports.

@@ -23,10 +23,30 @@ type Subject struct {
 	Event  string
 }
 
+// localRedis is where Redis is if no flag says so.
+const localRedis = "127.0.0.1:6379"
+
+// flags returns the flags of a command on the same limiter, without what is secret.
+func (s *Subject) flags() (flags []string) {
+	switch to := s.Redis.String(); {
+	case s.Redis.Username+s.Redis.Password != "" || s.Redis.TLSConfig != nil:
+		flags = append(flags, "--redis URL")
+	case to != localRedis:
+		flags = append(flags, "--redis "+to)
+	}
+	if s.AR1 {
+		flags = append(flags, "--ar1")
+	}
+	if len(s.Secret) > 0 {
+		flags = append(flags, "--secret-file FILE")
+	}
+	return flags
+}
+
 // connect finds the server or the cluster.
 func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if len(s.Redis.InitAddress) == 0 {
-		s.Redis.InitAddress = []string{"127.0.0.1:6379"}
+		s.Redis.InitAddress = []string{localRedis}
 	}
 	if err := s.checkName(); err != nil {
 		return nil, err

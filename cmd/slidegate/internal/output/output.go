@@ -52,16 +52,6 @@ func Duration(ms int64) string {
 	return strings.TrimPrefix(window.Every(d).String(), "1/")
 }
 
-// Width returns how many columns a terminal has, at least 40, and 80 if the writer is no terminal.
-func Width(out io.Writer) int {
-	if f, ok := out.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return max(40, width)
-		}
-	}
-	return 80
-}
-
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
