@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
 type commandLine struct {
@@ -46,7 +47,9 @@ func run(ctx context.Context, args []string, s cli.Streams) int {
 	if err == nil || errors.As(err, &answer) {
 		return int(answer)
 	}
-	_, _ = fmt.Fprintln(s.Err, "slidegate:", strings.TrimPrefix(err.Error(), "slidegate: ")) // the library's errors begin so
+	screen := output.ScreenOf(s.Err)
+	text := strings.TrimPrefix(err.Error(), "slidegate: ") // the library's errors begin so
+	_, _ = fmt.Fprintln(s.Err, screen.Wrap(screen.Bad("slidegate:")+" "+text))
 	if ctx.Err() != nil {
 		return 130
 	}

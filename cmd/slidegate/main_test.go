@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -97,7 +98,11 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestBadInput: one sentence, and a status that is not zero. What is wrong with files is tested where they are read.
+// nextSentence matches where a second sentence begins.
+var nextSentence = regexp.MustCompile(`[.!] +[A-Z]`)
+
+// TestBadInput makes mistakes with each command: each gets one sentence on the standard error, and the
+// status 1. What is wrong with the lines of a file is tested where they are read.
 func TestBadInput(t *testing.T) {
 	taken := busy(t)
 	empty, broken, columns := write(t, ""), write(t, "1,alice\nMar\n"), write(t, "1,alice\n")
@@ -210,6 +215,13 @@ func TestBadInput(t *testing.T) {
 		{"inspect login e --web --web", "--web: it is given twice; choose one"},
 		{"inspect --web=localhost login e", `--web: "localhost" is no address to serve at; write an IP address and a port, as in 127.0.0.1:8002`},
 		{"inspect --web " + taken + " login e --redis " + redistest.Addr(t), "--web: listen tcp " + taken + ": bind: address already in use; write an address of this machine with a free port, as in 127.0.0.1:8002"},
+		{"reset", `expected "<name> <event>"; slidegate help reset shows what there is`},
+		{"reset login", `expected "<event>"; slidegate help reset shows what there is`},
+		{"reset login e more", "unexpected argument more; slidegate help reset shows what there is"},
+		{"reset login e --limit 5/1h", "unknown flag --limit; slidegate help reset shows what there is"},
+		{"reset login e --yes=maybe", "--yes takes no value; leave out the = and what follows"},
+		{"reset login e --yes --redis localhost", `--redis: "localhost" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
+		{"reset login e --yes --secret-file no-such", `--secret-file: cannot read "no-such" (no such file or directory); name the file that holds the secret`},
 		{"reset login e", "nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question"},
 		{"reset lo/gin e --yes --redis 127.0.0.1:1", `limiter name "lo/gin" has the byte "/"; use only A-Z a-z 0-9 . _ - and colon`},
 		{"inspect login e --redis 127.0.0.1:1 --secret-file " + columns, "has a Secret of 7 bytes; give it at least 16 random ones"},
@@ -253,7 +265,7 @@ func TestBadInput(t *testing.T) {
 		{"replay " + empty, "nothing to replay: " + empty + " is empty"},
 	} {
 		stdout, stderr, status := command(t.Context(), strings.Fields(tt.args)...)
-		if status != 1 || stdout != "" || !strings.HasPrefix(stderr, "slidegate: ") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, tt.want) || strings.Contains(stderr, "secret@") {
+		if status != 1 || stdout != "" || !strings.HasPrefix(stderr, "slidegate: ") || strings.Count(stderr, "\n") != 1 || nextSentence.MatchString(stderr) || !strings.Contains(stderr, tt.want) || strings.Contains(stderr, "secret@") {
 			t.Errorf("slidegate %s: status %d\n got %s%s\nwant %s", tt.args, status, stdout, stderr, tt.want)
 		}
 	}

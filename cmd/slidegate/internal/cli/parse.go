@@ -27,7 +27,7 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	}
 	helped := false
 	k, err := kong.New(line, kong.Name("slidegate"), kong.Writers(stdout, stdout), kong.Exit(func(int) { helped = true }),
-		kong.Description("Slidegate limits how often events happen.\n\nTry: slidegate replay"), kong.HelpOptions{WrapUpperBound: 100},
+		kong.Description("Slidegate limits how often events happen.\n\nTry: slidegate replay"), kong.HelpOptions{Compact: true, WrapUpperBound: 100},
 		kong.Vars{"version": version()})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
@@ -43,7 +44,8 @@ type Command struct {
 
 // Run runs the proxy until ctx ends. It logs to stderr.
 func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	screen := output.ScreenOf(stderr)
+	log := newLog(stderr, screen)
 	cfg, err := c.Config(log)
 	if err != nil {
 		return err
@@ -54,11 +56,38 @@ func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
 		cfg.Redis = window.Connect(c.dial(log, failed))
 		defer cfg.Redis.Close() // after the last request
 	}
-	return c.serve(ctx, first, cfg)
+	return c.serve(ctx, first, cfg, func(public, admin net.Addr) {
+		if !screen.Terminal {
+			log.Info("ready", "listen", public, "to", c.To, "admin", admin)
+			return
+		}
+		ready := fmt.Sprintf("ready: requests to %v go on to %v", public, c.To)
+		_, _ = fmt.Fprintf(stderr, "\n%s\nnext: open http://%v/ to see who is limited\n\n", screen.Bold(ready), admin)
+	})
+}
+
+// newLog returns a log of key=value pairs. On a terminal it leaves out what somebody in front of it
+// knows: the date, and that a line is none of trouble.
+func newLog(stderr io.Writer, screen output.Screen) *slog.Logger {
+	if !screen.Terminal {
+		return slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: brief}))
+}
+
+// brief shortens the time of a line, and leaves out the level of one without trouble.
+func brief(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value; {
+	case v.Kind() == slog.KindTime:
+		a.Value = slog.StringValue(v.Time().Format(time.TimeOnly))
+	case v.Any() == slog.LevelInfo:
+		return slog.Attr{}
+	}
+	return a
 }
 
 // serve runs the proxy until ctx ends. It waits for a connection to Redis until first ends.
-func (c *Command) serve(ctx, first context.Context, cfg proxy.Config) error {
+func (c *Command) serve(ctx, first context.Context, cfg proxy.Config, ready func(public, admin net.Addr)) error {
 	p, err := proxy.New(cfg)
 	if err != nil {
 		return err
@@ -71,7 +100,8 @@ func (c *Command) serve(ctx, first context.Context, cfg proxy.Config) error {
 	if cfg.Redis != nil {
 		_ = cfg.Redis.Wait(first) // without one, the proxy does what --outage says
 	}
-	c.begin(cfg.Log, public, admin)
+	c.begin(cfg.Log, admin)
+	ready(public.Addr(), admin.Addr())
 	return p.Serve(ctx, public, admin)
 }
 
@@ -205,7 +235,7 @@ func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
 }
 
 // begin tells what is limited, and where.
-func (c *Command) begin(log *slog.Logger, public, admin net.Listener) {
+func (c *Command) begin(log *slog.Logger, admin net.Listener) {
 	for _, rt := range c.Routes {
 		if len(rt.Limits) == 0 {
 			log.Info("route without limits", "route", rt.Pattern)
@@ -232,5 +262,4 @@ func (c *Command) begin(log *slog.Logger, public, admin net.Listener) {
 	if c.Shadow {
 		log.Warn("shadow: every request reaches the server; the log, /metrics and /over show what the limits would have done")
 	}
-	log.Info("ready", "listen", public.Addr(), "to", c.To, "admin", admin.Addr())
 }

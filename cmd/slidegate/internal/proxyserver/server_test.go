@@ -26,7 +26,7 @@ func TestWarnsOfReset(t *testing.T) {
 		defer l.Close()
 		var log strings.Builder
 		c := Command{AllowReset: true}
-		c.begin(slog.New(slog.NewTextHandler(&log, nil)), l, l)
+		c.begin(slog.New(slog.NewTextHandler(&log, nil)), l)
 		if strings.Contains(log.String(), "everybody who reaches --admin can have counts forgotten") != want {
 			t.Errorf("%s: %s", address, log.String())
 		}
@@ -45,7 +45,7 @@ func TestShadow(t *testing.T) {
 		var text strings.Builder
 		log := slog.New(slog.NewTextHandler(&text, nil))
 		cfg, err := c.Config(log)
-		c.begin(log, listener, listener)
+		c.begin(log, listener)
 		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != shadow || lines != want {
 			t.Errorf("%t: Shadow is %t, %v\n%s", shadow, cfg.Shadow, err, &text)
 		}

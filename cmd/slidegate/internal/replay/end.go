@@ -63,7 +63,7 @@ func (p *Report) more() []string {
 	for _, s := range p.Sets {
 		words = append(words, "--compare "+strings.Join(s.limitTexts(), ","))
 	}
-	return p.again(append(words, "--svg limits.svg")...)
+	return p.again(append(words, "--picture limits.svg")...)
 }
 
 // again returns the words of a replay of the same log, with other flags.

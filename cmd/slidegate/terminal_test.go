@@ -1,0 +1,302 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/redis/rueidis"
+	"github.com/rivo/uniseg"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// onTerminal returns what a terminal of a size gets from the program in the afternoon.
+func onTerminal(t *testing.T, rows, cols uint16, args ...string) string {
+	t.Helper()
+	return ttytest.Screen(t, func(tty *os.File) {
+		if err := pty.Setsize(tty, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
+			t.Fatal(err)
+		}
+		run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: tty, Err: tty, Now: func() time.Time { return afternoon }})
+	})
+}
+
+// colourful makes the program believe in its terminal, wherever the test runs.
+func colourful(t *testing.T) {
+	t.Helper()
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+}
+
+// sequence matches what the program writes to a terminal beside text.
+var sequence = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]")
+
+// checkFits fails the test if a text does not fit above the prompt of a terminal of 80 x 24.
+func checkFits(t *testing.T, name, text string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(sequence.ReplaceAllString(text, ""), "\n"), "\n")
+	if len(lines) > 23 {
+		t.Errorf("%s: %d lines", name, len(lines))
+	}
+	for _, line := range lines {
+		if n := uniseg.StringWidth(line); n > 80 {
+			t.Errorf("%s: %d columns: %s", name, n, line)
+		}
+	}
+}
+
+// mainUses are the screens of the main uses of each command.
+func mainUses(t *testing.T) map[string]string {
+	t.Helper()
+	server := redistest.Start(t)
+	s := &service{name: "login", client: server.NewClient(t, func(*rueidis.ClientOption) {})}
+	const login, address = "1/5s,5/1h,20/1d", "198.51.100.7"
+	s.count(t, login, address, 1, 21*h, 20*h, 9*h, 8*h+50*m, 8*h+40*m, 4*h, 48*m, 31*m, 30*m, 12*m, 2*time.Second)
+	s.count(t, login, "bob", 1, 2*h, 30*m)
+	s.raise(t, "5/1h,100/1d", "key-7", 1, 3*h, 50*m, 40*m, 30*m, 20*m, 10*m, 9*m, 8*m)
+	g := guard(t, &service{name: "login", client: s.client})
+	g.fail(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...)...)
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("auth.log", []byte(loginNotes()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	redis := " --redis " + server.Addr() + " "
+	shown := map[string]string{}
+	for name, args := range map[string]string{
+		"help":           "help",
+		"replay":         "replay",
+		"replay-file":    "replay --limit 5/1h auth.log",
+		"replay-compare": "replay --compare 5/1h --compare 1/5s,10/1h,20/1d --compare 3/1m,10/1h,20/1d,100/7d",
+		"replay-suggest": "replay --suggest",
+		"replay-login":   "replay --login",
+		"replay-ar1":     "replay --estimator ar1",
+		"inspect":        "inspect" + redis + "--limit " + login + " login " + address,
+		"inspect-stored": "inspect" + redis + "login " + address,
+		"inspect-others": "inspect" + redis + "--limit 5/1h,5/10m " + s.name + " " + address,
+		"inspect-ar1":    "inspect" + redis + "--ar1 --limit 5/1h,100/1d " + s.name + " key-7",
+		"inspect-nobody": "inspect" + redis + "--limit 5/1h " + s.name + " nobody",
+		"inspect-login":  "inspect" + redis + "--login --secret-file " + g.file + " login alice 192.0.2.31",
+		"reset":          "reset --yes" + redis + "login bob",
+		"mistake":        "replay --by POST_/login",
+	} {
+		text := strings.ReplaceAll(onTerminal(t, 24, 80, strings.Fields(args)...), "\r\n", "\n")
+		shown[name] = strings.ReplaceAll(text, server.Addr(), "127.0.0.1:16379")
+	}
+	return shown
+}
+
+// TestTerminal holds what a terminal of 80 x 24 shows to the files in testdata/terminal, where ^[ stands
+// for an escape. To look at one: sed 's/\^\[/\x1b/g' FILE.
+func TestTerminal(t *testing.T) {
+	colourful(t)
+	t.Setenv("COLUMNS", "80") // kong asks the standard output how wide its help may be
+	goldens, err := filepath.Abs(filepath.Join("testdata", "terminal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range mainUses(t) {
+		checkFits(t, name, text)
+		checkGolden(t, filepath.Join(goldens, name+".golden"), strings.ReplaceAll(text, "\x1b", "^["))
+	}
+}
+
+// TestHelpFits: the help of each command is no wider than a terminal of 80 columns.
+func TestHelpFits(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	for _, name := range []string{"replay", "inspect", "reset", "proxy"} {
+		help, _, _ := command(t.Context(), "help", name)
+		for line := range strings.Lines(help) {
+			if n := uniseg.StringWidth(line); n > 80 {
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
+		}
+	}
+}
+
+// TestVerdictIsLast: a report on a terminal ends in its verdict, in bold, and a command that runs.
+func TestVerdictIsLast(t *testing.T) {
+	colourful(t)
+	next := regexp.MustCompile(`(?s)\n\x1b\[1m[^\n]+\x1b\[22m\nnext: slidegate (.*)$`)
+	for _, args := range []string{"replay", "replay --compare 5/1h --compare 1/5s,10/1h", "replay --suggest", "replay --login", "replay --estimator ar1"} {
+		text := strings.ReplaceAll(onTerminal(t, 24, 80, strings.Fields(args)...), "\r\n", "\n")
+		end := next.FindStringSubmatch(text)
+		if end == nil {
+			t.Errorf("%s: %q", args, text)
+			continue
+		}
+		t.Chdir(t.TempDir()) // for a picture
+		words := strings.Fields(strings.ReplaceAll(end[1], "\\\n", ""))
+		if _, stderr, status := command(t.Context(), words...); status != 0 {
+			t.Errorf("%s proposes %q: status %d, %s", args, words, status, stderr)
+		}
+	}
+}
+
+// TestPlain: a terminal whose user wants no colours, and anything but a terminal, gets text alone. What
+// a low terminal leaves out of a list, a pipe gets.
+func TestPlain(t *testing.T) {
+	for variable, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
+		colourful(t)
+		t.Setenv(variable, value)
+		for _, args := range []string{"replay", "replay --login", "replay --nope"} {
+			if text := onTerminal(t, 24, 80, strings.Fields(args)...); strings.Contains(text, "\x1b") {
+				t.Errorf("%s, %s: %q", variable, args, text)
+			}
+		}
+	}
+	colourful(t)
+	low, high := onTerminal(t, 24, 80, "replay"), onTerminal(t, 200, 80, "replay")
+	piped, _, _ := command(t.Context(), "replay")
+	if sequence.ReplaceAllString(strings.ReplaceAll(high, "\r\n", "\n"), "") != piped {
+		t.Errorf("a pipe gets\n%s\nand a high terminal\n%s", piped, high)
+	}
+	if n, m := strings.Count(low, "2001:db8:"), strings.Count(piped, "2001:db8:"); n != 1 || m != 6 {
+		t.Errorf("%d of %d addresses on a low terminal", n, m)
+	}
+	if strings.Contains(piped, "\x1b") {
+		t.Errorf("%q", piped)
+	}
+}
+
+// watching is a slidegate inspect --watch on a terminal of its own.
+type watching struct {
+	*exec.Cmd
+	terminal *os.File
+	text     string
+}
+
+// startWatch starts one on an event with three limits.
+func startWatch(t *testing.T) *watching {
+	t.Helper()
+	s := newService(t)
+	s.past(t, "1/5s,5/1h,20/1d", "e", time.Now(), 20*h, 30*m)
+	w := &watching{Cmd: exec.Command(os.Args[0], "inspect", "--every", "100ms", "--limit", "1/5s,5/1h,20/1d", "--redis", redistest.Addr(t), s.name, "e")}
+	w.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
+	var err error
+	if w.terminal, err = pty.StartWithSize(w.Cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+		t.Skipf("no terminal to test on: %v", err)
+	}
+	t.Cleanup(func() { w.terminal.Close(); _ = w.Process.Kill() })
+	return w
+}
+
+// until reads what the terminal gets up to a text. Nothing is read twice.
+func (w *watching) until(t *testing.T, text string) {
+	t.Helper()
+	w.text = ""
+	for b := make([]byte, 1024); !strings.Contains(w.text, text); {
+		n, err := w.terminal.Read(b)
+		w.text += string(b[:n])
+		if err != nil {
+			t.Fatalf("no %q in %q: %v", text, w.text, err)
+		}
+	}
+}
+
+func (w *watching) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := w.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const entered, left = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+
+// TestWatchGivesTheTerminalBack, whatever ends it.
+func TestWatchGivesTheTerminalBack(t *testing.T) {
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		w := startWatch(t)
+		w.until(t, entered)
+		w.signal(t, s)
+		rest, _ := io.ReadAll(w.terminal) // the end of a terminal is an error on Linux
+		if err := w.Wait(); err != nil || !strings.HasSuffix(w.text+string(rest), left) {
+			t.Errorf("%v: %v, %q", s, err, rest)
+		}
+	}
+}
+
+// TestWatchFollowsTheTerminal to another size. Each frame fits, and has the head.
+func TestWatchFollowsTheTerminal(t *testing.T) {
+	w := startWatch(t)
+	w.until(t, "now ┤")
+	for _, size := range []pty.Winsize{{Rows: 10, Cols: 60}, {Rows: 6, Cols: 200}, {Rows: 24, Cols: 80}} {
+		if err := pty.Setsize(w.terminal, &size); err != nil {
+			t.Fatal(err)
+		}
+		w.until(t, "\x1b[J")
+		w.until(t, "\x1b[J") // the first may be one of the old size
+		_, frame, _ := strings.Cut(w.text, "\x1b[H")
+		frame, _, _ = strings.Cut(frame, "\x1b[J")
+		lines := strings.Split(sequence.ReplaceAllString(frame, ""), "\r\n")
+		widest := slices.Max(widths(lines))
+		if len(lines) > int(size.Rows) || widest > int(size.Cols) || !strings.HasPrefix(lines[0], "limiter ") || !strings.HasPrefix(lines[4], "ADMITTED") {
+			t.Errorf("%d x %d:\n%s", size.Cols, size.Rows, strings.Join(lines, "\n"))
+		}
+		if cropped := strings.Contains(frame, "more lines"); cropped != (size.Rows == 10) {
+			t.Errorf("%d rows:\n%s", size.Rows, strings.Join(lines, "\n"))
+		}
+	}
+	w.signal(t, os.Interrupt)
+	w.until(t, left)
+}
+
+func widths(lines []string) (all []int) {
+	for _, line := range lines {
+		all = append(all, uniseg.StringWidth(line))
+	}
+	return all
+}
+
+// TestWatchStops: by control-Z the shell gets its screen, and by fg the watch goes on.
+func TestWatchStops(t *testing.T) {
+	w := startWatch(t)
+	w.until(t, entered)
+	w.signal(t, syscall.SIGTSTP)
+	w.until(t, left)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(w.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("%v: %v", status, err)
+	}
+	w.signal(t, syscall.SIGCONT)
+	w.until(t, entered)
+	w.until(t, "limiter ")
+	w.signal(t, os.Interrupt)
+	w.until(t, left)
+}
+
+// TestProxyOnTerminal: the start of a proxy ends in where it listens, and what to open.
+func TestProxyOnTerminal(t *testing.T) {
+	proxy := exec.Command(os.Args[0], "proxy", "--to", "http://127.0.0.1:9", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", redistest.Addr(t))
+	proxy.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
+	w := &watching{Cmd: proxy}
+	var err error
+	if w.terminal, err = pty.StartWithSize(proxy, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+		t.Skipf("no terminal to test on: %v", err)
+	}
+	defer w.terminal.Close()
+	w.until(t, "to see who is limited\r\n")
+	text := strings.ReplaceAll(w.text, "\r\n", "\n")
+	checkFits(t, "proxy", text)
+	want := regexp.MustCompile(`^time=[0-9:]{8} msg="budgets are shared" redis=\S+ name=proxy\n.*\n\n\x1b\[1mready: requests to 127.0.0.1:\d+ go on to http://127.0.0.1:9\x1b\[22m\nnext: open http://127.0.0.1:\d+/ to see who is limited\n+$`)
+	if !want.MatchString(text) {
+		t.Errorf("%q", text)
+	}
+	w.signal(t, os.Interrupt)
+	if err := proxy.Wait(); err != nil {
+		t.Error(fmt.Errorf("the proxy: %w", err))
+	}
+}
