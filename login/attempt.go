@@ -65,6 +65,9 @@ func (g *Guard) checks(charges []charge) []window.Check {
 
 // begun is a context that has the deadline of ctx, but cannot be cancelled: a client does that when it hangs up.
 func begun(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
 	detached := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
 		return context.WithDeadline(detached, deadline)
@@ -94,66 +97,58 @@ func (a *Attempt) answer() {
 //
 // It works also when ctx has ended, and takes 5 s at most. An error says what could not be given back or cleared, and stays: log it, and let the user in all the same. Of Succeed
 // and Cancel only the first call does something, and neither does after a denial.
-func (a *Attempt) Succeed(ctx context.Context) error {
-	var steps []step
-	for i, c := range a.charges {
-		if !slices.Contains(a.cleared, c) {
-			steps = append(steps, a.refund(i))
-		}
-	}
-	for _, c := range a.cleared {
-		steps = append(steps, func(ctx context.Context) error { return a.guard.forget(ctx, c) })
-	}
-	return a.end(ctx, steps)
-}
+func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.cleared) }
 
 // Cancel gives back what the attempt was charged, as if it had not been made: the password was not looked at, such as because the
 // database did not answer. A wrong password is no reason, nor a user who went away. Where another attempt has succeeded since it began, and
 // a later one failed, it can take back one failure of that pair, streak or device. Else it is as Succeed.
-func (a *Attempt) Cancel(ctx context.Context) error {
-	var steps []step
-	for i := range a.charges {
-		steps = append(steps, a.refund(i))
-	}
-	return a.end(ctx, steps)
-}
+func (a *Attempt) Cancel(ctx context.Context) error { return a.end(ctx, nil) }
 
-// A step changes one budget, such as at the end of an attempt.
-type step func(ctx context.Context) error
-
-func (a *Attempt) refund(i int) step {
-	c := a.charges[i]
-	return func(ctx context.Context) error {
-		if err := a.guard.limiters[c.budget].Refund(ctx, c.event, a.decisions[i]); err != nil {
-			return fmt.Errorf("slidegate: login: what is charged to the %s stays until it is forgotten, as it could not be given back: %w", c.budget, err)
-		}
-		return nil
-	}
-}
-
-// end takes the steps side by side, unless the attempt is over.
-func (a *Attempt) end(ctx context.Context, steps []step) error {
+// end gives back the charges, except those to budgets that it clears, unless the attempt is over.
+func (a *Attempt) end(ctx context.Context, cleared []charge) error {
 	if a.over.Swap(true) {
 		return nil
 	}
 	if a.site != nil {
 		a.site.failures.Add(-1)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-	defer cancel()
-	return a.guard.sideBySide(ctx, steps)
+	ctx = context.WithoutCancel(ctx)
+	if !a.guard.inMemory {
+		timed, cancel := context.WithTimeout(ctx, endTime)
+		defer cancel()
+		ctx = timed
+	}
+	charged := len(a.charges)
+	return a.guard.sideBySide(charged+len(cleared), func(i int) error {
+		switch {
+		case i >= charged:
+			return a.guard.clear(ctx, cleared[i-charged])
+		case slices.Contains(cleared, a.charges[i]):
+			return nil
+		}
+		return a.refund(ctx, i)
+	})
 }
 
-// sideBySide takes steps at the same time, so that they share a round trip. In memory, where there is none, it takes them one after the other.
-func (g *Guard) sideBySide(ctx context.Context, steps []step) error {
-	errs := make([]error, len(steps))
+// refund gives back the i-th charge.
+func (a *Attempt) refund(ctx context.Context, i int) error {
+	c := a.charges[i]
+	if err := a.guard.limiters[c.budget].Refund(ctx, c.event, a.decisions[i]); err != nil {
+		return fmt.Errorf("slidegate: login: what is charged to the %s stays until it is forgotten, as it could not be given back: %w", c.budget, err)
+	}
+	return nil
+}
+
+// sideBySide calls do for 0 to n-1: at the same time, so that the calls share a round trip, or in memory one after the other.
+func (g *Guard) sideBySide(n int, do func(i int) error) error {
+	errs := make([]error, n)
 	var group sync.WaitGroup
-	for i, do := range steps {
-		if g.inMemory {
-			errs[i] = do(ctx)
-			continue
+	for i := range n {
+		if g.inMemory || i == n-1 {
+			errs[i] = do(i)
+		} else {
+			group.Go(func() { errs[i] = do(i) })
 		}
-		group.Go(func() { errs[i] = do(ctx) })
 	}
 	group.Wait()
 	return errors.Join(errs...)

@@ -94,6 +94,9 @@ func (c charge) challenged() charge { return charge{"challenged-" + c.budget, c.
 
 // withChallenged adds to charges those to the budgets of challenged attempts that correspond to them, if there are such.
 func (g *Guard) withChallenged(all []charge) []charge {
+	if !g.challenges() {
+		return all
+	}
 	for _, c := range all {
 		if twin := c.challenged(); g.limiters[twin.budget] != nil {
 			all = append(all, twin)
@@ -104,22 +107,16 @@ func (g *Guard) withChallenged(all []charge) []charge {
 
 // wouldAdmit reports whether a challenged attempt would be allowed now. It charges nothing, and takes one round trip.
 func (g *Guard) wouldAdmit(ctx context.Context, account string, ip netip.Addr) bool {
-	var steps []step
-	for _, c := range ofChallenged(account, ip) {
-		steps = append(steps, func(ctx context.Context) error { return g.admits(ctx, c) })
-	}
 	ctx, cancel := begun(ctx)
 	defer cancel()
-	return g.sideBySide(ctx, steps) == nil
-}
-
-// admits returns an error unless a budget would admit a charge now.
-func (g *Guard) admits(ctx context.Context, c charge) error {
-	d, err := g.limiters[c.budget].Peek(ctx, c.event)
-	if err == nil && !d.Allowed {
-		err = errDenied
-	}
-	return err
+	charges := ofChallenged(account, ip)
+	return g.sideBySide(len(charges), func(i int) error {
+		d, err := g.limiters[charges[i].budget].Peek(ctx, charges[i].event)
+		if err == nil && !d.Allowed {
+			err = errDenied
+		}
+		return err
+	}) == nil
 }
 
 var errDenied = errors.New("denied")

@@ -211,11 +211,12 @@ func checkAddress(ip netip.Addr) error {
 
 // stranger begins an attempt from anywhere. Its success also clears what else is the user's own.
 func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
-	all := append(ofAddress(account, ip), ofAccount(account)...)
+	from := ofAddress(account, ip)
+	cleared := append(g.withChallenged([]charge{from[1], {Streak, account}}), own...)
 	if g.site.alarmed() {
-		all[0].budget = Site
+		from[0].budget = Site
 	}
-	a, err := g.begin(ctx, all, append(g.own(account, ip), own...)...)
+	a, err := g.begin(ctx, append(from, ofAccount(account)...), cleared...)
 	g.site.count(ctx, a)
 	if err == nil && !a.Allowed && a.Denied != Total && g.challenges() {
 		a.Challenge = g.wouldAdmit(ctx, account, ip)
@@ -223,19 +224,15 @@ func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own
 	return a, err
 }
 
-// own returns what a login from an address clears.
-func (g *Guard) own(account string, ip netip.Addr) []charge {
-	return append(g.withChallenged([]charge{pairOf(account, ip)}), g.streak(account)...)
-}
-
 // streak returns what any login clears.
 func (g *Guard) streak(account string) []charge {
 	return g.withChallenged([]charge{{Streak, account}})
 }
 
-// ofAddress returns what an attempt is charged to because of its address.
+// ofAddress returns what an attempt is charged to because of its address: the address, and the pair.
 func ofAddress(account string, ip netip.Addr) []charge {
-	return []charge{{Address, subnet.Client(ip)}, pairOf(account, ip)}
+	client := subnet.Client(ip)
+	return []charge{{Address, client}, {Pair, client + " " + account}}
 }
 
 // ofAccount returns what an attempt from an unknown device is charged to wherever it comes from.
@@ -275,14 +272,13 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 
 // forget forgets what is charged to some budgets, in one round trip.
 func (g *Guard) forget(ctx context.Context, all ...charge) error {
-	steps := make([]step, len(all))
-	for i, c := range all {
-		steps[i] = func(ctx context.Context) error {
-			if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
-				return fmt.Errorf("slidegate: login: what is charged to the %s is not forgotten: %w", c.budget, err)
-			}
-			return nil
-		}
+	return g.sideBySide(len(all), func(i int) error { return g.clear(ctx, all[i]) })
+}
+
+// clear forgets what is charged to a budget.
+func (g *Guard) clear(ctx context.Context, c charge) error {
+	if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
+		return fmt.Errorf("slidegate: login: what is charged to the %s is not forgotten: %w", c.budget, err)
 	}
-	return g.sideBySide(ctx, steps)
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -64,63 +63,61 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	if err := sound(ctx, checks); err != nil {
 		return Joint{}, err
 	}
-	results := make([]Result, 0, len(checks))
-	for len(results) < len(checks) {
-		results = append(results, ask(ctx, stage(checks[len(results):]))...)
-		if i := slices.IndexFunc(results, stops); i >= 0 {
-			return stopped(ctx, checks, results, i)
+	a := answers{make([]Decision, len(checks)), make([]error, len(checks))}
+	try := func(i int) {
+		a.decisions[i], a.errs[i] = checks[i].Limiter.AllowN(ctx, checks[i].Event, checks[i].units())
+	}
+	for next, done := 0, 0; done < len(checks); done = next {
+		next = done + stage(checks[done:])
+		sideBySide(checks, done, next, try)
+		for i := done; i < next; i++ {
+			if a.stops(i) {
+				return a.stopped(ctx, checks[:next], i)
+			}
 		}
 	}
-	return Joint{Allowed: true, Decisions: decisions(results)}, nil
+	return Joint{Allowed: true, Decisions: a.decisions}, nil
 }
 
-// stage returns the checks at the beginning that are asked at the same time.
-func stage(checks []Check) []Check {
-	n := 1
-	for n < len(checks) && checks[n].Together && checks[n].Limiter.local == nil {
+// answers are what checks were answered, in their order.
+type answers struct {
+	decisions []Decision
+	errs      []error
+}
+
+// stage returns how many checks at the beginning are asked at the same time.
+func stage(checks []Check) (n int) {
+	for n = 1; n < len(checks) && checks[n].Together && checks[n].Limiter.local == nil; {
 		n++
 	}
-	return checks[:n]
+	return n
 }
 
-// ask makes checks at the same time.
-func ask(ctx context.Context, checks []Check) []Result {
-	results := make([]Result, len(checks))
-	sideBySide(len(checks), func(i int) {
-		c := checks[i]
-		results[i].Decision, results[i].Err = c.Limiter.AllowN(ctx, c.Event, c.units())
-	})
-	return results
-}
-
-// sideBySide does n things at the same time, the last of them in the caller's goroutine.
-func sideBySide(n int, do func(i int)) {
+// sideBySide calls do for the checks from one to another, at the same time. It calls it in the
+// caller's goroutine for the last of them, and for those in memory, which wait for nothing.
+func sideBySide(checks []Check, from, to int, do func(i int)) {
 	var group sync.WaitGroup
-	for i := range n - 1 {
-		group.Go(func() { do(i) })
+	for i := from; i < to; i++ {
+		if i == to-1 || checks[i].Limiter.local != nil {
+			do(i)
+		} else {
+			group.Go(func() { do(i) })
+		}
 	}
-	do(n - 1)
 	group.Wait()
 }
 
-// stops reports whether nothing is asked after this result.
-func stops(r Result) bool { return r.Err != nil || !r.Allowed }
+// stops reports whether nothing is asked after the i-th check.
+func (a answers) stops(i int) bool { return a.errs[i] != nil || !a.decisions[i].Allowed }
 
-// stopped gives back what was counted, and returns the Joint that the i-th result stopped.
-func stopped(ctx context.Context, checks []Check, results []Result, i int) (Joint, error) {
-	err := giveBack(ctx, checks, results, i)
-	if cause := results[i].Err; cause != nil {
+// stopped gives back what was counted for the checks that were asked, and returns the Joint that
+// the i-th one stopped.
+func (a answers) stopped(ctx context.Context, asked []Check, i int) (Joint, error) {
+	err := a.giveBack(ctx, asked, i)
+	if cause := a.errs[i]; cause != nil {
 		return Joint{}, errors.Join(ofCheck(i, cause), err)
 	}
-	return Joint{RetryAfter: results[i].RetryAfter, Decisions: decisions(results[:i+1])}, err
-}
-
-func decisions(results []Result) []Decision {
-	all := make([]Decision, len(results))
-	for i, r := range results {
-		all[i] = r.Decision
-	}
-	return all
+	return Joint{RetryAfter: a.decisions[i].RetryAfter, Decisions: a.decisions[:i+1]}, err
 }
 
 func (c Check) units() int64 { return cmp.Or(c.N, 1) }
@@ -153,13 +150,13 @@ func sound(ctx context.Context, checks []Check) error {
 
 // giveBack refunds all that was counted, side by side: the sooner it is back, the less is denied
 // for it. Its errors are about what stays, or may stay, apart from the check that stopped.
-func giveBack(ctx context.Context, checks []Check, results []Result, stopped int) error {
-	errs := make([]error, len(results))
-	sideBySide(len(results), func(i int) {
-		if r := &results[i]; r.Err != nil && i != stopped && errors.Is(r.Err, ErrUncertain) {
-			errs[i] = ofCheck(i, r.Err)
-		} else if r.Err == nil && r.Allowed {
-			errs[i] = checks[i].giveBack(ctx, i, &r.Decision)
+func (a answers) giveBack(ctx context.Context, asked []Check, stopped int) error {
+	errs := make([]error, len(asked))
+	sideBySide(asked, 0, len(asked), func(i int) {
+		if err := a.errs[i]; err != nil && i != stopped && errors.Is(err, ErrUncertain) {
+			errs[i] = ofCheck(i, err)
+		} else if !a.stops(i) {
+			errs[i] = asked[i].giveBack(ctx, i, &a.decisions[i])
 		}
 	})
 	return errors.Join(errs...)

@@ -75,11 +75,15 @@ func (u *Usage) set(limit *Limit, row []int64) {
 
 // counted returns what a decision counted. One without Usage may have counted in any limit.
 func (l *Limiter) counted(d Decision) engine.Counted {
-	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
-	for _, limit := range l.engine.Limits() {
-		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per.Milliseconds() == limit.Per }) {
-			c.Limits = append(c.Limits, limit)
-		}
+	all := l.engine.Limits()
+	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At), Limits: all}
+	if len(d.Usage) > 0 && !slices.EqualFunc(d.Usage, all, isOf) {
+		c.Limits = slices.DeleteFunc(slices.Clone(all), func(limit engine.Limit) bool {
+			return !slices.ContainsFunc(d.Usage, func(u Usage) bool { return isOf(u, limit) })
+		})
 	}
 	return c
 }
+
+// isOf reports whether a Usage is of a limit, or of another one with its Per.
+func isOf(u Usage, limit engine.Limit) bool { return u.Limit.Per.Milliseconds() == limit.Per }
