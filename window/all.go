@@ -96,6 +96,10 @@ func stage(checks []Check) (n int) {
 // sideBySide calls do for the checks from one to another, at the same time. It calls it in the
 // caller's goroutine for the last of them, and for those in memory, which wait for nothing.
 func sideBySide(checks []Check, from, to int, do func(i int)) {
+	if to-from == 1 {
+		do(from)
+		return
+	}
 	var group sync.WaitGroup
 	for i := from; i < to; i++ {
 		if i == to-1 || checks[i].Limiter.local != nil {

@@ -55,7 +55,7 @@ func (m *counts) decide(r *engine.Reply, limits []engine.Limit, v engine.Verb, e
 		return err
 	}
 	defer e.Close()
-	var few [4]view // no allocation, unless there are more limits
+	var few [5]view // no allocation, unless there are more limits
 	views, repaired := e.Record.views(few[:0], limits, e.Now)
 	answer(r, views, limits, v, n, e.Now)
 	switch {
@@ -156,7 +156,7 @@ func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Li
 		*r = engine.Full(m.allowWhenFull, limits, r.At, n)
 		return nil
 	case e.Record.sections == nil:
-		e.Record.sections = make([]section, 0, len(limits))
+		e.Record.sections = newSections(limits)
 	case len(e.Record.sections) > maxSections-len(views) && e.Record.others(views, e.Now) > maxSections-len(views):
 		return errTooManyLimits
 	}
@@ -168,6 +168,15 @@ func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Li
 		e.Record.carry(views, e.Now)
 	}
 	return nil
+}
+
+// newSections returns an empty section for each limit. Their first buckets are one allocation.
+func newSections(limits []engine.Limit) []section {
+	sections, buckets := make([]section, len(limits)), make([]bucket, len(limits))
+	for i := range sections {
+		sections[i] = section{per: limits[i].Per, buckets: buckets[i : i : i+1]}
+	}
+	return sections
 }
 
 // others returns for how many limits that are not among views the record counts.

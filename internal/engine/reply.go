@@ -60,7 +60,7 @@ func Full(allow bool, limits []Limit, at, n int64) Reply {
 var ErrFull = errors.New("nothing was counted, since as many events are held in memory as MaxEvents says; raise it")
 
 // fewLimits is how many rows a Reply holds without an allocation.
-const fewLimits = 4
+const fewLimits = 5
 
 // Row returns what the reply says of limit i: units used, and, in ms, the time until the limit
 // would admit the same request once more, and the time until the limit is as if never used.
