@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"runtime/debug"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
@@ -22,6 +26,9 @@ import (
 func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" { // most of what a decision allocates is garbage soon
+		defer debug.SetGCPercent(debug.SetGCPercent(200))
 	}
 	var p *LoginReport
 	err := c.watched(ctx, s, func(log *logs.Reader) error {
@@ -125,21 +132,44 @@ func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls flags.Lim
 	return ls, err
 }
 
-// run decides all attempts of the log.
+// run decides all attempts of the log, while those after them are read.
 func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
+	attempts := make(chan logs.Attempt, ahead)
+	g, running := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(attempts)
+		return readAll(running, log, attempts)
+	})
+	g.Go(func() error { return r.decideAll(running, attempts) })
+	return interruptedAfter(ctx, g.Wait(), r.decided())
+}
+
+// readAll sends all attempts of the log.
+func readAll(ctx context.Context, log *logs.Reader, to chan<- logs.Attempt) error {
 	for ctx.Err() == nil {
 		a, err := log.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if err != nil {
+			return err
+		}
+		to <- a
+	}
+	return ctx.Err()
+}
+
+// decideAll decides attempts until there are no more. After an error it lets the rest pass, so that nobody waits for it.
+func (r *guardReplay) decideAll(ctx context.Context, attempts <-chan logs.Attempt) (err error) {
+	for a := range attempts {
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err == nil {
 			err = r.decide(context.WithoutCancel(ctx), a)
 		}
-		if err != nil {
-			return interruptedAfter(ctx, err, r.decided())
-		}
 	}
-	return interruptedAfter(ctx, ctx.Err(), r.decided())
+	return err
 }
 
 // decided is how many attempts the guard allowed or denied.
