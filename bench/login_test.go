@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// BenchmarkBegin measures login.Guard.Begin on a network that adds 0.5 ms to each round trip, in
+// three round trips, and the same five budgets in a round trip each. It reports medians.
+//
+//	go test ./bench -run '^$' -bench Begin -benchtime 1000x
+func BenchmarkBegin(b *testing.B) {
+	guard := farGuard(b, 500*time.Microsecond)
+	home, attempts := netip.MustParseAddr("192.0.2.1"), 0
+	var three, five []time.Duration
+	for b.Loop() {
+		attempts++
+		home = home.Next()
+		three = append(three, took(b, func() (bool, error) {
+			a, err := guard.Begin(b.Context(), fmt.Sprint("three-", attempts), home)
+			return err == nil && a.Allowed, err
+		}))
+		five = append(five, took(b, func() (bool, error) {
+			return oneByOne(b.Context(), guard, fmt.Sprint("five-", attempts), home.String()+" five")
+		}))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(three).Seconds()*1e3, "ms/three")
+	b.ReportMetric(median(five).Seconds()*1e3, "ms/five")
+	b.ReportMetric(float64(median(five))/float64(median(three)), "five/three")
+}
+
+// farGuard returns a guard on a Redis behind a network with a delay.
+func farGuard(tb testing.TB, delay time.Duration) *login.Guard {
+	tb.Helper()
+	at := site{addr: redistest.Addr(tb), delay: delay}
+	tb.Cleanup(at.close)
+	via, network, err := at.startDelay()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Log(network)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{via}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(client.Close)
+	guard, err := login.New(client, login.Config{Name: redistest.Key(tb), Secret: []byte("sixteen bytes, or more")})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return guard
+}
+
+// oneByOne asks the budgets of Begin, each in a round trip of its own.
+func oneByOne(ctx context.Context, guard *login.Guard, account, address string) (bool, error) {
+	var checks []window.Check
+	for _, c := range []struct {
+		budget login.Budget
+		event  string
+	}{{login.Address, address}, {login.Pair, address + account}, {login.Account, account}, {login.Streak, account}, {login.Total, account}} {
+		checks = append(checks, window.Check{Limiter: guard.Limiter(c.budget), Event: c.event})
+	}
+	joint, err := window.AllowAll(ctx, checks...)
+	return joint.Allowed, err
+}
+
+// took measures an attempt, which must be allowed.
+func took(tb testing.TB, attempt func() (bool, error)) time.Duration {
+	tb.Helper()
+	begin := time.Now()
+	if allowed, err := attempt(); err != nil || !allowed {
+		tb.Fatalf("allowed: %v, error %v", allowed, err)
+	}
+	return time.Since(begin)
+}
+
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
