@@ -67,14 +67,15 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	try := func(i int) {
 		a.decisions[i], a.errs[i] = checks[i].Limiter.AllowN(ctx, checks[i].Event, checks[i].units())
 	}
-	for next, done := 0, 0; done < len(checks); done = next {
-		next = done + stage(checks[done:])
+	for done := 0; done < len(checks); {
+		next := done + stage(checks[done:])
 		sideBySide(checks, done, next, try)
 		for i := done; i < next; i++ {
 			if a.stops(i) {
 				return a.stopped(ctx, checks[:next], i)
 			}
 		}
+		done = next
 	}
 	return Joint{Allowed: true, Decisions: a.decisions}, nil
 }
