@@ -261,8 +261,10 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 		of := []subject{owned, {login.Total, account}}
 		if want = x.begin(c.now(), of); want.allowed {
 			charged, own = of, []subject{owned, streak, solvedStreak}
-		} else if other := x.begin(c.now(), charged); other.allowed || other.wait < want.wait {
-			want, own = other, append(own, owned)
+		} else if want.denied == login.Device {
+			if other := x.begin(c.now(), charged); other.allowed || other.wait < want.wait {
+				want, own = other, append(own, owned)
+			}
 		}
 		want.challenge = !want.allowed && x.judge(c.now(), solved).allowed
 		a = must(g.BeginKnown(t.Context(), account, ip, device))

@@ -164,7 +164,7 @@ func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Atte
 
 // BeginKnown is Begin for a device that has logged into this very account before, as a signed cookie tells that the application has verified.
 // It is charged to budgets that strangers cannot use up: whoever attacks the account, or shares the address of the device, does not
-// hold its owner out. Only when these are used up, the attempt is one of Begin. device is what the cookie names it by, different for each.
+// hold its owner out. When the device's own budget is used up, the attempt is one of Begin. device is what the cookie names it by, different for each.
 func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, device string) (*Attempt, error) {
 	if err := g.check(account, ip); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 	}
 	own := charge{Device, strconv.Quote(device) + " " + account}
 	a, err := g.begin(ctx, []charge{own, {Total, account}}, append(g.streak(account), own)...)
-	if err != nil || a.Allowed {
+	if err != nil || a.Allowed || a.Denied == Total { // the total holds for everybody
 		return a, err
 	}
 	other, err := g.stranger(ctx, account, ip, own)

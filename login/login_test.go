@@ -242,6 +242,22 @@ func TestUsedUpDevice(t *testing.T) {
 	}
 }
 
+// TestTotalOfADevice: where the total denies a known device, the wait is that of the total, also if the address is free sooner.
+func TestTotalOfADevice(t *testing.T) {
+	c := newClock()
+	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Address: limits("1/1m"), Account: limits("1/2h"), Total: limits("2/1h")}))
+	for range 2 {
+		must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+	}
+	must(g.Begin(t.Context(), "bob", home))
+	for _, wait := range []time.Duration{time.Hour, time.Millisecond} {
+		if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.Denied != login.Total || a.RetryAfter != wait {
+			t.Errorf("%+v, want a wait of %v", a, wait)
+		}
+		c.pass(time.Hour - time.Millisecond)
+	}
+}
+
 // TestHonestAmongAttackers: 16 attackers who have used up their own addresses hammer an account that has one unit left. An honest login, which
 // succeeds and gives back its unit each time, is denied in at most 1 % of attempts.
 func TestHonestAmongAttackers(t *testing.T) {

@@ -148,6 +148,12 @@ func TestRoundTrips(t *testing.T) {
 		{"BeginKnown, used up", known, []int{1, 2, 1, 2}, ""},
 		{"Succeed", succeed, []int{6}, ""},
 	})
+	gate, g = gatedGuard(t, login.Config{Account: limits("1/2h"), Total: limits("2/1h")})
+	play([]step{
+		{"Begin", begin(0), []int{2, 1, 2}, ""},
+		{"BeginKnown", known, []int{1, 1}, ""},
+		{"BeginKnown, denied by the total", known, []int{1, 1, 1}, login.Total},
+	})
 	cfg.Challenged = &login.Challenged{Account: limits("1/1h")}
 	cfg.Now = newClock().now // stands still, so that the level of the alarm is read once
 	gate, g = gatedGuard(t, cfg)
