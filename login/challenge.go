@@ -19,8 +19,8 @@ type Challenged struct {
 	// Pair is what one address may fail with challenges on one account since it last logged into it: by default 5/1m and 10/1h.
 	Pair []window.Limit
 
-	// Account is what all addresses together may fail with challenges on one account: by default 5/10m, 10/1h and 20/1d. In any hour it must be at most
-	// nine tenths of what Total allows, together with Config.Account.
+	// Account is what all addresses together may fail with challenges on one account: by default 5/10m, 10/1h and 20/1d. In the time of each limit of
+	// Total it must allow at most nine tenths of what that does, together with Config.Account.
 	Account []window.Limit
 
 	// Streak is what may fail with challenges on one account with no login of anybody in between: by default 20/30d. With the 60 of Config.Streak and the

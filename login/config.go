@@ -32,8 +32,8 @@ type Config struct {
 	Pair []window.Limit
 
 	// Account is what all unknown devices together may fail on one account, whatever succeeds in between: by default 10/10m, 20/1h and 50/1d.
-	// It is what holds a botnet (OWASP Authentication: count by account, not by address). Devise has 20. In any hour it must be at most nine tenths of
-	// what Total allows, so that known devices have the rest.
+	// It is what holds a botnet (OWASP Authentication: count by account, not by address). Devise has 20. In the time of each limit of Total it must
+	// allow at most nine tenths of what that does, so that known devices have the rest.
 	Account []window.Limit
 
 	// Streak is what unknown devices may fail on one account with no login of anybody in between: by default 80/30d, so that with the 20 of
@@ -186,30 +186,43 @@ func (cfg Config) check() error {
 	return nil
 }
 
-// checkHour checks what limits that are sound allow in an hour.
-func (cfg Config) checkHour() error {
-	total, account, challenged := mostInAnHour(cfg.total()), mostInAnHour(or(cfg.Account, accountLimits)), 0.0
-	if cfg.Challenged != nil {
-		challenged = mostInAnHour(cfg.Challenged.account())
+// checkTotal checks what limits that are sound leave to known devices.
+func (cfg Config) checkTotal() error {
+	total := cfg.total()
+	if most := mostIn(time.Hour, total); most > perHour {
+		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; choose at most %d/1h (ASVS 4, 2.2.1)", cfg.Name, most, perHour)
 	}
-	switch {
-	case total > perHour:
-		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; choose at most %d/1h (ASVS 4, 2.2.1)", cfg.Name, total, perHour)
-	case 10*account > 9*total:
-		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in an hour, and a Total that allows %.0f; have Account allow at most %.0f, so that known devices have the rest",
-			cfg.Name, account, total, math.Floor(total*9/10))
-	case 10*(account+challenged) > 9*total:
-		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in an hour, Challenged.Account limits that allow %.0f, and a Total that allows %.0f; have both together allow at most %.0f, so that known devices have the rest",
-			cfg.Name, account, challenged, total, math.Floor(total*9/10))
+	for _, l := range total {
+		if err := cfg.checkReserve(l); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// mostInAnHour is how many units the limits admit in any hour, which lies within as many windows as it takes to cover it.
-func mostInAnHour(limits []window.Limit) float64 {
+// checkReserve returns an error if strangers can use up more than nine tenths of a limit of the total.
+func (cfg Config) checkReserve(total window.Limit) error {
+	account, challenged := mostIn(total.Per, or(cfg.Account, accountLimits)), 0.0
+	if cfg.Challenged != nil {
+		challenged = mostIn(total.Per, cfg.Challenged.account())
+	}
+	most := float64(total.Max * 9 / 10)
+	switch {
+	case account > most:
+		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in %v, and a Total that allows %d; have Account allow at most %.0f, so that known devices have the rest",
+			cfg.Name, account, total.Per, total.Max, most)
+	case account+challenged > most:
+		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in %v, Challenged.Account limits that allow %.0f, and a Total that allows %d; have both together allow at most %.0f, so that known devices have the rest",
+			cfg.Name, account, total.Per, challenged, total.Max, most)
+	}
+	return nil
+}
+
+// mostIn returns how many units the limits admit in any span of time. It lies within as many windows as it takes to cover it.
+func mostIn(span time.Duration, limits []window.Limit) float64 {
 	most := math.Inf(1)
 	for _, l := range limits {
-		most = min(most, float64(l.Max)*math.Ceil(float64(time.Hour)/float64(l.Per)))
+		most = min(most, float64(l.Max)*math.Ceil(float64(span)/float64(l.Per)))
 	}
 	return most
 }

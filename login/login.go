@@ -120,7 +120,7 @@ func newGuard(cfg Config, in store) (*Guard, error) {
 		}
 		g.limiters[b.of] = l
 	}
-	if err := cfg.checkHour(); err != nil {
+	if err := cfg.checkTotal(); err != nil {
 		return nil, err
 	}
 	if cfg.Challenged == nil {

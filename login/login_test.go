@@ -424,7 +424,7 @@ func TestRefuses(t *testing.T) {
 	account := func(bound string) string {
 		return `slidegate: login guard "g" has Account limits that allow ` + bound + `, so that known devices have the rest`
 	}
-	const ninety = " failures in an hour, and a Total that allows 100; have Account allow at most 90"
+	const ninety = " failures in 1h0m0s, and a Total that allows 100; have Account allow at most 90"
 	total := func(bound string) string {
 		return `slidegate: login guard "g" has a Total that allows ` + bound + ` failures in an hour; choose at most 100/1h (ASVS 4, 2.2.1)`
 	}
@@ -446,13 +446,15 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{Secret: secret, Account: limits("100/1d")}), account("100" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("46/59m59.999s")}), account("92" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("46/45m")}), account("92" + ninety)},
-		{of(login.Config{Secret: secret, Total: limits("10/1h")}), account("20 failures in an hour, and a Total that allows 10; have Account allow at most 9")},
+		{of(login.Config{Secret: secret, Total: limits("10/1h")}), account("20 failures in 1h0m0s, and a Total that allows 10; have Account allow at most 9")},
+		{of(login.Config{Secret: secret, Total: limits("100/1h", "11/1m")}), account("10 failures in 1m0s, and a Total that allows 11; have Account allow at most 9")},
+		{of(login.Config{Secret: secret, Total: limits("100/1h", "55/1d")}), account("50 failures in 24h0m0s, and a Total that allows 55; have Account allow at most 49")},
 		{of(login.Config{Secret: secret, Total: limits("101/1h")}), total("101")},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{Max: 5}}}), `slidegate: limiter "g.account" has limit 1 with a Per of 0s; choose whole milliseconds, from one to 100 years`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{}}), `slidegate: limiter "g.account" has no limits; give at least one, such as window.PerHour(5)`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{}}}), `slidegate: limiter "g.account" has limit 1 with a Max of 0; choose 1 to 2^53 units`},
 		{of(login.Config{Secret: secret, Fallback: &login.Guard{}}), `slidegate: login guard "g" has a Fallback that comes neither from New nor from NewLocal; make it by one of them`},
-		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Account: limits("71/1h")}}), `slidegate: login guard "g" has Account limits that allow 20 failures in an hour, Challenged.Account limits that allow 71, and a Total that allows 100; have both together allow at most 90, so that known devices have the rest`},
+		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Account: limits("71/1h")}}), `slidegate: login guard "g" has Account limits that allow 20 failures in 1h0m0s, Challenged.Account limits that allow 71, and a Total that allows 100; have both together allow at most 90, so that known devices have the rest`},
 		{of(login.Config{Secret: secret, Challenged: &login.Challenged{}, Fallback: local}), `slidegate: login guard "g" has challenges, and its Fallback has none; give that a Challenged, too`},
 		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Site: window.Limit{Per: time.Hour}}}), `slidegate: limiter "g.site" has limit 1 with a Max of 0; choose 1 to 10^7 units`},
 		{challenged, `slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}`},
