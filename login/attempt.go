@@ -41,7 +41,7 @@ func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) 
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("slidegate: login: nothing was charged: %w", err)
 	}
-	ctx, cancel := begun(ctx)
+	ctx, cancel := g.begun(ctx)
 	defer cancel()
 	joint, err := window.AllowAll(ctx, g.checks(charges)...)
 	if len(joint.Decisions) == 0 {
@@ -63,13 +63,14 @@ func (g *Guard) checks(charges []charge) []window.Check {
 	return checks
 }
 
-// begun is a context that has the deadline of ctx, but cannot be cancelled: a client does that when it hangs up.
-func begun(ctx context.Context) (context.Context, context.CancelFunc) {
+// begun returns a context that the caller cannot end: a client does that when it hangs up, or by a deadline that it chose. Config.Timeout ends
+// each round trip. Only without one, the deadline of ctx stays.
+func (g *Guard) begun(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
 	}
 	detached := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
+	if deadline, ok := ctx.Deadline(); ok && g.untimed {
 		return context.WithDeadline(detached, deadline)
 	}
 	return detached, func() {}

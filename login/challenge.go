@@ -107,7 +107,7 @@ func (g *Guard) withChallenged(all []charge) []charge {
 
 // wouldAdmit reports whether a challenged attempt would be allowed now. It charges nothing, and takes one round trip.
 func (g *Guard) wouldAdmit(ctx context.Context, account string, ip netip.Addr) bool {
-	ctx, cancel := begun(ctx)
+	ctx, cancel := g.begun(ctx)
 	defer cancel()
 	charges := ofChallenged(account, ip)
 	return g.sideBySide(len(charges), func(i int) error {

@@ -59,8 +59,9 @@ type Config struct {
 	// level of the alarm, as the limiter Name + ".site", which denies while the level is full.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// Timeout is how long Redis may take for Begin in all, a third for each round trip: 0 is a second. BeginKnown can take two round trips more. Less than 0
-	// leaves it to the deadline of the context.
+	// Timeout is how long Redis may take for an attempt that Begin allows, a third for each of three round trips: 0 is a second. A denial can take two round
+	// trips more, and a known device that has used up its budget takes one more. Less than 0 leaves it to the deadline of the context, which no client may choose then:
+	// see Begin.
 	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer, typically one from NewLocal: each process then allows what the Fallback's limits say, beside what

@@ -31,6 +31,7 @@ type Guard struct {
 	limiters map[Budget]*window.Limiter
 	site     *site // nil without challenges
 	inMemory bool
+	untimed  bool // Config.Timeout leaves it to the context
 }
 
 // Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
@@ -112,7 +113,7 @@ func newGuard(cfg Config, in store) (*Guard, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g := &Guard{limiters: map[Budget]*window.Limiter{}, inMemory: in.inMemory}
+	g := &Guard{limiters: map[Budget]*window.Limiter{}, inMemory: in.inMemory, untimed: cfg.Timeout < 0}
 	for _, b := range cfg.budgets() {
 		l, err := in.window(cfg.limiter(b))
 		if err != nil {
@@ -146,8 +147,8 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // is looked at, also for accounts that do not exist: so nobody learns which do. If it allows, look at the password, and then call Succeed
 // if it was right, or nothing if it was wrong. Cancel is for attempts that came to nothing.
 //
-// Once it has begun to charge, it goes on though ctx is cancelled, up to its deadline: else whoever hangs up at the right moment could have an account charged, and
-// not his address. For the same reason give it no tight deadline: Config.Timeout is for that.
+// Once it has begun to charge, it goes on though ctx ends, and Config.Timeout bounds it. Otherwise a client that hangs up at the right moment, or chooses the deadline as in
+// gRPC, could have an account charged, and not its address.
 //
 // A denial is an Attempt, not an error. The errors are ErrEmptyAccount, ErrAddress, and those of window.AllowAll; where one comes beside a
 // denial, some of what had been charged could not be given back. With an error, let nobody in.

@@ -513,6 +513,24 @@ func TestHangingUp(t *testing.T) {
 	}
 }
 
+// overdue is a context whose deadline has passed since somebody looked.
+type overdue struct{ context.Context }
+
+func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// TestDeadline: a client that chooses the deadline, so that it passes while an account is being charged, is charged all the same, first of all its own address.
+func TestDeadline(t *testing.T) {
+	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
+	for want := range int64(5) {
+		if a, err := g.Begin(overdue{t.Context()}, "alice", home); err != nil || !a.Allowed || used(t, g, login.Address, "192.0.2.1") != want+1 {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	if a, err := g.Begin(overdue{t.Context()}, "alice", home); err != nil || a.Denied != login.Pair || !a.Challenge {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 // TestTotalHoldsOnChange: the most of an hour holds also while guards of one Name have other limits.
 func TestTotalHoldsOnChange(t *testing.T) {
 	client, c, name := redistest.Client(t), newClock(), redistest.Key(t)
