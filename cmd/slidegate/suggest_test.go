@@ -217,3 +217,25 @@ func TestSuggestPrints(t *testing.T) {
 		t.Error(stdout)
 	}
 }
+
+// TestSuggestNothing: where no limits are proposed, the text says why, and the JSON has an empty list.
+func TestSuggestNothing(t *testing.T) {
+	short := write(t, "2025-03-04T05:06:07Z,alice\n2025-03-04T05:06:07.5Z,alice\n")
+	if stdout, _, status := command(t.Context(), "replay", "--suggest", short); status != 0 || !strings.Contains(stdout, "no limits are proposed: the log is too short") {
+		t.Errorf("status %d: %s", status, stdout)
+	}
+	if stdout, _, status := command(t.Context(), "replay", "--suggest", "--json", short); status != 0 || !strings.Contains(stdout, `"sets": []`) {
+		t.Errorf("status %d: %s", status, stdout)
+	}
+}
+
+// TestFieldIsNamed: the report names the field that most lines have as their event.
+func TestFieldIsNamed(t *testing.T) {
+	log := write(t, `{"ts":1741064767,"address":"localhost:2019"}
+{"ts":1741064768,"request":{"remote_ip":"192.0.2.1"}}
+{"ts":1741064769,"request":{"remote_ip":"192.0.2.1"}}
+`)
+	if stdout, _, status := command(t.Context(), "replay", log); status != 0 || !strings.Contains(stdout, "from 1 event by request.remote_ip\n") {
+		t.Errorf("status %d: %s", status, stdout)
+	}
+}

@@ -63,6 +63,9 @@ func firstOf(r record, names []string) string {
 // elected settles the event.
 func (n *named) elected(name string) { n.event = name }
 
+// eventField returns the field that is the event, once a line has one.
+func (n *named) eventField() string { return n.event }
+
 // eventOf returns the field that is the event unless --by names one.
 func (n *named) eventOf(r record) string {
 	if n.event == "" {

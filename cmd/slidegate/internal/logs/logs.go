@@ -247,6 +247,19 @@ func (r *Reader) anyAttempt() error {
 	}
 }
 
+// Field returns the field that is the event in the first log whose fields have names, unless By names one.
+func (r *Reader) Field() string {
+	if r.options.By.Field != "" || r.options.By.Pattern != nil {
+		return ""
+	}
+	for _, f := range r.files {
+		if log, ok := f.format.(interface{ eventField() string }); ok {
+			return log.eventField()
+		}
+	}
+	return ""
+}
+
 func (r *Reader) names() string {
 	var s []string
 	for _, f := range r.files {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
@@ -101,7 +102,7 @@ func (p *LoginReport) verdict() string {
 // end returns the verdict on the tightest proposal, and the words of a command that compares all.
 func (p *SuggestReport) end() (verdict string, next []string) {
 	if len(p.Sets) == 0 {
-		return "no limits are proposed: all that stop anything would delay more than that", p.again()
+		return "no limits are proposed: " + p.nothing(), p.again()
 	}
 	for _, s := range p.Sets {
 		next = append(next, "--compare "+strings.Join(s.Limits.Texts(), ","))
@@ -109,4 +110,12 @@ func (p *SuggestReport) end() (verdict string, next []string) {
 	s := p.Sets[len(p.Sets)-1]
 	return fmt.Sprintf("%d of %s stopped by %s; %d of %d honest delayed",
 		s.Stopped, output.Count(p.Attempts, "attempt"), strings.Join(s.Limits.Texts(), ", "), s.Delayed, p.Honest), p.again(next...)
+}
+
+// nothing says why no limits are proposed.
+func (p *SuggestReport) nothing() string {
+	if p.Period <= time.Second.Milliseconds() {
+		return "the log is too short, as the shortest window that is tried is a second"
+	}
+	return "all that stop anything would delay more than that"
 }

@@ -37,6 +37,7 @@ type logReport struct {
 	FirstNoEvent    string    `json:"first_without_event,omitempty"`
 	Unreadable      int       `json:"unreadable_lines"`
 	FirstUnreadable string    `json:"first_unreadable,omitempty"`
+	Field           string    `json:"field,omitempty"` // the event, where fields have names and the flag --by names none
 	Attempts        int       `json:"attempts"`
 	WithResult      int       `json:"attempts_with_result"` // of which the log says whether they succeeded
 	Succeeded       int       `json:"attempts_succeeded"`   // of which it says that they did
@@ -122,7 +123,7 @@ func (c *Command) readFrom(log *logs.Reader) logReport {
 		Sample: len(c.Files) == 0, Files: c.files(), Sorted: c.Sort,
 		Lines: log.Lines, NoAttempt: log.NoAttempt, FirstNoEvent: log.FirstNoEvent,
 		Unreadable: log.Unreadable, FirstUnreadable: log.FirstUnreadable,
-		Attempts: log.Attempts, WithResult: log.WithResult, Succeeded: log.Succeeded, YearsAssumed: log.Yearless,
+		Field: log.Field(), Attempts: log.Attempts, WithResult: log.WithResult, Succeeded: log.Succeeded, YearsAssumed: log.Yearless,
 		OutOfOrder: log.OutOfOrder, FurthestBack: log.FurthestBack.Milliseconds(),
 		reading: c.reading(), From: log.From, To: log.To, Period: log.To.Sub(log.From).Milliseconds(),
 	}

@@ -64,7 +64,7 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	p.MayWait = p.proposal.MayWait
+	p.MayWait, p.Sets = p.proposal.MayWait, []suggestion{} // not null in JSON
 	for _, set := range p.proposal.Sets {
 		p.Sets = append(p.Sets, suggestion{set.Limits, set.Stopped, set.Delayed})
 	}

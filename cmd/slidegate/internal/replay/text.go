@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -118,8 +119,8 @@ func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 // events says whose attempts they are.
 func (p *Report) events() string {
 	text := ", from " + p.estimate(output.Count(p.Events, "event"))
-	if p.By != "" {
-		text += " by " + logs.ShellQuoted(p.By)
+	if by := cmp.Or(p.By, p.Field); by != "" {
+		text += " by " + logs.ShellQuoted(by)
 	}
 	return text
 }
