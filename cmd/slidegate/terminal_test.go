@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,11 +23,11 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// onTerminal returns what a terminal of a size gets from the program in the afternoon.
-func onTerminal(t *testing.T, rows, cols uint16, args ...string) string {
+// onTerminal returns what a terminal of 80 columns gets from the program in the afternoon.
+func onTerminal(t *testing.T, rows uint16, args ...string) string {
 	t.Helper()
 	return ttytest.Screen(t, func(tty *os.File) {
-		if err := pty.Setsize(tty, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
+		if err := pty.Setsize(tty, &pty.Winsize{Rows: rows, Cols: 80}); err != nil {
 			t.Fatal(err)
 		}
 		run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: tty, Err: tty, Now: func() time.Time { return afternoon }})
@@ -93,7 +92,7 @@ func mainUses(t *testing.T) map[string]string {
 		"reset":          "reset --yes" + redis + "login bob",
 		"mistake":        "replay --by POST_/login",
 	} {
-		text := strings.ReplaceAll(onTerminal(t, 24, 80, strings.Fields(args)...), "\r\n", "\n")
+		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields(args)...), "\r\n", "\n")
 		shown[name] = strings.ReplaceAll(text, server.Addr(), "127.0.0.1:16379")
 	}
 	return shown
@@ -132,7 +131,7 @@ func TestVerdictIsLast(t *testing.T) {
 	colourful(t)
 	next := regexp.MustCompile(`(?s)\n\x1b\[1m[^\n]+\x1b\[22m\nnext: slidegate (.*)$`)
 	for _, args := range []string{"replay", "replay --compare 5/1h --compare 1/5s,10/1h", "replay --suggest", "replay --login", "replay --estimator ar1"} {
-		text := strings.ReplaceAll(onTerminal(t, 24, 80, strings.Fields(args)...), "\r\n", "\n")
+		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields(args)...), "\r\n", "\n")
 		end := next.FindStringSubmatch(text)
 		if end == nil {
 			t.Errorf("%s: %q", args, text)
@@ -153,13 +152,13 @@ func TestPlain(t *testing.T) {
 		colourful(t)
 		t.Setenv(variable, value)
 		for _, args := range []string{"replay", "replay --login", "replay --nope"} {
-			if text := onTerminal(t, 24, 80, strings.Fields(args)...); strings.Contains(text, "\x1b") {
+			if text := onTerminal(t, 24, strings.Fields(args)...); strings.Contains(text, "\x1b") {
 				t.Errorf("%s, %s: %q", variable, args, text)
 			}
 		}
 	}
 	colourful(t)
-	low, high := onTerminal(t, 24, 80, "replay"), onTerminal(t, 200, 80, "replay")
+	low, high := onTerminal(t, 24, "replay"), onTerminal(t, 200, "replay")
 	piped, _, _ := command(t.Context(), "replay")
 	if sequence.ReplaceAllString(strings.ReplaceAll(high, "\r\n", "\n"), "") != piped {
 		t.Errorf("a pipe gets\n%s\nand a high terminal\n%s", piped, high)
@@ -176,7 +175,7 @@ func TestPlain(t *testing.T) {
 type watching struct {
 	*exec.Cmd
 	terminal *os.File
-	text     string
+	unread   string
 }
 
 // startWatch starts one on an event with three limits.
@@ -194,17 +193,19 @@ func startWatch(t *testing.T) *watching {
 	return w
 }
 
-// until reads what the terminal gets up to a text. Nothing is read twice.
-func (w *watching) until(t *testing.T, text string) {
+// until returns what the terminal gets up to the end of a text.
+func (w *watching) until(t *testing.T, text string) string {
 	t.Helper()
-	w.text = ""
-	for b := make([]byte, 1024); !strings.Contains(w.text, text); {
+	for b := make([]byte, 1024); !strings.Contains(w.unread, text); {
 		n, err := w.terminal.Read(b)
-		w.text += string(b[:n])
+		w.unread += string(b[:n])
 		if err != nil {
-			t.Fatalf("no %q in %q: %v", text, w.text, err)
+			t.Fatalf("no %q in %q: %v", text, w.unread, err)
 		}
 	}
+	before, after, _ := strings.Cut(w.unread, text)
+	w.unread = after
+	return before + text
 }
 
 func (w *watching) signal(t *testing.T, s os.Signal) {
@@ -223,42 +224,43 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 		w.until(t, entered)
 		w.signal(t, s)
 		rest, _ := io.ReadAll(w.terminal) // the end of a terminal is an error on Linux
-		if err := w.Wait(); err != nil || !strings.HasSuffix(w.text+string(rest), left) {
+		if err := w.Wait(); err != nil || !strings.HasSuffix(w.unread+string(rest), left) {
 			t.Errorf("%v: %v, %q", s, err, rest)
 		}
 	}
 }
 
-// TestWatchFollowsTheTerminal to another size. Each frame fits, and has the head.
+// TestWatchFollowsTheTerminal to other sizes: soon a frame has as much as there is room for, and begins
+// with the head.
 func TestWatchFollowsTheTerminal(t *testing.T) {
 	w := startWatch(t)
-	w.until(t, "now ┤")
-	for _, size := range []pty.Winsize{{Rows: 10, Cols: 60}, {Rows: 6, Cols: 200}, {Rows: 24, Cols: 80}} {
-		if err := pty.Setsize(w.terminal, &size); err != nil {
+	for _, size := range []struct {
+		rows, cols uint16
+		high, last int // lines of the frame, and columns of the last
+	}{{24, 80, 17, 79}, {10, 60, 10, len("- 2 more lines")}, {6, 200, 6, 0}, {24, 100, 17, 99}} {
+		if err := pty.Setsize(w.terminal, &pty.Winsize{Rows: size.rows, Cols: size.cols}); err != nil {
 			t.Fatal(err)
 		}
-		w.until(t, "\x1b[J")
-		w.until(t, "\x1b[J") // the first may be one of the old size
-		_, frame, _ := strings.Cut(w.text, "\x1b[H")
-		frame, _, _ = strings.Cut(frame, "\x1b[J")
-		lines := strings.Split(sequence.ReplaceAllString(frame, ""), "\r\n")
-		widest := slices.Max(widths(lines))
-		if len(lines) > int(size.Rows) || widest > int(size.Cols) || !strings.HasPrefix(lines[0], "limiter ") || !strings.HasPrefix(lines[4], "ADMITTED") {
-			t.Errorf("%d x %d:\n%s", size.Cols, size.Rows, strings.Join(lines, "\n"))
+		var lines []string
+		fits := func() bool { return len(lines) == size.high && widest(lines[size.high-1:]) == size.last }
+		for range 100 { // some of another size may be on their way
+			w.until(t, "\x1b[H")
+			lines = strings.Split(sequence.ReplaceAllString(w.until(t, "\x1b[J"), ""), "\r\n")
+			if fits() {
+				break
+			}
 		}
-		if cropped := strings.Contains(frame, "more lines"); cropped != (size.Rows == 10) {
-			t.Errorf("%d rows:\n%s", size.Rows, strings.Join(lines, "\n"))
+		if !fits() || widest(lines) > int(size.cols) || !strings.HasPrefix(lines[0], "limiter ") || !strings.HasPrefix(lines[4], "ADMITTED") {
+			t.Errorf("%d x %d: %d lines\n%s", size.cols, size.rows, len(lines), strings.Join(lines, "\n"))
 		}
 	}
-	w.signal(t, os.Interrupt)
-	w.until(t, left)
 }
 
-func widths(lines []string) (all []int) {
+func widest(lines []string) (widest int) {
 	for _, line := range lines {
-		all = append(all, uniseg.StringWidth(line))
+		widest = max(widest, uniseg.StringWidth(line))
 	}
-	return all
+	return widest
 }
 
 // TestWatchStops: by control-Z the shell gets its screen, and by fg the watch goes on.
@@ -288,10 +290,9 @@ func TestProxyOnTerminal(t *testing.T) {
 		t.Skipf("no terminal to test on: %v", err)
 	}
 	defer w.terminal.Close()
-	w.until(t, "to see who is limited\r\n")
-	text := strings.ReplaceAll(w.text, "\r\n", "\n")
+	text := strings.ReplaceAll(w.until(t, "to see who is limited\r\n"), "\r\n", "\n")
 	checkFits(t, "proxy", text)
-	want := regexp.MustCompile(`^time=[0-9:]{8} msg="budgets are shared" redis=\S+ name=proxy\n.*\n\n\x1b\[1mready: requests to 127.0.0.1:\d+ go on to http://127.0.0.1:9\x1b\[22m\nnext: open http://127.0.0.1:\d+/ to see who is limited\n+$`)
+	want := regexp.MustCompile(`^time=[0-9:]{8} msg="budgets are shared" redis=\S+ name=proxy\n.*\n\n\x1b\[1mready: requests to 127.0.0.1:\d+ go on to http://127.0.0.1:9\x1b\[22m\nnext: open http://127.0.0.1:\d+/ to see who is limited\n$`)
 	if !want.MatchString(text) {
 		t.Errorf("%q", text)
 	}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func (st *State) verdict() string {
 func (st *State) next() []string {
 	event, ok := shellWord(st.Event)
 	name, named := shellWord(st.Limiter)
-	subject := append(st.flags, name, event)
+	subject := slices.Concat(st.flags, []string{name, event})
 	switch {
 	case !ok || !named:
 		return []string{"help", "inspect"}

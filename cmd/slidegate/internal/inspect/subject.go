@@ -29,7 +29,7 @@ const localRedis = "127.0.0.1:6379"
 // flags returns the flags of a command on the same limiter, without what is secret.
 func (s *Subject) flags() (flags []string) {
 	switch to := s.Redis.String(); {
-	case s.Redis.Username+s.Redis.Password != "" || s.Redis.TLSConfig != nil:
+	case s.Redis.Username+s.Redis.Password != "" || s.Redis.TLSConfig != nil || s.Redis.SelectDB != 0:
 		flags = append(flags, "--redis URL")
 	case to != localRedis:
 		flags = append(flags, "--redis "+to)

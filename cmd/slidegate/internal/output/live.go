@@ -63,7 +63,7 @@ func (l *Live) Draw(head, body, brief string) error {
 	}
 	lines = append(append(lines, "\n"), rest...)
 	for i, line := range lines {
-		lines[i] = Crop(strings.TrimSuffix(line, "\n"), s.Width) + "\x1b[K" // clear what is right of it
+		lines[i] = crop(strings.TrimSuffix(line, "\n"), s.Width) + "\x1b[K" // clear what is right of it
 	}
 	_, err := l.out.WriteString("\x1b[H" + strings.Join(lines[:min(len(lines), max(1, s.Height))], "\n") + "\x1b[J") // home; clear what is below
 	return err

@@ -126,8 +126,8 @@ var sequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // columns returns how wide a text is on a terminal.
 func columns(text string) int { return uniseg.StringWidth(sequence.ReplaceAllString(text, "")) }
 
-// Crop cuts a line to so many columns. It keeps escape sequences, as those behind the cut end colours.
-func Crop(line string, width int) string {
+// crop cuts a line to so many columns. It keeps escape sequences, as those behind the cut end colours.
+func crop(line string, width int) string {
 	var b strings.Builder
 	for line != "" {
 		if at := sequence.FindStringIndex(line); at != nil && at[0] == 0 {

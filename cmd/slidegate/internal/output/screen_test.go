@@ -21,7 +21,7 @@ func TestCrop(t *testing.T) {
 		{"a" + red("bcd") + "e", 3, "a" + red("bc")},
 		{"abc" + red("d"), 3, "abc\x1b[31m\x1b[0m"},
 	} {
-		if got := Crop(tt.line, tt.width); got != tt.want {
+		if got := crop(tt.line, tt.width); got != tt.want {
 			t.Errorf("%q cut to %d is %q, not %q", tt.line, tt.width, got, tt.want)
 		}
 	}

@@ -138,7 +138,7 @@ func (p *LoginReport) outcome() (rows [][]string) {
 		[]string{"delayed", share(p.Denied, decided) + "; by mistake " + p.mistakes(p.DeniedSucceeded)},
 		[]string{"affected", p.affected()})
 	if p.Denied > 0 {
-		rows = append(rows, []string{"waits", p.waitReport.text()})
+		rows = append(rows, []string{"waits", p.spans()})
 	}
 	return rows
 }

@@ -154,7 +154,7 @@ func (p *Report) outcome(s *result) [][]string {
 		rows = append(rows, []string{"by mistake", p.mistakes(s.DeniedSucceeded)})
 	}
 	if s.Denied > s.Hopeless {
-		rows = append(rows, []string{"waits", s.waitReport.text()})
+		rows = append(rows, []string{"waits", s.spans()})
 	}
 	return rows
 }
@@ -172,8 +172,8 @@ func (p *logReport) mistakes(n int) string {
 	return fmt.Sprintf("%d of %s that had succeeded", n, output.Count(p.Succeeded, "attempt"))
 }
 
-// text tells the waits: one that half of the denied did not exceed, and so on.
-func (w *waitReport) text() string {
+// spans tells the waits: one that half of the denied did not exceed, and so on.
+func (w *waitReport) spans() string {
 	return fmt.Sprintf("half up to %s, 99 %% up to %s, the longest %s", w.about(w.Wait50), w.about(w.Wait99), output.Duration(w.LongestWait))
 }
 
