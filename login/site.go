@@ -36,9 +36,11 @@ type site struct {
 	now      func() time.Time
 	inMemory bool
 
-	// failures are those that the shared level does not have yet. Attempts under way are among them; so it is below 0 after the success of one that the
-	// level has.
+	// failures are those since the shared level was last asked for. Attempts under way are among them; so it is below 0 after the success of one that the level
+	// has.
 	failures atomic.Int64
+	// rest is 0, or below that what the shared level has too much: attempts that have succeeded, and what was rounded up. Only take uses it.
+	rest float64
 
 	mu     sync.Mutex
 	asking bool
@@ -100,14 +102,11 @@ func (s *site) begins() (since time.Duration, begins bool) {
 	return since, true
 }
 
-// exchange adds the failures to the shared level, and reads it. Nearly all of them are from the second after it was last asked for. Failures that Redis does
-// not take are forgotten.
+// exchange adds the failures to the shared level, and reads it. Failures that Redis does not take are forgotten.
 func (s *site) exchange(ctx context.Context, since time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
-	n := max(0, s.failures.Load())
-	d, err := s.add(ctx, min(s.limit.Max, int64(math.Ceil(s.decayed(n, since-askEvery)))))
-	s.failures.Add(-n)
+	d, err := s.add(ctx, s.take(since))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking = false
@@ -115,6 +114,15 @@ func (s *site) exchange(ctx context.Context, since time.Duration) {
 		s.read, s.level = now, d.Usage[0].Used
 		s.judge(now)
 	}
+}
+
+// take returns how many failures to add to the shared level. Nearly all of them are from the second after it was last asked for. What the level has too
+// much decays as the level does.
+func (s *site) take(since time.Duration) int64 {
+	n, full := s.decayed(s.rest, since)+s.decayed(float64(s.failures.Swap(0)), since-askEvery), float64(s.limit.Max)
+	whole := math.Ceil(max(0, min(n, full)))
+	s.rest = max(-full, min(0, n-whole))
+	return int64(whole)
 }
 
 func (s *site) add(ctx context.Context, n int64) (ar1.Decision, error) {
@@ -132,7 +140,7 @@ func (s *site) alarm() Alarm {
 
 // judge switches the alarm by the level that was last read, less what has decayed since. So it goes off also while Redis does not answer.
 func (s *site) judge(now time.Time) Alarm {
-	level := int64(math.Round(s.decayed(s.level, now.Sub(s.read))))
+	level := int64(math.Round(s.decayed(float64(s.level), now.Sub(s.read))))
 	a := Alarm{Level: level, Limit: s.limit, On: level >= s.limit.Max || s.on && 2*level >= s.limit.Max}
 	if a.On != s.on {
 		s.on = a.On
@@ -144,6 +152,6 @@ func (s *site) judge(now time.Time) Alarm {
 }
 
 // decayed returns what is left of a level some time later.
-func (s *site) decayed(level int64, later time.Duration) float64 {
-	return float64(level) * math.Exp(-float64(max(0, later))/float64(s.limit.Per))
+func (s *site) decayed(level float64, later time.Duration) float64 {
+	return level * math.Exp(-float64(max(0, later))/float64(s.limit.Per))
 }

@@ -143,6 +143,37 @@ func TestSiteCounts(t *testing.T) {
 	}
 }
 
+// TestSiteUnderWay: attempts under way count until they succeed. What the level has of them hides no later failures, once it has decayed.
+func TestSiteUnderWay(t *testing.T) {
+	for slow, levels := range map[int][3]int64{800: {800, 800, 315}, 3000: {1000, 1000, 300}} {
+		c := newClock()
+		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{}}))
+		levelIs := func(want int64) {
+			c.pass(time.Second)
+			must(0, must(g.Begin(t.Context(), "somebody", bot(60_000))).Cancel(t.Context()))
+			if got := g.Alarm().Level; got < want-2 || got > want+2 {
+				t.Errorf("%d under way: the level is %d, want about %d", slow, got, want)
+			}
+		}
+		underWay := make([]*login.Attempt, slow)
+		for i := range underWay {
+			underWay[i] = must(g.Begin(t.Context(), fmt.Sprint("slow ", i), bot(i)))
+		}
+		levelIs(levels[0])
+		for _, a := range underWay {
+			must(0, a.Succeed(t.Context()))
+		}
+		fail(t, g, 300)
+		levelIs(levels[1]) // it has as many already
+		for range 3 * 60 {
+			c.pass(time.Minute)
+			must(0, must(g.Begin(t.Context(), "somebody", bot(60_000))).Cancel(t.Context()))
+		}
+		fail(t, g, 300)
+		levelIs(levels[2])
+	}
+}
+
 // TestSiteLasts: what the alarm stops makes it last, and one address alone does not.
 func TestSiteLasts(t *testing.T) {
 	for addresses, lasts := range map[int]bool{1: false, 40: true} {
