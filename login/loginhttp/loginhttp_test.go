@@ -219,6 +219,28 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// TestQuery: the query may be of any form, and has no fields.
+func TestQuery(t *testing.T) {
+	for _, query := range []string{"next=/a;b", "next=100%", "account=bob&password=wrong"} {
+		for _, of := range []func(*http.Request){
+			body("application/x-www-form-urlencoded", "account=alice&password=right"),
+			body("application/json", `{"account":"alice","password":"right"}`),
+		} {
+			s := newService(login.Config{})
+			w := s.ask(http.MethodPost, nil, of, func(r *http.Request) { r.URL.RawQuery = query })
+			if w.Code != 303 || w.Header().Get("Location") != "/of/alice" {
+				t.Errorf("%s: %d %v", query, w.Code, w.Header())
+			}
+		}
+	}
+}
+
+// TestParsed: a middleware may have read the form before, such as one against CSRF.
+func TestParsed(t *testing.T) {
+	w := newService(login.Config{}).logIn("alice", "right", func(r *http.Request) { r.PostFormValue("token") })
+	checkStatus(t, "parsed", w, 303)
+}
+
 // TestSuccess: it gives the charges back, remembers the device, and hands over the account by its one name.
 func TestSuccess(t *testing.T) {
 	s := newService(login.Config{})

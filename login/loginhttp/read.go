@@ -15,16 +15,16 @@ const (
 	jsonType = "application/json"
 )
 
-// read parses the body into r.PostForm. It returns nil, or the Result that refuses the request.
+// read reads the fields of the body. It returns nil, or the Result that refuses the request.
 func (h *Handler) read(r *http.Request) *Result {
 	if h.cfg.CrossOrigin.Check(r) != nil {
 		return invalid(http.StatusForbidden, "The form came from another site. Open the login page, and try again.")
 	}
-	parse := map[string]func(*http.Request) error{formType: (*http.Request).ParseForm, jsonType: parseJSON}[mediaType(r)]
+	parse := map[string]func(string) (url.Values, error){formType: url.ParseQuery, jsonType: parseJSON}[mediaType(r)]
 	if parse == nil {
 		return invalid(http.StatusUnsupportedMediaType, "Send "+formType+" or "+jsonType+".")
 	}
-	err := parse(r)
+	err := readFields(r, parse)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -40,19 +40,28 @@ func mediaType(r *http.Request) string {
 	return media
 }
 
-// parseJSON reads an object of strings into r.PostForm, so that all fields are read in one way.
-func parseJSON(r *http.Request) error {
+// readFields parses the body into r.PostForm, unless a middleware has done so. It does not look at the query: that may be of any form.
+func readFields(r *http.Request, parse func(string) (url.Values, error)) error {
+	if len(r.PostForm) > 0 {
+		return nil
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
 	}
+	r.PostForm, err = parse(string(body))
+	return err
+}
+
+// parseJSON reads an object of strings.
+func parseJSON(body string) (url.Values, error) {
 	var fields map[string]string
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return err
+	if err := json.Unmarshal([]byte(body), &fields); err != nil {
+		return nil, err
 	}
-	r.PostForm = url.Values{}
+	values := url.Values{}
 	for name, value := range fields {
-		r.PostForm.Set(name, value)
+		values.Set(name, value)
 	}
-	return nil
+	return values, nil
 }
