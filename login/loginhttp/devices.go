@@ -33,6 +33,7 @@ type Devices struct {
 
 const (
 	lifetime  = 365 * 24 * time.Hour
+	ahead     = time.Hour // by how much the clock of another process may be ahead
 	minSecret = 16 // bytes
 )
 
@@ -83,7 +84,7 @@ func (d *Devices) known(r *http.Request, account string, now time.Time) (device 
 		if err != nil {
 			continue
 		}
-		if device, since, ok := k.parse(account, cookie.Value); ok && now.Sub(since) < lifetime {
+		if device, since, ok := k.parse(account, cookie.Value); ok && now.Sub(since) > -ahead && now.Sub(since) < lifetime {
 			return device, since
 		}
 	}

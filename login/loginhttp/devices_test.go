@@ -60,6 +60,7 @@ func TestKnown(t *testing.T) {
 	}{
 		{"at once", d, "alice", 0, true},
 		{"on a clock that is behind", d, "alice", -time.Minute, true},
+		{"from a clock that was a year ahead", d, "alice", -lifetime, false},
 		{"on its last day", d, "alice", lifetime - time.Millisecond, true},
 		{"expired", d, "alice", lifetime, false},
 		{"of another account", d, "bob", 0, false},

@@ -65,6 +65,8 @@ type Config struct {
 
 	// PasswordChanged returns when the account's password was last set. Devices remembered before are then unknown, so a
 	// stolen cookie ends with the password. It is called only if a cookie was signed for this account. nil keeps devices.
+	// The time is compared with that of the process that set the cookie. Where the two clocks differ, a cookie set just before
+	// the change can stay, or one set just after it can be unknown until the next login.
 	PasswordChanged func(ctx context.Context, account string) (time.Time, error)
 
 	// SecondFactor leaves the device unknown after the password. Call Devices.Remember when the second factor was right, too.
