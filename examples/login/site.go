@@ -70,6 +70,7 @@ type view struct {
 
 func show(w http.ResponseWriter, status int, v view) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store") // else the page is there after a logout
 	w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
 	w.WriteHeader(status)
 	_ = page.Execute(w, v) // the client may be gone
@@ -84,8 +85,9 @@ func (s *site) loginPage(w http.ResponseWriter, _ *http.Request, result loginhtt
 	show(w, result.Status, v)
 }
 
-// welcome begins a session.
+// welcome begins a session, and ends one that this browser has.
 func (s *site) welcome(w http.ResponseWriter, r *http.Request, account string) {
+	s.end(r)
 	id := rand.Text() // a new one at each login, so that nobody knows it before
 	s.sessions.Store(id, account)
 	setSession(w, id, 0)
@@ -104,11 +106,16 @@ func (s *site) home(w http.ResponseWriter, r *http.Request) {
 
 // logout ends the session. The device stays known.
 func (s *site) logout(w http.ResponseWriter, r *http.Request) {
+	s.end(r)
+	setSession(w, "", -1)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// end ends the session of a request.
+func (s *site) end(r *http.Request) {
 	if cookie, err := r.Cookie("__Host-session"); err == nil {
 		s.sessions.Delete(cookie.Value)
 	}
-	setSession(w, "", -1)
-	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
 func setSession(w http.ResponseWriter, id string, maxAge int) {
