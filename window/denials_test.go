@@ -340,7 +340,7 @@ func TestSilentConnectionEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.Dialer.KeepAlive = time.Second, time.Second
 	})
-	g.Limiter = must(window.New(g.client, window.Config{Name: "guarded", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: troubleTimeout}))
+	g.Limiter = must(window.New(g.client, window.Config{Name: "guarded", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: slack}))
 	answered(t, g.Limiter, "e")
 	g.denied(t)
 	g.server.Pause(t)
