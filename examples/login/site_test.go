@@ -17,7 +17,7 @@ func TestSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(method, path, body string, session *http.Cookie, from string) *http.Response {
+	ask := func(method, path, body string, session *http.Cookie, from string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, "https://example.com"+path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Sec-Fetch-Site", from)
@@ -26,17 +26,17 @@ func TestSession(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		site.ServeHTTP(w, r)
-		return w.Result()
+		return w
 	}
 	logIn := func(before *http.Cookie) *http.Cookie {
-		cookies := ask(http.MethodPost, "/login", "account=alice&password=correct+horse", before, "same-origin").Cookies()
+		cookies := ask(http.MethodPost, "/login", "account=alice&password=correct+horse", before, "same-origin").Result().Cookies()
 		return cookies[len(cookies)-1]
 	}
 	statusIs := func(what string, session *http.Cookie, want int) {
 		t.Helper()
 		home := ask(http.MethodGet, "/", "", session, "none")
-		if home.StatusCode != want || want == http.StatusOK && home.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %d %v, want %d", what, home.StatusCode, home.Header, want)
+		if home.Code != want || want == http.StatusOK && home.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %v, want %d", what, home.Code, home.Header(), want)
 		}
 	}
 	first := logIn(nil)

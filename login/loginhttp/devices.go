@@ -34,7 +34,7 @@ type Devices struct {
 const (
 	lifetime  = 365 * 24 * time.Hour
 	ahead     = time.Hour // by how much the clock of another process may be ahead
-	minSecret = 16 // bytes
+	minSecret = 16        // bytes
 )
 
 // NewDevices returns the Devices of a service. All its processes need the same secrets. A secret has at least 16 random

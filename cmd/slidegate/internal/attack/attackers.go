@@ -50,8 +50,12 @@ type turns struct {
 
 func (t *turns) Len() int      { return len(t.all) }
 func (t *turns) Swap(i, j int) { t.all[i], t.all[j] = t.all[j], t.all[i] }
-func (t *turns) Push(x any)    { t.all = append(t.all, x.(*resource)) }
-func (t *turns) Pop() any      { panic("nobody leaves") }
+
+// Push implements heap.Interface.
+func (t *turns) Push(x any) { t.all = append(t.all, x.(*resource)) }
+
+// Pop implements heap.Interface, and is not called.
+func (t *turns) Pop() any { panic("nobody leaves") }
 
 func (t *turns) Less(i, j int) bool {
 	a, b := t.all[i], t.all[j]

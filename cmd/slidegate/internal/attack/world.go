@@ -150,13 +150,16 @@ type queue struct {
 
 func (q *queue) Len() int      { return len(q.events) }
 func (q *queue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
-func (q *queue) Push(e any)    { q.events = append(q.events, e.(event)) }
+
+// Push implements heap.Interface.
+func (q *queue) Push(e any) { q.events = append(q.events, e.(event)) }
 
 func (q *queue) Less(i, j int) bool {
 	a, b := q.events[i], q.events[j]
 	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number)) < 0
 }
 
+// Pop implements heap.Interface.
 func (q *queue) Pop() any {
 	last := len(q.events) - 1
 	e := q.events[last]
