@@ -43,6 +43,7 @@ func TestDocs(t *testing.T) {
 	}
 	checkShown(t, page, 5)
 	checkDrawn(t, repository+"/docs/openssh.svg", "limits.svg")
+	checkDrawn(t, repository+"/docs/openssh-login.svg", "logins.svg")
 }
 
 // checkShown runs the commands of a page that stand in its text with what they print, in which ... leaves lines out.

@@ -172,7 +172,6 @@ func TestBadInput(t *testing.T) {
 		{"replay --login --compare 5/1h", "--login and --compare do not go together: the login guard has limits of its own; leave out one of them"},
 		{"replay --login --estimator window", "--login and --estimator do not go together: the login guard counts by windows; leave out one of them"},
 		{"replay --login --by user", "--login and --by do not go together: the login guard counts by address, by account, and by both; leave out one of them"},
-		{"replay --login --picture x.svg", "--login and --picture do not go together: it draws no picture; leave out one of them"},
 		{"replay --login --redis 127.0.0.1:1", "--login and --redis do not go together: it decides in memory, with the answers that Redis would give; leave out one of them"},
 		{"replay --login " + columns, columns + " is no log of sshd, and so does not tell the address, the account and the result of each login; name a log of sshd, or leave out --login"},
 		{"replay --login --time-field ts", `the sample has no fields with names, and so none that is "ts"; leave out --time-field`},

@@ -28,7 +28,7 @@ type replayCommand struct {
 	TimeRegex   flags.TimeRegex `placeholder:"REGEX" help:"A regular expression with a group around the time, for lines of any kind; --by is one too then."`
 	TimeFormat  flags.Text      `placeholder:"LAYOUT" help:"How the time in --time-field or --time-regex is written: as 2006-01-02 15:04:05 would stand there."`
 	Sort        bool            `help:"Put the whole log in order of time first, in memory: about 300 bytes an attempt."`
-	Picture     flags.Text      `name:"picture" placeholder:"FILE" help:"Also draw a picture there, as SVG or PNG: attempts and admissions over time, and the waits."`
+	Picture     flags.Text      `name:"picture" placeholder:"FILE" help:"Also draw a picture there, as SVG or PNG: attempts and admissions over time, and the waits; with --login, also what each budget denied."`
 	JSON        bool            `name:"json" help:"Print one JSON object."`
 	Redis       flags.Redis     `placeholder:"HOST:PORT" help:"Decide on this Redis, or on the cluster that has these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. What the replay writes there it removes at the end."`
 	Files       []flags.Text    `arg:"" optional:"" name:"file" help:"Logs to replay, plain or packed by gzip, in any order; - is the standard input. Without one: a sample that is built in."`

@@ -19,27 +19,38 @@ type column struct {
 	panels  []*plot.Plot
 }
 
-// times returns the panels of attempts, each with this room. Their bins are those of the timeline.
+// times returns the panels of attempts, each with this room.
 func (p Picture) times(wide, high vg.Length) (c column) {
 	t := p.Timeline
 	c.heading.name = "Attempts per " + binName(t.width)
 	if t.bins() == 0 {
 		return c.empty(p.Sets, func(Set) string { return "There are no attempts." })
 	}
-	edge := func(bin int) float64 { return float64((t.first + int64(bin)) * t.width) }
-	attempts := t.attempts()
-	counts := newCountAxis(attempts, high)
-	from, to := atLeast(20*float64(t.width), edge(0), edge(t.bins()))
-	ticks := newRhythm(from, to, p.Yearless, wide)
+	f := p.timeFrame(wide, high)
 	for i := range p.Sets {
-		panel := newPanel(from, to, ticks, counts, area(attempted, attempts, edge), area(admitted, t.admitted(i), edge), peakOf(attempts, edge))
-		if i == len(p.Sets)-1 {
-			panel.Add(ticks) // the dates
-		}
-		c.panels = append(c.panels, panel)
+		c.panels = append(c.panels, f.panel(area(attempted, t.attempts(), t.edge), area(admitted, t.admitted(i), t.edge), peakOf(t.attempts(), t.edge)))
 	}
-	c.heading.remark = remarks(sheet.Fit(sheet.Remark, p.Zone, 200), counts.scale)
+	c.panels[len(c.panels)-1].Add(f.ticks) // the dates
+	c.heading.remark = remarks(sheet.Fit(sheet.Remark, p.Zone, 200), f.counts.scale)
 	return c
+}
+
+// A timeFrame holds the scales of all panels of attempts in a picture.
+type timeFrame struct {
+	from, to float64
+	ticks    rhythm
+	counts   countAxis
+}
+
+// timeFrame returns the scales of panels with this room. The timeline must have attempts.
+func (p Picture) timeFrame(wide, high vg.Length) timeFrame {
+	t := p.Timeline
+	from, to := atLeast(20*float64(t.width), t.edge(0), t.edge(t.bins()))
+	return timeFrame{from, to, newRhythm(from, to, p.Yearless, wide), newCountAxis(t.attempts(), high)}
+}
+
+func (f timeFrame) panel(drawn ...plot.Plotter) *plot.Plot {
+	return newPanel(f.from, f.to, f.ticks, f.counts, drawn...)
 }
 
 // waits returns the panels of waits, each with this room.

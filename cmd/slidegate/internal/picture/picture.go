@@ -60,15 +60,26 @@ func Draw(w io.Writer, f sheet.Format, p Picture) error {
 func (p Picture) drawOne(w io.Writer, f sheet.Format) error {
 	set := p.Sets[0]
 	legend := p.legend("admitted under " + sheet.Fit(sheet.Label, set.Name, 500) + " (" + thousands(set.Denied) + " denied)")
-	page, c := sheet.New(f, p.Title, legend, 2*(headingRoom+panelRoom)+notesRoom)
-	columns := []column{p.times(width, panelRoom), p.waits(width, panelRoom)}
-	tiles := draw.Tiles{Rows: 2, Cols: 1, PadY: headingRoom + notesRoom}
-	canvases := plot.Align([][]*plot.Plot{columns[0].panels, columns[1].panels}, tiles, draw.Crop(c, 0, 0, 0, -headingRoom))
-	for i, drawn := range columns {
-		drawn.panels[0].Draw(canvases[i][0])
-		drawn.heading.draw(canvases[i][0], c.Min.X)
-	}
+	page, c := sheet.New(f, p.Title, legend, stackHeight(2, panelRoom))
+	drawStack(c, p.times(width, panelRoom), p.waits(width, panelRoom))
 	return sheet.Write(w, page)
+}
+
+// stackHeight returns the height of a stack of panels, each with this room.
+func stackHeight(panels int, room vg.Length) vg.Length {
+	return vg.Length(panels)*(headingRoom+room+notesRoom) - notesRoom
+}
+
+// drawStack draws columns of one panel each, one above the other. Each panel has its heading.
+func drawStack(c draw.Canvas, stack ...column) {
+	var panels []*plot.Plot
+	for _, s := range stack {
+		panels = append(panels, s.panels...)
+	}
+	for i, place := range placesOf(panels, draw.Crop(c, 0, 0, 0, -headingRoom), headingRoom+notesRoom) {
+		panels[i].Draw(place)
+		stack[i].heading.draw(place, c.Min.X)
+	}
 }
 
 // drawRows draws a row for each set: its name, and below it its panels.
@@ -86,13 +97,20 @@ func (p Picture) drawRows(w io.Writer, f sheet.Format) error {
 // drawColumn draws the panels of all sets, one above the other, below their common heading. It returns where they are.
 func (p Picture) drawColumn(c draw.Canvas, drawn column) (places []draw.Canvas) {
 	drawn.heading.draw(draw.Crop(c, 0, 0, 0, -headingRoom/2-8), c.Min.X)
-	c = draw.Crop(c, 0, 0, notesRoom, -headingRoom*3/2)
+	places = placesOf(drawn.panels, draw.Crop(c, 0, 0, notesRoom, -headingRoom*3/2), headingRoom)
+	for i, place := range places {
+		drawn.panels[i].Draw(place)
+	}
+	return places
+}
+
+// placesOf returns where panels stand one above the other, with a gap between them and their sides in line.
+func placesOf(panels []*plot.Plot, c draw.Canvas, gap vg.Length) (places []draw.Canvas) {
 	var rows [][]*plot.Plot
-	for _, panel := range drawn.panels {
+	for _, panel := range panels {
 		rows = append(rows, []*plot.Plot{panel})
 	}
-	for i, row := range plot.Align(rows, draw.Tiles{Rows: len(rows), Cols: 1, PadY: headingRoom}, c) {
-		drawn.panels[i].Draw(row[0])
+	for _, row := range plot.Align(rows, draw.Tiles{Rows: len(rows), Cols: 1, PadY: gap}, c) {
 		places = append(places, row[0])
 	}
 	return places

@@ -117,6 +117,9 @@ func wider(width int64) int64 {
 
 func (t *Timeline) bins() int { return len(t.counts) / t.row }
 
+// edge returns the second at which a bin begins, counted from the first bin.
+func (t *Timeline) edge(bin int) float64 { return float64((t.first + int64(bin)) * t.width) }
+
 // attempts are the attempts in each bin.
 func (t *Timeline) attempts() []int { return t.column(0) }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
@@ -78,14 +79,32 @@ func (p *Report) draw() error {
 	if p.Picture == "" {
 		return nil
 	}
-	d := picture.Picture{Title: p.title(), Yearless: p.yearless(), Timeline: p.timeline}
-	if !p.yearless() {
-		d.Zone = "UTC"
-	}
+	d := picture.Picture{Title: p.title(), Zone: p.zone(), Yearless: p.yearless(), Timeline: p.timeline}
 	for _, s := range p.Sets {
 		d.Sets = append(d.Sets, picture.Set{Name: s.limits(), Waits: s.waits, Denied: s.Denied})
 	}
 	return savePicture(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.Draw(w, f, d) })
+}
+
+// draw writes the picture, if one is asked for.
+func (p *LoginReport) draw() error {
+	if p.Picture == "" {
+		return nil
+	}
+	title := fmt.Sprintf("%s: %d of %s denied", p.source(), p.Denied, output.Count(p.Allowed+p.Denied, "login attempt"))
+	d := picture.Logins{Title: title, Zone: p.zone(), Yearless: p.yearless(), Timeline: p.timeline, Waits: p.waits}
+	for _, b := range p.Budgets {
+		d.Budgets = append(d.Budgets, picture.Budget{Name: string(b.Budget), Limits: strings.Join(b.Limits, ", "), Denied: b.Denied})
+	}
+	return savePicture(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawLogins(w, f, d) })
+}
+
+// zone returns the time zone that a picture names. A log without years has its own time.
+func (p *logReport) zone() string {
+	if p.yearless() {
+		return ""
+	}
+	return "UTC"
 }
 
 // savePicture writes a picture in the format that the name of its file asks for.

@@ -27,6 +27,9 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
 	}
+	if err := checkPicture(string(c.Picture)); err != nil {
+		return err
+	}
 	if os.Getenv("GOGC") == "" { // most of what a decision allocates is garbage soon
 		defer debug.SetGCPercent(debug.SetGCPercent(200))
 	}
@@ -40,9 +43,13 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 			return err
 		}
 		p = r.report(c.readFrom(log))
+		p.Picture = string(c.Picture)
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := p.draw(); err != nil {
 		return err
 	}
 	return p.print(s.Out, c.JSON)
@@ -58,7 +65,6 @@ func (c *Command) checkLogin() error {
 		{len(c.Compare) > 0, "compare", "the login guard has limits of its own"},
 		{c.Estimator.Estimator != "", "estimator", "the login guard counts by windows"},
 		{c.By.Text != "", "by", "the login guard counts by address, by account, and by both"},
-		{c.Picture != "", "picture", "it draws no picture"},
 		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
 	} {
 		if f.given {
@@ -77,6 +83,7 @@ type guardReplay struct {
 	allowed              int
 	noAccount, noAddress int // attempts that no guard can decide
 	waits                *picture.Waits
+	timeline             *picture.Timeline // the first set is what was allowed, and each other one what a budget denied
 	subjects             [3]subjects
 }
 
@@ -114,6 +121,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 		}
 		r.budgets = append(r.budgets, &spent{budget: b, limits: of[b]})
 	}
+	r.timeline = picture.NewTimeline(1 + len(r.budgets))
 	tally := func(limits flags.Limits) tallies { return newTallies(flags.Sets{limits}, estimator.Window, keep) }
 	r.subjects = [...]subjects{
 		byAddress: {tally(of[login.Address]), r.guard.Limiter(login.Address).Reset},
@@ -217,12 +225,15 @@ func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt
 		t.attempts++
 		fates = append(fates, &t.sets[0])
 	}
+	budget := slices.IndexFunc(r.budgets, func(b *spent) bool { return b.budget == answer.Denied }) // -1 if it was allowed
+	outcome := make([]bool, 1+len(r.budgets))
+	outcome[1+budget] = true
+	r.timeline.Add(a.At, outcome)
 	if answer.Allowed {
 		r.allowed++
 		return
 	}
 	r.waits.Add(answer.RetryAfter)
-	budget := slices.IndexFunc(r.budgets, func(b *spent) bool { return b.budget == answer.Denied })
 	for _, f := range append(fates, &r.budgets[budget].fate) {
 		f.deny(answer.RetryAfter, a.Succeeded)
 	}

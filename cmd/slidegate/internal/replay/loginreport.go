@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/login"
 )
 
@@ -27,6 +28,10 @@ type LoginReport struct {
 	Pairs           subjectReport  `json:"pairs"`
 	Hurt            []Event        `json:"denied_though_succeeded"` // pairs of most successes denied
 	MoreHurt        int            `json:"denied_though_succeeded_more"`
+	Picture         string         `json:"picture,omitempty"`
+
+	timeline *picture.Timeline
+	waits    *picture.Waits
 }
 
 type budgetReport struct {
@@ -53,6 +58,7 @@ func (r *guardReplay) report(log logReport) *LoginReport {
 		logReport: log, NoAccount: r.noAccount, NoAddress: r.noAddress,
 		Allowed: r.allowed, Denied: total.denied, DeniedSucceeded: total.succeeded, waitReport: waited(r.waits),
 		Addresses: r.subjects[byAddress].report(), Accounts: r.subjects[byAccount].report(), Pairs: r.subjects[byPair].report(),
+		timeline: r.timeline, waits: r.waits,
 	}
 	for _, b := range r.budgets {
 		p.Budgets = append(p.Budgets, budgetReport{b.budget, b.limits.Texts(), b.denied, b.succeeded, b.longest.Milliseconds()})
@@ -97,6 +103,7 @@ func (p *LoginReport) text(screen output.Screen, rows int) string {
 			printTooMany(&b, screen, s.many, s.one, s.Lost)
 		}
 	}
+	printPicture(&b, screen, p.Picture)
 	screen.End(&b, p.verdict(), p.again("--suggest")...)
 	return b.String()
 }

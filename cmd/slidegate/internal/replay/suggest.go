@@ -107,9 +107,7 @@ func (p *SuggestReport) print(out io.Writer, asJSON bool) error {
 	output.Table(&b, 0, [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts()}, {"honest", p.honest()}})
 	p.printSuggestions(&b, screen)
 	p.printNotes(&b, screen)
-	if p.Picture != "" {
-		printNote(&b, screen, "Picture: %s", logs.Shown(p.Picture))
-	}
+	printPicture(&b, screen, p.Picture)
 	verdict, next := p.end()
 	screen.End(&b, verdict, next...)
 	_, err := io.WriteString(out, b.String())

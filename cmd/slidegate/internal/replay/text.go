@@ -294,14 +294,19 @@ func (p *Report) printNotes(b *strings.Builder, screen output.Screen) {
 	if p.Estimated {
 		printTooMany(b, screen, "events", "event", p.Sets[0].Lost)
 	}
-	if p.Picture != "" {
-		printNote(b, screen, "Picture: %s", logs.Shown(p.Picture))
-	}
+	printPicture(b, screen, p.Picture)
 }
 
 // printNote prints a paragraph.
 func printNote(b *strings.Builder, screen output.Screen, format string, args ...any) {
 	b.WriteString("\n" + screen.Wrap(fmt.Sprintf(format, args...)) + "\n")
+}
+
+// printPicture names the file of the picture, if there is one.
+func printPicture(b *strings.Builder, screen output.Screen, file string) {
+	if file != "" {
+		printNote(b, screen, "Picture: %s", logs.Shown(file))
+	}
 }
 
 func printTooMany(b *strings.Builder, screen output.Screen, things, thing string, lost int) {
