@@ -159,12 +159,22 @@ func (in incident) happen(t *testing.T, nodes *redistest.Nodes, stories []*story
 	nodes.AwaitFailover(t, old, heir)
 	over := time.Now()
 	for _, s := range stories {
-		s.begins, s.began, s.over, s.stopped = begins, began, over, over
-		if end := began.Add(in.settings.nodeTimeout * 3 / 2); in.goesOn && end.After(over) {
-			s.stopped = end
-		}
+		s.begins, s.began, s.over, s.stopped = begins, began, over, in.stopped(began, over)
 	}
 	eventually(t, "the incident lasts so long", func() bool { return time.Since(began) > in.lasts })
+}
+
+// stopped is when the old master certainly decided no more: at once, unless it is isolated. Then it stops when it misses the others or its
+// replica, which is before the replica has taken over where it needs one.
+func (in incident) stopped(began, over time.Time) time.Time {
+	end := began.Add(in.settings.nodeTimeout * 3 / 2)
+	switch {
+	case in.goesOn && end.After(over):
+		return end
+	case in.goesOn || in.settings.replicas != "0":
+		return over
+	}
+	return began
 }
 
 // judge ends a story, and holds all its attempts against what is counted.
