@@ -293,6 +293,23 @@ func TestPageAccount(t *testing.T) {
 	do(t, ctx, says("shown", "192.0.2.31 alice"), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
+// TestPageChallenged: the budgets of attempts with a challenge, and whether one would help. The verdict
+// is about attempts without one.
+func TestPageChallenged(t *testing.T) {
+	g := newGuardedService(t)
+	url := servePage(t, "--login", "--challenged", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
+	ctx := chromium(t)
+	do(t, ctx, chromedp.Navigate(url), says("challenge", "A challenge would let the user in now."), holds(`document.querySelectorAll(".limit").length === 22`))
+	c := g.challenged(t, -time.Since(afternoon))
+	for range 5 {
+		if _, err := c.BeginChallenged(t.Context(), "alice", netip.MustParseAddr("192.0.2.31")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(t, ctx, says("challenge", "A challenge would not let the user in: denied by challenged-pair and challenged-account for "),
+		says("answer", "Allowed"), says("because", "denied after 5 more failures"))
+}
+
 // TestPageHostileAccount: an account that is no UTF-8, or turns the direction of the text, is shown
 // as text, and its budgets lead to its events.
 func TestPageHostileAccount(t *testing.T) {

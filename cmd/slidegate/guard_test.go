@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,33 @@ func (g *guardedService) fail(t *testing.T, account, ip string, ago ...time.Dura
 	}
 }
 
+// challenged returns the guard of a service with challenges at a time before the tests look.
+func (g *guardedService) challenged(t *testing.T, ago time.Duration) *login.Guard {
+	t.Helper()
+	then := func() time.Time { return afternoon.Add(-ago) }
+	c, err := login.New(g.client, login.Config{Name: g.name, Secret: g.secret, Now: then, Challenged: &login.Challenged{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// failBoth fails without challenges, and later with challenges.
+func (g *guardedService) failBoth(t *testing.T, account, ip string, without, with []time.Duration) {
+	t.Helper()
+	address := netip.MustParseAddr(ip)
+	for _, ago := range without {
+		if a, err := g.challenged(t, ago).Begin(t.Context(), account, address); err != nil || !a.Allowed {
+			t.Fatal(a, err)
+		}
+	}
+	for _, ago := range with {
+		if a, err := g.challenged(t, ago).BeginChallenged(t.Context(), account, address); err != nil || !a.Allowed {
+			t.Fatal(a, err)
+		}
+	}
+}
+
 // inspect runs slidegate inspect --login in the afternoon.
 func (g *guardedService) inspect(t *testing.T, want int, flags string, args ...string) string {
 	t.Helper()
@@ -83,6 +111,75 @@ func TestInspectLoginGolden(t *testing.T) {
 		{"lowered", "--budget account=5/1d --budget streak=2/30d", "bob 198.51.100.9", 3},
 	} {
 		checkGolden(t, filepath.Join("testdata", "inspect-login-"+tt.name+".golden"), g.inspect(t, tt.status, tt.flags, strings.Fields(tt.args)...))
+	}
+}
+
+// TestInspectChallengedGolden: what a person on call sees of an account where the service has challenges.
+// The verdict and the exit status are about attempts without a challenge.
+func TestInspectChallengedGolden(t *testing.T) {
+	g := newGuardedService(t)
+	g.failBoth(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...), seconds(10*m, 3))
+	g.failBoth(t, "bob", "198.51.100.9", seconds(3*h, 2), seconds(30*time.Second, 5))
+	g.failBoth(t, "carol", "203.0.113.5", append(seconds(30*m, 5), seconds(20*m, 5)...), append(seconds(9*m, 4), 20*time.Second))
+	for _, tt := range []struct {
+		name, flags, args string
+		status            int
+	}{
+		{"helps", "", "alice 192.0.2.31", 3},
+		{"helps-not", "", "bob 198.51.100.9", 0},
+		{"denied", "", "carol 203.0.113.5", 3},
+		{"account", "--budget challenged-account=2/1d", "bob", 0},
+	} {
+		text := g.inspect(t, tt.status, "--challenged "+tt.flags, strings.Fields(tt.args)...)
+		checkGolden(t, filepath.Join("testdata", "inspect-challenged-"+tt.name+".golden"), text)
+	}
+}
+
+// TestInspectChallengedAsGuard: what --json says of a challenge is what the guard answers, and the
+// resets that the text shows end the denials of both.
+func TestInspectChallengedAsGuard(t *testing.T) {
+	g := newGuardedService(t)
+	for n := range 6 {
+		account, address := fmt.Sprintf("user%d", n), fmt.Sprintf("192.0.2.%d", n+1)
+		g.failBoth(t, account, address, seconds(30*time.Second, 5), seconds(20*time.Second, n))
+		text := g.inspect(t, 3, "--challenged --json", account, address)
+		var got struct{ Challenge *bool }
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.Challenge == nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		checkFields(t, text)
+		a, err := g.challenged(t, 0).Begin(t.Context(), account, netip.MustParseAddr(address))
+		if err != nil || a.Allowed || a.Challenge != *got.Challenge || a.Challenge != (n < 5) {
+			t.Errorf("%d failures with challenges: %+v, %v; %s", n, a, err, text)
+		}
+	}
+	text := g.inspect(t, 3, "--challenged", "user5", "192.0.2.6")
+	for budget, event := range map[string]string{"pair": "192.0.2.6 user5", "challenged-pair": "192.0.2.6 user5", "challenged-account": "user5"} {
+		if want := "slidegate reset --secret-file FILE login." + budget + " "; !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+		if _, stderr, status := command(t.Context(), "reset", "--yes", "--redis", redistest.Addr(t), "--secret-file", g.file, g.name+"."+budget, event); status != 0 {
+			t.Fatal(stderr)
+		}
+	}
+	if text := g.inspect(t, 0, "--challenged", "user5", "192.0.2.6"); !strings.Contains(text, "A challenge would let the user in now.\n") {
+		t.Error(text)
+	}
+}
+
+// TestInspectChallengedTotal: the total also denies attempts with a challenge.
+func TestInspectChallengedTotal(t *testing.T) {
+	g := newGuardedService(t)
+	for range 5 {
+		if a, err := g.challenged(t, m).BeginKnown(t.Context(), "alice", netip.MustParseAddr("192.0.2.31"), "phone"); err != nil || !a.Allowed {
+			t.Fatal(a, err)
+		}
+	}
+	text := g.inspect(t, 3, "--challenged --budget account=2/1h --budget challenged-account=2/1h --budget total=5/1h", "alice", "192.0.2.31")
+	for _, want := range []string{"A challenge would not let the user in: denied by total for 59m.\n", "next: slidegate reset --secret-file FILE login.total alice\n"} {
+		if !strings.Contains(text, want) || strings.Count(text, "slidegate reset") != 1 {
+			t.Errorf("no %q in\n%s", want, text)
+		}
 	}
 }
 

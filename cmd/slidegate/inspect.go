@@ -23,12 +23,13 @@ type inspectCommand struct {
 		Event flags.Argument `arg:"" optional:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
 		IP    *string        `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
 	} `embed:""`
-	Login   bool           `help:"NAME is that of a login guard, and EVENT an account: shows all budgets of the account."`
-	Budgets flags.Budgets  `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they are not the defaults of login, such as account=10/10m,20/1h. Repeat it for more."`
-	Limits  flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h: shows what is free, too. Repeat it, or write 1/5s,5/1h, for more."`
-	JSON    bool           `name:"json" help:"Print one JSON object."`
-	Watch   bool           `help:"Look again every second, until interrupted."`
-	Every   flags.Interval `placeholder:"5s" help:"As --watch, but look so often."`
+	Login      bool           `help:"NAME is that of a login guard, and EVENT an account: shows all budgets of the account."`
+	Budgets    flags.Budgets  `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they are not the defaults of login, such as account=10/10m,20/1h. Repeat it for more."`
+	Challenged bool           `help:"With --login: the service has challenges. Shows their budgets, too, and whether a challenge would let the user in."`
+	Limits     flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h: shows what is free, too. Repeat it, or write 1/5s,5/1h, for more."`
+	JSON       bool           `name:"json" help:"Print one JSON object."`
+	Watch      bool           `help:"Look again every second, until interrupted."`
+	Every      flags.Interval `placeholder:"5s" help:"As --watch, but look so often."`
 
 	Web        flags.PageAddress `placeholder:"[ADDR]" help:"Serve a page that shows it live, at ADDR or else at 127.0.0.1:8002, until interrupted. NAME and EVENT are then optional."`
 	AllowReset bool              `help:"With --web: the page can forget what is counted."`
@@ -37,8 +38,8 @@ type inspectCommand struct {
 // Run shows the state of the event, once or again and again.
 func (c *inspectCommand) Run(ctx context.Context, s cli.Streams) error {
 	command := inspect.Command{
-		Subject: c.subject(c.Args.Name, c.Args.Event), IP: c.Args.IP, Login: c.Login, Budgets: c.Budgets, Limits: c.Limits,
-		JSON: c.JSON, Watch: c.Watch, Every: c.Every, Web: c.Web, AllowReset: c.AllowReset,
+		Subject: c.subject(c.Args.Name, c.Args.Event), Guard: inspect.Guard{Budgets: c.Budgets, Challenged: c.Challenged},
+		IP: c.Args.IP, Login: c.Login, Limits: c.Limits, JSON: c.JSON, Watch: c.Watch, Every: c.Every, Web: c.Web, AllowReset: c.AllowReset,
 	}
 	return command.Run(ctx, s)
 }

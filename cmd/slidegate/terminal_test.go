@@ -69,6 +69,7 @@ func mainUses(t *testing.T) map[string]string {
 	s.raise(t, "5/1h,100/1d", "key-7", 1, 3*h, 50*m, 40*m, 30*m, 20*m, 10*m, 9*m, 8*m)
 	g := guard(t, &service{name: "login", client: s.client})
 	g.fail(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...)...)
+	g.failBoth(t, "carol", "203.0.113.5", append(seconds(30*m, 5), seconds(20*m, 5)...), append(seconds(9*m, 4), 20*time.Second))
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("auth.log", []byte(loginNotes()), 0o600); err != nil {
 		t.Fatal(err)
@@ -76,21 +77,22 @@ func mainUses(t *testing.T) map[string]string {
 	redis := " --redis " + server.Addr() + " "
 	shown := map[string]string{}
 	for name, args := range map[string]string{
-		"help":           "help",
-		"replay":         "replay",
-		"replay-file":    "replay --limit 5/1h auth.log",
-		"replay-compare": "replay --compare 5/1h --compare 1/5s,10/1h,20/1d --compare 3/1m,10/1h,20/1d,100/7d",
-		"replay-suggest": "replay --suggest",
-		"replay-login":   "replay --login",
-		"replay-ar1":     "replay --estimator ar1",
-		"inspect":        "inspect" + redis + "--limit " + login + " login " + address,
-		"inspect-stored": "inspect" + redis + "login " + address,
-		"inspect-others": "inspect" + redis + "--limit 5/1h,5/10m " + s.name + " " + address,
-		"inspect-ar1":    "inspect" + redis + "--ar1 --limit 5/1h,100/1d " + s.name + " key-7",
-		"inspect-nobody": "inspect" + redis + "--limit 5/1h " + s.name + " nobody",
-		"inspect-login":  "inspect" + redis + "--login --secret-file " + g.file + " login alice 192.0.2.31",
-		"reset":          "reset --yes" + redis + "login bob",
-		"mistake":        "replay --by POST_/login",
+		"help":               "help",
+		"replay":             "replay",
+		"replay-file":        "replay --limit 5/1h auth.log",
+		"replay-compare":     "replay --compare 5/1h --compare 1/5s,10/1h,20/1d --compare 3/1m,10/1h,20/1d,100/7d",
+		"replay-suggest":     "replay --suggest",
+		"replay-login":       "replay --login",
+		"replay-ar1":         "replay --estimator ar1",
+		"inspect":            "inspect" + redis + "--limit " + login + " login " + address,
+		"inspect-stored":     "inspect" + redis + "login " + address,
+		"inspect-others":     "inspect" + redis + "--limit 5/1h,5/10m " + s.name + " " + address,
+		"inspect-ar1":        "inspect" + redis + "--ar1 --limit 5/1h,100/1d " + s.name + " key-7",
+		"inspect-nobody":     "inspect" + redis + "--limit 5/1h " + s.name + " nobody",
+		"inspect-login":      "inspect" + redis + "--login --secret-file " + g.file + " login alice 192.0.2.31",
+		"inspect-challenged": "inspect" + redis + "--login --challenged --secret-file " + g.file + " login carol 203.0.113.5",
+		"reset":              "reset --yes" + redis + "login bob",
+		"mistake":            "replay --by POST_/login",
 	} {
 		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields(args)...), "\r\n", "\n")
 		shown[name] = strings.ReplaceAll(text, server.Addr(), "127.0.0.1:16379")

@@ -71,7 +71,10 @@ func (ss *Sets) Decode(c *kong.DecodeContext) error {
 type Budgets struct{ Of map[login.Budget]Limits }
 
 // budgetNames are the budgets of a login guard that have limits.
-var budgetNames = []login.Budget{login.Account, login.Address, login.Pair, login.Streak, login.Total}
+var budgetNames = []login.Budget{
+	login.Account, login.Address, login.Pair, login.Streak, login.Total,
+	login.ChallengedAccount, login.ChallengedAddress, login.ChallengedPair, login.ChallengedStreak,
+}
 
 // Decode adds the limits of one flag.
 func (bs *Budgets) Decode(c *kong.DecodeContext) error {

@@ -26,10 +26,11 @@ func (a *accountState) head() string {
 	return b.String()
 }
 
-// body shows the budgets of the account, and why it is denied if it is. It is brief by itself.
-func (a *accountState) body(screen output.Screen, _ bool) string {
+// body shows the budgets of the account, and why it is denied if it is. With challenges there are so
+// many that a brief one shows a single limit of each.
+func (a *accountState) body(screen output.Screen, brief bool) string {
 	var b strings.Builder
-	a.writeBudgets(&b, screen)
+	a.writeBudgets(&b, screen, brief && a.Challenge != nil)
 	a.writeWhy(&b, screen)
 	a.writeNotes(&b)
 	return b.String()
@@ -45,7 +46,9 @@ func (a *accountState) verdict() string {
 	}
 	free := a.Budgets[0].free()
 	for _, b := range a.Budgets {
-		free = min(free, b.free())
+		if !challenged(b.Budget) {
+			free = min(free, b.free())
+		}
 	}
 	return "ALLOWED; denied after " + strings.Replace(output.Count(int(free), "more failure"), "1 more", "one more", 1)
 }
@@ -60,7 +63,11 @@ func (a *accountState) next() []string {
 	}
 	account, ok := shellWord(a.Account)
 	guard, named := shellWord(a.Guard)
-	words := slices.Concat([]string{"inspect", "--login"}, flags)
+	words := []string{"inspect", "--login"}
+	if a.Challenge != nil {
+		words = append(words, "--challenged")
+	}
+	words = append(words, flags...)
 	switch {
 	case !ok || !named || !a.Known || !a.Default:
 		return []string{"help", "inspect"}
@@ -72,31 +79,52 @@ func (a *accountState) next() []string {
 
 // resets returns the commands that forget the failures for which budgets deny.
 func (a *accountState) resets() (commands [][]string) {
-	for _, r := range a.Why {
-		event, ok := shellWord(r.event)
-		name, named := shellWord(a.Guard + "." + string(r.Budget))
-		if ok && named {
-			commands = append(commands, slices.Concat([]string{"reset"}, a.Budgets[0].flags, []string{name, event}))
+	for _, b := range a.Budgets {
+		event, ok := shellWord(b.Event)
+		name, named := shellWord(b.Limiter)
+		if !b.Allowed && ok && named {
+			commands = append(commands, slices.Concat([]string{"reset"}, b.flags, []string{name, event}))
 		}
 	}
 	return commands
 }
 
-// writeWhy explains a denial, and how to end it.
+// writeWhy explains a denial, says whether a challenge would help, and how to end the denial.
 func (a *accountState) writeWhy(b *strings.Builder, screen output.Screen) {
-	if a.Allowed {
-		return
+	if !a.Allowed || a.Challenge != nil {
+		b.WriteString("\n")
 	}
-	b.WriteString("\n")
 	for _, r := range a.Why {
 		b.WriteString(screen.Bad("denied by "+string(r.Budget)) + ": " + r.Text + "\n")
+	}
+	if a.Challenge != nil {
+		b.WriteString(screen.Wrap(a.challengeText()) + "\n")
+	}
+	if a.Allowed {
+		return
 	}
 	if resets := a.resets(); len(resets) > 1 {
 		b.WriteString("to forget all of these failures, also:\n")
 		for _, words := range resets[1:] {
-			b.WriteString("  slidegate " + strings.Join(words, " ") + "\n")
+			b.WriteString(screen.Command("  slidegate", words) + "\n")
 		}
 	}
+}
+
+// challengeText says whether a challenge would let the user in now, or nothing without challenges.
+func (a *accountState) challengeText() string {
+	switch {
+	case a.Challenge == nil:
+		return ""
+	case *a.Challenge:
+		return "A challenge would let the user in now."
+	}
+	var names []string
+	var longest int64
+	for _, b := range a.denyChallenged() {
+		names, longest = append(names, string(b.Budget)), max(longest, b.RetryAfter)
+	}
+	return fmt.Sprintf("A challenge would not let the user in: denied by %s for %s.", strings.Join(names, " and "), wait(longest))
 }
 
 // shellWord returns a text as one word of a shell, unless a terminal cannot show it.
@@ -110,13 +138,23 @@ func shellWord(text string) (word string, ok bool) {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", text[0] != '-'
 }
 
-func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen) {
-	rows := [][]string{{"budget", "limit", "used", strings.Repeat(" ", gaugeWidth), "free", "back"}}
+// writeBudgets writes a table of the limits, or of the tightest one of each budget.
+func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen, tightest bool) {
+	gaugeWidth := a.gaugeWidth()
+	limit := "limit"
+	if tightest {
+		limit = "tightest"
+	}
+	rows := [][]string{{"budget", limit, "used", strings.Repeat(" ", gaugeWidth), "free", "back"}}
 	var gauges []string
 	for _, budget := range a.Budgets {
 		name := string(budget.Budget)
-		for _, sec := range budget.Limits {
-			rows = append(rows, append([]string{name}, sec.row()...))
+		limits := budget.Limits
+		if tightest {
+			limits = []*section{budget.tightest()}
+		}
+		for _, sec := range limits {
+			rows = append(rows, append([]string{name}, sec.row(gaugeWidth)...))
 			gauges = append(gauges, sec.gauge(screen, gaugeWidth))
 			name = ""
 		}
@@ -131,10 +169,16 @@ func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-const gaugeWidth = 16
+// gaugeWidth returns how many columns a gauge has. The names of challenged budgets need more room.
+func (a *accountState) gaugeWidth() int {
+	if a.Challenge != nil {
+		return 8
+	}
+	return 16
+}
 
 // row returns the limit, the units used, how full it is, the units free, and when the next come back.
-func (sec *section) row() []string {
+func (sec *section) row(gaugeWidth int) []string {
 	back := ""
 	if sec.Used > 0 {
 		back = fmt.Sprintf("%d in %s", sec.NextUnits, wait(sec.NextAfter))
@@ -161,6 +205,10 @@ func (a *accountState) writeNotes(b *strings.Builder) {
 	}
 	if a.Default {
 		b.WriteString("\nThe limits are the defaults of login; others are named by --budget pair=5/1m.\n")
+	}
+	if a.Challenge != nil {
+		b.WriteString("\nNot shown: known devices, and the alarm (while on, an address may fail twice).\n")
+		return
 	}
 	b.WriteString("\nA known device is denied only by total, or by its own budget and another.\n")
 }

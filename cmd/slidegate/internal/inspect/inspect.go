@@ -21,13 +21,13 @@ import (
 // Command is a look as the flags of slidegate inspect describe it.
 type Command struct {
 	Subject
-	IP      *string        // with Login: where the account is used from; nil: not named
-	Login   bool           // Name is that of a login guard, and Event an account
-	Budgets flags.Budgets  // of the login guard, if they are not the defaults
-	Limits  flags.Limits   // of the service; without, it is not known what is free
-	JSON    bool           // print JSON instead of text
-	Watch   bool           // look again every second
-	Every   flags.Interval // look again so often
+	Guard                 // with Login
+	IP     *string        // with Login: where the account is used from; nil: not named
+	Login  bool           // Name is that of a login guard, and Event an account
+	Limits flags.Limits   // of the service; without, it is not known what is free
+	JSON   bool           // print JSON instead of text
+	Watch  bool           // look again every second
+	Every  flags.Interval // look again so often
 
 	Web        flags.PageAddress // serve a page there instead; then Name and Event are optional
 	AllowReset bool              // the page can forget what is counted
@@ -84,21 +84,29 @@ func (c *Command) check() (ip netip.Addr, err error) {
 	if err := c.checkWeb(); err != nil {
 		return ip, err
 	}
-	switch {
-	case !c.Login && c.IP != nil:
-		return ip, fmt.Errorf("%s; slidegate help inspect shows what there is", cli.Unexpected(*c.IP))
-	case !c.Login && c.Budgets.Of != nil:
-		return ip, errors.New("--budget is about a login guard; add --login, or write --limit")
-	case c.Login && len(c.Limits) > 0:
-		return ip, errors.New("--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
-	case c.Login && c.AR1:
-		return ip, errors.New("--login and --ar1 do not go together: a login guard counts by windows; leave out one of them")
-	case c.Login && len(c.Secret) == 0:
-		return ip, errors.New("--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret")
-	case c.IP == nil:
-		return ip, nil
+	if err := c.checkLogin(); err != nil || c.IP == nil {
+		return ip, err
 	}
 	return parseIP(*c.IP)
+}
+
+// checkLogin refuses what does not go together with a login guard, and without one what needs it.
+func (c *Command) checkLogin() error {
+	switch {
+	case !c.Login && c.IP != nil:
+		return fmt.Errorf("%s; slidegate help inspect shows what there is", cli.Unexpected(*c.IP))
+	case !c.Login && c.Budgets.Of != nil:
+		return errors.New("--budget is about a login guard; add --login, or write --limit")
+	case !c.Login && c.Challenged:
+		return errors.New("--challenged is about a login guard; add --login")
+	case c.Login && len(c.Limits) > 0:
+		return errors.New("--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
+	case c.Login && c.AR1:
+		return errors.New("--login and --ar1 do not go together: a login guard counts by windows; leave out one of them")
+	case c.Login && len(c.Secret) == 0:
+		return errors.New("--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret")
+	}
+	return c.checkBudgets()
 }
 
 // parseIP reads an address as a login guard takes it: without a zone, and no IPv4 one as IPv6.
@@ -115,7 +123,7 @@ func (c *Command) looks(client rueidis.Client, ip netip.Addr, now func() time.Ti
 	if !c.Login {
 		return func(ctx context.Context) (shown, error) { return c.look(ctx, client, c.Limits, now) }, nil
 	}
-	look, err := c.accounts(client, c.Budgets, ip, now)
+	look, err := c.accounts(client, c.Guard, ip, now)
 	return func(ctx context.Context) (shown, error) { return look(ctx) }, err
 }
 

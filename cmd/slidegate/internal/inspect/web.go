@@ -77,8 +77,8 @@ func (c *Command) begin() string {
 
 // page returns the configuration of the page.
 func (c *Command) page(client rueidis.Client, now func() time.Time) page.Config {
-	w := &web{Subject: c.Subject, client: client, budgets: c.Budgets, now: now}
-	cfg := page.Config{Title: "slidegate inspect", Named: true, Accounts: len(c.Secret) > 0, Open: w.open}
+	w := &web{Subject: c.Subject, client: client, guarded: c.Guard, now: now}
+	cfg := page.Config{Title: "slidegate inspect", Named: true, Accounts: len(c.Secret) > 0, Challenged: c.Challenged, Open: w.open}
 	if c.AllowReset {
 		cfg.Forget = w.forget
 	}
@@ -89,7 +89,7 @@ func (c *Command) page(client rueidis.Client, now func() time.Time) page.Config 
 type web struct {
 	Subject
 	client  rueidis.Client
-	budgets flags.Budgets
+	guarded Guard
 	now     func() time.Time
 }
 
@@ -125,7 +125,7 @@ func (w *web) openAccount(q page.Query) (page.Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	look, err := w.of(q).accounts(w.client, w.budgets, ip, w.now)
+	look, err := w.of(q).accounts(w.client, w.guarded, ip, w.now)
 	return func(ctx context.Context) (any, error) {
 		a, err := look(ctx)
 		if err != nil {
@@ -146,7 +146,8 @@ func addressOf(q page.Query) (netip.Addr, error) {
 // webAccount is the state of an account as the page gets it.
 type webAccount struct {
 	*accountState
-	Budgets []webBudget `json:"budgets"`
+	Budgets       []webBudget `json:"budgets"`
+	ChallengeText string      `json:"challenge_text"` // empty without challenges
 }
 
 // webBudget is the state of a budget as the page gets it.
@@ -166,7 +167,7 @@ func newWebAccount(a *accountState) webAccount {
 		q := page.Query{Name: b.Limiter, Event: b.Event, Limits: strings.Join(limits, ",")}
 		budgets[i] = webBudget{b, logs.Shown(b.Event), q.Encode()}
 	}
-	return webAccount{a, budgets}
+	return webAccount{a, budgets, a.challengeText()}
 }
 
 // forget forgets an event, or the failures on an account and of its pair.
@@ -179,7 +180,7 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 	if err != nil {
 		return err
 	}
-	g, err := s.guard(w.client, w.budgets, w.now)
+	g, err := s.guard(w.client, w.guarded, w.now)
 	if err != nil {
 		return err
 	}

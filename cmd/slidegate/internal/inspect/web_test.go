@@ -64,6 +64,38 @@ func TestWebForgets(t *testing.T) {
 	}
 }
 
+// TestWebForgetsChallenged: with challenges, a Reset forgets what failed with them, too. The page says
+// whether a challenge would help.
+func TestWebForgetsChallenged(t *testing.T) {
+	server := redistest.Start(t)
+	client, secret := server.Client(t), []byte("sixteen bytes, or more")
+	w := &web{Subject: Subject{Name: "login", Secret: secret}, client: client, guarded: Guard{Challenged: true}}
+	g, err := w.guard(client, w.guarded, nil)
+	for n := 0; n < 5 && err == nil; n++ {
+		_, err = g.BeginChallenged(t.Context(), "alice", netip.MustParseAddr("192.0.2.31"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := page.Query{Name: "login", Event: "alice", Login: true, Address: "192.0.2.31"}
+	look, err := w.open(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"A challenge would not let the user in: denied by challenged-pair and challenged-account for ", "A challenge would let the user in now."} {
+		got, err := look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := got.(webAccount); !a.Allowed || !strings.HasPrefix(a.ChallengeText, want) {
+			t.Errorf("%+v, not %q", a, want)
+		}
+		if err := w.forget(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // size returns how many keys a server holds.
 func size(t *testing.T, server *redistest.Server) int64 {
 	t.Helper()

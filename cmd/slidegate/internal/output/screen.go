@@ -60,11 +60,11 @@ func (s Screen) lines(text string) (n int) {
 
 // End writes the last two lines of a report: its verdict, and a command to try.
 func (s Screen) End(b *strings.Builder, verdict string, next ...string) {
-	b.WriteString("\n" + s.Bold(verdict) + "\n" + s.command("next: slidegate", next) + "\n")
+	b.WriteString("\n" + s.Bold(verdict) + "\n" + s.Command("next: slidegate", next) + "\n")
 }
 
-// command returns the words of a command, on several lines of the shell if they are too many for one.
-func (s Screen) command(begin string, words []string) string {
+// Command returns the words of a command, on several lines of the shell if they are too many for one.
+func (s Screen) Command(begin string, words []string) string {
 	text, width := begin, columns(begin)
 	for _, word := range words {
 		if width += 1 + columns(word); width+len(` \`) > s.Width {

@@ -24,10 +24,11 @@ import (
 
 // Config says what a page shows, and what its users may do.
 type Config struct {
-	Title    string   // of the page
-	Named    bool     // users name the limiter and its limits; else the page is about one limiter
-	Accounts bool     // users can ask about accounts of login guards
-	Links    []string // paths of the same server, for the end of the page
+	Title      string   // of the page
+	Named      bool     // users name the limiter and its limits; else the page is about one limiter
+	Accounts   bool     // users can ask about accounts of login guards
+	Challenged bool     // these guards have challenges
+	Links      []string // paths of the same server, for the end of the page
 
 	Open     func(Query) (Look, error)          // prepares to look at an event or an account
 	Forget   func(context.Context, Query) error // nil: there is no Reset

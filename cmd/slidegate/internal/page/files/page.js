@@ -90,7 +90,7 @@ function showEvent(state) {
 }
 
 function showAccount(state) {
-  const all = state.budgets.flatMap((b) => b.limits);
+  const all = state.budgets.filter((b) => !b.budget.startsWith("challenged-")).flatMap((b) => b.limits);
   text("where", `login guard ${state.guard} on ${state.redis}${state.address ? `, from ${state.address}` : ""}`);
   if (!state.allowed) verdict(state, "Denied", `by ${state.why.map((r) => r.budget).join(" and ")}`);
   else if (state.known) verdict(state, "Allowed", `denied after ${units(least(all), "more failure")}${others(all)}`);
@@ -99,6 +99,7 @@ function showAccount(state) {
   $("why").hidden = state.allowed;
   $("why").replaceChildren(...state.why.map((r) => el("li", {},
     el("b", {}, r.budget), `: ${r.text}. ${r.limit} allows the next at ${moment(at + r.retry_after_ms, at)}.`)));
+  text("challenge", state.challenge_text);
   text("defaults", state.defaults ? "The limits are the defaults of login. If the service has others, start slidegate inspect with --budget." : "");
   if ($("reset")) $("reset").hidden = !state.known;
   for (const b of state.budgets) limits(b, budget(b), `${b.budget}/`);
