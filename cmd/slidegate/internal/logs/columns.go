@@ -111,8 +111,23 @@ type csvLines struct {
 
 // asCSV returns the format of a log that begins with such a header: it names the column of the time.
 func asCSV(line string, o Options, dated bool) format {
+	c := newCSV(line, o)
+	if c == nil || dated {
+		return nil
+	}
+	if c.timeField == "" {
+		c.timeField = firstOf(row{c.header, c.header}, timeNames)
+	}
+	if !slices.Contains(c.header, c.timeField) {
+		return nil
+	}
+	return c
+}
+
+// newCSV returns the format of a log that begins with such a header, whichever column has the time, or nil if the line is none.
+func newCSV(line string, o Options) *csvLines {
 	names, err := splitFields(line)
-	if err != nil || len(names) < 2 || !isHeader(line) || dated {
+	if err != nil || len(names) < 2 || !isHeader(line) {
 		return nil
 	}
 	for i, name := range names {
@@ -121,14 +136,7 @@ func asCSV(line string, o Options, dated bool) format {
 			return nil
 		}
 	}
-	c := &csvLines{newNamed(o, dated), line, names}
-	if c.timeField == "" {
-		c.timeField = firstOf(row{names, names}, timeNames)
-	}
-	if !slices.Contains(names, c.timeField) {
-		return nil
-	}
-	return c
+	return &csvLines{newNamed(o, false), line, names}
 }
 
 // byDefault returns the first well-known name of the header, or else the first that is not the time.

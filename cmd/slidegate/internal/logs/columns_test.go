@@ -114,3 +114,18 @@ func FuzzSplitFields(f *testing.F) {
 		}
 	})
 }
+
+// TestUnusualHeader: where a header names the columns, the third is no number of units unless it says so, and --by may name any.
+func TestUnusualHeader(t *testing.T) {
+	file := write(t, "when,customer,duration_ms\n2025-03-04T05:06:07Z,carol,134\n")
+	for _, by := range []string{"", "customer"} {
+		r, err := Open(t.Context(), []string{file}, Options{By: By{Field: by}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := r.Next(); err != nil || a.Event != "carol" || a.Units != 1 {
+			t.Errorf("by %q: %+v, %v", by, a, err)
+		}
+		r.Close()
+	}
+}

@@ -454,11 +454,18 @@ func isEmpty(text string) bool {
 	return strings.TrimSpace(text) == "" || strings.HasPrefix(text, "-- ")
 }
 
-// findHeader looks for a header in the first line that holds something.
+// findHeader looks for a header in the first line that holds something. Lines below one that names three columns or more are CSV: the third
+// need not be units.
 func (f *file) findHeader() {
 	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !isEmpty(l.text) })
-	if _, ok := f.format.(columns); (ok || f.format == nil) && first >= 0 && isHeader(f.waiting[first].text) {
-		f.header = f.waiting[first].number
+	_, timed := f.format.(columns)
+	if !timed && f.format != nil || first < 0 || !isHeader(f.waiting[first].text) {
+		return
+	}
+	f.header = f.waiting[first].number
+	if c := newCSV(f.waiting[first].text, f.r.options); timed && c != nil && len(c.header) > 2 {
+		c.timeField = c.header[0]
+		f.format = c
 	}
 }
 
