@@ -47,7 +47,7 @@ func TestParallelGuesses(t *testing.T) {
 	five, wide := limits("5/1h"), limits("80/1h")
 	for name, cfg := range map[string]login.Config{
 		"address": {Address: five, Pair: wide}, "pair": {Address: wide, Pair: five}, "address and pair": {Address: five, Pair: five},
-		"account": {Address: wide, Pair: wide, Account: five}, "device": {Address: limits("1/1h"), Device: limits("4/1h")},
+		"account": {Address: wide, Pair: wide, Account: five}, "device": {Address: limits("1/1h"), Pair: wide, Device: limits("4/1h")},
 		"challenged": {Challenged: &login.Challenged{Account: five}},
 	} {
 		t.Run(name, func(t *testing.T) {
