@@ -109,6 +109,13 @@ func (r *replay) decideAll(ctx context.Context, log *logs.Reader) error {
 }
 
 func (r *replay) handOut(ctx context.Context, log *logs.Reader) error {
+	return each(ctx, log, func(a logs.Attempt) {
+		r.workers[maphash.String(r.seed, a.Event)%uint64(len(r.workers))].attempts <- a
+	})
+}
+
+// each calls do for all attempts of a log, until the context ends.
+func each(ctx context.Context, log *logs.Reader, do func(logs.Attempt)) error {
 	for ctx.Err() == nil {
 		a, err := log.Next()
 		if errors.Is(err, io.EOF) {
@@ -117,7 +124,7 @@ func (r *replay) handOut(ctx context.Context, log *logs.Reader) error {
 		if err != nil {
 			return err
 		}
-		r.workers[maphash.String(r.seed, a.Event)%uint64(len(r.workers))].attempts <- a
+		do(a)
 	}
 	return ctx.Err()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"runtime/debug"
@@ -57,18 +56,26 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 
 // checkLogin refuses flags that the guard has no use for.
 func (c *Command) checkLogin() error {
-	for _, f := range []struct {
-		given     bool
-		flag, why string
-	}{
+	return refuse("login", []conflict{
 		{len(c.Limits) > 0, "limit", "the login guard has limits of its own"},
 		{len(c.Compare) > 0, "compare", "the login guard has limits of its own"},
 		{c.Estimator.Estimator != "", "estimator", "the login guard counts by windows"},
 		{c.By.Text != "", "by", "the login guard counts by address, by account, and by both"},
 		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
-	} {
-		if f.given {
-			return fmt.Errorf("--login and --%s do not go together: %s; leave out one of them", f.flag, f.why)
+	})
+}
+
+// A conflict is a flag that another one has no use for.
+type conflict struct {
+	given     bool
+	flag, why string
+}
+
+// refuse returns an error about the first conflict with a flag that is given.
+func refuse(flag string, conflicts []conflict) error {
+	for _, other := range conflicts {
+		if other.given {
+			return fmt.Errorf("--%s and --%s do not go together: %s; leave out one of them", flag, other.flag, other.why)
 		}
 	}
 	return nil
@@ -146,25 +153,10 @@ func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(attempts)
-		return readAll(running, log, attempts)
+		return each(running, log, func(a logs.Attempt) { attempts <- a })
 	})
 	g.Go(func() error { return r.decideAll(running, attempts) })
 	return interruptedAfter(ctx, g.Wait(), r.decided())
-}
-
-// readAll sends all attempts of the log.
-func readAll(ctx context.Context, log *logs.Reader, to chan<- logs.Attempt) error {
-	for ctx.Err() == nil {
-		a, err := log.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		to <- a
-	}
-	return ctx.Err()
 }
 
 // decideAll decides attempts until there are no more. After an error it lets the rest pass, so that nobody waits for it.

@@ -76,24 +76,16 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 
 // checkSuggest refuses flags that a search for limits has no use for.
 func (c *Command) checkSuggest() error {
-	for _, f := range []struct {
-		given     bool
-		flag, why string
-	}{
+	if c.DelayHonest.Text == "" {
+		c.DelayHonest = flags.DefaultShare
+	}
+	return refuse("suggest", []conflict{
 		{c.Login, "login", "the login guard has limits of its own"},
 		{len(c.Limits) > 0, "limit", "limits are what is searched for"},
 		{len(c.Compare) > 0, "compare", "limits are what is searched for"},
 		{c.Estimator.Estimator != "", "estimator", "what is proposed counts by windows"},
 		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
-	} {
-		if f.given {
-			return fmt.Errorf("--suggest and --%s do not go together: %s; leave out one of them", f.flag, f.why)
-		}
-	}
-	if c.DelayHonest.Text == "" {
-		c.DelayHonest = flags.DefaultShare
-	}
-	return nil
+	})
 }
 
 // print writes the report as text, or as one JSON object.
