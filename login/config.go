@@ -84,7 +84,7 @@ const (
 	minSecret  = 16  // bytes
 	mostName   = 45  // bytes, so that the names of budgets fit behind it
 	roundTrips = 3   // of Begin
-	suspect    = 2   // failures of an address that the alarm does not stop: the least at which few users have to solve a challenge, see docs/login.md
+	suspect    = 2   // failures of an address that the alarm does not stop, as many people mistype once
 )
 
 // limited is a budget with its limits.
