@@ -4,35 +4,41 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
-# All packages of the seven modules in go.work, the slowest first, and those that users import or run.
-ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
-USERS = ./... ./cmd/slidegate/... ./grpclimit/... ./otelgate/... ./examples/...
+# All packages of the eight modules in go.work, the slowest first, and those that users import or run.
+ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
+USERS = ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/...
 
-# Tests may install redis-server by apt-get if neither Docker nor a server is there, chromium and prometheus. They say so. Plain `go test` never does.
+# Tests may install redis-server by apt-get if neither Docker nor a server is there, chromium, prometheus, and what the clients in other languages need. They say so. Plain `go test` never does.
 export SLIDEGATE_INSTALL ?= 1
 
-# What runs a second time under the race detector, in short form.
-RACE ?= $(addprefix ./,$(wildcard window ar1 login login/loginhttp httplimit grpclimit otelgate internal/denials internal/engine internal/redistest cmd/slidegate $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver replay)))
+# What runs under the race detector alone, and what runs so a second time, in short form, as in full it would take minutes.
+ONCE  = $(addprefix ./,$(wildcard audit httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/redistest $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver webaudit)))
+TWICE = $(addprefix ./,$(wildcard window ar1 login cmd/slidegate cmd/slidegate/internal/replay))
+
+# Without cgo there is no race detector, and all runs without it.
+CGO    = $(shell $(GO) env CGO_ENABLED)
+OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))),$(shell $(GO) list $(ALL)))
 
 # The servers of `make matrix`, and what runs on each. Their images are the official ones, or those of .ci/images if TAG is theirs.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1
 TESTS   ?= test
 image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
 
-.PHONY: help check test short cluster matrix race lint fuzz bench
+.PHONY: help check test short cluster matrix race race-once race-twice lint fuzz bench
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
 	@echo "make test    all tests, on real Redis servers"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
-	@echo "make race    the short tests again, under the race detector (part of make test)"
+	@echo "make race    what has several goroutines, under the race detector (part of make test)"
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows, too"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 	@echo
 	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root;"
-	@echo "and chromium and prometheus for the tests of pages and metrics."
+	@echo "and chromium, prometheus, python3-redis, nodejs, node-redis and esbuild for the tests of pages, metrics and"
+	@echo "clients in other languages."
 	@echo "SLIDEGATE_INSTALL=0 forbids it."
 
 check:
@@ -42,7 +48,7 @@ check:
 # The first run brings a Redis and says which one answers. The tests on a cluster that breaks mostly wait, so that others run beside them.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -count=1 -timeout 15m -p 3 $(ALL)
+	$(GO) test -count=1 -timeout 15m -p 2 $(OTHERS)
 	@$(MAKE) --no-print-directory race
 
 # Promises, scripts, histories, outages, the command and ways to reach a server, in short form.
@@ -61,8 +67,17 @@ matrix:
 		$(MAKE) --no-print-directory $(TESTS);)
 
 race:
-	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then set -x; $(GO) test -race -short -count=1 -timeout 10m -p 3 $(RACE); \
-	else echo "No race detector: it needs cgo, and so a C compiler."; fi
+ifeq ($(CGO),1)
+	@$(MAKE) --no-print-directory -j2 race-once race-twice
+else
+	@echo "No race detector: it needs cgo, and so a C compiler."
+endif
+
+race-once:
+	$(GO) test -race -count=1 -timeout 15m -p 1 $(ONCE)
+
+race-twice:
+	$(GO) test -race -short -count=1 -timeout 15m -p 2 $(TWICE)
 
 # GOWORK=off shows what the libraries require and go.mod lacks. The other modules need their tags for that.
 lint:

@@ -137,10 +137,10 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	return newLimiter(e, cfg), nil
 }
 
-// NewLate is New on a Connection of window.Connect, for a service that starts while Redis is down. Until there is a connection, answers
-// are those of an outage.
-func NewLate(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.NewLate(conn, cfg.engine(), engineLimits(cfg.Limits))
+// NewOn is New on a Connection, from window.Connect or from package goredisgate. While there is no
+// connection yet, answers are those of an outage.
+func NewOn(conn *window.Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.NewOn(conn, cfg.engine(), engineLimits(cfg.Limits))
 	if err != nil {
 		return nil, err
 	}

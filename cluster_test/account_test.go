@@ -94,15 +94,15 @@ func (c *crowd) end() []attempt {
 }
 
 // eventually waits until it is so.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, so func() bool) {
+	tb.Helper()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	for late := time.After(time.Minute); !so(); {
 		select {
 		case <-again.C:
 		case <-late:
-			t.Fatalf("after a minute it is still not so that %s", what)
+			tb.Fatalf("after a minute it is still not so that %s", what)
 		}
 	}
 }

@@ -21,10 +21,10 @@ import (
 // TestLostReply: the connection breaks after the command was sent and before its reply arrived. The caller learns that, and the attempt
 // is counted once.
 func TestLostReply(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
+	eachClient(t, func(t *testing.T, k kind) {
 		const most = 100
 		faults := &redistest.Faults{}
-		l := k.of(t, redistest.Replicated(t).NewClient(t, faults.Break), months(most))
+		l := k.of(t, redistest.Replicated(t).Options(faults.Break), months(most))
 		for _, event := range slices.Concat(shardEvents[:]...) {
 			if _, err := l.Allow(t.Context(), event); err != nil { // connects, and brings the script
 				t.Fatal(err)
@@ -42,10 +42,10 @@ func TestLostReply(t *testing.T) {
 
 // TestCutConnections cuts all connections again and again under load.
 func TestCutConnections(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
+	eachClient(t, func(t *testing.T, k kind) {
 		const most = 100_000
 		faults := &redistest.Faults{}
-		l := k.of(t, redistest.Replicated(t).NewClient(t, faults.Break), months(most))
+		l := k.of(t, redistest.Replicated(t).Options(faults.Break), months(most))
 		crowd := load(t, callers, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
 		for range 30 {
 			crowd.await(t, 200)
@@ -62,10 +62,10 @@ func TestCutConnections(t *testing.T) {
 // TestHotEventsAreAccountedFor: many callers ask about one event of each shard, so that their attempts merge. Connections are cut or a reply
 // is lost, again and again, and every fourth caller leaves at a random moment.
 func TestHotEventsAreAccountedFor(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
+	eachClient(t, func(t *testing.T, k kind) {
 		const most = 3000
 		faults, hot := &redistest.Faults{}, []string{shardEvents[0][0], shardEvents[1][0], shardEvents[2][0]}
-		l := k.of(t, redistest.Replicated(t).NewClient(t, faults.Break), months(most))
+		l := k.of(t, redistest.Replicated(t).Options(faults.Break), months(most))
 		crowd := load(t, 128, leaving(l.Allow), inTurn(hot))
 		for n := range 20 {
 			crowd.await(t, 100)
@@ -99,7 +99,7 @@ func leaving(ask asker) asker {
 func TestNobodyElsesDeadline(t *testing.T) {
 	for name, pipelining := range map[string]bool{"always pipelining": true, "by default": false} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, k kind) { hasty(t, k, pipelining) })
+			eachClient(t, func(t *testing.T, k kind) { hasty(t, k, pipelining) })
 		})
 	}
 }
@@ -107,11 +107,10 @@ func TestNobodyElsesDeadline(t *testing.T) {
 func hasty(t *testing.T, k kind, pipelining bool) {
 	const most = 100_000
 	faults, all := &redistest.Faults{}, slices.Concat(shardEvents[:]...)
-	client := redistest.Replicated(t).NewClient(t, func(o *rueidis.ClientOption) {
+	l := k.of(t, redistest.Replicated(t).Options(func(o *rueidis.ClientOption) {
 		faults.Break(o)
 		o.AlwaysPipelining = pipelining
-	})
-	l := k.of(t, client, months(most))
+	}), months(most))
 	patient := load(t, callers, l.Allow, inTurn(all))
 	patient.await(t, 100)
 	faults.Delay(100 * time.Millisecond)
@@ -160,7 +159,7 @@ func TestFirstOfAConnection(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l := k.of(t, client, months(100))
+				l := must(k.make(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(100)}, Timeout: 10 * time.Second}))
 				faults.Delay(200 * time.Millisecond)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				var hasty error

@@ -15,7 +15,7 @@ func TestEachUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		most := redistest.UnlessShort[int64](300, 100)
 		nodes := redistest.Replicated(t)
-		l := k.of(t, nodes.NewClient(t, nil), months(most))
+		l := k.of(t, nodes.Options(nil), months(most))
 		known, fresh := movedEvents()
 		before, batches := asks(t, nodes), make(chan []attempt)
 		done := make(chan struct{})

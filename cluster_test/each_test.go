@@ -19,14 +19,14 @@ func TestEachInTime(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	noCoverage.set(t, nodes)
 	of := map[string]limiter{}
-	for _, k := range kinds {
-		of[k.name] = k.inTime(t, nodes.NewClient(t, nil), months(1))
+	for _, k := range everyKind {
+		of[k.name] = k.inTime(t, nodes.Options(nil), months(1))
 	}
 	killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
 	killed.Kill(t)
 	paused.Pause(t)
 	t.Cleanup(func() { paused.Resume(t) })
-	each(t, func(t *testing.T, k kind) {
+	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel() // before a replica takes over
 		l := of[k.name]
 		events := make([]string, 10_000)

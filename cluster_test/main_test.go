@@ -15,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/goredisgate"
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
@@ -46,18 +49,54 @@ type limiter interface {
 	Reset(ctx context.Context, event string) error
 }
 
-// A kind of limiter. Each passes the same tests.
+// A kind of limiter, on a kind of client. Each passes the same tests.
 type kind struct {
 	name   string
 	suffix string // of its keys
-	make   func(rueidis.Client, window.Config) (limiter, error)
+	open   faulttest.Open
+	newOn  func(*window.Connection, window.Config) (limiter, error)
 }
 
-var kinds = []kind{
-	{"window", "w", func(client rueidis.Client, cfg window.Config) (limiter, error) { return window.New(client, cfg) }},
-	{"ar1", "a", func(client rueidis.Client, cfg window.Config) (limiter, error) {
-		return ar1.New(client, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
-	}},
+// kinds are the limiters on rueidis, and everyKind those on go-redis, too: for tests of faults.
+var (
+	kinds     = []kind{{"window", "w", faulttest.Rueidis, newWindow}, {"ar1", "a", faulttest.Rueidis, newLevel}}
+	everyKind = append(kinds[:2:2], kind{"window on go-redis", "w", goRedis, newWindow})
+)
+
+func newWindow(conn *window.Connection, cfg window.Config) (limiter, error) {
+	return window.NewOn(conn, cfg)
+}
+
+func newLevel(conn *window.Connection, cfg window.Config) (limiter, error) {
+	return ar1.NewOn(conn, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
+}
+
+// goRedis is the Open of go-redis.
+func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
+	tb.Helper()
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: o.InitAddress, MasterName: o.Sentinel.MasterSet, IsClusterMode: !o.ForceSingleClient && o.Sentinel.MasterSet == "",
+		ReadTimeout: time.Second, Dialer: faulttest.Dialer(o),
+	})
+	tb.Cleanup(func() { _ = client.Close() })
+	conn := must(goredisgate.Connect(client))
+	tb.Cleanup(conn.Close)
+	return conn
+}
+
+// make returns a limiter on a client that a test has for other things, too.
+func (k kind) make(client rueidis.Client, cfg window.Config) (limiter, error) {
+	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return client, nil })
+	if err := conn.Wait(context.Background()); err != nil {
+		return nil, err
+	}
+	return k.newOn(conn, cfg)
+}
+
+// on returns a limiter on a client of its own.
+func (k kind) on(t *testing.T, o rueidis.ClientOption, cfg window.Config) limiter {
+	t.Helper()
+	return must(k.newOn(k.open(t, o), cfg))
 }
 
 // each runs a test for each kind.
@@ -67,16 +106,23 @@ func each(t *testing.T, test func(*testing.T, kind)) {
 	}
 }
 
+// eachClient is as each, on each kind of client.
+func eachClient(t *testing.T, test func(*testing.T, kind)) {
+	for _, k := range redistest.UnlessShort(everyKind, []kind{everyKind[0], everyKind[2]}) {
+		t.Run(k.name, func(t *testing.T) { test(t, k) })
+	}
+}
+
 // of is a limiter of this kind that no other test shares, with these limits. It is patient, as a machine may be busy.
-func (k kind) of(t *testing.T, client rueidis.Client, limits ...window.Limit) limiter {
+func (k kind) of(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
-	return must(k.make(client, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second}))
+	return k.on(t, o, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second})
 }
 
 // inTime is as of, with the default Timeout.
-func (k kind) inTime(t *testing.T, client rueidis.Client, limits ...window.Limit) limiter {
+func (k kind) inTime(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
-	return must(k.make(client, window.Config{Name: redistest.Key(t), Limits: limits}))
+	return k.on(t, o, window.Config{Name: redistest.Key(t), Limits: limits})
 }
 
 // A contestant is a limiter of a kind, and the crowd that asks it.
@@ -89,7 +135,7 @@ type contestant struct {
 // contest has a crowd for each kind, of as many callers, so that all go through the same faults.
 func contest(t *testing.T, of func(kind) limiter, next func(n int) string) (all []*contestant) {
 	t.Helper()
-	for _, k := range kinds {
+	for _, k := range everyKind {
 		l := of(k)
 		all = append(all, &contestant{k, l, load(t, callers, l.Allow, next)})
 	}

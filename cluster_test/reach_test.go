@@ -24,11 +24,11 @@ import (
 // TestSentinel kills the master of a Sentinel deployment under load. Calls end in time, the limiter goes on by itself on the replica,
 // and what the replica had received is still counted.
 func TestSentinel(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
+	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
 		const most = 100_000
 		w := redistest.Sentinel(t)
-		l := k.inTime(t, w.NewClient(t, nil), months(most))
+		l := k.inTime(t, w.Options(), months(most))
 		received := ask(t, l, 100)
 		w.AwaitReplica(t)
 		crowd := load(t, callers, l.Allow, inTurn([]string{"e"}))
@@ -77,9 +77,9 @@ func ask(t *testing.T, l limiter, n int) (attempts []attempt) {
 // TestPromotedByHand makes a replica the master, as an operator does, and turns the old master into its replica. Until the connections to
 // that are closed, nothing is counted and nobody is told otherwise; then the limiter goes on with all counts.
 func TestPromotedByHand(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
+	eachClient(t, func(t *testing.T, k kind) {
 		pair := redistest.Replica(t)
-		l := k.of(t, pair.NewClient(t, nil), months(10))
+		l := k.of(t, pair.Options(), months(10))
 		ask(t, l, 4)
 		pair.AwaitReplica(t)
 		pair.Promote(t)
@@ -172,9 +172,9 @@ func TestACLOfOneServer(t *testing.T) {
 
 // TestFull fills the memory. What counts then fails and counts nothing, what only looks does not, and all goes on when there is room.
 func TestFull(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
+	eachClient(t, func(t *testing.T, k kind) {
 		s := redistest.Start(t, "--maxmemory-policy", "noeviction")
-		l := k.of(t, s.Client(t), months(2))
+		l := k.of(t, s.Options(nil), months(2))
 		ask(t, l, 1)
 		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").ToString())
 		if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM") {

@@ -26,7 +26,7 @@ func TestReshardingUnderLoad(t *testing.T) {
 	most := redistest.UnlessShort[int64](300, 60)
 	nodes := redistest.Replicated(t)
 	before := asks(t, nodes)
-	all := contest(t, func(k kind) limiter { return k.of(t, nodes.NewClient(t, nil), months(most)) }, knownAndNew())
+	all := contest(t, func(k kind) limiter { return k.of(t, nodes.Options(nil), months(most)) }, knownAndNew())
 	thereAndBack(t, nodes, redistest.UnlessShort(8, 2))
 	judge(t, all, func(t *testing.T, c *contestant) {
 		eventually(t, "an event has reached its limit", func() bool { return c.denied.Load() > 0 })

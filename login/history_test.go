@@ -162,7 +162,7 @@ func TestHistories(t *testing.T) {
 	}
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
-			seen, seeds := map[string]int{}, redistest.UnlessShort[uint64](10, 6)
+			seen, seeds := map[string]int{}, redistest.UnlessShort[uint64](10, 3)
 			if name == "memory" && !testing.Short() {
 				seeds = 155
 			}

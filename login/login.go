@@ -85,15 +85,15 @@ func New(client rueidis.Client, cfg Config) (*Guard, error) {
 	})
 }
 
-// NewLate is New on a Connection of window.Connect, for a service that starts while Redis is down. Until there is a connection, answers
-// are those of an outage.
-func NewLate(conn *window.Connection, cfg Config) (*Guard, error) {
+// NewOn is New on a Connection, from window.Connect or from package goredisgate. While there is no
+// connection yet, answers are those of an outage.
+func NewOn(conn *window.Connection, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < minSecret {
 		return nil, cfg.errSecret()
 	}
 	return newGuard(cfg, store{
-		window: func(c window.Config) (*window.Limiter, error) { return window.NewLate(conn, c) },
-		ar1:    func(c ar1.Config) (*ar1.Limiter, error) { return ar1.NewLate(conn, c) },
+		window: func(c window.Config) (*window.Limiter, error) { return window.NewOn(conn, c) },
+		ar1:    func(c ar1.Config) (*ar1.Limiter, error) { return ar1.NewOn(conn, c) },
 	})
 }
 

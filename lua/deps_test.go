@@ -14,12 +14,15 @@ import (
 )
 
 // TestDependencies holds the modules whose code a user of the library compiles: rueidis and what that needs, with httplimit two more,
-// with grpclimit those of grpc, and with otelgate the API of OpenTelemetry without its SDK.
+// with goredisgate those of go-redis, with grpclimit those of grpc, and with otelgate the API of OpenTelemetry without its SDK.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
 		"window ar1 lua login":      {rueidis, own, sys},
 		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
+		"goredisgate": {
+			"github.com/cespare/xxhash/v2", "github.com/dgryski/go-rendezvous", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", sys,
+		},
 		"grpclimit": {
 			rueidis, own, own + "/grpclimit", "golang.org/x/net", sys, "golang.org/x/text",
 			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
@@ -71,11 +74,12 @@ func TestLight(t *testing.T) {
 func TestNoUpgrades(t *testing.T) {
 	older := []string{
 		"github.com/prometheus/client_golang v1.22.0",
+		"github.com/redis/go-redis/v9 v9.10.0",
 		"github.com/testcontainers/testcontainers-go v0.38.0",
 		"go.opentelemetry.io/otel v1.35.0",
 		"google.golang.org/grpc v1.72.0",
 	}
-	for _, pkg := range []string{"window", "httplimit", "grpclimit", "otelgate"} {
+	for _, pkg := range []string{"window", "httplimit", "goredisgate", "grpclimit", "otelgate"} {
 		t.Run(pkg, func(t *testing.T) {
 			t.Parallel()
 			p := newProgram(t, pkg)

@@ -27,7 +27,7 @@ func TestExamples(t *testing.T) {
 	}
 	p, server := newCopies(t), redistest.Start(t)
 	var onRedis []example
-	for _, pkg := range []string{"window", "ar1", "login", "login/loginhttp", "httplimit", "grpclimit", "otelgate", "cluster_test/monitoring"} {
+	for _, pkg := range []string{"window", "ar1", "login", "login/loginhttp", "httplimit", "goredisgate", "grpclimit", "otelgate", "cluster_test/monitoring"} {
 		for _, e := range examples(t, pkg) {
 			if strings.Contains(e.program, exampleRedis) {
 				onRedis = append(onRedis, e)
@@ -111,7 +111,7 @@ func newCopies(t *testing.T) program {
 	t.Helper()
 	p := newProgram(t, "window")
 	sums := []string{program("..").read(t, "go.sum")}
-	for _, module := range []string{"grpclimit", "otelgate", "cluster_test"} {
+	for _, module := range []string{"goredisgate", "grpclimit", "otelgate", "cluster_test"} {
 		p.require(t, module)
 		sums = append(sums, program("../"+module).read(t, "go.sum"))
 	}

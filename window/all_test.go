@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -351,7 +352,7 @@ func TestJointDegraded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
-	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: troubleTimeout}))
+	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: faulttest.Timeout}))
 	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h")}))
 	server.Kill(t)
 	for i := range 3 {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/window"
@@ -48,8 +49,8 @@ func TestStartWhileRedisIsDown(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill(t)
 	conn := connect(t, dialTo(server))
-	var seen outages
-	l := must(window.NewLate(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Timeout: time.Minute, Observe: seen.observe}))
+	var seen faulttest.Outages
+	l := must(window.NewOn(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Timeout: time.Minute, Observe: seen.Observe}))
 	ctx := t.Context()
 	_, allow := l.Allow(ctx, "e")
 	_, peek := l.Peek(ctx, "e")
@@ -73,11 +74,11 @@ func TestStartWhileRedisIsDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	answered(t, l, "e")
+	faulttest.Answered(t, l, "e")
 	if d := must(l.Allow(ctx, "e")); d.Allowed || conn.Err() != nil {
 		t.Errorf("%+v, %v", d, conn.Err())
 	}
-	if kinds := seen.kinds(); !slices.Equal(kinds, []window.Kind{window.OutageBegan, window.OutageEnded}) {
+	if kinds := seen.Kinds(); !slices.Equal(kinds, []window.Kind{window.OutageBegan, window.OutageEnded}) {
 		t.Errorf("%q", kinds)
 	}
 }
@@ -88,9 +89,9 @@ func TestFallbackUntilConnected(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill(t)
 	conn := connect(t, dialTo(server))
-	l := must(window.NewLate(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
-	level := must(ar1.NewLate(conn, ar1.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(ar1.NewLocal(ar1.Config{Name: "x", Limits: parsed("1/1h")}))}))
-	guard := must(login.NewLate(conn, login.Config{Name: "late", Secret: []byte("sixteen bytes or more"), Fallback: must(login.NewLocal(login.Config{Name: "x"}))}))
+	l := must(window.NewOn(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
+	level := must(ar1.NewOn(conn, ar1.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(ar1.NewLocal(ar1.Config{Name: "x", Limits: parsed("1/1h")}))}))
+	guard := must(login.NewOn(conn, login.Config{Name: "late", Secret: []byte("sixteen bytes or more"), Fallback: must(login.NewLocal(login.Config{Name: "x"}))}))
 	for range 2 {
 		a, b := must(l.Allow(t.Context(), "e")), must(level.Allow(t.Context(), "e"))
 		c := must(guard.Begin(t.Context(), "account", netip.MustParseAddr("198.51.100.7")))
@@ -100,7 +101,7 @@ func TestFallbackUntilConnected(t *testing.T) {
 	}
 	server.Restart(t)
 	awaitConnection(t, conn)
-	answered(t, l, "e")
+	faulttest.Answered(t, l, "e")
 	if d := must(l.Allow(t.Context(), "e")); d.Allowed || d.Degraded {
 		t.Errorf("%+v", d)
 	}
@@ -112,7 +113,7 @@ func TestLateOnCluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return client, nil })
 	var ranges []int
-	l := must(window.NewLate(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Observe: func(_ context.Context, o window.Observation) {
+	l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Observe: func(_ context.Context, o window.Observation) {
 		ranges = append(ranges, o.SlotRange)
 	}}))
 	awaitConnection(t, conn)
@@ -140,7 +141,7 @@ func TestConnectionEnds(t *testing.T) {
 	client <- late
 	for late.Do(t.Context(), late.B().Ping().Build()).Error() == nil { // until it is closed
 	}
-	l := must(window.NewLate(conn, window.Config{Name: "x", Limits: parsed("1/1h")}))
+	l := must(window.NewOn(conn, window.Config{Name: "x", Limits: parsed("1/1h")}))
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "the Connection is closed") {
 		t.Error(err)
 	}
@@ -149,9 +150,9 @@ func TestConnectionEnds(t *testing.T) {
 // TestConnectionRefuses what could never connect.
 func TestConnectionRefuses(t *testing.T) {
 	cfg := window.Config{Name: "x", Limits: parsed("1/1h")}
-	_, none := window.NewLate(nil, cfg)
-	_, zero := window.NewLate(&window.Connection{}, cfg)
-	_, noDial := window.NewLate(window.Connect(nil), cfg)
+	_, none := window.NewOn(nil, cfg)
+	_, zero := window.NewOn(&window.Connection{}, cfg)
+	_, noDial := window.NewOn(window.Connect(nil), cfg)
 	for i, err := range []error{none, zero, noDial} {
 		if want := []string{"has no client", "is zero, or has no dial", "is zero, or has no dial"}[i]; err == nil || !strings.Contains(err.Error(), want) {
 			t.Error(err)

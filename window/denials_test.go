@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -201,12 +202,12 @@ func TestDeniedWhileConnecting(t *testing.T) {
 	t.Parallel()
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
-	cfg := window.Config{Name: "denied", Limits: parsed("1/1h"), Timeout: troubleTimeout, DenialCache: 10}
+	cfg := window.Config{Name: "denied", Limits: parsed("1/1h"), Timeout: faulttest.Timeout, DenialCache: 10}
 	l := must(window.New(client, cfg))
 	cfg.Name = "other"
 	other := must(window.New(client, cfg))
 	for range 5 {
-		answered(t, l, "e")
+		faulttest.Answered(t, l, "e")
 	}
 	server.Pause(t)
 	faults.Cut()
@@ -219,7 +220,7 @@ func TestDeniedWhileConnecting(t *testing.T) {
 			for begin, i := time.Now(), 0; i < 5; i++ {
 				called := time.Now()
 				_, _ = l.Allow(context.Background(), "e")
-				if took := time.Since(called); took > troubleTimeout+slack {
+				if took := time.Since(called); took > faulttest.Timeout+faulttest.Slack {
 					t.Errorf("%v, %v after the beginning", took, called.Sub(begin))
 				}
 			}
@@ -227,7 +228,7 @@ func TestDeniedWhileConnecting(t *testing.T) {
 	}
 	callers.Wait()
 	server.Resume(t)
-	backAfter(t, l)
+	faulttest.BackAfter(t, l)
 }
 
 // TestPanicInATurn: an observer that panics keeps nobody out for ever.
@@ -235,14 +236,14 @@ func TestPanicInATurn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var panics, panicked atomic.Bool
-	l := must(window.New(server.Client(t), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: troubleTimeout, Observe: func(_ context.Context, o window.Observation) {
+	l := must(window.New(server.Client(t), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout, Observe: func(_ context.Context, o window.Observation) {
 		if o.Kind == window.OutageBegan && panics.CompareAndSwap(true, false) {
 			panicked.Store(true)
 			panic("observer")
 		}
 	}}))
 	for range 5 {
-		answered(t, l, "e")
+		faulttest.Answered(t, l, "e")
 	}
 	panics.Store(true)
 	server.Pause(t)
@@ -253,7 +254,7 @@ func TestPanicInATurn(t *testing.T) {
 		}()
 	}
 	server.Resume(t)
-	backAfter(t, l)
+	faulttest.BackAfter(t, l)
 	if _, err := l.Allow(t.Context(), "e"); err != nil || !panicked.Load() {
 		t.Errorf("%v; it has panicked: %v", err, panicked.Load())
 	}
@@ -340,8 +341,8 @@ func TestSilentConnectionEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.Dialer.KeepAlive = time.Second, time.Second
 	})
-	g.Limiter = must(window.New(g.client, window.Config{Name: "guarded", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: slack}))
-	answered(t, g.Limiter, "e")
+	g.Limiter = must(window.New(g.client, window.Config{Name: "guarded", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: faulttest.Slack}))
+	faulttest.Answered(t, g.Limiter, "e")
 	g.denied(t)
 	g.server.Pause(t)
 	begin := time.Now()
@@ -412,13 +413,13 @@ func TestDenialCacheRefuses(t *testing.T) {
 func TestDeniedInAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	cfg := window.Config{Name: "outage", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: troubleTimeout}
+	cfg := window.Config{Name: "outage", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout}
 	l := must(window.New(server.Client(t), cfg))
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	degraded := must(window.New(server.Client(t), cfg))
 	for range 5 {
-		answered(t, l, "e")
-		answered(t, degraded, "f")
+		faulttest.Answered(t, l, "e")
+		faulttest.Answered(t, degraded, "f")
 	}
 	server.Pause(t)
 	for over := time.Now().Add(150 * time.Millisecond); time.Now().Before(over); { // the waits of the denials
@@ -429,7 +430,7 @@ func TestDeniedInAnOutage(t *testing.T) {
 		callers.Go(func() {
 			begin := time.Now()
 			_, err := l.Allow(context.Background(), "e")
-			if took := time.Since(begin); took > troubleTimeout+slack || !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
+			if took := time.Since(begin); took > faulttest.Timeout+faulttest.Slack || !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
 				t.Errorf("%v after %v", err, took)
 			}
 			if d, err := degraded.Allow(context.Background(), "f"); err != nil || !d.Degraded {
@@ -439,7 +440,7 @@ func TestDeniedInAnOutage(t *testing.T) {
 	}
 	callers.Wait()
 	server.Resume(t)
-	backAfter(t, l)
+	faulttest.BackAfter(t, l)
 }
 
 // TestLookEndsNoOutage: where a server refuses scripts and still answers the GETs that remember denials, that is one outage.

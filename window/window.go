@@ -138,22 +138,23 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	return newLimiter(*e, cfg), nil
 }
 
-// Connection is a client that connects late, so that a service can start while Redis is down:
-// rueidis.NewClient fails then. Any number of limiters and guards can share one.
+// Connection is what limiters and guards of NewOn ask. Any number of them can share one. It comes
+// from Connect, so that a service can start while Redis is down, or from package goredisgate, for
+// services that use go-redis.
 type Connection = engine.Connection
 
-// Connect returns a Connection at once. It dials in the background, and again a second after each
+// Connect returns a Connection at once, though rueidis.NewClient fails while Redis is down. It dials in the background, and again a second after each
 // failure, until dial returns a client, typically from rueidis.NewClient. The context of dial ends
 // with Close.
 func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	return engine.Connect(dial)
 }
 
-// NewLate is New on a Connection. Until that has connected, answers are those of an outage: from
-// the Fallback, or ErrOutage at once. Observe sees OutageBegan at the first such call, and
-// OutageEnded at the first call after the connection was made.
-func NewLate(conn *Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.NewLate(conn, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
+// NewOn is New on a Connection, from Connect or from package goredisgate. Until that has connected,
+// answers are those of an outage: from the Fallback, or ErrOutage at once. Observe sees OutageBegan
+// at the first such call, and OutageEnded at the first call after the connection was made.
+func NewOn(conn *Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.NewOn(conn, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -132,7 +133,7 @@ func TestWithSharesBreaker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := must(window.New(server.Client(t), window.Config{Name: "plans", Limits: parsed("2/1h"), Timeout: 200 * time.Millisecond}))
-	answered(t, l, "e")
+	faulttest.Answered(t, l, "e")
 	server.Pause(t)
 	begin, waited := time.Now(), 0
 	for i := range 1000 {

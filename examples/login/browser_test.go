@@ -69,14 +69,14 @@ func serve(t *testing.T, redis *redistest.Server) (guard *login.Guard, url strin
 	connection := window.Connect(func(context.Context) (rueidis.Client, error) { return redis.NewClient(t, nil), nil })
 	t.Cleanup(connection.Close)
 	secret := []byte("0123456789abcdef")
-	guard, err := login.NewLate(connection, login.Config{
+	guard, err := login.NewOn(connection, login.Config{
 		Name: "login", Secret: secret, Timeout: 10 * time.Second, Challenged: &login.Challenged{},
 		Pair: []window.Limit{window.PerHour(5)}, Account: []window.Limit{window.PerHour(20)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	once, err := window.NewLate(connection, window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}})
+	once, err := window.NewOn(connection, window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}})
 	if err != nil {
 		t.Fatal(err)
 	}

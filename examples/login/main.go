@@ -61,8 +61,8 @@ func limits(redis string, secret []byte) (guard *login.Guard, once *window.Limit
 		return guard, once, err
 	}
 	connection := connect(redis)
-	if guard, err = login.NewLate(connection, guarded); err == nil {
-		once, err = window.NewLate(connection, single)
+	if guard, err = login.NewOn(connection, guarded); err == nil {
+		once, err = window.NewOn(connection, single)
 	}
 	return guard, once, err
 }

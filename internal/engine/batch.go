@@ -6,11 +6,9 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
-// A batch is what a sender sends at once, as one pipeline. It is also the context that rueidis
+// A batch is what a sender sends at once, as one pipeline. It is also the context that the client
 // gets: Err is non-nil once all callers have left, so that nothing more is sent for them.
 type batch struct {
 	endless
@@ -18,21 +16,12 @@ type batch struct {
 	queue    *queue
 	taken    int        // requests taken from the queue
 	requests []*request // of those, the ones whose callers still waited
-	calls    []scriptCall
+	calls    []ScriptCall
 	byKey    map[string]int // index in calls
-	pending  []*scriptCall  // to be sent
-	commands rueidis.Commands
+	pending  []*ScriptCall  // to be sent
 
 	leavers  atomic.Int32 // callers that did not wait for the replies
 	replaced atomic.Bool  // another sender took the place of this one
-}
-
-// A scriptCall is one call of the script, for one request or several that are merged.
-type scriptCall struct {
-	first, last *request
-	attempts    int
-	reply       reply
-	err         error
 }
 
 // maxAttempts is how many attempts one script call can take.
@@ -67,7 +56,7 @@ func (b *batch) send() (replaced bool) {
 	if err != nil {
 		b.fail(err)
 	} else {
-		b.exchange(hash)
+		b.exchange("EVALSHA", hash)
 		b.bringScript(hash)
 	}
 	leavers := b.deliver()
@@ -94,17 +83,30 @@ func (b *batch) merge() {
 			c.last.next, c.last = q, q
 			c.attempts += q.attempts
 		} else {
-			b.calls = append(b.calls, scriptCall{first: q, last: q, attempts: q.attempts})
+			b.calls = append(b.calls, ScriptCall{first: q, last: q, attempts: q.attempts})
 		}
 	}
 	for i := range b.calls {
+		b.redis.prepare(&b.calls[i])
 		b.pending = append(b.pending, &b.calls[i])
 	}
 }
 
+// prepare sets what a script call asks.
+func (s *redis) prepare(c *ScriptCall) {
+	q, n := c.first, c.first.n
+	c.Key, c.Time, c.Rest = q.key, q.now, q.args
+	c.Verb = Verb(q.verb).sent()
+	if c.attempts > 1 {
+		c.reply.merged = true
+		c.Verb, n = s.merging(q.verb), int64(c.attempts)
+	}
+	c.reply.verb, c.Units = c.Verb, integer(n)
+}
+
 // mergesWith returns the script call that a request can join, or nil. It is the last one on the
 // event, so that requests on an event are executed in order of arrival.
-func (b *batch) mergesWith(q *request) *scriptCall {
+func (b *batch) mergesWith(q *request) *ScriptCall {
 	if len(b.requests) == 1 {
 		return nil
 	}
@@ -116,7 +118,7 @@ func (b *batch) mergesWith(q *request) *scriptCall {
 }
 
 // takes reports whether a request can join the script call.
-func (c *scriptCall) takes(q *request) bool {
+func (c *ScriptCall) takes(q *request) bool {
 	return q.merges() && c.first.verb == q.verb && c.first.n == q.n && c.first.now == q.now &&
 		c.first.limits.same(q.limits) && c.attempts+q.attempts <= maxAttempts
 }
@@ -124,63 +126,26 @@ func (c *scriptCall) takes(q *request) bool {
 // bringScript repairs script calls that found a server without the script: one call brings it, and
 // the others are sent again.
 func (b *batch) bringScript(hash string) {
-	b.pending = slices.DeleteFunc(b.pending, func(c *scriptCall) bool { return c.err == nil || !isNoScript(c.err) })
+	b.pending = slices.DeleteFunc(b.pending, func(c *ScriptCall) bool { return c.err == nil || !isNoScript(c.err) })
 	if unknown := b.pending; len(unknown) > 0 {
 		b.pending = unknown[:1]
-		b.exchange("")
+		b.exchange("EVAL", b.redis.script.source)
 		b.pending = unknown[1:]
-		b.exchange(hash)
+		b.exchange("EVALSHA", hash)
 	}
 }
 
-// exchange sends what is pending as one pipeline: by the hash of the script, or in full without
-// one.
-func (b *batch) exchange(hash string) {
-	client, broken, began := b.redis.client(), false, b.redis.elapsed()
-	for _, c := range b.pending {
-		b.commands = append(b.commands, b.command(c, hash))
+// exchange sends what is pending, if anything is.
+func (b *batch) exchange(command, script string) {
+	if len(b.pending) == 0 {
+		return
 	}
-	if len(b.pending) == 1 {
-		b.pending[0].take(client.Do(b, b.commands[0]))
-	} else {
-		for i, result := range client.DoMulti(b, b.commands...) {
-			b.pending[i].take(result)
-			broken = broken || result.NonRedisError() != nil
-		}
-	}
+	began := b.redis.elapsed()
+	b.redis.client().Send(b, command, script, b.pending)
 	took := b.redis.elapsed() - began
 	for _, c := range b.pending {
 		c.reply.took += took
 		c.reply.batch = len(b.requests)
-	}
-	if broken { // rueidis may still be writing these
-		b.commands = nil
-	}
-	clear(b.commands)
-	b.commands = b.commands[:0]
-}
-
-// command returns the script call for rueidis: by the hash of the script, or in full without one.
-func (b *batch) command(c *scriptCall, hash string) rueidis.Completed {
-	name, script := "EVALSHA", hash
-	if hash == "" {
-		name, script = "EVAL", b.redis.script.source
-	}
-	q, n := c.first, c.first.n
-	c.reply.verb = Verb(q.verb).sent()
-	if c.attempts > 1 {
-		c.reply.merged = true
-		c.reply.verb, n = b.redis.merging(q.verb), int64(c.attempts)
-	}
-	return b.redis.client().B().Arbitrary(name, script, "1").Keys(q.key).Args(c.reply.verb, q.now, integer(n)).Args(q.args...).Build()
-}
-
-// take keeps what rueidis got. RedisResult.AsIntSlice would take a null or an array for an integer.
-func (c *scriptCall) take(result rueidis.RedisResult) {
-	values, err := result.ToArray()
-	c.reply.raw, c.err = make([]int64, len(values)), err
-	for i := 0; i < len(values) && c.err == nil; i++ {
-		c.reply.raw[i], c.err = values[i].ToInt64()
 	}
 }
 
@@ -243,14 +208,14 @@ type script struct {
 }
 
 // hash returns the hash. In FIPS mode, where SHA-1 may be forbidden, a server computes it.
-func (s *script) hash(ctx context.Context, client rueidis.Client) (string, error) {
+func (s *script) hash(ctx context.Context, client Client) (string, error) {
 	if hash := s.known.Load(); hash != nil {
 		return *hash, nil
 	}
-	hash, err := client.Do(ctx, client.B().ScriptLoad().Script(s.source).Build()).ToString()
+	hash, err := client.Load(ctx, s.source)
 	if err == nil {
 		s.known.Store(&hash)
-	} else if _, isReply := rueidis.IsRedisErr(err); !isReply {
+	} else if _, isReply := replied(err); !isReply {
 		err = fmt.Errorf("%w: %w", errNotLoaded, err)
 	}
 	return hash, err

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // A circuit breaker finds out which part of a cluster is in trouble. Each of the 64 slot ranges has one. After three
@@ -62,10 +60,10 @@ func (b *breaker) record(ctx context.Context, began, now time.Duration, err erro
 		b.succeeded(ctx, now)
 		return
 	}
-	reply, isReply := rueidis.IsRedisErr(err)
+	reply, isReply := replied(err)
 	certain := isReply || notRun(err)
 	switch {
-	case isReply && fromScript(reply.Error()):
+	case isReply && reply.fromScript():
 		b.succeeded(ctx, now)
 	case !certain && ctx.Err() != nil:
 	default:

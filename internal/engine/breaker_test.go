@@ -26,7 +26,7 @@ func TestOutagesAreReportedInOrder(t *testing.T) {
 	for c := range 4 {
 		callers.Go(func() {
 			for n := range 5_000 {
-				ends := []error{rueidis.ErrNoSlot, nil}[min(1, (n+c)%5/4)]
+				ends := []error{&UnsentError{rueidis.ErrNoSlot}, nil}[min(1, (n+c)%5/4)]
 				b.record(context.Background(), 1<<62, 1<<62, ends)
 			}
 		})

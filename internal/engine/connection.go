@@ -11,12 +11,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Connection is a client that connects late, so that a service can start while Redis is down. It
-// comes from Connect. Any number of limiters can share it. It is safe for concurrent use.
+// Connection is what limiters ask: a client, or one that connects late, so that a service can start
+// while Redis is down. It comes from Connect or from package goredisgate. Any number of limiters can
+// share it. It is safe for concurrent use.
 type Connection struct {
-	dial   func(context.Context) (rueidis.Client, error)
-	up     atomic.Pointer[connected] // nil until there is a client
-	ready  chan struct{}             // closed once there is one
+	dial   func(context.Context) (rueidis.Client, error) // nil if the client was there from the start
+	up     atomic.Pointer[connected]                     // nil until there is a client
+	ready  chan struct{}                                 // closed once there is one
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -24,10 +25,10 @@ type Connection struct {
 	err    error // of the last dial
 }
 
-// connected is a client, and what is asked of it with each request.
+// connected is a client.
 type connected struct {
-	client  rueidis.Client
-	cluster bool
+	Client
+	tracker Tracker // nil if it is none
 }
 
 // redialPause is how long a Connection waits until it dials again.
@@ -44,22 +45,30 @@ var (
 func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Connection{dial: dial, ready: make(chan struct{}), cancel: cancel}
-	if dial != nil { // else NewLate refuses it
+	if dial != nil { // else NewOn refuses it
 		go c.run(ctx)
 	}
 	return c
 }
 
-// connectedTo returns a Connection that has a client.
-func connectedTo(client rueidis.Client) *Connection {
-	c := &Connection{}
+// ConnectedTo returns a Connection that has a client. Its Close closes the client.
+func ConnectedTo(client Client) *Connection {
+	c := &Connection{ready: make(chan struct{}), cancel: func() {}}
 	c.use(client)
 	return c
 }
 
-// use has limiters ask the client from now on.
-func (c *Connection) use(client rueidis.Client) {
-	c.up.Store(&connected{client, client.Mode() == rueidis.ClientModeCluster})
+// use makes limiters ask the client from now on.
+func (c *Connection) use(client Client) {
+	tracker, _ := client.(Tracker)
+	c.up.Store(&connected{client, tracker})
+	close(c.ready)
+}
+
+// tracks reports whether the client is a Tracker. One that connects late always is.
+func (c *Connection) tracks() bool {
+	up := c.up.Load()
+	return up == nil || up.tracker != nil
 }
 
 // run dials until there is a client, or ctx ends.
@@ -88,8 +97,7 @@ func (c *Connection) keep(client rueidis.Client, err error) bool {
 		return c.closed
 	}
 	c.err = nil
-	c.use(client)
-	close(c.ready)
+	c.use(newRueidisClient(client))
 	return true
 }
 
@@ -123,7 +131,7 @@ func (c *Connection) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if up := c.up.Load(); up != nil && !c.closed {
-		up.client.Close()
+		up.Close()
 	}
 	if c.closed = true; c.up.Load() == nil {
 		c.err = errClosed

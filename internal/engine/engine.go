@@ -97,12 +97,12 @@ func New(client rueidis.Client, cfg Config, limits []Limit) (*Limiter, error) {
 	if client == nil {
 		return newOn(nil, cfg, limits)
 	}
-	return newOn(connectedTo(client), cfg, limits)
+	return newOn(ConnectedTo(newRueidisClient(client)), cfg, limits)
 }
 
-// NewLate returns a limiter on the Redis of a Connection.
-func NewLate(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
-	if conn != nil && conn.dial == nil {
+// NewOn returns a limiter on the Redis of a Connection.
+func NewOn(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
+	if conn != nil && conn.dial == nil && conn.up.Load() == nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has a Connection that is zero, or has no dial; make it by window.Connect", cfg.Name)
 	}
 	return newOn(conn, cfg, limits)
@@ -117,6 +117,9 @@ func newOn(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	}
 	if cfg.MaxEvents != 0 {
 		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis by maxmemory, and leave it out", cfg.Name)
+	}
+	if cfg.DenialCache > 0 && !conn.tracks() {
+		return nil, fmt.Errorf("slidegate: limiter %q has a DenialCache, and a client that does not track keys; leave it out, or use rueidis", cfg.Name)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout

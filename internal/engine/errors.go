@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 var (
@@ -34,37 +33,68 @@ func isOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(er
 // notSent returns the error of a caller whose context ended before anything was sent.
 func notSent(cause error) error { return fmt.Errorf("nothing was sent: %w", cause) }
 
+// A ReplyError is an error that a server replied, as the client returned it.
+type ReplyError struct{ Cause error }
+
+// Error returns the text of the reply.
+func (e *ReplyError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the client's own error.
+func (e *ReplyError) Unwrap() error { return e.Cause }
+
+// begins reports whether the reply begins with a word. Some servers write ERR before it.
+func (e *ReplyError) begins(word string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(e.Error(), "ERR "), word)
+}
+
+// fromScript reports whether the script itself refused. Such a reply names the key and the remedy.
+func (e *ReplyError) fromScript() bool { return e.begins("WRONGTYPE") || e.begins("SLIDEGATE") }
+
+// An UnsentError is why a client certainly did not send what it was asked to.
+type UnsentError struct{ Cause error }
+
+// Error returns the text of the cause.
+func (e *UnsentError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the client's own error.
+func (e *UnsentError) Unwrap() error { return e.Cause }
+
+// replied returns the error of err that a server replied, if there is one.
+func replied(err error) (reply *ReplyError, ok bool) {
+	ok = errors.As(err, &reply)
+	return reply, ok
+}
+
+// unrunReplies begin the replies of a server that did not run the script, though it may run if it
+// is sent again.
+var unrunReplies = []string{"TRYAGAIN", "NOSCRIPT", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "ASK"}
+
 // notRun reports whether err proves that the script did not run, though it may run if it is sent again.
 func notRun(err error) bool {
-	if reply, ok := rueidis.IsRedisErr(err); ok {
-		return reply.IsTryAgain() || reply.IsNoScript() || reply.IsClusterDown() || reply.IsLoading() ||
-			strings.HasPrefix(reply.Error(), "MASTERDOWN")
+	if reply, isReply := replied(err); isReply {
+		return slices.ContainsFunc(unrunReplies, reply.begins)
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot) || errors.Is(err, errNotLoaded)
+	var unsent *UnsentError
+	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &unsent) || errors.Is(err, errNotLoaded)
 }
 
 // isNoScript reports whether the server does not know the script.
 func isNoScript(err error) bool {
-	reply, isReply := rueidis.IsRedisErr(err)
-	return isReply && reply.IsNoScript()
+	reply, isReply := replied(err)
+	return isReply && reply.begins("NOSCRIPT")
 }
 
 // explain adds to the error of a request that was sent what it means for the count. The scripts write last and once, so an
 // error reply means that nothing was counted.
 func explain(err error, key, verb string) error {
-	reply, isReply := rueidis.IsRedisErr(err)
+	reply, isReply := replied(err)
 	reads := verb == string(Peek) || verb == verbInspect
 	switch {
-	case isReply && fromScript(reply.Error()):
+	case isReply && reply.fromScript():
 		return err
 	case isReply || reads || notRun(err):
 		return fmt.Errorf("key %s: %w: %w", key, ErrOutage, err)
 	}
 	return fmt.Errorf("key %s: %w: %w", key, ErrUncertain, err)
-}
-
-// fromScript reports whether the script itself refused. Such a reply names the key and the remedy.
-func fromScript(reply string) bool {
-	return strings.HasPrefix(reply, "WRONGTYPE") || strings.HasPrefix(reply, "SLIDEGATE")
 }

@@ -7,12 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/internal/denials"
 )
 
-// endless is the part of a context that rueidis gets which never ends. A deadline would have rueidis close a connection that
+// endless is the part of a client's context which never ends. A deadline would have rueidis close a connection that
 // others use, and the end of one caller's context would end the connecting that others wait for.
 type endless struct{}
 
@@ -25,7 +23,7 @@ func (endless) Done() <-chan struct{} { return nil }
 // Value returns nil.
 func (endless) Value(any) any { return nil }
 
-// A lookup is a cached GET in a goroutine of its own, so that its caller can leave while rueidis waits for a connection.
+// A lookup is a cached GET in a goroutine of its own, so that its caller can leave while the client waits for a connection.
 type lookup struct {
 	endless
 	over  atomic.Bool // it is done, or its caller has left
@@ -52,7 +50,7 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 		return "", false, nil
 	}
 	began, g := s.elapsed(), &lookup{done: make(chan struct{})}
-	go g.run(s.client(), q.slotRange, k, ttl)
+	go g.run(s.conn.up.Load().tracker, q.slotRange, k, ttl)
 	err = g.await(ctx, q.slotRange, timeout)
 	if err == nil { // it closes no breaker: a server that refuses to count still answers a GET
 		return g.value, g.hit, nil
@@ -67,14 +65,9 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 	return "", false, err
 }
 
-func (g *lookup) run(client rueidis.Client, r *slotRange, key string, ttl time.Duration) {
+func (g *lookup) run(tracker Tracker, r *slotRange, key string, ttl time.Duration) {
 	defer close(g.done)
-	result := client.DoCache(g, client.B().Get().Key(key).Cache(), ttl)
-	g.value, g.err = result.ToString()
-	g.hit = result.IsCacheHit()
-	if rueidis.IsRedisNil(g.err) {
-		g.err = nil
-	}
+	g.value, g.hit, g.err = tracker.Get(g, key, ttl)
 	if !g.over.CompareAndSwap(false, true) {
 		r.abandoned.Add(-1)
 	}

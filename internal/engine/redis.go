@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/internal/denials"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/lua"
@@ -155,11 +153,11 @@ func (s *redis) remembered(k string, seen denials.Seen) Reply {
 }
 
 // client returns the client, which there must be.
-func (s *redis) client() rueidis.Client { return s.conn.up.Load().client }
+func (s *redis) client() Client { return s.conn.up.Load().Client }
 
 // slotRange returns the slot range of a key: the only one, unless Redis is a cluster.
 func (s *redis) slotRange(k string) int {
-	if !s.conn.up.Load().cluster {
+	if !s.client().Cluster() {
 		return 0
 	}
 	return keys.Slot(k) * slotRanges / keys.Slots

@@ -17,9 +17,11 @@ const (
 	slots   = 16384
 )
 
-// plain is the one cluster without replicas of the test binary, and its client.
-var plain = sync.OnceValues(func() (rueidis.Client, error) {
-	n, err := newNodes(0)
+// plain is the one cluster without replicas of the test binary.
+var plain = sync.OnceValues(func() (*Nodes, error) { return newNodes(0) })
+
+var plainClient = sync.OnceValues(func() (rueidis.Client, error) {
+	n, err := plain()
 	if err != nil {
 		return nil, err
 	}
@@ -33,9 +35,18 @@ var plain = sync.OnceValues(func() (rueidis.Client, error) {
 // Cluster is a client of a Redis Cluster of three masters without replicas. All
 // tests of the binary share it: isolate by [Key], do not close it.
 func Cluster(tb testing.TB) rueidis.Client {
-	c, err := plain()
+	tb.Helper()
+	c, err := plainClient()
 	check(tb, err)
 	return c
+}
+
+// ClusterOptions returns the options of a client of that cluster.
+func ClusterOptions(tb testing.TB) rueidis.ClientOption {
+	tb.Helper()
+	n, err := plain()
+	check(tb, err)
+	return n.Options(nil)
 }
 
 // replicated is the one cluster with replicas of the test binary.

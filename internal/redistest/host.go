@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,7 +51,7 @@ func pickHost() (host, error) {
 	if h, ok := findLocal(missing); ok {
 		return h, nil
 	}
-	err := aptInstall("redis-server", "no Docker and no redis-server")
+	err := aptInstall("no Docker and no redis-server", "redis-server")
 	if h, ok := findLocal(missing); ok {
 		return h, nil
 	}
@@ -68,13 +69,20 @@ func findLocal(noDocker error) (host, bool) {
 // it may not or cannot install, it skips the test and says what is missing.
 func Program(tb testing.TB, pkg string, names ...string) string {
 	tb.Helper()
-	if path, ok := findProgram(names); ok {
+	return Tool(tb, names[0], func() (string, bool) { return findProgram(names) }, pkg)
+}
+
+// Tool returns the path that find returns. It is as [Program], for what is more than a program, and
+// may need several packages.
+func Tool(tb testing.TB, what string, find func() (path string, ok bool), pkgs ...string) string {
+	tb.Helper()
+	if path, ok := find(); ok {
 		return path
 	}
-	err := aptInstall(pkg, "no "+names[0])
-	path, ok := findProgram(names)
+	err := aptInstall("no "+what, pkgs...)
+	path, ok := find()
 	if !ok {
-		unavailable(tb, names[0], err)
+		unavailable(tb, what, err)
 	}
 	return path
 }
@@ -98,17 +106,17 @@ func findProgram(names []string) (path string, ok bool) {
 }
 
 // install lets test binaries that run side by side install one after the
-// other, and keeps the package from starting a server of its own. Its argument
-// is the package, which has a program of the same name.
+// other, and keeps a package from starting a server of its own. Its arguments
+// are the packages. A single one has a program of the same name.
 const install = `
-command -v "$1" && exit
+if [ $# = 1 ] && command -v "$1"; then exit; fi
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
 	trap 'rm -f $policy' EXIT
 	printf '#!/bin/sh\nexit 101\n' >$policy
 	chmod +x $policy
 fi
-apt-get -q update && apt-get -qy install --no-install-recommends "$1"`
+apt-get -q update && apt-get -qy install --no-install-recommends "$@"`
 
 // Why aptInstall did not try.
 var (
@@ -116,19 +124,19 @@ var (
 	errUnable    = errors.New("apt-get cannot do it here, or not as this user")
 )
 
-// aptInstall installs a package if SLIDEGATE_INSTALL allows it, on Debian and its kin, as root. It says
+// aptInstall installs packages if SLIDEGATE_INSTALL allows it, on Debian and its kin, as root. It says
 // so, and why.
-func aptInstall(pkg, why string) error {
+func aptInstall(why string, pkgs ...string) error {
 	if os.Getenv("SLIDEGATE_INSTALL") != "1" {
 		return errForbidden
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return errUnable
 	}
-	fmt.Fprintf(os.Stderr, "redistest: %s: apt-get installs %s\n", why, pkg)
+	fmt.Fprintf(os.Stderr, "redistest: %s: apt-get installs %s\n", why, strings.Join(pkgs, " "))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "flock", "/var/lock/slidegate-apt", "sh", "-c", install, "install", pkg)
+	cmd := exec.CommandContext(ctx, "flock", append([]string{"/var/lock/slidegate-apt", "sh", "-c", install, "install"}, pkgs...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("apt-get: %w: %s", err, out)

@@ -42,6 +42,11 @@ func (n *Nodes) options() rueidis.ClientOption {
 	return o
 }
 
+// Options returns the options of a client of this cluster, changed by opt, which may be nil.
+func (n *Nodes) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
+	return changed(n.options(), opt)
+}
+
 // NewClient is as [NewClient], for this cluster.
 func (n *Nodes) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()

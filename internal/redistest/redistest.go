@@ -18,8 +18,8 @@
 //   - SLIDEGATE_REDIS_IMAGE is the image to run in Docker.
 //   - SLIDEGATE_REQUIRE_DOCKER=1 makes a Docker that does not answer a failure.
 //   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if nothing else
-//     is there, and what [Program] is asked for. Without it, tests fail and say
-//     what to install.
+//     is there, and what [Program] and [Tool] are asked for. Without it, tests
+//     fail and say what to install.
 //   - TESTCONTAINERS_..., of which testcontainers-go has a list.
 //
 // A test that needs what some servers lack calls [Needs].
@@ -134,6 +134,14 @@ func NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	s, err := shared()
 	check(tb, err)
 	return s.NewClient(tb, opt)
+}
+
+// Options returns the options of [NewClient], changed by opt, which may be nil.
+func Options(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.ClientOption {
+	tb.Helper()
+	s, err := shared()
+	check(tb, err)
+	return s.Options(opt)
 }
 
 // options are those that a limiter should run with. With AlwaysPipelining the

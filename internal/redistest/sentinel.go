@@ -93,15 +93,14 @@ func (p *Pair) Promote(tb testing.TB) {
 	check(tb, p.Replica.follow(p.Master))
 }
 
-// NewClient is as [NewClient], for the server that is the master when it connects,
-// as by a name whose address an operator changes.
-func (p *Pair) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
-	tb.Helper()
+// Options returns the options of a client of the server that is the master when it connects, as by a
+// name whose address an operator changes.
+func (p *Pair) Options() rueidis.ClientOption {
 	o := p.Master.options()
 	o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return d.DialContext(ctx, "tcp", p.named.Load().Addr())
 	}
-	return newClient(tb, o, opt)
+	return o
 }
 
 // Watched is a Pair under three Sentinels, which make the replica the master when the master dies.
@@ -159,16 +158,15 @@ func (w *Watched) whole() error {
 	})
 }
 
-// NewClient is as [NewClient], for whichever server is the master.
-func (w *Watched) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
-	tb.Helper()
+// Options returns the options of a client of whichever server is the master.
+func (w *Watched) Options() rueidis.ClientOption {
 	o := w.Master.options()
 	o.ForceSingleClient, o.Sentinel.MasterSet, o.InitAddress = false, masterSet, nil
 	for _, s := range w.sentinels {
 		o.InitAddress = append(o.InitAddress, s.Addr())
 	}
 	o.DialCtxFn = w.dial
-	return newClient(tb, o, opt)
+	return o
 }
 
 // dial reaches a server by the address that Sentinels know.

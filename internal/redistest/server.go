@@ -230,13 +230,22 @@ func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueid
 	return c
 }
 
-// newClient is a client with these options, changed by opt, which may be nil. It is closed when the test ends.
-func newClient(tb testing.TB, o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.Client {
-	tb.Helper()
+// Options returns the options of a client of this server, changed by opt, which may be nil.
+func (s *Server) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
+	return changed(s.options(), opt)
+}
+
+func changed(o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	if opt != nil {
 		opt(&o)
 	}
-	c, err := rueidis.NewClient(o)
+	return o
+}
+
+// newClient is a client with these options, changed by opt, which may be nil. It is closed when the test ends.
+func newClient(tb testing.TB, o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.Client {
+	tb.Helper()
+	c, err := rueidis.NewClient(changed(o, opt))
 	check(tb, err)
 	tb.Cleanup(c.Close)
 	return c

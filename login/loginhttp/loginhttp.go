@@ -117,7 +117,7 @@ func New(cfg Config) (*Handler, error) {
 func (cfg Config) check() error {
 	switch {
 	case cfg.Guard == nil || cfg.Guard.Limiter(login.Total) == nil:
-		return errors.New("slidegate: login form without a Guard; give it one of login.New, login.NewLate or login.NewLocal")
+		return errors.New("slidegate: login form without a Guard; give it one of login.New, login.NewOn or login.NewLocal")
 	case cfg.Devices == nil || len(cfg.Devices.keys) == 0:
 		return errors.New("slidegate: login form without Devices; give it those of NewDevices(secret)")
 	case cfg.Check == nil:

@@ -38,7 +38,7 @@ func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
 		cfg.Fallback = b.local
 	}
 	p.metrics.showOutages(rt.Pattern, b.showOutages)
-	b.limiter, err = window.NewLate(p.cfg.Redis, cfg)
+	b.limiter, err = window.NewOn(p.cfg.Redis, cfg)
 	return b, err
 }
 

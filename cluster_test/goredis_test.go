@@ -1,0 +1,38 @@
+package cluster_test
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slidegate/slidegate/goredisgate"
+	"github.com/slidegate/slidegate/internal/faulttest"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestReadsOnReplicas: a client that reads from replicas tells so on each connection, and a replica would then run the script. A master
+// that has become a replica redirects the calls all the same.
+func TestReadsOnReplicas(t *testing.T) {
+	nodes, event := redistest.Replicated(t), shardEvents[victim][0]
+	o := nodes.Options(nil)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.InitAddress, Dialer: faulttest.Dialer(o), RouteRandomly: true})
+	defer client.Close()
+	l := must(window.NewOn(must(goredisgate.Connect(client)), window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(1)}, Timeout: 10 * time.Second}))
+	admit(t, l, event, 1)
+	old := nodes.MasterOf(t, slotOf(event))
+	nodes.Failover(t, old)
+	must(old.Do(t.Context(), "CONFIG", "RESETSTAT").ToString())
+	if n := free(t, l, event); n != 0 {
+		t.Errorf("%d units are free", n)
+	}
+	info := must(old.Do(t.Context(), "INFO", "commandstats").ToString())
+	if ran := regexp.MustCompile(`cmdstat_evalsha:calls=[1-9]`).FindString(info); ran != "" {
+		t.Errorf("a replica has run the script: %s", ran)
+	}
+	if !regexp.MustCompile(`cmdstat_evalsha:.*rejected_calls=[1-9]`).MatchString(info) {
+		t.Error("a poor test: nobody asked the old master")
+	}
+}

@@ -1,0 +1,255 @@
+package goredisgate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slidegate/slidegate/internal/engine"
+)
+
+// maxRedirects bounds how often a script call is sent on by MOVED or ASK. The node that replies so has
+// not run it.
+const maxRedirects = 3
+
+// cluster is the engine's Client of a cluster. It sends pipelines to the nodes itself, because a
+// redis.ClusterClient repeats them.
+type cluster struct {
+	loader
+	client       *redis.ClusterClient
+	readReplicas bool     // its connections allow reads on replicas
+	nodes        sync.Map // of *node, by address
+}
+
+// newCluster asks for the slots in the background. Otherwise the first callers would wait for that,
+// and for a node that hangs if go-redis happens to ask it.
+func newCluster(client *redis.ClusterClient) *cluster {
+	client.ReloadState(context.Background())
+	options := client.Options()
+	return &cluster{loader: loader{client}, client: client, readReplicas: options.ReadOnly && options.ClusterSlots == nil}
+}
+
+// A node is one node of the cluster.
+type node struct {
+	addr string
+	of   *redis.Client // the client of go-redis; nil for a node that go-redis does not know
+	once *redis.Client // the one that sends nothing twice
+
+	prober prober
+	inUse  sync.RWMutex // held for reading while requests are under way
+}
+
+// send sends commands to the node.
+func (n *node) send(ctx context.Context, commands []redis.Cmder) error {
+	n.inUse.RLock()
+	defer n.inUse.RUnlock()
+	return send(ctx, n.once, commands)
+}
+
+// close closes the client of the node if this package made it, once no request is under way. A
+// request that comes later is not sent.
+func (n *node) close() {
+	if n.of == nil {
+		go func() {
+			n.inUse.Lock()
+			defer n.inUse.Unlock()
+			_ = n.once.Close()
+		}()
+	}
+}
+
+// A place is where a script call goes.
+type place struct {
+	*node
+	asking bool // the slot is moving there, so ASKING comes before each call
+}
+
+// A delivery is what goes to one place at once.
+type delivery struct {
+	place
+	calls    []*engine.ScriptCall
+	commands []*command
+	err      error // why some commands may have no reply
+}
+
+// Cluster reports true.
+func (*cluster) Cluster() bool { return true }
+
+// Close closes the clients that this package made. The one of the caller of Connect stays open.
+func (c *cluster) Close() {
+	for _, n := range c.nodes.Range {
+		n.(*node).close()
+	}
+	c.nodes.Clear()
+}
+
+// Send sends script calls as one pipeline for each node, follows redirections, and answers each call.
+func (c *cluster) Send(ctx context.Context, name, script string, calls []*engine.ScriptCall) {
+	if err := ctx.Err(); err != nil {
+		answerAll(calls, &engine.UnsentError{Cause: err})
+		return
+	}
+	round := c.sort(ctx, calls)
+	for left := maxRedirects; len(round) > 0; left-- {
+		c.sendAll(ctx, name, script, round)
+		next := map[place]*delivery{}
+		for _, d := range round {
+			c.answer(ctx, d, next, left > 0)
+		}
+		round = slices.Collect(maps.Values(next))
+	}
+}
+
+// sort returns what goes to which master. It answers the calls for which no master is known.
+func (c *cluster) sort(ctx context.Context, calls []*engine.ScriptCall) []*delivery {
+	var all []*delivery
+	for _, call := range calls {
+		to, err := c.master(ctx, call.Key)
+		if err != nil {
+			call.Answer(nil, unsent(err))
+			continue
+		}
+		i := slices.IndexFunc(all, func(d *delivery) bool { return d.node == to })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &delivery{place: place{node: to}})
+		}
+		all[i].calls = append(all[i].calls, call)
+	}
+	return all
+}
+
+// master returns the node that has the slot of a key, as far as go-redis knows.
+func (c *cluster) master(ctx context.Context, key string) (*node, error) {
+	of, err := c.client.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	addr := of.Options().Addr
+	if known, _ := c.nodes.Load(addr); known != nil && known.(*node).of == of {
+		return known.(*node), nil
+	}
+	once, err := unrepeating(of)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{addr: addr, of: of, once: once}
+	if old, _ := c.nodes.Swap(addr, n); old != nil {
+		old.(*node).close()
+	}
+	return n, nil
+}
+
+// at returns the node to which another one redirects. Until a node has a slot, go-redis does not
+// know it. It then gets a client with the options of the other.
+func (c *cluster) at(addr string, from *node) *node {
+	if known, ok := c.nodes.Load(addr); ok {
+		return known.(*node)
+	}
+	like := from.once.Options()
+	options := *like
+	options.Addr, options.MinIdleConns = addr, 0
+	n := &node{addr: addr, once: redis.NewClient(&options)}
+	own := n.once.Options() // those with defaults in place of zeros
+	own.MaxRetries, own.ReadTimeout, own.WriteTimeout = 0, like.ReadTimeout, like.WriteTimeout
+	known, found := c.nodes.LoadOrStore(addr, n)
+	if found {
+		n.close()
+	}
+	return known.(*node)
+}
+
+// sendAll sends the deliveries at the same time.
+func (c *cluster) sendAll(ctx context.Context, name, script string, all []*delivery) {
+	var others sync.WaitGroup
+	for _, d := range all[1:] {
+		others.Go(func() { c.send(ctx, name, script, d) })
+	}
+	c.send(ctx, name, script, all[0])
+	others.Wait()
+}
+
+// send sends a delivery. Where connections allow reads on replicas, a master that has become a
+// replica would run the script. READWRITE makes it reply MOVED.
+func (c *cluster) send(ctx context.Context, name, script string, d *delivery) {
+	var pipeline []redis.Cmder
+	if c.readReplicas {
+		pipeline = append(pipeline, redis.NewStatusCmd(ctx, "readwrite"))
+	}
+	for _, call := range d.calls {
+		if d.asking {
+			pipeline = append(pipeline, redis.NewStatusCmd(ctx, "asking"))
+		}
+		cmd := build(ctx, name, script, call)
+		d.commands = append(d.commands, cmd)
+		pipeline = append(pipeline, cmd.IntSliceCmd)
+	}
+	if c.readReplicas {
+		pipeline = append(pipeline, redis.NewStatusCmd(ctx, "readonly"))
+	}
+	d.err = d.send(ctx, pipeline)
+}
+
+// answer answers the calls of a delivery, except those that a node redirects, if they may be: they are
+// added to next. A node in trouble makes go-redis ask for the slots again.
+func (c *cluster) answer(ctx context.Context, d *delivery, next map[place]*delivery, redirect bool) {
+	for i, call := range d.calls {
+		reply, err := result(d.commands[i], d.err)
+		if i == 0 && err != nil {
+			c.learn(ctx, d.node, err)
+		}
+		addr, asking, redirected := redirection(err, d.addr)
+		if !redirected || !redirect {
+			call.Answer(reply, err)
+			continue
+		}
+		to := place{c.at(addr, d.node), asking}
+		if next[to] == nil {
+			next[to] = &delivery{place: to}
+		}
+		next[to].calls = append(next[to].calls, call)
+	}
+}
+
+// learn makes go-redis ask for the slots again, unless the node replied an error that says nothing of
+// them. It forgets a node whose client go-redis has closed.
+func (c *cluster) learn(ctx context.Context, n *node, err error) {
+	var reply *engine.ReplyError
+	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
+		c.client.ReloadState(ctx)
+	}
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		c.nodes.CompareAndDelete(n.addr, n)
+	case isBroken(err):
+		n.prober.probe(n.once)
+	}
+}
+
+// redirection returns where a node redirects a call by MOVED or ASK, if err is one of these. A node
+// that leaves out the host means its own.
+func redirection(err error, from string) (addr string, asking, ok bool) {
+	var reply *engine.ReplyError
+	if !errors.As(err, &reply) {
+		return "", false, false
+	}
+	words := strings.Fields(reply.Error())
+	if len(words) != 3 || words[0] != "MOVED" && words[0] != "ASK" {
+		return "", false, false
+	}
+	colon := strings.LastIndexByte(words[2], ':')
+	if colon < 0 {
+		return "", false, false
+	}
+	host, port := strings.Trim(words[2][:colon], "[]"), words[2][colon+1:]
+	if host == "" {
+		host, _, _ = net.SplitHostPort(from)
+	}
+	return net.JoinHostPort(host, port), words[0] == "ASK", true
+}

@@ -1,0 +1,37 @@
+package goredisgate_test
+
+import (
+	"testing"
+
+	"github.com/slidegate/slidegate/internal/faulttest"
+)
+
+// What limiters do while Redis fails, on go-redis: the tests of package window.
+
+func TestTrouble(t *testing.T) { faulttest.Trouble(t, open) }
+
+func TestEveryCallIsAccountedFor(t *testing.T) {
+	faulttest.EveryCallIsAccountedFor(t, open)
+}
+func TestNobodyElsesDeadline(t *testing.T) { faulttest.NobodyElsesDeadline(t, open) }
+func TestNoOutage(t *testing.T)            { faulttest.NoOutage(t, open) }
+func TestOutageBeginsAndEnds(t *testing.T) { faulttest.OutageBeginsAndEnds(t, open) }
+func TestDegradedIsRefundedInTheFallback(t *testing.T) {
+	faulttest.DegradedIsRefundedInTheFallback(t, open)
+}
+func TestOneShardDown(t *testing.T)          { faulttest.OneShardDown(t, open) }
+func TestTimeoutIsKept(t *testing.T)         { faulttest.TimeoutIsKept(t, open) }
+func TestConnectingTakesLonger(t *testing.T) { faulttest.ConnectingTakesLonger(t, open) }
+func TestDeadlinesOfCallers(t *testing.T)    { faulttest.DeadlinesOfCallers(t, open) }
+func TestFallbackFails(t *testing.T)         { faulttest.FallbackFails(t, open) }
+func TestWaitWhileDegraded(t *testing.T)     { faulttest.WaitWhileDegraded(t, open) }
+func TestAbandonedCallsAreBounded(t *testing.T) {
+	faulttest.AbandonedCallsAreBounded(t, open)
+}
+func TestScriptFlush(t *testing.T)          { faulttest.ScriptFlush(t, open) }
+func TestRestart(t *testing.T)              { faulttest.Restart(t, open) }
+func TestCertainOnSlowRefusal(t *testing.T) { faulttest.CertainOnSlowRefusal(t, open) }
+func TestCertainOnDeadServer(t *testing.T)  { faulttest.CertainOnDeadServer(t, open) }
+func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, open) }
+func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, open) }
+func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, open) }

@@ -1,0 +1,230 @@
+package goredisgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/goredisgate"
+	"github.com/slidegate/slidegate/internal/faulttest"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// perHour is the limits of these tests.
+var perHour = []window.Limit{window.PerHour(3)}
+
+// servers returns the options of clients by all ways to reach Redis.
+func servers(tb testing.TB) map[string]*redis.UniversalOptions {
+	tb.Helper()
+	single, cluster := redistest.Options(tb, nil), redistest.ClusterOptions(tb)
+	all := map[string]*redis.UniversalOptions{}
+	for _, protocol := range []int{2, 3} {
+		all[fmt.Sprint("server, RESP", protocol)] = &redis.UniversalOptions{Addrs: single.InitAddress, Protocol: protocol}
+		all[fmt.Sprint("cluster, RESP", protocol)] = &redis.UniversalOptions{Addrs: cluster.InitAddress, Dialer: faulttest.Dialer(cluster), Protocol: protocol}
+		all[fmt.Sprint("replicas, RESP", protocol)] = &redis.UniversalOptions{Addrs: cluster.InitAddress, Dialer: faulttest.Dialer(cluster), Protocol: protocol, RouteRandomly: true}
+	}
+	return all
+}
+
+// TestEveryKind decides by every kind of limiter: on one server and on a cluster, in both versions of
+// the protocol, alone and in a pipeline.
+func TestEveryKind(t *testing.T) {
+	for name, options := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			client := redis.NewUniversalClient(options)
+			defer client.Close()
+			conn := connect(t, client)
+			w := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			a := must(ar1.NewOn(conn, ar1.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			var events []string
+			for i := range 200 {
+				events = append(events, fmt.Sprint("event ", i%50))
+			}
+			for i, r := range append(w.AllowEach(t.Context(), events), a.AllowEach(t.Context(), events)...) {
+				if r.Err != nil || r.Allowed != (i%200 < 150) {
+					t.Fatalf("attempt %d: %+v", i, r)
+				}
+			}
+			if d, err := w.Allow(t.Context(), events[0]); err != nil || d.Allowed {
+				t.Errorf("%+v, %v", d, err)
+			}
+			guard := must(login.NewOn(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more")}))
+			if _, err := guard.Inspect(t.Context(), "alice", netip.MustParseAddr("198.51.100.7")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestScriptIsLoaded: servers that do not know the script get it, also in the middle of a pipeline.
+func TestScriptIsLoaded(t *testing.T) {
+	for name, options := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			client := redis.NewUniversalClient(options)
+			defer client.Close()
+			l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range l.AllowEach(t.Context(), []string{"a", "b", "c", "d", "e", "f"}) {
+				if r.Err != nil || !r.Allowed {
+					t.Errorf("%d: %+v", i, r)
+				}
+			}
+		})
+	}
+}
+
+// TestClientIsLeftAsItWas: the client still repeats its own commands, and Close of the Connection leaves
+// it open.
+func TestClientIsLeftAsItWas(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), WriteTimeout: time.Minute})
+	defer client.Close()
+	before := *client.Options()
+	conn := connect(t, client)
+	conn.Close()
+	after := client.Options()
+	if after.MaxRetries != before.MaxRetries || after.MaxRetries == 0 || after.ReadTimeout != before.ReadTimeout || after.WriteTimeout != before.WriteTimeout {
+		t.Errorf("the options are now %+v", after)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A counter is a hook that counts calls of scripts.
+type counter struct {
+	redis.Hook
+	alone, together atomic.Int64
+}
+
+func (*counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
+			c.alone.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
+				c.together.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// TestHooks of the client see what a limiter sends.
+func TestHooks(t *testing.T) {
+	for name, options := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			client, seen := redis.NewUniversalClient(options), &counter{}
+			defer client.Close()
+			if cluster, ok := client.(*redis.ClusterClient); ok {
+				cluster.OnNewNode(func(node *redis.Client) { node.AddHook(seen) })
+			} else {
+				client.AddHook(seen)
+			}
+			l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			must(l.Allow(t.Context(), "e"))
+			if seen.alone.Load()+seen.together.Load() == 0 {
+				t.Error("hooks have not seen a call of one")
+			}
+			seen.together.Store(0)
+			for i := range 1000 { // until requests travel together
+				if l.AllowEach(t.Context(), []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}); seen.together.Load() > 0 {
+					return
+				}
+				if i == 999 {
+					t.Error("hooks have seen no pipeline")
+				}
+			}
+		})
+	}
+}
+
+// A wrapper is a hook that adds text to errors.
+type wrapper struct{}
+
+func (wrapper) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (wrapper) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := next(ctx, cmd); err != nil {
+			return fmt.Errorf("redis of accounts: %w", err)
+		}
+		return nil
+	}
+}
+
+func (wrapper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestHookWrapsErrors: a limiter still knows NOSCRIPT, and brings the script.
+func TestHookWrapsErrors(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	defer client.Close()
+	client.AddHook(wrapper{})
+	l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+	if d, err := l.Allow(t.Context(), "e"); err != nil || !d.Allowed {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// TestRefusals: what Connect and NewOn cannot work with.
+func TestRefusals(t *testing.T) {
+	for want, client := range map[string]redis.UniversalClient{
+		"not <nil>; pass the one from":                nil,
+		"not *redis.Client; pass the one from":        (*redis.Client)(nil),
+		"not *redis.ClusterClient; pass the one from": (*redis.ClusterClient)(nil),
+		"a *redis.Ring, which moves keys to other":    redis.NewRing(&redis.RingOptions{}),
+		"not struct { redis.UniversalClient }; pass":  struct{ redis.UniversalClient }{},
+	} {
+		if _, err := goredisgate.Connect(client); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	conn := connect(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	_, err := window.NewOn(conn, window.Config{Name: "x", Limits: perHour, DenialCache: 10})
+	if want := `limiter "x" has a DenialCache, and a client that does not track keys; leave it out, or use rueidis`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// TestACL: the user that docs/redis.md describes may do what a limiter does.
+func TestACL(t *testing.T) {
+	server := redistest.Start(t)
+	rule := "limiter on >password ~login:* +evalsha +eval +get +set +del +time +hello +ping +asking +cluster|slots"
+	if err := server.Do(t.Context(), append([]string{"ACL", "SETUSER"}, strings.Fields(rule)...)...).Error(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "limiter", Password: "password", DisableIdentity: true})
+	defer client.Close()
+	l := must(window.NewOn(connect(t, client), window.Config{Name: "login", Limits: perHour, Timeout: time.Minute}))
+	d, err1 := l.Allow(t.Context(), "e")
+	err2 := l.Refund(t.Context(), "e", d)
+	err3 := l.Reset(t.Context(), "e")
+	if err := errors.Join(err1, err2, err3); err != nil || !d.Allowed {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if denied := must(server.Do(t.Context(), "ACL", "LOG").ToArray()); len(denied) > 0 {
+		t.Errorf("denied: %v", denied)
+	}
+}

@@ -1,0 +1,50 @@
+package goredisgate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/goredisgate"
+	"github.com/slidegate/slidegate/internal/faulttest"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// open returns a Connection by a go-redis client, to where these options of rueidis lead.
+func open(tb testing.TB, o rueidis.ClientOption) *window.Connection {
+	tb.Helper()
+	return connect(tb, client(tb, o))
+}
+
+func connect(tb testing.TB, client redis.UniversalClient) *window.Connection {
+	tb.Helper()
+	conn, err := goredisgate.Connect(client)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(conn.Close)
+	return conn
+}
+
+// client returns a go-redis client. It has the defaults of go-redis, except that it does not wait for
+// longer than a limiter.
+func client(tb testing.TB, o rueidis.ClientOption) redis.UniversalClient {
+	tb.Helper()
+	c := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: o.InitAddress, IsClusterMode: !o.ForceSingleClient, ReadTimeout: time.Second, Dialer: faulttest.Dialer(o),
+	})
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}

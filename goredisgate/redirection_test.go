@@ -1,0 +1,32 @@
+package goredisgate
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/slidegate/slidegate/internal/engine"
+)
+
+// TestRedirection reads what nodes reply.
+func TestRedirection(t *testing.T) {
+	for reply, want := range map[string]struct {
+		addr       string
+		asking, ok bool
+	}{
+		"MOVED 3999 10.0.0.2:6381":       {"10.0.0.2:6381", false, true},
+		"ASK 3999 redis-1.example:6381":  {"redis-1.example:6381", true, true},
+		"MOVED 3999 fd00::2:6381":        {"[fd00::2]:6381", false, true},
+		"MOVED 3999 :6381":               {"10.0.0.1:6381", false, true}, // the host of the node that replied
+		"MOVED 3999":                     {},
+		"MOVED 3999 nowhere":             {},
+		"TRYAGAIN Multiple keys request": {},
+	} {
+		addr, asking, ok := redirection(&engine.ReplyError{Cause: errors.New(reply)}, "10.0.0.1:6379")
+		if addr != want.addr || asking != want.asking || ok != want.ok {
+			t.Errorf("%s: %q %v %v", reply, addr, asking, ok)
+		}
+	}
+	if _, _, ok := redirection(errors.New("MOVED 3999 10.0.0.2:6381"), "10.0.0.1:6379"); ok {
+		t.Error("what no server replied redirects")
+	}
+}

@@ -1,0 +1,61 @@
+package goredisgate
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+var errRefused = errors.New("refused")
+
+// refusing is a Limiter option that lets nothing through.
+type refusing struct{}
+
+func (refusing) Allow() error       { return errRefused }
+func (refusing) ReportResult(error) {}
+
+// TestUnsent: what is refused before a command is written is certainly unsent, whatever the error.
+func TestUnsent(t *testing.T) {
+	for name, options := range map[string]*redis.Options{
+		"Limiter":   {Addr: redistest.Addr(t), Limiter: refusing{}},
+		"OnConnect": {Addr: redistest.Addr(t), OnConnect: func(context.Context, *redis.Conn) error { return errRefused }},
+		"Dialer":    {Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errRefused }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := redis.NewClient(options)
+			defer client.Close()
+			for _, err := range append(sendTo(t, client, 1), sendTo(t, client, 3)...) {
+				if !errors.As(err, new(*engine.UnsentError)) {
+					t.Errorf("%v is not known to be unsent", err)
+				}
+			}
+		})
+	}
+}
+
+// sendTo sends n calls to a server, and returns their errors.
+func sendTo(t *testing.T, client *redis.Client, n int) (errs []error) {
+	t.Helper()
+	once, err := unrepeating(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []*command
+	var pipeline []redis.Cmder
+	for range n {
+		c := build(t.Context(), "EVAL", "return {1}", &engine.ScriptCall{Key: redistest.Key(t), Verb: "allow", Units: "1"})
+		commands, pipeline = append(commands, c), append(pipeline, c.IntSliceCmd)
+	}
+	failure := send(t.Context(), once, pipeline)
+	for _, c := range commands {
+		_, err := result(c, failure)
+		errs = append(errs, err)
+	}
+	return errs
+}

@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// A Client sends script calls to Redis. It sends none twice that may have run.
+//
+// The contexts that it gets have no deadline and never end, because many callers share what they
+// are for. Their Err is non-nil once all those callers have left: then there is no use in sending.
+type Client interface {
+	// Cluster reports whether Redis is a cluster.
+	Cluster() bool
+	// Send sends script calls as one pipeline for each server, and answers each of them. Each is the
+	// command EVALSHA or EVAL, with the hash or the source of the script.
+	Send(ctx context.Context, command, script string, calls []*ScriptCall)
+	// Load loads a script into Redis, and returns its hash.
+	Load(ctx context.Context, source string) (hash string, err error)
+	// Close closes what the client opened.
+	Close()
+}
+
+// A Tracker is a Client that can keep what it reads, because Redis notifies it of changes. The
+// denial cache needs one.
+type Tracker interface {
+	// Get returns the value of a key, empty if there is none. The client keeps it for at most ttl. Hit
+	// reports that it was kept, and that Redis was not asked.
+	Get(ctx context.Context, key string, ttl time.Duration) (value string, hit bool, err error)
+}
+
+// A ScriptCall is one call of the script, for one request or several that are merged. Its client
+// sends the key, then Verb, Time, Units and Rest as arguments. Then it calls Answer.
+type ScriptCall struct {
+	Key               string
+	Verb, Time, Units string
+	Rest              []string
+
+	first, last *request
+	attempts    int
+	reply       reply
+	err         error
+}
+
+// Answer sets the integers that the script replied, or why there are none. The error is a
+// *ReplyError if a server replied it, and an *UnsentError if the call was certainly not sent.
+func (c *ScriptCall) Answer(reply []int64, err error) { c.reply.raw, c.err = reply, err }

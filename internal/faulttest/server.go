@@ -1,0 +1,153 @@
+package faulttest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// ScriptFlush drops the scripts again and again under traffic: nobody notices.
+func ScriptFlush(t *testing.T, open Open) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "flush", Limits: parsed("100000/1h")}))
+	done := make(chan struct{})
+	var flushing sync.WaitGroup
+	flushing.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				client.Do(context.Background(), client.B().ScriptFlush().Build())
+			}
+		}
+	})
+	times := redistest.UnlessShort(300, 100)
+	admitted := hammer(t, l, 8, times)
+	close(done)
+	flushing.Wait()
+	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; admitted != int64(8*times) || used != int64(8*times) {
+		t.Fatalf("%d of %d admitted, %d counted", admitted, 8*times, used)
+	}
+}
+
+// hammer makes some goroutines attempt one event at once, each so many times, and returns how often it was admitted.
+func hammer(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
+	t.Helper()
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range times {
+				if d, err := l.Allow(t.Context(), "hot"); err != nil {
+					t.Error(err)
+				} else if d.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return admitted.Load()
+}
+
+// Restart kills the server in the middle of traffic and starts it again, empty: calls fail honestly meanwhile, and go on
+// by themselves after; all that is acknowledged since is counted.
+func Restart(t *testing.T, open Open) {
+	server := redistest.Start(t)
+	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
+	var since, stop atomic.Int64
+	var traffic sync.WaitGroup
+	var epoch atomic.Int64 // 1 once the server is back
+	for range 8 {
+		traffic.Go(func() {
+			for stop.Load() == 0 {
+				after := epoch.Load()
+				_, err := l.Allow(context.Background(), "e")
+				if err == nil {
+					since.Add(after)
+				} else if !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	server.Restart(t)
+	epoch.Store(1)
+	for since.Load() < 1000 && !t.Failed() { // the limiter finds the server again by itself
+		if _, err := l.Peek(t.Context(), "e"); err != nil {
+			t.Log(err)
+		}
+	}
+	stop.Store(1)
+	traffic.Wait()
+	used := must(l.Inspect(t.Context(), "e")).Limits[0].Used
+	if used < since.Load() {
+		t.Fatalf("%d were acknowledged since the restart, %d are counted", since.Load(), used)
+	}
+}
+
+// CertainOnSlowRefusal refuses each connection after 27 ms, so that nothing is ever sent. The fifth attempt would begin just
+// before the Timeout ends, and learn nothing: the certain answer of the fourth must stay.
+func CertainOnSlowRefusal(t *testing.T, open Open) {
+	server := redistest.Start(t)
+	var dead atomic.Bool
+	conn := open(t, server.Options(func(o *rueidis.ClientOption) {
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if dead.Load() {
+				<-time.After(27 * time.Millisecond)
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	}))
+	dead.Store(true)
+	server.Kill(t)
+	awaitRefusals(t, conn)
+	certain(t, conn, 1, Timeout)
+}
+
+// CertainOnDeadServer asks a server that died, again and again, each time by a limiter that knows nothing yet. Its Timeout is that of
+// many dials: where a single one hangs, because the machine is busy, nobody can know what became of a call.
+func CertainOnDeadServer(t *testing.T, open Open) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := open(t, server.Options(nil))
+	server.Kill(t)
+	awaitRefusals(t, conn)
+	certain(t, conn, 128, Slack)
+}
+
+// certain checks that fresh limiters, 32 at a time, all answer with ErrOutage, since nothing was ever sent.
+func certain(t *testing.T, conn *window.Connection, attempts int, timeout time.Duration) {
+	t.Helper()
+	var group errgroup.Group
+	var uncertain atomic.Int64
+	group.SetLimit(32)
+	for range attempts {
+		group.Go(func() error {
+			l, err := window.NewOn(conn, window.Config{Name: "certain", Limits: parsed("5/1h"), Timeout: timeout})
+			if err != nil {
+				return err
+			}
+			if _, err = l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) {
+				uncertain.Add(1)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil || uncertain.Load() > 0 {
+		t.Errorf("%d of %d attempts did not end in ErrOutage; %v", uncertain.Load(), attempts, err)
+	}
+}
