@@ -8,7 +8,11 @@
 -- the record, the levels stay as they were written, and whatever writes dates them to now. So
 -- callers that give the time must all give that of one clock.
 --
--- KEYS[1]  the key of the event
+-- KEYS[1]  the key of the event: Name:{tag}:a. The tag of an event of at most 128 bytes is the
+--          event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes that
+--          are not printable ASCII. Of a longer event it is ~ and the SHA-256; with a secret, of any
+--          event ~ and the HMAC-SHA256. Both are in base64url without padding. Examples are in
+--          testdata/vectors.json
 -- ARGV[1]  what to do:
 --            allow      count the units if every limit admits them
 --            count      the same, but count them when a limit denies, too: as many as bring its

@@ -1,7 +1,11 @@
 -- window.lua decides whether an event may happen under several sliding windows at once,
 -- and counts it in all of them or in none. All state of one event is one key.
 --
--- KEYS[1]  the key of the event
+-- KEYS[1]  the key of the event: Name:{tag}:w. The tag of an event of at most 128 bytes is the
+--          event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes that
+--          are not printable ASCII. Of a longer event it is ~ and the SHA-256; with a secret, of any
+--          event ~ and the HMAC-SHA256. Both are in base64url without padding. Examples are in
+--          testdata/vectors.json
 -- ARGV[1]  what to do:
 --            allow      count the units if every limit admits them
 --            count      the same, but count them when a limit denies, too

@@ -1,0 +1,555 @@
+package cluster_test
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/lua"
+	"github.com/slidegate/slidegate/window"
+)
+
+// A language has a client in ../languages.
+type language struct {
+	name   string
+	folder string // in ../languages, where check and the client are
+	suffix string // of its files
+
+	// run returns a command that runs a program. Others are the files that it imports.
+	run func(t *testing.T, program string, others ...string) *exec.Cmd
+}
+
+var languages = []language{{"Python", "python", ".py", python}, {"TypeScript", "typescript", ".ts", typescript}}
+
+// file returns the path of a file in the folder of a language.
+func (l language) file(name string) string {
+	return filepath.Join("../languages", l.folder, name+l.suffix)
+}
+
+// python runs a program by the first Python that has redis-py.
+func python(t *testing.T, program string, _ ...string) *exec.Cmd {
+	t.Helper()
+	path := redistest.Tool(t, "redis-py, the package redis of Python", func() (string, bool) {
+		for _, name := range []string{"python3", "/usr/bin/python3"} {
+			if exec.Command(name, "-c", "import redis.cluster").Run() == nil {
+				return name, true
+			}
+		}
+		return "", false
+	}, "python3-redis")
+	return exec.Command(path, "-B", program)
+}
+
+// nodeModules are where Node finds its packages: those of npm ci in languages/typescript, or else those of Debian.
+const nodeModules = "../languages/typescript/node_modules"
+
+// typescript compiles a program, and runs it by Node.
+func typescript(t *testing.T, program string, others ...string) *exec.Cmd {
+	t.Helper()
+	environ := append(os.Environ(), "NODE_PATH="+must(filepath.Abs(nodeModules))+string(filepath.ListSeparator)+"/usr/share/nodejs")
+	esbuild := redistest.Tool(t, "Node with redis and esbuild, as by npm ci in languages/typescript", func() (string, bool) {
+		node := exec.Command("node", "-e", "require.resolve('redis')")
+		node.Env = environ
+		if node.Run() != nil {
+			return "", false
+		}
+		path, err := exec.LookPath(nodeModules + "/.bin/esbuild")
+		if err != nil {
+			path, err = exec.LookPath("esbuild")
+		}
+		return path, err == nil
+	}, "nodejs", "node-redis", "esbuild")
+	compiled := t.TempDir()
+	args := append([]string{"--platform=node", "--format=cjs", "--outdir=" + compiled, program}, others...)
+	if out, err := exec.Command(esbuild, args...).CombinedOutput(); err != nil {
+		t.Fatalf("esbuild: %v: %s", err, out)
+	}
+	cmd := exec.Command("node", filepath.Join(compiled, strings.TrimSuffix(filepath.Base(program), ".ts")+".js"))
+	cmd.Env = environ
+	return cmd
+}
+
+// A task is what a program is to do.
+type task struct {
+	Mode    string      `json:"mode"`
+	Lua     string      `json:"lua"` // the directory of the scripts
+	URL     string      `json:"url"`
+	Cluster bool        `json:"cluster"`
+	Timeout int         `json:"timeout"` // in seconds
+	Name    string      `json:"name"`
+	Event   string      `json:"event"` // as the secret in hex
+	Secret  string      `json:"secret,omitempty"`
+	Limits  []taskLimit `json:"limits"`
+	Callers int         `json:"callers"`
+}
+
+type taskLimit struct {
+	Max int64 `json:"max"`
+	Per int64 `json:"per"`
+}
+
+// A program runs a task.
+type program struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// start starts a task.
+func (l language) start(t *testing.T, do task) *program {
+	t.Helper()
+	do.Lua = must(filepath.Abs("../lua"))
+	if do.Timeout == 0 {
+		do.Timeout = 60 // the machine may be busy
+	}
+	p := &program{cmd: l.run(t, l.file("check"), l.file("slidegate"))}
+	p.cmd.Args = append(p.cmd.Args, string(must(json.Marshal(do))))
+	p.cmd.Stderr = &p.stderr
+	p.in, p.out = must(p.cmd.StdinPipe()), bufio.NewReader(must(p.cmd.StdoutPipe()))
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
+	return p
+}
+
+// ready returns once the program has connected and made a call. It then waits for release.
+func (p *program) ready(t *testing.T) {
+	t.Helper()
+	if line, _ := p.out.ReadString('\n'); line != "ready\n" {
+		p.end(t)
+		t.Fatalf("the program said %q", line)
+	}
+}
+
+func (p *program) release() { _, _ = io.WriteString(p.in, "\n") }
+
+// end returns what the program printed, once it has ended well.
+func (p *program) end(t *testing.T) string {
+	t.Helper()
+	out, _ := io.ReadAll(p.out)
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s%s", err, out, p.stderr.String())
+	}
+	return string(out)
+}
+
+// A vector is what these tests need of a history in lua/testdata/vectors.json.
+type vector struct {
+	Name, Record string
+	Calls        []struct {
+		Key   string
+		Argv  []string
+		Reply []int64
+	}
+}
+
+// vectors returns the histories.
+func vectors(t *testing.T) []vector {
+	t.Helper()
+	var all struct{ Histories []vector }
+	if err := json.Unmarshal(must(os.ReadFile("../lua/testdata/vectors.json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all.Histories
+}
+
+// A place is where limiters share counts: a server or a cluster.
+type place struct {
+	client rueidis.Client
+	task   task // with its address
+}
+
+// eachPlace runs a test on a server and on a cluster.
+func eachPlace(t *testing.T, test func(*testing.T, place)) {
+	t.Run("server", func(t *testing.T) {
+		test(t, place{redistest.Client(t), task{URL: "redis://" + redistest.Addr(t)}})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		nodes := redistest.Replicated(t)
+		reachable(t, nodes)
+		test(t, place{nodes.NewClient(t, nil), task{URL: "redis://" + nodes.All[0].Addr(), Cluster: true}})
+	})
+}
+
+// reachable skips a test where programs in other languages cannot dial what the nodes of a cluster announce.
+func reachable(t *testing.T, nodes *redistest.Nodes) {
+	t.Helper()
+	ranges := must(nodes.All[0].Do(t.Context(), "CLUSTER", "SLOTS").ToArray())
+	master := must(must(ranges[0].ToArray())[2].ToArray())
+	addr := net.JoinHostPort(must(master[0].ToString()), strconv.FormatInt(must(master[1].ToInt64()), 10))
+	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		t.Skipf("The nodes announce addresses that this machine does not reach, as where Docker runs in a virtual machine: %v.", err)
+	}
+	conn.Close()
+}
+
+// TestVectorsInLanguages: each client makes the keys, the arguments and the decisions of Go.
+func TestVectorsInLanguages(t *testing.T) {
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) { l.start(t, task{Mode: "vectors"}).end(t) })
+	}
+}
+
+// TestRecordsInLanguages: the same calls at the same times leave the same keys and the same bytes as those of Go.
+func TestRecordsInLanguages(t *testing.T) {
+	eachPlace(t, func(t *testing.T, on place) {
+		for _, l := range languages {
+			t.Run(l.name, func(t *testing.T) {
+				do := on.task
+				do.Mode, do.Name = "redis", redistest.Key(t)
+				l.start(t, do).end(t)
+				for i, h := range vectors(t) {
+					key := fmt.Sprint(do.Name, "-", i) + strings.TrimPrefix(h.Calls[0].Key, h.Name)
+					record, err := on.client.Do(t.Context(), on.client.B().Get().Key(key).Build()).ToString()
+					if err != nil && !rueidis.IsRedisNil(err) {
+						t.Fatal(err)
+					}
+					if got := hex.EncodeToString([]byte(record)); got != h.Record {
+						t.Errorf("%s holds %s, and that of Go %s", key, got, h.Record)
+					}
+				}
+			})
+		}
+	})
+}
+
+// An answer is what a caller was told, and when by the clock of the server, in ms.
+type answer struct {
+	allowed bool
+	at      int64
+}
+
+// UnmarshalJSON reads what a program prints.
+func (a *answer) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&a.allowed, &a.at})
+}
+
+// TestThreeLanguages: 64 callers in Go, Python and TypeScript take a unit each, of one limit that holds 50. Together they never exceed
+// it, and nobody is denied while there is room: by the exact log of all answers. On the cluster the slot moves meanwhile, and keys are secret.
+func TestThreeLanguages(t *testing.T) {
+	eachPlace(t, func(t *testing.T, on place) {
+		short := redistest.UnlessShort(2*time.Second, 400*time.Millisecond)
+		limits := []window.Limit{{Max: 20, Per: short}, {Max: 50, Per: 5 * short}}
+		cfg := window.Config{Name: redistest.Key(t), Limits: limits, Timeout: time.Minute}
+		do := on.task
+		do.Mode, do.Name, do.Event, do.Callers = "crowd", cfg.Name, hex.EncodeToString([]byte("alice")), 21
+		if do.Cluster {
+			cfg.Secret = []byte("sixteen bytes...")
+			do.Secret = hex.EncodeToString(cfg.Secret)
+		}
+		for _, l := range limits {
+			do.Limits = append(do.Limits, taskLimit{l.Max, l.Per.Milliseconds()})
+		}
+		key := cfg.Name + ":{" + keys.Tag(cfg.Secret, "alice") + "}:w"
+		logs := shareByAll(t, must(window.New(on.client, cfg)), do, func() { moveSlotOf(t, on, key) })
+		judgeLogs(t, limits, logs)
+		if all := keysOf(t, on, cfg.Name); len(all) != 1 || all[0] != key {
+			t.Errorf("the keys are %q, not %s", all, key)
+		}
+	})
+}
+
+// shareByAll has 22 callers in Go, and 21 in each other language, do a task at the same time. It returns their answers by language.
+func shareByAll(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[string][]answer {
+	t.Helper()
+	var programs []*program
+	for _, other := range languages {
+		p := other.start(t, do)
+		p.ready(t)
+		programs = append(programs, p)
+	}
+	ours := make(chan []answer)
+	for _, p := range programs {
+		p.release()
+	}
+	for range 22 {
+		go func() { ours <- takeOne(t, l) }()
+	}
+	meanwhile()
+	logs := map[string][]answer{}
+	for range 22 {
+		logs["Go"] = append(logs["Go"], <-ours...)
+	}
+	for i, p := range programs {
+		var log []answer
+		if out := p.end(t); json.Unmarshal([]byte(out), &log) != nil {
+			t.Fatalf("the program printed %s", out)
+		}
+		logs[languages[i].name] = log
+	}
+	return logs
+}
+
+// takeOne asks until it is allowed, or the last limit denies. It asks early, and when it may.
+func takeOne(t *testing.T, l *window.Limiter) (log []answer) {
+	for {
+		d, err := l.Allow(t.Context(), "alice")
+		if err != nil {
+			t.Error(err)
+			return log
+		}
+		log = append(log, answer{d.Allowed, d.At.UnixMilli()})
+		if d.Allowed || d.Usage[1].RetryAfter > 0 {
+			return log
+		}
+		<-time.After(min(d.RetryAfter, 20*time.Millisecond))
+	}
+}
+
+// judgeLogs holds the answers to the limits: no span of a Per has more than Max, and at each denial one had Max.
+func judgeLogs(t *testing.T, limits []window.Limit, logs map[string][]answer) {
+	t.Helper()
+	var taken []int64
+	for _, name := range slices.Sorted(maps.Keys(logs)) {
+		log, allowed := logs[name], 0
+		for _, a := range log {
+			if a.allowed {
+				taken = append(taken, a.at)
+				allowed++
+			}
+		}
+		t.Logf("%s: %d of %d attempts are allowed", name, allowed, len(log))
+		if allowed < 50-22-21 {
+			t.Errorf("%s took %d units: the other languages cannot have taken more than 43 of 50", name, allowed)
+		}
+	}
+	within := func(l window.Limit, at int64) (n int64) {
+		for _, other := range taken {
+			if other <= at && other > at-l.Per.Milliseconds() {
+				n++
+			}
+		}
+		return n
+	}
+	for name, log := range logs {
+		for _, a := range log {
+			first, second := within(limits[0], a.at), within(limits[1], a.at)
+			if first > limits[0].Max || second > limits[1].Max || !a.allowed && first < limits[0].Max && second < limits[1].Max {
+				t.Errorf("%s: %+v, when %d and %d were in use", name, a, first, second)
+			}
+		}
+	}
+}
+
+// moveSlotOf moves the slot of a key of a cluster to another master, and back.
+func moveSlotOf(t *testing.T, on place, key string) {
+	t.Helper()
+	if on.task.Cluster {
+		nodes, slot := redistest.Replicated(t), keys.Slot(key)
+		home := nodes.MasterOf(t, slot)
+		away := nodes.MasterOf(t, (slot+16384/3)%16384)
+		nodes.Move(t, slot, away)
+		nodes.Move(t, slot, home)
+	}
+}
+
+// keysOf are the keys of a limiter.
+func keysOf(t *testing.T, on place, name string) (all []string) {
+	t.Helper()
+	for _, node := range on.client.Nodes() {
+		all = append(all, must(node.Do(t.Context(), node.B().Keys().Pattern(name+":*").Build()).AsStrSlice())...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all) // replicas have them, too
+}
+
+// TestLostReplyInLanguages: a call whose reply is lost is an error, and is not sent again.
+func TestLostReplyInLanguages(t *testing.T) {
+	for _, l := range languages {
+		t.Run(l.name+"/server", func(t *testing.T) { onProxy(t, l, task{}, loseReply, redistest.Start) })
+		t.Run(l.name+"/cluster", func(t *testing.T) { onProxy(t, l, task{Cluster: true}, loseReply, startCluster) })
+	}
+}
+
+func loseReply(f *redistest.Faults) { f.LoseReply("EVALSHA") }
+
+// TestHungInLanguages: a call that gets no reply in time is an error, and is not sent again.
+func TestHungInLanguages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits until calls give up")
+	}
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			onProxy(t, l, task{Timeout: 3}, func(f *redistest.Faults) { f.Delay(time.Hour) }, redistest.Start)
+		})
+	}
+}
+
+// TestClusterGoneInPython: where no node answers, calls fail by the documented errors. redis-py has another class for this.
+func TestClusterGoneInPython(t *testing.T) {
+	faults := &redistest.Faults{}
+	p, _ := languages[0].behind(t, faults, task{Cluster: true, Mode: "gone"}, startCluster)
+	p.ready(t)
+	faults.Refuse(1 << 30)
+	faults.Cut()
+	p.release()
+	if got := p.end(t); strings.Count(got, "\n") != 3 { // it ends at once by an error of another class
+		t.Errorf("it got %q", got)
+	}
+}
+
+// onProxy has a program make three calls on a server that lacks the script. The second goes wrong.
+func onProxy(t *testing.T, l language, do task, goWrong func(*redistest.Faults), start func(testing.TB, ...string) *redistest.Server) {
+	t.Helper()
+	faults := &redistest.Faults{}
+	do.Mode = "lost"
+	p, server := l.behind(t, faults, do, start)
+	p.ready(t)
+	goWrong(faults)
+	p.release()
+	p.ready(t)
+	faults.Delay(0)
+	faults.Cut()
+	p.release()
+	if got := p.end(t); got != "3\n" {
+		t.Errorf("after three calls %s units are in use", got)
+	}
+	if raw := must(server.Do(t.Context(), "KEYS", "*").AsStrSlice()); len(raw) != 1 {
+		t.Errorf("the keys are %q", raw)
+	}
+}
+
+// behind starts a task on a server behind faults.
+func (l language) behind(t *testing.T, faults *redistest.Faults, do task, start func(testing.TB, ...string) *redistest.Server) (*program, *redistest.Server) {
+	t.Helper()
+	addr, connect := proxy(t, faults)
+	_, port, _ := net.SplitHostPort(addr)
+	server := start(t, "--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port)
+	connect <- server.Addr()
+	do.URL, do.Name, do.Event, do.Limits = "redis://"+addr, redistest.Key(t), hex.EncodeToString([]byte("e")), []taskLimit{{10, 3_600_000}}
+	return l.start(t, do), server
+}
+
+// startCluster starts a cluster of one node.
+func startCluster(tb testing.TB, args ...string) *redistest.Server {
+	tb.Helper()
+	server, command := redistest.Start(tb, append(args, "--cluster-enabled", "yes")...), []string{"CLUSTER", "ADDSLOTS"}
+	for slot := range keys.Slots {
+		command = append(command, strconv.Itoa(slot))
+	}
+	must("", server.Do(tb.Context(), command...).Error())
+	eventually(tb, "the cluster is well", func() bool {
+		return strings.Contains(must(server.Do(tb.Context(), "CLUSTER", "INFO").ToString()), "cluster_state:ok")
+	})
+	return server
+}
+
+// proxy returns an address that leads through faults to that which is sent to connect.
+func proxy(t *testing.T, faults *redistest.Faults) (addr string, connect chan<- string) {
+	t.Helper()
+	l, to := must(net.Listen("tcp", "127.0.0.1:0")), make(chan string, 1)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		server := <-to
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := faults.Dial(context.Background(), server, &net.Dialer{}, nil)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go carry(near, far)
+			go carry(far, near)
+		}
+	}()
+	return l.Addr().String(), to
+}
+
+// carry copies what comes from one connection to another, and closes both at the end.
+func carry(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	to.Close()
+	from.Close()
+}
+
+func pageOnLanguages() string { return string(must(os.ReadFile("../docs/languages.md"))) }
+
+// TestKeysOfLanguagesPage holds the tables of docs/languages.md to what Go makes.
+func TestKeysOfLanguagesPage(t *testing.T) {
+	page, call := pageOnLanguages(), vectors(t)[0].Calls[1]
+	want := []string{
+		`    EVALSHA <sha1> 1 login:{198.51.100.7}:w allow "" ` + strings.Join(call.Argv[2:], " ") + "\n",
+		"    " + strings.Trim(fmt.Sprint(call.Reply), "[]") + "\n",
+	}
+	for _, row := range []struct{ shown, event, secret string }{
+		{"", "198.51.100.7", ""},
+		{"", "Zoë Müller", ""},
+		{"", "{a}", ""},
+		{"", "~a", ""},
+		{"129 times x", strings.Repeat("x", 129), ""},
+		{"", "alice@example.com", "sixteen bytes..."},
+	} {
+		var secret []byte
+		if row.secret != "" {
+			secret = []byte(row.secret)
+		}
+		secretCell := strings.TrimSuffix(" "+row.secret, " ") + " |"
+		want = append(want, "| "+cmp.Or(row.shown, row.event)+" |"+secretCell+" `login:{"+keys.Tag(secret, row.event)+"}:w` |\n")
+	}
+	for _, text := range want {
+		if !strings.Contains(page, text) {
+			t.Errorf("docs/languages.md lacks %s", text)
+		}
+	}
+}
+
+// TestExamplesInLanguages runs the examples of docs/languages.md beside copies of what they import.
+func TestExamplesInLanguages(t *testing.T) {
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			_, example, _ := strings.Cut(pageOnLanguages(), "```"+strings.ToLower(l.name)+"\n")
+			example, _, _ = strings.Cut(example, "```")
+			dir := t.TempDir()
+			for name, text := range map[string]string{
+				"main" + l.suffix:      strings.ReplaceAll(example, "127.0.0.1:6379", redistest.Start(t).Addr()),
+				"slidegate" + l.suffix: string(must(os.ReadFile(l.file("slidegate")))),
+				"window.lua":           lua.Window,
+			} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := l.run(t, filepath.Join(dir, "main"+l.suffix), filepath.Join(dir, "slidegate"+l.suffix))
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil || strings.ToLower(string(out)) != "true 0 0\n" {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// TestTypes checks the types of the TypeScript.
+func TestTypes(t *testing.T) {
+	tsc, err := exec.LookPath(nodeModules + "/.bin/tsc")
+	if err != nil {
+		t.Skip("This test needs TypeScript: run npm ci in languages/typescript.")
+	}
+	if out, err := exec.Command(tsc, "-p", filepath.Dir(nodeModules)).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,165 @@
+"""Checks slidegate.py. Its argument is a task in JSON, such as '{"mode": "vectors", "lua": "../../lua"}'.
+
+cluster_test/languages_test.go has all tasks.
+"""
+
+import json
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+import redis
+
+from slidegate import Decision, Limit, Limiter, Uncertain, Usage, connect, tag
+
+TASK = json.loads(sys.argv[1])
+LUA = Path(TASK["lua"])
+NAMES = {"allowUpTo": "allow_up_to"}
+
+
+class Recorder:
+    """Stands in for Redis: it keeps what is sent, and replies what it is given."""
+
+    sent = reply = None
+
+    def evalsha(self, sha, count, key, *argv):
+        self.sent = [key, *map(str, argv)]
+        return self.reply
+
+
+def differ(what, got, want):
+    """Ends the program if two values differ."""
+    if got != want:
+        sys.exit(f"{what}\n got {got}\nwant {want}")
+
+
+def as_json(value):
+    """Returns a decision, or a part of it, as the vectors have it."""
+    if isinstance(value, (Decision, Usage)):
+        return {re.sub("_a", "A", name): as_json(v) for name, v in value._asdict().items()}
+    return [as_json(v) for v in value] if isinstance(value, list) else value
+
+
+def secret_of(given):
+    return bytes.fromhex(given["secret"]) if "secret" in given else None
+
+
+def play(history, client, name, before=lambda call: None, after=lambda call: None):
+    """Makes the calls of a history, and compares the decisions."""
+    event, call, decisions = bytes.fromhex(history["event"]), None, []
+    limits = [Limit(**limit) for limit in history["limits"]]
+    limiter = Limiter(client, LUA / (history["script"] + ".lua"), name, limits, secret_of(history),
+                      history.get("countDenied", False), lambda: call["now"])
+    for call in history["calls"]:
+        before(call)
+        argument = [call["n"]] if "n" in call else [decisions[call["of"]]] if "of" in call else []
+        d = getattr(limiter, NAMES.get(call["call"], call["call"]))(event, *argument)
+        decisions.append(d)
+        differ(f"decision of {call}", as_json(d), call.get("decision"))
+        after(call)
+
+
+def vectors():
+    """Compares keys, arguments and decisions with the vectors. It needs no Redis."""
+    known = json.loads((LUA / "testdata/vectors.json").read_bytes())
+    for k in known["keys"]:
+        event, secret = bytes.fromhex(k["event"]), secret_of(k)
+        differ(f"tag of {event}", tag(event, secret), k["tag"])
+        for script, field in (("window.lua", "window"), ("ar1.lua", "ar1")):
+            differ(f"key of {event}", Limiter(None, LUA / script, k["name"], [], secret).key(event), k[field])
+    for h in known["histories"]:
+        recorder = Recorder()
+
+        def before(call):
+            recorder.sent, recorder.reply = None, call.get("reply")
+
+        def after(call):
+            differ(f"arguments of {call}", recorder.sent, [call["key"], *call["argv"]] if "argv" in call else None)
+
+        play(h, recorder, h["name"], before, after)
+
+
+def on_redis():
+    """Plays the histories of the vectors on a server, under names of its own."""
+    client = connect(TASK["url"], TASK["cluster"], timeout=TASK["timeout"])
+    for i, h in enumerate(json.loads((LUA / "testdata/vectors.json").read_bytes())["histories"]):
+        play(h, client, f"{TASK['name']}-{i}")
+
+
+def shared_limiter():
+    """Returns the limiter of the task, and its event."""
+    client = connect(TASK["url"], TASK["cluster"], timeout=TASK["timeout"])
+    limits = [Limit(**limit) for limit in TASK["limits"]]
+    return Limiter(client, LUA / "window.lua", TASK["name"], limits, secret_of(TASK)), bytes.fromhex(TASK["event"])
+
+
+def ready():
+    """Tells the test, and waits for it."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def crowd():
+    """Has callers take one unit each, and prints their decisions. A caller that the last limit denies gives up."""
+    limiter, event = shared_limiter()
+    limiter.peek(event)
+    log, failed = [], []
+
+    def caller():
+        try:
+            while True:
+                try:
+                    d = limiter.allow(event)
+                except redis.RedisError:  # nothing was counted, as while a slot moves: ask again
+                    time.sleep(0.02)
+                    continue
+                log.append([d.allowed, d.at])
+                if d.allowed or d.usage[-1].retry_after > 0:
+                    return
+                time.sleep(min(d.retry_after, 20) / 1000)
+        except Exception as e:  # which a thread would only print
+            failed.append(e)
+
+    threads = [threading.Thread(target=caller) for _ in range(TASK["callers"])]
+    ready()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    differ("errors", failed, [])
+    print(json.dumps(log))
+
+
+def lost():
+    """Makes a call before and after one whose reply is lost, and prints how many units are in use."""
+    limiter, event = shared_limiter()
+    limiter.allow(event)
+    ready()
+    try:
+        sys.exit(f"a lost reply is no error, but {limiter.allow(event)}")
+    except Uncertain:
+        ready()
+    while True:
+        try:
+            limiter.peek(event)
+            break
+        except (Uncertain, redis.RedisError):  # it connects again
+            time.sleep(0.02)
+    print(limiter.allow(event).usage[0].used)
+
+
+def gone():
+    """Makes calls once no node answers. Each fails as the class Limiter says."""
+    limiter, event = shared_limiter()
+    limiter.allow(event)
+    ready()
+    for _ in range(3):
+        try:
+            sys.exit(f"nobody answers, but {limiter.allow(event)}")
+        except (Uncertain, redis.RedisError) as e:
+            print(type(e).__name__)
+
+
+{"vectors": vectors, "redis": on_redis, "crowd": crowd, "lost": lost, "gone": gone}[TASK["mode"]]()

@@ -1,0 +1,158 @@
+"""Rate limiters that share their counts with those of Slidegate in Go, by redis-py 4.3 or later.
+
+Copy this file, and window.lua or ar1.lua of the same version of Slidegate. docs/languages.md has an example.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+
+class Limit(NamedTuple):
+    """At most max units in any span of per. All times are in ms. A resolution is for window alone; 0 is the default."""
+
+    max: int
+    per: int
+    resolution: int = 0
+
+    def width(self, coarse: bool) -> int:
+        """Returns the width of a bucket. Coarse is for units that max does not bound."""
+        width = self.resolution or (1 if self.max <= 60 and not coarse else -(-self.per // 60))
+        return max(width, -(-self.per // 255)) if coarse else width
+
+
+class Usage(NamedTuple):
+    """What one limit has in use, and the ms until it admits the same request, and until it is as if never used."""
+
+    used: int
+    remaining: int
+    retry_after: int
+    reset_after: int
+
+
+class Decision(NamedTuple):
+    """The answer to an attempt. If granted is less than was asked for, asking again can succeed in retry_after ms."""
+
+    allowed: bool
+    granted: int
+    counted: int
+    remaining: int
+    retry_after: int
+    at: int  # when: in ms since 1970 for window, in us for ar1
+    usage: list[Usage]
+
+
+class Uncertain(Exception):
+    """No reply came, so the call may or may not have been counted. Do not repeat it."""
+
+
+class Once(redis.Connection):
+    """A connection that turns a lost reply into Uncertain. After errors of its own, redis-py may send a call again."""
+
+    def read_response(self, *args, **kwargs):
+        try:
+            return super().read_response(*args, **kwargs)
+        except redis.ResponseError:
+            raise
+        except Exception as e:
+            self.disconnect()
+            raise Uncertain(f"no reply, so this may or may not have been counted; do not repeat it: {e}") from e
+
+
+def connect(url: str, cluster: bool = False, timeout: float = 1.0, **options):
+    """Returns a client that sends no call twice, and waits at most timeout seconds for a reply."""
+    options.update(connection_class=Once, retry=Retry(NoBackoff(), 0))
+    options.update(socket_timeout=timeout, socket_connect_timeout=timeout)
+    if not cluster:
+        return redis.Redis.from_url(url, **options)
+    # Unless reinitialize_steps is 0, a slot that moves can close the connections of other threads.
+    return redis.RedisCluster.from_url(url, reinitialize_steps=0, **options)
+
+
+def tag(event: bytes, secret: bytes | None = None) -> str:
+    """Returns the hash tag of an event."""
+    if secret is None and len(event) <= 128:
+        return "".join(chr(c) if 0x20 < c < 0x7F and c not in b"{}%" and (i or c != 0x7E) else f"%{c:02X}"
+                       for i, c in enumerate(event))
+    digest = hashlib.sha256(event).digest() if secret is None else hmac.digest(secret, event, "sha256")
+    return "~" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+class Limiter:
+    """Limits events by a script, under a name that all callers share. It is safe for many threads.
+
+    Any redis.RedisError means that nothing was counted. now, in the unit of Decision.at, is for tests alone.
+    """
+
+    def __init__(self, client, script: Path, name: str, limits: list[Limit], secret: bytes | None = None,
+                 count_denied: bool = False, now: Callable[[], int] | None = None):
+        if not re.fullmatch(r"[A-Za-z0-9._:-]{1,64}", name):
+            raise ValueError(f"the name {name!r} does not have 1 to 64 bytes of A-Z a-z 0-9 . _ - :")
+        if secret is not None and len(secret) < 16:
+            raise ValueError("a secret has at least 16 random bytes")
+        self._client, self._name, self._limits, self._secret = client, name, limits, secret
+        self._count_denied, self._now = count_denied, now or (lambda: "")
+        self._source = script.read_bytes()
+        self._sha = hashlib.sha1(self._source).hexdigest()
+        self._kind = {"window.lua": "w", "ar1.lua": "a"}[script.name]
+
+    def key(self, event: bytes) -> str:
+        """Returns the Redis key of an event."""
+        return f"{self._name}:{{{tag(event, self._secret)}}}:{self._kind}"
+
+    def allow(self, event: bytes, n: int = 1) -> Decision:
+        """Counts n units, or none if a limit denies them."""
+        return self._decide("count" if self._count_denied else "allow", event, n)
+
+    def allow_up_to(self, event: bytes, n: int) -> Decision:
+        """Counts as many of n units as every limit admits."""
+        return self._decide("countsome" if self._count_denied else "some", event, n)
+
+    def peek(self, event: bytes, n: int = 1) -> Decision:
+        """Returns what allow would answer, and counts nothing."""
+        return self._decide("peek", event, n)
+
+    def charge(self, event: bytes, n: int) -> Decision:
+        """Counts n units that were already used, also if a limit denies them."""
+        d = self._decide("countsome", event, n, coarse=True)
+        return d._replace(allowed=d.granted == n)
+
+    def refund(self, event: bytes, d: Decision) -> None:
+        """Gives back what a decision counted. Do it once."""
+        if d.counted:
+            self._call("refund", event, d.counted, self._count_denied, d.at)
+
+    def reset(self, event: bytes) -> None:
+        """Forgets the event."""
+        self._call("reset", event, 1, self._count_denied)
+
+    def _decide(self, verb: str, event: bytes, n: int, coarse: bool = False) -> Decision:
+        first, at, *rest = self._call(verb, event, n, coarse or self._count_denied)
+        usage = [Usage(rest[i], max(0, limit.max - rest[i]), *rest[i + 1:i + 3])
+                 for i, limit in zip(range(0, len(rest), 3), self._limits)]
+        granted = first if verb in ("some", "countsome") else first * n
+        counted = {"peek": 0, "count": n, "countsome": n}.get(verb, granted)
+        wait = max(u.retry_after for u in usage) if granted < n else 0
+        return Decision(granted > 0, granted, counted, min(u.remaining for u in usage), wait, at, usage)
+
+    def _call(self, verb: str, event: bytes, n: int, coarse: bool, *last: int) -> list[int]:
+        if not event:
+            raise ValueError("the event is empty; name its subject")
+        argv = [verb, self._now(), n]
+        for limit in self._limits:
+            argv += [limit.per, limit.max] + ([limit.width(coarse)] if self._kind == "w" else [])
+        try:
+            return self._client.evalsha(self._sha, 1, self.key(event), *argv, *last)
+        except redis.exceptions.NoScriptError:  # it certainly did not run
+            return self._client.eval(self._source, 1, self.key(event), *argv, *last)
+        except redis.exceptions.RedisClusterException as e:  # no node answers; it is no RedisError
+            raise redis.ConnectionError(f"no node of the cluster answers: {e}") from e

@@ -1,0 +1,165 @@
+/**
+ * Checks slidegate.ts. Its argument is a task in JSON, such as '{"mode": "vectors", "lua": "../../lua"}'.
+ *
+ * cluster_test/languages_test.go has all tasks.
+ */
+import { deepStrictEqual } from "node:assert";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { createClient, createCluster } from "redis";
+import { Client, Decision, Limit, Limiter, Options, tag, Uncertain } from "./slidegate";
+
+interface Call {
+  call: "allow" | "allowUpTo" | "peek" | "charge" | "refund" | "reset";
+  n?: number;
+  of?: number;
+  now: number;
+  key?: string;
+  argv?: string[];
+  reply?: number[];
+  decision?: Decision;
+}
+
+interface History {
+  script: string;
+  name: string;
+  event: string;
+  secret?: string;
+  countDenied?: boolean;
+  limits: Limit[];
+  calls: Call[];
+}
+
+interface Task {
+  mode: string;
+  lua: string;
+  url: string;
+  cluster: boolean;
+  timeout: number; // in s
+  name: string;
+  event: string;
+  secret?: string;
+  limits: Limit[];
+  callers: number;
+}
+
+const task: Task = JSON.parse(process.argv[2]);
+const known = JSON.parse(readFileSync(join(task.lua, "testdata/vectors.json"), "utf8"));
+const bytes = (hex: string) => Buffer.from(hex, "hex");
+const secretOf = (given: { secret?: string }) => (given.secret ? bytes(given.secret) : undefined);
+
+/** Makes the calls of a history, and compares the decisions. */
+async function play(h: History, client: Client, name: string, before = (_: Call) => {}, after = (_: Call) => {}) {
+  let now = 0;
+  const decisions: (Decision | undefined)[] = [];
+  const timeout = 1000 * task.timeout;
+  const options: Options = { secret: secretOf(h), countDenied: h.countDenied, now: () => now, timeout };
+  const limiter = new Limiter(client, join(task.lua, h.script + ".lua"), name, h.limits, options);
+  for (const call of h.calls) {
+    before(call);
+    now = call.now;
+    const argument: any = call.of === undefined ? call.n : decisions[call.of];
+    const d = (await limiter[call.call](bytes(h.event), argument)) as Decision | undefined;
+    decisions.push(d);
+    deepStrictEqual(d, call.decision, `decision of ${JSON.stringify(call)}: ${JSON.stringify(d)}`);
+    after(call);
+  }
+}
+
+/** Compares keys, arguments and decisions with the vectors. It needs no Redis. */
+async function vectors() {
+  let sent: string[] | undefined, reply: number[] | undefined;
+  const evalSha: Client["evalSha"] = async (_, o) => {
+    sent = [...o.keys, ...o.arguments];
+    return reply;
+  };
+  const recorder: Client = { evalSha, eval: evalSha };
+  for (const k of known.keys) {
+    deepStrictEqual(tag(bytes(k.event), secretOf(k)), k.tag);
+    for (const script of ["window", "ar1"]) {
+      const options = { secret: secretOf(k) };
+      const limiter = new Limiter(recorder, join(task.lua, script + ".lua"), k.name, [], options);
+      deepStrictEqual(limiter.key(bytes(k.event)), k[script]);
+    }
+  }
+  for (const h of known.histories as History[]) {
+    const before = (call: Call) => { sent = undefined; reply = call.reply; };
+    const after = (call: Call) => deepStrictEqual(sent, call.argv && [call.key, ...call.argv], JSON.stringify(call));
+    await play(h, recorder, h.name, before, after);
+  }
+}
+
+async function connect() {
+  const client = task.cluster
+    ? createCluster({ rootNodes: [{ url: task.url }], defaults: { disableOfflineQueue: true } })
+    : createClient({ url: task.url, disableOfflineQueue: true });
+  client.on("error", () => {}); // each call has an error of its own
+  await client.connect();
+  return client;
+}
+
+/** Plays the histories of the vectors on a server, under names of its own. */
+async function onRedis(client: Client) {
+  for (const [i, h] of (known.histories as History[]).entries()) await play(h, client, `${task.name}-${i}`);
+}
+
+/** Tells the test, and waits for it. */
+async function ready() {
+  console.log("ready");
+  await once(process.stdin, "data");
+}
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Returns nothing after an error that says that nothing was counted, as MOVED while a slot moves: ask again. */
+function unlessRefused(e: unknown): undefined {
+  if (e instanceof Uncertain) throw e;
+}
+
+/** Has callers take one unit each, and prints their decisions. A caller that the last limit denies gives up. */
+async function crowd(limiter: Limiter, event: Buffer) {
+  const log: [boolean, number][] = [];
+  const caller = async () => {
+    for (;;) {
+      const d = await limiter.allow(event).catch(unlessRefused);
+      if (!d) { await sleep(20); continue; }
+      log.push([d.allowed, d.at]);
+      if (d.allowed || d.usage[d.usage.length - 1].retryAfter > 0) return;
+      await sleep(Math.min(d.retryAfter, 20));
+    }
+  };
+  await limiter.peek(event);
+  await ready();
+  await Promise.all(Array.from({ length: task.callers }, caller));
+  console.log(JSON.stringify(log));
+}
+
+/** Makes a call before and after one whose reply is lost, and prints how many units are in use. */
+async function lost(limiter: Limiter, event: Buffer) {
+  await limiter.allow(event);
+  await ready();
+  const answer = await limiter.allow(event).catch((e) => e);
+  if (!(answer instanceof Uncertain)) throw new Error(`a lost reply is no Uncertain, but ${JSON.stringify(answer)}`);
+  await ready();
+  while (!(await limiter.peek(event).catch(() => undefined))) await sleep(20); // it connects again
+  console.log((await limiter.allow(event)).usage[0].used);
+}
+
+async function main() {
+  if (task.mode === "vectors") return vectors();
+  const client = await connect();
+  if (task.mode === "redis") {
+    await onRedis(client);
+  } else {
+    const options: Options = { secret: secretOf(task), timeout: 1000 * task.timeout };
+    const limiter = new Limiter(client, join(task.lua, "window.lua"), task.name, task.limits, options);
+    await (task.mode === "crowd" ? crowd : lost)(limiter, bytes(task.event));
+  }
+  process.exit(0);
+}
+
+main().catch((e) => {
+  console.error(e);
+  process.exit(1);
+});

@@ -1,0 +1,330 @@
+package lua_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	ar1go "github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/redistest"
+	windowgo "github.com/slidegate/slidegate/window"
+)
+
+// vectorsFile is what ports to other languages are checked by.
+const vectorsFile = "testdata/vectors.json"
+
+// aboutVectors says in the file itself how to read it.
+var aboutVectors = []string{
+	"What a port of Slidegate has to reproduce. docs/languages.md explains it. Written by: go test ./lua -run TestVectors -update",
+	"Events, secrets and records are bytes, in hex. All else is as it is sent. No number is above 2^53.",
+	"keys: the tag of an event, and its key under the limiter name, in window and in ar1.",
+	"histories: calls on one event of one limiter, in order. now is ARGV[2], in ms for window and in us for ar1.",
+	"limits: max in units, per and resolution in ms. Without a resolution it is the default.",
+	"calls: what the Go library sends, what Redis replies, and the decision that Go makes of it.",
+	"n are units. A refund gives back what the call at the index of in the same history counted; one of nothing sends nothing.",
+	"decision: retryAfter and resetAfter are in ms, at is in the unit of now. usage has an entry for each limit.",
+	"record: the value of the key after the last call.",
+}
+
+// A keyVector is the key of an event.
+type keyVector struct {
+	Name   string `json:"name"`
+	Event  string `json:"event"`
+	Secret string `json:"secret,omitempty"`
+	Tag    string `json:"tag"`
+	Window string `json:"window"`
+	AR1    string `json:"ar1"`
+}
+
+// A historyVector is a limiter, and calls on one event.
+type historyVector struct {
+	What        string        `json:"what"`
+	Script      string        `json:"script"`
+	Name        string        `json:"name"`
+	Event       string        `json:"event"`
+	Secret      string        `json:"secret,omitempty"`
+	CountDenied bool          `json:"countDenied,omitempty"`
+	Limits      []limitVector `json:"limits"`
+	Record      string        `json:"record"`
+
+	calls []callVector
+}
+
+type limitVector struct {
+	Max        int64 `json:"max"`
+	Per        int64 `json:"per"`
+	Resolution int64 `json:"resolution,omitempty"`
+}
+
+// A callVector is a call of the Go library.
+type callVector struct {
+	Call     string          `json:"call"`
+	N        int64           `json:"n,omitempty"`
+	Of       *int            `json:"of,omitempty"`
+	Now      int64           `json:"now"`
+	Key      string          `json:"key,omitempty"`
+	Argv     []string        `json:"argv,omitempty"`
+	Reply    []int64         `json:"reply,omitempty"`
+	Decision *decisionVector `json:"decision,omitempty"`
+
+	got windowgo.Decision
+}
+
+type decisionVector struct {
+	Allowed    bool          `json:"allowed"`
+	Granted    int64         `json:"granted"`
+	Counted    int64         `json:"counted"`
+	Remaining  int64         `json:"remaining"`
+	RetryAfter int64         `json:"retryAfter"`
+	At         int64         `json:"at"`
+	Usage      []usageVector `json:"usage"`
+}
+
+type usageVector struct {
+	Used       int64 `json:"used"`
+	Remaining  int64 `json:"remaining"`
+	RetryAfter int64 `json:"retryAfter"`
+	ResetAfter int64 `json:"resetAfter"`
+}
+
+var (
+	vectorSecret = "sixteen bytes..."
+	vectorEvents = []string{
+		"198.51.100.7", "alice@example.com", "2001:db8::1", "tenant/42?plan=pro&x=<>", "~a", "a~b", "%41", "{a}", "}{", " ", "a b\tc\r\n",
+		"Zoë Müller", "\x00\x01\x7f\x80\xff", strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("\xff", 128), strings.Repeat("{", 200),
+	}
+)
+
+// vectorHistories are played by the limiters of Go. A call is the time after midnight, its name, and its units, or the index of the call
+// that is refunded.
+var vectorHistories = []struct {
+	what string
+	script
+	event       string
+	secret      string
+	countDenied bool
+	limits      []string
+	calls       []string
+}{
+	{"two exact limits", window, "198.51.100.7", "", false, []string{"1/5s", "5/1h"}, []string{
+		"0s peek 1", "0s allow 1", "2s allow 1", "2s peek 1", "5s allow 1", "10s allow 1", "15s allow 1", "20s allow 1", "25s allow 1", "26s refund 8", "26s refund 7", "26s allow 1", "30m allow 1",
+	}},
+	{"units, and buckets of a sixtieth", window, "alice@example.com", "", false, []string{"1000/1d", "300/1m", "61/1s"}, []string{
+		"0s allow 61", "10ms allow 1", "20ms allow 61", "1s allow 61", "1500ms peek 61", "2s allowUpTo 61", "2100ms allowUpTo 500", "3s allowUpTo 500", "4s allowUpTo 500", "5s charge 40", "5s charge 500", "5s allow 1", "1h allow 1", "12h refund 0", "12h allow 61",
+	}},
+	{"resolutions of their own", window, "a", "", false, []string{"200/1h@15s", "500/1d@6m", "12/1m@1ms", "70/90s@1s500ms", "100/1m30s1ms"}, []string{
+		"1ms allow 3", "2ms allow 1", "15s allow 9", "22s charge 20", "23s charge 1", "24s allow 1", "1h allow 12",
+	}},
+	{"the default resolution of uneven spans", window, "b", "", false, []string{"61/1ms", "61/59ms", "61/61ms", "61/12345ms", "60/12346ms", "9007199254740992/876000h"}, []string{
+		"0s allow 1", "0s charge 1", "1ms allow 60",
+	}},
+	{"denials count", window, "203.0.113.9", "", true, []string{"2/10s", "100/1h"}, []string{
+		"0s allow 1", "1s allow 1", "2s allow 1", "3s peek 1", "3s allow 2", "20s allowUpTo 5", "20s refund 5", "21s allow 1", "22s charge 3",
+	}},
+	{"a clock that steps back", window, "c", "", false, []string{"3/1m", "100/1h"}, []string{
+		"10m allow 1", "9m59s allow 1", "9m59s peek 1", "1m allow 1", "10m30s allow 1", "10m31s allow 1",
+	}},
+	{"an event that is forgotten", window, "d", "", false, []string{"2/1m"}, []string{"0s allow 2", "1s reset", "2s peek 2", "3s allow 1", "4s refund 3", "4s reset"}},
+	{"a secret and a hostile event", window, "}{\x00\xff~%", vectorSecret, false, []string{"5/1m"}, []string{"0s allow 2", "1s allow 4", "2s allow 3"}},
+	{"an event that is long", window, strings.Repeat("long ", 100), "", false, []string{"5/1m"}, []string{"0s allow 2", "1s allow 3", "2s allow 1"}},
+	{"two levels", ar1, "198.51.100.7", "", false, []string{"5/10s", "100/1h"}, []string{
+		"0s peek 5", "0s allow 5", "1ms allow 1", "2s allow 1", "2000001us allow 1", "4s peek 3", "7s allow 3", "7s refund 3", "8s allow 3", "9s reset", "9s allow 1",
+	}},
+	{"levels where denials count", ar1, "203.0.113.9", "", true, []string{"2/10s"}, []string{"0s allow 1", "1s allow 1", "2s allow 1", "3s allow 2", "8s allow 1", "9s refund 0", "20s allow 1"}},
+	{"levels of large limits", ar1, "e", "", false, []string{"10000000/1d", "10000/1s", "9999999/1000h"}, []string{"0s allow 9999", "1us allow 1", "2us allow 10000", "500ms allow 3333", "499ms allow 1", "1s peek 10000"}},
+	{"a secret, levels and a hostile event", ar1, "}{\x00\xff~%", vectorSecret, false, []string{"5/1m"}, []string{"0s allow 2", "1s allow 4", "2s allow 3"}},
+}
+
+// TestVectors holds testdata/vectors.json to what the Go library sends, what Redis replies, and what Go makes of it.
+func TestVectors(t *testing.T) {
+	got := vectorsText(t, vectorKeys(), playVectors(t))
+	if *update {
+		if err := os.WriteFile(vectorsFile, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(must(os.ReadFile(vectorsFile))), got); diff != "" {
+		t.Errorf("ports are held to this file; if they still are right: go test ./lua -run Vectors -update (-want +got)\n%s", diff)
+	}
+}
+
+// vectorKeys returns the keys of vectorEvents, without and with a secret.
+func vectorKeys() (all []keyVector) {
+	for _, secret := range []string{"", vectorSecret} {
+		for _, event := range vectorEvents {
+			tag := keys.Tag(secretBytes(secret), event)
+			all = append(all, keyVector{"login", hexOf(event), hexOf(secret), tag, "login:{" + tag + "}:w", "login:{" + tag + "}:a"})
+		}
+	}
+	return all
+}
+
+// playVectors plays vectorHistories by the limiters of Go on a server of its own.
+func playVectors(t *testing.T) (all []historyVector) {
+	t.Helper()
+	client := redistest.Start(t).Client(t)
+	for i, h := range vectorHistories {
+		v := historyVector{
+			What: h.what, Script: h.name, Name: "vectors-" + strconv.Itoa(i), Event: hexOf(h.event), Secret: hexOf(h.secret), CountDenied: h.countDenied,
+		}
+		p := &vectorPlayer{Client: client, script: h.script}
+		cfg := windowgo.Config{Name: v.Name, Secret: secretBytes(h.secret), CountDenied: h.countDenied, Now: p.clock}
+		for _, text := range h.limits {
+			l := must(windowgo.ParseLimit(text))
+			cfg.Limits = append(cfg.Limits, l)
+			v.Limits = append(v.Limits, limitVector{l.Max, l.Per.Milliseconds(), l.Resolution.Milliseconds()})
+		}
+		p.make(cfg)
+		for _, line := range h.calls {
+			v.calls = append(v.calls, p.play(t, h.event, line, v.calls))
+		}
+		record, err := client.Do(t.Context(), client.B().Get().Key(v.calls[0].Key).Build()).ToString()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			t.Fatal(err)
+		}
+		v.Record = hexOf(record)
+		all = append(all, v)
+	}
+	return all
+}
+
+// A vectorPlayer makes calls of a limiter of Go. It is the client of that limiter, and keeps the last command and reply.
+type vectorPlayer struct {
+	rueidis.Client
+	script
+	limiter vectorLimiter
+	now     time.Time
+	command []string
+	reply   rueidis.RedisResult
+}
+
+// vectorLimiter is a limiter of either kind. One of window has more verbs.
+type vectorLimiter interface {
+	AllowN(ctx context.Context, event string, n int64) (windowgo.Decision, error)
+	PeekN(ctx context.Context, event string, n int64) (windowgo.Decision, error)
+	Refund(ctx context.Context, event string, d windowgo.Decision) error
+	Reset(ctx context.Context, event string) error
+}
+
+func (p *vectorPlayer) clock() time.Time { return p.now }
+
+func (p *vectorPlayer) make(cfg windowgo.Config) {
+	if p.name == "window" {
+		p.limiter = must(windowgo.New(p, cfg))
+		return
+	}
+	p.limiter = must(ar1go.New(p, ar1go.Config{Name: cfg.Name, Secret: cfg.Secret, CountDenied: cfg.CountDenied, Now: cfg.Now, Limits: cfg.Limits}))
+}
+
+// Do passes a command on, and keeps it with its reply.
+func (p *vectorPlayer) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	p.command = slices.Clone(command.Commands())
+	p.reply = p.Client.Do(ctx, command)
+	return p.reply
+}
+
+// play makes the call that a line describes, after others in the same history.
+func (p *vectorPlayer) play(t *testing.T, event, line string, before []callVector) callVector {
+	t.Helper()
+	words := append(strings.Fields(line), "0")
+	p.now = time.UnixMilli(midnight).Add(must(time.ParseDuration(words[0])))
+	c := callVector{Call: words[1], Now: p.instant(words[0])}
+	number := must(strconv.Atoi(words[2]))
+	if c.N = int64(number); c.Call == "refund" {
+		c.N, c.Of = 0, &number
+	}
+	p.command = nil
+	if err := p.call(t, event, &c, before); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	if p.command != nil {
+		c.Key, c.Argv, c.Reply = p.command[3], p.command[4:], must(p.reply.AsIntSlice())
+	}
+	return c
+}
+
+func (p *vectorPlayer) call(t *testing.T, event string, c *callVector, before []callVector) (err error) {
+	t.Helper()
+	switch c.Call {
+	case "refund":
+		return p.limiter.Refund(t.Context(), event, before[*c.Of].got)
+	case "reset":
+		return p.limiter.Reset(t.Context(), event)
+	case "allow":
+		c.got, err = p.limiter.AllowN(t.Context(), event, c.N)
+	case "peek":
+		c.got, err = p.limiter.PeekN(t.Context(), event, c.N)
+	case "allowUpTo":
+		c.got, err = p.limiter.(*windowgo.Limiter).AllowUpTo(t.Context(), event, c.N)
+	case "charge":
+		c.got, err = p.limiter.(*windowgo.Limiter).Charge(t.Context(), event, c.N)
+	}
+	c.Decision = p.decision(c.got)
+	return err
+}
+
+// decision is one of Go, with times in ms or as the script counts them.
+func (p *vectorPlayer) decision(d windowgo.Decision) *decisionVector {
+	v := &decisionVector{
+		Allowed: d.Allowed, Granted: d.Granted, Counted: d.Counted, Remaining: d.Remaining, RetryAfter: d.RetryAfter.Milliseconds(),
+		At: d.At.UnixMicro() / p.unit.Microseconds(),
+	}
+	for _, u := range d.Usage {
+		v.Usage = append(v.Usage, usageVector{u.Used, u.Remaining, u.RetryAfter.Milliseconds(), u.ResetAfter.Milliseconds()})
+	}
+	return v
+}
+
+// vectorsText writes the file, with a line for each key and each call.
+func vectorsText(t *testing.T, all []keyVector, histories []historyVector) string {
+	t.Helper()
+	var text []string
+	for _, h := range histories {
+		head := strings.TrimSuffix(line(h), "}")
+		text = append(text, head+`,"calls":[`+"\n  "+strings.Join(lines(h.calls), ",\n  ")+"]}")
+	}
+	file := `{"about":[` + "\n" + strings.Join(lines(aboutVectors), ",\n") + "],\n" +
+		`"keys":[` + "\n" + strings.Join(lines(all), ",\n") + "],\n" +
+		`"histories":[` + "\n" + strings.Join(text, ",\n") + "]}\n"
+	if !json.Valid([]byte(file)) {
+		t.Fatalf("this is no JSON: %s", file)
+	}
+	return file
+}
+
+func lines[T any](all []T) (text []string) {
+	for _, v := range all {
+		text = append(text, line(v))
+	}
+	return text
+}
+
+// line is a value as JSON, in which < and & stay as they are.
+func line(v any) string {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	must(0, e.Encode(v))
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
+func hexOf(s string) string { return hex.EncodeToString([]byte(s)) }
+
+// secretBytes is nil without a secret.
+func secretBytes(secret string) []byte {
+	if secret == "" {
+		return nil
+	}
+	return []byte(secret)
+}
