@@ -1,111 +1,73 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/window"
 )
 
-// accuracy says whether a contender keeps its limit, under attacks that know the algorithms, in real
-// time.
+// accuracy is an audit of a contender, in real time.
 type accuracy struct {
-	Name     string  `json:"name"`
-	Most     float64 `json:"most"`     // the most units in a span of Per, over Max
-	Denied   int     `json:"denied"`   // attempts of a random flow
-	Needless int     `json:"needless"` // how many of these had fewer than Max in the Per before
-
-	Waits bool          `json:"waits"`           // whether it returns how long to wait
-	Wrong time.Duration `json:"wrong,omitempty"` // the largest error of that, in ns
+	Name     string       `json:"name"`
+	Most     float64      `json:"most"`     // the most units in a span of Per, over Max
+	Denied   int          `json:"denied"`   // attempts
+	Needless int          `json:"needless"` // denials that the limit does not ask for
+	Waits    audit.Waits  `json:"waits"`
+	Found    []audit.Kind `json:"found"`
+	Like     string       `json:"like,omitempty"` // what it behaves like, if it admits too much
 }
 
-// attacked is the limit of the attacks: short, so that they take seconds.
+// attacked is the limit of the audits: short, so that they take seconds.
 var attacked = bound{20, time.Second}
 
-// suspects returns all contenders, under the limit.
-func suspects(client rueidis.Client, waits map[string]retryAfter) map[string]ask {
-	asks := map[string]ask{}
-	for name, r := range waits {
-		asks[name] = r.ask
+// suspects returns all contenders, under the limit. Those that return no waits return 0.
+func suspects(client rueidis.Client, waits map[string]retryAfter) map[string]retryAfter {
+	all := map[string]retryAfter{}
+	for name, ask := range plain(client) {
+		all[name] = silent(under(ask, attacked))
 	}
 	for _, r := range rivals {
-		asks[r.name] = r.row(client, contender{}, []bound{attacked}).ask
+		all[r.name] = silent(r.row(client, contender{}, []bound{attacked}).ask)
 	}
-	for name, ask := range plain(client) {
-		asks[name] = under(ask, attacked)
+	for name, ask := range waits {
+		all[name] = ask
 	}
-	return asks
+	return all
 }
 
-// answer is one attempt of an attack. The decision was made between sent and came.
-type answer struct {
-	sent, came time.Time
-	allowed    bool
-}
-
-// An attack decides when to ask about one event.
-type attack func(try func() bool, wait func(time.Duration))
-
-// hammer asks every 2 ms for d.
-func hammer(d time.Duration) attack {
-	return func(try func() bool, wait func(time.Duration)) {
-		for begin := time.Now(); time.Since(begin) < d; wait(2 * time.Millisecond) {
-			try()
-		}
+// silent returns the decisions of a contender that returns no waits.
+func silent(ask ask) retryAfter {
+	return func(ctx context.Context, event string) (bool, time.Duration, error) {
+		allowed, err := ask(ctx, event)
+		return allowed, 0, err
 	}
 }
 
-var attacks = []attack{
-	// At once, and for more than two Per: an allowance that refills meanwhile comes on top.
-	hammer(2*attacked.per + attacked.per/5),
-	// One unit opens a window, the rest comes at its end, and the next window follows.
-	func(try func() bool, wait func(time.Duration)) {
-		try()
-		wait(attacked.per - 80*time.Millisecond)
-		hammer(attacked.per)(try, wait)
-	},
-	// The same, where windows begin with the second.
-	func(try func() bool, wait func(time.Duration)) {
-		wait(time.Until(time.Now().Truncate(attacked.per).Add(2*attacked.per - 80*time.Millisecond)))
-		hammer(attacked.per)(try, wait)
-	},
-}
-
-// flow asks 1.5 times as often as the limit allows, at random times, for four Per.
-func flow(try func() bool, wait func(time.Duration)) {
-	mean := float64(attacked.per) / (1.5 * float64(attacked.max))
-	for begin := time.Now(); time.Since(begin) < 4*attacked.per; {
-		try()
-		wait(time.Duration(rand.ExpFloat64() * mean))
-	}
-}
-
-// accuracies attacks all contenders side by side.
+// accuracy audits all contenders side by side, each on an event of its own.
 func (b bench) accuracy(ctx context.Context, res *result) error {
 	b.log.Print("accuracy")
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
-	waits := waiting(b.ours, b.theirs)
 	var all []accuracy
 	var failed error
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	first := 0
-	for name, ask := range suspects(b.ours, waits) {
-		begin := first // events of its own, as some contenders share keys
-		first += len(attacks) + 1 + trials
+	next := 0
+	for name, ask := range suspects(b.ours, waiting(b.ours, b.theirs)) {
+		event := event(next) // as some contenders share keys
+		next++
 		group.Go(func() {
-			a, err := judge(ctx, name, ask, begin)
-			if ask, waits := waits[name]; waits && err == nil {
-				a.Waits = true
-				a.Wrong, err = worstWait(ctx, ask, begin+len(attacks)+1)
-			}
+			a, err := judge(ctx, name, ask, event)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, a)
@@ -115,88 +77,52 @@ func (b bench) accuracy(ctx context.Context, res *result) error {
 		})
 	}
 	group.Wait()
-	slices.SortFunc(all, func(a, b accuracy) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b accuracy) int { return cmp.Compare(a.Name, b.Name) })
 	res.Accuracy = all
 	return failed
 }
 
-// judge runs the attacks and the flow against one contender, each on an event of its own.
-func judge(ctx context.Context, name string, ask ask, begin int) (a accuracy, err error) {
-	a.Name = name
-	for i, attack := range append(attacks[:len(attacks):len(attacks)], flow) {
-		answers, err := perform(ctx, attack, ask, event(begin+i))
-		if err != nil {
-			return a, err
-		}
-		a.Most = max(a.Most, float64(mostInPer(answers))/float64(attacked.max))
-		if i == len(attacks) {
-			a.Denied, a.Needless = needless(answers)
-		}
+// judge audits a contender.
+func judge(ctx context.Context, name string, ask retryAfter, event string) (accuracy, error) {
+	r, err := audit.Run(ctx, audit.Config{
+		Claims:  []window.Limit{{Max: attacked.max, Per: attacked.per}},
+		Attempt: func(ctx context.Context) (bool, time.Duration, error) { return ask(ctx, event) },
+		Fresh:   true,
+	})
+	if err != nil {
+		return accuracy{}, err
+	}
+	a := accuracy{Name: name, Most: float64(r.Claims[0].Most) / float64(attacked.max), Denied: r.Denied, Needless: r.Needless, Waits: r.Waits, Like: r.Like}
+	for _, f := range r.Findings {
+		a.Found = append(a.Found, f.Kind)
 	}
 	return a, nil
-}
-
-func perform(ctx context.Context, attack attack, ask ask, event string) (answers []answer, err error) {
-	attack(func() bool {
-		sent := time.Now()
-		allowed, errAsk := ask(ctx, event)
-		answers = append(answers, answer{sent, time.Now(), allowed})
-		if errAsk != nil {
-			err = errAsk
-		}
-		return allowed
-	}, func(d time.Duration) { <-time.After(d) })
-	return answers, err
-}
-
-// mostInPer returns the most units that were certainly allowed within some span of Per, less the
-// millisecond in which the server's clock counts.
-func mostInPer(answers []answer) (most int) {
-	allowed := slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { return !a.allowed })
-	for i, first := range allowed {
-		n := 0
-		for _, last := range allowed[i:] {
-			if last.came.Sub(first.sent) < attacked.per-time.Millisecond {
-				n++
-			}
-		}
-		most = max(most, n)
-	}
-	return most
-}
-
-// needless counts the denials, and those that had certainly fewer than Max units in the Per before.
-func needless(answers []answer) (denied, needless int) {
-	for i, a := range answers {
-		if a.allowed {
-			continue
-		}
-		denied++
-		n := int64(0)
-		for _, before := range answers[:i] {
-			if before.allowed && before.came.After(a.sent.Add(-attacked.per)) {
-				n++
-			}
-		}
-		if n < attacked.max {
-			needless++
-		}
-	}
-	return denied, needless
 }
 
 // accuracyTable returns a table in Markdown.
 func accuracyTable(all []accuracy) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\nUnder %d in %v, attacked in real time: the most units in any span of that length, over Max.\n", attacked.max, attacked.per)
-	text.WriteString("Of a random flow of 1.5 times that rate: the denials, and those after a span that held fewer than Max.\n")
-	text.WriteString("The largest error of RetryAfter, seen by callers who ask every 1 or 2 ms.\n\n| | most / Max | denied | needlessly | RetryAfter wrong by |\n|---|---:|---:|---:|---:|\n")
+	fmt.Fprintf(&text, "\nAudits under %d in %v, in real time: the most units in any span of that length, over Max; the denials, and\n", attacked.max, attacked.per)
+	text.WriteString("those without need; the waits; and what was found.\n\n| | most / Max | denied | without need | waits | found |\n|---|---:|---:|---:|---|---|\n")
 	for _, a := range all {
-		wrong := "has none"
-		if a.Waits {
-			wrong = fmt.Sprint(a.Wrong.Round(100 * time.Microsecond))
+		found := make([]string, len(a.Found))
+		for i, kind := range a.Found {
+			found[i] = string(kind)
 		}
-		fmt.Fprintf(&text, "| %s | %.2f | %d | %d | %s |\n", a.Name, a.Most, a.Denied, a.Needless, wrong)
+		fmt.Fprintf(&text, "| %s | %.2f | %d | %d | %s | %s |\n", a.Name, a.Most, a.Denied, a.Needless, a.waits(), cmp.Or(strings.Join(found, ", "), "nothing"))
 	}
 	return text.String()
+}
+
+// waits says how wrong the waits were.
+func (a accuracy) waits() string {
+	switch {
+	case a.Waits.Reported == 0:
+		return "has none"
+	case slices.Contains(a.Found, audit.WaitTooShort):
+		return "too short"
+	case slices.Contains(a.Found, audit.WaitTooLong):
+		return "too long by " + a.Waits.Longest.Round(time.Millisecond).String()
+	}
+	return "right"
 }

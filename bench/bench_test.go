@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -205,31 +206,14 @@ func TestAccuracy(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := res.Accuracy
-	least := map[string]float64{counting: 1.05, "ulule": 1.05, rate: 1.05, "ar1": 1.05} // nearly twice Max, where the machine is quiet
 	for _, a := range all {
 		exact := a.Name == "window" || strings.HasPrefix(a.Name, "log in")
-		if exact && a.Most > 1 || a.Most < least[a.Name] || a.Most > 2.01 {
+		if exact && len(a.Found) > 0 || slices.Contains([]string{counting, "ulule", rate, "ar1"}, a.Name) && a.Most <= 1 || a.Most > 2.01 {
 			t.Errorf("%+v", a)
 		}
 	}
 	if len(all) != 7+len(rivals) || strings.Count(res.tables(), "\n| window | 1.00 |") != 1 {
 		t.Errorf("%d contenders, printed %s", len(all), res.tables())
-	}
-}
-
-// TestSpans counts by hand.
-func TestSpans(t *testing.T) {
-	begin := time.Now()
-	at := func(ms int, admitted bool) answer {
-		sent := begin.Add(time.Duration(ms) * time.Millisecond)
-		return answer{sent, sent.Add(time.Millisecond), admitted}
-	}
-	answers := []answer{at(0, true), at(10, true), at(500, false), at(997, true), at(998, true), at(1007, true)}
-	if n := mostInPer(answers); n != 4 {
-		t.Errorf("%d in a span", n)
-	}
-	if denied, needless := needless(answers); denied != 1 || needless != 1 {
-		t.Errorf("%d denied, %d needlessly", denied, needless)
 	}
 }
 

@@ -4,9 +4,10 @@ go 1.25.0
 
 require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
-	github.com/redis/go-redis/v9 v9.0.5
+	github.com/redis/go-redis/v9 v9.9.0
 	github.com/redis/rueidis v1.0.79
 	github.com/slidegate/slidegate v0.1.0
+	github.com/slidegate/slidegate/goredisgate v0.1.0
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/ulule/limiter/v3 v3.11.2
 	golang.org/x/image v0.45.0

@@ -8,6 +8,7 @@
 //   - throughput: decisions a second of many callers about many events, the median and the 99 % call,
 //     the CPU of this process and of the server, allocations and script calls for each decision.
 //     Each contender is on the client that its users have, with its default settings.
+//     The rows "window, go-redis" are on the same client as those of other libraries.
 //   - hot: the same, with all callers on one event.
 //   - server: the time in the server, allocations, memory and replication, with 16 callers.
 //   - accuracy: whether each keeps its limit under attack.
@@ -24,6 +25,7 @@
 //	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -delay 500us throughput # the same, over a network
 //	go run . -callers 64,256 -rows '^(window|constant)$' throughput                      # client CPU, beside the least script
 //	go run . -callers 16,64,256 -rows '^(window|redis_rate)(, 3 limits)?$' throughput    # redis_rate: throughput, CPU of both sides
+//	go run . -callers 16,64,256 -rows '^(window|window, go-redis|redis_rate)$' throughput # window on both clients, and redis_rate on the second
 //	./earlier.sh REVISION -callers 64,256 hot                                            # one hot event, beside an earlier revision
 //	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server       # server time and allocations, beside it
 //	go test -run TestTenProcesses -v .                                                   # one event in ten processes: exactly Max

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/goredisgate"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -13,6 +15,17 @@ import (
 func windowMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		return asking(must(window.New(client, window.Config{Name: "login", Limits: parse(limits), Now: now})))
+	}
+}
+
+// goRedisName is the name of the rows of window on go-redis.
+const goRedisName = "window, go-redis"
+
+// goRedisMaker makes limiters of window on a go-redis client.
+func goRedisMaker(client redis.UniversalClient) maker {
+	conn := must(goredisgate.Connect(client))
+	return func(limits []string, now func() time.Time) ask {
+		return asking(must(window.NewOn(conn, window.Config{Name: "login", Limits: parse(limits), Now: now})))
 	}
 }
 

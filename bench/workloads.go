@@ -49,6 +49,11 @@ func (w workload) windows(client rueidis.Client) []contender {
 	return rows
 }
 
+// onGoRedis returns the row of window on the go-redis client of the other libraries.
+func (w workload) onGoRedis(theirs redis.UniversalClient) contender {
+	return w.row(goRedisName, goRedisMaker(theirs))
+}
+
 // script returns the row of window.lua by rueidis.Lua.Exec.
 func (w workload) script(client rueidis.Client) contender {
 	c, script, args := w.row("window.lua", windowMaker(client)), lua.New(lua.Window), w.allow()
@@ -63,14 +68,15 @@ func (w workload) script(client rueidis.Client) contender {
 // throughputRows returns the rows of throughput. Each is on the client that its users have.
 func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated, others := redisRate(theirs), libraries(theirs)
-	return slices.Concat(oneLimit.windows(client), []contender{bare(client), rated[0]},
-		threeLimits.windows(client), []contender{rated[2], oneLimit.row("ar1", levelMaker(client)), others[0], others[2]})
+	return slices.Concat(oneLimit.windows(client), []contender{oneLimit.onGoRedis(theirs), bare(client), rated[0]},
+		threeLimits.windows(client), []contender{threeLimits.onGoRedis(theirs), rated[2], oneLimit.row("ar1", levelMaker(client)), others[0], others[2]})
 }
 
 // hotRows returns the rows of hot.
 func hotRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated := redisRateHot(theirs)
-	return slices.Concat(hotAllowed.windows(client), rated[:1], hotDenied.windows(client), rated[1:])
+	return slices.Concat(hotAllowed.windows(client), []contender{hotAllowed.onGoRedis(theirs)}, rated[:1],
+		hotDenied.windows(client), []contender{hotDenied.onGoRedis(theirs)}, rated[1:])
 }
 
 // pairs returns the ratios that are printed if both contenders were measured.
@@ -79,6 +85,7 @@ func pairs() (all []pair) {
 		for _, other := range []string{"window.lua", rate, earlierName} {
 			all = append(all, pair{"window" + w.name, other + w.name})
 		}
+		all = append(all, pair{goRedisName + w.name, rate + w.name}, pair{goRedisName + w.name, "window" + w.name})
 	}
 	return append(all, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
 		pair{"ar1", rate}, pair{"window.lua", rate}, pair{constant, rate})

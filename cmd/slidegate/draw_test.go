@@ -71,6 +71,9 @@ func text(t *testing.T, file string) string {
 
 // TestPNG: a name that ends in .png gets a PNG, whatever its case.
 func TestPNG(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it draws in one goroutine, for seconds under the race detector")
+	}
 	for _, args := range [][]string{{"--limit", "5/1h"}, {"--suggest"}} {
 		file := filepath.Join(t.TempDir(), "limits.PNG")
 		for range 2 { // the second replaces the first

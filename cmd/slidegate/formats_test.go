@@ -97,7 +97,7 @@ var (
 // TestEveryFormatIsDecidedExactly: the same history in every format, plain and packed, gives the counts of the exact log
 // in memory, on a server and on a cluster.
 func TestEveryFormatIsDecidedExactly(t *testing.T) {
-	moments := history(redistest.UnlessShort(3000, 600))
+	moments := history(redistest.UnlessShort(1500, 200))
 	decided := func() *exactLog {
 		exact := newExactLog(map[string]exactLimit{"2/10s": {2, 10 * time.Second}, "7/5m": {7, 5 * time.Minute}})
 		for _, m := range moments {

@@ -1,5 +1,6 @@
 // Command slidegate shows what limits do: what they would have done to a log (replay), and what they count now for an event in
-// Redis (inspect), which it can also forget (reset). And it limits requests on their way to a server (proxy).
+// Redis (inspect), which it can also forget (reset). It limits requests on their way to a server (proxy), and it finds out whether
+// the rate limit of a service keeps what it claims (audit).
 package main
 
 import (
@@ -24,6 +25,7 @@ type commandLine struct {
 	Inspect inspectCommand `cmd:"" help:"Show what is counted for an event in Redis, and what is free."`
 	Reset   resetCommand   `cmd:"" help:"Forget what is counted for an event in Redis."`
 	Proxy   proxyCommand   `cmd:"" help:"Limit requests on their way to a server."`
+	Audit   auditCommand   `cmd:"" help:"Find out whether the rate limit of a service keeps what it claims."`
 }
 
 func main() {

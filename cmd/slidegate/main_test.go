@@ -54,6 +54,7 @@ func TestGolden(t *testing.T) {
 		"inspect-help": {"inspect", "--help"},
 		"reset-help":   {"reset", "--help"},
 		"proxy-help":   {"proxy", "--help"},
+		"audit-help":   {"audit", "--help"},
 	} {
 		stdout, stderr, status := command(t.Context(), args...)
 		if status != 0 || stderr != "" {
@@ -323,7 +324,7 @@ func TestEmptyArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "reset", "proxy"?`},
+		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "reset", "proxy", "audit"?`},
 		{[]string{"inspect", "login", "e", ""}, `unexpected argument ""; slidegate help inspect shows what there is`},
 		{[]string{"replay", ""}, "[<file> ...]: its value is empty; write one, or leave it out"},
 		{[]string{"inspect", "login", ""}, "[<event>]: it is empty; write the one that the service uses"},

@@ -149,6 +149,9 @@ func (p plan) simulate(seed uint64) (all []knownAttempt) {
 
 // TestSuggestOnPlantedAttackers: on simulated logs, the figures are exact and the attackers are found.
 func TestSuggestOnPlantedAttackers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it works in one goroutine, for half a minute under the race detector")
+	}
 	for name, tt := range map[string]struct {
 		plan   plan
 		line   func(knownAttempt) string

@@ -1,78 +1,14 @@
 package replay
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
-
-// checkPicture finds out before a long replay whether the picture can be written, and changes nothing. It does not replace a
-// file that is no picture: that would rather be a log.
-func checkPicture(file string) error {
-	switch file {
-	case "":
-		return nil
-	case "-":
-		return errors.New("--picture: the standard output is for the report; name a file")
-	}
-	if _, ok := sheet.FormatOf(file); !ok {
-		return fmt.Errorf("--picture: %q ends neither in .svg nor in .png; name a file that does", file)
-	}
-	info, err := os.Stat(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return checkDirectory(file)
-	case err == nil && info.IsDir():
-		return noPicture(file, syscall.EISDIR)
-	case err == nil && info.Mode().IsRegular():
-		return checkOld(file)
-	case err != nil:
-		return noPicture(file, err)
-	}
-	return nil
-}
-
-// checkDirectory finds out whether a file can be made where this one is to be.
-func checkDirectory(file string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".slidegate-*")
-	if err != nil {
-		return noPicture(file, err)
-	}
-	_ = f.Close()
-	return os.Remove(f.Name())
-}
-
-// checkOld refuses to replace what is no picture.
-func checkOld(file string) error {
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		return noPicture(file, err)
-	}
-	begin := make([]byte, 512)
-	n, err := f.Read(begin)
-	_ = f.Close() // it was only read
-	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) && !bytes.HasPrefix(begin[:n], []byte("\x89PNG")) {
-		return fmt.Errorf("--picture: %q exists, and is no picture; name another file", file)
-	}
-	return nil
-}
-
-func noPicture(file string, err error) error {
-	if path := (*fs.PathError)(nil); errors.As(err, &path) {
-		err = path.Err
-	}
-	return fmt.Errorf("--picture: cannot write %q (%w); name a file in a directory of yours", file, err)
-}
 
 // draw writes the picture, if one is asked for.
 func (p *Report) draw() error {
@@ -83,7 +19,7 @@ func (p *Report) draw() error {
 	for _, s := range p.Sets {
 		d.Sets = append(d.Sets, picture.Set{Name: s.limits(), Waits: s.waits, Denied: s.Denied})
 	}
-	return savePicture(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.Draw(w, f, d) })
+	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.Draw(w, f, d) })
 }
 
 // draw writes the picture, if one is asked for.
@@ -96,7 +32,7 @@ func (p *LoginReport) draw() error {
 	for _, b := range p.Budgets {
 		d.Budgets = append(d.Budgets, picture.Budget{Name: string(b.Budget), Limits: strings.Join(b.Limits, ", "), Denied: b.Denied})
 	}
-	return savePicture(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawLogins(w, f, d) })
+	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawLogins(w, f, d) })
 }
 
 // zone returns the time zone that a picture names. A log without years has its own time.
@@ -105,19 +41,6 @@ func (p *logReport) zone() string {
 		return ""
 	}
 	return "UTC"
-}
-
-// savePicture writes a picture in the format that the name of its file asks for.
-func savePicture(file string, draw func(io.Writer, sheet.Format) error) error {
-	format, _ := sheet.FormatOf(file)
-	var drawn bytes.Buffer
-	if err := draw(&drawn, format); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, drawn.Bytes(), 0o644); err != nil {
-		return noPicture(file, err)
-	}
-	return nil
 }
 
 func (p *Report) title() string {

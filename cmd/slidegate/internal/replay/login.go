@@ -26,7 +26,7 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
 	}
-	if err := checkPicture(string(c.Picture)); err != nil {
+	if err := picture.Check(string(c.Picture)); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" { // most of what a decision allocates is garbage soon

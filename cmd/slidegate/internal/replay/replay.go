@@ -13,6 +13,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -72,7 +73,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPicture(string(c.Picture)); err != nil {
+	if err := picture.Check(string(c.Picture)); err != nil {
 		return err
 	}
 	var p *Report

@@ -45,7 +45,7 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := c.checkSuggest(); err != nil {
 		return err
 	}
-	if err := checkPicture(string(c.Picture)); err != nil {
+	if err := picture.Check(string(c.Picture)); err != nil {
 		return err
 	}
 	var p *SuggestReport
@@ -142,7 +142,7 @@ func (p *SuggestReport) draw() error {
 		Title: fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt")), Honest: "honest attempts",
 		MayDelay: p.share, Reach: min(1, max(suggest.Reach*p.share, 0.01)), Tried: p.tried(p.proposal.Tried), Proposed: p.tried(p.proposal.Sets),
 	}
-	return savePicture(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawTradeoff(w, f, d) })
+	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawTradeoff(w, f, d) })
 }
 
 func (p *SuggestReport) tried(sets []suggest.Set) (all []picture.Tried) {

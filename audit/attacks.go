@@ -1,0 +1,336 @@
+package audit
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// A target is a claim under attack, and what follows from it.
+type target struct {
+	window.Limit
+	drain time.Duration // after it, a limiter has forgotten all
+	fill  time.Duration // it takes so long to use up Max, as shorter claims allow
+	room  time.Duration // for a burst
+	poll  time.Duration // between attempts that are denied
+	burst int           // most attempts of a burst, with those that a shorter claim denies
+}
+
+// targets returns those of the claims, the shortest window first.
+func (c Config) targets() (all []target) {
+	claims := slices.SortedFunc(slices.Values(c.Claims), func(a, b window.Limit) int { return int(a.Per - b.Per) })
+	for i, l := range claims {
+		t := target{Limit: l, drain: l.Per + late(l) + l.Per/500 + 5*time.Millisecond, burst: int(min(l.Max, int64(c.MaxAttempts))) + 2}
+		t.poll = max(l.Per/time.Duration(min(4*l.Max, 1<<30)), time.Millisecond)
+		for _, shorter := range claims[:i] {
+			t.fill = max(t.fill, time.Duration((l.Max-1)/shorter.Max)*(shorter.Per+late(shorter)))
+			t.poll = min(t.poll, max(shorter.Per/4, time.Millisecond))
+		}
+		t.fill = min(t.fill, l.Per)
+		t.room = t.fill + min(l.Per/8, 10*time.Second)
+		t.burst += int(t.fill / t.poll)
+		all = append(all, t)
+	}
+	return all
+}
+
+// parallel is the name of the attack whose attempts overlap.
+const parallel = "parallel"
+
+// An attack is a way to ask. It takes at most the time and the attempts that it says.
+type attack struct {
+	name  string
+	why   string // what it tries to show
+	takes func(t target) time.Duration
+	tries func(t target) int
+	run   func(r *runner, t target)
+}
+
+const (
+	parallelAttempts = 24
+	openAttempts     = 4 // left open for those at once
+	rounds           = 2
+)
+
+// attacks are all attacks, the most telling first.
+var attacks = []attack{
+	{
+		"burst", "how much is admitted at once",
+		func(t target) time.Duration { return t.room },
+		func(t target) int { return t.burst },
+		func(r *runner, t target) { r.burst(t) },
+	},
+	{
+		"all the time", "what is admitted beyond a burst, and where a window of the clock turns",
+		func(t target) time.Duration { return t.drain + t.Per + hammering(t) },
+		func(t target) int { return hammered(t, hammering(t)) },
+		func(r *runner, t target) {
+			r.sleep(t.drain)
+			r.sleep(untilLastQuarter(r.clock.now(), t.Per))
+			r.hammer(t, hammering(t))
+		},
+	},
+	{
+		"end of a window", "what is admitted where a window turns that the first attempt opened",
+		func(t target) time.Duration { return t.drain + t.Per + t.Per/4 },
+		func(t target) int { return 1 + hammered(t, t.room+t.Per/4) },
+		func(r *runner, t target) {
+			r.sleep(t.drain)
+			r.try()
+			r.sleep(t.Per - t.room)
+			r.hammer(t, t.room+t.Per/4)
+		},
+	},
+	{
+		"after a rest", "whether all units come back, and in time",
+		func(t target) time.Duration { return 2 * (t.drain + t.room) },
+		func(t target) int { return 2 * t.burst },
+		func(r *runner, t target) {
+			for range 2 {
+				r.sleep(t.drain)
+				r.burst(t)
+			}
+		},
+	},
+	{
+		"retry at the wait", "whether waits suffice, and are no longer than needed",
+		func(t target) time.Duration { return 4*(t.drain+t.room) + t.Per/2 },
+		func(t target) int { return 4*t.burst + 64 },
+		func(r *runner, t target) {
+			r.sleep(t.drain)
+			for _, retry := range []func(*runner, target){exactly, exactly, early, halving} {
+				retry(r, t)
+			}
+		},
+	},
+	{
+		parallel, "whether attempts at once are counted one by one",
+		func(t target) time.Duration { return rounds * (t.drain + t.room) },
+		func(t target) int { return rounds * (t.burst + parallelAttempts) },
+		func(r *runner, t target) {
+			for range rounds {
+				r.sleep(t.drain)
+				r.atOnce(t)
+			}
+		},
+	},
+	{
+		"just below the rate", "whether a client that keeps the limit is ever denied",
+		func(t target) time.Duration { return t.drain + 2*t.drain },
+		func(t target) int { return 2 * t.burst },
+		func(r *runner, t target) {
+			r.sleep(t.drain)
+			r.flow(2*t.drain, func() time.Duration { return t.drain / time.Duration(t.Max) })
+		},
+	},
+	{
+		"just above the rate", "whether small excesses add up",
+		func(t target) time.Duration { return 2 * t.Per },
+		func(t target) int { return 3 * t.burst },
+		func(r *runner, t target) {
+			r.flow(2*t.Per, func() time.Duration { return t.Per * 10 / 11 / time.Duration(t.Max) })
+		},
+	},
+	{
+		"random flow", "what clients see that do not care",
+		func(t target) time.Duration { return 3 * t.Per },
+		func(t target) int { return 6*t.burst + 20 },
+		func(r *runner, t target) {
+			random := rand.New(rand.NewPCG(1, 2)) // the same in each audit
+			mean := float64(t.Per) / (1.5 * float64(t.Max))
+			r.flow(3*t.Per, func() time.Duration { return time.Duration(random.ExpFloat64() * mean) })
+		},
+	},
+}
+
+func hammering(t target) time.Duration { return t.Per + t.Per/4 }
+
+// hammered returns the most attempts of a hammer.
+func hammered(t target, d time.Duration) int { return int(d/t.poll) + 3*t.burst }
+
+// untilLastQuarter returns the time until the last quarter of a window of the clock begins.
+func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
+	begin := now.Truncate(per).Add(per - per/4)
+	if begin.Before(now) {
+		begin = begin.Add(per)
+	}
+	return begin.Sub(now)
+}
+
+// burst attempts until one is denied.
+func (r *runner) burst(t target) (last Attempt) {
+	end := r.since() + t.room
+	for tries := 0; tries < t.burst && r.since() <= end; {
+		if last = r.try(); last.Answer == Denied && (t.fill == 0 || r.since() > end-t.room/8) {
+			break
+		}
+		tries++
+		if last.Answer != Allowed {
+			r.sleep(t.poll)
+		}
+	}
+	return last
+}
+
+// hammer attempts for d. It rests only while it is denied.
+func (r *runner) hammer(t target, d time.Duration) {
+	end := r.since() + d
+	for left := hammered(t, d); left > 0 && r.since() < end && !r.ended(); left-- {
+		if r.try().Answer != Allowed {
+			r.sleep(t.poll)
+		}
+	}
+}
+
+// flow attempts for d, and rests in between.
+func (r *runner) flow(d time.Duration, rest func() time.Duration) {
+	begin := r.since()
+	for at := begin; at < begin+d && !r.ended(); at += rest() {
+		r.sleep(at - r.since())
+		r.try()
+	}
+}
+
+// exactly retries when the wait is over, and not before.
+func exactly(r *runner, t target) {
+	if d := r.burst(t); d.Answer == Denied && d.RetryAfter > 0 {
+		r.sleep(r.due(d) - r.since())
+		r.try()
+	}
+}
+
+// early retries a millisecond before the wait is over, and then exactly.
+func early(r *runner, t target) {
+	d := r.burst(t)
+	if d.Answer != Denied || d.RetryAfter <= 0 {
+		return
+	}
+	r.sleep(d.Sent + d.RetryAfter - time.Millisecond - r.since())
+	if again := r.try(); again.Answer == Denied {
+		r.sleep(r.due(again) - r.since())
+		r.try()
+	}
+}
+
+// halving retries after half the wait, and half of what is left, and so on.
+func halving(r *runner, t target) {
+	d := r.burst(t)
+	for left := 40; left > 0 && d.Answer == Denied && d.RetryAfter > 0 && !r.ended(); left-- {
+		r.sleep(max(d.RetryAfter/2, 2*time.Millisecond))
+		d = r.try()
+	}
+}
+
+// due returns when the wait of a denial is certainly over.
+func (r *runner) due(d Attempt) time.Duration {
+	if r.clock != nil {
+		return d.Came + d.RetryAfter
+	}
+	return d.Came + time.Duration(float64(d.RetryAfter)/(1-realDrift)) + 2*realStep
+}
+
+// atOnce uses up all but a few units, and then attempts many at once.
+func (r *runner) atOnce(t target) {
+	end := r.since() + t.room*3/4
+	for left := t.Max - openAttempts; left > 0 && r.since() < end && !r.ended(); left-- {
+		if r.try().Answer != Allowed {
+			r.sleep(t.poll)
+		}
+	}
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for range parallelAttempts {
+		group.Go(func() {
+			<-start
+			r.try()
+		})
+	}
+	close(start)
+	group.Wait()
+}
+
+// A runner attempts, and keeps the log.
+type runner struct {
+	ctx     context.Context
+	attempt Func
+	clock   *Clock
+	began   time.Time
+	name    string        // of the attack
+	end     time.Duration // of the attack
+	left    int           // attempts of the attack
+
+	made, vain []string // attacks that showed something, and that did not
+
+	mu      sync.Mutex
+	order   int64
+	log     []Attempt
+	answers int
+	failed  error // the last error of an attempt
+	fails   int   // errors in a row, of attempts one by one
+}
+
+func (r *runner) since() time.Duration { return r.clock.now().Sub(r.began) }
+
+// ended reports whether the attack is over.
+func (r *runner) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left <= 0 || r.since() >= r.end || r.ctx.Err() != nil || r.fails >= mostFailures
+}
+
+// sleep waits for d, but not beyond the end of the attack.
+func (r *runner) sleep(d time.Duration) {
+	if d = min(d, r.end-r.since()); d > 0 {
+		r.clock.sleep(r.ctx.Done(), d)
+	}
+}
+
+// try makes an attempt. It returns none if the attack is over.
+func (r *runner) try() Attempt {
+	a, ok := r.begin()
+	if !ok {
+		return Attempt{}
+	}
+	allowed, wait, err := r.attempt(r.ctx)
+	switch {
+	case err != nil:
+		a.Answer = Unknown
+	case allowed:
+		a.Answer = Allowed
+	default:
+		a.Answer, a.RetryAfter = Denied, wait
+	}
+	return r.finish(a, err)
+}
+
+func (r *runner) begin() (Attempt, bool) {
+	if r.ended() {
+		return Attempt{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left--; r.left < 0 {
+		return Attempt{}, false
+	}
+	r.order++
+	return Attempt{Attack: r.name, begun: r.order, Sent: r.since()}, true
+}
+
+func (r *runner) finish(a Attempt, err error) Attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.Came = r.since()
+	r.order++
+	a.ended = r.order
+	if err == nil {
+		r.fails, r.answers = 0, r.answers+1
+	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // else it was too many at once, or too late
+		r.fails++
+	}
+	r.log = append(r.log, a)
+	return a
+}

@@ -1,0 +1,149 @@
+// Package audit finds out whether a rate limiter keeps what it claims. It attacks any function that
+// decides about attempts, judges the answers, and says what is wrong and how to repair it.
+//
+//	func TestLimiter(t *testing.T) {
+//		limiter := newLimiter()
+//		audit.Check(t, "20/1s", func(ctx context.Context) (bool, time.Duration, error) {
+//			d, err := limiter.Allow(ctx, "somebody")
+//			return d.Allowed, d.RetryAfter, err
+//		})
+//	}
+//
+// Nobody else may use the same budget meanwhile.
+//
+// Time is real unless the limiter has a clock of its own: give it that of a Clock, and CheckClock
+// audits claims of any length in milliseconds. For limiters that use package time, call Check in a
+// bubble of testing/synctest, where time costs nothing either.
+//
+// A finding is proven: no limiter that keeps the claims can give these answers, whatever the latency.
+// The proof is at type evidence, in evidence.go. Report.NotTested lists what could not be tested in the
+// time given.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// A Func makes one attempt, always on the same event key. It returns whether the attempt was allowed,
+// and if not, how long to wait; 0 if the limiter does not say. It is called by many goroutines at once.
+type Func func(ctx context.Context) (allowed bool, retryAfter time.Duration, err error)
+
+// Config says what is audited. Claims and Attempt are required.
+type Config struct {
+	// Claims are the limits that the limiter claims to keep, no two with the same Per. A limiter may
+	// forget a unit late by up to the Resolution; 0 is a sixtieth of Per.
+	Claims []window.Limit
+
+	Attempt Func
+
+	// Clock is the clock of the limiter, from NewClock. nil is real time.
+	Clock *Clock
+
+	// MaxTime and MaxAttempts bound the audit. Attacks that do not fit are left out, and Report says
+	// so. 0 is a minute and 10,000 attempts. Time that costs nothing has no bound: that of a Clock,
+	// or of a bubble of testing/synctest.
+	MaxTime     time.Duration
+	MaxAttempts int
+
+	// WaitStep is what waits are rounded up to; 0 is a millisecond. Retry-After of HTTP has seconds.
+	WaitStep time.Duration
+
+	// Fresh says that nobody has used this budget before. Otherwise a denial can be due to earlier
+	// attempts until the longest window is over.
+	Fresh bool
+}
+
+const (
+	defaultTime     = time.Minute
+	defaultAttempts = 10_000
+	endless         = 1 << 62 // nanoseconds
+)
+
+// check reports what is wrong with the configuration, and sets its defaults.
+func (c *Config) check() error {
+	if len(c.Claims) == 0 || c.Attempt == nil {
+		return errors.New("slidegate: an audit needs Claims and Attempt")
+	}
+	seen := map[time.Duration]bool{}
+	for _, l := range c.Claims {
+		if _, err := window.ParseLimit(l.String()); err != nil {
+			return fmt.Errorf("slidegate: claims: %w", err)
+		}
+		if seen[l.Per] {
+			return fmt.Errorf("slidegate: two claims have a Per of %v; keep the tighter one", l.Per)
+		}
+		seen[l.Per] = true
+	}
+	if c.MaxTime == 0 {
+		if c.MaxTime = defaultTime; c.Clock != nil || inBubble() {
+			c.MaxTime = endless
+		}
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = defaultAttempts
+	}
+	if c.WaitStep == 0 {
+		c.WaitStep = time.Millisecond
+	}
+	return nil
+}
+
+// bounds returns MaxTime and MaxAttempts as they are written.
+func (c *Config) bounds() string {
+	attempts := fmt.Sprintf("%d attempts", c.MaxAttempts)
+	if c.MaxTime == endless {
+		return attempts
+	}
+	return brief(c.MaxTime) + " and " + attempts
+}
+
+// ParseClaims reads limits as window.ParseLimit does, separated by commas: "1/5s,5/1m".
+func ParseClaims(text string) (claims []window.Limit, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		l, err := window.ParseLimit(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		claims = append(claims, l)
+	}
+	return claims, nil
+}
+
+// Check fails the test for each finding of an audit in real time, under claims such as "20/1s" or
+// "1/1s,5/2s". Attempts are about a budget that nobody has used before. It takes about 20 times the
+// longest window. Where that is more than a minute, or more than 10,000 attempts, it fails the test
+// at once: call Run, which leaves out what does not fit.
+func Check(tb testing.TB, claims string, attempt Func) {
+	tb.Helper()
+	CheckClock(tb, nil, claims, attempt)
+}
+
+// CheckClock is Check for a limiter that uses the clock. It takes milliseconds under any claims.
+func CheckClock(tb testing.TB, clock *Clock, claims string, attempt Func) {
+	tb.Helper()
+	limits, err := ParseClaims(claims)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cfg := Config{Claims: limits, Attempt: attempt, Clock: clock, Fresh: true}
+	if plan, err := cfg.Plan(); err == nil && len(plan.Left) > 0 {
+		tb.Fatalf("%s; claim shorter windows and fewer units, take a Clock or a bubble of testing/synctest, or call Run, which leaves them out", plan.Left[0])
+	}
+	r, err := Run(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, f := range r.Findings {
+		tb.Errorf("%s\n%s", f.Title, f.text())
+	}
+	for _, left := range r.NotTested {
+		tb.Log("not tested:", left)
+	}
+}

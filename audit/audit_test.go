@@ -1,0 +1,198 @@
+package audit_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// wrong are limiters that are wrong on purpose, and what has to be found.
+var wrong = []struct {
+	name  string
+	make  func(window.Limit, clock) audit.Func
+	kinds []audit.Kind
+	like  string
+}{
+	{"fixed window of the clock", fixedOfClock, []audit.Kind{audit.Excess}, "a fixed window of the clock"},
+	{"fixed window of the first attempt", fixedOfFirst, []audit.Kind{audit.Excess}, "a fixed window that the first attempt opens"},
+	{"two-window estimate", twoWindows, []audit.Kind{audit.Excess, audit.Needless}, "an estimate"},
+	{"GCRA with burst", gcra, []audit.Kind{audit.Excess}, "a token bucket"},
+	{"two instances", instances, []audit.Kind{audit.Excess}, "twice the limit"},
+	{"none", unlimited, []audit.Kind{audit.Excess}, "no limit"},
+	{"forgets 2 % too early", hasty, []audit.Kind{audit.Excess}, ""},
+	{"looks first, counts later", looksFirst, []audit.Kind{audit.Race}, ""},
+	{"half the limit", stricter, []audit.Kind{audit.Needless}, ""},
+	{"forgets a tenth too late", lazy, []audit.Kind{audit.Needless}, ""},
+	{"charges denials", chargesDenials, []audit.Kind{audit.DeniedCount}, ""},
+	{"waits a bucket too short", waitsOff(-50 * time.Millisecond), []audit.Kind{audit.WaitTooShort}, ""},
+	{"waits a bucket too long", waitsOff(50 * time.Millisecond), []audit.Kind{audit.WaitTooLong}, ""},
+}
+
+// kinds returns those of the findings.
+func kinds(r *audit.Report) (all []audit.Kind) {
+	for _, f := range r.Findings {
+		all = append(all, f.Kind)
+	}
+	return all
+}
+
+func run(tb testing.TB, claims string, c *audit.Clock, f audit.Func) *audit.Report {
+	tb.Helper()
+	limits, err := audit.ParseClaims(claims)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r, err := audit.Run(tb.Context(), audit.Config{Claims: limits, Attempt: f, Clock: c, Fresh: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func parse(tb testing.TB, claim string) window.Limit {
+	tb.Helper()
+	l, err := window.ParseLimit(claim)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// TestWrong names each fault, and nothing else, on fake time.
+func TestWrong(t *testing.T) {
+	all := []string{"20/1s", "5/3s", "5/1h", "100/1d"}
+	for _, claim := range redistest.UnlessShort(all, all[:3]) {
+		for _, w := range wrong {
+			t.Run(claim+" "+w.name, func(t *testing.T) {
+				c := audit.NewClock()
+				l := parse(t, claim)
+				check(t, run(t, claim, c, w.make(l, c.Now)), w.kinds, w.like)
+			})
+		}
+	}
+}
+
+func check(t *testing.T, r *audit.Report, want []audit.Kind, like string) {
+	t.Helper()
+	if got := kinds(r); !slices.Equal(got, want) {
+		t.Errorf("found %v, not %v", got, want)
+		for _, f := range r.Findings {
+			t.Logf("%+v", f)
+		}
+	}
+	if like == "" && r.Like != "" || !strings.HasPrefix(r.Like, like) {
+		t.Errorf("it behaves like %q, not %q", r.Like, like)
+	}
+}
+
+// TestErrors refuses what cannot be audited, in a sentence.
+func TestErrors(t *testing.T) {
+	attempt := unlimited(window.Limit{}, nil)
+	for _, tt := range []struct {
+		cfg  audit.Config
+		want string
+	}{
+		{audit.Config{Attempt: attempt}, "an audit needs Claims and Attempt"},
+		{audit.Config{Claims: []window.Limit{{Max: 1 << 62, Per: time.Second}}}, "an audit needs Claims and Attempt"},
+		{audit.Config{Claims: []window.Limit{{Max: 1 << 62, Per: time.Second}}, Attempt: attempt}, "claims: limit"},
+		{audit.Config{Claims: []window.Limit{{Max: 1, Per: 1 << 62}}, Attempt: attempt}, "claims: limit"},
+		{audit.Config{Claims: []window.Limit{{Max: 1, Per: time.Second, Resolution: -1}}, Attempt: attempt}, "claims: limit"},
+		{audit.Config{Claims: []window.Limit{{Max: 1, Per: time.Second}, {Max: 2, Per: time.Second}}, Attempt: attempt}, "two claims have a Per of 1s; keep the tighter one"},
+		{audit.Config{Claims: []window.Limit{{Max: 1e6, Per: time.Second}}, Attempt: attempt}, "no attack under the claims fits 1m and 10000 attempts; allow more, or claim a limit with less"},
+		{audit.Config{Claims: []window.Limit{{Max: 1e6, Per: time.Second}}, Attempt: attempt, Clock: audit.NewClock()}, "no attack under the claims fits 10000 attempts; allow more, or claim a limit with less"},
+	} {
+		if _, err := audit.Run(t.Context(), tt.cfg); err == nil || !strings.HasPrefix(err.Error(), "slidegate: "+tt.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v, not %q", tt.cfg.Claims, err, tt.want)
+		}
+	}
+}
+
+// TestOneByOne finds limits that use up each other's budget, in either order.
+func TestOneByOne(t *testing.T) {
+	for _, claims := range []string{"1/5s,5/1m", "5/1m,1/5s", "3/1s,10/10s", "10/10s,3/1s"} {
+		t.Run(claims, func(t *testing.T) {
+			c := audit.NewClock()
+			limits, err := audit.ParseClaims(claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, run(t, claims, c, oneByOne(limits, c.Now)), []audit.Kind{audit.SharedBudget}, "")
+		})
+	}
+}
+
+// TestStricterOfTwo takes a limit that is stricter than claimed for that, though each of its denials comes
+// after some of the other limit.
+func TestStricterOfTwo(t *testing.T) {
+	for claims, stricter := range map[string]string{"5/1s,20/10s": "5/1s,19/10s", "20/1s,100/10s": "20/1s,99/10s"} {
+		synctest.Test(t, func(t *testing.T) {
+			check(t, run(t, claims, nil, local(t, stricter, nil, false)), []audit.Kind{audit.Needless}, "")
+		})
+	}
+}
+
+// TestSlow takes an excess for a race only if attempts one by one were fast enough to show that there is
+// none otherwise.
+func TestSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempt := instances(parse(t, "20/1s"), time.Now)
+		slow := func(ctx context.Context) (bool, time.Duration, error) {
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in a bubble
+			return attempt(ctx)
+		}
+		check(t, run(t, "20/1s", nil, slow), []audit.Kind{audit.Excess}, "no limit")
+	})
+}
+
+// local returns a right limiter: that of package window, in memory.
+func local(tb testing.TB, claims string, c *audit.Clock, countDenied bool) audit.Func {
+	tb.Helper()
+	limits, err := audit.ParseClaims(claims)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cfg := window.Config{Name: "audit", Limits: limits, CountDenied: countDenied}
+	if c != nil {
+		cfg.Now = c.Now
+	}
+	l, err := window.NewLocal(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return attempts(l, "somebody")
+}
+
+func attempts(l *window.Limiter, event string) audit.Func {
+	return func(ctx context.Context) (bool, time.Duration, error) {
+		d, err := l.Allow(ctx, event)
+		return d.Allowed, d.RetryAfter, err
+	}
+}
+
+// TestRight finds nothing, on fake time.
+func TestRight(t *testing.T) {
+	all := []string{"1/5s", "1/1ms", "20/1s", "5/1h", "100/1s", "1/5s,5/1m", "61/1d", "1000/1h", "1/5s,5/1h,20/1d"}
+	for _, claims := range redistest.UnlessShort(all, all[:7]) {
+		t.Run(claims, func(t *testing.T) {
+			c := audit.NewClock()
+			check(t, run(t, claims, c, local(t, claims, c, false)), nil, "")
+		})
+	}
+}
+
+// TestCountDenied finds that denials prolong the lockout, where that was asked for.
+func TestCountDenied(t *testing.T) {
+	for _, claims := range []string{"20/1s", "5/1h"} {
+		c := audit.NewClock()
+		check(t, run(t, claims, c, local(t, claims, c, true)), []audit.Kind{audit.DeniedCount}, "")
+	}
+}

@@ -1,0 +1,294 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// An Attempt is one answer. Times are counted from the begin of the audit.
+type Attempt struct {
+	Attack     string        `json:"attack"`
+	Sent       time.Duration `json:"sent_ns"`
+	Came       time.Duration `json:"came_ns"` // when the answer came
+	Answer     Answer        `json:"answer"`
+	RetryAfter time.Duration `json:"retry_after_ns,omitempty"`
+
+	begun, ended int64 // numbers in the order of all such events
+}
+
+// Answer is what became of an attempt.
+type Answer string
+
+// The answers. An attempt that ended in an error may or may not have been counted.
+const (
+	Allowed Answer = "allowed"
+	Denied  Answer = "denied"
+	Unknown Answer = "unknown"
+)
+
+// evidence says what a log proves about a limiter. The log is in the order of sending.
+//
+// # What is known
+//
+// The limiter decides about an attempt at some instant between Sent and Came, on a clock that we do not
+// see. Latency, a busy machine and a pause of either side only widen that interval. We assume that its
+// clock is not set meanwhile, that it runs at most drift faster or slower than ours, and that it counts
+// in steps of at most step. With a Clock both are 0. Let u be the instant on our clock at which the
+// clock of the limiter began to show the time of the decision. Then
+//
+//	Sent − step ≤ u ≤ Came      (1)
+//
+// and a span of d on its clock takes between shorter(d) = d/(1+drift) and longer(d) = d/(1−drift) on ours.
+//
+// # More than Max (exceeds)
+//
+// Sort all admitted u. In a limiter that keeps Max in Per, the unit i+Max comes at least Per after
+// the unit i on its clock:
+//
+//	u[i+Max] ≥ u[i] + shorter(Per)      (2)
+//
+// We do not know which attempt is the i-th. But if a ≤ u ≤ b for each of them, the same holds for the
+// i-th smallest a, u and b: at least i values of u are below the i-th smallest b, and so on. So let s[i]
+// be the i-th smallest Sent − step, and c[i] the i-th smallest Came. By (1) and (2), every limiter that
+// keeps the limit has u[i] ≥ d[i], where
+//
+//	d[i] = max(s[i], d[i−Max] + shorter(Per))
+//
+// by induction over i. If d[i] > c[i] for some i, there is no such limiter. This also sums up small
+// excesses: a limiter that forgets 1 % too early is found out after some windows, even if each answer takes
+// longer than that 1 %. Leaving attempts out of the log only makes d smaller, so what a part of the
+// log proves is proven.
+//
+// # Denied without need (needless)
+//
+// Let a denial overlap no other attempt. A unit can be the reason for it only if it was admitted, or may
+// have been, and is not forgotten yet: Came of the unit > Sent of the denial − step − longer(Per +
+// Resolution). If these are fewer than Max under each claim, there is no reason. An attempt without an
+// answer counts as if admitted at any time after. Windows that reach back before the audit prove nothing,
+// unless it is Fresh.
+//
+// # Waits
+//
+// A wait is too short if the very next attempt, sent at least longer(wait) + step after the denial came,
+// was denied: nothing was admitted in between, so nothing can have taken its place. Both overlap no
+// other attempt. A wait is too long if an attempt after the denial was admitted, and its answer came
+// before Sent of the denial + shorter(wait) − step − WaitStep. It is endless if it is longer than any window,
+// Resolution included.
+type evidence struct {
+	claims   []window.Limit
+	log      []Attempt
+	drift    float64
+	step     time.Duration
+	waitStep time.Duration
+	fresh    bool
+
+	admitted times
+}
+
+// The tolerances in real time. NTP slews a clock by at most a 2000th.
+const (
+	realDrift = 1e-3
+	realStep  = time.Millisecond
+)
+
+// newEvidence returns what the log of an audit proves.
+func newEvidence(c Config, log []Attempt) *evidence {
+	e := &evidence{claims: c.Claims, waitStep: c.WaitStep, fresh: c.Fresh}
+	if c.Clock == nil {
+		e.drift, e.step = realDrift, realStep
+	}
+	e.log = slices.Clone(log)
+	slices.SortFunc(e.log, func(a, b Attempt) int { return cmp.Compare(a.begun, b.begun) })
+	e.admitted = admissions(e.log, func(Attempt) bool { return true })
+	return e
+}
+
+// without returns the evidence of the same log without an attack.
+func (e *evidence) without(attack string) *evidence {
+	return e.only(func(a Attempt) bool { return a.Attack != attack })
+}
+
+// only returns the evidence of a part of what was admitted.
+func (e *evidence) only(keep func(Attempt) bool) *evidence {
+	part := *e
+	part.admitted = admissions(e.log, keep)
+	return &part
+}
+
+// times are the Sent and the Came of some attempts, each sorted.
+type times struct{ sent, came []time.Duration }
+
+// admissions returns the times of the admitted attempts to keep.
+func admissions(log []Attempt, keep func(Attempt) bool) (t times) {
+	for _, a := range log {
+		if a.Answer == Allowed && keep(a) {
+			t.sent, t.came = append(t.sent, a.Sent), append(t.came, a.Came)
+		}
+	}
+	slices.Sort(t.sent)
+	slices.Sort(t.came)
+	return t
+}
+
+func (e *evidence) shorter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / (1 + e.drift))
+}
+
+func (e *evidence) longer(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / (1 - e.drift))
+}
+
+// exceeds reports whether more than Max was admitted in some window, however the decisions lie.
+func (e *evidence) exceeds(l window.Limit) bool {
+	n, per := int(min(l.Max, int64(len(e.admitted.sent)))), e.shorter(l.Per)
+	earliest := make([]time.Duration, len(e.admitted.sent))
+	for i := range earliest {
+		earliest[i] = e.admitted.sent[i] - e.step
+		if i >= n {
+			earliest[i] = max(earliest[i], earliest[i-n]+per)
+		}
+		if earliest[i] > e.admitted.came[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// most returns the most that was admitted in one window: at least so many were within less than Per.
+func (e *evidence) most(l window.Limit) (most int) {
+	per := e.shorter(l.Per)
+	for i, sent := range e.admitted.sent {
+		end, _ := slices.BinarySearch(e.admitted.came, sent-e.step+per)
+		most = max(most, end-i) // end have come by then, and i of them at most were sent before
+	}
+	if e.exceeds(l) {
+		most = max(most, int(l.Max)+1)
+	}
+	return most
+}
+
+// late is how late a limiter may forget a unit.
+func late(l window.Limit) time.Duration {
+	if l.Resolution > 0 {
+		return l.Resolution
+	}
+	return (l.Per/60 + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// alone reports whether attempt i overlaps no other, as far as there are answers.
+func (e *evidence) alone(i int) bool {
+	a := e.log[i]
+	if i+1 < len(e.log) && e.log[i+1].begun < a.ended {
+		return false
+	}
+	return !slices.ContainsFunc(e.log[:i], func(b Attempt) bool { return b.ended > a.begun })
+}
+
+// reason reports whether a claim can be the reason to deny attempt i, which is alone. If denied
+// attempts count, they are reasons too.
+func (e *evidence) reason(i int, deniedCount bool) bool {
+	for _, l := range e.claims {
+		from := e.log[i].Sent - e.step - e.longer(l.Per+late(l))
+		if from < 0 && !e.fresh || e.counted(i, from, deniedCount) >= l.Max {
+			return true
+		}
+	}
+	return false
+}
+
+// counted returns how many attempts before attempt i may count since an instant.
+func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64) {
+	for _, a := range e.log[:i] {
+		if a.Answer == Unknown || a.Came > from && (a.Answer == Allowed || deniedCount) {
+			n++
+		}
+	}
+	return n
+}
+
+// needless returns the denials that no claim asked for. Those that not even denied attempts explain,
+// if they were counted too, are plain.
+func (e *evidence) needless() (needless, plain []int) {
+	for i, a := range e.log {
+		if a.Answer != Denied || !e.alone(i) || e.reason(i, false) {
+			continue
+		}
+		needless = append(needless, i)
+		if !e.reason(i, true) {
+			plain = append(plain, i)
+		}
+	}
+	return needless, plain
+}
+
+// waits is how wrong the waits were that the limiter returned.
+type waits struct {
+	reported, silent int // denials with and without a wait
+	short, long      []int
+	endless          []int
+	worst            time.Duration // by how much a wait in long was too long at most
+}
+
+// waits judges the waits of all denials.
+func (e *evidence) waits() (w waits) {
+	for i, d := range e.log {
+		switch {
+		case d.Answer != Denied:
+		case d.RetryAfter <= 0:
+			w.silent++
+		default:
+			w.reported++
+			e.judgeWait(&w, i)
+		}
+	}
+	return w
+}
+
+func (e *evidence) judgeWait(w *waits, i int) {
+	d := e.log[i]
+	if !e.alone(i) || slices.ContainsFunc(e.log[:i], func(a Attempt) bool { return a.Answer == Unknown }) {
+		return
+	}
+	if i+1 < len(e.log) {
+		if next := e.log[i+1]; next.Answer == Denied && e.alone(i+1) && next.Sent >= d.Came+e.longer(d.RetryAfter)+e.step {
+			w.short = append(w.short, i)
+		}
+	}
+	if by := e.tooLong(i); by > 0 {
+		w.long = append(w.long, i)
+		w.worst = max(w.worst, by)
+	}
+	if d.RetryAfter > e.longest()+e.waitStep {
+		w.endless = append(w.endless, i)
+	}
+}
+
+// tooLong returns by how much the wait of a denial was too long beyond WaitStep, as the next admitted
+// attempt shows.
+func (e *evidence) tooLong(i int) time.Duration {
+	d := e.log[i]
+	for _, a := range e.log[i+1:] {
+		if a.Answer == Allowed && a.Sent >= d.Came {
+			return d.Sent + e.shorter(d.RetryAfter) - e.step - e.waitStep - a.Came
+		}
+	}
+	return 0
+}
+
+// longest returns how long a unit can be the reason for a denial.
+func (e *evidence) longest() (longest time.Duration) {
+	for _, l := range e.claims {
+		longest = max(longest, e.longer(l.Per+late(l))+e.step)
+	}
+	return longest
+}
+
+// Exceeds reports whether attempts in real time prove that more than Max was admitted in some window.
+// It is for attempts of other origin than Run, such as those of several clients that should share a
+// budget.
+func Exceeds(attempts []Attempt, l window.Limit) bool {
+	return newEvidence(Config{}, attempts).exceeds(l)
+}

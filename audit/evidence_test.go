@@ -1,0 +1,161 @@
+package audit
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// A simulation is a right limiter, seen through latency. Its clock runs too fast or too slow, and counts
+// in milliseconds.
+type simulation struct {
+	random  *rand.Rand
+	limits  []window.Limit
+	rate    float64 // of the clock of the limiter
+	latency time.Duration
+	late    bool // it forgets as late as it may
+}
+
+func newSimulation(random *rand.Rand) *simulation {
+	s := &simulation{random: random, rate: 1 + (2*random.Float64()-1)*0.99e-3, late: random.IntN(2) == 0}
+	for range 1 + random.IntN(2) {
+		l := window.Limit{Max: 1 + random.Int64N(20), Per: time.Duration(1+random.IntN(2000)) * time.Millisecond}
+		if len(s.limits) == 0 || s.limits[0].Per != l.Per {
+			s.limits = append(s.limits, l)
+		}
+	}
+	s.latency = s.limits[0].Per / time.Duration(1+random.IntN(100))
+	return s
+}
+
+// log returns the attempts of some clients. Those of one client do not overlap.
+func (s *simulation) log(clients, attempts int) (log []Attempt) {
+	decided := map[int]time.Duration{}
+	for range clients {
+		at := time.Duration(0)
+		for range attempts / clients {
+			at += s.rest()
+			took := time.Duration(1 + s.random.Int64N(int64(s.latency)))
+			decided[len(log)] = at + time.Duration(s.random.Int64N(int64(took)))
+			log = append(log, Attempt{Sent: at, Came: at + took})
+			at += took
+		}
+	}
+	s.decide(log, decided)
+	number(log)
+	return log
+}
+
+// rest returns a time between attempts: often none, at times a window.
+func (s *simulation) rest() time.Duration {
+	l := s.limits[s.random.IntN(len(s.limits))]
+	switch s.random.IntN(12) {
+	case 0:
+		return l.Per + time.Duration(s.random.Int64N(int64(l.Per)))
+	case 1, 2, 3:
+		return time.Duration(s.random.Int64N(int64(l.Per) / l.Max))
+	}
+	return time.Duration(s.random.Int64N(int64(l.Per)/l.Max/8 + 1))
+}
+
+// decide decides in the order of the clock of the limiter.
+func (s *simulation) decide(log []Attempt, decided map[int]time.Duration) {
+	order := make([]int, len(log))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(decided[a], decided[b]) })
+	var counted []time.Duration
+	for _, i := range order {
+		now := time.Duration(float64(decided[i]) * s.rate).Truncate(time.Millisecond)
+		wait := s.wait(counted, now)
+		if log[i].Answer = Denied; wait == 0 {
+			log[i].Answer, counted = Allowed, append(counted, now)
+		}
+		log[i].RetryAfter = wait
+	}
+}
+
+// wait returns how long the limits deny.
+func (s *simulation) wait(counted []time.Duration, now time.Duration) (wait time.Duration) {
+	for _, l := range s.limits {
+		per := l.Per
+		if s.late {
+			per += late(l)
+		}
+		if n := int64(len(counted)) - l.Max; n >= 0 {
+			wait = max(wait, counted[n]+per-now)
+		}
+	}
+	return wait
+}
+
+// number numbers the events in the order of time.
+func number(log []Attempt) {
+	var events []*int64
+	at := map[*int64]time.Duration{}
+	for i := range log {
+		a := &log[i]
+		events = append(events, &a.begun, &a.ended)
+		at[&a.begun], at[&a.ended] = a.Sent, a.Came
+	}
+	slices.SortStableFunc(events, func(a, b *int64) int { return cmp.Compare(at[a], at[b]) })
+	for i, event := range events {
+		*event = int64(i + 1)
+	}
+}
+
+// TestNoFalseFinding: whatever the latency, the clock and the overlap, a right limiter gives no finding.
+func TestNoFalseFinding(t *testing.T) {
+	histories := 3000
+	if testing.Short() {
+		histories = 300
+	}
+	judged := 0
+	for seed := range uint64(histories) {
+		s := newSimulation(rand.New(rand.NewPCG(seed, 0)))
+		clients := 1 + s.random.IntN(4)*s.random.IntN(3)
+		e := newEvidence(Config{Claims: s.limits, WaitStep: time.Millisecond, Fresh: true}, s.log(clients, 150))
+		for _, l := range s.limits {
+			if e.exceeds(l) || int64(e.most(l)) > l.Max {
+				t.Errorf("seed %d: more than %v, %d in a window", seed, l, e.most(l))
+			}
+		}
+		if needless, _ := e.needless(); len(needless) > 0 {
+			t.Errorf("seed %d: denied without need under %v: %v", seed, s.limits, e.log[needless[0]])
+		}
+		w := e.waits()
+		if len(w.short)+len(w.long)+len(w.endless) > 0 {
+			t.Errorf("seed %d: waits %+v under %v", seed, w, s.limits)
+		}
+		judged += w.reported
+		if t.Failed() {
+			return
+		}
+	}
+	if judged < 10*histories {
+		t.Errorf("%d denials in %d histories", judged, histories)
+	}
+}
+
+// TestLosesNothing: a limiter that forgets 1 % too early is found out by its log, though each answer
+// takes longer than that.
+func TestLosesNothing(t *testing.T) {
+	l := window.Limit{Max: 5, Per: time.Second}
+	s := &simulation{random: rand.New(rand.NewPCG(1, 2)), limits: []window.Limit{{Max: 5, Per: 990 * time.Millisecond}}, rate: 1, latency: 30 * time.Millisecond}
+	var log []Attempt
+	decided := map[int]time.Duration{}
+	for at := time.Duration(0); at < 10*time.Second; at += 33 * time.Millisecond {
+		decided[len(log)] = at + 15*time.Millisecond
+		log = append(log, Attempt{Sent: at, Came: at + 30*time.Millisecond})
+	}
+	s.decide(log, decided)
+	number(log)
+	if e := newEvidence(Config{Claims: []window.Limit{l}}, log); !e.exceeds(l) {
+		t.Error("not found")
+	}
+}

@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// A model is a way to count under one limit. Models do not prove anything: they only say what a
+// limiter behaves like that was found wrong.
+type model struct {
+	name      string
+	oneBudget bool
+	// admits reports whether it would admit an attempt at an instant, after what was counted.
+	admits func(l window.Limit, counted []time.Time, at time.Time) bool
+}
+
+var models = []model{
+	{"a fixed window of the clock: all units come back at once when the next window begins", true, fixedOfClock},
+	{"a fixed window that the first attempt opens: all units come back at once when it ends", true, fixedOfFirst},
+	{"an estimate from two fixed windows (sliding window counter)", true, estimate},
+	{"a token bucket or GCRA: a burst of Max, and a refill at the same time", true, bucket},
+	{"twice the limit, as two instances admit that count for themselves", false, multiple(2)},
+	{"three times the limit, as three instances admit that count for themselves", false, multiple(3)},
+	{"no limit at all: nothing was denied", false, unlimited}, // the last one, as few attempts fit others too
+}
+
+// resembles returns the model that explains nearly all answers, if there is one.
+func (e *evidence) resembles(began time.Time) model {
+	if !slices.ContainsFunc(e.log, func(a Attempt) bool { return a.Answer == Denied }) {
+		return models[len(models)-1]
+	}
+	wrong := make(map[string]int, len(models))
+	for _, m := range models {
+		wrong[m.name] = e.mismatches(m, began)
+	}
+	ranked := slices.SortedFunc(slices.Values(models), func(a, b model) int { return cmp.Compare(wrong[a.name], wrong[b.name]) })
+	best, second := wrong[ranked[0].name], wrong[ranked[1].name]
+	if best > 2+len(e.log)/10 || 2*best > second {
+		return model{}
+	}
+	return ranked[0]
+}
+
+// mismatches counts the answers that differ from those of a model for each claim, whenever they were
+// decided. The order of those at once is not known. The model counts what was really admitted, so a mismatch leads to no other.
+func (e *evidence) mismatches(m model, began time.Time) (n int) {
+	counted := []time.Time{}
+	admits := func(at time.Time) bool {
+		return !slices.ContainsFunc(e.claims, func(l window.Limit) bool { return !m.admits(l, counted, at) })
+	}
+	for _, a := range e.log {
+		allowed := a.Answer == Allowed
+		first, last := began.Add(a.Sent-2*e.step), began.Add(a.Came+2*e.step)
+		if a.Answer != Unknown && a.Attack != parallel && admits(first) != allowed && admits(last) != allowed {
+			n++
+		}
+		if allowed {
+			counted = append(counted, began.Add((a.Sent+a.Came)/2))
+		}
+	}
+	return n
+}
+
+// after counts those after an instant. They are nearly in order.
+func after(counted []time.Time, from time.Time) (n int64) {
+	for _, at := range slices.Backward(counted) {
+		if !at.After(from) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func fixedOfClock(l window.Limit, counted []time.Time, at time.Time) bool {
+	return after(counted, at.Truncate(l.Per).Add(-1)) < l.Max
+}
+
+func fixedOfFirst(l window.Limit, counted []time.Time, at time.Time) bool {
+	var opened time.Time
+	n := int64(0)
+	for _, unit := range append(slices.Clip(counted), at) {
+		if unit.Sub(opened) >= l.Per {
+			opened, n = unit, 0
+		}
+		n++
+	}
+	return n <= l.Max
+}
+
+func estimate(l window.Limit, counted []time.Time, at time.Time) bool {
+	begin := at.Truncate(l.Per)
+	current := after(counted, begin.Add(-1))
+	previous := after(counted, begin.Add(-l.Per-1)) - current
+	weight := 1 - float64(at.Sub(begin))/float64(l.Per)
+	return float64(previous)*weight+float64(current)+1 <= float64(l.Max)
+}
+
+func bucket(l window.Limit, counted []time.Time, at time.Time) bool {
+	var level float64
+	var last time.Time
+	for _, unit := range append(slices.Clip(counted), at) {
+		level = max(0, level-float64(unit.Sub(last))*float64(l.Max)/float64(l.Per)) + 1
+		last = unit
+	}
+	return level <= float64(l.Max)+1e-9
+}
+
+func multiple(n int64) func(window.Limit, []time.Time, time.Time) bool {
+	return func(l window.Limit, counted []time.Time, at time.Time) bool {
+		return after(counted, at.Add(-l.Per)) < n*l.Max
+	}
+}
+
+func unlimited(window.Limit, []time.Time, time.Time) bool { return true }
+
+// lockout names the fault behind denials that no claim asked for, but counted denials explain. Under
+// several claims most denials have one before them, so the limits use up each other's budget only if that
+// explains nearly all answers.
+func (e *evidence) lockout() Kind {
+	backward := slices.Clone(e.claims)
+	slices.Reverse(backward)
+	one := min(e.oneByOne(e.claims), e.oneByOne(backward))
+	switch {
+	case len(e.claims) == 1 || e.oneBudget() <= one:
+		return DeniedCount
+	case one > 2+len(e.log)/20:
+		return Needless
+	}
+	return SharedBudget
+}
+
+// oneByOne counts the mismatches with a limiter that asks its limits in order, each for itself, and
+// stops at the first that denies.
+func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
+	counted := make([][]time.Duration, len(claims))
+	for _, a := range e.log {
+		admits := true
+		for i, l := range claims {
+			if admits = admits && recent(counted[i], a.Sent-l.Per) < l.Max; !admits {
+				break
+			}
+			counted[i] = append(counted[i], a.Sent)
+		}
+		if admits != (a.Answer == Allowed) {
+			wrong++
+		}
+	}
+	return wrong
+}
+
+// oneBudget counts the mismatches with a limiter that counts each attempt under each claim.
+func (e *evidence) oneBudget() (wrong int) {
+	var counted []time.Duration
+	for _, a := range e.log {
+		full := func(l window.Limit) bool { return recent(counted, a.Sent-l.Per) >= l.Max }
+		if slices.ContainsFunc(e.claims, full) == (a.Answer == Allowed) {
+			wrong++
+		}
+		counted = append(counted, a.Sent)
+	}
+	return wrong
+}
+
+// recent counts what is after an instant.
+func recent(counted []time.Duration, from time.Duration) (n int64) {
+	for _, at := range slices.Backward(counted) {
+		if at <= from {
+			break
+		}
+		n++
+	}
+	return n
+}

@@ -1,0 +1,298 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// Kind names a fault.
+type Kind string
+
+// The faults that Run finds.
+const (
+	Excess       Kind = "excess"        // more than Max in a window
+	Race         Kind = "race"          // the same, only for attempts at once
+	Needless     Kind = "needless"      // denied though no limit asks for it
+	DeniedCount  Kind = "denied-count"  // denied attempts use up budget
+	SharedBudget Kind = "shared-budget" // what one limit denies uses up another
+	WaitTooShort Kind = "wait-too-short"
+	WaitTooLong  Kind = "wait-too-long"
+)
+
+// A Finding is a fault that is proven.
+type Finding struct {
+	Kind   Kind   `json:"kind"`
+	Title  string `json:"title"`
+	Seen   string `json:"seen"`   // what was seen
+	Means  string `json:"means"`  // what that means
+	Repair string `json:"repair"` // how to repair it
+}
+
+// text returns all but the title, a line each.
+func (f Finding) text() string {
+	return "seen:   " + f.Seen + "\nmeans:  " + f.Means + "\nrepair: " + f.Repair
+}
+
+// A Claim is what was seen under one claim.
+type Claim struct {
+	Limit window.Limit `json:"limit"`
+	Most  int          `json:"most"` // the most that was certainly admitted in one window
+}
+
+// A Report says how an audit went.
+type Report struct {
+	Began     time.Time     `json:"began"`
+	Took      time.Duration `json:"took_ns"`
+	Claims    []Claim       `json:"claims"`
+	Allowed   int           `json:"allowed"`
+	Denied    int           `json:"denied"`
+	Unknown   int           `json:"unknown"`  // attempts that ended in an error
+	Needless  int           `json:"needless"` // denials that no claim asked for
+	Waits     Waits         `json:"waits"`
+	Findings  []Finding     `json:"findings"`
+	Like      string        `json:"like,omitempty"` // what a limiter that admits too much behaves like
+	Attacks   []string      `json:"attacks"`        // what was tested
+	NotTested []string      `json:"not_tested"`     // what was not, and why
+	Attempts  []Attempt     `json:"attempts"`       // in the order of sending
+}
+
+// Waits says how wrong the waits of denials were.
+type Waits struct {
+	Reported int           `json:"reported"`   // denials with a wait
+	Short    int           `json:"short"`      // waits that certainly did not suffice
+	Long     int           `json:"long"`       // waits that were certainly longer than needed
+	Longest  time.Duration `json:"longest_ns"` // by how much, at most
+}
+
+// newReport judges the log of a runner.
+func newReport(c Config, p Plan, r *runner) *Report {
+	e := newEvidence(c, r.log)
+	rep := &Report{Began: r.began, Took: r.since(), Findings: []Finding{}, Attacks: r.made, NotTested: append([]string{}, slices.Concat(p.Left, r.vain)...), Attempts: e.log}
+	for _, a := range e.log {
+		switch a.Answer {
+		case Allowed:
+			rep.Allowed++
+		case Denied:
+			rep.Denied++
+		case Unknown:
+			rep.Unknown++
+		}
+	}
+	for _, l := range c.Claims {
+		rep.Claims = append(rep.Claims, Claim{l, e.most(l)})
+	}
+	rep.judge(e)
+	rep.limits(e)
+	return rep
+}
+
+// judge adds the findings. A fault that follows from another one is left out.
+func (r *Report) judge(e *evidence) {
+	w := e.waits()
+	r.Waits = Waits{Reported: w.reported, Short: len(w.short), Long: len(w.long), Longest: w.worst}
+	needless, plain := e.needless()
+	r.Needless = len(needless)
+	oneBudget := r.excess(e)
+	switch {
+	case len(plain) > 0:
+		r.Findings = append(r.Findings, foundNeedless(e, needless, plain))
+	case len(needless) > 0:
+		f := foundLockout(e, needless)
+		r.Findings = append(r.Findings, f)
+		oneBudget = oneBudget && f.Kind != SharedBudget // each wait is that of one limit
+	}
+	if oneBudget {
+		r.judgeWaits(e, w, len(needless) > 0)
+	}
+}
+
+// judgeWaits adds what there is about the waits. If units are forgotten too late, waits are longer than a window, too.
+func (r *Report) judgeWaits(e *evidence, w waits, tooLate bool) {
+	if len(w.short) > 0 {
+		r.Findings = append(r.Findings, foundShort(e, w))
+	}
+	switch {
+	case len(w.long) > 0:
+		r.Findings = append(r.Findings, foundLong(e, w))
+	case len(w.endless) > 0 && !tooLate:
+		r.Findings = append(r.Findings, foundEndless(e, w))
+	}
+}
+
+// excess adds what there is about more than Max. It reports whether there is but one budget, as far as
+// is known: several have waits of their own. It is a race only if attempts one by one used up Max: where
+// each answer takes too long for that, they show nothing.
+func (r *Report) excess(e *evidence) bool {
+	alone := e.without(parallel)
+	for i, l := range e.claims {
+		if !e.exceeds(l) {
+			continue
+		}
+		if !alone.exceeds(l) && alone.most(l) >= int(l.Max) {
+			r.Findings = append(r.Findings, foundRace(r.Claims[i]))
+			return false
+		}
+		like := e.resembles(r.Began)
+		r.Like = like.name
+		r.Findings = append(r.Findings, foundExcess(r.Claims[i], like.name))
+		return like.oneBudget
+	}
+	return true
+}
+
+// limits adds what the audit could not show.
+func (r *Report) limits(e *evidence) {
+	if r.Denied == 0 {
+		r.NotTested = append(r.NotTested, "denials and waits: no attempt was denied")
+	} else if r.Waits.Reported == 0 {
+		r.NotTested = append(r.NotTested, "waits: no denial says how long to wait, so clients can only guess")
+	}
+	if longest := e.longest(); !e.fresh && r.Took < 2*longest {
+		r.NotTested = append(r.NotTested, fmt.Sprintf("denials without need: the audit took less than two windows of %s, so attempts made before it may still count", brief(longest)))
+	}
+	if r.Unknown > 0 {
+		r.NotTested = append(r.NotTested, fmt.Sprintf("what %d attempts without an answer changed: they may have been counted, so each explains a denial later", r.Unknown))
+	}
+}
+
+// Found reports whether there is a finding of a kind.
+func (r *Report) Found(k Kind) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == k })
+}
+
+func foundExcess(c Claim, like string) Finding {
+	f := Finding{
+		Kind:   Excess,
+		Title:  "It admits more than " + nameOf(c.Limit),
+		Seen:   fmt.Sprintf("%d attempts were admitted within one window of %s, %.2f times the claim.", c.Most, brief(c.Limit.Per), float64(c.Most)/float64(c.Limit.Max)),
+		Means:  "Clients that know the algorithm get more than the limit, again and again.",
+		Repair: "Count in a sliding window, in one place for all instances; or claim what it really admits.",
+	}
+	if like != "" {
+		f.Means += " It behaves like " + like + "."
+	}
+	return f
+}
+
+func foundRace(c Claim) Finding {
+	return Finding{
+		Kind:   Race,
+		Title:  "Attempts at once slip past " + nameOf(c.Limit),
+		Seen:   fmt.Sprintf("%d attempts were admitted within one window of %s, when %d came at once. Without these, the audit proves no more than %d.", c.Most, brief(c.Limit.Per), parallelAttempts, c.Limit.Max),
+		Means:  "It looks first and counts later, or parallel connections have budgets of their own.",
+		Repair: "Decide and count in one atomic step: a script in Redis, or a lock.",
+	}
+}
+
+// foundLockout returns the finding about denials that no claim asked for, but counted denials explain.
+func foundLockout(e *evidence, needless []int) Finding {
+	switch e.lockout() {
+	case SharedBudget:
+		return foundShared(e, needless)
+	case DeniedCount:
+		return foundDeniedCount(e, needless)
+	}
+	return foundNeedless(e, needless, needless)
+}
+
+// foundNeedless says how many denials are needless, and how many of them even denied attempts do not explain.
+func foundNeedless(e *evidence, needless, plain []int) Finding {
+	seen := were(len(needless)) + " denied although every window before held less than its Max."
+	if others := len(needless) - len(plain); others > 0 {
+		seen += fmt.Sprintf(" If denied attempts count too, that explains %d of these denials, but not the other %d.", others, len(plain))
+	}
+	return Finding{
+		Kind:   Needless,
+		Title:  "It denies attempts that the limits allow",
+		Seen:   fmt.Sprintf("%s The first was in the attack %q.", seen, e.log[needless[0]].Attack),
+		Means:  "Clients that keep the limit are locked out: the limiter is stricter than it claims, or forgets too late.",
+		Repair: "Forget a unit when it is as old as the window. If somebody else used this budget meanwhile, audit one that nobody uses.",
+	}
+}
+
+func foundDeniedCount(e *evidence, needless []int) Finding {
+	return Finding{
+		Kind:   DeniedCount,
+		Title:  "Denied attempts prolong the lockout",
+		Seen:   fmt.Sprintf("%s denied although every window before held less than its Max, always after other denied attempts. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
+		Means:  "A client that keeps retrying never gets in again, and anybody can keep it out who can send in its name.",
+		Repair: "Count admitted attempts only. If the lockout is meant, document it.",
+	}
+}
+
+func foundShared(e *evidence, needless []int) Finding {
+	return Finding{
+		Kind:   SharedBudget,
+		Title:  "Limits use up each other's budget",
+		Seen:   fmt.Sprintf("%s denied although every window before held less than its Max, after attempts that another limit had denied. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
+		Means:  "What one limit denies is counted under another, because they are asked one after the other.",
+		Repair: "Decide all limits in one step, and count an attempt in all of them or in none.",
+	}
+}
+
+func foundShort(e *evidence, w waits) Finding {
+	i := w.short[0]
+	d, next := e.log[i], e.log[i+1]
+	seen := fmt.Sprintf("%d of %d waits did not suffice. After a denial with a wait of %s, the very next attempt came %s later and was denied", len(w.short), w.reported, brief(d.RetryAfter), brief(next.Sent-d.Came))
+	if next.RetryAfter > 0 {
+		seen += ", with another wait of " + brief(next.RetryAfter)
+	}
+	return Finding{
+		Kind: WaitTooShort, Title: "Waits are too short", Seen: seen + ".",
+		Means:  "Clients that wait as long as reported are denied again.",
+		Repair: "Compute the wait from the time at which the oldest unit is forgotten, and round it up.",
+	}
+}
+
+func foundLong(e *evidence, w waits) Finding {
+	return Finding{
+		Kind: WaitTooLong, Title: "Waits are too long",
+		Seen:   fmt.Sprintf("%d of %d waits were longer than needed, the worst by at least %s.", len(w.long), w.reported, brief(w.worst+e.waitStep)),
+		Means:  "Clients that wait as long as reported stay away longer than they need to.",
+		Repair: "Compute the wait from the time at which the oldest unit is forgotten, not from the whole window.",
+	}
+}
+
+func foundEndless(e *evidence, w waits) Finding {
+	return Finding{
+		Kind: WaitTooLong, Title: "Waits are too long",
+		Seen:   fmt.Sprintf("%d of %d waits were longer than any window, for example %s.", len(w.endless), w.reported, brief(e.log[w.endless[0]].RetryAfter)),
+		Means:  "After a window without attempts a limiter has forgotten all, so nobody has to wait longer.",
+		Repair: "Compute the wait from the time at which the oldest unit is forgotten.",
+	}
+}
+
+func were(n int) string {
+	if n == 1 {
+		return "1 attempt was"
+	}
+	return fmt.Sprintf("%d attempts were", n)
+}
+
+// nameOf returns a claim as it is written, without a Resolution.
+func nameOf(l window.Limit) string {
+	name, _, _ := strings.Cut(l.String(), "@")
+	return name
+}
+
+// brief writes a duration with three digits or so, and no units of zero.
+func brief(d time.Duration) string {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= 100*unit {
+			d = d.Round(unit)
+			break
+		}
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

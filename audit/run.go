@@ -1,0 +1,132 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mostFailures is how many errors in a row end an audit.
+const mostFailures = 5
+
+// grace is for the last answer of an audit in real time.
+const grace = time.Second
+
+// A Plan is what an audit will do at most.
+type Plan struct {
+	Attempts int
+	Time     time.Duration
+	Attacks  []string
+	Left     []string // attacks that do not fit, and why
+
+	steps []step
+}
+
+// A step is an attack on a claim.
+type step struct {
+	attack
+	target
+}
+
+// title returns the attack and the claim.
+func (s step) title() string { return fmt.Sprintf("%q under %s", s.name, nameOf(s.Limit)) }
+
+// Plan returns the attacks that fit the bounds of the configuration.
+func (c Config) Plan() (Plan, error) {
+	if err := c.check(); err != nil {
+		return Plan{}, err
+	}
+	var p Plan
+	if c.Clock == nil {
+		p.Time = grace
+	}
+	targets := c.targets()
+	left := make([][]attack, len(targets))
+	for _, a := range attacks {
+		for i, t := range targets {
+			if !p.add(c, step{a, t}) {
+				left[i] = append(left[i], a)
+			}
+		}
+	}
+	for i, t := range targets {
+		p.leave(c, t, left[i])
+	}
+	if len(p.steps) == 0 {
+		return p, fmt.Errorf("slidegate: no attack under the claims fits %s; allow more, or claim a limit with less", c.bounds())
+	}
+	return p, nil
+}
+
+// add adds a step that fits, and reports whether it did.
+func (p *Plan) add(c Config, s step) bool {
+	takes, tries := s.takes(s.target), s.tries(s.target)
+	if takes > c.MaxTime-p.Time || tries > c.MaxAttempts-p.Attempts {
+		return false
+	}
+	p.Time += takes
+	p.Attempts += tries
+	p.Attacks = append(p.Attacks, s.title())
+	p.steps = append(p.steps, s)
+	return true
+}
+
+// leave says which attacks on a claim are left out.
+func (p *Plan) leave(c Config, t target, left []attack) {
+	if len(left) == 0 {
+		return
+	}
+	names, takes, tries := make([]string, len(left)), time.Duration(0), 0
+	for i, a := range left {
+		names[i], takes, tries = a.name, takes+a.takes(t), tries+a.tries(t)
+	}
+	p.Left = append(p.Left, fmt.Sprintf("attacks on %s, which take up to %s and %d attempts more than the %s allowed: %s",
+		nameOf(t.Limit), brief(takes.Round(time.Second)), tries, c.bounds(), strings.Join(names, ", ")))
+}
+
+// Run audits a limiter. It never takes more attempts or more time than Plan says. The error is that of
+// the limiter, if it gives no answers, or that of ctx.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	plan, err := c.Plan()
+	if err != nil {
+		return nil, err
+	}
+	_ = c.check() // sets the defaults, and has passed
+	r := &runner{ctx: ctx, attempt: c.Attempt, clock: c.Clock, began: c.Clock.now()}
+	if c.Clock == nil {
+		timed, cancel := context.WithTimeout(ctx, plan.Time)
+		defer cancel()
+		r.ctx = timed
+	}
+	for _, s := range plan.steps {
+		r.perform(s)
+		if r.fails >= mostFailures {
+			return nil, fmt.Errorf("slidegate: %d attempts in a row failed: %w", r.fails, r.failed)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("slidegate: the audit was interrupted: %w", err)
+		}
+	}
+	if r.answers == 0 && r.failed != nil {
+		return nil, fmt.Errorf("slidegate: no attempt was answered: %w", r.failed)
+	}
+	return newReport(c, plan, r), nil
+}
+
+// perform runs an attack, and notes why it shows nothing if that is so.
+func (r *runner) perform(s step) {
+	before := len(r.log)
+	r.name, r.left, r.end = s.name, s.tries(s.target), r.end+s.takes(s.target)
+	s.run(r, s.target)
+	name := s.title()
+	switch made := r.log[before:]; {
+	case len(made) == 0:
+		r.vain = append(r.vain, name+": no time was left")
+	case !slices.ContainsFunc(made, func(a Attempt) bool { return a.Answer == Allowed }):
+		r.vain = append(r.vain, name+": nothing was admitted in it")
+	default:
+		r.made = append(r.made, name)
+	}
+}

@@ -1,0 +1,101 @@
+package picture
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/internal/look"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
+)
+
+// A Trail shows how much of a claim was used over an audit.
+type Trail struct {
+	Claim    string // such as "20/10s"
+	Max      int64
+	Per      time.Duration
+	Admitted []Span // one for each request that was admitted
+}
+
+// A Span is when a request certainly was in the window, since the audit began. It is empty where To is
+// not after From.
+type Span struct{ From, To time.Duration }
+
+// claimed is the line of a claim.
+var claimed = plotter.Line{LineStyle: draw.LineStyle{Color: look.Vermilion, Width: 1.2}}
+
+// DrawTrails writes the picture of an audit that took some time: a panel for each claim, with what was
+// admitted in the window before. The same trails are always the same bytes.
+func DrawTrails(w io.Writer, f sheet.Format, title string, took time.Duration, trails []Trail) error {
+	var stack []column
+	for _, t := range trails {
+		stack = append(stack, t.column(max(took, time.Millisecond)))
+	}
+	legend := sheet.Legend{{Name: "admitted in the window before", Sample: &admitted}, {Name: "claim", Sample: &claimed}}
+	page, c := sheet.New(f, title, legend, stackHeight(len(stack), panelRoom))
+	drawStack(c, stack...)
+	return sheet.Write(w, page)
+}
+
+// column returns the panel of a trail.
+func (t Trail) column(took time.Duration) column {
+	used, most := t.steps()
+	area, line, end := admitted, claimed, took.Seconds()
+	area.XYs, line.XYs = used, plotter.XYs{{X: 0, Y: float64(t.Max)}, {X: end, Y: float64(t.Max)}}
+	counts := newCountAxis([]int{most, int(t.Max)}, panelRoom)
+	panel := newPanel(0, end, plot.ConstantTicks(seconds(end)), counts, &area, &line)
+	name := "Admitted in the " + t.Per.String() + " before"
+	remark := remarks(fmt.Sprintf("claim %s, the most was %s; seconds since the audit began", t.Claim, thousands(most)), counts.scale)
+	return column{heading{name, sheet.Fit(sheet.Remark, remark, width-sheet.Heading.Width(name)-8)}, []*plot.Plot{panel}}
+}
+
+// steps returns the outline of what was in the window, and its highest point.
+func (t Trail) steps() (outline plotter.XYs, most int) {
+	n := 0
+	for _, c := range t.changes() {
+		outline = append(outline, plotter.XY{X: c.at.Seconds(), Y: height(n)}, plotter.XY{X: c.at.Seconds(), Y: height(n + c.by)})
+		n += c.by
+		most = max(most, n)
+	}
+	return outline, most
+}
+
+// A change is that a request comes into the window (1), or leaves it (-1).
+type change struct {
+	at time.Duration
+	by int
+}
+
+// changes returns the changes in the order of time. At one time, what leaves is first.
+func (t Trail) changes() (all []change) {
+	for _, request := range t.Admitted {
+		if request.From < request.To {
+			all = append(all, change{request.From, 1}, change{request.To, -1})
+		}
+	}
+	slices.SortFunc(all, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), a.by-b.by) })
+	return all
+}
+
+// seconds returns some five to ten round seconds up to an end.
+func seconds(end float64) (ticks []plot.Tick) {
+	step := math.Pow(10, math.Floor(math.Log10(end/5)))
+	for _, times := range []float64{1, 2, 5, 10} {
+		if end/(times*step) <= 10 {
+			step *= times
+			break
+		}
+	}
+	for n := 0; float64(n)*step <= end; n++ {
+		ticks = append(ticks, plot.Tick{Value: float64(n) * step, Label: fmt.Sprintf("%g", math.Round(float64(n)*step*1e6)/1e6)})
+	}
+	return ticks
+}

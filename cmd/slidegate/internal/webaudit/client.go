@@ -1,0 +1,243 @@
+package webaudit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	answerTime = 10 * time.Second // the longest wait for one answer
+	idleTime   = time.Second      // a connection that was idle for longer may be closed by the server
+	mostBody   = 1 << 20          // what is read of a body
+	mostAnswer = 2 << 20          // what is read of an answer, with its header
+)
+
+// A request is what is sent. Its target stands in the first line as it is, so that paths can be spelled
+// in any way.
+type request struct {
+	method, target, host string
+	header               http.Header
+	body                 []byte
+}
+
+// write writes the request as HTTP/1.1.
+func (r request) write(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.method, r.target, r.host)
+	_ = r.header.Write(&b)
+	if len(r.body) > 0 || r.method == http.MethodPost {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(r.body))
+	}
+	b.WriteString("\r\n")
+	b.Write(r.body)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// An answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	media  string
+	body   string
+}
+
+// A connection is kept open for the next request.
+type connection struct {
+	net.Conn
+	read  *bufio.Reader
+	limit *io.LimitedReader // below read
+	idle  time.Time         // since when
+}
+
+var errBudget = errors.New("all requests that were announced are made")
+
+// A client sends requests to a target, at most as many as are left. It never repeats one and follows no
+// redirect.
+type client struct {
+	target
+	left  atomic.Int64
+	sent  atomic.Int64
+	trust *tls.Config // of tests; nil: as the system does
+
+	mu   sync.Mutex
+	open []*connection
+}
+
+// count counts a request before it is sent.
+func (c *client) count() error {
+	if c.left.Add(-1) < 0 {
+		return errBudget
+	}
+	c.sent.Add(1)
+	return nil
+}
+
+// send sends a request on the connection that was used last.
+func (c *client) send(ctx context.Context, r request) (answer, error) {
+	conn := c.take()
+	if conn == nil {
+		var err error
+		if conn, err = c.connect(ctx, netip.Addr{}); err != nil {
+			return answer{}, err
+		}
+	}
+	a, keep, err := c.exchange(ctx, conn, r)
+	if !keep {
+		_ = conn.Close()
+		return a, err
+	}
+	conn.idle = time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = append(c.open, conn)
+	return a, err
+}
+
+// sendAlone sends a request on a connection of its own.
+func (c *client) sendAlone(ctx context.Context, r request, from netip.Addr) (answer, error) {
+	conn, err := c.connect(ctx, from)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = conn.Close() }()
+	a, _, err := c.exchange(ctx, conn, r)
+	return a, err
+}
+
+// take returns an open connection that was used lately, or nil.
+func (c *client) take() *connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.open) > 0 {
+		last := c.open[len(c.open)-1]
+		c.open = c.open[:len(c.open)-1]
+		if time.Since(last.idle) < idleTime {
+			return last
+		}
+		_ = last.Close()
+	}
+	return nil
+}
+
+// close closes all connections.
+func (c *client) close() {
+	for conn := c.take(); conn != nil; conn = c.take() {
+		_ = conn.Close()
+	}
+}
+
+func (c *client) connect(ctx context.Context, from netip.Addr) (*connection, error) {
+	conn, err := c.dial(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	if c.url.Scheme == "https" {
+		secure := tls.Client(conn, c.tls("http/1.1"))
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		conn = secure
+	}
+	limit := &io.LimitedReader{R: conn}
+	return &connection{Conn: conn, read: bufio.NewReader(limit), limit: limit}, nil
+}
+
+// tls returns the configuration for a protocol.
+func (c *client) tls(protocol string) *tls.Config {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.trust != nil {
+		cfg = c.trust.Clone()
+	}
+	cfg.ServerName, cfg.NextProtos = c.serverName(), []string{protocol}
+	return cfg
+}
+
+// exchange sends a request and reads its answer. It reports whether the connection can be used again.
+func (c *client) exchange(ctx context.Context, conn *connection, r request) (a answer, keep bool, err error) {
+	if err := c.count(); err != nil {
+		return a, true, err
+	}
+	conn.limit.N = mostAnswer
+	_ = conn.SetDeadline(time.Now().Add(answerTime))
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer func() { keep = stop() && keep }()
+	if err := r.write(conn); err != nil {
+		return a, false, err
+	}
+	for err == nil && a.status < http.StatusOK { // 100 and 103 come before the answer
+		a, keep, err = conn.receive(r.method)
+	}
+	return a, keep, err
+}
+
+// receive reads an answer, and reports whether the connection can be used again.
+func (c *connection) receive(method string) (a answer, keep bool, err error) {
+	resp, err := http.ReadResponse(c.read, &http.Request{Method: method})
+	if err != nil {
+		return a, false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	a, whole := readAnswer(resp)
+	return a, whole && !resp.Close, nil
+}
+
+// readAnswer reads an answer, and reports whether it was read to its end.
+func readAnswer(resp *http.Response) (answer, bool) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, mostBody))
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return answer{resp.StatusCode, resp.Header, media, string(body)}, err == nil && len(body) < mostBody
+}
+
+// sendHTTP2 sends a request by HTTP/2, on a connection of its own. It reports false if the server does
+// not speak it.
+func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken bool, err error) {
+	t := &http.Transport{TLSClientConfig: c.tls("h2"), ForceAttemptHTTP2: true, DisableCompression: true}
+	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, netip.Addr{}) }
+	defer t.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	u := *c.url
+	q, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return a, false, err
+	}
+	q.Header, q.Host, q.GetBody = r.header.Clone(), r.host, nil
+	if err := c.count(); err != nil {
+		return a, false, err
+	}
+	resp, err := t.RoundTrip(q) // which follows nothing
+	if err != nil {
+		return a, false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	a, _ = readAnswer(resp)
+	return a, resp.ProtoMajor == 2, nil
+}
+
+// retryAfter returns the wait of an answer in seconds; 0 if it has none. A date is on a clock of which
+// nothing is known, so it proves nothing.
+func (a answer) retryAfter() time.Duration {
+	seconds, _ := strconv.ParseInt(strings.TrimSpace(a.header.Get("Retry-After")), 10, 32)
+	return time.Duration(max(seconds, 0)) * time.Second
+}
+
+// like reports whether two answers seem to be of the same resource. varies says that its bodies differ.
+func (a answer) like(b answer, varies bool) bool {
+	return a.status == b.status && a.media == b.media && (varies || a.body == b.body || a.body == "" || b.body == "")
+}

@@ -1,0 +1,181 @@
+package webaudit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
+)
+
+// Command is the command line of audit.
+type Command struct {
+	URL         flags.Text
+	Claims      flags.Limits
+	Own         bool
+	Method      flags.Text
+	Header      []string
+	Body        flags.Text
+	Denied      []int
+	MaxRequests int
+	MaxTime     time.Duration
+	Picture     flags.Text
+	JSON        bool
+	Markdown    bool
+}
+
+// statusFound is the exit status of an audit that found something.
+const statusFound cli.ExitStatus = 3
+
+// Run audits the service, and prints the report.
+func (c *Command) Run(ctx context.Context, s cli.Streams) error {
+	cfg, err := c.config()
+	if err = errors.Join(err, picture.Check(string(c.Picture))); err != nil {
+		return err
+	}
+	a, err := New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(s.Err, a.Announce())
+	r, err := a.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.draw(string(c.Picture)), c.print(s.Out, r)); err != nil || len(r.Findings) == 0 {
+		return err
+	}
+	return statusFound
+}
+
+// config reads the flags.
+func (c *Command) config() (cfg Config, err error) {
+	if c.URL == "" {
+		return cfg, errors.New("the URL is missing; write that of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s")
+	}
+	if len(c.Claims) == 0 {
+		return cfg, errors.New("--claims is missing; write what the service claims to keep, as in --claims 20/10s")
+	}
+	cfg = Config{
+		Claims: c.Claims, Own: c.Own, Method: string(c.Method), Header: http.Header{}, Body: []byte(c.Body),
+		Denied: c.Denied, MaxRequests: c.MaxRequests, MaxTime: c.MaxTime,
+	}
+	if err := errors.Join(c.checkNumbers(), addFields(cfg.Header, c.Header)); err != nil {
+		return cfg, err
+	}
+	cfg.URL, err = parseURL(string(c.URL))
+	return cfg, err
+}
+
+// checkNumbers refuses numbers with which nothing can be sent, or denied.
+func (c *Command) checkNumbers() error {
+	if c.MaxRequests <= 0 || c.MaxTime <= 0 {
+		return fmt.Errorf("--max-requests %d and --max-time %v have to be more than 0", c.MaxRequests, c.MaxTime)
+	}
+	for _, status := range c.Denied {
+		if status < 200 || status > 599 {
+			return fmt.Errorf("--denied %d is no status of an answer; write it as in --denied 429,503", status)
+		}
+	}
+	return nil
+}
+
+// addFields reads header fields.
+func addFields(h http.Header, fields []string) error {
+	for _, field := range fields {
+		name, value, found := strings.Cut(field, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		control := func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
+		switch {
+		case !found:
+			return fmt.Errorf("--header %q has no colon; write it as in 'Authorization: Bearer x'", field)
+		case !isToken(name) || strings.ContainsFunc(value, control):
+			return fmt.Errorf("--header %q is no header field: its name has other characters than a name may have, or it has a line break", field)
+		}
+		h.Add(name, value)
+	}
+	return nil
+}
+
+// print writes the report as text, as JSON or as Markdown.
+func (c *Command) print(out io.Writer, r *Report) error {
+	switch {
+	case c.JSON:
+		return output.JSON(out, r)
+	case c.Markdown:
+		_, err := io.WriteString(out, r.markdown())
+		return err
+	}
+	_, err := io.WriteString(out, r.text(output.ScreenOf(out), c.next(r)))
+	return err
+}
+
+// next returns the words of a command to try next. Where nothing was found it is the same audit in
+// another form; else it is a proxy that keeps the claims.
+func (c *Command) next(r *Report) []string {
+	claims := strings.Join(c.Claims.Texts(), ",")
+	switch {
+	case len(r.Findings) > 0:
+		return []string{"proxy", "--to " + logs.ShellQuoted(r.origin()), "--limit " + claims}
+	case c.Picture == "":
+		return append(c.again(claims), "--picture audit.svg")
+	}
+	return append(c.again(claims), "--markdown")
+}
+
+// again returns the words of the same audit, quoted for a shell.
+func (c *Command) again(claims string) []string {
+	words := []string{"audit", logs.ShellQuoted(string(c.URL)), "--claims " + claims}
+	flag := func(name, value string) { words = append(words, name+" "+logs.ShellQuoted(value)) }
+	if c.Own {
+		words = append(words, "--own")
+	}
+	if c.Method != "" {
+		flag("--method", string(c.Method))
+	}
+	for _, field := range c.Header {
+		flag("--header", field)
+	}
+	if c.Body != "" {
+		flag("--body", string(c.Body))
+	}
+	for _, status := range c.Denied {
+		flag("--denied", strconv.Itoa(status))
+	}
+	return words
+}
+
+// draw writes the picture into a file, if it is named.
+func (r *Report) draw(file string) error {
+	if file == "" {
+		return nil
+	}
+	title := fmt.Sprintf("Audit of %s under %s", r.URL, r.claimed())
+	return picture.Save(file, func(w io.Writer, f sheet.Format) error { return picture.DrawTrails(w, f, title, r.Took, r.trails()) })
+}
+
+// trails returns what was admitted, for each claim. A request certainly is in the window from when its
+// answer came until Per after it was sent, less what clocks may differ.
+func (r *Report) trails() (all []picture.Trail) {
+	for _, c := range r.Claims {
+		trail := picture.Trail{Claim: c.Limit.String(), Max: c.Limit.Max, Per: c.Limit.Per}
+		for _, a := range r.Attempts {
+			if a.Answer == audit.Allowed {
+				trail.Admitted = append(trail.Admitted, picture.Span{From: a.Came, To: a.Sent + c.Limit.Per - c.Limit.Per/1000 - time.Millisecond})
+			}
+		}
+		all = append(all, trail)
+	}
+	return all
+}

@@ -1,0 +1,440 @@
+package webaudit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slidegate/slidegate/audit"
+)
+
+// The faults that only a service can have.
+const (
+	Connection audit.Kind = "connection" // each connection has a budget
+	Forged     audit.Kind = "forged-address"
+	Subnet     audit.Kind = "ipv6-subnet"
+	Spelling   audit.Kind = "path-spelling"
+	Query      audit.Kind = "query"
+	Method     audit.Kind = "method"
+	Host       audit.Kind = "host"
+	HTTP2      audit.Kind = "http2"
+	Fields     audit.Kind = "fields"
+)
+
+// A Way is a way to get past a limit that is used up, and what came of it.
+type Way struct {
+	Kind    audit.Kind `json:"kind"`
+	Name    string     `json:"name"`
+	Open    bool       `json:"open"` // it leads past the limit: this is proven
+	Outcome string     `json:"outcome"`
+}
+
+// A way sends a request that should share the budget of the others.
+type way struct {
+	kind audit.Kind
+	name string
+	send func(ctx context.Context) (answer, error)
+}
+
+// addressFields are those in which proxies, and anybody, write the address of a client.
+var addressFields = []string{
+	"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP",
+	"Fastly-Client-IP", "X-Cluster-Client-IP", "X-Originating-IP", "X-Remote-IP", "X-Remote-Addr",
+}
+
+// allWays returns the ways to try. Those of connections come first, as others use the same one.
+func (a *Audit) allWays() []way {
+	ways := []way{{Connection, "a new connection for each request", func(ctx context.Context) (answer, error) {
+		return a.client.sendAlone(ctx, a.base, netip.Addr{})
+	}}}
+	if a.cfg.URL.Scheme == "https" {
+		ways = append(ways, way{HTTP2, "HTTP/2", a.sendHTTP2})
+	}
+	for _, name := range addressFields {
+		ways = append(ways, way{Forged, name, func(ctx context.Context) (answer, error) {
+			return a.client.send(ctx, a.with(name, invented(name)))
+		}})
+	}
+	return slices.Concat(ways, a.subnetWays(), a.spellings(), a.methods())
+}
+
+// with returns the request with a field.
+func (a *Audit) with(name, value string) request {
+	r := a.base
+	r.header = r.header.Clone()
+	r.header.Set(name, value)
+	return r
+}
+
+// invented returns an address of RFC 2544, another one each time.
+func invented(field string) string {
+	n := rand.N(1 << 17)
+	address := netip.AddrFrom4([4]byte{198, byte(18 + n>>16), byte(n >> 8), byte(n)}).String()
+	if field == "Forwarded" {
+		return "for=" + address
+	}
+	return address
+}
+
+var errNotSpoken = errors.New("the server does not speak it")
+
+func (a *Audit) sendHTTP2(ctx context.Context) (answer, error) {
+	got, spoken, err := a.client.sendHTTP2(ctx, a.base)
+	if err == nil && !spoken {
+		err = errNotSpoken
+	}
+	return got, err
+}
+
+// subnetWays returns a way from a second address in the IPv6 /64 of a first, if the machine has both.
+func (a *Audit) subnetWays() []way {
+	addrs, _ := net.InterfaceAddrs()
+	if one, two := neighbours(addrs); one.IsValid() && a.client.addr.Addr().Is6() && !a.client.addr.Addr().IsLoopback() {
+		turn := 0
+		return []way{{Subnet, "another address of the same IPv6 /64", func(ctx context.Context) (answer, error) {
+			turn++
+			return a.client.sendAlone(ctx, a.base, []netip.Addr{one, two}[turn%2])
+		}}}
+	}
+	return nil
+}
+
+// spellings returns other ways to write the same target.
+func (a *Audit) spellings() (ways []way) {
+	path, query, _ := strings.Cut(a.base.target, "?")
+	add := func(kind audit.Kind, target string) {
+		if query != "" && kind == Spelling {
+			target += "?" + query
+		}
+		if target == a.base.target {
+			return
+		}
+		ways = append(ways, way{kind, target, func(ctx context.Context) (answer, error) {
+			r := a.base
+			r.target = target
+			return a.client.send(ctx, r)
+		}})
+	}
+	for _, spelled := range spelled(path) {
+		add(Spelling, spelled)
+	}
+	add(Spelling, a.cfg.URL.Scheme+"://"+a.cfg.URL.Host+path)
+	separator := "?"
+	if query != "" {
+		separator = "?" + query + "&"
+	}
+	add(Query, path+separator+"audit=1")
+	return ways
+}
+
+// spelled returns other spellings of a path.
+func spelled(path string) (all []string) {
+	rest := strings.TrimPrefix(path, "/")
+	all = []string{"//" + rest, "/./" + rest, "/audit/../" + rest, "/%2e/" + rest, "/%2F" + rest}
+	if rest == "" {
+		return all
+	}
+	last := path[strings.LastIndex(path, "/")+1:]
+	if last != "" {
+		encoded := fmt.Sprintf("%%%02X", last[0])
+		all = append(all, path+"/", path+"%2F", path+"/.", path+";audit=1", path[:len(path)-len(last)]+encoded+last[1:])
+	}
+	for _, other := range []string{strings.ToUpper(path), strings.ToLower(path)} {
+		if other != path {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// methods returns other spellings of the method and of the host. Nothing is sent that could change more
+// than the request itself.
+func (a *Audit) methods() (ways []way) {
+	add := func(kind audit.Kind, name string, change func(*request)) {
+		ways = append(ways, way{kind, name, func(ctx context.Context) (answer, error) {
+			r := a.base
+			change(&r)
+			return a.client.send(ctx, r)
+		}})
+	}
+	for _, method := range []string{http.MethodHead, http.MethodGet} {
+		if a.base.method != method && (a.base.method == http.MethodGet || a.base.method == http.MethodHead) {
+			add(Method, method, func(r *request) { r.method = method })
+		}
+	}
+	lower := strings.ToLower(a.base.method)
+	add(Method, lower, func(r *request) { r.method = lower })
+	if upper := strings.ToUpper(a.base.host); upper != a.base.host {
+		add(Host, upper, func(r *request) { r.host = upper })
+	}
+	add(Host, a.client.serverName()+".", func(r *request) {
+		r.host = strings.Replace(r.host, a.client.serverName(), a.client.serverName()+".", 1)
+	})
+	return ways
+}
+
+const (
+	mostTries   = 25 // requests of a way that seems open
+	mostStreak  = 6
+	doneToProve = 3
+)
+
+// smallest returns the smallest Max: no more are admitted before a denial.
+func (a *Audit) smallest() int {
+	smallest := a.cfg.Claims[0].Max
+	for _, l := range a.cfg.Claims {
+		smallest = min(smallest, l.Max)
+	}
+	return int(min(smallest, 1<<20))
+}
+
+// wayRequests returns the most requests for all ways.
+func (a *Audit) wayRequests() int { return 1 + 4*len(a.ways) + 8*(a.smallest()+2) + 6*mostTries }
+
+// A tester tries the ways around a limit.
+type tester struct {
+	*Audit
+	log   []audit.Attempt // of the audit, and of the usual requests since
+	clean bool            // no more was admitted than claimed
+	blind string          // why spellings of the path show nothing, if so
+	end   time.Time
+	left  int
+}
+
+// around tries all ways, and adds what is open. Nowhere is the answer for a path that nobody serves.
+func (a *Audit) around(ctx context.Context, r *Report, nowhere *answer) {
+	t := &tester{Audit: a, log: r.Attempts, clean: !r.Found(audit.Excess) && !r.Found(audit.Race), end: time.Now().Add(waysTime), left: a.wayRequests()}
+	switch {
+	case nowhere == nil:
+		t.blind = "a path that nobody serves gets no answer"
+	case a.sample != nil && nowhere.like(*a.sample, a.varies):
+		t.blind = "any path gets the usual answer"
+	}
+	for _, w := range a.ways {
+		way := Way{Kind: w.kind, Name: w.name}
+		way.Open, way.Outcome = t.test(ctx, w)
+		r.Ways = append(r.Ways, way)
+	}
+	a.addWays(r)
+}
+
+// nowhere returns the answer for a path that nobody serves. It is nil if there is none, or if it is
+// denied. It comes before the audit, whose attacks use up the budget.
+func (a *Audit) nowhere(ctx context.Context) *answer {
+	r := a.base
+	r.target = fmt.Sprintf("/audit-%d", rand.N(1<<30))
+	got, err := a.client.send(ctx, r)
+	a.count(got)
+	if is, _ := a.judge(got, err); is != audit.Allowed {
+		return nil
+	}
+	return &got
+}
+
+// test finds out whether a way leads past the limit.
+func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
+	if w.kind == Spelling && t.blind != "" {
+		return false, "not tested: " + t.blind
+	}
+	mine := []audit.Attempt{}
+	streak := 0
+	for range mostTries {
+		if !t.exhaust(ctx) {
+			return false, "not tested: the budget was not used up in the time and requests that are left"
+		}
+		got, a, err := t.attemptBy(ctx, w)
+		switch {
+		case errors.Is(err, errNotSpoken):
+			return false, "not tested: " + err.Error()
+		case err != nil:
+			return false, "no answer"
+		case a.Answer == audit.Denied:
+			return false, "shares the budget"
+		case !got.like(*t.sample, t.varies):
+			return false, fmt.Sprintf("another answer, status %d", got.status)
+		}
+		mine = append(mine, a)
+		if streak++; t.proven(mine, streak) {
+			return true, "admitted while the budget was used up"
+		}
+		if !t.stillDenied(ctx) {
+			streak = 0
+		}
+	}
+	return false, "not proven: not enough requests were admitted"
+}
+
+// proven reports whether a way is open. With the requests of this way, more was admitted than a service
+// can admit that keeps its claims. Where it does not keep them anyway, each of some requests of the way
+// was admitted, and each usual request before and after was denied.
+func (t *tester) proven(mine []audit.Attempt, streak int) bool {
+	for _, l := range t.cfg.Claims {
+		t.clean = t.clean && !audit.Exceeds(t.log, l)
+	}
+	if !t.clean {
+		return streak >= mostStreak
+	}
+	for _, l := range t.cfg.Claims {
+		if streak >= min(doneToProve, int(l.Max)) && audit.Exceeds(append(slices.Clip(t.log), mine...), l) {
+			return true
+		}
+	}
+	return false
+}
+
+// exhaust makes usual requests until one is denied.
+func (t *tester) exhaust(ctx context.Context) bool {
+	for range 3*t.smallest() + 5 {
+		a, ok := t.usual(ctx)
+		if !ok || a.Answer == audit.Denied {
+			return ok && t.sample != nil
+		}
+	}
+	return false
+}
+
+// stillDenied reports whether a usual request is denied.
+func (t *tester) stillDenied(ctx context.Context) bool {
+	a, ok := t.usual(ctx)
+	return ok && a.Answer == audit.Denied
+}
+
+// usual makes a usual request, if it may.
+func (t *tester) usual(ctx context.Context) (audit.Attempt, bool) {
+	if t.over(ctx) {
+		return audit.Attempt{}, false
+	}
+	a := audit.Attempt{Attack: "ways around", Sent: time.Since(t.began)}
+	allowed, wait, err := t.attempt(ctx)
+	a.Came, a.RetryAfter = time.Since(t.began), wait
+	switch {
+	case err != nil:
+		a.Answer = audit.Unknown
+	case allowed:
+		a.Answer = audit.Allowed
+	default:
+		a.Answer = audit.Denied
+	}
+	t.log = append(t.log, a)
+	return a, true
+}
+
+// attemptBy makes a request by a way.
+func (t *tester) attemptBy(ctx context.Context, w way) (got answer, a audit.Attempt, err error) {
+	if t.over(ctx) {
+		return got, a, errBudget
+	}
+	began := t.tick()
+	a = audit.Attempt{Attack: w.name, Sent: time.Since(t.began)}
+	got, err = w.send(ctx)
+	a.Came = time.Since(t.began)
+	t.keep(seen{began: began, ended: t.tick(), unknown: true, promises: promises{remaining: -1, wait: -1, retryAfter: -1}})
+	t.count(got)
+	if err != nil {
+		return got, a, err
+	}
+	a.Answer, _ = t.judge(got, nil)
+	return got, a, nil
+}
+
+// over counts a request, and reports whether it may not be made.
+func (t *tester) over(ctx context.Context) bool {
+	t.left--
+	return t.left < 0 || ctx.Err() != nil || time.Now().After(t.end)
+}
+
+// addWays adds a finding for each kind of ways that are open. If each connection has a budget, what the
+// audit found about the limit is no fault of its own.
+func (a *Audit) addWays(r *Report) {
+	open := map[audit.Kind][]string{}
+	for _, w := range r.Ways {
+		if w.Open {
+			open[w.Kind] = append(open[w.Kind], w.Name)
+		}
+	}
+	r.NotTested = append(r.NotTested, untested(r.Ways)...)
+	if len(a.subnetWays()) == 0 {
+		r.NotTested = append(r.NotTested, "addresses of one IPv6 /64: this machine has no two of them, or the service is not reached by IPv6")
+	}
+	if len(open[Connection]) > 0 {
+		r.Findings = slices.DeleteFunc(r.Findings, func(f audit.Finding) bool { return f.Kind != audit.Needless })
+		r.Like = ""
+	}
+	for _, k := range slices.Sorted(maps.Keys(open)) {
+		f := wayFindings[k]
+		f.Kind = k
+		f.Seen = fmt.Sprintf("While the budget was used up, requests with the same answer were admitted by: %s.", strings.Join(open[k], ", "))
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// untested says which ways show nothing, and why.
+func untested(ways []Way) (all []string) {
+	why := map[string][]string{}
+	for _, w := range ways {
+		if reason, found := strings.CutPrefix(w.Outcome, "not "); found {
+			why[reason] = append(why[reason], w.Name)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		names := strings.Join(why[reason], ", ")
+		if len(why[reason]) == len(ways) {
+			names = "all"
+		}
+		_, reason, _ = strings.Cut(reason, ": ")
+		all = append(all, fmt.Sprintf("ways around the limit, because %s: %s", reason, names))
+	}
+	return all
+}
+
+// wayFindings say what open ways mean.
+var wayFindings = map[audit.Kind]audit.Finding{
+	Connection: {
+		Title:  "A new connection gets past the limit",
+		Means:  "Each connection has a budget of its own, or connections go to instances that count for themselves.",
+		Repair: "Count by who the client is, in one place for all instances.",
+	},
+	HTTP2: {
+		Title:  "HTTP/2 gets past the limit",
+		Means:  "Each protocol has a budget of its own.",
+		Repair: "Limit behind the place where the protocols come together.",
+	},
+	Forged: {
+		Title:  "A forged header field gets past the limit",
+		Means:  "Anybody can write another address into it for each request, and has no limit.",
+		Repair: "Take the address of the connection. Behind a proxy, believe only what your own proxies add.",
+	},
+	Subnet: {
+		Title:  "Another address of the same IPv6 /64 gets past the limit",
+		Means:  "A client has 2^64 such addresses, and so no limit.",
+		Repair: "Count an IPv6 client by its /64.",
+	},
+	Spelling: {
+		Title:  "Another spelling of the path gets past the limit",
+		Means:  "The limiter and the service read the path differently.",
+		Repair: "Limit the route that the service has found, or refuse spellings that can be read in two ways.",
+	},
+	Query: {
+		Title:  "A query string gets past the limit",
+		Means:  "The query is a part of what is limited, and anybody can invent one.",
+		Repair: "Leave the query out of the key.",
+	},
+	Method: {
+		Title:  "Another method gets past the limit",
+		Means:  "The limit applies to one spelling of one method, and the service answers to others.",
+		Repair: "Limit the path under all methods, or refuse those that it does not need.",
+	},
+	Host: {
+		Title:  "Another spelling of the host gets past the limit",
+		Means:  "The host is a part of what is limited, as the client writes it.",
+		Repair: "Bring the host into one form, or leave it out of the key.",
+	},
+}

@@ -1,0 +1,257 @@
+// Package webaudit audits the rate limit of an HTTP service: its answers, by package audit, its header
+// fields, and ways around it. It sends requests to one host, at one address, as many as it announces
+// at most.
+package webaudit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Config says what is audited. URL and Claims are required.
+type Config struct {
+	URL    *url.URL
+	Claims []window.Limit
+	Own    bool // the service is the user's own, though it is neither on this machine nor in a private network
+
+	Method string // "" is GET
+	Header http.Header
+	Body   []byte
+	Denied []int // the status of a denied request; nil is 429
+
+	MaxRequests int           // 0 is 5,000
+	MaxTime     time.Duration // 0 is 5 minutes
+}
+
+const (
+	defaultRequests = 5000
+	defaultTime     = 5 * time.Minute
+	waysTime        = 20 * time.Second // for the ways around the limit
+	reserve         = 2 * time.Second  // for the last answers
+)
+
+// An Audit is ready to run. It comes from New.
+type Audit struct {
+	Requests int           // most requests that it will send
+	Time     time.Duration // most time that it will take
+	Address  string        // where all of them go
+
+	cfg    Config
+	plan   audit.Config
+	client *client
+	base   request
+	ways   []way
+
+	mu     sync.Mutex
+	began  time.Time
+	order  int
+	seen   []seen
+	sample *answer // of an admitted request
+	varies bool    // admitted answers have different bodies
+	dates  bool    // some Retry-After is a date
+	status map[int]int
+}
+
+// New finds the address of the service and plans the audit. It sends nothing to it.
+func New(ctx context.Context, cfg Config) (*Audit, error) {
+	setDefaults(&cfg)
+	if !isToken(cfg.Method) {
+		return nil, fmt.Errorf("%q is no method; write one as GET or POST", cfg.Method)
+	}
+	t, err := resolve(ctx, cfg.URL, cfg.Own)
+	if err != nil {
+		return nil, err
+	}
+	a := &Audit{cfg: cfg, Address: t.addr.String(), client: &client{target: t}, status: map[int]int{}}
+	a.base = request{cfg.Method, cfg.URL.RequestURI(), cfg.URL.Host, cfg.Header, cfg.Body}
+	if host := cfg.Header.Get("Host"); host != "" {
+		a.base.host = host
+	}
+	for _, own := range []string{"Host", "Content-Length", "Transfer-Encoding", "Connection"} { // the client writes them
+		cfg.Header.Del(own)
+	}
+	a.ways = a.allWays()
+	extra := a.wayRequests()
+	a.plan = audit.Config{Claims: cfg.Claims, Attempt: a.attempt, WaitStep: time.Second, MaxTime: cfg.MaxTime - waysTime - reserve, MaxAttempts: cfg.MaxRequests - extra}
+	if a.plan.MaxTime <= 0 || a.plan.MaxAttempts <= 0 { // 0 would be the default
+		return nil, a.noRoom(errors.New("no attack fits; allow more"), extra)
+	}
+	plan, err := a.plan.Plan()
+	if err != nil {
+		return nil, a.noRoom(err, extra)
+	}
+	a.Requests, a.Time = plan.Attempts+extra, plan.Time+waysTime+reserve
+	a.client.left.Store(int64(a.Requests))
+	return a, nil
+}
+
+// noRoom explains that no attack fits the bounds.
+func (a *Audit) noRoom(err error, ways int) error {
+	return fmt.Errorf("%w: of the %v and %d requests, the ways around the limit take %v and %d", err, a.cfg.MaxTime, a.cfg.MaxRequests, waysTime+reserve, ways)
+}
+
+// isToken reports whether a text can be a method, or the name of a header field.
+func isToken(text string) bool {
+	other := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }
+	return text != "" && !strings.ContainsFunc(text, other)
+}
+
+func setDefaults(cfg *Config) {
+	if cfg.Method == "" {
+		cfg.Method = http.MethodGet
+	}
+	if cfg.Denied == nil {
+		cfg.Denied = []int{http.StatusTooManyRequests}
+	}
+	if cfg.MaxRequests == 0 {
+		cfg.MaxRequests = defaultRequests
+	}
+	if cfg.MaxTime == 0 {
+		cfg.MaxTime = defaultTime
+	}
+	cfg.Header = cfg.Header.Clone()
+	if cfg.Header == nil {
+		cfg.Header = http.Header{}
+	}
+	if cfg.Header.Get("User-Agent") == "" {
+		cfg.Header.Set("User-Agent", "slidegate-audit")
+	}
+}
+
+// Announce says what Run will do.
+func (a *Audit) Announce() string {
+	return fmt.Sprintf("At most %d requests %s %s\nto %s, in at most %s.", a.Requests, a.cfg.Method, a.cfg.URL, a.Address, brief(a.Time+time.Second/2))
+}
+
+// A Report says how an audit of a service went.
+type Report struct {
+	URL      string      `json:"url"`
+	Address  string      `json:"address"`
+	Requests int64       `json:"requests"`
+	Status   map[int]int `json:"status"` // how many answers had it
+	Ways     []Way       `json:"ways"`
+	*audit.Report
+}
+
+// origin returns the scheme and host of the service.
+func (r *Report) origin() string {
+	if u, err := url.Parse(r.URL); err == nil {
+		return u.Scheme + "://" + u.Host
+	}
+	return r.URL
+}
+
+// Run audits the service. It takes at most Time and Requests. The error is that of the service, if it
+// gives no answers, or that of ctx.
+func (a *Audit) Run(ctx context.Context) (*Report, error) {
+	defer a.client.close()
+	a.began = time.Now()
+	timed, cancel := context.WithTimeout(ctx, a.Time)
+	defer cancel()
+	nowhere := a.nowhere(timed)
+	rep, err := audit.Run(ctx, a.plan)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{URL: a.cfg.URL.String(), Address: a.Address, Report: rep}
+	a.around(timed, r, nowhere)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("the audit was interrupted: %w", err)
+	}
+	r.Took = time.Since(a.began)
+	oneBudget := !r.Found(audit.Excess) && !r.Found(audit.Race) && !r.Found(Connection)
+	r.Findings = append(r.Findings, judgeFields(a.seen, oneBudget)...)
+	r.Requests, r.Status = a.client.sent.Load(), a.status
+	a.remark(r)
+	return r, nil
+}
+
+// remark adds what the answers leave open.
+func (a *Audit) remark(r *Report) {
+	said := func(s seen) bool { return s.remaining >= 0 || s.wait >= 0 }
+	if !slices.ContainsFunc(a.seen, said) {
+		r.NotTested = append(r.NotTested, "header fields: no answer had a RateLimit or X-RateLimit-Remaining field that covers all claims")
+	}
+	if a.dates && r.Waits.Reported == 0 {
+		r.NotTested = slices.DeleteFunc(r.NotTested, func(left string) bool { return strings.HasPrefix(left, "waits:") })
+		r.NotTested = append(r.NotTested, "waits: Retry-After is a date, on a clock of which nothing is known")
+	}
+	if a.sample != nil && a.sample.status == http.StatusNotFound {
+		r.NotTested = append(r.NotTested, "the service itself: admitted requests get 404, so the path may be wrong")
+	}
+	if a.sample != nil && a.sample.status/100 == 3 {
+		r.NotTested = append(r.NotTested, "what the answers lead to: they have status "+fmt.Sprint(a.sample.status)+", and redirects are not followed")
+	}
+}
+
+// attempt makes a request as it is configured.
+func (a *Audit) attempt(ctx context.Context) (bool, time.Duration, error) {
+	began := a.tick()
+	got, err := a.client.send(ctx, a.base)
+	answer, err := a.judge(got, err)
+	a.note(began, got, answer)
+	return answer == audit.Allowed, got.retryAfter(), err
+}
+
+func (a *Audit) tick() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.order++
+	return a.order
+}
+
+// judge returns what became of a request.
+func (a *Audit) judge(got answer, err error) (audit.Answer, error) {
+	switch {
+	case err != nil:
+		return audit.Unknown, err
+	case slices.Contains(a.cfg.Denied, got.status):
+		return audit.Denied, nil
+	case got.status >= http.StatusInternalServerError:
+		return audit.Unknown, fmt.Errorf("the answer has status %d; if the service denies so, say --denied %d", got.status, got.status)
+	}
+	return audit.Allowed, nil
+}
+
+// note keeps what an answer says.
+func (a *Audit) note(began int, got answer, answer audit.Answer) {
+	a.keep(seen{began, a.tick(), answer == audit.Denied, answer == audit.Unknown, read(got.header, a.cfg.Claims)})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count(got)
+	if _, err := http.ParseTime(got.header.Get("Retry-After")); err == nil {
+		a.dates = true
+	}
+	if answer != audit.Allowed {
+		return
+	}
+	if a.sample == nil {
+		a.sample = &got
+	}
+	a.varies = a.varies || got.body != a.sample.body
+}
+
+// count counts the status of an answer, if there is one.
+func (a *Audit) count(got answer) {
+	if got.status != 0 {
+		a.status[got.status]++
+	}
+}
+
+// keep keeps the answers in the order of sending.
+func (a *Audit) keep(s seen) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(a.seen, s.began, func(s seen, n int) int { return s.began - n })
+	a.seen = slices.Insert(a.seen, i, s)
+}

@@ -1,0 +1,434 @@
+package webaudit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/window"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// login answers /login, in any case of letters, and nothing else.
+var login = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.URL.Path, "/login") {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = io.WriteString(w, "welcome")
+})
+
+func claims(t *testing.T, text string) []window.Limit {
+	t.Helper()
+	limits, err := audit.ParseClaims(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limits
+}
+
+// limited returns the service behind httplimit, with budgets of its own.
+func limited(t *testing.T, key httplimit.Key, legacy bool) http.Handler {
+	t.Helper()
+	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "20/1s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: key, Outage: httplimit.Closed, LegacyHeaders: legacy, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Wrap(login)
+}
+
+// proxied returns the service behind the proxy.
+func proxied(t *testing.T) http.Handler {
+	t.Helper()
+	s := httptest.NewServer(login)
+	t.Cleanup(s.Close)
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.New(proxy.Config{To: to, Routes: []proxy.Route{{Pattern: "/", Limits: claims(t, "20/1s"), Key: httplimit.Address}}, Name: "audit", Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// trusting takes the address from a field that anybody can write.
+func trusting(t *testing.T) http.Handler {
+	return limited(t, func(r *http.Request) string {
+		return r.Header.Get("X-Forwarded-For") + r.RemoteAddr[:strings.LastIndex(r.RemoteAddr, ":")]
+	}, false)
+}
+
+// caseSensitive limits one spelling of the route.
+func caseSensitive(t *testing.T) http.Handler {
+	limit := limited(t, httplimit.Address, false)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/login" {
+			limit.ServeHTTP(w, r)
+			return
+		}
+		login(w, r)
+	})
+}
+
+// instances take turns, and each counts for itself.
+func instances(t *testing.T) http.Handler {
+	var turn atomic.Int64
+	each := []http.Handler{limited(t, httplimit.Address, false), limited(t, httplimit.Address, false)}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { each[turn.Add(1)%2].ServeHTTP(w, r) })
+}
+
+// boasting announces more than it admits.
+func boasting(t *testing.T) http.Handler {
+	limit := limited(t, httplimit.Address, false)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-RateLimit-Remaining", "7")
+		limit.ServeHTTP(w, r)
+	})
+}
+
+// impatient says that a retry is possible at once.
+func impatient(t *testing.T) http.Handler {
+	limit := limited(t, httplimit.Address, false)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limit.ServeHTTP(noWait{w}, r) })
+}
+
+type noWait struct{ http.ResponseWriter }
+
+func (w noWait) WriteHeader(status int) {
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "0")
+		w.Header().Del("RateLimit")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// perPath answers to any path, under a limit for each.
+func perPath(t *testing.T) http.Handler {
+	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "20/1s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: func(r *http.Request) string { return r.URL.Path }, Outage: httplimit.Closed, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }))
+}
+
+// A service is a server, and what has to be found.
+type service struct {
+	name    string
+	handler http.Handler
+	kinds   []audit.Kind
+	like    string
+	busy    audit.Kind // what else a busy machine may show: it is true, and goes when all is found
+}
+
+// TestServices names each fault of a service, and nothing else; and it never sends more, nor takes
+// longer, than it announced. On a machine that is too busy an audit proves less, so each has three.
+func TestServices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 40 s")
+	}
+	services := []service{
+		{"httplimit", limited(t, httplimit.Address, false), nil, "", ""},
+		{"httplimit with legacy headers", limited(t, httplimit.Address, true), nil, "", ""},
+		{"proxy", proxied(t), nil, "", ""},
+		{"per connection", limited(t, func(r *http.Request) string { return r.RemoteAddr }, false), []audit.Kind{Connection}, "", audit.Race},
+		{"trusts X-Forwarded-For", trusting(t), []audit.Kind{Forged}, "", ""},
+		{"case-sensitive route", caseSensitive(t), []audit.Kind{Spelling}, "", ""},
+		{"query in the key", limited(t, func(r *http.Request) string { return "somebody?" + r.URL.RawQuery }, false), []audit.Kind{Query}, "", ""},
+		{"method in the key", limited(t, func(r *http.Request) string { return r.Method }, false), []audit.Kind{Method}, "", ""},
+		{"two instances behind a balancer", instances(t), []audit.Kind{audit.Excess}, "twice the limit", ""},
+		{"announces too much", boasting(t), []audit.Kind{Fields}, "", ""},
+		{"waits of zero", impatient(t), []audit.Kind{Fields}, "", ""},
+		{"a limit for each path, and any path is served", perPath(t), nil, "", ""},
+	}
+	var group errgroup.Group // all at once: they mostly wait
+	for _, s := range services {
+		group.Go(func() error {
+			for range 3 {
+				named, err := s.audited(t.Context(), claims(t, "20/1s"))
+				if named || err != nil {
+					return err
+				}
+			}
+			return fmt.Errorf("%s: not found: %v", s.name, s.kinds)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// audited audits a service. It reports whether all was found, and fails if anything else was.
+func (s service) audited(ctx context.Context, limits []window.Limit) (named bool, err error) {
+	var served atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		s.handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	u, err := parseURL(server.URL + "/login")
+	if err != nil {
+		return false, err
+	}
+	a, err := New(ctx, Config{URL: u, Claims: limits})
+	if err != nil {
+		return false, err
+	}
+	r, err := a.Run(ctx)
+	if err != nil {
+		return false, err
+	}
+	if n := served.Load(); n > int64(a.Requests) || n != r.Requests || r.Took > a.Time {
+		return false, fmt.Errorf("%s: %d requests came, %d sent in %v; announced were %d in %v", s.name, n, r.Requests, r.Took, a.Requests, a.Time)
+	}
+	found := 0
+	for _, f := range r.Findings {
+		if f.Kind == s.busy {
+			return false, nil
+		}
+		if !slices.Contains(s.kinds, f.Kind) {
+			return false, fmt.Errorf("%s: %v", s.name, f)
+		}
+		found++
+	}
+	return found == len(s.kinds) && strings.HasPrefix(r.Like, s.like), nil
+}
+
+func parsed(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := parseURL(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func planned(t *testing.T, cfg Config) *Audit {
+	t.Helper()
+	a, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func ran(t *testing.T, a *Audit) *Report {
+	t.Helper()
+	r, err := a.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestOwn refuses what is not on this machine or in a private network, without --own.
+func TestOwn(t *testing.T) {
+	for _, tt := range []struct {
+		url      string
+		own, may bool
+	}{
+		{"http://127.0.0.1:1/", false, true},
+		{"http://[::1]:1/", false, true},
+		{"http://10.1.2.3/", false, true},
+		{"http://[fd00::1]/", false, true},
+		{"http://198.51.100.7/", false, false},
+		{"http://198.51.100.7/", true, true},
+		{"http://[2001:db8::1]/", false, false},
+		{"http://169.254.169.254/", false, false},
+		{"http://[::ffff:198.51.100.7]/", false, false},
+		{"http://0.0.0.0/", true, false},
+		{"http://224.0.0.1/", true, false},
+	} {
+		_, err := New(t.Context(), Config{URL: parsed(t, tt.url), Claims: claims(t, "20/1s"), Own: tt.own})
+		if (err == nil) != tt.may {
+			t.Errorf("%s, own %v: %v", tt.url, tt.own, err)
+		}
+	}
+}
+
+// TestURLs refuses what is no address of a service.
+func TestURLs(t *testing.T) {
+	for _, text := range []string{"", "127.0.0.1:80", "ftp://localhost/", "http:///x", "http://me:secret@localhost/"} {
+		if u, err := parseURL(text); err == nil {
+			t.Errorf("%q is %v", text, u)
+		}
+	}
+}
+
+// TestSpaces writes a query with spaces so that it stays in one line of the request.
+func TestSpaces(t *testing.T) {
+	if got := parsed(t, "http://127.0.0.1/a b?c d").RequestURI(); got != "/a%20b?c%20d" {
+		t.Error(got)
+	}
+}
+
+// TestRedirects are not followed, to whatever host.
+func TestRedirects(t *testing.T) {
+	var elsewhere atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	s := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	defer s.Close()
+	a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "2/10ms")})
+	r := ran(t, a)
+	if elsewhere.Load() > 0 || r.Status[http.StatusFound] == 0 {
+		t.Errorf("%d requests were made elsewhere; status %v", elsewhere.Load(), r.Status)
+	}
+	if !slices.ContainsFunc(r.NotTested, func(s string) bool { return strings.Contains(s, "redirects are not followed") }) {
+		t.Errorf("not tested: %q", r.NotTested)
+	}
+}
+
+// TestNeverRepeats: a connection that the server closes without an answer is no reason to send again.
+func TestNeverRepeats(t *testing.T) {
+	var served atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if served.Add(1)%3 == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, "x")
+	}))
+	defer s.Close()
+	a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "5/20ms")})
+	if r := ran(t, a); r.Requests != served.Load() || r.Unknown == 0 {
+		t.Errorf("%d requests came of %d sent; %d had no answer", served.Load(), r.Requests, r.Unknown)
+	}
+}
+
+// TestMuch reads no more of an answer than it needs, be it a body or header fields without an end.
+func TestMuch(t *testing.T) {
+	for _, begin := range []string{"Content-Length: 100000000\r\n\r\n", "X: "} {
+		var written atomic.Int64
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\n"+begin)
+			for part := strings.Repeat("x", 1<<20); err == nil && written.Load() < 100e6; {
+				var n int
+				n, err = io.WriteString(conn, part)
+				written.Add(int64(n))
+			}
+		}))
+		a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "5/20ms")})
+		_, _ = a.client.send(t.Context(), a.base)
+		s.Close()
+		if n := written.Load(); n > 30e6 { // most of them are in buffers of the system
+			t.Errorf("%q: it took %d bytes", begin, n)
+		}
+	}
+}
+
+// TestLate reports what was seen, where an answer about a way around does not come in time.
+func TestLate(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/login" {
+			<-r.Context().Done()
+		}
+	}))
+	defer s.Close()
+	a := planned(t, Config{URL: parsed(t, s.URL+"/login"), Claims: claims(t, "5/20ms")})
+	a.Time -= waysTime + reserve
+	if r := ran(t, a); !r.Found(audit.Excess) || r.Took < a.Time {
+		t.Errorf("found %v in %v", r.Findings, r.Took)
+	}
+}
+
+// TestDates judges no wait in the form of a date, as the clock of the service can be another.
+func TestDates(t *testing.T) {
+	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "2/100ms")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d, err := l.Allow(r.Context(), "somebody"); err != nil || !d.Allowed {
+			w.Header().Set("Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer s.Close()
+	r := ran(t, planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "2/100ms")}))
+	if len(r.Findings) > 0 || r.Denied == 0 || !slices.Contains(r.NotTested, "waits: Retry-After is a date, on a clock of which nothing is known") {
+		t.Errorf("%d denied, found %v, not tested: %q", r.Denied, r.Findings, r.NotTested)
+	}
+}
+
+// TestHTTP2 sends by HTTP/2 where the server speaks it.
+func TestHTTP2(t *testing.T) {
+	for _, speaks := range []bool{true, false} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+		s.EnableHTTP2 = speaks
+		s.StartTLS()
+		a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "5/20ms")})
+		a.client.trust = s.Client().Transport.(*http.Transport).TLSClientConfig
+		a.client.url.Host = strings.Replace(a.client.url.Host, "127.0.0.1", "example.com", 1) // the name in the certificate
+		got, spoken, err := a.client.sendHTTP2(t.Context(), a.base)
+		if err == nil && spoken != (got.body == "HTTP/2.0") || spoken != speaks {
+			t.Errorf("speaks it: %v; %v %v %v", speaks, got.body, spoken, err)
+		}
+		if got, err := a.client.send(t.Context(), a.base); err != nil || got.body != "HTTP/1.1" {
+			t.Errorf("%v, %v", got, err)
+		}
+		s.Close()
+	}
+}
+
+// TestNeighbours finds two addresses of one /64.
+func TestNeighbours(t *testing.T) {
+	addrs := []net.Addr{}
+	for _, text := range []string{"127.0.0.1/8", "::1/128", "fe80::1/64", "fe80::2/64", "2001:db8::1/64", "2001:db8:0:1::1/64", "2001:db8:0:1::2/128"} {
+		ip, network, err := net.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs = append(addrs, &net.IPNet{IP: ip, Mask: network.Mask})
+	}
+	a, b := neighbours(addrs)
+	if a != netip.MustParseAddr("2001:db8:0:1::1") || b != netip.MustParseAddr("2001:db8:0:1::2") {
+		t.Errorf("%v and %v", a, b)
+	}
+	if a, _ := neighbours(addrs[:6]); a.IsValid() {
+		t.Errorf("%v has no neighbour", a)
+	}
+}
+
+// TestInterrupt ends an audit at once.
+func TestInterrupt(t *testing.T) {
+	s := httptest.NewServer(login)
+	defer s.Close()
+	a := planned(t, Config{URL: parsed(t, s.URL+"/login"), Claims: claims(t, "5/1s")})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := a.Run(ctx); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v is no sentence", err)
+	}
+}
