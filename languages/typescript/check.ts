@@ -156,7 +156,7 @@ async function main() {
     const limiter = new Limiter(client, join(task.lua, "window.lua"), task.name, task.limits, options);
     await (task.mode === "crowd" ? crowd : lost)(limiter, bytes(task.event));
   }
-  process.exit(0);
+  process.stdout.write("", () => process.exit(0)); // once a pipe has taken what was printed before
 }
 
 main().catch((e) => {
