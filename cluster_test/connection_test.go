@@ -179,7 +179,7 @@ func TestFirstOfAConnection(t *testing.T) {
 	})
 }
 
-// TestACL: the user that docs/redis.md describes may do what a limiter does, also while slots move, and nothing with other keys.
+// TestACL: the user that docs/keys.md describes may do what a limiter does, also while slots move, and nothing with other keys.
 func TestACL(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	onAll(t, nodes, append([]string{"ACL", "SETUSER"}, userRule(t)...)...)
@@ -214,7 +214,7 @@ func TestACL(t *testing.T) {
 		}
 	})
 	each(t, func(t *testing.T, k kind) { forbidden(t, k, nodes, client) })
-	more := regexp.MustCompile("for a `DenialCache`, `([^`]*)`").FindStringSubmatch(pageOnRedis())
+	more := regexp.MustCompile("for a `DenialCache`, `([^`]*)`").FindStringSubmatch(pageOnKeys())
 	onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(more[1])...)...)
 	each(t, func(t *testing.T, k kind) { remembers(t, k, nodes, client) })
 	for _, command := range [][]string{{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"PUBLISH", "c", "m"}, {"CLUSTER", "RESET"}} {
@@ -225,14 +225,14 @@ func TestACL(t *testing.T) {
 	}
 }
 
-func pageOnRedis() string { return string(must(os.ReadFile("../docs/redis.md"))) }
+func pageOnKeys() string { return string(must(os.ReadFile("../docs/keys.md"))) }
 
-// userRule is what docs/redis.md says of a user, after ACL SETUSER.
+// userRule is what docs/keys.md says of a user, after ACL SETUSER.
 func userRule(t *testing.T) []string {
 	t.Helper()
-	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(pageOnRedis())
+	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(pageOnKeys())
 	if rule == nil {
-		t.Fatal("docs/redis.md has no rule for a user")
+		t.Fatal("docs/keys.md has no rule for a user")
 	}
 	return strings.Fields(rule[1])
 }

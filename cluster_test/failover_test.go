@@ -61,7 +61,7 @@ func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 }
 
 // TestFailover loses a master under load in each way. What it had acknowledged and its replica not yet received may be admitted again,
-// and nothing else. Calls end in time, and every one is accounted for. With -v it prints the table of docs/redis.md.
+// and nothing else. Calls end in time, and every one is accounted for. With -v it prints the table of docs/failover.md.
 func TestFailover(t *testing.T) {
 	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the begin | lost | admitted beyond Max | uncertain | refused |")
 	for _, in := range redistest.UnlessShort(incidents, incidents[:1]) {
@@ -126,7 +126,7 @@ func (in incident) test(t *testing.T) {
 	}
 }
 
-// prompt has a client leave a connection that falls silent as early as docs/redis.md advises. One that waits for longer can have its
+// prompt has a client leave a connection that falls silent as early as docs/servers.md advises. One that waits for longer can have its
 // requests answered by a master that was paused and does not know its heir yet.
 func prompt(o *rueidis.ClientOption) { o.ConnWriteTimeout = 2 * time.Second }
 
@@ -361,7 +361,7 @@ func (s *story) without(victims bool) (longest time.Duration) {
 	return longest.Round(10 * time.Millisecond)
 }
 
-// tell prints a row of the table in docs/redis.md.
+// tell prints a row of the table in docs/failover.md.
 func (s *story) tell(t *testing.T, sum tally) {
 	t.Helper()
 	after, last, lost := s.after(s.began)

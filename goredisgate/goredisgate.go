@@ -29,7 +29,7 @@
 // Where the options have DialerRetries, set it to 1 if Config.Timeout is below a second. Otherwise
 // go-redis may still be dialling a dead server when the caller leaves, and the caller gets
 // window.ErrUncertain though nothing was sent. ContextTimeoutEnabled changes nothing for limiters.
-// The section "On go-redis" of docs/redis.md has more.
+// The section "go-redis" of docs/servers.md has more.
 package goredisgate
 
 import (

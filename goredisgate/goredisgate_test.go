@@ -208,7 +208,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestACL: the user that docs/redis.md describes may do what a limiter does.
+// TestACL: the user that docs/keys.md describes may do what a limiter does.
 func TestACL(t *testing.T) {
 	server := redistest.Start(t)
 	rule := "limiter on >password ~login:* +evalsha +eval +get +set +del +time +hello +ping +asking +cluster|slots"

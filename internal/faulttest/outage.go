@@ -90,7 +90,7 @@ func do(t *testing.T, c rueidis.Client, command ...string) {
 }
 
 // Trouble makes each trouble under load, without and with a Fallback: the caller learns the truth in time, and soon
-// after the end Redis decides again. With -v it prints the table of docs/redis.md.
+// after the end Redis decides again. With -v it prints the table of docs/outages.md.
 func Trouble(t *testing.T, open Open) {
 	for _, tr := range troubles {
 		for _, withFallback := range []bool{false, true} {

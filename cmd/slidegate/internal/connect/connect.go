@@ -68,7 +68,7 @@ func (as Addresses) Connect(ctx context.Context) (rueidis.Client, error) {
 	return as.dial(ctx, o)
 }
 
-// Serve connects a service, with the options of docs/redis.md.
+// Serve connects a service, with the options of docs/servers.md.
 func (as Addresses) Serve(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.AlwaysPipelining = true

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// root is the root of the repository, seen from this package.
+const root = "../.."
+
+// TestIndexOfPages checks that docs/README.md links to each page of docs.
+func TestIndexOfPages(t *testing.T) {
+	pages, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil || len(pages) < 2 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	index := text(t, root+"/docs/README.md")
+	for _, page := range pages {
+		name := filepath.Base(page)
+		if name != "README.md" && !strings.Contains(index, "\n- ["+name+"]("+name+"): ") {
+			t.Errorf("docs/README.md does not list %s: add a line that begins with \"- [%s](%s): \"", name, name, name)
+		}
+	}
+}
+
+// TestLinks checks that each relative link of a Markdown file leads to a file of this repository,
+// and each anchor to a heading.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|href)="([^"]+)"`)
+	for _, file := range markdownFiles(t) {
+		for _, match := range link.FindAllStringSubmatch(withoutCode(text(t, file)), -1) {
+			target := match[1] + match[2]
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			if problem := followLink(t, file, target); problem != "" {
+				t.Errorf("%s: the link to %s is dead: %s", file, target, problem)
+			}
+		}
+	}
+}
+
+// markdownFiles returns all Markdown files, except those of hidden directories and of other projects.
+func markdownFiles(t *testing.T) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "node_modules" || name == "testdata" || strings.HasPrefix(name, ".") && file != root):
+			return filepath.SkipDir
+		case filepath.Ext(file) == ".md":
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// followLink returns what is wrong with a relative link of a file, or "".
+func followLink(t *testing.T, file, target string) string {
+	t.Helper()
+	path, anchor, _ := strings.Cut(target, "#")
+	to := file
+	if path != "" {
+		to = filepath.Join(filepath.Dir(file), path)
+	}
+	if _, err := os.Stat(to); err != nil {
+		return err.Error()
+	}
+	if anchor == "" || filepath.Ext(to) != ".md" {
+		return ""
+	}
+	for line := range strings.Lines(withoutCode(text(t, to))) {
+		if heading := strings.TrimLeft(line, "#"); heading != line && slug(heading) == anchor {
+			return ""
+		}
+	}
+	return "no heading has this anchor"
+}
+
+// slug returns the anchor that GitHub gives to a heading.
+func slug(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, strings.TrimSpace(heading))
+}
+
+// withoutCode removes fenced and indented code blocks from a page.
+func withoutCode(page string) string {
+	var kept strings.Builder
+	fenced := false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		} else if !fenced && !strings.HasPrefix(line, "    ") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
