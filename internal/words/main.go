@@ -12,7 +12,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,7 +37,7 @@ func main() {
 	if flag.NArg() == 0 {
 		r.shares()
 	}
-	r.print(os.Stdout, *stats)
+	fmt.Print(r.text(*stats))
 	if len(r.findings) > 0 {
 		os.Exit(1)
 	}
@@ -133,22 +132,30 @@ func (r *report) shares() {
 	}
 }
 
-// print prints the findings and, on request, the counts.
-func (r *report) print(w io.Writer, stats bool) {
+// text returns the findings and, on request, the counts.
+func (r *report) text(stats bool) string {
+	var b strings.Builder
 	for _, f := range r.findings {
-		fmt.Fprintln(w, f)
+		fmt.Fprintln(&b, f)
 	}
 	if !stats {
-		return
+		return b.String()
 	}
-	fmt.Fprintf(w, "comments   %d sentences, %d above %d words (%s)\n", r.comments.all, r.comments.long, longSentence, percent(r.comments.long, r.comments.all))
-	fmt.Fprintf(w, "pages      %d sentences, %d above %d words (%s)\n", r.pages.all, r.pages.long, longSentence, percent(r.pages.long, r.pages.all))
-	fmt.Fprintf(w, "functions  %d comments outside tests, %d begin with a verb (%s)\n", r.functions, r.verbs, percent(r.verbs, r.functions))
+	fmt.Fprintln(&b, "comments ", r.comments)
+	fmt.Fprintln(&b, "pages    ", r.pages)
+	fmt.Fprintf(&b, "functions  %d comments outside tests, %s begin with a verb\n", r.functions, percent(r.verbs, r.functions))
 	for _, page := range r.files {
-		fmt.Fprintf(w, "%6d words  %s\n", r.words[page], page)
+		fmt.Fprintf(&b, "%6d words  %s\n", r.words[page], page)
 	}
+	return b.String()
 }
 
+// String says how many sentences there are, and how many of them are long.
+func (s sentences) String() string {
+	return fmt.Sprintf("%d sentences, %s above %d words", s.all, percent(s.long, s.all), longSentence)
+}
+
+// percent returns a part with its share, such as "5 (2.5 %)".
 func percent(part, whole int) string {
-	return fmt.Sprintf("%.1f %%", 100*float64(part)/max(1, float64(whole)))
+	return fmt.Sprintf("%d (%.1f %%)", part, 100*float64(part)/max(1, float64(whole)))
 }
