@@ -24,7 +24,7 @@ SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-
 TESTS   ?= test
 image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
 
-.PHONY: help check test short cluster matrix race race-once race-twice lint fuzz bench
+.PHONY: help check test short cluster matrix race race-once race-twice lint fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
@@ -35,9 +35,10 @@ help:
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows, too"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
+	@echo "make site    README and docs as static HTML in site/public, by Hugo; then its links are checked"
 	@echo
 	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root;"
-	@echo "and chromium, prometheus, python3-redis, nodejs, node-redis and esbuild for the tests of pages, metrics and"
+	@echo "and chromium, hugo, prometheus, python3-redis, nodejs, node-redis and esbuild for the tests of pages, metrics and"
 	@echo "clients in other languages."
 	@echo "SLIDEGATE_INSTALL=0 forbids it."
 
@@ -97,3 +98,11 @@ fuzz:
 
 bench:
 	cd bench && $(GO) run . $(BENCHFLAGS)
+
+# Hugo is one system package, such as apt-get install hugo or brew install hugo.
+HUGO ?= hugo
+site:
+	@command -v $(HUGO) >/dev/null || { echo "make site needs Hugo 0.110 or later: apt-get install hugo, brew install hugo, or https://gohugo.io/installation/"; exit 1; }
+	rm -rf site/public
+	$(HUGO) --quiet --panicOnWarning --source site --cacheDir $(CURDIR)/site/resources/cache
+	$(GO) run ./site/check site/public .
