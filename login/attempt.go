@@ -12,48 +12,70 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Attempt is one attempt to log in, and the answer whether it may be made.
+// Attempt represents one attempt to log in, and whether it is allowed. If it is, check the
+// password. Then call Succeed if it is right, Cancel if it could not be checked, and nothing if it
+// is wrong.
 type Attempt struct {
-	Allowed    bool          // the password may be looked at
-	RetryAfter time.Duration // how soon the budget that denied could allow the same attempt; 0 if Allowed. Budgets that were not asked can deny it then
-	Challenge  bool          // denied, but allowed if its client solved a challenge: see BeginChallenged. False also if Redis did not say
-	Denied     Budget        // which was used up; empty if Allowed. It is for logs, and not for the user
-	Left       int64         // how many more failures its budgets allow now; 0 if denied. After those of a known device come those of an unknown one
-	Next       time.Duration // how soon the next attempt could be allowed if this one fails, at most; 0 if at once, or if denied
-	Degraded   bool          // decided by the Fallback, in part at least
+	// Allowed reports whether to check the password.
+	Allowed bool
+
+	// RetryAfter is how long until the budget that denied would allow the same attempt, or 0 if
+	// Allowed. Budgets that were not asked can still deny it then.
+	RetryAfter time.Duration
+
+	// Challenge reports that a denied attempt would be allowed if the client solved a challenge:
+	// see BeginChallenged. It is false also if Redis did not answer that question.
+	Challenge bool
+
+	// Denied is the budget that was used up, or empty if Allowed. Log it, and do not show it to the
+	// user.
+	Denied Budget
+
+	// Left is how many more failures the budgets of this attempt allow now, or 0 if denied. After
+	// those of a known device come those of an unknown device.
+	Left int64
+
+	// Next is the longest wait for the next attempt if this one fails. It is 0 if there is no wait,
+	// or if denied.
+	Next time.Duration
+
+	// Degraded reports that the Fallback decided, at least in part.
+	Degraded bool
 
 	guard     *Guard
 	charges   []charge
-	cleared   []charge // what a success clears
+	cleared   []charge // by Succeed
 	decisions []window.Decision
-	site      *site // counts it as a failure until it succeeds; nil if it does not
-	over      atomic.Bool
+	alarm     *siteAlarm // counts the attempt as a failure until it ends; nil if it is not counted
+	ended     atomic.Bool
 }
 
-// charge is one unit of a budget.
+// charge is one unit, charged to an event key of a budget.
 type charge struct {
 	budget Budget
 	event  string
 }
 
-// begin charges an attempt. Its success gives back the charges, and clears some budgets wholly.
+// begin charges an attempt. Succeed gives back the charges, and resets the budgets in cleared.
 func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) (*Attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("slidegate: login: nothing was charged: %w", err)
 	}
-	ctx, cancel := g.begun(ctx)
+	ctx, cancel := g.detach(ctx)
 	defer cancel()
 	joint, err := window.AllowAll(ctx, g.checks(charges)...)
 	if len(joint.Decisions) == 0 {
 		return nil, err
 	}
 	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, charges: charges, cleared: cleared, decisions: joint.Decisions}
-	a.answer()
+	a.summarize()
 	return a, err
 }
 
-// checks returns what is asked about charges. What is asked together with the one before it hurts nobody while it is charged for a moment: the pair is
-// the attacker's own, like the address, and the total holds no more for unknown devices than the account admitted before.
+// checks returns the questions for window.AllowAll. A budget may be asked in the same round trip as
+// the one before it if a charge that is held for a moment harms nobody else. The pair belongs to
+// the attacker, like the address. And Total has no more for unknown devices than Account has
+// admitted.
 func (g *Guard) checks(charges []charge) []window.Check {
 	checks := make([]window.Check, len(charges))
 	for i, c := range charges {
@@ -63,21 +85,22 @@ func (g *Guard) checks(charges []charge) []window.Check {
 	return checks
 }
 
-// begun returns a context that the caller cannot end: a client does that when it hangs up, or by a deadline that it chose. Config.Timeout ends
-// each round trip. Only without one, the deadline of ctx stays.
-func (g *Guard) begun(ctx context.Context) (context.Context, context.CancelFunc) {
+// detach returns a context that the caller cannot end. A client could end it by hanging up, or by a
+// deadline of its choice. Config.Timeout ends each round trip. Without a Timeout, the deadline of
+// ctx stays.
+func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
 	}
 	detached := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok && g.untimed {
+	if deadline, ok := ctx.Deadline(); ok && g.noTimeout {
 		return context.WithDeadline(detached, deadline)
 	}
 	return detached, func() {}
 }
 
-// answer puts the decisions into words.
-func (a *Attempt) answer() {
+// summarize sets the results from the decisions of the budgets.
+func (a *Attempt) summarize() {
 	last := len(a.decisions) - 1
 	a.Left = a.decisions[last].Remaining
 	for _, d := range a.decisions {
@@ -88,30 +111,37 @@ func (a *Attempt) answer() {
 	}
 	if !a.Allowed {
 		a.Denied, a.Left, a.Next = a.charges[last].budget, 0, 0
-		a.over.Store(true)
+		a.ended.Store(true)
 	}
 }
 
-// Succeed says that the password was right. It gives back what the attempt was charged, and forgets the failures of the pair, or of the
-// known device, and the streak, with those of challenged attempts. What stays are the failures charged to the address, lest an attacker who has an account clears them
-// by logging in, and those charged to the account, lest each login of its owner gives an attacker new guesses.
+// Succeed reports that the password was right. It gives back the charges of this attempt. It also
+// resets the streak and the pair or the known device, with their challenged budgets.
 //
-// It works also when ctx has ended, and takes 5 s at most. An error says what could not be given back or cleared, and stays: log it, and let the user in all the same. Of Succeed
-// and Cancel only the first call does something, and neither does after a denial.
+// Earlier failures on the address stay, because otherwise an attacker could clear them by logging
+// into an account of their own. Earlier failures on the account stay, because otherwise each login
+// of the owner would give an attacker new guesses.
+//
+// Succeed also works after ctx has ended, and takes at most 5 s. An error names the charges that
+// could not be given back, and these stay: log it, and let the user in. Only the first call of
+// Succeed or Cancel has an effect, and neither has one after a denial.
 func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.cleared) }
 
-// Cancel gives back what the attempt was charged, as if it had not been made: the password was not looked at, such as because the
-// database did not answer. A wrong password is no reason, nor a user who went away. Where another attempt has succeeded since it began, and
-// a later one failed, it can take back one failure of that pair, streak or device. Else it is as Succeed.
+// Cancel gives back the charges of this attempt, as if it had not been made. Call it if the
+// password could not be checked, because the database did not answer. Do not call it for a wrong
+// password, or because the client has gone.
+//
+// If another attempt succeeded since this one began, and a later one failed, Cancel can take back
+// that failure of the pair, the streak or the device. Otherwise it behaves like Succeed.
 func (a *Attempt) Cancel(ctx context.Context) error { return a.end(ctx, nil) }
 
-// end gives back the charges, except those to budgets that it clears, unless the attempt is over.
+// end gives back the charges and resets the cleared budgets, if the attempt has not ended.
 func (a *Attempt) end(ctx context.Context, cleared []charge) error {
-	if a.guard == nil || a.over.Swap(true) { // without a guard it is a stand-in for one, as in a test
+	if a.guard == nil || a.ended.Swap(true) { // an Attempt without a guard is a stub in a user's test
 		return nil
 	}
-	if a.site != nil {
-		a.site.failures.Add(-1)
+	if a.alarm != nil {
+		a.alarm.failures.Add(-1)
 	}
 	ctx = context.WithoutCancel(ctx)
 	if !a.guard.inMemory {
@@ -120,7 +150,7 @@ func (a *Attempt) end(ctx context.Context, cleared []charge) error {
 		ctx = timed
 	}
 	charged := len(a.charges)
-	return a.guard.sideBySide(charged+len(cleared), func(i int) error {
+	return a.guard.concurrently(charged+len(cleared), func(i int) error {
 		switch {
 		case i >= charged:
 			return a.guard.clear(ctx, cleared[i-charged])
@@ -131,17 +161,18 @@ func (a *Attempt) end(ctx context.Context, cleared []charge) error {
 	})
 }
 
-// refund gives back the i-th charge.
+// refund gives back the charge of index i.
 func (a *Attempt) refund(ctx context.Context, i int) error {
 	c := a.charges[i]
 	if err := a.guard.limiters[c.budget].Refund(ctx, c.event, a.decisions[i]); err != nil {
-		return fmt.Errorf("slidegate: login: what is charged to the %s stays until it is forgotten, as it could not be given back: %w", c.budget, err)
+		return fmt.Errorf("slidegate: login: cannot give back what is charged to the %s, so it stays until its window is over: %w", c.budget, err)
 	}
 	return nil
 }
 
-// sideBySide calls do for 0 to n-1: at the same time, so that the calls share a round trip, or in memory one after the other.
-func (g *Guard) sideBySide(n int, do func(i int) error) error {
+// concurrently calls do for 0 to n-1 at the same time, so that the calls share a round trip. In
+// memory it calls them in sequence.
+func (g *Guard) concurrently(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var group sync.WaitGroup
 	for i := range n {
@@ -155,5 +186,5 @@ func (g *Guard) sideBySide(n int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// endTime is how long the end of an attempt may take in all, where Timeout does not end it sooner.
+// endTime bounds the end of an attempt as a whole. Timeout can end it sooner.
 const endTime = 5 * time.Second

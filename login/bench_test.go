@@ -9,7 +9,8 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// BenchmarkLocal measures a login on a guard in memory: of a user who has the password right, and of an attacker who is denied.
+// BenchmarkLocal measures a login on a guard in memory: of a user with the right password, and of
+// an attacker who is denied.
 func BenchmarkLocal(b *testing.B) {
 	now := noon
 	for _, succeeds := range []bool{true, false} {

@@ -10,29 +10,35 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Challenged is what attempts may fail whose clients solved a challenge: a captcha, a proof of work, a code by mail. It is counted apart from what others
-// fail, so that users get in while the budgets of others are used up. What is nil is as the defaults are.
+// Challenged limits attempts whose clients solved a challenge: a captcha, a proof of work, or a
+// code by mail. They are counted apart from other attempts, so users get in while attackers have
+// used up the usual budgets. Limits that are nil have the defaults given here. The details are in
+// https://github.com/slidegate/slidegate/blob/main/docs/login.md#challenges.
 type Challenged struct {
-	// Address is what one address may fail with challenges: by default as Config.Address, 20/1m, 50/1h and 100/1d.
+	// Address limits the challenged failures of one address, on all accounts together. Default:
+	// 20/1m, 50/1h, 100/1d, as Config.Address.
 	Address []window.Limit
 
-	// Pair is what one address may fail with challenges on one account since it last logged into it: by default 5/1m and 10/1h.
+	// Pair limits the challenged failures of one address on one account since it last logged in
+	// there. Default: 5/1m, 10/1h.
 	Pair []window.Limit
 
-	// Account is what all addresses together may fail with challenges on one account: by default 5/10m, 10/1h and 20/1d. In the time of each limit of
-	// Total it must allow at most nine tenths of what that does, together with Config.Account.
+	// Account limits the challenged failures of all addresses on one account. Default: 5/10m,
+	// 10/1h, 20/1d. Within the Per of each limit of Total, it may allow at most nine tenths of that
+	// limit together with Config.Account.
 	Account []window.Limit
 
-	// Streak is what may fail with challenges on one account with no login of anybody in between: by default 20/30d. With the 60 of Config.Streak and the
-	// 20 of one known device it is at most 100 in a row.
+	// Streak limits the challenged failures on one account while nobody logs in. Default: 20/30d.
+	// With the 60 of Config.Streak and the 20 of one known device, that is at most 100 in a row.
 	Streak []window.Limit
 
-	// Site is the level of failures over the whole service at which the alarm goes on: by default 1000/1h. It goes off below half of that. Choose about ten
-	// times what fails in the busiest hour of a quiet week: Guard.Alarm shows the level. While the alarm is on, unknown devices whose address has failed twice
-	// within the longest limit of Config.Address have to solve a challenge. Max is at most 10^7.
+	// Site is the level of failures over the whole service that switches on the alarm: by default
+	// 1000/1h. During an alarm, unknown devices whose address has failed twice need a challenge.
+	// See https://github.com/slidegate/slidegate/blob/main/docs/login.md#attacks-on-the-whole-site.
 	Site window.Limit
 
-	// Switched is called when the alarm goes on or off in this process. Keep it quick: attempts wait for it. It must not use the guard.
+	// Switched is called when the alarm goes on or off in this process. Attempts wait for it, so
+	// return quickly. It must not use the guard.
 	Switched func(Alarm) `json:"-"`
 }
 
@@ -42,27 +48,32 @@ var (
 	challengedStreakLimits  = []window.Limit{{Max: 20, Per: month}}
 )
 
-// budgets returns those of challenged attempts, or none without challenges.
-func (c *Challenged) budgets() []limited {
+// budgets returns the budgets of challenged attempts with their limits, or none without challenges.
+func (c *Challenged) budgets() []budgetLimits {
 	if c == nil {
 		return nil
 	}
-	return []limited{
-		{ChallengedAddress, or(c.Address, addressLimits)},
-		{ChallengedPair, or(c.Pair, challengedPairLimits)},
+	return []budgetLimits{
+		{ChallengedAddress, orDefault(c.Address, addressLimits)},
+		{ChallengedPair, orDefault(c.Pair, challengedPairLimits)},
 		{ChallengedAccount, c.account()},
-		{ChallengedStreak, or(c.Streak, challengedStreakLimits)},
+		{ChallengedStreak, orDefault(c.Streak, challengedStreakLimits)},
 	}
 }
 
-func (c *Challenged) account() []window.Limit { return or(c.Account, challengedAccountLimits) }
+// account returns the limits of Account, or the default.
+func (c *Challenged) account() []window.Limit { return orDefault(c.Account, challengedAccountLimits) }
 
 var errNoChallenges = errors.New("slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}")
 
-// BeginChallenged is Begin for a client that has just solved a challenge, as the application has verified. The attempt is charged to budgets of its own and
-// to the total of the account, so it can be allowed where Begin and BeginKnown deny: Attempt.Challenge says so. Its success clears the streak of challenged
-// attempts only: else each login during an attack gives the attacker new guesses without a challenge. Let a solution serve for one attempt only, on one
-// account. Without Config.Challenged it is an error.
+// BeginChallenged charges an attempt whose client has just solved a challenge, as the application
+// has verified. Call it after Begin or BeginKnown denied with Attempt.Challenge. It charges
+// separate budgets, and the total of the account, so it can be allowed where the others deny.
+// Accept each solution once, for one account.
+//
+// Its success resets the streak of challenged attempts, but not the other one. Otherwise each login
+// during an attack would give the attacker new guesses without a challenge. It returns an error
+// without Config.Challenged. In everything else it behaves like Begin.
 func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
 	if err := g.check(account, ip); err != nil {
 		return nil, err
@@ -70,29 +81,30 @@ func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Ad
 	if !g.challenges() {
 		return nil, errNoChallenges
 	}
-	a, err := g.begin(ctx, ofChallenged(account, ip), append(g.withChallenged([]charge{pairOf(account, ip)}), charge{ChallengedStreak, account})...)
-	g.site.count(ctx, a)
+	a, err := g.begin(ctx, challengedCharges(account, ip), append(g.withChallenged([]charge{pairCharge(account, ip)}), charge{ChallengedStreak, account})...)
+	g.alarm.count(ctx, a)
 	return a, err
 }
 
 // challenges reports whether the service has challenges.
-func (g *Guard) challenges() bool { return g.site != nil }
+func (g *Guard) challenges() bool { return g.alarm != nil }
 
-// ofChallenged returns what a challenged attempt is charged to.
-func ofChallenged(account string, ip netip.Addr) []charge {
+// challengedCharges returns what a challenged attempt is charged to.
+func challengedCharges(account string, ip netip.Addr) []charge {
 	return []charge{
 		{ChallengedAddress, subnet.Client(ip)},
-		pairOf(account, ip).challenged(),
+		pairCharge(account, ip).challenged(),
 		{ChallengedAccount, account},
 		{ChallengedStreak, account},
 		{Total, account},
 	}
 }
 
-// challenged returns the charge to the budget of challenged attempts that corresponds to one of others.
+// challenged returns the same charge, to the budget of challenged attempts.
 func (c charge) challenged() charge { return charge{"challenged-" + c.budget, c.event} }
 
-// withChallenged adds to charges those to the budgets of challenged attempts that correspond to them, if there are such.
+// withChallenged returns the charges, and those to the corresponding budgets of challenged attempts
+// where the guard has them.
 func (g *Guard) withChallenged(all []charge) []charge {
 	if !g.challenges() {
 		return all
@@ -105,12 +117,13 @@ func (g *Guard) withChallenged(all []charge) []charge {
 	return all
 }
 
-// wouldAdmit reports whether a challenged attempt would be allowed now. It charges nothing, and takes one round trip.
+// wouldAdmit reports whether a challenged attempt would be allowed now. It charges nothing, and
+// takes one round trip.
 func (g *Guard) wouldAdmit(ctx context.Context, account string, ip netip.Addr) bool {
-	ctx, cancel := g.begun(ctx)
+	ctx, cancel := g.detach(ctx)
 	defer cancel()
-	charges := ofChallenged(account, ip)
-	return g.sideBySide(len(charges), func(i int) error {
+	charges := challengedCharges(account, ip)
+	return g.concurrently(len(charges), func(i int) error {
 		d, err := g.limiters[charges[i].budget].Peek(ctx, charges[i].event)
 		if err == nil && !d.Allowed {
 			err = errDenied

@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// TestChallengeLetsIn: where others have used up an address or an account, and where a user has used up what he has himself, he is told to solve a challenge,
-// and gets in by that.
+// TestChallengeLetsIn uses up one budget after the other. The attempt is denied with Challenge, and
+// a solved challenge lets the user in.
 func TestChallengeLetsIn(t *testing.T) {
 	for _, denied := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak} {
 		cfg := login.Config{Challenged: &login.Challenged{}}
@@ -41,7 +41,8 @@ func TestChallengeLetsIn(t *testing.T) {
 	}
 }
 
-// TestChallengeOfADevice: a known device that has used up its budget, and is denied as an unknown one, is told to solve a challenge.
+// TestChallengeOfADevice checks Challenge for a known device that has used up its budget, and is
+// denied as an unknown device.
 func TestChallengeOfADevice(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("1/2d"), Challenged: &login.Challenged{}})
 	for range 2 {
@@ -52,7 +53,8 @@ func TestChallengeOfADevice(t *testing.T) {
 	}
 }
 
-// TestNoChallengeHelps: no challenge is asked for that would not let the client in, or that the service has not.
+// TestNoChallengeHelps checks that Challenge is false if a challenge would not let the client in,
+// or the service has no challenges.
 func TestNoChallengeHelps(t *testing.T) {
 	one := limits("1/1d")
 	for _, tt := range []struct {
@@ -85,7 +87,8 @@ func TestNoChallengeHelps(t *testing.T) {
 	}
 }
 
-// TestSolversLeaveTheReserve: attackers with as many addresses and solved challenges as they like leave known devices what is theirs.
+// TestSolversLeaveTheReserve checks that attackers with any number of addresses and solved
+// challenges leave known devices their part.
 func TestSolversLeaveTheReserve(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Account: limits("60/1h"), Streak: limits("90/1h"), Challenged: &login.Challenged{Account: limits("30/1h"), Streak: limits("90/1h")}}))
@@ -109,7 +112,8 @@ func TestSolversLeaveTheReserve(t *testing.T) {
 	}
 }
 
-// TestForgetChallenged: Forget and ForgetAddress forget challenged attempts too.
+// TestForgetChallenged checks that Forget and ForgetAddress also reset the budgets of challenged
+// attempts.
 func TestForgetChallenged(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
 	counts := func() (all []int64) {

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// May somebody try a password on this account, from this IP address? Begin charges the attempt
+// Is a password attempt on this account allowed from this IP address? Begin charges the attempt
 // before the password is checked.
 func ExampleGuard_Begin() {
 	ctx, ip := context.Background(), netip.MustParseAddr("198.51.100.7")
@@ -42,8 +42,8 @@ func ExampleGuard_Begin() {
 	// denied; retry after 1m0s
 }
 
-// How does a captcha let a user in while a botnet guesses at the account? A denied attempt says
-// whether a solved challenge would help, and BeginChallenged then admits it.
+// How does a captcha let a user in while a botnet guesses at the account? Attempt.Challenge reports
+// that a solved challenge would help, and BeginChallenged then admits the attempt.
 func ExampleGuard_BeginChallenged() {
 	ctx := context.Background()
 	guard, err := login.NewLocal(login.Config{Name: "login", Challenged: &login.Challenged{}})

@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// State is what one budget counts for an account, an address or both. The embedded Snapshot names
-// the event and lists every bucket of every limit.
+// State represents what one budget counts for an account, an address or both. The embedded Snapshot
+// names the event key and lists every bucket of every limit.
 type State struct {
 	Budget Budget
 	window.Snapshot
@@ -24,12 +24,14 @@ func (s State) RetryAfter() (wait time.Duration) {
 	return wait
 }
 
-// Inspect returns all that Begin would ask about an account and the addresses given, for people. It
-// charges nothing, writes nothing and never asks the Fallback.
+// Inspect returns the state of every budget that Begin would ask about an account and the given
+// addresses. It charges nothing, writes nothing and never asks the Fallback. Use it to find out why
+// a user cannot log in.
 //
-// The states are in the order in which Begin asks: of each address, Address and Pair; then Account,
-// Streak and Total. Without an address, only these three. Begin allows an attempt if RetryAfter is 0
-// for all of them. A known device has a budget besides: Limiter(Device) inspects its event.
+// The states are in the order in which Begin asks: for each address, Address and Pair; then
+// Account, Streak and Total. Without an address, there are only these three. Begin allows an
+// attempt if RetryAfter is 0 for all of them. A known device also has its own budget, which
+// Limiter(Device) inspects.
 //
 // With Config.Challenged, the states of challenged attempts follow, in the same order.
 // BeginChallenged allows an attempt if RetryAfter is 0 for these and for Total. While the alarm is
@@ -45,9 +47,9 @@ func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr)
 		if err := checkAddress(ip); err != nil {
 			return nil, err
 		}
-		all = append(all, ofAddress(account, ip)...)
+		all = append(all, addressCharges(account, ip)...)
 	}
-	all = g.withChallenged(append(all, ofAccount(account)...))
+	all = g.withChallenged(append(all, accountCharges(account)...))
 	return g.inspect(ctx, all)
 }
 
@@ -57,7 +59,7 @@ func (g *Guard) inspect(ctx context.Context, all []charge) ([]State, error) {
 	for i, c := range all {
 		s, err := g.limiters[c.budget].Inspect(ctx, c.event)
 		if err != nil {
-			return nil, fmt.Errorf("slidegate: login: what is charged to the %s is not known: %w", c.budget, err)
+			return nil, fmt.Errorf("slidegate: login: cannot read what is charged to the %s: %w", c.budget, err)
 		}
 		states[i] = State{c.budget, s}
 	}

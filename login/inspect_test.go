@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInspect: the states name the budgets of an attempt in the order in which Begin asks them, and
-// its charges; and looking charges nothing.
+// TestInspect checks that the states name the budgets in the order in which Begin asks, and their
+// charges. Inspect itself charges nothing.
 func TestInspect(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{})
 	ip := netip.MustParseAddr("2001:db8:1:2::3")
@@ -49,7 +49,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestInspectChallenged: with challenges, the budgets of challenged attempts follow.
+// TestInspectChallenged checks that with challenges, the states of challenged budgets follow.
 func TestInspectChallenged(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
 	must(g.Begin(t.Context(), "alice", home))
@@ -69,8 +69,8 @@ func TestInspectChallenged(t *testing.T) {
 	}
 }
 
-// TestInspectAsBegin: an attempt is allowed once the longest RetryAfter of the states is over, and
-// not a millisecond before.
+// TestInspectAsBegin checks that Begin allows an attempt after the longest RetryAfter of the
+// states, and not a millisecond before.
 func TestInspectAsBegin(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now}))
@@ -92,8 +92,8 @@ func TestInspectAsBegin(t *testing.T) {
 	}
 }
 
-// TestInspectErrors: an account or an address that Begin refuses, Inspect refuses; and a Redis that
-// does not answer is an outage.
+// TestInspectErrors checks that Inspect refuses the accounts and addresses that Begin refuses, and
+// reports an outage if Redis does not answer.
 func TestInspectErrors(t *testing.T) {
 	server := redistest.Start(t)
 	g := newGuard(t, server.NewClient(t, nil), login.Config{Fallback: must(login.NewLocal(login.Config{Name: "login"}))})
@@ -104,7 +104,7 @@ func TestInspectErrors(t *testing.T) {
 		t.Errorf("no address: %v", err)
 	}
 	if _, err := new(login.Guard).Inspect(t.Context(), "alice"); err == nil {
-		t.Error("a guard of nobody answers")
+		t.Error("a zero Guard returned no error")
 	}
 	server.Kill(t)
 	if s, err := g.Inspect(t.Context(), "alice", home); !errors.Is(err, window.ErrOutage) || s != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// TestLimiter: the limiter of a budget knows what an attempt was charged, and forgets it.
+// TestLimiter checks that the limiter of a budget shows and resets what an attempt was charged.
 func TestLimiter(t *testing.T) {
 	g, err := login.NewLocal(login.Config{Name: "login"})
 	if err != nil {
@@ -32,6 +32,6 @@ func TestLimiter(t *testing.T) {
 		}
 	}
 	if g.Limiter("none") != nil {
-		t.Error("there is a limiter of no budget")
+		t.Error("Limiter returned a limiter for an unknown budget")
 	}
 }

@@ -1,15 +1,31 @@
-// Package login guards a check of passwords, or of any other secret that people type, against those who guess.
+// Package login provides login throttling: it protects a login form against brute force and
+// credential stuffing. It is a distributed rate limiter for attempts on anything that people type
+// to prove who they are: passwords, PINs, one-time codes. Counts are in Redis, in Redis Cluster, or
+// in memory.
 //
-// Each attempt is charged before the password is looked at, to all that it might be abused for: the address that it comes from, the
-// address and the account as a pair, and the account. A failure stays charged. So guesses are few, however many are made at once and
-// from wherever they come: at most 100 failures in an hour on one account. docs/login.md shows a whole form.
+// A [Guard] charges each attempt before the password is checked. It charges the IP address, the
+// address and account as a pair, and the account. A wrong password leaves the charges, and a right
+// one gives them back. So a thousand guesses at once get no further than a thousand in sequence. A
+// botnet with any number of addresses fails at most 100 times in an hour on one account.
 //
+//	guard, err := login.New(client, login.Config{Name: "login", Secret: secret})
+//	...
 //	a, err := guard.Begin(ctx, account, ip)
 //	switch {
-//	case err != nil: // no Redis: let nobody in, or have a Fallback
-//	case !a.Allowed: // tell the user to come back in a.RetryAfter, whatever the password is
-//	case password is right: a.Succeed(ctx)
+//	case err != nil: // Redis does not answer: let nobody in, or set Config.Fallback
+//	case !a.Allowed: // answer HTTP 429 with a.RetryAfter, and do not check the password
+//	case right(account, password): // let the user in
+//		err = a.Succeed(ctx)
+//	default: // wrong password: the charges stay
 //	}
+//
+// [Guard.BeginKnown] keeps an account open for its owner during an attack: a device that has logged
+// in before has its own budget. [Guard.BeginChallenged] admits an attempt whose client solved a
+// captcha.
+//
+// Package [github.com/slidegate/slidegate/login/loginhttp] is a complete login form for net/http.
+// The defaults, their sources and simulated attacks are in
+// https://github.com/slidegate/slidegate/blob/main/docs/login.md.
 package login
 
 import (
@@ -26,30 +42,51 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Guard decides which attempts to log in may be made. It comes from New or NewLocal, is safe for concurrent use and needs no Close.
+// Guard decides which attempts to log in are allowed. It is made by New, NewOn or NewLocal. It is
+// safe for concurrent use, and needs no Close.
 type Guard struct {
-	limiters map[Budget]*window.Limiter
-	site     *site // nil without challenges
-	inMemory bool
-	untimed  bool // Config.Timeout leaves it to the context
+	limiters  map[Budget]*window.Limiter
+	alarm     *siteAlarm // nil without challenges
+	inMemory  bool
+	noTimeout bool // Config.Timeout is below 0: only the context ends calls
 }
 
-// Budget is what attempts are charged to. Each has its own counts, in a limiter named after it: Config.Name, a dot and the budget.
+// Budget names what attempts are charged to. Each budget counts in a limiter of its own, whose Name
+// is Config.Name, a dot and the budget: login.account.
 type Budget string
 
-// The budgets. An attempt of Begin is charged to address and pair, then to account, then to streak and total; one of BeginKnown to device, then to total. An
-// event is what the key of a limiter is about, for slidegate inspect.
+// The budgets. Begin charges Address and Pair, then Account, then Streak and Total. BeginKnown
+// charges Device, then Total. Each comment ends with the event key, as Limiter(b).Inspect and
+// slidegate inspect take it.
 const (
-	Address Budget = "address" // all attempts from an IPv4 address or an IPv6 /64. The event is that: 192.0.2.1 or 2001:db8:1:2::/64
-	Pair    Budget = "pair"    // those on one account from one address. The event is both, with a space: 192.0.2.1 alice
-	Account Budget = "account" // those on one account from unknown devices. The event is the account
-	Streak  Budget = "streak"  // those on one account from unknown devices since the last login of anybody. The event is the account
-	Device  Budget = "device"  // those on one account from one known device. The event is both: "device" alice, with the device as Go quotes it
-	Total   Budget = "total"   // all on one account. The event is the account
+	// Address counts attempts from one IPv4 address or one IPv6 /64, on any account.
+	// Event key: 192.0.2.1 or 2001:db8:1:2::/64.
+	Address Budget = "address"
+
+	// Pair counts attempts from one address on one account.
+	// Event key: the address, a space and the account: 192.0.2.1 alice.
+	Pair Budget = "pair"
+
+	// Account counts attempts from unknown devices on one account.
+	// Event key: the account.
+	Account Budget = "account"
+
+	// Streak counts attempts from unknown devices on one account since anybody last logged in.
+	// Event key: the account.
+	Streak Budget = "streak"
+
+	// Device counts attempts from one known device on one account.
+	// Event key: the device, quoted as by Go's %q, a space and the account: "device" alice.
+	Device Budget = "device"
+
+	// Total counts all attempts on one account.
+	// Event key: the account.
+	Total Budget = "total"
 )
 
-// The budgets of challenged attempts, if there is a Config.Challenged. An attempt of BeginChallenged is charged to these and to Total, in the same order.
-// Their events are as those of the budgets without "challenged-".
+// The budgets of challenged attempts, which exist only with Config.Challenged. BeginChallenged
+// charges them and Total, in the same order as Begin. Their event keys are those of the budgets
+// without "challenged-".
 const (
 	ChallengedAddress Budget = "challenged-address"
 	ChallengedPair    Budget = "challenged-pair"
@@ -57,24 +94,29 @@ const (
 	ChallengedStreak  Budget = "challenged-streak"
 )
 
-// Site denies an unknown device while the alarm is on, if its address has failed twice: see Challenged.Site. It is the budget Address with at most two failures
-// in each limit. Attempt.RetryAfter is then the wait if the alarm lasts.
+// Site denies an unknown device while the alarm is on and its address has failed twice: see
+// Challenged.Site. It counts in the budget Address, with at most two failures in each limit.
+// Attempt.RetryAfter is then the wait if the alarm stays on.
 const Site Budget = "site"
 
-// Errors that a caller may want to tell apart, by errors.Is. For an outage of Redis they are window.ErrOutage and window.ErrUncertain.
+// Errors that callers can distinguish with errors.Is. In an outage of Redis, errors match
+// window.ErrOutage or window.ErrUncertain.
 var (
-	// ErrEmptyAccount is returned for the account "", which everybody without one would share.
-	ErrEmptyAccount = errors.New("slidegate: login without an account; ask for one before the guard is asked")
+	// ErrEmptyAccount is returned for the account "". All users without an account name would share
+	// it.
+	ErrEmptyAccount = errors.New("slidegate: login without an account; check that one was typed before you call the guard")
 	// ErrEmptyDevice is returned by BeginKnown for the device "".
 	ErrEmptyDevice = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
-	// ErrAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, from which no client calls.
+	// ErrAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, because no client has these
+	// addresses.
 	ErrAddress = errors.New("slidegate: login without an address of the client; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
 )
 
 var errGuard = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
 
-// New returns a guard that keeps its counts in the Redis or Redis Cluster behind client. It sends nothing yet. It takes only a Config
-// with a Secret. An error is about client or cfg, and says what to do.
+// New returns a guard that keeps its counts in the Redis or Redis Cluster behind client. It
+// requires Config.Name and Config.Secret, and sends nothing yet. An error is about client or cfg,
+// and says what to do.
 func New(client rueidis.Client, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < minSecret {
 		return nil, cfg.errSecret()
@@ -85,8 +127,9 @@ func New(client rueidis.Client, cfg Config) (*Guard, error) {
 	})
 }
 
-// NewOn is New on a Connection, from window.Connect or from package goredisgate. While there is no
-// connection yet, answers are those of an outage.
+// NewOn returns a guard on a Connection, which comes from window.Connect or from package
+// goredisgate. Until the connection is made, calls return the errors of an outage, or the Fallback
+// decides. Otherwise it behaves like New.
 func NewOn(conn *window.Connection, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < minSecret {
 		return nil, cfg.errSecret()
@@ -97,23 +140,25 @@ func NewOn(conn *window.Connection, cfg Config) (*Guard, error) {
 	})
 }
 
-// NewLocal returns the same guard on counts in this process's memory, as a Fallback, or for a service of one process. It needs no Secret.
+// NewLocal returns a guard that keeps its counts in the memory of this process. Use it as a
+// Fallback, or for a service of one process. It needs no Secret.
 func NewLocal(cfg Config) (*Guard, error) {
 	return newGuard(cfg, store{window: window.NewLocal, ar1: ar1.NewLocal, inMemory: true})
 }
 
-// store makes limiters.
+// store makes limiters in one place: Redis, a Connection or memory.
 type store struct {
 	window   func(window.Config) (*window.Limiter, error)
 	ar1      func(ar1.Config) (*ar1.Limiter, error)
 	inMemory bool
 }
 
+// newGuard returns the guard of cfg, with limiters from the store.
 func newGuard(cfg Config, in store) (*Guard, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g := &Guard{limiters: map[Budget]*window.Limiter{}, inMemory: in.inMemory, untimed: cfg.Timeout < 0}
+	g := &Guard{limiters: map[Budget]*window.Limiter{}, inMemory: in.inMemory, noTimeout: cfg.Timeout < 0}
 	for _, b := range cfg.budgets() {
 		l, err := in.window(cfg.limiter(b))
 		if err != nil {
@@ -127,45 +172,53 @@ func newGuard(cfg Config, in store) (*Guard, error) {
 	if cfg.Challenged == nil {
 		return g, nil
 	}
-	return g, g.watch(cfg, in)
+	return g, g.addAlarm(cfg, in)
 }
 
-// watch gives the guard its alarm.
-func (g *Guard) watch(cfg Config, in store) (err error) {
-	if g.limiters[Site], err = g.limiters[Address].With(suspectLimits(or(cfg.Address, addressLimits))...); err != nil {
+// addAlarm adds the alarm over the whole service, and the limiter Site that it uses.
+func (g *Guard) addAlarm(cfg Config, in store) (err error) {
+	if g.limiters[Site], err = g.limiters[Address].With(suspectLimits(orDefault(cfg.Address, addressLimits))...); err != nil {
 		return err
 	}
-	g.site, err = cfg.site(in)
+	g.alarm, err = cfg.siteAlarm(in)
 	return err
 }
 
-// Limiter is that of a budget, to look at what an event of it has used, or to Reset one. It is nil if there is no such budget. Attempts are for Begin,
-// which asks all of them.
+// Limiter returns the limiter of a budget, or nil if the guard has no such budget. Use it to
+// Inspect or Reset an event key. Do not use it for attempts: Begin asks all budgets.
 func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 
-// Begin asks whether a password may be tried on an account from an address, and charges the attempt to both. Ask it before the password
-// is looked at, also for accounts that do not exist: so nobody learns which do. If it allows, look at the password, and then call Succeed
-// if it was right, or nothing if it was wrong. Cancel is for attempts that came to nothing.
+// Begin charges an attempt to log in on an account from an IP address, and reports whether to check
+// the password. Call it before the password is checked, also for accounts that do not exist, so
+// that nobody learns which ones do. If the attempt is allowed, check the password. If that is
+// right, call Succeed. If it is wrong, call nothing: the charges stay. If it could not be checked,
+// call Cancel.
 //
-// Once it has begun to charge, it goes on though ctx ends, and Config.Timeout bounds it. Otherwise a client that hangs up at the right moment, or chooses the deadline as in
-// gRPC, could have an account charged, and not its address.
+// A denial is an Attempt and not an error. The errors are ErrEmptyAccount, ErrAddress, and those of
+// window.AllowAll. An error beside a denial means that some charges could not be given back. After
+// any error, let nobody in.
 //
-// A denial is an Attempt, not an error. The errors are ErrEmptyAccount, ErrAddress, and those of window.AllowAll; where one comes beside a
-// denial, some of what had been charged could not be given back. With an error, let nobody in.
+// Begin does not change the account: Alice and alice are two accounts. Pass what the application
+// looks the account up by, such as its number. For an account that does not exist, pass the typed
+// name in the form in which you searched for it. Pass the IP address of the client, not of a proxy:
+// see httplimit.Clients.
 //
-// The guard takes each name as it is: Alice and alice are two accounts to it. Give it the name by which the application looks up the account,
-// such as its number, or if there is none, what was typed in the form in which it was searched for. ip is the client's, not that of a proxy:
-// httplimit.Clients finds it.
+// Once Begin has charged something, the end of ctx does not stop it, but Config.Timeout does.
+// Otherwise a client could hang up, or choose a gRPC deadline, so that only the account is charged
+// and not its own address.
 func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
 	if err := g.check(account, ip); err != nil {
 		return nil, err
 	}
-	return g.stranger(ctx, account, ip)
+	return g.beginUnknown(ctx, account, ip)
 }
 
-// BeginKnown is Begin for a device that has logged into this very account before, as a signed cookie tells that the application has verified.
-// It is charged to budgets that strangers cannot use up: whoever attacks the account, or shares the address of the device, does not
-// hold its owner out. When the device's own budget is used up, the attempt is one of Begin. device is what the cookie names it by, different for each.
+// BeginKnown charges an attempt from a known device: one that has logged into this account before,
+// as the application has verified by a signed cookie. Other devices cannot use up its budget. So
+// neither an attack on the account nor failures from the same address lock the owner out.
+//
+// device is the ID in the cookie, different for each device. If the device has used up its budget,
+// the attempt is charged as by Begin. Otherwise BeginKnown behaves like Begin.
 func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, device string) (*Attempt, error) {
 	if err := g.check(account, ip); err != nil {
 		return nil, err
@@ -174,11 +227,11 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 		return nil, ErrEmptyDevice
 	}
 	own := charge{Device, strconv.Quote(device) + " " + account}
-	a, err := g.begin(ctx, []charge{own, {Total, account}}, append(g.streak(account), own)...)
-	if err != nil || a.Allowed || a.Denied == Total { // the total holds for everybody
+	a, err := g.begin(ctx, []charge{own, {Total, account}}, append(g.streakCharges(account), own)...)
+	if err != nil || a.Allowed || a.Denied == Total { // the total also limits unknown devices
 		return a, err
 	}
-	other, err := g.stranger(ctx, account, ip, own)
+	other, err := g.beginUnknown(ctx, account, ip, own)
 	if err == nil && !other.Allowed && a.RetryAfter <= other.RetryAfter {
 		a.Challenge = other.Challenge
 		return a, nil
@@ -186,6 +239,7 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 	return other, err
 }
 
+// check returns an error if the guard is not initialized, or the account or the address is invalid.
 func (g *Guard) check(account string, ip netip.Addr) error {
 	if err := g.checkAccount(account); err != nil {
 		return err
@@ -193,6 +247,7 @@ func (g *Guard) check(account string, ip netip.Addr) error {
 	return checkAddress(ip)
 }
 
+// checkAccount returns an error if the guard is not initialized, or the account is empty.
 func (g *Guard) checkAccount(account string) error {
 	switch {
 	case g == nil || g.limiters == nil:
@@ -203,6 +258,7 @@ func (g *Guard) checkAccount(account string) error {
 	return nil
 }
 
+// checkAddress returns ErrAddress for an address that no client has.
 func checkAddress(ip netip.Addr) error {
 	if !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified() {
 		return ErrAddress
@@ -210,60 +266,68 @@ func checkAddress(ip netip.Addr) error {
 	return nil
 }
 
-// stranger begins an attempt from anywhere. Its success also clears what else is the user's own.
-func (g *Guard) stranger(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
-	from := ofAddress(account, ip)
+// beginUnknown begins an attempt from an unknown device. Its success clears the pair, the streak
+// and the charges in own: the budget of a known device that has used it up.
+func (g *Guard) beginUnknown(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
+	from := addressCharges(account, ip)
 	cleared := append(g.withChallenged([]charge{from[1], {Streak, account}}), own...)
-	if g.site.alarmed() {
+	if g.alarm.isOn() {
 		from[0].budget = Site
 	}
-	a, err := g.begin(ctx, append(from, ofAccount(account)...), cleared...)
-	g.site.count(ctx, a)
+	a, err := g.begin(ctx, append(from, accountCharges(account)...), cleared...)
+	g.alarm.count(ctx, a)
 	if err == nil && !a.Allowed && a.Denied != Total && g.challenges() {
 		a.Challenge = g.wouldAdmit(ctx, account, ip)
 	}
 	return a, err
 }
 
-// streak returns what any login clears.
-func (g *Guard) streak(account string) []charge {
+// streakCharges returns what a login clears from any device.
+func (g *Guard) streakCharges(account string) []charge {
 	return g.withChallenged([]charge{{Streak, account}})
 }
 
-// ofAddress returns what an attempt is charged to because of its address: the address, and the pair.
-func ofAddress(account string, ip netip.Addr) []charge {
+// addressCharges returns what an attempt is charged to because of its address: the address and the
+// pair.
+func addressCharges(account string, ip netip.Addr) []charge {
 	client := subnet.Client(ip)
 	return []charge{{Address, client}, {Pair, client + " " + account}}
 }
 
-// ofAccount returns what an attempt from an unknown device is charged to wherever it comes from.
-func ofAccount(account string) []charge {
+// accountCharges returns what an attempt from an unknown device is charged to because of its
+// account.
+func accountCharges(account string) []charge {
 	return []charge{{Account, account}, {Streak, account}, {Total, account}}
 }
 
-func pairOf(account string, ip netip.Addr) charge {
+// pairCharge returns the charge to the pair of an address and an account.
+func pairCharge(account string, ip netip.Addr) charge {
 	return charge{Pair, subnet.Client(ip) + " " + account}
 }
 
-// Forget makes the account as if nobody had failed on it, such as when its owner has set a new password by a link in a mail, or has proven at the help desk
-// who it is. It also forgets what failed on it from the addresses given, such as the one that the new password came from. What is charged to an address
-// for any account stays, and so does the budget of a known device. The limits of the account begin anew; attempts under way that are given back later can take
-// back a failure that came after this. It forgets in the Fallback of this process, too. After an error, call it again.
+// Forget resets what is charged to an account, and to its pairs with the given addresses. Call it
+// when the owner has set a new password by a link in a mail, or has proven who they are at the help
+// desk. Pass the address that this came from, if it should log in at once.
+//
+// Forget keeps what is charged to an address for all accounts, and the budgets of known devices. It
+// also resets the Fallback of this process. If an attempt was under way, its Succeed or Cancel can
+// later give back one failure that came after Forget. After an error, call Forget again.
 func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) error {
 	if err := g.checkAccount(account); err != nil {
 		return err
 	}
-	all := ofAccount(account)
+	all := accountCharges(account)
 	for _, ip := range from {
 		if err := checkAddress(ip); err != nil {
 			return err
 		}
-		all = append(all, pairOf(account, ip))
+		all = append(all, pairCharge(account, ip))
 	}
 	return g.forget(ctx, g.withChallenged(all)...)
 }
 
-// ForgetAddress makes the address, or the /64 of an IPv6 one, as if nobody had failed from it, such as one that many people share. Pairs with accounts stay.
+// ForgetAddress resets what is charged to an address, or to the /64 of an IPv6 address. Use it for
+// an address that many people share. It keeps the pairs of the address with accounts.
 func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	if err := g.check("any account", ip); err != nil {
 		return err
@@ -271,15 +335,15 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	return g.forget(ctx, g.withChallenged([]charge{{Address, subnet.Client(ip)}})...)
 }
 
-// forget forgets what is charged to some budgets, in one round trip.
+// forget resets some budgets in one round trip.
 func (g *Guard) forget(ctx context.Context, all ...charge) error {
-	return g.sideBySide(len(all), func(i int) error { return g.clear(ctx, all[i]) })
+	return g.concurrently(len(all), func(i int) error { return g.clear(ctx, all[i]) })
 }
 
-// clear forgets what is charged to a budget.
+// clear resets one budget.
 func (g *Guard) clear(ctx context.Context, c charge) error {
 	if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
-		return fmt.Errorf("slidegate: login: what is charged to the %s is not forgotten: %w", c.budget, err)
+		return fmt.Errorf("slidegate: login: cannot forget what is charged to the %s: %w", c.budget, err)
 	}
 	return nil
 }

@@ -24,25 +24,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-var home = netip.MustParseAddr("192.0.2.1")
-
-// bot is one of many addresses.
-func bot(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}) }
-
-func newGuard(t *testing.T, client rueidis.Client, cfg login.Config) *login.Guard {
-	t.Helper()
-	cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), secret, 10*time.Second
-	return must(login.New(client, cfg))
-}
-
-func used(t *testing.T, g *login.Guard, b login.Budget, event string) int64 {
-	t.Helper()
-	s := must(g.Limiter(b).Inspect(t.Context(), event))
-	return s.Limits[len(s.Limits)-1].Used
-}
-
-// TestParallelGuesses: 64 guesses at once, against a budget of 5, whichever budget that is. Where both address and pair, which are asked together, have 5, what
-// one denied can hold units of the other for a moment: then fewer are checked at once, and 5 in all.
+// TestParallelGuesses sends 64 guesses at once against a budget of 5, for each budget. Address and
+// pair are asked in one round trip. If both have 5, a denied attempt can hold a unit of the other
+// one for a moment. Then fewer than 5 passwords are checked at once, and 5 in all.
 func TestParallelGuesses(t *testing.T) {
 	five, wide := limits("5/1h"), limits("80/1h")
 	for name, cfg := range map[string]login.Config{
@@ -90,7 +74,8 @@ func TestParallelGuesses(t *testing.T) {
 	}
 }
 
-// TestSucceed: a success gives back its own charges, and clears what is the owner's own; failures on the address and the account stay.
+// TestSucceed checks that a success gives back its own charges, and clears the pair, the device and
+// the streak. Failures on the address and the account stay.
 func TestSucceed(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{})
 	for range 2 {
@@ -98,7 +83,7 @@ func TestSucceed(t *testing.T) {
 		must(g.Begin(t.Context(), "alice", bot(1)))
 		must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	}
-	tell := func() map[string]int64 {
+	counts := func() map[string]int64 {
 		return map[string]int64{
 			"address": used(t, g, login.Address, "192.0.2.1"), "bot": used(t, g, login.Address, "198.51.0.1"),
 			"pair": used(t, g, login.Pair, "192.0.2.1 alice"), "bot's pair": used(t, g, login.Pair, "198.51.0.1 alice"),
@@ -129,18 +114,18 @@ func TestSucceed(t *testing.T) {
 		},
 		{
 			func() (*login.Attempt, error) { return g.Begin(t.Context(), "alice", home) },
-			func(a *login.Attempt) error { return a.Succeed(gone()) },
+			func(a *login.Attempt) error { return a.Succeed(canceledContext()) },
 			func(want map[string]int64) { want["pair"] = 0 },
 		},
 		{
 			func() (*login.Attempt, error) { return g.Begin(t.Context(), "alice", home) },
 			func(a *login.Attempt) error {
-				return errors.Join(a.Cancel(gone()), a.Cancel(t.Context()), a.Succeed(t.Context()))
+				return errors.Join(a.Cancel(canceledContext()), a.Cancel(t.Context()), a.Succeed(t.Context()))
 			},
 			func(map[string]int64) {},
 		},
 	}
-	if diff := cmp.Diff(failed, tell()); diff != "" {
+	if diff := cmp.Diff(failed, counts()); diff != "" {
 		t.Fatal(diff)
 	}
 	for i, step := range steps {
@@ -149,20 +134,21 @@ func TestSucceed(t *testing.T) {
 		if err := step.end(a); err != nil || !a.Allowed {
 			t.Fatalf("step %d: %+v, %v", i, a, err)
 		}
-		if diff := cmp.Diff(failed, tell()); diff != "" {
+		if diff := cmp.Diff(failed, counts()); diff != "" {
 			t.Errorf("step %d: %s", i, diff)
 		}
 	}
 }
 
-func gone() context.Context {
+// canceledContext returns a context that has ended.
+func canceledContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// TestDeniedHasNoEnd: after a denial, Succeed and Cancel change nothing.
-func TestDeniedHasNoEnd(t *testing.T) {
+// TestEndAfterDenial checks that Succeed and Cancel change nothing after a denial.
+func TestEndAfterDenial(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Pair: limits("1/1h")})
 	must(g.Begin(t.Context(), "alice", home))
 	a := must(g.Begin(t.Context(), "alice", home))
@@ -174,7 +160,7 @@ func TestDeniedHasNoEnd(t *testing.T) {
 	}
 }
 
-// TestForget: an account that was shut by failures from everywhere is open again.
+// TestForget checks that Forget unlocks an account that failures from many addresses have locked.
 func TestForget(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Account: limits("3/1h"), Streak: limits("3/1d")})
 	for i := range 5 {
@@ -193,7 +179,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestKnownDevice: neither a botnet, nor whoever shares the address, holds out the owner at a known device.
+// TestKnownDevice checks that neither a botnet nor failures from the same address lock out the
+// owner on a known device.
 func TestKnownDevice(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{})
 	for i := range 200 {
@@ -217,7 +204,8 @@ func TestKnownDevice(t *testing.T) {
 	}
 }
 
-// TestUsedUpDevice: a known device that has failed too often is as an unknown one, and its login makes it known again. The shorter wait is told.
+// TestUsedUpDevice checks that a known device with too many failures counts as unknown, until its
+// next login. If both deny, RetryAfter is the shorter wait.
 func TestUsedUpDevice(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("2/1h")})
 	for i := range 3 {
@@ -242,7 +230,8 @@ func TestUsedUpDevice(t *testing.T) {
 	}
 }
 
-// TestTotalOfADevice: where the total denies a known device, the wait is that of the total, also if the address is free sooner.
+// TestTotalOfADevice checks that if the total denies a known device, RetryAfter is that of the
+// total, even if the address is free sooner.
 func TestTotalOfADevice(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Address: limits("1/1m"), Account: limits("1/2h"), Total: limits("2/1h")}))
@@ -258,12 +247,13 @@ func TestTotalOfADevice(t *testing.T) {
 	}
 }
 
-// TestHonestAmongAttackers: 16 attackers who have used up their own addresses hammer an account that has one unit left. An honest login, which
-// succeeds and gives back its unit each time, is denied in at most 1 % of attempts.
+// TestHonestAmongAttackers runs 16 attackers who have used up their own addresses, and keep
+// retrying on an account that has one unit left. An honest login, which gives its unit back each
+// time, is denied in at most 1 % of attempts.
 func TestHonestAmongAttackers(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{Address: limits("5/1d"), Account: limits("10/1d")})
 	for i := range 16 {
-		for range 5 { // the last of them on other accounts
+		for range 5 { // on accounts of their own
 			must(g.Begin(t.Context(), fmt.Sprint("of bot ", i), bot(i)))
 		}
 	}
@@ -271,7 +261,7 @@ func TestHonestAmongAttackers(t *testing.T) {
 		must(g.Begin(t.Context(), "alice", bot(100+i)))
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	var hammered atomic.Int64
+	var guesses atomic.Int64
 	var group sync.WaitGroup
 	for i := range 16 {
 		group.Go(func() {
@@ -279,7 +269,7 @@ func TestHonestAmongAttackers(t *testing.T) {
 				if a, err := g.Begin(ctx, "alice", bot(i)); err == nil && (a.Allowed || a.Denied != login.Address) {
 					t.Errorf("an attacker: %+v", a)
 				}
-				hammered.Add(1)
+				guesses.Add(1)
 			}
 		})
 	}
@@ -296,26 +286,27 @@ func TestHonestAmongAttackers(t *testing.T) {
 	}
 	stop()
 	group.Wait()
-	if int64(denied) > times/100 || hammered.Load() < times {
-		t.Errorf("%d of %d honest logins were denied, among %d guesses", denied, times, hammered.Load())
+	if int64(denied) > times/100 || guesses.Load() < times {
+		t.Errorf("%d of %d honest logins were denied, among %d guesses", denied, times, guesses.Load())
 	}
-	t.Logf("%d of %d honest logins were denied, among %d guesses of 16 attackers", denied, times, hammered.Load())
+	t.Logf("%d of %d honest logins were denied, among %d guesses of 16 attackers", denied, times, guesses.Load())
 }
 
-// TestKnownAmongStrangers: 32 strangers hammer an account that they have used up, from ever new addresses. They take nothing of what is left for known
-// devices, not even for a moment.
+// TestKnownAmongStrangers runs 32 unknown devices that keep retrying from new addresses on an
+// account that they have used up. They take nothing of what is left for known devices, not even for
+// a moment.
 func TestKnownAmongStrangers(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{Account: limits("2/1d"), Total: limits("3/1h")})
 	for i := range 2 {
 		must(g.Begin(t.Context(), "alice", bot(i)))
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	var hammered atomic.Int64
+	var guesses atomic.Int64
 	var group sync.WaitGroup
 	for range 32 {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				if a, err := g.Begin(ctx, "alice", bot(int(hammered.Add(1)))); err == nil && (a.Allowed || a.Denied != login.Account) {
+				if a, err := g.Begin(ctx, "alice", bot(int(guesses.Add(1)))); err == nil && (a.Allowed || a.Denied != login.Account) {
 					t.Errorf("a stranger: %+v", a)
 				}
 			}
@@ -332,11 +323,11 @@ func TestKnownAmongStrangers(t *testing.T) {
 	}
 	stop()
 	group.Wait()
-	t.Logf("%d guesses of strangers", hammered.Load())
+	t.Logf("%d guesses of strangers", guesses.Load())
 }
 
-// TestWhoIsWho: which addresses are one client, and which pairs are one.
-func TestWhoIsWho(t *testing.T) {
+// TestSameClient checks which addresses count as one client.
+func TestSameClient(t *testing.T) {
 	for _, tt := range []struct {
 		one, other string
 		same       bool
@@ -357,7 +348,8 @@ func TestWhoIsWho(t *testing.T) {
 	}
 }
 
-// FuzzNoTwoShareABudget: neither accounts nor devices can be chosen so that two of them are charged as one.
+// FuzzNoTwoShareABudget checks that no two accounts or devices are charged as one, whatever their
+// names.
 func FuzzNoTwoShareABudget(f *testing.F) {
 	f.Add("alice", "laptop", "bob", "laptop")
 	f.Add(`b" c`, "a", "c", `a" b`)
@@ -380,8 +372,8 @@ func FuzzNoTwoShareABudget(f *testing.F) {
 	})
 }
 
-// TestKeysTellNothing: no account, address or device is readable in a key.
-func TestKeysTellNothing(t *testing.T) {
+// TestKeysHideNames checks that no Redis key contains a readable account, address or device.
+func TestKeysHideNames(t *testing.T) {
 	client := redistest.Client(t)
 	name := redistest.Key(t)
 	g := must(login.New(client, login.Config{Name: name, Secret: secret, Timeout: 10 * time.Second}))
@@ -398,7 +390,7 @@ func TestKeysTellNothing(t *testing.T) {
 	}
 }
 
-// TestRefuses: each mistake gets a sentence, and nothing is charged.
+// TestRefuses checks the error of each mistake, and that nothing is charged.
 func TestRefuses(t *testing.T) {
 	client := redistest.Client(t)
 	local := must(login.NewLocal(login.Config{Name: "local"}))
@@ -424,7 +416,7 @@ func TestRefuses(t *testing.T) {
 	account := func(bound string) string {
 		return `slidegate: login guard "g" has Account limits that allow ` + bound + `, so that known devices have the rest`
 	}
-	const ninety = " failures in 1h0m0s, and a Total that allows 100; have Account allow at most 90"
+	const ninety = " failures in 1h0m0s, and a Total that allows 100; let Account allow at most 90"
 	total := func(bound string) string {
 		return `slidegate: login guard "g" has a Total that allows ` + bound + ` failures in an hour; choose at most 100/1h (ASVS 4, 2.2.1)`
 	}
@@ -432,30 +424,30 @@ func TestRefuses(t *testing.T) {
 		err  error
 		want string
 	}{
-		{of(login.Config{}), `slidegate: login guard "g" has a Secret of 0 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
-		{of(login.Config{Secret: secret[:15]}), `slidegate: login guard "g" has a Secret of 15 bytes; give it at least 16 random ones, so that keys do not tell accounts and addresses`},
+		{of(login.Config{}), `slidegate: login guard "g" has a Secret of 0 bytes; give it at least 16 random ones, so that Redis keys hide accounts and addresses`},
+		{of(login.Config{Secret: secret[:15]}), `slidegate: login guard "g" has a Secret of 15 bytes; give it at least 16 random ones, so that Redis keys hide accounts and addresses`},
 		{of(login.Config{Secret: secret, Name: "a b"}), `slidegate: limiter name "a b.address" has the byte " "; use only A-Z a-z 0-9 . _ - and colon`},
 		{of(login.Config{Secret: secret, Name: strings.Repeat("a", 46)}), `slidegate: login guard name "` + strings.Repeat("a", 46) + `" has 46 bytes; choose 1 to 45`},
 		{zero, "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
 		{(&login.Guard{}).Forget(t.Context(), "alice"), "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
 		{local.ForgetAddress(t.Context(), netip.Addr{}), login.ErrAddress.Error()},
-		{nameless, `slidegate: login guard without a Name; give it one, as guards of one Name share their counts`},
+		{nameless, `slidegate: login guard without a Name; give it one, because guards of one Name share their counts`},
 		{of(login.Config{Secret: secret, Account: limits("91/1h")}), account("91" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("5/1s")}), account("18000" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("20/10m")}), account("120" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("100/1d")}), account("100" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("46/59m59.999s")}), account("92" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("46/45m")}), account("92" + ninety)},
-		{of(login.Config{Secret: secret, Total: limits("10/1h")}), account("20 failures in 1h0m0s, and a Total that allows 10; have Account allow at most 9")},
-		{of(login.Config{Secret: secret, Total: limits("100/1h", "11/1m")}), account("10 failures in 1m0s, and a Total that allows 11; have Account allow at most 9")},
-		{of(login.Config{Secret: secret, Total: limits("100/1h", "55/1d")}), account("50 failures in 24h0m0s, and a Total that allows 55; have Account allow at most 49")},
+		{of(login.Config{Secret: secret, Total: limits("10/1h")}), account("20 failures in 1h0m0s, and a Total that allows 10; let Account allow at most 9")},
+		{of(login.Config{Secret: secret, Total: limits("100/1h", "11/1m")}), account("10 failures in 1m0s, and a Total that allows 11; let Account allow at most 9")},
+		{of(login.Config{Secret: secret, Total: limits("100/1h", "55/1d")}), account("50 failures in 24h0m0s, and a Total that allows 55; let Account allow at most 49")},
 		{of(login.Config{Secret: secret, Total: limits("101/1h")}), total("101")},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{Max: 5}}}), `slidegate: limiter "g.account" has limit 1 with a Per of 0s; choose whole milliseconds, from one to 100 years`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{}}), `slidegate: limiter "g.account" has no limits; give at least one, such as window.PerHour(5)`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{}}}), `slidegate: limiter "g.account" has limit 1 with a Max of 0; choose 1 to 2^53 units`},
 		{of(login.Config{Secret: secret, Fallback: &login.Guard{}}), `slidegate: login guard "g" has a Fallback that comes neither from New nor from NewLocal; make it by one of them`},
-		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Account: limits("71/1h")}}), `slidegate: login guard "g" has Account limits that allow 20 failures in 1h0m0s, Challenged.Account limits that allow 71, and a Total that allows 100; have both together allow at most 90, so that known devices have the rest`},
-		{of(login.Config{Secret: secret, Challenged: &login.Challenged{}, Fallback: local}), `slidegate: login guard "g" has challenges, and its Fallback has none; give that a Challenged, too`},
+		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Account: limits("71/1h")}}), `slidegate: login guard "g" has Account limits that allow 20 failures in 1h0m0s, Challenged.Account limits that allow 71, and a Total that allows 100; let both together allow at most 90, so that known devices have the rest`},
+		{of(login.Config{Secret: secret, Challenged: &login.Challenged{}, Fallback: local}), `slidegate: login guard "g" has challenges, but its Fallback has none; set Challenged there, too`},
 		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Site: window.Limit{Per: time.Hour}}}), `slidegate: limiter "g.site" has limit 1 with a Max of 0; choose 1 to 10^7 units`},
 		{challenged, `slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}`},
 		{errLocal, `slidegate: limiter "g.address" is in memory and has a Fallback, which it never needs; leave it out`},
@@ -481,14 +473,15 @@ func TestRefuses(t *testing.T) {
 	if n := used(t, local, login.Account, "alice"); n != 0 {
 		t.Errorf("%d charges", n)
 	}
-	for _, sound := range []string{"90/1h", "15/10m", "90/1d", "1/40s", "45/30m1s"} {
-		if err := of(login.Config{Secret: secret, Account: limits(sound)}); err != nil {
+	for _, valid := range []string{"90/1h", "15/10m", "90/1d", "1/40s", "45/30m1s"} {
+		if err := of(login.Config{Secret: secret, Account: limits(valid)}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestHangingUp: a client that hangs up while it is being charged is charged all the same, first of all its own address.
+// TestHangingUp checks that a client that hangs up while it is charged is charged completely,
+// including its own address.
 func TestHangingUp(t *testing.T) {
 	for _, at := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} {
 		ctx, hangUp := context.WithCancel(t.Context())
@@ -513,25 +506,27 @@ func TestHangingUp(t *testing.T) {
 	}
 }
 
-// overdue is a context whose deadline has passed since somebody looked.
-type overdue struct{ context.Context }
+// expiredDeadline is a context whose deadline has always passed a second ago.
+type expiredDeadline struct{ context.Context }
 
-func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+func (expiredDeadline) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
-// TestDeadline: a client that chooses the deadline, so that it passes while an account is being charged, is charged all the same, first of all its own address.
+// TestDeadline checks that a client whose deadline passes while it is charged is charged
+// completely, including its own address.
 func TestDeadline(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
 	for want := range int64(5) {
-		if a, err := g.Begin(overdue{t.Context()}, "alice", home); err != nil || !a.Allowed || used(t, g, login.Address, "192.0.2.1") != want+1 {
+		if a, err := g.Begin(expiredDeadline{t.Context()}, "alice", home); err != nil || !a.Allowed || used(t, g, login.Address, "192.0.2.1") != want+1 {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
-	if a, err := g.Begin(overdue{t.Context()}, "alice", home); err != nil || a.Denied != login.Pair || !a.Challenge {
+	if a, err := g.Begin(expiredDeadline{t.Context()}, "alice", home); err != nil || a.Denied != login.Pair || !a.Challenge {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
 
-// TestTotalHoldsOnChange: the most of an hour holds also while guards of one Name have other limits.
+// TestTotalHoldsOnChange checks that an account has at most 100 failures in an hour, even if guards
+// of one Name have different limits.
 func TestTotalHoldsOnChange(t *testing.T) {
 	client, c, name := redistest.Client(t), newClock(), redistest.Key(t)
 	checked := 0
@@ -552,8 +547,9 @@ func TestTotalHoldsOnChange(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheEnd: what could not be given back is told, by budget.
-func TestErrorsOfTheEnd(t *testing.T) {
+// TestErrorsOfSucceedAndCancel checks that an error names each budget whose charge could not be
+// given back or forgotten.
+func TestErrorsOfSucceedAndCancel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond}))
@@ -575,7 +571,8 @@ func TestErrorsOfTheEnd(t *testing.T) {
 	}
 }
 
-// TestRedisDiesWithinAnAttempt: the rest of it is the Fallback's, and an error comes beside a denial if what Redis had counted cannot be given back.
+// TestRedisDiesWithinAnAttempt kills Redis during an attempt, and the Fallback decides the rest of
+// it. An error comes beside a denial if charges in Redis cannot be given back.
 func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	t.Parallel()
 	for _, denied := range []bool{false, true} {
@@ -604,7 +601,8 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	}
 }
 
-// TestTimeout: each round trip has a third of the time, unless the context alone ends it.
+// TestTimeout checks that each round trip gets a third of Timeout, or if that is negative, all the
+// time of the context.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -624,7 +622,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestForgetAddress: an address that is used up is free again, whichever of its /64 is given.
+// TestForgetAddress checks that ForgetAddress frees a used up address, given any address of its
+// /64.
 func TestForgetAddress(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Address: limits("1/1h")})
 	one, other := netip.MustParseAddr("2001:db8:1:2::1"), netip.MustParseAddr("2001:db8:1:2::2")
@@ -640,7 +639,7 @@ func TestForgetAddress(t *testing.T) {
 	}
 }
 
-// TestKilled kills Redis while guesses come from everywhere, on a guard that falls back and on one that does not.
+// TestKilled kills Redis while guesses come from many addresses, with a Fallback and without one.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, falls := range []bool{true, false} {
@@ -701,7 +700,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestPage: docs/login.md shows the defaults that there are.
+// TestPage checks that docs/login.md shows the actual defaults.
 func TestPage(t *testing.T) {
 	page := string(must(os.ReadFile("../docs/login.md")))
 	plain, challenges := must(login.NewLocal(login.Config{Name: "g"})), must(login.NewLocal(login.Config{Name: "g", Challenged: &login.Challenged{}}))
@@ -727,7 +726,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestSecretIsNotInJSON: a Config that is written down, as into a log, does not tell its Secret.
+// TestSecretIsNotInJSON checks that a Config written as JSON, such as into a log, does not contain
+// its Secret.
 func TestSecretIsNotInJSON(t *testing.T) {
 	cfg := login.Config{Name: "known", Account: limits("5/1h"), Secret: secret}
 	text := string(must(json.Marshal(cfg)))
@@ -736,8 +736,9 @@ func TestSecretIsNotInJSON(t *testing.T) {
 	}
 }
 
-// TestStandIn: an attempt that no guard has made, as in somebody's test, can end.
-func TestStandIn(t *testing.T) {
+// TestAttemptWithoutGuard checks that Succeed and Cancel work on an Attempt that no guard has made,
+// as in a user's tests.
+func TestAttemptWithoutGuard(t *testing.T) {
 	a := &login.Attempt{Allowed: true}
 	if err := errors.Join(a.Succeed(t.Context()), a.Cancel(t.Context())); err != nil {
 		t.Error(err)

@@ -17,22 +17,23 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// A gate holds back what Redis replies until the client has sent all script calls of a round trip. A client that waits for a reply before it sends the
-// rest waits for ever.
+// gate holds back the replies of Redis until the client has sent all script calls of a round trip.
+// A client that waits for a reply before it sends the rest waits forever.
 type gate struct {
 	mu    sync.Mutex
-	open  sync.Cond
-	trips []int // how many calls have been sent at the end of each round trip
+	sends sync.Cond
+	trips []int // how many calls were sent when each round trip ends
 	sent  int
 }
 
+// newGate returns a gate that holds nothing back yet.
 func newGate() *gate {
 	g := &gate{}
-	g.open.L = &g.mu
+	g.sends.L = &g.mu
 	return g
 }
 
-// expect begins to count, for round trips of so many calls each.
+// expect begins to count calls. Each argument is the number of calls in one round trip.
 func (g *gate) expect(calls ...int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -42,7 +43,7 @@ func (g *gate) expect(calls ...int) {
 	}
 }
 
-// calls returns how many calls were sent since.
+// calls returns how many calls were sent since expect.
 func (g *gate) calls() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +60,7 @@ func (c gated) Write(b []byte) (int, error) {
 	c.gate.mu.Lock()
 	c.gate.sent += bytes.Count(b, []byte("EVALSHA"))
 	c.gate.mu.Unlock()
-	c.gate.open.Broadcast()
+	c.gate.sends.Broadcast()
 	return c.Conn.Write(b)
 }
 
@@ -68,7 +69,7 @@ func (c gated) Read(b []byte) (int, error) {
 	c.gate.mu.Lock()
 	defer c.gate.mu.Unlock()
 	for c.gate.trips != nil && !slices.Contains(c.gate.trips, c.gate.sent) {
-		c.gate.open.Wait()
+		c.gate.sends.Wait()
 	}
 	return n, err
 }
@@ -78,7 +79,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	t.Helper()
 	gate := newGate()
 	client := redistest.Start(t).NewClient(t, func(o *rueidis.ClientOption) {
-		o.AlwaysPipelining = true // else rueidis has the second of two callers on an unused connection wait for the first
+		o.AlwaysPipelining = true // else the second of two callers on a new connection waits for the first
 		o.PipelineMultiplex = -1  // one connection: the handshake of another would wait at the gate
 		o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			c, err := d.DialContext(ctx, "tcp", address)
@@ -94,7 +95,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	return gate, g
 }
 
-// TestRoundTrips counts what each call sends before it waits for replies.
+// TestRoundTrips counts the calls that each method sends before it waits for replies.
 func TestRoundTrips(t *testing.T) {
 	var gate *gate
 	var g *login.Guard
@@ -111,7 +112,7 @@ func TestRoundTrips(t *testing.T) {
 	type step struct {
 		name   string
 		do     func() (*login.Attempt, error)
-		trips  []int // of so many calls
+		trips  []int // the number of calls in each round trip
 		denied login.Budget
 	}
 	play := func(steps []step) {
@@ -169,6 +170,7 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
+// sum returns the sum of all numbers.
 func sum(all []int) (n int) {
 	for _, one := range all {
 		n += one

@@ -11,61 +11,74 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Alarm says whether failures over the whole service are far above normal: see Challenged.Site.
+// Alarm represents the failures over the whole service, and whether they are far above normal: see
+// Challenged.Site.
 type Alarm struct {
-	On    bool
-	Level int64        // of failures, at most Limit.Max; without new ones it halves in 0.69 x Limit.Per
-	Limit window.Limit // Challenged.Site: the alarm goes on when the level reaches Max, and off when it is below half of that
+	// On reports whether addresses that have failed twice need a challenge. The alarm goes on when
+	// Level reaches Limit.Max, and off when it is below half of that.
+	On bool
+
+	// Level is the level of failures, at most Limit.Max. Without new ones it halves in 0.69 x
+	// Limit.Per.
+	Level int64
+
+	// Limit is Challenged.Site, or its default.
+	Limit window.Limit
 }
 
-// Alarm returns the alarm as this process knows it. While attempts come, it asks Redis about once a second; else the level decays by itself. Without
-// Config.Challenged there is no alarm.
+// Alarm returns the alarm as this process knows it. While there are attempts, the process asks
+// Redis about once a second. Otherwise the level decays by itself. Without Config.Challenged, the
+// alarm is zero.
 func (g *Guard) Alarm() Alarm {
-	if g == nil || g.site == nil {
+	if g == nil || g.alarm == nil {
 		return Alarm{}
 	}
-	return g.site.alarm()
+	return g.alarm.current()
 }
 
-// site watches the failures over the whole service. All guards of a Name share the level, and each has its own idea of whether the alarm is on.
-type site struct {
+// siteAlarm watches the failures over the whole service. All guards of a Name share the level. Each
+// decides for itself whether the alarm is on.
+type siteAlarm struct {
 	shared   *ar1.Limiter
 	limit    window.Limit
-	stopped  *window.Limiter // in memory: the addresses that the alarm has stopped lately
-	changed  func(Alarm)     // nil if nobody wants to know
+	stopped  *window.Limiter // in memory: addresses that the alarm denied within Per/2
+	onSwitch func(Alarm)     // Challenged.Switched; may be nil
 	now      func() time.Time
 	inMemory bool
 
-	// failures are those since the shared level was last asked for. Attempts under way are among them; so it is below 0 after the success of one that the level
-	// has.
+	// failures counts failures since the last exchange, including attempts under way. It is
+	// negative after the success of an attempt that is already in the shared level.
 	failures atomic.Int64
-	// rest is 0, or below that what the shared level has too much: attempts that have succeeded, and what was rounded up. Only take uses it.
-	rest float64
+	// correction is 0, or the negative of what the shared level has too much: attempts that
+	// succeeded, and what was rounded up. Only takeFailures uses it.
+	correction float64
 
-	mu     sync.Mutex
-	asking bool
-	asked  time.Time // when the shared level was last asked for
-	read   time.Time // when it was last read,
-	level  int64     // and what it was then
-	on     bool
+	mu           sync.Mutex
+	exchanging   bool
+	lastExchange time.Time // when the last exchange began
+	levelAt      time.Time // when level was read
+	level        int64     // the shared level
+	on           bool
 }
 
 const (
-	siteEvent = "failures"
-	askEvery  = time.Second // at most
+	siteEvent     = "failures"
+	exchangeEvery = time.Second // the least time between two exchanges
 )
 
-// alarmed reports whether the alarm is on.
-func (s *site) alarmed() bool { return s != nil && s.alarm().On }
+// isOn reports whether the alarm is on.
+func (s *siteAlarm) isOn() bool { return s != nil && s.current().On }
 
-// count counts an attempt of an unknown device: if it is allowed, as a failure until it succeeds; if the alarm stopped it, twice in each Per for its address.
-// So the alarm lasts as long as the attack, and a few addresses cannot make it last. What other budgets deny does not count: they hold it already.
-func (s *site) count(ctx context.Context, a *Attempt) {
+// count counts an attempt of an unknown device. An allowed attempt counts as a failure until it
+// succeeds. An attempt that the alarm denied counts twice in each Per for its address. So the alarm
+// lasts as long as the attack, but a few addresses cannot make it last. Attempts that other budgets
+// denied do not count, because they are stopped already.
+func (s *siteAlarm) count(ctx context.Context, a *Attempt) {
 	switch {
 	case s == nil || a == nil:
 		return
 	case a.Allowed:
-		a.site = s
+		a.alarm = s
 		s.failures.Add(1)
 	case a.Denied == Site:
 		if d, err := s.stopped.Allow(ctx, a.charges[0].event); err == nil && d.Allowed {
@@ -75,11 +88,12 @@ func (s *site) count(ctx context.Context, a *Attempt) {
 	s.share(ctx)
 }
 
-// share adds the failures to the shared level and reads it, if it was not asked for within the last second. No attempt waits for Redis here.
-func (s *site) share(ctx context.Context) {
-	since, begins := s.begins()
+// share starts an exchange with the shared level, if the last one began at least a second ago. No
+// attempt waits for Redis here.
+func (s *siteAlarm) share(ctx context.Context) {
+	since, starts := s.startExchange()
 	switch {
-	case !begins:
+	case !starts:
 	case s.inMemory:
 		s.exchange(ctx, since)
 	default:
@@ -87,71 +101,75 @@ func (s *site) share(ctx context.Context) {
 	}
 }
 
-// begins reports whether it is time to ask for the shared level, and how long ago that was done.
-func (s *site) begins() (since time.Duration, begins bool) {
+// startExchange reports whether it is time for an exchange, and how long ago the last one began.
+func (s *siteAlarm) startExchange() (since time.Duration, starts bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if since = now.Sub(s.asked); s.asking || since >= 0 && since < askEvery {
+	if since = now.Sub(s.lastExchange); s.exchanging || since >= 0 && since < exchangeEvery {
 		return 0, false
 	}
-	if s.asked.IsZero() {
+	if s.lastExchange.IsZero() {
 		since = 0
 	}
-	s.asking, s.asked = true, now
+	s.exchanging, s.lastExchange = true, now
 	return since, true
 }
 
-// exchange adds the failures to the shared level, and reads it. Failures that Redis does not take are forgotten.
-func (s *site) exchange(ctx context.Context, since time.Duration) {
+// exchange adds the failures to the shared level, and reads it. If Redis does not accept the
+// failures, they are dropped.
+func (s *siteAlarm) exchange(ctx context.Context, since time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
-	d, err := s.add(ctx, s.take(since))
+	d, err := s.add(ctx, s.takeFailures(since))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asking = false
+	s.exchanging = false
 	if now := s.now(); err == nil {
-		s.read, s.level = now, d.Usage[0].Used
-		s.judge(now)
+		s.levelAt, s.level = now, d.Usage[0].Used
+		s.update(now)
 	}
 }
 
-// take returns how many failures to add to the shared level. Nearly all of them are from the second after it was last asked for. What the level has too
-// much decays as the level does.
-func (s *site) take(since time.Duration) int64 {
-	n, full := s.decayed(s.rest, since)+s.decayed(float64(s.failures.Swap(0)), since-askEvery), float64(s.limit.Max)
+// takeFailures returns how many failures to add to the shared level. Nearly all are from the second
+// after the last exchange. The correction decays as the level does.
+func (s *siteAlarm) takeFailures(since time.Duration) int64 {
+	n, full := s.decayed(s.correction, since)+s.decayed(float64(s.failures.Swap(0)), since-exchangeEvery), float64(s.limit.Max)
 	whole := math.Ceil(max(0, min(n, full)))
-	s.rest = max(-full, min(0, n-whole))
+	s.correction = max(-full, min(0, n-whole))
 	return int64(whole)
 }
 
-func (s *site) add(ctx context.Context, n int64) (ar1.Decision, error) {
+// add adds n failures to the shared level and returns it. If n is 0, it only reads.
+func (s *siteAlarm) add(ctx context.Context, n int64) (ar1.Decision, error) {
 	if n == 0 {
 		return s.shared.Peek(ctx, siteEvent)
 	}
 	return s.shared.AllowN(ctx, siteEvent, n)
 }
 
-func (s *site) alarm() Alarm {
+// current returns the alarm now.
+func (s *siteAlarm) current() Alarm {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.judge(s.now())
+	return s.update(s.now())
 }
 
-// judge switches the alarm by the level that was last read, less what has decayed since. So it goes off also while Redis does not answer.
-func (s *site) judge(now time.Time) Alarm {
-	level := int64(math.Round(s.decayed(float64(s.level), now.Sub(s.read))))
+// update switches the alarm by the level that was last read, minus what has decayed since. So the
+// alarm goes off also while Redis does not answer.
+func (s *siteAlarm) update(now time.Time) Alarm {
+	level := int64(math.Round(s.decayed(float64(s.level), now.Sub(s.levelAt))))
 	a := Alarm{Level: level, Limit: s.limit, On: level >= s.limit.Max || s.on && 2*level >= s.limit.Max}
 	if a.On != s.on {
 		s.on = a.On
-		if s.changed != nil {
-			s.changed(a)
+		if s.onSwitch != nil {
+			s.onSwitch(a)
 		}
 	}
 	return a
 }
 
-// decayed returns what is left of a level some time later.
-func (s *site) decayed(level float64, later time.Duration) float64 {
+// decayed returns what is left of a level after some time.
+func (s *siteAlarm) decayed(level float64, later time.Duration) float64 {
 	return level * math.Exp(-float64(max(0, later))/float64(s.limit.Per))
 }

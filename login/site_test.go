@@ -15,22 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// eventually waits until it is so.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for late := time.After(time.Minute); !so(); {
-		select {
-		case <-again.C:
-		case <-late:
-			t.Fatalf("after a minute it is still not so: %s", what)
-		}
-	}
-}
-
-// fail fails on so many accounts, from as many addresses.
-func fail(t *testing.T, g *login.Guard, accounts int) {
+// failOn fails once on each of many accounts, each time from another address.
+func failOn(t *testing.T, g *login.Guard, accounts int) {
 	t.Helper()
 	for i := range accounts {
 		if a := must(g.Begin(t.Context(), fmt.Sprint("account ", i), bot(i))); !a.Allowed {
@@ -39,10 +25,10 @@ func fail(t *testing.T, g *login.Guard, accounts int) {
 	}
 }
 
-// raise has failures switch the alarm on.
-func raise(t *testing.T, g *login.Guard, c *clock) {
+// raiseAlarm switches the alarm on by failures.
+func raiseAlarm(t *testing.T, g *login.Guard, c *clock) {
 	t.Helper()
-	fail(t, g, int(g.Alarm().Limit.Max))
+	failOn(t, g, int(g.Alarm().Limit.Max))
 	c.pass(time.Second)
 	if err := must(g.Begin(t.Context(), "somebody", bot(60_000))).Succeed(t.Context()); err != nil {
 		t.Fatal(err)
@@ -50,14 +36,15 @@ func raise(t *testing.T, g *login.Guard, c *clock) {
 	eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
 }
 
-// TestSite: while the alarm is on, an address that has failed twice must solve a challenge, and takes nothing of the account. Others notice nothing.
+// TestSite checks that during an alarm, an address that has failed twice needs a challenge and does
+// not charge the account. Other clients are not affected.
 func TestSite(t *testing.T) {
 	c := newClock()
 	cfg := login.Config{Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(5)}}
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
 			g := guard("")
-			raise(t, g, c)
+			raiseAlarm(t, g, c)
 			if a := must(g.Begin(t.Context(), "bob", bot(0))); !a.Allowed || a.Left != 0 {
 				t.Errorf("an address that has failed once: %+v", a)
 			}
@@ -86,7 +73,8 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// TestSiteLevel compares the level and the alarm with real numbers: each failure counts 1, and e^(-time/Per) of that later.
+// TestSiteLevel compares the level and the alarm with a model in real numbers: each failure counts
+// 1, and e^(-time/Per) of that later.
 func TestSiteLevel(t *testing.T) {
 	for seed := range uint64(10) {
 		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
@@ -110,12 +98,13 @@ func TestSiteLevel(t *testing.T) {
 			}
 		}
 		if switched < 2 {
-			t.Error("a poor test: never on and off")
+			t.Error("the alarm never went on and off, so this test checks too little")
 		}
 	}
 }
 
-// TestSiteCounts: a level holds what failed, however many attempts there are at once, and neither what succeeded nor what other budgets denied.
+// TestSiteCounts checks that the level counts failures, with many attempts at once, and neither
+// successes nor attempts that other budgets denied.
 func TestSiteCounts(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{}}))
@@ -143,7 +132,8 @@ func TestSiteCounts(t *testing.T) {
 	}
 }
 
-// TestSiteUnderWay: attempts under way count until they succeed. What the level has of them hides no later failures, once it has decayed.
+// TestSiteUnderWay checks that attempts under way count until they succeed. Those that are in the
+// level hide no later failures, once the level has decayed.
 func TestSiteUnderWay(t *testing.T) {
 	for slow, levels := range map[int][3]int64{800: {800, 800, 315}, 3000: {1000, 1000, 300}} {
 		c := newClock()
@@ -155,32 +145,33 @@ func TestSiteUnderWay(t *testing.T) {
 				t.Errorf("%d under way: the level is %d, want about %d", slow, got, want)
 			}
 		}
-		underWay := make([]*login.Attempt, slow)
-		for i := range underWay {
-			underWay[i] = must(g.Begin(t.Context(), fmt.Sprint("slow ", i), bot(i)))
+		slowLogins := make([]*login.Attempt, slow)
+		for i := range slowLogins {
+			slowLogins[i] = must(g.Begin(t.Context(), fmt.Sprint("slow ", i), bot(i)))
 		}
 		levelIs(levels[0])
-		for _, a := range underWay {
+		for _, a := range slowLogins {
 			must(0, a.Succeed(t.Context()))
 		}
-		fail(t, g, 300)
-		levelIs(levels[1]) // it has as many already
+		failOn(t, g, 300)
+		levelIs(levels[1]) // the level already has this many
 		for range 3 * 60 {
 			c.pass(time.Minute)
 			must(0, must(g.Begin(t.Context(), "somebody", bot(60_000))).Cancel(t.Context()))
 		}
-		fail(t, g, 300)
+		failOn(t, g, 300)
 		levelIs(levels[2])
 	}
 }
 
-// TestSiteLasts: what the alarm stops makes it last, and one address alone does not.
+// TestSiteLasts checks that attempts which the alarm denied make it last, but those of one address
+// do not.
 func TestSiteLasts(t *testing.T) {
 	for addresses, lasts := range map[int]bool{1: false, 40: true} {
 		c := newClock()
 		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{Site: window.PerHour(40)}}))
-		raise(t, g, c)
-		fail(t, g, addresses)
+		raiseAlarm(t, g, c)
+		failOn(t, g, addresses)
 		for i := range 6 * 3600 {
 			c.pass(time.Second)
 			if a := must(g.Begin(t.Context(), fmt.Sprint("account ", i%addresses), bot(i%addresses))); g.Alarm().On && a.Denied != login.Site {
@@ -193,7 +184,8 @@ func TestSiteLasts(t *testing.T) {
 	}
 }
 
-// TestSiteDoesNotFlap: failures come by chance, for a day each at rates around where the alarm goes on and off. It switches at most once in each of these days.
+// TestSiteDoesNotFlap sends failures at random times, for a day each at rates around those that
+// switch the alarm. The alarm switches at most once a day.
 func TestSiteDoesNotFlap(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](4, 1) {
 		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
@@ -218,7 +210,8 @@ func TestSiteDoesNotFlap(t *testing.T) {
 	}
 }
 
-// TestSiteIsShared: two guards share the level. At the server that costs one call a second for each of them, and one key.
+// TestSiteIsShared checks that two guards share the level. Each sends the server one call a second
+// for it, and it is one key.
 func TestSiteIsShared(t *testing.T) {
 	server, c := redistest.Start(t), newClock()
 	var guards []*login.Guard
@@ -256,7 +249,7 @@ func TestSiteIsShared(t *testing.T) {
 	}
 }
 
-// calls returns how many scripts the server has run.
+// calls returns how many script calls the server has executed.
 func calls(t *testing.T, s *redistest.Server) int {
 	t.Helper()
 	_, stat, _ := strings.Cut(must(s.Do(t.Context(), "INFO", "commandstats").ToString()), "cmdstat_evalsha:calls=")
@@ -264,14 +257,15 @@ func calls(t *testing.T, s *redistest.Server) int {
 	return must(strconv.Atoi(number))
 }
 
-// TestSiteInAnOutage: while Redis is down, the alarm stays on as long as it would without new failures.
+// TestSiteInAnOutage checks that the alarm stays on while Redis is down, as long as it would
+// without new failures.
 func TestSiteInAnOutage(t *testing.T) {
 	t.Parallel()
 	server, c := redistest.Start(t), newClock()
 	cfg := login.Config{Name: "login", Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(5)}}
 	cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Now: c.now, Challenged: &login.Challenged{}}))
 	g := must(login.New(server.Client(t), cfg))
-	raise(t, g, c)
+	raiseAlarm(t, g, c)
 	server.Kill(t)
 	for range 2 {
 		must(g.Begin(t.Context(), "alice", bot(100)))
@@ -289,7 +283,7 @@ func TestSiteInAnOutage(t *testing.T) {
 	}
 }
 
-// TestNoSite: a guard without challenges has no alarm.
+// TestNoSite checks that a guard without challenges has no alarm.
 func TestNoSite(t *testing.T) {
 	for _, g := range []*login.Guard{nil, {}, must(login.NewLocal(login.Config{Name: "login"}))} {
 		if a := g.Alarm(); a != (login.Alarm{}) {
