@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestMain runs the tests while other packages may be tested, too.
+// TestMain runs eight tests side by side, because most of them wait for Redis.
 func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
 
 var (

@@ -15,31 +15,34 @@ import (
 	"time"
 )
 
-// Devices remembers in a signed cookie that somebody has logged into an account on a device, such as a browser. Attempts
-// from known devices have a budget that strangers cannot use up: see login.Guard.BeginKnown. The idea is OWASP's: Slow Down
-// Online Guessing Attacks with Device Cookies (owasp.org/www-community).
+// Devices remembers in a signed cookie that a user has logged into an account on a device, such as
+// a browser. Attempts from known devices have a budget that attackers cannot use up: see
+// login.Guard.BeginKnown. The idea is OWASP's: Slow Down Online Guessing Attacks with Device
+// Cookies (https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies).
 //
-// A cookie is signed for one account and opens no other. It lets nobody in: the password is still needed. Keep it when a
-// user logs out. Each account has a cookie of its own, so that people can share a browser.
+// A cookie is signed for one account and is not valid for others. It lets nobody in: the password
+// is still needed. Keep the cookie when a user logs out. Each account has its own cookie, so people
+// can share a browser.
 //
-// Each login sets a cookie with a new ID, which is valid for 365 days. As OWASP advises, a copy that was stolen before then
-// has its own budget, and later logins of the owner do not clear that. The stolen copy itself stays valid until it expires
-// or the password changes (Config.PasswordChanged).
+// Each login sets a cookie with a new ID, which is valid for 365 days. As OWASP advises, a cookie
+// that was stolen before then has its own budget, which later logins of the owner do not clear. The
+// stolen cookie stays valid until it expires or the password changes (Config.PasswordChanged).
 //
-// Devices comes from NewDevices and is safe for concurrent use.
+// Make Devices with NewDevices. They are safe for concurrent use.
 type Devices struct {
 	keys []key
 }
 
 const (
-	lifetime  = 365 * 24 * time.Hour
-	ahead     = time.Hour // by how much the clock of another process may be ahead
-	minSecret = 16        // bytes
+	cookieLifetime = 365 * 24 * time.Hour
+	maxClockSkew   = time.Hour // how far the clock of another process may be ahead
+	minSecret      = 16        // bytes
 )
 
-// NewDevices returns the Devices of a service. All its processes need the same secrets. A secret has at least 16 random
-// bytes. The first one signs, and all of them verify. To replace a secret, put the new one in front, and drop the old one
-// after 365 days, or at once if it has leaked.
+// NewDevices returns the Devices of a service. Each secret has at least 16 random bytes, and all
+// processes need the same secrets. The first secret signs cookies, and all of them verify. To
+// replace a secret, put the new one in front. Drop the old one after 365 days, or at once if it has
+// leaked.
 func NewDevices(secrets ...[]byte) (*Devices, error) {
 	if len(secrets) == 0 {
 		return nil, errors.New("slidegate: devices without a secret; give at least 16 random bytes, the same in all processes")
@@ -58,66 +61,73 @@ func NewDevices(secrets ...[]byte) (*Devices, error) {
 	return d, nil
 }
 
-// Remember sets the cookie that makes this device known for the account. New's Handler calls it at each login. Call it also
-// when the owner has proven by a link in a mail who it is, so that they get in during an attack.
+// Remember sets the cookie that makes this device known for the account. The Handler calls it at
+// each login. Call it also when the owner has proven by a link in a mail who they are, so that they
+// get in during an attack.
 //
-// The cookie is Secure, so it needs HTTPS. Chrome and Firefox also keep it for http://localhost; Safari may not.
+// The cookie is Secure, so it needs HTTPS. Chrome and Firefox also keep it for http://localhost,
+// but Safari may not.
 func (d *Devices) Remember(w http.ResponseWriter, account string) { d.remember(w, account, time.Now()) }
 
+// remember sets a cookie that is valid from now on.
 func (d *Devices) remember(w http.ResponseWriter, account string, now time.Time) {
 	k := d.keys[0]
 	http.SetCookie(w, &http.Cookie{
 		Name: k.name(account), Value: k.sign(account, rand.Text(), now),
-		Path: "/", MaxAge: int(lifetime / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Path: "/", MaxAge: int(cookieLifetime / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 }
 
-// Known returns the ID of the device if the request has a valid cookie of it for the account, and when it was remembered.
-// Otherwise the ID is "".
+// Known returns the ID of the device and when it was remembered, if the request has a valid cookie
+// for the account. Otherwise the ID is "".
 func (d *Devices) Known(r *http.Request, account string) (device string, since time.Time) {
 	return d.known(r, account, time.Now())
 }
 
+// known returns what Known does, at a given time.
 func (d *Devices) known(r *http.Request, account string, now time.Time) (device string, since time.Time) {
 	for _, k := range d.keys {
 		cookie, err := r.Cookie(k.name(account))
 		if err != nil {
 			continue
 		}
-		if device, since, ok := k.parse(account, cookie.Value); ok && now.Sub(since) > -ahead && now.Sub(since) < lifetime {
+		if device, since, ok := k.parse(account, cookie.Value); ok && now.Sub(since) > -maxClockSkew && now.Sub(since) < cookieLifetime {
 			return device, since
 		}
 	}
 	return "", time.Time{}
 }
 
-// A key is derived from a secret. So the secret can serve other purposes, too, such as the guard's.
+// key is derived from a secret, so the secret can also serve other purposes, such as the guard's.
 type key []byte
 
-// name returns that of the cookie. With __Host-, a browser takes the cookie from this very host alone, and only by HTTPS.
-// The name does not disclose the account.
+// name returns the name of the cookie. The prefix __Host- makes a browser accept the cookie only
+// from this very host, and only over HTTPS. The name does not disclose the account.
 func (k key) name(account string) string {
 	return "__Host-device-" + hex.EncodeToString(k.mac("name", account)[:10])
 }
 
-// sign returns the value of a cookie: version, time in ms since 1970, ID and signature, with dots between.
+// sign returns the value of a cookie: version, time in ms since 1970, ID and signature, separated
+// by dots.
 func (k key) sign(account, device string, now time.Time) string {
 	signed := strings.Join([]string{"1", strconv.FormatInt(now.UnixMilli(), 10), device}, ".")
 	return signed + "." + k.signature(signed, account)
 }
 
+// signature returns the signature of a value for an account.
 func (k key) signature(signed, account string) string {
 	return base64.RawURLEncoding.EncodeToString(k.mac(signed, account))
 }
 
-// mac hashes the account, so that its end and the begin of the text cannot be shifted.
+// mac returns the HMAC-SHA256 of the account and the text. It hashes the account first, so that no
+// byte can move between the two.
 func (k key) mac(text, account string) []byte {
 	hash, mac := sha256.Sum256([]byte(account)), hmac.New(sha256.New, k)
 	_, _ = mac.Write(append(hash[:], text...))
 	return mac.Sum(nil)
 }
 
-// parse returns what sign was given, if the value is its own.
+// parse returns what sign was called with, if the value has a valid signature.
 func (k key) parse(account, value string) (device string, since time.Time, ok bool) {
 	end := strings.LastIndexByte(value, '.')
 	if end < 0 || !hmac.Equal([]byte(value[end+1:]), []byte(k.signature(value[:end], account))) {
@@ -125,7 +135,7 @@ func (k key) parse(account, value string) (device string, since time.Time, ok bo
 	}
 	parts := strings.Split(value[:end], ".")
 	if len(parts) != 3 || parts[0] != "1" {
-		return "", time.Time{}, false // of a later version
+		return "", time.Time{}, false // from a later version
 	}
 	ms, err := strconv.ParseInt(parts[1], 10, 64)
 	return parts[2], time.UnixMilli(ms), err == nil

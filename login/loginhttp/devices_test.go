@@ -13,7 +13,8 @@ var (
 	newer = []byte("fedcba9876543210")
 )
 
-func devicesOf(tb testing.TB, secrets ...[]byte) *Devices {
+// newDevices returns Devices with some secrets.
+func newDevices(tb testing.TB, secrets ...[]byte) *Devices {
 	tb.Helper()
 	d, err := NewDevices(secrets...)
 	if err != nil {
@@ -22,13 +23,14 @@ func devicesOf(tb testing.TB, secrets ...[]byte) *Devices {
 	return d
 }
 
-// cookieOf is what a browser keeps of a login.
-func cookieOf(d *Devices, account string, now time.Time) *http.Cookie {
+// newCookie returns the cookie that a browser keeps after a login.
+func newCookie(d *Devices, account string, now time.Time) *http.Cookie {
 	w := httptest.NewRecorder()
 	d.remember(w, account, now)
 	return w.Result().Cookies()[0]
 }
 
+// requestWith returns a login request with some cookies.
 func requestWith(cookies ...*http.Cookie) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/login", http.NoBody)
 	for _, c := range cookies {
@@ -37,20 +39,21 @@ func requestWith(cookies ...*http.Cookie) *http.Request {
 	return r
 }
 
-// TestCookie: what a browser makes of the cookie depends on its attributes.
+// TestCookie checks the attributes of the cookie, which decide how a browser handles it.
 func TestCookie(t *testing.T) {
-	c := cookieOf(devicesOf(t, older), "alice", time.Now())
+	c := newCookie(newDevices(t, older), "alice", time.Now())
 	name, ok := strings.CutPrefix(c.Name, "__Host-device-")
 	if !ok || len(name) != 20 || !c.Secure || !c.HttpOnly || c.Path != "/" || c.Domain != "" || c.SameSite != http.SameSiteLaxMode || c.MaxAge != 365*24*3600 {
 		t.Errorf("%+v", c)
 	}
 }
 
-// TestKnown: a cookie makes its device known for one account, for a year, and while its secret is there.
+// TestKnown checks that a cookie makes its device known for one account, for a year, and while its
+// secret is in use.
 func TestKnown(t *testing.T) {
 	began := time.UnixMilli(1_700_000_000_123)
-	d := devicesOf(t, older)
-	c := cookieOf(d, "alice", began)
+	d := newDevices(t, older)
+	c := newCookie(d, "alice", began)
 	for _, row := range []struct {
 		what    string
 		devices *Devices
@@ -60,14 +63,14 @@ func TestKnown(t *testing.T) {
 	}{
 		{"at once", d, "alice", 0, true},
 		{"on a clock that is behind", d, "alice", -time.Minute, true},
-		{"from a clock that was a year ahead", d, "alice", -lifetime, false},
-		{"on its last day", d, "alice", lifetime - time.Millisecond, true},
-		{"expired", d, "alice", lifetime, false},
+		{"from a clock that was a year ahead", d, "alice", -cookieLifetime, false},
+		{"on its last day", d, "alice", cookieLifetime - time.Millisecond, true},
+		{"expired", d, "alice", cookieLifetime, false},
 		{"of another account", d, "bob", 0, false},
-		{"in a process with a new secret", devicesOf(t, newer, older), "alice", 0, true},
-		{"after the secret was dropped", devicesOf(t, newer), "alice", 0, false},
+		{"in a process with a new secret", newDevices(t, newer, older), "alice", 0, true},
+		{"after the secret was dropped", newDevices(t, newer), "alice", 0, false},
 	} {
-		// The name of the cookie is no secret of the browser's owner, so it does not protect: send it under any.
+		// An attacker can send the cookie under any name, so the name must not matter.
 		sent := *c
 		sent.Name = row.devices.keys[len(row.devices.keys)-1].name(row.account)
 		id, since := row.devices.known(requestWith(&sent), row.account, began.Add(row.after))
@@ -77,22 +80,22 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestRotation: the first secret signs, and a cookie of it is preferred.
+// TestRotation checks that the first secret signs, and that its cookie is preferred.
 func TestRotation(t *testing.T) {
-	both := devicesOf(t, newer, older)
-	old, young := cookieOf(devicesOf(t, older), "alice", time.Now()), cookieOf(both, "alice", time.Now())
+	both := newDevices(t, newer, older)
+	old, young := newCookie(newDevices(t, older), "alice", time.Now()), newCookie(both, "alice", time.Now())
 	byBoth, _ := both.Known(requestWith(old, young), "alice")
-	byNewer, _ := devicesOf(t, newer).Known(requestWith(young), "alice")
-	byOlder, _ := devicesOf(t, older).Known(requestWith(young), "alice")
+	byNewer, _ := newDevices(t, newer).Known(requestWith(young), "alice")
+	byOlder, _ := newDevices(t, older).Known(requestWith(young), "alice")
 	if byBoth == "" || byBoth != byNewer || byOlder != "" {
 		t.Errorf("%q, %q, %q", byBoth, byNewer, byOlder)
 	}
 }
 
-// TestSharedBrowser: two accounts have a cookie each, and each login has a new ID.
+// TestSharedBrowser checks that two accounts have a cookie each, and each login a new ID.
 func TestSharedBrowser(t *testing.T) {
-	d := devicesOf(t, older)
-	alice, bob, again := cookieOf(d, "alice", time.Now()), cookieOf(d, "bob", time.Now()), cookieOf(d, "alice", time.Now())
+	d := newDevices(t, older)
+	alice, bob, again := newCookie(d, "alice", time.Now()), newCookie(d, "bob", time.Now()), newCookie(d, "alice", time.Now())
 	r := requestWith(alice, bob)
 	a, _ := d.Known(r, "alice")
 	b, _ := d.Known(r, "bob")
@@ -102,7 +105,7 @@ func TestSharedBrowser(t *testing.T) {
 	}
 }
 
-// TestSecrets: a secret that is missing or too short is refused, and the error says what to do.
+// TestSecrets checks the errors for secrets that are missing or too short.
 func TestSecrets(t *testing.T) {
 	for _, row := range []struct {
 		secrets [][]byte
@@ -117,9 +120,10 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// FuzzForgery: however a signed value is edited, it makes a device known only if it is the same again, and for its own account.
+// FuzzForgery edits signed values. Only the unchanged value makes a device known, and only for its
+// account.
 func FuzzForgery(f *testing.F) {
-	k := devicesOf(f, older).keys[0]
+	k := newDevices(f, older).keys[0]
 	now := time.UnixMilli(1_700_000_000_123)
 	for _, edit := range []struct {
 		from, to uint

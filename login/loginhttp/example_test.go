@@ -13,14 +13,14 @@ import (
 	"github.com/slidegate/slidegate/login/loginhttp"
 )
 
-// How is a login form guarded against brute force? After five wrong passwords, the right one is refused. A browser that
-// has logged in before still gets in.
+// How do I protect a login form against brute force? After five wrong passwords, the right one is
+// refused, too. A browser that has logged in before still gets in.
 func Example() {
 	guard, err := login.NewLocal(login.Config{Name: "login"}) // or login.New, with a client of Redis and a Secret
 	if err != nil {
 		panic(err)
 	}
-	secret := make([]byte, 32) // of the device cookies; all processes of the service need the same
+	secret := make([]byte, 32) // for the device cookies; all processes of the service need the same
 	_, _ = rand.Read(secret)
 	devices, err := loginhttp.NewDevices(secret)
 	if err != nil {

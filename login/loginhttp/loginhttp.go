@@ -1,7 +1,10 @@
-// Package loginhttp serves a login form behind a login.Guard, as an http.Handler. It is brute force protection for a
-// function that checks a password: it rate limits attempts, remembers known devices in a signed cookie, and answers with
-// the right status and headers.
+// Package loginhttp is a login form for net/http with brute force protection. Its Handler rate
+// limits attempts with a [login.Guard] and remembers known devices in a signed cookie. It answers a
+// wrong password with HTTP 403, and too many with HTTP 429 and Retry-After. You provide a function
+// that checks a password, and one that begins a session.
 //
+//	guard, err := login.New(client, login.Config{Name: "login", Secret: secret})
+//	...
 //	devices, err := loginhttp.NewDevices(secret)
 //	...
 //	form, err := loginhttp.New(loginhttp.Config{
@@ -13,7 +16,11 @@
 //	...
 //	http.Handle("/login", form)
 //
-// docs/login.md explains it, and examples/login is a whole program.
+// It also slows down credential stuffing, where a botnet tries leaked passwords on many accounts:
+// see
+// [login.Challenged]. All answers, JSON, challenges and advice are in
+// https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form. A whole program is in
+// https://github.com/slidegate/slidegate/tree/main/examples/login.
 package loginhttp
 
 import (
@@ -31,74 +38,80 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// Config says who may log in, and what happens then. Guard, Devices, Check and Success are required.
+// Config sets who may log in, and what happens then. Guard, Devices, Check and Success are
+// required. More about each field is in
+// https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form.
 type Config struct {
-	// Guard decides which attempts may be made.
+	// Guard decides which attempts are allowed.
 	Guard *login.Guard
 
-	// Devices signs and verifies the cookies of known devices. Without such cookies, anyone who keeps failing on an account
-	// locks its owner out.
+	// Devices signs and verifies the cookies of known devices. Without such cookies, a client that
+	// keeps failing on an account locks its owner out.
 	Devices *Devices
 
-	// Check reports whether the password is right. It is called only for attempts that the guard allows. For an account that
-	// does not exist, compare the password with some other hash, so that the answer takes as long.
-	//
-	// An error means that Check could not find out. The attempt is then not counted as a failure, so a wrong password must
-	// not be an error: the functions of bcrypt return one for it.
+	// Check reports whether the password is right. It is called only for attempts that the guard
+	// allows. An error means that Check could not find out, and the attempt is given back. So
+	// return false, nil for a wrong password, although bcrypt returns an error.
 	Check func(ctx context.Context, account, password string) (ok bool, err error)
 
-	// Success answers a request whose password was right. It begins a session under a new ID, and typically redirects with
-	// the status 303. The account is as Account returned it. The cookie of the device is set already.
+	// Success answers a request whose password was right. It begins a session under a new ID, and
+	// usually redirects with HTTP 303. The account is what Config.Account returned. The cookie of
+	// the device is already set.
 	Success func(w http.ResponseWriter, r *http.Request, account string)
 
-	// Account returns the name or number under which the service knows the account that somebody typed. All spellings of
-	// one account must become one, or an attacker has a budget for each spelling. If there is no such account, return the
-	// typed name in the form in which it was looked up; if nobody can have such a name, return "". An error is answered by
-	// 503. nil removes spaces around the name and maps it to lower case.
+	// Account returns the name or number of the account that was typed, one for all its spellings.
+	// If there is none, return the typed name as you searched for it, or "" if nobody can have that
+	// name. An error is answered with HTTP 503. nil trims spaces and maps to lower case.
 	Account func(ctx context.Context, typed string) (account string, err error)
 
-	// Solved verifies the solution of a challenge that the form carries, such as a captcha. It reports false if there is no
-	// solution, or a wrong one. It is called only if the attempt is denied and a challenge would help. Let a solution serve
-	// once, and only for this account. It needs a Guard with challenges and a Page that shows one. nil is a form without
-	// challenges.
+	// Solved reports whether the form has a right solution of a challenge, such as a captcha. It is
+	// called only if the attempt is denied and a challenge would help. Accept a solution once, for
+	// this account. It needs a Guard with Challenged, and a Page that shows the challenge. nil
+	// means no challenges.
 	Solved func(r *http.Request, account string) (bool, error)
 
-	// PasswordChanged returns when the account's password was last set. Devices remembered before are then unknown, so a
-	// stolen cookie ends with the password. It is called only if a cookie was signed for this account. nil keeps devices.
-	// The time is compared with that of the process that set the cookie. Where the two clocks differ, a cookie set just before
-	// the change can stay, or one set just after it can be unknown until the next login.
+	// PasswordChanged returns when the account's password was last set. Devices remembered before
+	// are then unknown, so a new password ends stolen cookies. It is called only if the request has
+	// a valid cookie for the account. nil keeps devices.
 	PasswordChanged func(ctx context.Context, account string) (time.Time, error)
 
-	// SecondFactor leaves the device unknown after the password. Call Devices.Remember when the second factor was right, too.
+	// SecondFactor means that a second factor follows, so the right password alone does not make
+	// the device known. Call Devices.Remember after the second factor.
 	SecondFactor bool
 
-	// Page answers every request that did not log in, a GET as well, except those with a JSON body. Headers are set, except
-	// Content-Type. It must write the status Result.Status. nil is a plain page in English.
+	// Page answers each request that did not log in, also a GET, except those with a JSON body. It
+	// sets Content-Type and must write Result.Status; other headers are already set. nil is a plain
+	// page in English.
 	Page func(w http.ResponseWriter, r *http.Request, result Result)
 
-	// Clients finds the client's IP address. The zero Clients takes that of the connection. Behind a proxy take one of
-	// httplimit.ClientsBehind, ClientsByHops or ClientsIn, or all users share one budget.
+	// Clients finds the client's IP address. The zero Clients takes the address of the connection.
+	// Behind a proxy, use httplimit.ClientsBehind, ClientsByHops or ClientsIn, because otherwise
+	// all users share one budget.
 	Clients httplimit.Clients
 
-	// CrossOrigin decides which other sites may send the form, so that nobody can log a user into an account that is not
-	// theirs. nil allows none.
+	// CrossOrigin decides which other sites may send the form. nil means none, so that no page can
+	// log a visitor into an attacker's account.
 	CrossOrigin *http.CrossOriginProtection
 
-	// Log gets failures, denials and outages, without account names: people type passwords there. nil is slog.Default().
+	// Log receives failures, denials and outages. It never receives account names, because people
+	// type passwords there. nil is slog.Default().
 	Log *slog.Logger
 }
 
-// Handler is a login form. A GET shows it and a POST is an attempt to log in, with the fields account and password. The body is
-// a form (application/x-www-form-urlencoded), or a JSON object of strings, at most 16 KiB. r.PostFormValue reads the fields of
-// both, also further ones. A JSON body is answered with problem details (RFC 9457), unless the login succeeds.
+// Handler represents a login form. A GET shows it. A POST is an attempt to log in, with the fields
+// account and password.
 //
-// A Handler comes from New and is safe for concurrent use.
+// The body is a form (application/x-www-form-urlencoded) or a JSON object of strings, of at most 16
+// KiB. Use r.PostFormValue to read further fields of either. A JSON body is answered with problem
+// details (RFC 9457), unless the login succeeds.
+//
+// Make a Handler with New. It is safe for concurrent use.
 type Handler struct {
 	cfg     Config
 	outages journal.Journal
 }
 
-// New returns a login form. The error says what cfg lacks.
+// New returns a login form. The error says what is missing in cfg.
 func New(cfg Config) (*Handler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -114,24 +127,26 @@ func New(cfg Config) (*Handler, error) {
 	return &Handler{cfg: cfg}, nil
 }
 
+// check returns an error if a field is missing, or does not fit the others.
 func (cfg Config) check() error {
 	switch {
 	case cfg.Guard == nil || cfg.Guard.Limiter(login.Total) == nil:
-		return errors.New("slidegate: login form without a Guard; give it one of login.New, login.NewOn or login.NewLocal")
+		return errors.New("slidegate: login form without a Guard; make one by login.New, login.NewOn or login.NewLocal")
 	case cfg.Devices == nil || len(cfg.Devices.keys) == 0:
-		return errors.New("slidegate: login form without Devices; give it those of NewDevices(secret)")
+		return errors.New("slidegate: login form without Devices; make them by NewDevices(secret)")
 	case cfg.Check == nil:
 		return errors.New("slidegate: login form without Check; give it a function that compares the password with the account's")
 	case cfg.Success == nil:
 		return errors.New("slidegate: login form without Success; give it a function that begins a session and redirects")
 	case cfg.Solved != nil && cfg.Guard.Limiter(login.ChallengedAddress) == nil:
-		return errors.New("slidegate: login form with Solved, and its Guard has no challenges; set login.Config.Challenged, such as to &login.Challenged{}")
+		return errors.New("slidegate: login form with Solved, but its Guard has no challenges; set login.Config.Challenged, such as to &login.Challenged{}")
 	case cfg.Solved != nil && cfg.Page == nil:
-		return errors.New("slidegate: login form with Solved, and no Page; give it one that shows the challenge if Result.Challenge is set")
+		return errors.New("slidegate: login form with Solved, but without a Page; give it one that shows the challenge if Result.Challenge is set")
 	}
 	return nil
 }
 
+// lowerCase returns the typed name in lower case, without spaces around it.
 func lowerCase(_ context.Context, typed string) (string, error) {
 	return strings.ToLower(strings.TrimSpace(typed)), nil
 }
@@ -150,6 +165,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// post answers an attempt to log in.
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	account, refused := h.login(r)
@@ -164,7 +180,8 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	h.cfg.Success(w, r, account)
 }
 
-// login returns the account whose password was right, or else the Result that says why nobody is logged in.
+// login returns the account whose password was right, or else the Result that says why nobody is
+// logged in.
 func (h *Handler) login(r *http.Request) (account string, refused *Result) {
 	if refused = h.read(r); refused != nil {
 		return "", refused
@@ -184,14 +201,14 @@ func (h *Handler) login(r *http.Request) (account string, refused *Result) {
 	return account, h.attempt(r, account, client)
 }
 
-// attempt returns nil if the password is right.
+// attempt returns nil if the password is right, or the Result to show.
 func (h *Handler) attempt(r *http.Request, account string, client netip.Addr) *Result {
 	device, err := h.device(r, account)
 	if err != nil {
 		return h.unavailable("slidegate: login: cannot look up when a password changed", err)
 	}
 	a, err := h.begin(r, account, client, device)
-	if r.Context().Err() == nil { // else the error can be the client's
+	if r.Context().Err() == nil { // otherwise the client may have caused the error
 		h.outages.Note(h.cfg.Log, "nobody can log in", err == nil && a.Degraded, err)
 	}
 	switch {
@@ -217,7 +234,7 @@ func (h *Handler) device(r *http.Request, account string) (string, error) {
 	return device, nil
 }
 
-// begin asks the guard, and once more if a challenge that would help is solved.
+// begin asks the guard, and asks again if the request has solved a challenge that would help.
 func (h *Handler) begin(r *http.Request, account string, client netip.Addr, device string) (a *login.Attempt, err error) {
 	if device == "" {
 		a, err = h.cfg.Guard.Begin(r.Context(), account, client)
@@ -242,11 +259,12 @@ func (h *Handler) solved(r *http.Request, account string) bool {
 	return ok && err == nil
 }
 
-// check looks at the password, as the guard allows it. It returns nil if that is right.
+// check compares the password after the guard has allowed the attempt. It returns nil if it is
+// right.
 func (h *Handler) check(r *http.Request, a *login.Attempt, account string, client netip.Addr) *Result {
 	ok, err := h.cfg.Check(r.Context(), account, r.PostFormValue("password"))
 	switch {
-	case err != nil && r.Context().Err() != nil: // a client that hangs up stays charged, or it could guess for free
+	case err != nil && r.Context().Err() != nil: // a client that hangs up stays charged, because otherwise it could guess for free
 		return unavailable()
 	case err != nil:
 		return h.unavailable("slidegate: login: cannot check a password", errors.Join(err, a.Cancel(r.Context())))
@@ -260,7 +278,7 @@ func (h *Handler) check(r *http.Request, a *login.Attempt, account string, clien
 	return nil
 }
 
-// unavailable logs what the service could not do.
+// unavailable logs what failed, and returns the Result for it.
 func (h *Handler) unavailable(what string, err error) *Result {
 	h.cfg.Log.Error(what, "err", err)
 	return unavailable()

@@ -24,6 +24,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// must returns v, and panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -36,11 +37,11 @@ var (
 	devices  = must(loginhttp.NewDevices([]byte("0123456789abcdef")))
 )
 
-// A service is a login form, and what happens around it.
+// service is a login form with what it needs around it.
 type service struct {
 	loginhttp.Config
 	now     time.Time
-	checked []string // accounts whose password was looked at
+	checked []string // accounts whose password was checked
 	log     strings.Builder
 }
 
@@ -58,6 +59,7 @@ func newService(guard login.Config) *service {
 	return s
 }
 
+// check is the Check of the service.
 func (s *service) check(_ context.Context, account, password string) (bool, error) {
 	s.checked = append(s.checked, account)
 	if password == "store is down" {
@@ -79,15 +81,18 @@ func (s *service) ask(method string, fields url.Values, change ...func(*http.Req
 	return w
 }
 
+// logIn sends the form.
 func (s *service) logIn(account, password string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	return s.ask(http.MethodPost, url.Values{"account": {account}, "password": {password}}, change...)
 }
 
-func from(ip string) func(*http.Request) {
+// fromAddress changes where a request comes from.
+func fromAddress(ip string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(ip), 50000).String() }
 }
 
-func with(cookies []*http.Cookie) func(*http.Request) {
+// withCookies adds cookies to a request.
+func withCookies(cookies []*http.Cookie) func(*http.Request) {
 	return func(r *http.Request) {
 		for _, c := range cookies {
 			r.AddCookie(c)
@@ -95,17 +100,20 @@ func with(cookies []*http.Cookie) func(*http.Request) {
 	}
 }
 
-func body(contentType, text string) func(*http.Request) {
+// withBody replaces the body of a request.
+func withBody(contentType, text string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Set("Content-Type", contentType)
 		r.Body = io.NopCloser(strings.NewReader(text))
 	}
 }
 
-func field(name, value string) func(*http.Request) {
+// withHeader sets a header of a request.
+func withHeader(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
+// checkStatus compares the status of a response.
 func checkStatus(t *testing.T, what string, w *httptest.ResponseRecorder, want int) {
 	t.Helper()
 	if w.Code != want {
@@ -113,7 +121,7 @@ func checkStatus(t *testing.T, what string, w *httptest.ResponseRecorder, want i
 	}
 }
 
-// attack makes an account deny each unknown device, from many addresses.
+// attack fails on an account from many addresses, until it denies unknown devices.
 func (s *service) attack(t *testing.T, account string) {
 	t.Helper()
 	for i := range 250 {
@@ -125,7 +133,7 @@ func (s *service) attack(t *testing.T, account string) {
 	t.Fatal("the account is not used up")
 }
 
-// TestRefused: the answer to each kind of request that does not log in.
+// TestRefused checks the response to each kind of request that does not log in.
 func TestRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		method  string
@@ -134,32 +142,32 @@ func TestRefused(t *testing.T) {
 		says    string
 		checked bool
 	}{
-		"GET":                {http.MethodGet, from("198.51.100.7"), 200, `<form method="post">`, false},
-		"PUT":                {http.MethodPut, from("198.51.100.7"), 405, "Send the form by POST.", false},
-		"wrong":              {http.MethodPost, body("application/x-www-form-urlencoded; charset=utf-8", "account=alice&password=a"), 403, "Account or password is wrong.", true},
-		"empty account":      {http.MethodPost, body("application/x-www-form-urlencoded", "account=+&password=right"), 400, "Enter your account", false},
-		"no password":        {http.MethodPost, body("application/x-www-form-urlencoded", "account=alice"), 400, "Enter your account", false},
-		"from another site":  {http.MethodPost, field("Sec-Fetch-Site", "cross-site"), 403, "another site", false},
-		"another origin":     {http.MethodPost, field("Origin", "https://evil.example"), 403, "another site", false},
-		"text":               {http.MethodPost, body("text/plain", "account=alice&password=right"), 415, "Send application", false},
-		"no type":            {http.MethodPost, body("", "account=alice&password=right"), 415, "Send application", false},
-		"no form":            {http.MethodPost, body("application/x-www-form-urlencoded", "account=%zz"), 400, "cannot be read", false},
-		"no JSON":            {http.MethodPost, body("application/json", `["alice"]`), 400, "cannot be read", false},
-		"JSON of numbers":    {http.MethodPost, body("application/json", `{"account":1}`), 400, "cannot be read", false},
-		"large":              {http.MethodPost, body("application/x-www-form-urlencoded", "account=alice&password="+strings.Repeat("a", 16<<10)), 413, "too large", false},
-		"large JSON":         {http.MethodPost, body("application/json", `{"account":"`+strings.Repeat("a", 16<<10)+`"}`), 413, "too large", false},
+		"GET":                {http.MethodGet, fromAddress("198.51.100.7"), 200, `<form method="post">`, false},
+		"PUT":                {http.MethodPut, fromAddress("198.51.100.7"), 405, "Send the form by POST.", false},
+		"wrong":              {http.MethodPost, withBody("application/x-www-form-urlencoded; charset=utf-8", "account=alice&password=a"), 403, "Account or password is wrong.", true},
+		"empty account":      {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=+&password=right"), 400, "Enter your account", false},
+		"no password":        {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice"), 400, "Enter your account", false},
+		"from another site":  {http.MethodPost, withHeader("Sec-Fetch-Site", "cross-site"), 403, "another site", false},
+		"another origin":     {http.MethodPost, withHeader("Origin", "https://evil.example"), 403, "another site", false},
+		"text":               {http.MethodPost, withBody("text/plain", "account=alice&password=right"), 415, "Send application", false},
+		"no type":            {http.MethodPost, withBody("", "account=alice&password=right"), 415, "Send application", false},
+		"no form":            {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=%zz"), 400, "cannot be read", false},
+		"no JSON":            {http.MethodPost, withBody("application/json", `["alice"]`), 400, "cannot be read", false},
+		"JSON of numbers":    {http.MethodPost, withBody("application/json", `{"account":1}`), 400, "cannot be read", false},
+		"large":              {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice&password="+strings.Repeat("a", 16<<10)), 413, "too large", false},
+		"large JSON":         {http.MethodPost, withBody("application/json", `{"account":"`+strings.Repeat("a", 16<<10)+`"}`), 413, "too large", false},
 		"no address":         {http.MethodPost, func(r *http.Request) { r.RemoteAddr = "@" }, 400, "IP address", false},
-		"the store of users": {http.MethodPost, body("application/x-www-form-urlencoded", "account=alice&password=store+is+down"), 503, "Nobody can log in", true},
+		"the store of users": {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice&password=store+is+down"), 503, "Nobody can log in", true},
 		"password in the path": {http.MethodPost, func(r *http.Request) {
 			r.URL.RawQuery = "password=right"
-			body(r.Header.Get("Content-Type"), "account=alice")(r)
+			withBody(r.Header.Get("Content-Type"), "account=alice")(r)
 		}, 400, "Enter your account", false},
 	} {
 		s := newService(login.Config{})
 		w := s.ask(row.method, url.Values{"account": {"alice"}, "password": {"right"}}, row.change)
 		checkStatus(t, name, w, row.status)
 		if !strings.Contains(w.Body.String(), row.says) || (len(s.checked) > 0) != row.checked {
-			t.Errorf("%s: %s; looked at passwords of %q", name, w.Body, s.checked)
+			t.Errorf("%s: %s; checked passwords of %q", name, w.Body, s.checked)
 		}
 		if w.Header().Get("Cache-Control") != "no-store" || len(w.Result().Cookies()) > 0 {
 			t.Errorf("%s: %v", name, w.Header())
@@ -167,30 +175,32 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestUnread: the body of a request that is no form of this site is not read.
-func TestUnread(t *testing.T) {
+// TestBodyIsNotRead checks that the body of a request is not read if it comes from another site or
+// is no form.
+func TestBodyIsNotRead(t *testing.T) {
 	for name, change := range map[string]func(*http.Request){
-		"from another site": field("Sec-Fetch-Site", "cross-site"),
-		"multipart":         field("Content-Type", "multipart/form-data; boundary=x"),
+		"from another site": withHeader("Sec-Fetch-Site", "cross-site"),
+		"multipart":         withHeader("Content-Type", "multipart/form-data; boundary=x"),
 	} {
-		w := newService(login.Config{}).ask(http.MethodPost, nil, change, func(r *http.Request) { r.Body = unread{t} })
+		w := newService(login.Config{}).ask(http.MethodPost, nil, change, func(r *http.Request) { r.Body = forbiddenBody{t} })
 		if w.Code != http.StatusForbidden && w.Code != http.StatusUnsupportedMediaType {
 			t.Errorf("%s: %d", name, w.Code)
 		}
 	}
 }
 
-// unread is a body that nobody may read.
-type unread struct{ t *testing.T }
+// forbiddenBody is a body that fails the test when it is read.
+type forbiddenBody struct{ t *testing.T }
 
-func (u unread) Read([]byte) (int, error) {
+func (u forbiddenBody) Read([]byte) (int, error) {
 	u.t.Error("the body was read")
 	return 0, io.EOF
 }
 
-func (unread) Close() error { return nil }
+func (forbiddenBody) Close() error { return nil }
 
-// TestDenied: after five wrong passwords the page says how long to wait, and the right one is not looked at, whether the account exists or not, and Retry-After is exact.
+// TestDenied checks that after five wrong passwords the page says how long to wait. The right
+// password is then not checked, and Retry-After is exact.
 func TestDenied(t *testing.T) {
 	s := newService(login.Config{})
 	for left := range 5 {
@@ -210,7 +220,7 @@ func TestDenied(t *testing.T) {
 	w := s.logIn("alice", "right")
 	checkStatus(t, "denied", w, 429)
 	if w.Header().Get("Retry-After") != "60" || !strings.Contains(w.Body.String(), "Try again in 1 minute, or reset your password.") || s.checked != nil {
-		t.Errorf("%v %s; looked at passwords of %q", w.Header(), w.Body, s.checked)
+		t.Errorf("%v %s; checked passwords of %q", w.Header(), w.Body, s.checked)
 	}
 	s.now = s.now.Add(time.Minute)
 	checkStatus(t, "after Retry-After", s.logIn("alice", "right"), 303)
@@ -219,12 +229,12 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestQuery: the query may be of any form, and has no fields.
+// TestQuery checks that the query may have any format, and that its fields are ignored.
 func TestQuery(t *testing.T) {
 	for _, query := range []string{"next=/a;b", "next=100%", "account=bob&password=wrong"} {
 		for _, of := range []func(*http.Request){
-			body("application/x-www-form-urlencoded", "account=alice&password=right"),
-			body("application/json", `{"account":"alice","password":"right"}`),
+			withBody("application/x-www-form-urlencoded", "account=alice&password=right"),
+			withBody("application/json", `{"account":"alice","password":"right"}`),
 		} {
 			s := newService(login.Config{})
 			w := s.ask(http.MethodPost, nil, of, func(r *http.Request) { r.URL.RawQuery = query })
@@ -235,13 +245,14 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestParsed: a middleware may have read the form before, such as one against CSRF.
-func TestParsed(t *testing.T) {
+// TestFormReadBefore checks that a middleware may read the form before, such as one against CSRF.
+func TestFormReadBefore(t *testing.T) {
 	w := newService(login.Config{}).logIn("alice", "right", func(r *http.Request) { r.PostFormValue("token") })
 	checkStatus(t, "parsed", w, 303)
 }
 
-// TestSuccess: it gives the charges back, remembers the device, and hands over the account by its one name.
+// TestSuccess checks that a login gives the charges back, remembers the device, and passes the
+// account in its normal spelling.
 func TestSuccess(t *testing.T) {
 	s := newService(login.Config{})
 	for range 20 {
@@ -256,41 +267,43 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
-// TestKnownDevice: the owner's browser gets in during an attack, until the password changes; another one does not, nor for another account.
+// TestKnownDevice checks that the owner's browser gets in during an attack, until the password
+// changes. An unknown browser does not, and neither does the known one on another account.
 func TestKnownDevice(t *testing.T) {
 	s := newService(login.Config{})
 	laptop := s.logIn("alice", "right").Result().Cookies()
 	s.attack(t, "alice")
 	s.attack(t, "bob")
 	checkStatus(t, "unknown device", s.logIn("alice", "right"), 429)
-	checkStatus(t, "known device", s.logIn("alice", "right", with(laptop)), 303)
-	checkStatus(t, "on another account", s.logIn("bob", "right", with(laptop)), 429)
+	checkStatus(t, "known device", s.logIn("alice", "right", withCookies(laptop)), 303)
+	checkStatus(t, "on another account", s.logIn("bob", "right", withCookies(laptop)), 429)
 	var changed time.Time
 	var err error
 	s.PasswordChanged = func(context.Context, string) (time.Time, error) { return changed, err }
-	checkStatus(t, "password never changed", s.logIn("alice", "right", with(laptop)), 303)
+	checkStatus(t, "password never changed", s.logIn("alice", "right", withCookies(laptop)), 303)
 	changed = time.Now().Add(time.Hour)
-	checkStatus(t, "password changed since", s.logIn("alice", "right", with(laptop)), 429)
+	checkStatus(t, "password changed since", s.logIn("alice", "right", withCookies(laptop)), 429)
 	err = errStore
-	checkStatus(t, "unknown when", s.logIn("alice", "right", with(laptop)), 503)
+	checkStatus(t, "unknown when", s.logIn("alice", "right", withCookies(laptop)), 503)
 }
 
-// TestThief: once the owner has logged in again, a stolen cookie has its own budget, which logins of the owner do not clear.
+// TestThief checks that a stolen cookie has its own budget once the owner has logged in again.
+// Logins of the owner do not clear it.
 func TestThief(t *testing.T) {
 	month := 30 * 24 * time.Hour
 	s := newService(login.Config{Account: []window.Limit{{Max: 1, Per: month}}}) // so that the thief has no other budget
 	stolen := s.logIn("alice", "right").Result().Cookies()
-	laptop := s.logIn("alice", "right", with(stolen)).Result().Cookies()
+	laptop := s.logIn("alice", "right", withCookies(stolen)).Result().Cookies()
 	s.attack(t, "alice")
 	tried := 0
 	for range 29 {
 		for range 24 {
-			if s.logIn("alice", "wrong", with(stolen), from("192.0.2.66")).Code == http.StatusForbidden {
+			if s.logIn("alice", "wrong", withCookies(stolen), fromAddress("192.0.2.66")).Code == http.StatusForbidden {
 				tried++
 			}
 			s.now = s.now.Add(time.Hour)
 		}
-		w := s.logIn("alice", "right", with(laptop))
+		w := s.logIn("alice", "right", withCookies(laptop))
 		checkStatus(t, "the owner", w, 303)
 		laptop = w.Result().Cookies()
 	}
@@ -299,7 +312,8 @@ func TestThief(t *testing.T) {
 	}
 }
 
-// TestChallenge: a solution lets in who would be denied. It is not asked for before, and serves no wrong password.
+// TestChallenge checks that a solution lets a user in who would be denied. It is not verified
+// before it is needed, and does not replace the password.
 func TestChallenge(t *testing.T) {
 	s := newService(login.Config{Challenged: &login.Challenged{}})
 	asked, solved := 0, error(nil)
@@ -334,12 +348,12 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// TestJSON: an object of strings logs in, too, and what went wrong is told as a problem.
+// TestJSON checks that a JSON object of strings logs in, too, and that errors are problem details.
 func TestJSON(t *testing.T) {
 	s := newService(login.Config{Pair: []window.Limit{window.PerHour(1)}})
 	var got []string
 	for _, password := range []string{"wrong", "right"} {
-		w := s.ask(http.MethodPost, nil, body("application/json", `{"account":"alice","password":"`+password+`"}`))
+		w := s.ask(http.MethodPost, nil, withBody("application/json", `{"account":"alice","password":"`+password+`"}`))
 		var problem map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Fatal(err, w.Header())
@@ -353,11 +367,12 @@ func TestJSON(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	w := s.ask(http.MethodPost, nil, body("application/json", `{"account":"bob","password":"right"}`), from("192.0.2.1"))
+	w := s.ask(http.MethodPost, nil, withBody("application/json", `{"account":"bob","password":"right"}`), fromAddress("192.0.2.1"))
 	checkStatus(t, "right", w, 303)
 }
 
-// TestHangUp: who hangs up while the password is looked at is charged; who cannot be told because of the store is not.
+// TestHangUp checks that a client that hangs up during the check of the password is charged. An
+// attempt that fails because the store of users is down is not.
 func TestHangUp(t *testing.T) {
 	s := newService(login.Config{})
 	for range 50 {
@@ -376,9 +391,11 @@ func TestHangUp(t *testing.T) {
 	checkStatus(t, "after five that hung up", s.logIn("alice", "right"), 429)
 }
 
+// hangUp is the key of a context's cancel function.
 type hangUp struct{}
 
-// TestOutage: while Redis is gone nobody gets in, and the log says so once; when it is back, users do.
+// TestOutage checks that nobody gets in while Redis is down, that the log has one line about it,
+// and that users get in afterwards.
 func TestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	s := newService(login.Config{})
@@ -398,7 +415,7 @@ func TestOutage(t *testing.T) {
 		w := logIn()
 		checkStatus(t, "during", w, 503)
 		if w.Header().Get("Retry-After") != "1" || s.checked != nil {
-			t.Errorf("%v; looked at passwords of %q", w.Header(), s.checked)
+			t.Errorf("%v; checked passwords of %q", w.Header(), s.checked)
 		}
 	}
 	if n := strings.Count(s.log.String(), "level=ERROR"); n != 1 {
@@ -412,27 +429,28 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestBehindProxy: users behind a proxy have budgets of their own.
+// TestBehindProxy checks that users behind a proxy have their own budgets.
 func TestBehindProxy(t *testing.T) {
 	s := newService(login.Config{})
 	s.Clients = must(httplimit.ClientsBehind("10.0.0.0/24"))
 	for range 6 {
-		s.logIn("alice", "wrong", from("10.0.0.1"), field("X-Forwarded-For", "198.51.100.7"))
+		s.logIn("alice", "wrong", fromAddress("10.0.0.1"), withHeader("X-Forwarded-For", "198.51.100.7"))
 	}
-	checkStatus(t, "the same client", s.logIn("alice", "right", from("10.0.0.1"), field("X-Forwarded-For", "198.51.100.7")), 429)
-	checkStatus(t, "another client", s.logIn("alice", "right", from("10.0.0.1"), field("X-Forwarded-For", "198.51.100.8")), 303)
-	checkStatus(t, "no client", s.logIn("alice", "right", from("10.0.0.1")), 400)
+	checkStatus(t, "the same client", s.logIn("alice", "right", fromAddress("10.0.0.1"), withHeader("X-Forwarded-For", "198.51.100.7")), 429)
+	checkStatus(t, "another client", s.logIn("alice", "right", fromAddress("10.0.0.1"), withHeader("X-Forwarded-For", "198.51.100.8")), 303)
+	checkStatus(t, "no client", s.logIn("alice", "right", fromAddress("10.0.0.1")), 400)
 }
 
-// TestHostile: what somebody typed appears as text.
-func TestHostile(t *testing.T) {
+// TestEscaping checks that the page escapes what was typed.
+func TestEscaping(t *testing.T) {
 	page := newService(login.Config{}).logIn(`"><script>alert(1)</script>`, "wrong").Body.String()
 	if strings.Contains(page, "<script>") || !strings.Contains(page, `value="&#34;&gt;&lt;script&gt;`) {
 		t.Error(page)
 	}
 }
 
-// TestNames: spellings of one account share its budget by default, and by a function that finds its number.
+// TestNames checks that all names of one account share its budget, if Config.Account maps them to
+// one.
 func TestNames(t *testing.T) {
 	s := newService(login.Config{})
 	s.Account = func(_ context.Context, typed string) (string, error) {
@@ -452,15 +470,15 @@ func TestNames(t *testing.T) {
 	checkStatus(t, "no answer", s.logIn("store is down", "right"), 503)
 }
 
-// TestNew: an error says what the configuration lacks.
+// TestNew checks that the error says what the configuration lacks.
 func TestNew(t *testing.T) {
 	for want, change := range map[string]func(*loginhttp.Config){
 		"login form without a Guard; ":                      func(c *loginhttp.Config) { c.Guard = &login.Guard{} },
 		"login form without Devices; ":                      func(c *loginhttp.Config) { c.Devices = &loginhttp.Devices{} },
 		"login form without Check; ":                        func(c *loginhttp.Config) { c.Check = nil },
 		"login form without Success; ":                      func(c *loginhttp.Config) { c.Success = nil },
-		"with Solved, and its Guard has no challenges; set": func(c *loginhttp.Config) { c.Solved = unsolved },
-		"with Solved, and no Page; ": func(c *loginhttp.Config) {
+		"with Solved, but its Guard has no challenges; set": func(c *loginhttp.Config) { c.Solved = unsolved },
+		"with Solved, but without a Page; ": func(c *loginhttp.Config) {
 			c.Solved, c.Guard = unsolved, must(login.NewLocal(login.Config{Name: "login", Challenged: &login.Challenged{}}))
 		},
 	} {
@@ -472,9 +490,10 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// unsolved reports that no challenge was solved.
 func unsolved(*http.Request, string) (bool, error) { return false, nil }
 
-// TestWait: waits are rounded up, so that nobody comes back too early.
+// TestWait checks that waits are rounded up, so that nobody comes back too early.
 func TestWait(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Millisecond: "1 second", 59 * time.Second: "59 seconds", 59*time.Second + 1: "1 minute", time.Minute: "1 minute", time.Minute + 1: "2 minutes",
@@ -486,7 +505,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestPage: docs/login.md shows the form of the example.
+// TestPage checks that docs/login.md shows the form of the example.
 func TestPage(t *testing.T) {
 	page, example := string(must(os.ReadFile("../../docs/login.md"))), string(must(os.ReadFile("example_test.go")))
 	begin, end := strings.Index(example, "\tdevices, err :="), strings.Index(example, "\n\tlogIn := ")

@@ -27,7 +27,7 @@ var pageHTML string
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// plainPage is the Page of a Config without one.
+// plainPage writes the default page. It is the Page of a Config without one.
 func plainPage(w http.ResponseWriter, _ *http.Request, result Result) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
@@ -35,8 +35,8 @@ func plainPage(w http.ResponseWriter, _ *http.Request, result Result) {
 	_ = page.Execute(w, result) // the client may be gone
 }
 
-// details are the body of an answer in JSON (RFC 9457).
-type details struct {
+// problemBody is the body of a JSON response (RFC 9457).
+type problemBody struct {
 	problem.Details
 	Outcome    Outcome `json:"outcome"`
 	RetryAfter int64   `json:"retry_after,omitempty"` // seconds, rounded up
@@ -44,8 +44,9 @@ type details struct {
 	Left       *int64  `json:"left,omitempty"`
 }
 
+// writeProblem writes the JSON response for a Result.
 func writeProblem(w http.ResponseWriter, result *Result) {
-	d := details{
+	d := problemBody{
 		Details: problem.Details{Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message}, Outcome: result.Outcome,
 		RetryAfter: int64(ceil(result.RetryAfter, time.Second)), Challenge: result.Challenge,
 	}

@@ -35,12 +35,14 @@ func (h *Handler) read(r *http.Request) *Result {
 	return nil
 }
 
+// mediaType returns the media type of the body, or "" without a valid one.
 func mediaType(r *http.Request) string {
-	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // "" if there is none
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return media
 }
 
-// readFields parses the body into r.PostForm, unless a middleware has done so. It does not look at the query: that may be of any form.
+// readFields parses the body into r.PostForm, unless a middleware has done so before. It ignores
+// the query, which may have any format.
 func readFields(r *http.Request, parse func(string) (url.Values, error)) error {
 	if len(r.PostForm) > 0 {
 		return nil
@@ -53,7 +55,7 @@ func readFields(r *http.Request, parse func(string) (url.Values, error)) error {
 	return err
 }
 
-// parseJSON reads an object of strings.
+// parseJSON returns the fields of a JSON object of strings.
 func parseJSON(body string) (url.Values, error) {
 	var fields map[string]string
 	if err := json.Unmarshal([]byte(body), &fields); err != nil {

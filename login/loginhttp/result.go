@@ -6,32 +6,57 @@ import (
 	"time"
 )
 
-// Outcome is what a request came to that did not log in.
+// Outcome says why a request did not log in.
 type Outcome string
 
 // The outcomes. None depends on whether the account exists.
 const (
-	Asked       Outcome = "asked"       // a GET: show the form. 200
-	Wrong       Outcome = "wrong"       // the account or the password is wrong. 403
-	Denied      Outcome = "denied"      // too many attempts; nobody looked at the password. 429
-	Unavailable Outcome = "unavailable" // Redis, the store of users or another part gave no answer. 503
-	Invalid     Outcome = "invalid"     // the request is none to log in: 400, 403 (from another site), 405, 413 or 415
+	// Asked means that a GET asked for the form: 200.
+	Asked Outcome = "asked"
+
+	// Wrong means that the account or the password is wrong: 403.
+	Wrong Outcome = "wrong"
+
+	// Denied means that there were too many attempts, and the password was not checked: 429.
+	Denied Outcome = "denied"
+
+	// Unavailable means that Redis, the database of users or another part does not answer: 503.
+	Unavailable Outcome = "unavailable"
+
+	// Invalid means that the request is not a valid login: 400, 403 (from another site), 405, 413
+	// or 415.
+	Invalid Outcome = "invalid"
 )
 
-// Result is what a page shows instead of a login.
+// Result represents what a page shows to a user who is not logged in.
 type Result struct {
-	Status     int           // the status to write
-	Outcome    Outcome       // what happened
-	Message    string        // the same in English, for the user; empty if Asked
-	Account    string        // what was typed as the account, to fill in the form again; escape it
-	RetryAfter time.Duration // how soon an attempt could be allowed, if Denied or Unavailable, or if Wrong and none is left; else 0
-	Challenge  bool          // Denied, but allowed if the client solves a challenge
-	Left       int64         // if Wrong: how many more failures are allowed now
+	// Status is the status to write.
+	Status int
+
+	// Outcome says what happened.
+	Outcome Outcome
+
+	// Message says the same in English, for the user. It is empty for a GET.
+	Message string
+
+	// Account is what was typed as the account, to fill in the form again. Escape it.
+	Account string
+
+	// RetryAfter is how long until an attempt could be allowed. It is set if Outcome is Denied or
+	// Unavailable, or if it is Wrong and Left is 0. Otherwise it is 0.
+	RetryAfter time.Duration
+
+	// Challenge reports that the denied attempt would be allowed if the client solved a challenge.
+	Challenge bool
+
+	// Left is how many more failures are allowed now, after a wrong password.
+	Left int64
 }
 
 // Wait returns RetryAfter in words, rounded up: "45 seconds", "1 minute", "3 hours", "2 days".
 func (r Result) Wait() string { return inWords(r.RetryAfter) }
 
+// inWords returns a duration in words, rounded up.
 func inWords(d time.Duration) string {
 	for _, u := range []struct {
 		name string
@@ -39,22 +64,24 @@ func inWords(d time.Duration) string {
 		most time.Duration
 	}{{"second", time.Second, 60}, {"minute", time.Minute, 60}, {"hour", time.Hour, 48}} {
 		if n := ceil(d, u.span); n < u.most {
-			return several(n, u.name)
+			return plural(n, u.name)
 		}
 	}
-	return several(ceil(d, 24*time.Hour), "day")
+	return plural(ceil(d, 24*time.Hour), "day")
 }
 
 // ceil returns how many units d has, rounded up.
 func ceil(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit }
 
-func several(n time.Duration, unit string) string {
+// plural returns a number with its unit.
+func plural(n time.Duration, unit string) string {
 	if n == 1 {
 		return "1 " + unit
 	}
 	return fmt.Sprintf("%d %ss", int64(n), unit)
 }
 
+// wrong returns the Result of a wrong password.
 func wrong(left int64, next time.Duration) *Result {
 	r := &Result{Status: http.StatusForbidden, Outcome: Wrong, Message: "Account or password is wrong.", Left: left, RetryAfter: next}
 	if next > 0 {
@@ -63,6 +90,7 @@ func wrong(left int64, next time.Duration) *Result {
 	return r
 }
 
+// denied returns the Result of a denied attempt.
 func denied(wait time.Duration, challenge bool) *Result {
 	return &Result{
 		Status: http.StatusTooManyRequests, Outcome: Denied, RetryAfter: wait, Challenge: challenge,
@@ -70,6 +98,7 @@ func denied(wait time.Duration, challenge bool) *Result {
 	}
 }
 
+// unavailable returns the Result of an outage.
 func unavailable() *Result {
 	return &Result{
 		Status: http.StatusServiceUnavailable, Outcome: Unavailable, RetryAfter: time.Second, // the guard probes Redis once a second
@@ -77,6 +106,7 @@ func unavailable() *Result {
 	}
 }
 
+// invalid returns the Result of a request that is not a valid login.
 func invalid(status int, message string) *Result {
 	return &Result{Status: status, Outcome: Invalid, Message: message}
 }
