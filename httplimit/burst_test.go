@@ -17,12 +17,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// twoServers have a limiter each, of one Name and on one Redis, as two processes have.
+// twoServers starts two servers as two processes would: each has its own limiter, of one Name on
+// one Redis.
 func twoServers(t *testing.T, client rueidis.Client, reached *atomic.Int64) (addresses [2]string) {
 	t.Helper()
 	name := redistest.Key(t)
 	for i := range addresses {
-		l := must(window.New(client, window.Config{Name: name, Limits: parsed("50/1h", "60/1d"), Timeout: time.Minute}))
+		l := must(window.New(client, window.Config{Name: name, Limits: limits("50/1h", "60/1d"), Timeout: time.Minute}))
 		s := httptest.NewServer(middleware(httplimit.Config{Limiter: l, Key: httplimit.Address}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			reached.Add(1)
 			fine(w, r)
@@ -39,7 +40,8 @@ func onRedis(t *testing.T, test func(t *testing.T, client rueidis.Client)) {
 	t.Run("Cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
-// TestBurst: 64 clients, ten requests each, on two servers: the budget, and not one request more.
+// TestBurst sends ten requests from each of 64 clients to two servers. They admit the budget, and
+// not one request more.
 func TestBurst(t *testing.T) {
 	onRedis(t, func(t *testing.T, redis rueidis.Client) {
 		var reached, admitted, denied atomic.Int64
@@ -73,7 +75,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestBurstOfCurl: the same by eight processes of curl, each with up to sixteen connections at once.
+// TestBurstOfCurl does the same with eight processes of curl, each with up to sixteen connections
+// at once.
 func TestBurstOfCurl(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {

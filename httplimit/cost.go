@@ -10,23 +10,24 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Used is what a request used until its handler was done. Config.CostAfter makes a cost of it. The
-// handler knows some costs, such as tokens, and the middleware sees others, so Used has both.
+// Used represents what a request used until its handler was done, as the argument of
+// Config.CostAfter. The handler knows some costs, such as tokens, and the middleware sees others,
+// such as bytes.
 type Used struct {
-	// Units is the last cost that the handler reported with SetCost. If it reported none, Units is the
-	// estimate that was charged.
+	// Units is the last cost that the handler reported with SetCost. If it reported none, Units is
+	// the estimate that was charged.
 	Units int64
 
-	// Bytes counts what the handler wrote of the body. It excludes headers and what the handler wrote to
-	// a connection that it took over. For a HEAD request it is 0.
+	// Bytes counts what the handler wrote of the body. It excludes headers and what the handler
+	// wrote to a connection that it took over. For a HEAD request it is 0.
 	Bytes int64
 }
 
-// SetCost reports what the request of ctx has cost so far, in units. Call it in a handler, with the
+// SetCost reports what the request of ctx has cost so far, in units. Call it in a handler with the
 // context of its request, before the handler returns. The last call replaces those before.
 //
-// The report goes to each Middleware with a CostAfter around the handler. Without one, or if the request
-// was not limited, SetCost does nothing. It is safe for concurrent use.
+// The report reaches each Middleware with a CostAfter around the handler. Without one, or if the
+// request was not limited, SetCost does nothing. It is safe for concurrent use.
 func SetCost(ctx context.Context, units int64) {
 	for m, _ := ctx.Value(meterKey{}).(*meter); m != nil; m = m.outer {
 		m.reported.Store(&units)
@@ -35,8 +36,8 @@ func SetCost(ctx context.Context, units int64) {
 
 // meter holds what a handler reports to one Middleware.
 type meter struct {
-	reported atomic.Pointer[int64] // nil until then
-	outer    *meter                // of the Middleware around this one
+	reported atomic.Pointer[int64] // nil until SetCost
+	outer    *meter                // the meter of the Middleware around this one
 }
 
 type meterKey struct{}
@@ -61,7 +62,7 @@ type served struct {
 	request  *http.Request
 	key      string
 	decision window.Decision
-	answer   answer
+	response response
 	meter    meter
 	returned bool // the handler returned, and did not panic
 }
@@ -75,11 +76,11 @@ func (s *served) metered() *http.Request {
 
 // used returns what the request has used.
 func (s *served) used() Used {
-	u := Used{Units: s.decision.Counted, Bytes: s.answer.bytes.Load()}
+	u := Used{Units: s.decision.Counted, Bytes: s.response.bytes.Load()}
 	if reported := s.meter.reported.Load(); reported != nil {
 		u.Units = *reported
 	}
-	if s.request.Method == http.MethodHead { // net/http drops what a handler writes
+	if s.request.Method == http.MethodHead { // net/http drops the body
 		u.Bytes = 0
 	}
 	return u
@@ -97,19 +98,20 @@ func (m *Middleware) finish(s *served) {
 
 // counts reports whether a request counts.
 func (m *Middleware) counts(s *served) bool {
-	return m.cfg.CountOnly == nil || !s.returned || s.request.Context().Err() != nil || m.cfg.CountOnly(s.answer.code())
+	return m.cfg.CountOnly == nil || !s.returned || s.request.Context().Err() != nil || m.cfg.CountOnly(s.response.finalStatus())
 }
 
+// refund gives back the units of a request that does not count.
 func (m *Middleware) refund(s *served) {
-	ctx, cancel := afterwards(s.request)
+	ctx, cancel := afterHandler(s.request)
 	defer cancel()
 	if err := m.cfg.Limiter.Refund(ctx, s.key, s.decision); err != nil {
-		m.cfg.Log.Warn("slidegate: a request that does not count stays counted, as its refund failed", "err", err)
+		m.cfg.Log.Warn("slidegate: a request that does not count stays counted, because its refund failed", "err", err)
 	}
 }
 
-// settle corrects the estimate. A handler that panicked may have used more than it reported, so it gets
-// nothing back.
+// settle corrects the estimate. A handler that panicked may have used more than it reported, so it
+// gets nothing back.
 func (m *Middleware) settle(s *served) {
 	actual, estimate := m.cfg.CostAfter(s.used()), s.decision.Counted
 	if !s.returned {
@@ -119,17 +121,18 @@ func (m *Middleware) settle(s *served) {
 		m.cfg.Log.Error("slidegate: CostAfter returned a negative cost; the estimate stands", "estimate", estimate, "actual", actual)
 		return
 	}
-	ctx, cancel := afterwards(s.request)
+	ctx, cancel := afterHandler(s.request)
 	defer cancel()
 	if _, err := m.settler.Settle(ctx, s.key, s.decision, actual); err != nil {
 		m.cfg.Log.Warn("slidegate: the cost of a request could not be settled; its estimate may stand", "estimate", estimate, "actual", actual, "err", err)
 	}
 }
 
-// afterwards returns a context for the call to the limiter after the handler, also if the client has gone.
-func afterwards(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(r.Context()), afterTime)
+// afterHandler returns a context for the call to the limiter after the handler. It does not end
+// with the request, because the client may have gone.
+func afterHandler(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), afterTimeout)
 }
 
-// afterTime bounds how long the end of a response waits for that call.
-const afterTime = 5 * time.Second
+// afterTimeout bounds how long the end of a response waits for that call.
+const afterTimeout = 5 * time.Second

@@ -23,8 +23,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func reported(u httplimit.Used) int64 { return u.Units }
-func sent(u httplimit.Used) int64     { return u.Bytes }
+// sent returns the bytes sent, as a CostAfter.
+func sent(u httplimit.Used) int64 { return u.Bytes }
+
+// estimate returns a Cost that is always n.
 func estimate(n int64) func(*http.Request) int64 {
 	return func(*http.Request) int64 { return n }
 }
@@ -32,17 +34,17 @@ func estimate(n int64) func(*http.Request) int64 {
 // onBoth runs a test with a limiter on Redis, and with one in memory.
 func onBoth(t *testing.T, limit string, test func(t *testing.T, l *window.Limiter)) {
 	t.Run("Redis", func(t *testing.T) {
-		test(t, must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed(limit)})))
+		test(t, must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: limits(limit)})))
 	})
 	t.Run("memory", func(t *testing.T) { test(t, inMemory(nil, limit)) })
 }
 
 // metered returns a middleware that charges 10 units and settles what the handler reports.
 func metered(l httplimit.Limiter) *httplimit.Middleware {
-	return middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, Log: new(record).logger()})
+	return middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, Log: new(logBuffer).logger()})
 }
 
-// reports returns a handler that reports costs in turn.
+// reports returns a handler that reports several costs in a row.
 func reports(costs ...int64) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		for _, cost := range costs {
@@ -51,7 +53,8 @@ func reports(costs ...int64) http.HandlerFunc {
 	}
 }
 
-// TestCostAfter: what counts in the end is the last cost that a handler reports, or the estimate without a valid one.
+// TestCostAfter checks that the last cost that a handler reports counts, or without a valid one the
+// estimate.
 func TestCostAfter(t *testing.T) {
 	for _, of := range []struct {
 		costs []int64
@@ -60,31 +63,32 @@ func TestCostAfter(t *testing.T) {
 		t.Run(fmt.Sprint(of.costs), func(t *testing.T) {
 			onBoth(t, "100/1h", func(t *testing.T, l *window.Limiter) {
 				inside := func(w http.ResponseWriter, r *http.Request) {
-					used(t, l, 10)
+					checkUsed(t, l, 10)
 					reports(of.costs...)(w, r)
 				}
 				w := ask(metered(l).Wrap(http.HandlerFunc(inside)))
 				if left := w.Header().Get("RateLimit"); left != `"100/1h@1m";r=90` {
 					t.Error(left)
 				}
-				used(t, l, of.want)
+				checkUsed(t, l, of.want)
 			})
 		})
 	}
 }
 
-// TestCostAboveMax: a request that cost more than is left is charged all the same, and the next is denied.
+// TestCostAboveMax checks that a request that cost more than what is left is charged, and that the
+// next is denied.
 func TestCostAboveMax(t *testing.T) {
 	onBoth(t, "20/1h", func(t *testing.T, l *window.Limiter) {
 		h := metered(l).Wrap(reports(70))
 		if first, second := ask(h).Code, ask(h).Code; first != http.StatusOK || second != http.StatusTooManyRequests {
 			t.Error(first, second)
 		}
-		used(t, l, 70)
+		checkUsed(t, l, 70)
 	})
 }
 
-// TestBytesSent: bytes count in all ways to write them, as many as the client gets.
+// TestBytesSent checks that the bytes count that the client gets, in all ways to write them.
 func TestBytesSent(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"nothing":  func(http.ResponseWriter, *http.Request) {},
@@ -115,21 +119,22 @@ func TestBytesSent(t *testing.T) {
 				defer s.Close()
 				text := send(t, s.Client(), request(t, method, s.URL, nil)).text
 				<-done
-				used(t, l, int64(len(text)))
+				checkUsed(t, l, int64(len(text)))
 			})
 		}
 	}
 }
 
-// TestCostOfPanic: a handler that panics gets nothing back, and is charged what it used above the estimate. The panic goes on.
+// TestCostOfPanic checks that a handler that panics gets nothing back, and is charged what it used
+// above the estimate. The panic continues.
 func TestCostOfPanic(t *testing.T) {
 	for _, of := range []struct{ cost, want int64 }{{-1, 10}, {3, 10}, {25, 25}} {
 		onBoth(t, "100/1h", func(t *testing.T, l *window.Limiter) {
 			defer func() {
-				if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // it must be this one
+				if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // the panic must be this value
 					t.Error(p)
 				}
-				used(t, l, of.want)
+				checkUsed(t, l, of.want)
 			}()
 			ask(metered(l).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				reports(of.cost)(w, r)
@@ -139,9 +144,10 @@ func TestCostOfPanic(t *testing.T) {
 	}
 }
 
-// TestCostOfClientGone: a request is settled although its client has gone, also where CountOnly would not count its status.
+// TestCostOfClientGone checks that a request is settled although its client has gone, even if
+// CountOnly would not count its status.
 func TestCostOfClientGone(t *testing.T) {
-	for _, countOnly := range []func(int) bool{nil, failed} {
+	for _, countOnly := range []func(int) bool{nil, isFailure} {
 		for _, cost := range []int64{4, 40} {
 			onBoth(t, "100/1h", func(t *testing.T, l *window.Limiter) {
 				ctx, leave := context.WithCancel(t.Context())
@@ -152,13 +158,14 @@ func TestCostOfClientGone(t *testing.T) {
 					reports(cost)(w, r)
 				}))
 				ask(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
-				used(t, l, cost)
+				checkUsed(t, l, cost)
 			})
 		}
 	}
 }
 
-// TestCostOfStream: a handler that streams reports at the end. Until then the estimate counts, and when the client has the end, the cost does.
+// TestCostOfStream checks a handler that streams and reports as it goes. Until it is done, the
+// estimate counts, and once the client has the end, the cost does.
 func TestCostOfStream(t *testing.T) {
 	onBoth(t, "1000/1h", func(t *testing.T, l *window.Limiter) {
 		next := make(chan struct{})
@@ -177,14 +184,15 @@ func TestCostOfStream(t *testing.T) {
 		}
 		defer response.Body.Close()
 		_ = must(io.ReadFull(response.Body, make([]byte, 30*len("token "))))
-		used(t, l, 10)
+		checkUsed(t, l, 10)
 		close(next)
 		_ = must(io.ReadAll(response.Body))
-		used(t, l, 30)
+		checkUsed(t, l, 30)
 	})
 }
 
-// TestCostAtOnce: no more requests run at once than their estimates allow, and all costs add up.
+// TestCostAtOnce checks that no more requests run at once than their estimates allow, and that all
+// costs add up.
 func TestCostAtOnce(t *testing.T) {
 	onBoth(t, "50/1h", func(t *testing.T, l *window.Limiter) {
 		release := make(chan struct{})
@@ -208,17 +216,18 @@ func TestCostAtOnce(t *testing.T) {
 				}
 			})
 		}
-		denied.Wait() // while five are inside
+		denied.Wait() // while the handler runs for five
 		close(release)
 		all.Wait()
 		if next != 5 {
 			t.Errorf("%d were admitted", next)
 		}
-		used(t, l, total)
+		checkUsed(t, l, total)
 	})
 }
 
-// TestCostAndCountOnly: a response that does not count costs nothing, whatever its handler reports.
+// TestCostAndCountOnly checks that a response that does not count costs nothing, whatever its
+// handler reports.
 func TestCostAndCountOnly(t *testing.T) {
 	onBoth(t, "100/1h", func(t *testing.T, l *window.Limiter) {
 		m := middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, CountOnly: func(status int) bool { return status < 500 }})
@@ -227,12 +236,13 @@ func TestCostAndCountOnly(t *testing.T) {
 				reports(25)(w, r)
 				w.WriteHeader(int(of.status))
 			})))
-			used(t, l, of.used)
+			checkUsed(t, l, of.used)
 		}
 	})
 }
 
-// TestCostReachesAll: of middlewares around each other each gets the report, and an inner one alone what is reported within.
+// TestCostReachesAll checks that each of several nested middlewares gets a report, and an inner one
+// only those from within it.
 func TestCostReachesAll(t *testing.T) {
 	outer, inner := inMemory(nil, "100/1h"), inMemory(nil, "100/1h")
 	within := metered(inner).Wrap(reports(30))
@@ -240,27 +250,27 @@ func TestCostReachesAll(t *testing.T) {
 		within.ServeHTTP(w, r)
 		httplimit.SetCost(r.Context(), 40)
 	})))
-	used(t, inner, 30)
-	used(t, outer, 40)
+	checkUsed(t, inner, 30)
+	checkUsed(t, outer, 40)
 	ask(metered(outer).Wrap(within))
-	used(t, inner, 60)
-	used(t, outer, 70)
+	checkUsed(t, inner, 60)
+	checkUsed(t, outer, 70)
 }
 
-// TestCostNotSettled: a request that is not limited is not settled, nor one that is denied or refused.
+// TestCostNotSettled checks that a request is not settled if it is not limited, denied or refused.
 func TestCostNotSettled(t *testing.T) {
 	full := inMemory(nil, "1/1h")
 	_ = must(full.Allow(t.Context(), "everybody"))
 	for name, cfg := range map[string]httplimit.Config{
 		"free":                       {Limiter: full, Cost: estimate(0)},
-		"admitted in an outage":      {Limiter: unable{full}, Outage: httplimit.Open},
+		"admitted in an outage":      {Limiter: failingLimiter{full}, Outage: httplimit.Open},
 		"denied":                     {Limiter: full},
 		"denied in Shadow":           {Limiter: full, Shadow: true},
 		"too costly":                 {Limiter: full, Cost: estimate(2)},
-		"SetCost without CostAfter":  {Limiter: full, Shadow: true, CountOnly: failed},
+		"SetCost without CostAfter":  {Limiter: full, Shadow: true, CountOnly: isFailure},
 		"SetCost without middleware": {},
 	} {
-		cfg.Log = new(record).logger()
+		cfg.Log = new(logBuffer).logger()
 		if name != "SetCost without CostAfter" {
 			cfg.CostAfter = reported
 		}
@@ -275,42 +285,43 @@ func TestCostNotSettled(t *testing.T) {
 	}
 }
 
-// unable is a limiter that gives no answer.
-type unable struct{ *window.Limiter }
+// failingLimiter is a limiter that returns an outage.
+type failingLimiter struct{ *window.Limiter }
 
-func (unable) AllowN(context.Context, string, int64) (window.Decision, error) {
+func (failingLimiter) AllowN(context.Context, string, int64) (window.Decision, error) {
 	return window.Decision{}, window.ErrOutage
 }
 
-// TestCostInShadow: what is admitted in Shadow is settled as usual.
+// TestCostInShadow checks that admitted requests are settled as usual in Shadow.
 func TestCostInShadow(t *testing.T) {
 	l := inMemory(nil, "100/1h")
 	ask(middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, Shadow: true}).Wrap(reports(60)))
-	used(t, l, 60)
+	checkUsed(t, l, 60)
 }
 
-// TestCostInFallback: what a Fallback has admitted is settled in the Fallback.
+// TestCostInFallback checks that a request that a Fallback has admitted is settled there.
 func TestCostInFallback(t *testing.T) {
 	s := redistest.Start(t)
 	for _, cost := range []int64{4, 40} {
 		fallback := inMemory(nil, "100/1h")
-		l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("100/1h"), Fallback: fallback}))
+		l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("100/1h"), Fallback: fallback}))
 		s.Kill(t)
 		ask(metered(l).Wrap(reports(cost)))
-		used(t, fallback, cost)
+		checkUsed(t, fallback, cost)
 		s.Restart(t)
-		used(t, l, 0)
+		checkUsed(t, l, 0)
 	}
 }
 
-// TestLostSettlement: a settlement that fails is logged, and so is a negative cost. The client gets its answer all the same.
+// TestLostSettlement checks that a settlement that fails is logged, and so is a negative cost. The
+// client gets its response.
 func TestLostSettlement(t *testing.T) {
 	for cost, want := range map[int64]string{
 		25: `level=WARN msg="slidegate: the cost of a request could not be settled; its estimate may stand" estimate=10 actual=25 err=lost`,
 		-4: `level=ERROR msg="slidegate: CostAfter returned a negative cost; the estimate stands" estimate=10 actual=-4`,
 	} {
-		var log record
-		cfg := httplimit.Config{Limiter: unsettled{inMemory(nil, "100/1h")}, Cost: estimate(10), CostAfter: reported}
+		var log logBuffer
+		cfg := httplimit.Config{Limiter: failingSettle{inMemory(nil, "100/1h")}, Cost: estimate(10), CostAfter: reported}
 		cfg.Log = log.loggerOf("level", "msg", "estimate", "actual", "err")
 		if w := ask(middleware(cfg).Wrap(reports(cost))); w.Code != http.StatusOK || log.String() != want+"\n" {
 			t.Errorf("%d, %s", w.Code, &log)
@@ -318,14 +329,15 @@ func TestLostSettlement(t *testing.T) {
 	}
 }
 
-// unsettled is a limiter that settles nothing.
-type unsettled struct{ *window.Limiter }
+// failingSettle is a limiter whose Settle fails.
+type failingSettle struct{ *window.Limiter }
 
-func (unsettled) Settle(context.Context, string, window.Decision, int64) (window.Decision, error) {
+func (failingSettle) Settle(context.Context, string, window.Decision, int64) (window.Decision, error) {
 	return window.Decision{}, errors.New("lost")
 }
 
-// TestHungSettlement: a limiter that may wait for ever delays the end of a response by five seconds at most.
+// TestHungSettlement checks that a limiter that hangs delays the end of a response by five seconds
+// at most.
 func TestHungSettlement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -336,7 +348,7 @@ func TestHungSettlement(t *testing.T) {
 	})
 }
 
-// hangingSettle is a limiter that settles nothing until its caller gives up.
+// hangingSettle is a limiter whose Settle hangs until the context ends.
 type hangingSettle struct{ *window.Limiter }
 
 func (hangingSettle) Settle(ctx context.Context, _ string, _ window.Decision, _ int64) (window.Decision, error) {
@@ -344,10 +356,11 @@ func (hangingSettle) Settle(ctx context.Context, _ string, _ window.Decision, _ 
 	return window.Decision{}, ctx.Err()
 }
 
-// TestNoSettle: New refuses CostAfter with a limiter that cannot settle, and the error says what to do.
+// TestNoSettle checks that New refuses CostAfter with a limiter that cannot settle, and says what
+// to do.
 func TestNoSettle(t *testing.T) {
-	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: parsed("5/1h")}))
-	for _, l := range []httplimit.Limiter{level, script{}} {
+	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: limits("5/1h")}))
+	for _, l := range []httplimit.Limiter{level, fixedLimiter{}} {
 		_, err := httplimit.New(httplimit.Config{Limiter: l, Key: everybody, Outage: httplimit.Open, CostAfter: reported})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T; take a *window.Limiter", l)) {
 			t.Error(err)
@@ -355,7 +368,8 @@ func TestNoSettle(t *testing.T) {
 	}
 }
 
-// TestFormsLeaveNoFiles: the server removes the files of a large form, as without the middleware.
+// TestFormsLeaveNoFiles checks that the server removes the files of a large form, as without the
+// middleware.
 func TestFormsLeaveNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -379,7 +393,7 @@ func TestFormsLeaveNoFiles(t *testing.T) {
 	}
 }
 
-// TestCostOfConnection: what goes over a connection that the handler takes over is not counted as bytes.
+// TestCostOfConnection checks that bytes do not count on a connection that the handler takes over.
 func TestCostOfConnection(t *testing.T) {
 	l := inMemory(nil, "100/1h")
 	done := make(chan struct{})
@@ -391,5 +405,5 @@ func TestCostOfConnection(t *testing.T) {
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	_ = must(io.ReadAll(conn))
 	<-done
-	used(t, l, 0)
+	checkUsed(t, l, 0)
 }

@@ -22,22 +22,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// failed says which responses of a login count.
-func failed(status int) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden
-}
-
-// login answers with the status that the query asks for.
-var login = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// writeStatus is a handler that answers with the status in the query.
+var writeStatus = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	var status int
 	_, _ = fmt.Sscan(r.URL.Query().Get("status"), &status)
 	w.WriteHeader(status)
 })
 
-// TestFailuresCount: five failures are all that there are, and successes in between, however many, take none.
+// TestFailuresCount checks that successes use up nothing, and that five failures are all.
 func TestFailuresCount(t *testing.T) {
-	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
-	h := middleware(httplimit.Config{Limiter: l, CountOnly: failed}).Wrap(login)
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("5/1h")}))
+	h := middleware(httplimit.Config{Limiter: l, CountOnly: isFailure}).Wrap(writeStatus)
 	statuses := func(status int) (got []int) {
 		for range 20 {
 			got = append(got, ask(h, func(r *http.Request) { r.URL.RawQuery = fmt.Sprint("status=", status) }).Code)
@@ -49,30 +44,22 @@ func TestFailuresCount(t *testing.T) {
 			t.Errorf("%d: %v", status, got)
 		}
 	}
-	used(t, l, 0)
+	checkUsed(t, l, 0)
 	if got := statuses(401); !slices.Equal(got, []int{401, 429}) {
 		t.Error(got)
 	}
-	used(t, l, 5)
+	checkUsed(t, l, 5)
 	if got := statuses(200); !slices.Equal(got, []int{429}) {
 		t.Error(got)
 	}
 }
 
-// used checks how many units everybody has used.
-func used(t *testing.T, l *window.Limiter, want int64) {
-	t.Helper()
-	if d := must(l.Inspect(context.Background(), "everybody")); d.Limits[0].Used != want {
-		t.Errorf("%d used, not %d", d.Limits[0].Used, want)
-	}
-}
-
-// TestNoneSlipsPast: of 64 guesses at once five are looked at, and no more although the right ones come back meanwhile.
+// TestNoneSlipsPast sends 64 guesses at once. Five reach the handler, and no more.
 func TestNoneSlipsPast(t *testing.T) {
-	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("5/1h")}))
 	var inside, most, wrong atomic.Int64
 	arrived, release := make(chan struct{}, 64), make(chan struct{})
-	h := middleware(httplimit.Config{Limiter: l, CountOnly: failed}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := middleware(httplimit.Config{Limiter: l, CountOnly: isFailure}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := inside.Add(1)
 		defer inside.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
@@ -92,7 +79,7 @@ func TestNoneSlipsPast(t *testing.T) {
 			}
 		})
 	}
-	denied.Wait() // while none of the five has an answer
+	denied.Wait() // while the handler still runs for all five
 	for range 5 {
 		<-arrived
 	}
@@ -101,13 +88,14 @@ func TestNoneSlipsPast(t *testing.T) {
 	if most.Load() != 5 || wrong.Load() != 5 {
 		t.Errorf("%d at once, %d in all", most.Load(), wrong.Load())
 	}
-	used(t, l, 5)
+	checkUsed(t, l, 5)
 }
 
-// TestStatus: which status CountOnly is told, of handlers that say it in all ways, and in none.
+// TestStatus checks the status that CountOnly gets, for all ways in which a handler can set it, or
+// none.
 func TestStatus(t *testing.T) {
 	for name, of := range map[string]struct {
-		want int // 0: it is not asked, and the request counts
+		want int // 0: CountOnly is not called, and the request counts
 		h    http.HandlerFunc
 	}{
 		"nothing": {200, func(http.ResponseWriter, *http.Request) {}},
@@ -169,44 +157,37 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := inMemory(nil, "1/1h")
-			told := make(chan int, 1)
-			m := middleware(httplimit.Config{Limiter: l, CountOnly: func(status int) bool { told <- status; return false }})
+			statuses := make(chan int, 1)
+			m := middleware(httplimit.Config{Limiter: l, CountOnly: func(status int) bool { statuses <- status; return false }})
 			done := make(chan struct{})
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer close(done); m.Wrap(of.h).ServeHTTP(w, r) }))
-			s.Config.ErrorLog = quiet
+			s.Config.ErrorLog = discardLog
 			s.Start()
 			defer s.Close()
 			conn := must(net.Dial("tcp", s.Listener.Addr().String()))
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			<-done
-			close(told)
-			if got := <-told; got != of.want {
+			close(statuses)
+			if got := <-statuses; got != of.want {
 				t.Errorf("%d, not %d", got, of.want)
 			}
-			used(t, l, int64(btoi(of.want == 0)))
+			checkUsed(t, l, int64(btoi(of.want == 0)))
 		})
 	}
 }
 
-func takeOver(w http.ResponseWriter, _ *http.Request) {
-	conn, _, err := w.(http.Hijacker).Hijack()
-	if err == nil {
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
-		_ = conn.Close()
-	}
-}
-
-// onlyReader has one byte, and no WriteTo, so that io.Copy asks the writer for ReadFrom.
+// onlyReader has one byte, and no WriteTo, so that io.Copy calls ReadFrom of the writer.
 type onlyReader struct{}
 
 func (onlyReader) Read(b []byte) (int, error) { return copy(b, "a"), io.EOF }
 
-// TestClientGone: a request counts if the client has gone before its handler is done. Else it would try for nothing.
+// TestClientGone checks that a request counts if its client has gone before the handler is done.
+// Otherwise a client could guess for free.
 func TestClientGone(t *testing.T) {
-	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("5/1h")}))
+	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("5/1h")}))
 	inside, done := make(chan struct{}), make(chan struct{})
-	h := middleware(httplimit.Config{Limiter: l, CountOnly: failed}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := middleware(httplimit.Config{Limiter: l, CountOnly: isFailure}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(inside)
 		<-r.Context().Done()
 	}))
@@ -215,7 +196,7 @@ func TestClientGone(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	go func() {
 		<-inside
-		used(t, l, 1)
+		checkUsed(t, l, 1)
 		leave()
 	}()
 	if response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(ctx)); err == nil {
@@ -223,47 +204,51 @@ func TestClientGone(t *testing.T) {
 		t.Error("the client got an answer")
 	}
 	<-done
-	used(t, l, 1)
+	checkUsed(t, l, 1)
 }
 
-// TestLostRefund: what cannot be given back is told, and the client gets its answer all the same.
+// TestLostRefund checks that a refund that fails is logged, and that the client gets its response.
 func TestLostRefund(t *testing.T) {
-	var log record
-	l := losing{inMemory(nil, "5/1h")}
-	w := ask(middleware(httplimit.Config{Limiter: l, CountOnly: failed, Log: log.logger()}).Wrap(fine))
-	if w.Code != http.StatusOK || log.String() != `level=WARN msg="slidegate: a request that does not count stays counted, as its refund failed"`+"\n" {
+	var log logBuffer
+	l := failingRefund{inMemory(nil, "5/1h")}
+	w := ask(middleware(httplimit.Config{Limiter: l, CountOnly: isFailure, Log: log.logger()}).Wrap(fine))
+	if w.Code != http.StatusOK || log.String() != `level=WARN msg="slidegate: a request that does not count stays counted, because its refund failed"`+"\n" {
 		t.Errorf("%d, %q", w.Code, &log)
 	}
 }
 
-// losing is a limiter that gives nothing back.
-type losing struct{ *window.Limiter }
+// failingRefund is a limiter whose Refund fails.
+type failingRefund struct{ *window.Limiter }
 
-func (losing) Refund(context.Context, string, window.Decision) error { return errors.New("lost") }
+func (failingRefund) Refund(context.Context, string, window.Decision) error {
+	return errors.New("lost")
+}
 
-// TestHungRefund: a limiter that may wait for ever holds up the end of a response for five seconds, and no longer.
+// TestHungRefund checks that a limiter that hangs delays the end of a response by five seconds, and
+// no longer.
 func TestHungRefund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log record
+		var log logBuffer
 		begin := time.Now()
-		w := ask(middleware(httplimit.Config{Limiter: hanging{inMemory(nil, "5/1h")}, CountOnly: failed, Log: log.logger()}).Wrap(fine))
+		w := ask(middleware(httplimit.Config{Limiter: hangingRefund{inMemory(nil, "5/1h")}, CountOnly: isFailure, Log: log.logger()}).Wrap(fine))
 		if took := time.Since(begin); took != 5*time.Second || w.Code != http.StatusOK || log.String() == "" {
 			t.Errorf("%v, %d, %q", took, w.Code, &log)
 		}
 	})
 }
 
-// hanging is a limiter that gives nothing back until its caller gives up.
-type hanging struct{ *window.Limiter }
+// hangingRefund is a limiter whose Refund hangs until the context ends.
+type hangingRefund struct{ *window.Limiter }
 
-func (hanging) Refund(ctx context.Context, _ string, _ window.Decision) error {
+func (hangingRefund) Refund(ctx context.Context, _ string, _ window.Decision) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// TestCountOnlySaysWhatIsLeft: the fields are written before the answer is known, and so tell what is left if the request counts.
+// TestCountOnlySaysWhatIsLeft checks that the fields, which are written before the status is known,
+// say what is left if the request counts.
 func TestCountOnlySaysWhatIsLeft(t *testing.T) {
-	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), CountOnly: failed}).Wrap(fine)
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), CountOnly: isFailure}).Wrap(fine)
 	for range 3 {
 		if left := ask(h).Header().Get("RateLimit"); left != `"5/1h";r=4` {
 			t.Error(left)
@@ -271,9 +256,10 @@ func TestCountOnlySaysWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestUpload: a request is charged before its body is there, and the answer to a denied one does not wait for it.
+// TestUpload checks that a request is charged before its body is sent, and that a denial does not
+// wait for the body.
 func TestUpload(t *testing.T) {
-	s := httptest.NewServer(middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), CountOnly: failed}).Wrap(login))
+	s := httptest.NewServer(middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), CountOnly: isFailure}).Wrap(writeStatus))
 	defer s.Close()
 	_ = send(t, s.Client(), request(t, http.MethodGet, s.URL+"?status=401", nil))
 	conn := must(net.Dial("tcp", s.Listener.Addr().String()))

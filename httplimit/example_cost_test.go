@@ -11,9 +11,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// How do I limit the tokens of a language model, to 100,000 a minute for each account? A request is charged an
-// estimate: the tokens of its prompt and of the longest answer. When the answer is complete, the handler reports the
-// actual number.
+// How do I rate limit the tokens of a language model, to 100,000 a minute for each account? A
+// request is charged an estimate: the tokens of its prompt and of the longest answer. When the
+// answer is complete, the handler reports the actual number.
 func ExampleSetCost() {
 	limiter, err := window.NewLocal(window.Config{Name: "tokens", Limits: []window.Limit{window.PerMinute(100_000)}})
 	if err != nil {
@@ -49,9 +49,9 @@ func ExampleSetCost() {
 	// 200 "100000/1m@1s";r=89500 3750 tokens used
 }
 
-// How do I limit the bytes that a client downloads, to 10 MB an hour? A size is often not known before it is sent, so
-// a request is charged one byte at first. A download that has begun goes on to its end. Then the client is denied until
-// enough bytes are an hour old.
+// How do I limit the bytes that a client downloads, to 10 MB an hour? A size is often unknown
+// before it is sent, so a request is charged one byte at first. A download that has begun continues
+// to its end. Then the client is denied until enough bytes are an hour old.
 func ExampleConfig_costAfter() {
 	limiter, err := window.NewLocal(window.Config{Name: "downloads", Limits: []window.Limit{window.PerHour(10_000_000)}})
 	if err != nil {

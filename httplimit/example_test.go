@@ -18,7 +18,8 @@ import (
 // hello is a handler.
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") }
 
-// show sends a request from an address, with fields as name and value in turn, and prints the status.
+// show sends a request from an address and prints the status. Headers are names and values,
+// alternately.
 func show(h http.Handler, method, path, address string, fields ...string) {
 	r := httptest.NewRequest(method, path, nil)
 	r.RemoteAddr = address + ":50000"
@@ -30,7 +31,7 @@ func show(h http.Handler, method, path, address string, fields ...string) {
 	fmt.Println(method, path, w.Code)
 }
 
-// How do I limit all requests to a server by address, and count them in Redis?
+// How do I rate limit all requests to a server by IP address, with the counts in Redis?
 func Example() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
 	if err != nil {
@@ -60,7 +61,8 @@ func Example() {
 	// GET / 200
 }
 
-// How does each route have a budget of its own for each client? Wrap the handlers within the mux, where the pattern is known.
+// How do I give each route its own budget for each client? Wrap the handlers within the mux, where
+// the pattern is known.
 func ExampleRoute() {
 	limiter, _ := window.NewLocal(window.Config{Name: "routes", Limits: []window.Limit{window.PerHour(1)}})
 	limit, err := httplimit.New(httplimit.Config{
@@ -106,7 +108,7 @@ func ExampleMiddleware_Wrap() {
 	// GET /orders 200
 }
 
-// How do I limit clients behind my load balancers, 10.0.0.0/8, which call me and write X-Forwarded-For?
+// How do I rate limit clients behind my load balancers in 10.0.0.0/8, which add to X-Forwarded-For?
 func ExampleAddressBehind() {
 	key, err := httplimit.AddressBehind("10.0.0.0/8")
 	if err != nil {
@@ -120,7 +122,7 @@ func ExampleAddressBehind() {
 	handler := limit.Wrap(http.HandlerFunc(hello))
 
 	show(handler, "GET", "/a", "10.0.0.1", "X-Forwarded-For", "198.51.100.7")
-	show(handler, "GET", "/b", "10.0.0.2", "X-Forwarded-For", "203.0.113.1, 198.51.100.7") // the first is made up
+	show(handler, "GET", "/b", "10.0.0.2", "X-Forwarded-For", "203.0.113.1, 198.51.100.7") // the first is forged
 	show(handler, "GET", "/c", "10.0.0.1", "X-Forwarded-For", "203.0.113.1")
 	// Output:
 	// GET /a 200
@@ -128,7 +130,8 @@ func ExampleAddressBehind() {
 	// GET /c 200
 }
 
-// How do I limit clients behind a CDN that writes their address into a header, such as Cloudflare?
+// How do I rate limit clients behind a CDN that writes their address into a header, such as
+// Cloudflare?
 func ExampleClientsIn() {
 	clients, err := httplimit.ClientsIn("CF-Connecting-IP", "192.0.2.0/24") // the networks that the CDN publishes
 	if err != nil {
@@ -143,7 +146,7 @@ func ExampleClientsIn() {
 
 	show(handler, "GET", "/a", "192.0.2.1", "CF-Connecting-IP", "2001:db8:1:2::7")
 	show(handler, "GET", "/b", "192.0.2.2", "CF-Connecting-IP", "2001:db8:1:2::8") // the same /64
-	show(handler, "GET", "/c", "198.51.100.7", "CF-Connecting-IP", "203.0.113.1")  // past the CDN, made up
+	show(handler, "GET", "/c", "198.51.100.7", "CF-Connecting-IP", "203.0.113.1")  // past the CDN, forged
 	show(handler, "GET", "/d", "198.51.100.7", "CF-Connecting-IP", "203.0.113.2")
 	// Output:
 	// GET /a 200
@@ -152,14 +155,15 @@ func ExampleClientsIn() {
 	// GET /d 429
 }
 
-// How do I find the client's address behind a Google Cloud load balancer, which adds two entries to X-Forwarded-For?
+// How do I find the client's address behind a Google Cloud load balancer, which adds two entries to
+// X-Forwarded-For?
 func ExampleClientsByHops() {
 	clients, err := httplimit.ClientsByHops(2)
 	if err != nil {
 		panic(err)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/login", http.NoBody)
-	r.Header.Set("X-Forwarded-For", "203.0.113.1,198.51.100.7,192.0.2.10") // the first is made up
+	r.Header.Set("X-Forwarded-For", "203.0.113.1,198.51.100.7,192.0.2.10") // the first is forged
 	fmt.Println(clients.Addr(r))                                           // for login.Guard
 	fmt.Println(clients.Key(r))                                            // for httplimit.Config
 	// Output:
@@ -196,12 +200,12 @@ func ExampleConfig_shadow() {
 	// would be denied: 1
 }
 
-// How do I send an account at most 10 SMS a day? By default each request counts one unit.
+// How do I send an account at most 10 SMS a day? By default, each request counts one unit.
 func ExampleHeader() {
 	limiter, _ := window.NewLocal(window.Config{Name: "sms", Limits: []window.Limit{window.PerDay(10)}})
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter, Outage: httplimit.Closed, // an SMS costs money
-		Key: httplimit.Header("X-Account"), // which the gateway sets, once it has looked at the credentials
+		Key: httplimit.Header("X-Account"), // the gateway sets it after it has checked the credentials
 	})
 	if err != nil {
 		panic(err)
@@ -220,7 +224,8 @@ func ExampleHeader() {
 	// POST /sms 400
 }
 
-// How do I let an account transfer at most $2,000 a day? A request costs its cents. The amount has to be known before the handler runs.
+// How do I let an account transfer at most $2,000 a day? A request costs its cents. The amount must
+// be known before the handler runs.
 func ExampleConfig_cost() {
 	limiter, _ := window.NewLocal(window.Config{Name: "transfers", Limits: []window.Limit{window.PerDay(2000_00)}})
 	limit, err := httplimit.New(httplimit.Config{
@@ -232,7 +237,7 @@ func ExampleConfig_cost() {
 			}
 			return cents
 		},
-		CountOnly: func(status int) bool { return status < 400 }, // what failed is given back
+		CountOnly: func(status int) bool { return status < 400 }, // failed transfers are given back
 	})
 	if err != nil {
 		panic(err)
@@ -251,7 +256,7 @@ func ExampleConfig_cost() {
 	// POST /transfers/200001 413
 }
 
-// How do I take at most 10 pushes a minute for a device, with at least 3 s between two?
+// How do I accept at most 10 pushes a minute for a device, with at least 3 s between two?
 func ExampleNew() {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	limiter, _ := window.NewLocal(window.Config{
@@ -278,7 +283,8 @@ func ExampleNew() {
 	// POST /push/4 200
 }
 
-// How do I count only failed logins? For forms, the package login has more: accounts, known devices, and the defaults of the standards.
+// How do I count only failed logins? For forms, package login has more: accounts, known devices,
+// and the defaults of the standards.
 func ExampleConfig_countOnly() {
 	limiter, _ := window.NewLocal(window.Config{Name: "failures", Limits: []window.Limit{window.PerMinute(2), window.PerHour(20)}})
 	limit, err := httplimit.New(httplimit.Config{

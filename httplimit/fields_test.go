@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -17,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A member is what a field says of one limit: the numbers by their names.
+// member is one limit in a field: its name, and its numbers by their names.
 type member struct {
 	name    string
 	numbers map[string]int64
@@ -26,13 +25,14 @@ type member struct {
 // maxInteger is the largest integer of a structured field.
 const maxInteger = 999_999_999_999_999
 
-// These are the grammar of RFC 9651, as far as RateLimit fields use it: strings with parameters that are integers.
+// These regular expressions are the part of the grammar of RFC 9651 that RateLimit fields use:
+// strings with parameters that are integers.
 var (
 	memberOfList = regexp.MustCompile(`^[ \t]*"((?:[ !#-\[\]-~]|\\["\\])*)"((?:; *[a-z*][a-z0-9_.*-]*=-?[0-9]{1,15})*)[ \t]*(,|$)`)
 	parameter    = regexp.MustCompile(`([^; =]+)=([^;]+)`)
 )
 
-// members reads a field as clients do. It shares no code with what writes fields.
+// members parses a field as clients do. It shares no code with what writes fields.
 func members(t *testing.T, h http.Header, name string) (all []member) {
 	t.Helper()
 	rest := strings.Join(h.Values(name), ",")
@@ -51,7 +51,7 @@ func members(t *testing.T, h http.Header, name string) (all []member) {
 	return all
 }
 
-// TestFields: one member per limit in each field, with the numbers that the limiter says.
+// TestFields checks that each field has one member per limit, with the numbers of the decision.
 func TestFields(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	h := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "1/5s", "5/1h")}).Wrap(fine)
@@ -68,7 +68,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestWindowsOfNoWholeSeconds leave w out, and q and r are never more than a structured field can hold.
+// TestWindowsOfNoWholeSeconds checks that a window without whole seconds has no w, and that q and r
+// are never more than a structured field can hold.
 func TestWindowsOfNoWholeSeconds(t *testing.T) {
 	for text, want := range map[string]string{
 		"5/500ms":              `[{5/500ms map[q:5]}]`,
@@ -90,23 +91,12 @@ func TestWindowsOfNoWholeSeconds(t *testing.T) {
 	}
 }
 
-// A script is a limiter that decides as told.
-type script struct {
-	window.Decision
-	err error
-}
-
-func (s script) AllowN(context.Context, string, int64) (window.Decision, error) {
-	return s.Decision, s.err
-}
-func (s script) Refund(context.Context, string, window.Decision) error { return s.err }
-
-// TestFieldsOfAnyDecision reads back what is told of random decisions, to the number.
+// TestFieldsOfAnyDecision compares the fields with random decisions, to the number.
 func TestFieldsOfAnyDecision(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		d := anyDecision(r)
-		w := ask(middleware(httplimit.Config{Limiter: script{Decision: d}}).Wrap(fine))
+		w := ask(middleware(httplimit.Config{Limiter: fixedLimiter{Decision: d}}).Wrap(fine))
 		policies, limits := members(t, w.Header(), "RateLimit-Policy"), members(t, w.Header(), "RateLimit")
 		if len(policies) != len(d.Usage) || len(limits) != len(d.Usage) {
 			t.Fatalf("%d limits, %v, %v", len(d.Usage), policies, limits)
@@ -130,12 +120,13 @@ func TestFieldsOfAnyDecision(t *testing.T) {
 	}
 }
 
-// roundsUp tells whether these seconds are not less than d, and less than a second more.
+// roundsUp reports whether whole seconds are not less than d, and less than a second more.
 func roundsUp(d time.Duration, whole int64) bool {
 	more := time.Duration(whole)*time.Second - d
 	return more >= 0 && more < time.Second
 }
 
+// anyDecision returns a random decision.
 func anyDecision(r *rand.Rand) (d window.Decision) {
 	units := []int64{1, 5, 60, 61, maxInteger, maxInteger + 1, 1 << 53}
 	d.Allowed = r.IntN(2) == 0
@@ -153,7 +144,8 @@ func anyDecision(r *rand.Rand) (d window.Decision) {
 	return d
 }
 
-// checkRetryAfter: a denial has one Retry-After, not earlier than any t; nothing else has any.
+// checkRetryAfter checks that a denial has one Retry-After, not sooner than any t, and that no
+// other response has one.
 func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	values := w.Header().Values("Retry-After")
@@ -177,7 +169,8 @@ func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// TestRetryAfterLetsIn: who comes back after Retry-After is let in, and a second earlier nobody is.
+// TestRetryAfterLetsIn checks that a client is admitted after Retry-After, and denied a second
+// earlier.
 func TestRetryAfterLetsIn(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
@@ -186,7 +179,7 @@ func TestRetryAfterLetsIn(t *testing.T) {
 		"three":          inMemory(clock, "1/3s", "10/1m", "40/10m"),
 		"no whole times": inMemory(clock, "1/1500ms", "7/9999ms"),
 		"in buckets":     inMemory(clock, "100/1m", "300/7m"),
-		"ar1":            must(ar1.NewLocal(ar1.Config{Name: "a", Limits: parsed("5/10s", "30/2m"), Now: clock})),
+		"ar1":            must(ar1.NewLocal(ar1.Config{Name: "a", Limits: limits("5/10s", "30/2m"), Now: clock})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
@@ -213,8 +206,9 @@ func TestRetryAfterLetsIn(t *testing.T) {
 	}
 }
 
-// TestTurnOfTheMinute: ten a minute at 0:59 leave none for 1:01. By the minutes of the clock it would be twenty.
-func TestTurnOfTheMinute(t *testing.T) {
+// TestMinuteBoundary checks that ten requests at 0:59 leave none of ten a minute for 1:01. A
+// limiter that counts by minutes of the clock would admit twenty.
+func TestMinuteBoundary(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 59, 0, time.UTC)
 	h := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "10/1m")}).Wrap(fine)
 	burst := func() (admitted int) {
@@ -238,7 +232,8 @@ func TestTurnOfTheMinute(t *testing.T) {
 	}
 }
 
-// TestNested: limits around limits. The fields of both are there, and the one Retry-After is for both.
+// TestNested checks a middleware around another. The response has the fields of both, and one
+// Retry-After that is long enough for both.
 func TestNested(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
@@ -247,8 +242,8 @@ func TestNested(t *testing.T) {
 	h := outer.Wrap(inner.Wrap(fine))
 	for i, want := range []string{
 		`200 [{2/30s map[q:2 w:30]} {1/5s map[q:1 w:5]}] [{2/30s map[r:1]} {1/5s map[r:0 t:5]}] []`,
-		`429 [{2/30s map[q:2 w:30]} {1/5s map[q:1 w:5]}] [{2/30s map[r:0 t:29]} {1/5s map[r:0 t:4]}] [29]`, // by the inner: its 4 s are not enough
-		`429 [{2/30s map[q:2 w:30]}] [{2/30s map[r:0 t:28]}] [28]`,                                         // by the outer, so the inner is not asked
+		`429 [{2/30s map[q:2 w:30]} {1/5s map[q:1 w:5]}] [{2/30s map[r:0 t:29]} {1/5s map[r:0 t:4]}] [29]`, // the inner denies: its 4 s are not enough
+		`429 [{2/30s map[q:2 w:30]}] [{2/30s map[r:0 t:28]}] [28]`,                                         // the outer denies: the inner is not asked
 	} {
 		w := ask(h)
 		got := fmt.Sprintf("%d %v %v %v", w.Code, members(t, w.Header(), "RateLimit-Policy"), members(t, w.Header(), "RateLimit"), w.Header().Values("Retry-After"))
@@ -263,7 +258,8 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestForeignFields: where a handler around writes RateLimit by itself, and wrong, nothing breaks.
+// TestForeignFields checks that nothing breaks if an outer handler writes an invalid RateLimit
+// field.
 func TestForeignFields(t *testing.T) {
 	inner := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(fine)
 	ask(inner)

@@ -1,12 +1,28 @@
-// Package httplimit limits HTTP requests. It is net/http middleware over a rate limiter of window or ar1. It sends the headers
-// RateLimit-Policy, RateLimit and Retry-After (draft-ietf-httpapi-ratelimit-headers-11, RFC 9110) and problem details (RFC 9457).
+// Package httplimit is rate limiting middleware for net/http, over a distributed rate limiter on
+// Redis or one in memory. A client that sends too many requests gets HTTP 429 with Retry-After. All
+// responses have the RateLimit header fields of the IETF draft.
 //
-//	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
+//	limiter, err := window.New(client, window.Config{
+//		Name:   "api",
+//		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(100)},
+//	})
+//	...
+//	limit, err := httplimit.New(httplimit.Config{
+//		Limiter: limiter,           // the limits, and where the counts are
+//		Key:     httplimit.Address, // who is limited: here each IP address
+//		Outage:  httplimit.Open,    // what to do while Redis does not answer
+//	})
 //	...
 //	http.ListenAndServe(addr, limit.Wrap(mux))
 //
-// Only the Key says who is limited. Address takes the IP address of the connection. Behind a proxy that is the proxy's: use AddressBehind
-// with the proxies that you run, or other Clients, and never a header that clients can write. docs/http.md has examples.
+// Wrap takes and returns an http.Handler, so it works with any router. Address is the IP address of
+// the connection. Behind a proxy or load balancer, use AddressBehind with the proxies that you run,
+// or other Clients. Never use a header that clients can write.
+//
+// The header fields are RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11)
+// and Retry-After (RFC 9110). The body is problem details (RFC 9457). Examples, proxies of cloud
+// platforms and behaviour in an outage are in
+// https://github.com/slidegate/slidegate/blob/main/docs/http.md.
 package httplimit
 
 import (
@@ -26,82 +42,91 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides about requests: a *window.Limiter or an *ar1.Limiter. Config.CostAfter also needs a method Settle, as *window.Limiter has.
-// *ar1.Limiter has none.
+// Limiter decides about requests. *window.Limiter and *ar1.Limiter are Limiters. Config.CostAfter
+// also needs a method Settle, which *window.Limiter has and *ar1.Limiter has not.
 type Limiter interface {
-	// AllowN decides about a request that costs n units, at least 1. An error that matches window.ErrExceedsLimit is answered by 413. Any
-	// other error counts as an outage.
+	// AllowN decides about a request that costs n units, at least 1. The event is the Key of the
+	// request. An error that matches window.ErrExceedsLimit is answered with HTTP 413. Any other
+	// error counts as an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
-	// Refund gives back what d counted, for a response that does not count. It is called only with Config.CountOnly.
+	// Refund gives back what d counted, if the response does not count. It is called only with
+	// Config.CountOnly.
 	Refund(ctx context.Context, event string, d window.Decision) error
 }
 
-// Outage is what happens to requests while the limiter can give no answer.
+// Outage sets what happens to requests while the limiter does not answer. A limiter with a Fallback
+// uses that first.
 type Outage string
 
-// What to do in an outage. A limiter with a Fallback decides by that, and needs this only if the Fallback gives no answer either.
 const (
-	Open   Outage = "open"   // they are admitted, without any limit
-	Closed Outage = "closed" // they are refused, with the status 503
+	// Open admits requests in an outage, without any limit.
+	Open Outage = "open"
+
+	// Closed refuses requests in an outage, with HTTP 503.
+	Closed Outage = "closed"
 )
 
-// Config says what is limited, and how. Limiter, Key and Outage are required.
+// Config sets what is limited, and how. Limiter, Key and Outage are required. More about each field
+// is in https://github.com/slidegate/slidegate/blob/main/docs/http.md.
 type Config struct {
-	Limiter Limiter // decides: limits, counts, clock and Fallback are its own
-	Key     Key     // who is limited
-	Outage  Outage  // what to do in an outage: there is no default, as either can hurt
+	// Limiter decides about requests. It has the limits, the counts, the clock and the Fallback.
+	Limiter Limiter
 
-	// Cost returns how many units a request costs; nil is 1 for each. A cost of 0 is not limited. A negative cost is refused with the status
-	// 400. One that exceeds what a limit ever admits is refused with 413.
+	// Key returns who is limited: requests with the same key share their limits.
+	Key Key
+
+	// Outage is Open or Closed. It has no default, because either can do damage.
+	Outage Outage
+
+	// Cost returns how many units a request costs; nil means 1. A cost of 0 is not limited. A
+	// negative cost is refused with HTTP 400, and one that exceeds what a limit ever admits with
+	// HTTP 413.
 	Cost func(*http.Request) int64
 
-	// CountOnly, if set, reports whether a response counts, by its status. If not, its units are given back when the handler is done. They
-	// are charged before it runs all the same, so that requests at once cannot slip past. A handler that panics is counted. So is a request
-	// whose context ends before its handler does, or a client could hang up and try for nothing. A handler that writes nothing answers with
-	// 200, one that takes over the connection with 101.
+	// CountOnly reports whether a response counts, by its status. The units are charged before the
+	// handler runs, and given back after it if CountOnly returns false. A handler that panics
+	// counts, and so does a request whose client has gone. nil counts every response. See
+	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#only-some-responses.
 	CountOnly func(status int) bool
 
-	// CostAfter, if set, returns what an admitted request has cost, once its handler is done. Use it for tokens of a language model, where the
-	// handler calls SetCost and CostAfter returns Used.Units, or for bytes sent, where it returns Used.Bytes. Cost is then an estimate: it is
-	// charged before the handler runs. Afterwards the difference is given back, or charged even above Max, also if the client has gone.
-	//
-	// The estimate stands if CostAfter returns less than 0. A handler that panics is charged at least the estimate. A response that does not
-	// count by CountOnly costs nothing. Requests with an estimate of 0, and those admitted in an outage, are not limited and so not settled.
-	// The headers are about the estimate. CostAfter needs a Limiter with Settle, such as a *window.Limiter.
+	// CostAfter returns the actual cost once the handler is done, such as tokens (Used.Units, by
+	// SetCost) or bytes sent (Used.Bytes). Cost is then an estimate that is charged before. The
+	// difference is given back, or charged even above Max. It needs a Limiter with Settle. See
+	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#a-cost-that-is-known-afterwards.
 	CostAfter func(Used) int64
 
-	// Denied, if set, answers a denied request. The headers are set already; it must write the status. nil is 429 with problem details.
+	// Denied answers a denied request. The headers are already set, and it must write the status.
+	// nil is HTTP 429 with problem details.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
-	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for clients that read only these. They are about
-	// one limit: the one with the longest wait, or if a request like this would be admitted again at once, the one with the least remaining.
-	// Reset is when such a request is admitted again, in seconds since 1970 as GitHub sends it, rounded up.
+	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset for older
+	// clients. They describe one limit: the one with the longest wait, or else with the least
+	// remaining. Reset is in seconds since 1970, rounded up, as GitHub sends it.
 	LegacyHeaders bool
 
-	// Shadow lets every request reach the handler, to try out limits in production. The limiter decides and counts as usual. Clients see no
-	// headers, Denied is not called, and requests without a key or in an outage pass, too. The log reports how many requests would have been
-	// refused, at most once a minute for each reason. For metrics, window.Config.Observe sees each denial. CountOnly and CostAfter apply to
-	// requests that the limiter admits.
+	// Shadow lets every request reach the handler, to try limits in production. The limiter decides
+	// and counts as usual, but clients see no headers and no refusals. The log reports at most once
+	// a minute how many requests would have been refused, for each reason.
 	Shadow bool
 
-	// Log gets a line at the begin and at the end of an outage, and of the time in which a Fallback decides. It also gets the first request
-	// without a key, and charges that could not be given back or settled. Its attributes distinguish middlewares, as in slog.Default().With("limit",
-	// "api"). nil is slog.Default().
+	// Log receives the begin and end of outages, the first request without a key, and charges that
+	// could not be given back or settled. Add an attribute to distinguish middlewares, as in
+	// slog.Default().With("limit", "api"). nil is slog.Default().
 	Log *slog.Logger
 }
 
-// Middleware limits requests. It comes from New, and is safe for concurrent use.
+// Middleware limits requests. Make it with New, and use Wrap. It is safe for concurrent use.
 type Middleware struct {
-	cfg     Config
-	settler settler // the Limiter, if it is one
-	state   journal.Journal
-	policy  atomic.Pointer[policyText]
-	keyless sync.Once // logged
-	shadow  shadow
+	cfg         Config
+	settler     settler // the Limiter, if it has Settle
+	outages     journal.Journal
+	policy      atomic.Pointer[policyText]
+	keylessOnce sync.Once // logs the first request without a key
+	shadow      shadow
 }
 
-// New returns a middleware. It returns an error if Limiter, Key or Outage is missing, if Outage is neither Open nor Closed, or if CostAfter is
-// set and the Limiter has no Settle.
+// New returns a middleware. It returns an error if Limiter, Key or Outage is missing, if Outage is
+// neither Open nor Closed, or if CostAfter is set and the Limiter has no Settle.
 func New(cfg Config) (*Middleware, error) {
 	switch {
 	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():
@@ -118,15 +143,16 @@ func New(cfg Config) (*Middleware, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Middleware{cfg: cfg, settler: settler, shadow: shadow{kinds: map[string]passed{}}}, nil
+	return &Middleware{cfg: cfg, settler: settler, shadow: shadow{kinds: map[string]refusals{}}}, nil
 }
 
 var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
 	"Header and Cookie return no Key for an empty or invalid name, And and Or none for a nil Key: correct what they are given")
 
-// Wrap limits the requests to a handler. Admitted requests reach it unchanged, except that with CostAfter their context serves SetCost. Their
-// w is the server's own, unless CountOnly or CostAfter is set: then it is one that sees status and bytes, and can do whatever the server's
-// can. Wrap panics if next is nil, or m does not come from New.
+// Wrap returns a handler that limits the requests to next. Admitted requests reach next with the
+// server's own ResponseWriter. With CountOnly or CostAfter, the ResponseWriter is wrapped to see
+// status and bytes, and has the same abilities. With CostAfter, the context of the request is for
+// SetCost. Nothing else changes. Wrap panics if next is nil, or m does not come from New.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.cfg.Limiter == nil:
@@ -141,7 +167,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		}
 		switch {
 		case n < 0:
-			m.refuse(w, r, noCost, next)
+			m.refuse(w, r, problemNoCost, next)
 		case n == 0:
 			next.ServeHTTP(w, r)
 		default:
@@ -150,10 +176,11 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	})
 }
 
+// limit asks the limiter about a request that costs n units.
 func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
 	key := m.cfg.Key(r)
 	if key == "" {
-		m.noKey(w, r, next)
+		m.refuseKeyless(w, r, next)
 		return
 	}
 	d, err := m.cfg.Limiter.AllowN(r.Context(), key, n)
@@ -161,7 +188,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 		m.fail(w, r, err, next)
 		return
 	}
-	m.state.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, nil)
+	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, nil)
 	m.setFields(w.Header(), d)
 	switch {
 	case !d.Allowed:
@@ -182,62 +209,65 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.De
 	writeProblem(w, p)
 }
 
-// noKey refuses a request without a key, and logs the first.
-func (m *Middleware) noKey(w http.ResponseWriter, r *http.Request, next http.Handler) {
+// refuseKeyless refuses a request without a key, and logs the first one.
+func (m *Middleware) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
-		m.keyless.Do(func() {
-			m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs, as Route must be within its mux")
+		m.keylessOnce.Do(func() {
+			m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs: Route must be within its mux")
 		})
 	}
-	m.refuse(w, r, noKey, next)
+	m.refuse(w, r, problemNoKey, next)
 }
 
+// deny answers a denied request.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decision, next http.Handler) {
 	if m.cfg.Denied != nil && !m.cfg.Shadow {
 		m.cfg.Denied(w, r, d)
 		return
 	}
-	m.refuse(w, r, exceeded(d), next)
+	m.refuse(w, r, problemDenied(d), next)
 }
 
-// serve runs the handler. Once that is done, it gives the units back if the response does not count, or settles the cost.
+// serve runs the handler. Afterwards it gives the units back if the response does not count, or
+// settles the cost.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, key string, d window.Decision, next http.Handler) {
 	s := served{request: r, key: key, decision: d}
 	defer m.finish(&s)
 	if m.cfg.CostAfter != nil {
 		r = s.metered()
-		defer func() { s.request.MultipartForm = r.MultipartForm }() // whose files the server removes
+		defer func() { s.request.MultipartForm = r.MultipartForm }() // so that the server removes the form's files
 	}
-	next.ServeHTTP(httpsnoop.Wrap(w, s.answer.hooks()), r)
+	next.ServeHTTP(httpsnoop.Wrap(w, s.response.hooks()), r)
 	s.returned = true
 }
 
 // fail answers a request that the limiter could not decide about.
 func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
 	switch {
-	case errors.Is(r.Context().Err(), context.Canceled): // the client is gone, which is no sign of an outage
-		m.refuse(w, r, reduced, next)
+	case errors.Is(r.Context().Err(), context.Canceled): // the client has gone, so this is not an outage
+		m.refuse(w, r, problemOutage, next)
 	case errors.Is(err, window.ErrExceedsLimit):
-		m.refuse(w, r, tooCostly, next)
+		m.refuse(w, r, problemTooCostly, next)
 	default:
-		m.tell(err)
+		m.logFailure(err)
 		m.undecided(w, r, next)
 	}
 }
 
-// tell tells of an outage once, and of what is wrong with a single key each time.
-func (m *Middleware) tell(err error) {
+// logFailure logs the begin of an outage once, and an error of a single key each time.
+func (m *Middleware) logFailure(err error) {
 	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
-		m.state.Note(m.cfg.Log, string(m.cfg.Outage), false, err)
+		m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, err)
 		return
 	}
 	m.cfg.Log.Error("slidegate: the limiter cannot decide about a request", "outage", m.cfg.Outage, "err", err)
 }
 
+// undecided admits or refuses a request in an outage.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if m.cfg.Outage == Open {
 		next.ServeHTTP(w, r)
 		return
 	}
-	m.refuse(w, r, reduced, next)
+	m.refuse(w, r, problemOutage, next)
 }

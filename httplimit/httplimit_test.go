@@ -16,6 +16,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// TestWrongConfiguration checks the error of each mistake in Config.
 func TestWrongConfiguration(t *testing.T) {
 	const noKey = `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. ` +
 		`Header and Cookie return no Key for an empty or invalid name, And and Or none for a nil Key: correct what they are given`
@@ -36,6 +37,7 @@ func TestWrongConfiguration(t *testing.T) {
 	}
 }
 
+// TestWrongProxies checks the errors about proxies.
 func TestWrongProxies(t *testing.T) {
 	for proxy, want := range map[string]string{
 		"":                  `slidegate: the proxy "" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
@@ -52,7 +54,7 @@ func TestWrongProxies(t *testing.T) {
 			t.Errorf("%q: %v", proxy, err)
 		}
 	}
-	const none = "slidegate: no proxy is named; name those that you run, or take Address where there are none"
+	const none = "slidegate: no proxy is named; name those that you run, or use Address if there are none"
 	if key, err := httplimit.AddressBehind(); key != nil || err == nil || err.Error() != none {
 		t.Error(err)
 	}
@@ -63,12 +65,12 @@ func TestWrongClients(t *testing.T) {
 		make func() (httplimit.Clients, error)
 		want string
 	}{
-		{func() (httplimit.Clients, error) { return httplimit.ClientsBehind() }, "slidegate: no proxy is named; name those that you run, or take Address where there are none"},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(0) }, "slidegate: 0 hops name no client; count the entries that your proxies add to X-Forwarded-For, or take Address where there are none"},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(-1) }, "slidegate: -1 hops name no client; count the entries that your proxies add to X-Forwarded-For, or take Address where there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsBehind() }, "slidegate: no proxy is named; name those that you run, or use Address if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(0) }, "slidegate: 0 hops name no client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(-1) }, "slidegate: -1 hops name no client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("", "10.0.0.1") }, `slidegate: "" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("host", "10.0.0.1") }, `slidegate: "host" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP") }, "slidegate: no proxy is named; name those that you run, or take Address where there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP") }, "slidegate: no proxy is named; name those that you run, or use Address if there are none"},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP", "") }, `slidegate: the proxy "" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`},
 	} {
 		if _, err := of.make(); err == nil || err.Error() != of.want {
@@ -94,7 +96,7 @@ func TestWrongWrap(t *testing.T) {
 	}
 }
 
-// TestRefusals: status and body of each kind of refusal; the handler hears of none.
+// TestRefusals checks status and body of each kind of refusal, and that the handler is not called.
 func TestRefusals(t *testing.T) {
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it reached the handler") })
 	full := inMemory(nil, "1/1h", "5/1d")
@@ -117,7 +119,7 @@ func TestRefusals(t *testing.T) {
 		{"too costly", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return 2 }}, map[string]any{
 			"title": "Content Too Large", "status": 413., "detail": "The request costs more than is ever admitted at once.",
 		}},
-		{"outage", httplimit.Config{Limiter: script{err: window.ErrOutage}, Log: new(record).logger()}, map[string]any{
+		{"outage", httplimit.Config{Limiter: fixedLimiter{err: window.ErrOutage}, Log: new(logBuffer).logger()}, map[string]any{
 			"type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "title": "Temporarily unavailable", "status": 503.,
 			"detail": "Requests cannot be counted at the moment. Try again soon.",
 		}},
@@ -136,7 +138,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestDenied: an answer of one's own has the fields already, and the decision.
+// TestDenied checks that Config.Denied gets the decision, and that the fields are already set.
 func TestDenied(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Denied: func(w http.ResponseWriter, _ *http.Request, d window.Decision) {
 		http.Error(w, "slow down: "+d.Tightest().Limit.String(), http.StatusServiceUnavailable)
@@ -147,7 +149,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestCost: requests cost what the function says, and those that cost nothing are neither counted nor told of limits.
+// TestCost checks that requests cost what Cost returns. Those that cost nothing are not counted,
+// and get no fields.
 func TestCost(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), Cost: func(r *http.Request) int64 { return r.ContentLength }}).Wrap(fine)
 	for _, of := range []struct {
@@ -164,8 +167,9 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestTimeIsOver: a request whose time is over before there is a decision is one of an outage; one whose client has gone is no sign of that.
-func TestTimeIsOver(t *testing.T) {
+// TestDeadlineExceeded checks that a request whose deadline ends before the decision counts as an
+// outage, and one whose client has gone does not.
+func TestDeadlineExceeded(t *testing.T) {
 	over, end := context.WithDeadline(t.Context(), time.Now())
 	defer end()
 	gone, leave := context.WithCancel(t.Context())
@@ -181,7 +185,7 @@ func TestTimeIsOver(t *testing.T) {
 		{gone, httplimit.Open, http.StatusServiceUnavailable, false},
 		{gone, httplimit.Closed, http.StatusServiceUnavailable, false},
 	} {
-		var log record
+		var log logBuffer
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Outage: of.outage, Log: log.logger()}).Wrap(fine)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(of.ctx))
@@ -194,9 +198,10 @@ func TestTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestKeyless: requests without a key are told of once, and a Key that is made of none is refused.
+// TestKeyless checks that the log reports only the first request without a key, and that New
+// refuses a nil Key.
 func TestKeyless(t *testing.T) {
-	var log record
+	var log logBuffer
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route, Log: log.logger()}).Wrap(fine)
 	for range 3 {
 		if w := ask(h); w.Code != http.StatusBadRequest {
@@ -217,11 +222,12 @@ func TestKeyless(t *testing.T) {
 	}
 }
 
-// TestForeignValue: what is wrong with one key is told each time, and does not pass for an outage, which is told, too.
+// TestForeignValue checks that an error of one key is logged each time, and does not hide the begin
+// of an outage.
 func TestForeignValue(t *testing.T) {
-	var log record
+	var log logBuffer
 	foreign := errors.New("WRONGTYPE")
-	l := &script{err: foreign}
+	l := &fixedLimiter{err: foreign}
 	h := middleware(httplimit.Config{Limiter: l, Log: log.logger()}).Wrap(fine)
 	for _, l.err = range []error{foreign, foreign, window.ErrOutage, window.ErrOutage, foreign} {
 		if w := ask(h); w.Code != http.StatusServiceUnavailable {
@@ -233,8 +239,9 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreNotKept: what was said of another body does not stay, and no cache keeps a refusal for others.
-func TestRefusalsAreNotKept(t *testing.T) {
+// TestRefusalsAreNotCached checks that a refusal drops headers about another body, and that no
+// cache may keep it.
+func TestRefusalsAreNotCached(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(fine)
 	ask(h)
 	w := httptest.NewRecorder()

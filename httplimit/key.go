@@ -7,18 +7,21 @@ import (
 	"strings"
 )
 
-// Key returns who is limited, as the event for the limiter: requests of one Key share their limits. A request with the key "" is refused
-// with the status 400, because all such requests would share one budget.
+// Key returns who is limited, as the event key for the limiter. Requests with the same key share
+// their limits. A request with the key "" is refused with HTTP 400, because all such requests would
+// share one budget.
 //
-// Any function will do. Those of this package never give two kinds of clients one key, so nobody can write an address into a header to use
-// up another client's budget. One that is given no name or no Key is nil, and New refuses it.
+// Any function can be a Key. The Keys of this package never return the same key for two kinds of
+// clients. So nobody can write an address into a header to use up another client's budget. A Key
+// that is made from an invalid name or a nil Key is nil, and New refuses it.
 type Key func(r *http.Request) string
 
-// Address returns the IP address that the connection comes from: an IPv4 address, or the /64 of an IPv6 address. Behind a proxy it is the
-// proxy's: take AddressBehind, or the Key of other Clients.
+// Address returns the IP address that the connection comes from: an IPv4 address, or the /64 of an
+// IPv6 address. Behind a proxy that is the proxy's address, so use AddressBehind or the Key of
+// other Clients.
 func Address(r *http.Request) string { return Clients{}.Key(r) }
 
-// AddressBehind is shorthand for the Key of ClientsBehind.
+// AddressBehind returns the Key of ClientsBehind(proxies...). It is shorthand for that.
 func AddressBehind(proxies ...string) (Key, error) {
 	clients, err := ClientsBehind(proxies...)
 	if err != nil {
@@ -27,15 +30,15 @@ func AddressBehind(proxies ...string) (Key, error) {
 	return clients.Key, nil
 }
 
-// Header returns the Key that is the value of a header, such as X-Api-Key. If a request has several, the last counts. The event for
-// slidegate inspect is "header X-Api-Key VALUE".
+// Header returns the Key that is the value of a header, such as X-Api-Key. If a request has
+// several, the last one counts. The event key for slidegate inspect is "header X-Api-Key VALUE".
 //
-// Check first that the value is one you gave out. A client has as many budgets as it can invent values. For a header that holds the
-// client's IP address, take ClientsIn.
+// Check before that the value is one you gave out, because a client has as many budgets as it can
+// invent values. For a header that holds the client's IP address, use ClientsIn.
 func Header(name string) Key {
 	name, ok := headerName(name)
 	if !ok {
-		return nil // which New refuses
+		return nil // New refuses it
 	}
 	return func(r *http.Request) string {
 		values := r.Header[name]
@@ -46,7 +49,8 @@ func Header(name string) Key {
 	}
 }
 
-// headerName returns the name of a header as net/http writes it, and whether http.Request.Header can hold it.
+// headerName returns the name of a header as net/http writes it, and whether http.Request.Header
+// can hold it.
 func headerName(name string) (canonical string, ok bool) {
 	canonical = textproto.CanonicalMIMEHeaderKey(name)
 	return canonical, isToken(name) && canonical != "Host"
@@ -59,11 +63,12 @@ func isToken(name string) bool {
 	})
 }
 
-// Cookie returns the Key that is the value of a cookie, such as that of a session. If a request has several, the first counts. Like a
-// header, it is the client's word. The event is "cookie NAME VALUE".
+// Cookie returns the Key that is the value of a cookie, such as a session's. If a request has
+// several, the first one counts. Like a header, a client can invent it. The event key is "cookie
+// NAME VALUE".
 func Cookie(name string) Key {
 	if !isToken(name) {
-		return nil // which New refuses
+		return nil // New refuses it
 	}
 	return func(r *http.Request) string {
 		cookie, err := r.Cookie(name)
@@ -74,8 +79,9 @@ func Cookie(name string) Key {
 	}
 }
 
-// Route returns the pattern of http.ServeMux that the request matched, such as "POST /login". The event is then "route POST /login". Only
-// the handlers of the mux know the pattern: wrap them, and not the mux.
+// Route returns the pattern of http.ServeMux that the request matched, such as "POST /login". The
+// event key is then "route POST /login". Only the handlers in the mux know the pattern, so wrap
+// these and not the mux.
 func Route(r *http.Request) string {
 	if r.Pattern == "" {
 		return ""
@@ -83,11 +89,12 @@ func Route(r *http.Request) string {
 	return "route " + r.Pattern
 }
 
-// And returns both keys as one: requests share a limit if both keys are the same. If either is "", so is the result. The event is the
-// length of the first key, then both, with spaces between: "12 route GET /x 198.51.100.7".
+// And returns a Key of both: requests share a limit if both keys are the same. If either is "", so
+// is the result. The event key is the length of the first key and both keys, separated by spaces:
+// "12 route GET /x 198.51.100.7".
 func (k Key) And(other Key) Key {
 	if k == nil || other == nil {
-		return nil // which New refuses
+		return nil // New refuses it
 	}
 	return func(r *http.Request) string {
 		one, two := k(r), other(r)
@@ -98,10 +105,10 @@ func (k Key) And(other Key) Key {
 	}
 }
 
-// Or returns the first key, or if that is "", the other.
+// Or returns a Key that is k, or if that is "", the other one.
 func (k Key) Or(other Key) Key {
 	if k == nil || other == nil {
-		return nil // which New refuses
+		return nil // New refuses it
 	}
 	return func(r *http.Request) string {
 		if key := k(r); key != "" {

@@ -16,28 +16,16 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// from is a request that comes from a peer, with lines of X-Forwarded-For.
-func from(peer string, lines ...string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = peer
-	if lines != nil {
-		r.Header["X-Forwarded-For"] = lines
-	}
-	return r
-}
-
 // clientIP is a header in which a proxy writes the client's address.
 const clientIP = "CF-Connecting-IP"
 
-// naming adds lines of that header to a request.
-func naming(r *http.Request, lines ...string) *http.Request {
+// withClientIP adds lines of that header to a request.
+func withClientIP(r *http.Request, lines ...string) *http.Request {
 	r.Header["Cf-Connecting-Ip"] = lines
 	return r
 }
 
-// proxies are trusted in these tests.
-var proxies = []string{"10.0.0.0/8", "192.0.2.10", "2001:db8:ffff::/48"}
-
+// TestAddress checks the Key of each form of RemoteAddr.
 func TestAddress(t *testing.T) {
 	for peer, want := range map[string]string{
 		"198.51.100.7:50000":           "198.51.100.7",
@@ -57,6 +45,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// TestAddressBehind checks the client of chains of proxies, honest and forged.
 func TestAddressBehind(t *testing.T) {
 	key := must(httplimit.AddressBehind(proxies...))
 	for _, of := range []struct {
@@ -110,6 +99,7 @@ func TestAddressBehind(t *testing.T) {
 	}
 }
 
+// TestClientsByHops checks the client of numbers of hops and headers, honest and forged.
 func TestClientsByHops(t *testing.T) {
 	for _, of := range []struct {
 		name  string
@@ -139,6 +129,7 @@ func TestClientsByHops(t *testing.T) {
 	}
 }
 
+// TestClientsIn checks the client that a proxy writes into a header.
 func TestClientsIn(t *testing.T) {
 	clients := must(httplimit.ClientsIn("cf-connecting-ip", proxies...))
 	for _, of := range []struct {
@@ -164,13 +155,14 @@ func TestClientsIn(t *testing.T) {
 		{"the same without the header", "[2001:db8:1:2::9]:1", nil, "2001:db8:1:2::/64"},
 		{"a Unix socket", "@", []string{"198.51.100.7"}, ""},
 	} {
-		if got := clients.Key(naming(from(of.peer, "203.0.113.1"), of.lines...)); got != of.want {
+		if got := clients.Key(withClientIP(from(of.peer, "203.0.113.1"), of.lines...)); got != of.want {
 			t.Errorf("%s: %q, not %q", of.name, got, of.want)
 		}
 	}
 }
 
-// TestClientAddr: Addr returns whole addresses, and an error that says what the proxy must do.
+// TestClientAddr checks that Addr returns whole addresses, and errors that say what the proxy must
+// do.
 func TestClientAddr(t *testing.T) {
 	behind, hops, in := must(httplimit.ClientsBehind(proxies...)), must(httplimit.ClientsByHops(2)), must(httplimit.ClientsIn(clientIP, proxies...))
 	for _, of := range []struct {
@@ -184,7 +176,7 @@ func TestClientAddr(t *testing.T) {
 		{"its address with a zone", httplimit.ClientAddr, from("[fe80::1%eth0]:1"), "fe80::1"},
 		{"behind networks", behind.Addr, from("10.0.0.1:1", "2001:db8:1:2::9"), "2001:db8:1:2::9"},
 		{"behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7:80, 10.0.0.2"), "198.51.100.7"},
-		{"in a header", in.Addr, naming(from("10.0.0.1:1"), "198.51.100.7"), "198.51.100.7"},
+		{"in a header", in.Addr, withClientIP(from("10.0.0.1:1"), "198.51.100.7"), "198.51.100.7"},
 		{"none at all", httplimit.ClientAddr, from("@"), `slidegate: a request from "@" has no client address; listen on TCP, or read a header that your proxy sets`},
 		{"none behind networks", behind.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address; each proxy must add the address that it was called from to X-Forwarded-For`},
 		{"none behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7"), `slidegate: a request from "10.0.0.1:1" has no client address; the proxies must add 2 entries to X-Forwarded-For, the first of them the client's address`},
@@ -197,7 +189,8 @@ func TestClientAddr(t *testing.T) {
 	}
 }
 
-// TestSpoof: an attacker who writes X-Forwarded-For gets three requests as everybody does, and leaves a neighbour his own three.
+// TestSpoof checks that an attacker who writes X-Forwarded-For gets three requests like any client,
+// and leaves its victim three.
 func TestSpoof(t *testing.T) {
 	const victim = "203.0.113.1"
 	behind := must(httplimit.AddressBehind(proxies...))
@@ -249,13 +242,13 @@ func TestSpoof(t *testing.T) {
 		},
 		{
 			"ClientsIn, from elsewhere", in,
-			func(claim string) *http.Request { return naming(from("198.51.100.7:1", claim), claim) },
+			func(claim string) *http.Request { return withClientIP(from("198.51.100.7:1", claim), claim) },
 			func(string) *http.Request { return from(victim + ":1") },
 		},
 		{
 			"ClientsIn, through the proxy", in,
-			func(claim string) *http.Request { return naming(from("10.0.0.1:1", claim), "198.51.100.7") },
-			func(string) *http.Request { return naming(from("10.0.0.1:1"), victim) },
+			func(claim string) *http.Request { return withClientIP(from("10.0.0.1:1", claim), "198.51.100.7") },
+			func(string) *http.Request { return withClientIP(from("10.0.0.1:1"), victim) },
 		},
 	} {
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "3/1h"), Key: of.key}).Wrap(fine)
@@ -277,12 +270,12 @@ func TestSpoof(t *testing.T) {
 	}
 }
 
-// TestInventedValues: an attacker who invents headers and cookies, such as a victim's address, uses up nobody's budget but those of its
-// inventions.
+// TestInventedValues checks that an attacker who invents headers and cookies, such as a victim's
+// address, uses up only budgets of its inventions.
 func TestInventedValues(t *testing.T) {
 	const victim = "203.0.113.1"
 	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
-	honest := saying("mine", "mine", 1)
+	honest := keyedRequest("mine", "mine", 1)
 	honest.RemoteAddr = victim + ":1"
 	for name, key := range map[string]httplimit.Key{
 		"Header": header, "Cookie": cookie, "Header or Address": httplimit.Header("X-None").Or(httplimit.Address).And(header),
@@ -291,7 +284,7 @@ func TestInventedValues(t *testing.T) {
 	} {
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key}).Wrap(fine)
 		for _, claim := range []string{victim, key(honest), "header X-Key mine", "cookie c mine", "mine " + victim, victim + " mine", ""} {
-			r := saying(claim, claim, 7)
+			r := keyedRequest(claim, claim, 7)
 			r.Header.Set("X-Forwarded-For", victim)
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		}
@@ -302,7 +295,7 @@ func TestInventedValues(t *testing.T) {
 	}
 }
 
-// TestChainOfProxies: a client on 127.0.0.2, two real proxies, and a server.
+// TestChainOfProxies sends a request from 127.0.0.2 through two real proxies to a server.
 func TestChainOfProxies(t *testing.T) {
 	key := must(httplimit.AddressBehind("127.0.0.1"))
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, key(r)) }))
@@ -327,7 +320,8 @@ func TestChainOfProxies(t *testing.T) {
 	}
 }
 
-func TestWhatRequestsSay(t *testing.T) {
+// TestHeaderCookieRoute checks the keys of Header, Cookie, Route, And and Or.
+func TestHeaderCookieRoute(t *testing.T) {
 	r := from("198.51.100.7:1")
 	r.Header["X-Api-Key"] = []string{"first", "last"}
 	r.Header["X-Empty"] = []string{"", ""}
@@ -357,7 +351,7 @@ func TestWhatRequestsSay(t *testing.T) {
 	}
 }
 
-// TestRoute: the pattern is known within a mux, and around it nobody has a key.
+// TestRoute checks that Route knows the pattern within a mux, and around the mux returns no key.
 func TestRoute(t *testing.T) {
 	m := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route})
 	mux := http.NewServeMux()
@@ -376,7 +370,8 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// FuzzNobodyElsesKey: whatever a client sends to its proxy, its key is that of its own address, and no other client's.
+// FuzzNobodyElsesKey checks that a client's key is that of its own address, whatever it sends to
+// its proxy.
 func FuzzNobodyElsesKey(f *testing.F) {
 	f.Add([]byte{198, 51, 100, 7}, []byte{203, 0, 113, 1}, "203.0.113.1", "10.0.0.9, ::ffff:203.0.113.1")
 	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
@@ -386,7 +381,7 @@ func FuzzNobodyElsesKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte, claim, more string) {
 		a, okA := netip.AddrFromSlice(one)
 		b, okB := netip.AddrFromSlice(two)
-		if !okA || !okB || trusts(a.String()) || trusts(b.String()) {
+		if !okA || !okB || isProxy(a.String()) || isProxy(b.String()) {
 			t.Skip()
 		}
 		want := httplimit.Address(from(netip.AddrPortFrom(a, 1).String(), claim))
@@ -397,8 +392,8 @@ func FuzzNobodyElsesKey(f *testing.F) {
 			behind(from(netip.AddrPortFrom(a, 1).String(), claim, more)),
 			hop.Key(from("10.0.0.1:1", claim, more+","+a.String())),
 			hops.Key(from("10.0.0.1:1", claim+","+more, a.String()+", 192.0.2.10")),
-			in.Key(naming(from("10.0.0.1:1", claim, more), a.String())),
-			in.Key(naming(from(netip.AddrPortFrom(a, 1).String(), claim), more)),
+			in.Key(withClientIP(from("10.0.0.1:1", claim, more), a.String())),
+			in.Key(withClientIP(from(netip.AddrPortFrom(a, 1).String(), claim), more)),
 		} {
 			if key != want || key == "" {
 				t.Errorf("%s has the key %q, not %q", a, key, want)
@@ -410,7 +405,8 @@ func FuzzNobodyElsesKey(f *testing.F) {
 	})
 }
 
-// FuzzNothingLeftOfAStranger: the key depends on nothing that stands before the last entry that no proxy wrote.
+// FuzzNothingLeftOfAStranger checks that the key does not depend on anything before the last entry
+// that no proxy wrote.
 func FuzzNothingLeftOfAStranger(f *testing.F) {
 	f.Add("10.0.0.1:1", "203.0.113.1, 10.0.0.9", "198.51.100.7", "192.0.2.10")
 	f.Add("198.51.100.7:1", "203.0.113.1", "10.0.0.1", "")
@@ -419,11 +415,11 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 	behind := must(httplimit.AddressBehind(proxies...))
 	f.Fuzz(func(t *testing.T, peer, left, entry, right string) {
 		key, own := behind(from(peer, left, entry, right)), httplimit.Address(from(peer))
-		if !trusts(own) && key != own {
+		if !isProxy(own) && key != own {
 			t.Errorf("from %q: %q, though no proxy calls", peer, key)
 		}
 		for part := range strings.SplitSeq(entry+","+right, ",") {
-			if part = strings.Trim(part, " \t"); part != "" && !trusts(part) {
+			if part = strings.Trim(part, " \t"); part != "" && !isProxy(part) {
 				if without := behind(from(peer, entry, right)); key != without {
 					t.Errorf("%q before %q: %q, and without %q", left, entry+","+right, key, without)
 				}
@@ -433,7 +429,8 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 	})
 }
 
-// FuzzNothingLeftOfTheHops: the key depends on nothing that stands before the entries that the proxies added.
+// FuzzNothingLeftOfTheHops checks that the key does not depend on anything before the entries that
+// the proxies added.
 func FuzzNothingLeftOfTheHops(f *testing.F) {
 	f.Add("203.0.113.1", "198.51.100.7", "192.0.2.10", "10.0.0.2")
 	f.Add("203.0.113.1, ,", "[2001:db8::1]:80", "unknown", "::1%eth0")
@@ -456,7 +453,8 @@ func FuzzNothingLeftOfTheHops(f *testing.F) {
 	})
 }
 
-// FuzzOneAddressInOneLine: a header counts only from a proxy, and only if it is one address.
+// FuzzOneAddressInOneLine checks that a header counts only from a proxy, and only if it is one
+// address.
 func FuzzOneAddressInOneLine(f *testing.F) {
 	f.Add("10.0.0.1:1", "198.51.100.7", "")
 	f.Add("10.0.0.1:1", "203.0.113.1, 198.51.100.7", "198.51.100.7")
@@ -465,19 +463,19 @@ func FuzzOneAddressInOneLine(f *testing.F) {
 	in := must(httplimit.ClientsIn(clientIP, proxies...))
 	f.Fuzz(func(t *testing.T, peer, line, more string) {
 		own, want := httplimit.Address(from(peer)), httplimit.Address(from(strings.Trim(line, " \t")))
-		if !trusts(own) {
+		if !isProxy(own) {
 			want = own
 		}
-		if key := in.Key(naming(from(peer, more), line)); key != want {
+		if key := in.Key(withClientIP(from(peer, more), line)); key != want {
 			t.Errorf("from %q, %q: %q, not %q", peer, line, key, want)
 		}
-		if key := in.Key(naming(from(peer), line, more)); trusts(own) && key != "" {
+		if key := in.Key(withClientIP(from(peer), line, more)); isProxy(own) && key != "" {
 			t.Errorf("from %q, %q and %q: %q", peer, line, more, key)
 		}
 	})
 }
 
-// FuzzAddrIsWhatKeySays: Addr and Key name one client, or both none.
+// FuzzAddrIsWhatKeySays checks that Addr and Key return the same client, or both none.
 func FuzzAddrIsWhatKeySays(f *testing.F) {
 	f.Add("10.0.0.1:1", "198.51.100.7, 192.0.2.10", "198.51.100.7")
 	f.Add("[::ffff:10.0.0.1%25eth0]:1", "[2001:db8::1%eth0]:80", "::ffff:198.51.100.7")
@@ -487,7 +485,7 @@ func FuzzAddrIsWhatKeySays(f *testing.F) {
 		"hops": must(httplimit.ClientsByHops(2)), "in": must(httplimit.ClientsIn(clientIP, proxies...)),
 	}
 	f.Fuzz(func(t *testing.T, peer, forwarded, line string) {
-		r := naming(from(peer, strings.Split(forwarded, "\n")...), line)
+		r := withClientIP(from(peer, strings.Split(forwarded, "\n")...), line)
 		for name, clients := range all {
 			key, want := clients.Key(r), ""
 			addr, err := clients.Addr(r)
@@ -501,7 +499,8 @@ func FuzzAddrIsWhatKeySays(f *testing.F) {
 	})
 }
 
-// FuzzRouteIsThePattern: whatever path a client writes, its key is the pattern that the mux found for it.
+// FuzzRouteIsThePattern checks that the key is the pattern that the mux found, whatever path a
+// client writes.
 func FuzzRouteIsThePattern(f *testing.F) {
 	f.Add("/a/1", "GET")
 	f.Add("/a/../b", "GET")
@@ -524,8 +523,9 @@ func FuzzRouteIsThePattern(f *testing.F) {
 	})
 }
 
-// trusts reports whether an entry is the address, or the /64, of one of the proxies, perhaps with a port or in brackets.
-func trusts(entry string) bool {
+// isProxy reports whether an entry is the address, or the /64, of a proxy, perhaps with a port or
+// in brackets.
+func isProxy(entry string) bool {
 	if host, _, err := net.SplitHostPort(entry); err == nil {
 		entry = host
 	}
@@ -538,7 +538,8 @@ func trusts(entry string) bool {
 	})
 }
 
-// same tells whether two addresses are one client's: the same of IPv4, or the first 64 bits of IPv6.
+// same reports whether two addresses are one client's: equal for IPv4, or with the same first 64
+// bits for IPv6.
 func same(a, b netip.Addr) bool {
 	a, b = a.Unmap(), b.Unmap()
 	if a.Is4() || b.Is4() {
@@ -547,14 +548,15 @@ func same(a, b netip.Addr) bool {
 	return [8]byte(a.AsSlice()) == [8]byte(b.AsSlice())
 }
 
-// FuzzKeysStayApart: two requests have one key if, and only if, they say the same where the key looks.
+// FuzzKeysStayApart checks that two requests have one key if and only if they agree in what the key
+// depends on.
 func FuzzKeysStayApart(f *testing.F) {
 	f.Add("a", "b", "a", "c", uint8(7), uint8(7))
 	f.Add("a", "b cookie c d", "a cookie c b", "d", uint8(7), uint8(7))
 	f.Add("198.51.100.7", "198.51.100.7", "", "", uint8(7), uint8(7))
 	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
 	f.Fuzz(func(t *testing.T, h1, c1, h2, c2 string, a1, a2 uint8) {
-		one, two := saying(h1, c1, a1), saying(h2, c2, a2)
+		one, two := keyedRequest(h1, c1, a1), keyedRequest(h2, c2, a2)
 		h, c, a := header(one) == header(two), cookie(one) == cookie(two), httplimit.Address(one) == httplimit.Address(two)
 		check := func(name string, k httplimit.Key, same bool) {
 			if x, y := k(one), k(two); x != "" && y != "" && (x == y) != same {
@@ -572,13 +574,15 @@ func FuzzKeysStayApart(f *testing.F) {
 	})
 }
 
-func saying(header, cookie string, last uint8) *http.Request {
+// keyedRequest returns a request with a header, a cookie and the last byte of its address.
+func keyedRequest(header, cookie string, last uint8) *http.Request {
 	r := from(fmt.Sprintf("198.51.100.%d:1", last))
 	r.Header["X-Key"], r.Header["Cookie"] = []string{header}, []string{"c=" + cookie}
 	return r
 }
 
-// FuzzNobodyWithoutKey: whatever a request says, it has a key and reaches the handler, or it has none and the answer is 400.
+// FuzzNobodyWithoutKey checks that a request either has a key and reaches the handler, or gets HTTP
+// 400.
 func FuzzNobodyWithoutKey(f *testing.F) {
 	f.Add("198.51.100.7:1", "203.0.113.1", "key", "c=1")
 	f.Add("10.0.0.1:1", "", "", "c=")

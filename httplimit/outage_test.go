@@ -17,20 +17,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// What is told of an outage, and of a Fallback.
-const (
-	lineOut      = `level=ERROR msg="slidegate: the limiter cannot decide about requests"` + "\n"
-	lineDegraded = `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"` + "\n"
-	lineSound    = `level=INFO msg="slidegate: the limiter decides about requests again"` + "\n"
-)
-
-// answered is a status, and whether the fields of a limit are there.
-func answered(w *httptest.ResponseRecorder) string {
+// statusAndPolicy returns the status, and the policy if the fields are there.
+func statusAndPolicy(w *httptest.ResponseRecorder) string {
 	return fmt.Sprint(w.Code, " ", w.Header().Get("RateLimit-Policy"))
 }
 
-// TestOutage: what clients get before, while and after Redis is killed, or hangs, and what the log says: once at the begin, once at the end. 16 clients keep
-// asking all the time, and none waits much longer than the Timeout.
+// TestOutage kills Redis, or makes it hang. It checks what clients get before, during and after
+// that, and that the log has one line at the begin and one at the end. 16 clients keep sending
+// requests, and none waits much longer than the Timeout.
 func TestOutage(t *testing.T) {
 	const timeout = 500 * time.Millisecond
 	ways := []struct {
@@ -40,8 +34,8 @@ func TestOutage(t *testing.T) {
 		during string
 		begin  string
 	}{
-		{"Open", httplimit.Open, false, `200 `, lineOut},
-		{"Closed", httplimit.Closed, false, `503 `, lineOut},
+		{"Open", httplimit.Open, false, `200 `, lineOutage},
+		{"Closed", httplimit.Closed, false, `503 `, lineOutage},
 		{"Fallback", httplimit.Closed, true, `200 "900000/1h@1m";q=900000;w=3600`, lineDegraded},
 	}
 	const usual = `200 "1000000/1h@1m";q=1000000;w=3600`
@@ -53,30 +47,30 @@ func TestOutage(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			client := s.Client(t)
-			var crowds []*crowd
+			var all []*pollers
 			for _, of := range ways {
-				cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: timeout}
+				cfg := window.Config{Name: redistest.Key(t), Limits: limits("1000000/1h"), Timeout: timeout}
 				if of.falls {
 					cfg.Fallback = inMemory(nil, "900000/1h")
 				}
-				c := &crowd{log: new(record)}
+				c := &pollers{log: new(logBuffer)}
 				c.handler = middleware(httplimit.Config{Limiter: must(window.New(client, cfg)), Outage: of.outage, Log: c.log.logger()}).Wrap(fine)
-				crowds = append(crowds, c)
-				defer c.gather(16)()
+				all = append(all, c)
+				defer c.start(16)()
 			}
 			for i, of := range ways {
-				crowds[i].await(t, of.name+" before", usual, "")
+				all[i].await(t, of.name+" before", usual, "")
 			}
 			end := trouble(s)
 			for i, of := range ways {
-				crowds[i].await(t, of.name+" in the outage", of.during, of.begin)
+				all[i].await(t, of.name+" in the outage", of.during, of.begin)
 			}
 			end()
 			for i, of := range ways {
-				crowds[i].await(t, of.name+" after", usual, of.begin+lineSound)
+				all[i].await(t, of.name+" after", usual, of.begin+lineRecovered)
 			}
 			for i, of := range ways {
-				if longest := time.Duration(crowds[i].longest.Load()); longest > 1500*time.Millisecond { // rueidis alone gives up after 2 s
+				if longest := time.Duration(all[i].longest.Load()); longest > 1500*time.Millisecond { // rueidis alone gives up after 2 s
 					t.Errorf("%s: a request took %v", of.name, longest)
 				}
 			}
@@ -84,23 +78,23 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A crowd is clients of a handler that keep asking.
-type crowd struct {
+// pollers are clients of a handler that keep sending requests.
+type pollers struct {
 	handler http.Handler
-	log     *record
+	log     *logBuffer
 	longest atomic.Int64
 	last    sync.Map // answers by client
 }
 
-// gather has clients ask until they are dismissed.
-func (c *crowd) gather(clients int) (dismiss func()) {
+// start starts the clients, and returns a function that stops them.
+func (c *pollers) start(clients int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
 			for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 				begin := time.Now()
-				c.last.Store(i, answered(ask(c.handler)))
+				c.last.Store(i, statusAndPolicy(ask(c.handler)))
 				took := int64(time.Since(begin))
 				for l := c.longest.Load(); took > l && !c.longest.CompareAndSwap(l, took); l = c.longest.Load() {
 				}
@@ -110,8 +104,9 @@ func (c *crowd) gather(clients int) (dismiss func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// await returns once all clients get this answer, and the log has these lines, and fails if neither comes.
-func (c *crowd) await(t *testing.T, what, answer, lines string) {
+// await returns once all clients get this response and the log has these lines. It fails after 30
+// s.
+func (c *pollers) await(t *testing.T, what, answer, lines string) {
 	t.Helper()
 	over := time.After(30 * time.Second)
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
@@ -130,19 +125,12 @@ func (c *crowd) await(t *testing.T, what, answer, lines string) {
 	}
 }
 
-// A switchboard is a limiter whose answer a test chooses.
-type switchboard struct{ script }
-
-func (s *switchboard) AllowN(context.Context, string, int64) (window.Decision, error) {
-	return s.Decision, s.err
-}
-
-// TestShardOut: while requests on one shard of a cluster fail and those on others do not, the log has one line; and one more once none has failed for
-// five seconds.
+// TestShardOut checks the log while requests on one shard of a cluster fail and others succeed. It
+// has one line, and one more once no request has failed for five seconds.
 func TestShardOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log record
-		var s switchboard
+		var log logBuffer
+		var s stubLimiter
 		h := middleware(httplimit.Config{Limiter: &s, Outage: httplimit.Open, Log: log.logger()}).Wrap(fine)
 		s.Allowed = true
 		ask(h)
@@ -158,23 +146,24 @@ func TestShardOut(t *testing.T) {
 			}
 			<-time.After(time.Second)
 		}
-		check("in the outage", lineOut)
+		check("in the outage", lineOutage)
 		s.err = nil
 		ask(h)
-		check("a second after", lineOut)
+		check("a second after", lineOutage)
 		<-time.After(4 * time.Second)
 		ask(h)
-		check("five seconds after", lineOut+lineSound)
+		check("five seconds after", lineOutage+lineRecovered)
 		ask(h)
-		check("later", lineOut+lineSound)
+		check("later", lineOutage+lineRecovered)
 	})
 }
 
-// TestStatesInTurn: the Fallback takes over, gives no answer either, takes over again, and is no longer needed.
-func TestStatesInTurn(t *testing.T) {
+// TestFallbackStates checks the log when the Fallback takes over, gives no answer, takes over
+// again, and is no longer needed.
+func TestFallbackStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log record
-		var s switchboard
+		var log logBuffer
+		var s stubLimiter
 		h := middleware(httplimit.Config{Limiter: &s, Log: log.logger()}).Wrap(fine)
 		s.Allowed = true
 		for _, of := range []struct {
@@ -186,25 +175,27 @@ func TestStatesInTurn(t *testing.T) {
 			ask(h)
 			<-time.After(6 * time.Second)
 		}
-		if want := lineDegraded + lineOut + lineDegraded + lineSound; log.String() != want {
+		if want := lineDegraded + lineOutage + lineDegraded + lineRecovered; log.String() != want {
 			t.Errorf("not\n%sbut\n%s", want, &log)
 		}
 	})
 }
 
-// TestNoOutage: a request of more units than a limit admits is told so, and not the log.
+// TestNoOutage checks that a request of more units than a limit admits gets HTTP 413, and no log
+// line.
 func TestNoOutage(t *testing.T) {
-	var log record
+	var log logBuffer
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Cost: func(*http.Request) int64 { return 2 }, Outage: httplimit.Open, Log: log.logger()}).Wrap(fine)
 	if w := ask(h); w.Code != http.StatusRequestEntityTooLarge || log.String() != "" {
 		t.Errorf("%d, %q", w.Code, &log)
 	}
 }
 
-// TestHammering: with a DenialCache, who keeps asking is denied although Redis hangs, at once and with what is left of the wait.
-func TestHammering(t *testing.T) {
+// TestDenialCache checks that with a DenialCache, a client that keeps retrying is denied although
+// Redis hangs, at once and with what is left of the wait.
+func TestDenialCache(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 10}))
+	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), DenialCache: 10}))
 	h := middleware(httplimit.Config{Limiter: l}).Wrap(fine)
 	for range 10 {
 		ask(h)
@@ -218,25 +209,26 @@ func TestHammering(t *testing.T) {
 	}
 }
 
-// TestNoRecord: a value in Redis that is not of this library is as an outage for its client, and the log says which key it is.
+// TestNoRecord checks that a foreign value in Redis counts as an outage for its client, and that
+// the log names its key.
 func TestNoRecord(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
-	l := must(window.New(client, window.Config{Name: name, Limits: parsed("1/1h")}))
+	l := must(window.New(client, window.Config{Name: name, Limits: limits("1/1h")}))
 	if err := client.Do(t.Context(), client.B().Set().Key(name+":{everybody}:w").Value("foreign").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	var log record
+	var log logBuffer
 	w := ask(middleware(httplimit.Config{Limiter: l, Log: log.loggerOf("err")}).Wrap(fine))
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(log.String(), name+":{everybody}:w") {
 		t.Errorf("%d, %q", w.Code, &log)
 	}
 }
 
-// TestSecretStaysSecret: with a Secret, the log does not tell the key of a request, whatever goes wrong.
+// TestSecretStaysSecret checks that with a Secret, the log never contains the key of a request.
 func TestSecretStaysSecret(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second}))
-	var log record
+	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second}))
+	var log logBuffer
 	h := middleware(httplimit.Config{Limiter: l, Key: httplimit.Header("X-Api-Key"), Log: log.loggerOf("err", "msg")}).Wrap(fine)
 	with := func(r *http.Request) { r.Header.Set("X-Api-Key", "hunter2") }
 	if w := ask(h, with); w.Code != http.StatusOK {

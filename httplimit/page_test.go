@@ -18,11 +18,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestPage holds docs/http.md to what goes over the wire, to the examples, and to the log.
+// TestPage compares docs/http.md with real responses, the examples, and the log.
 func TestPage(t *testing.T) {
 	page := string(must(os.ReadFile("../docs/http.md")))
 	examples := string(must(os.ReadFile("example_test.go"))) + string(must(os.ReadFile("example_cost_test.go")))
-	for what, text := range answers(t) {
+	for what, text := range rawResponses(t) {
 		if !strings.Contains(page, "\n"+text+"```") {
 			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
 		}
@@ -30,7 +30,7 @@ func TestPage(t *testing.T) {
 	for _, begin := range []string{"	limiter, err := window.New(client", "// plans decides", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
 		_, text, found := strings.Cut(examples, begin)
 		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	}\)\))\n\n`).FindStringIndex(text)
-		if !found || end == nil || !strings.Contains(unindented(page), unindented(begin+text[:end[1]-1])) {
+		if !found || end == nil || !strings.Contains(withoutTabs(page), withoutTabs(begin+text[:end[1]-1])) {
 			t.Errorf("docs/http.md does not show the example from %q", begin)
 		}
 	}
@@ -44,34 +44,34 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range []string{lineOut, lineDegraded, lineSound} {
+	for _, line := range []string{lineOutage, lineDegraded, lineRecovered} {
 		_, text, _ := strings.Cut(strings.TrimSuffix(line, "\"\n"), "slidegate: ")
 		if !strings.Contains(page, text) {
-			t.Errorf("docs/http.md does not tell of %q", text)
+			t.Errorf("docs/http.md does not contain %q", text)
 		}
 	}
 }
 
-// unindented is a text without tabs.
-func unindented(text string) string { return strings.ReplaceAll(text, "\t", "") }
+// withoutTabs returns a text without tabs.
+func withoutTabs(text string) string { return strings.ReplaceAll(text, "\t", "") }
 
-// answers are what a client gets, byte for byte but for the date.
-func answers(t *testing.T) map[string]string {
+// rawResponses returns what a client receives in different cases, byte for byte except the date.
+func rawResponses(t *testing.T) map[string]string {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	limiter := inMemory(func() time.Time { return now }, "1/5s", "5/1h")
 	m := middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Address})
-	all := map[string]string{"admitted": overWire(t, m)}
+	all := map[string]string{"admitted": rawResponse(t, m)}
 	now = now.Add(1500 * time.Millisecond)
-	all["denied"] = overWire(t, m)
-	_, all["no key"], _ = strings.Cut(overWire(t, middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Api-Key")})), "\n\n")
-	_, all["too much"], _ = strings.Cut(overWire(t, middleware(httplimit.Config{Limiter: limiter, Cost: func(*http.Request) int64 { return 2 }})), "\n\n")
-	_, all["outage"], _ = strings.Cut(overWire(t, middleware(httplimit.Config{Limiter: script{err: window.ErrOutage}, Log: new(record).logger()})), "\n\n")
+	all["denied"] = rawResponse(t, m)
+	_, all["no key"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Api-Key")})), "\n\n")
+	_, all["too much"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: limiter, Cost: func(*http.Request) int64 { return 2 }})), "\n\n")
+	_, all["outage"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: fixedLimiter{err: window.ErrOutage}, Log: new(logBuffer).logger()})), "\n\n")
 	return all
 }
 
-// overWire is the answer to a request, as it comes over the wire.
-func overWire(t *testing.T, m *httplimit.Middleware) string {
+// rawResponse returns the response to a request, byte for byte.
+func rawResponse(t *testing.T, m *httplimit.Middleware) string {
 	t.Helper()
 	s := httptest.NewServer(m.Wrap(fine))
 	defer s.Close()

@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// Where the platforms document what they send.
+// Pages on which the platforms document what they send.
 const (
 	applicationGateway = "https://learn.microsoft.com/azure/application-gateway/how-application-gateway-works"
 	frontDoor          = "https://learn.microsoft.com/azure/frontdoor/front-door-http-headers-protocol"
@@ -18,7 +18,8 @@ const (
 	nginx              = "https://nginx.org/en/docs/http/ngx_http_proxy_module.html#var_proxy_add_x_forwarded_for"
 )
 
-// TestPlatforms: the client is the one that connected to the platform, whatever it wrote into the headers itself. 203.0.113.66 is made up.
+// TestPlatforms checks that the client is the address that connected to the platform, whatever
+// headers it sent. 203.0.113.66 is forged.
 func TestPlatforms(t *testing.T) {
 	behind := must(httplimit.ClientsBehind(proxies...))
 	one, two := must(httplimit.ClientsByHops(1)), must(httplimit.ClientsByHops(2))

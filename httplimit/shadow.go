@@ -8,35 +8,37 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// shadowReport is how often, at most, the log reports one kind of refusal in Shadow.
+// shadowReport is the least time between two log lines about one kind of refusal in Shadow.
 const shadowReport = time.Minute
 
-// shadow counts the requests that a Middleware in Shadow would have refused, by the Detail of the problem.
+// shadow counts the requests that a Middleware in Shadow would have refused, by the Detail of the
+// problem.
 type shadow struct {
 	mu    sync.Mutex
-	kinds map[string]passed
+	kinds map[string]refusals
 }
 
-// passed counts one kind of refusal.
-type passed struct {
+// refusals counts one kind of refusal.
+type refusals struct {
 	requests int64     // since the last line in the log
 	next     time.Time // when the next line may be logged
 }
 
-// count adds a refusal, and returns how many there were since the last line in the log. It returns 0 if it is too early for another line.
+// count adds a refusal, and returns how many there were since the last log line. It returns 0 if it
+// is too early for another line.
 func (s *shadow) count(kind string, now time.Time) (requests int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kinds[kind]
 	k.requests++
 	if !now.Before(k.next) {
-		requests, k = k.requests, passed{next: now.Add(shadowReport)}
+		requests, k = k.requests, refusals{next: now.Add(shadowReport)}
 	}
 	s.kinds[kind] = k
 	return requests
 }
 
-// pass lets a request through that would have been refused. An outage has lines of its own in the log.
+// pass lets a request through that would have been refused. An outage has its own log lines.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
 	if p.Status != http.StatusServiceUnavailable {
 		if n := m.shadow.count(p.Detail, time.Now()); n > 0 {

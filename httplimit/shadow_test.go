@@ -13,7 +13,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestShadow: whatever would be refused reaches the handler, and the client sees nothing of limits.
+// TestShadow checks that all requests that would be refused reach the handler, and clients see no
+// limits.
 func TestShadow(t *testing.T) {
 	full := inMemory(nil, "1/1h")
 	_ = must(full.Allow(t.Context(), "everybody"))
@@ -27,12 +28,12 @@ func TestShadow(t *testing.T) {
 		"no cost":               {Limiter: full, Cost: cost(-1)},
 		"too costly":            {Limiter: full, Cost: cost(2)},
 		"free":                  {Limiter: full, Cost: cost(0)},
-		"an outage":             {Limiter: script{err: window.ErrOutage}},
-		"a foreign value":       {Limiter: script{err: context.DeadlineExceeded}},
-		"a client that is gone": {Limiter: script{err: context.Canceled}},
+		"an outage":             {Limiter: fixedLimiter{err: window.ErrOutage}},
+		"a foreign value":       {Limiter: fixedLimiter{err: context.DeadlineExceeded}},
+		"a client that is gone": {Limiter: fixedLimiter{err: context.Canceled}},
 		"admitted":              {Limiter: inMemory(nil, "1/1h"), LegacyHeaders: true},
 	} {
-		cfg.Shadow, cfg.Log = true, new(record).logger()
+		cfg.Shadow, cfg.Log = true, new(logBuffer).logger()
 		cfg.Denied = func(http.ResponseWriter, *http.Request, window.Decision) { t.Error(name, "is answered by Denied") }
 		w := ask(middleware(cfg).Wrap(fine), func(r *http.Request) {
 			if strings.Contains(name, "gone") {
@@ -45,12 +46,13 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// TestShadowCountsAsUsual: with the same requests, the limiter denies as many in Shadow as without it, and Observe sees them.
+// TestShadowCountsAsUsual checks that the limiter denies as many requests in Shadow as without it,
+// and that Observe sees them.
 func TestShadowCountsAsUsual(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	denied := 0
 	observed := must(window.NewLocal(window.Config{
-		Name: "shadow", Limits: parsed("3/10s", "7/1m"), Now: func() time.Time { return now },
+		Name: "shadow", Limits: limits("3/10s", "7/1m"), Now: func() time.Time { return now },
 		Observe: func(_ context.Context, o window.Observation) {
 			if o.Kind == window.Denied {
 				denied++
@@ -63,7 +65,7 @@ func TestShadowCountsAsUsual(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	shadow := middleware(httplimit.Config{Limiter: observed, CountOnly: countOnly, Shadow: true, Log: new(record).logger()}).Wrap(sometimes)
+	shadow := middleware(httplimit.Config{Limiter: observed, CountOnly: countOnly, Shadow: true, Log: new(logBuffer).logger()}).Wrap(sometimes)
 	usual := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "3/10s", "7/1m"), CountOnly: countOnly}).Wrap(sometimes)
 	refused := 0
 	for i := range int64(500) {
@@ -81,11 +83,12 @@ func TestShadowCountsAsUsual(t *testing.T) {
 	}
 }
 
-// TestShadowLog: the first refusal of a kind is logged at once, and later ones once a minute with their number. An outage has its own lines.
+// TestShadowLog checks that the first refusal of a kind is logged at once, and later ones once a
+// minute with their number. An outage has its own lines.
 func TestShadowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log record
-		var s switchboard
+		var log logBuffer
+		var s stubLimiter
 		h := middleware(httplimit.Config{
 			Limiter: &s, Shadow: true, Log: log.loggerOf("msg", "requests", "status", "last_limits"),
 			Key: func(r *http.Request) string { return r.Header.Get("X-Key") },
@@ -113,8 +116,9 @@ msg="slidegate: the limiter cannot decide about requests"
 	})
 }
 
-// legacy is what the headers of old say: limit, remaining, and the seconds from a time to the reset.
-func legacy(w *httptest.ResponseRecorder, since time.Time) [3]string {
+// legacyHeaders returns the X-RateLimit headers: limit, remaining, and the time from since to the
+// reset.
+func legacyHeaders(w *httptest.ResponseRecorder, since time.Time) [3]string {
 	h, reset := w.Header(), w.Header().Get("X-RateLimit-Reset")
 	if at, err := time.ParseDuration(reset + "s"); err == nil {
 		reset = (at - time.Duration(since.Unix())*time.Second).String()
@@ -122,7 +126,8 @@ func legacy(w *httptest.ResponseRecorder, since time.Time) [3]string {
 	return [3]string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), reset}
 }
 
-// TestLegacyHeaders: they are about the limit that is hardest on the client, and there only if wanted.
+// TestLegacyHeaders checks which limit the headers are about, and that they are only sent if
+// wanted.
 func TestLegacyHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -139,18 +144,19 @@ func TestLegacyHeaders(t *testing.T) {
 			{time.Hour, [3]string{"3", "0", "1h0m2s"}}, // at 1h0m1.5s, rounded up
 		} {
 			<-time.After(time.Until(begin.Add(of.at)))
-			if got := legacy(ask(h), begin); got != of.want {
+			if got := legacyHeaders(ask(h), begin); got != of.want {
 				t.Errorf("after %v: %v, not %v", of.at, got, of.want)
 			}
 		}
 		plain := middleware(httplimit.Config{Limiter: inMemory(nil, "1/5s")}).Wrap(fine)
-		if got := legacy(ask(plain), begin); got != [3]string{} {
+		if got := legacyHeaders(ask(plain), begin); got != [3]string{} {
 			t.Errorf("not wanted: %v", got)
 		}
 	})
 }
 
-// TestLegacyResetLetsIn: who comes back at the reset is let in, and two seconds earlier nobody is.
+// TestLegacyResetLetsIn checks that a client is admitted at the reset, and denied two seconds
+// earlier.
 func TestLegacyResetLetsIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1500ms", "7/9999ms", "40/1m"), LegacyHeaders: true}).Wrap(fine)
@@ -160,7 +166,7 @@ func TestLegacyResetLetsIn(t *testing.T) {
 				continue
 			}
 			denials++
-			wait := must(time.ParseDuration(legacy(w, time.Unix(0, 0))[2])) - time.Duration(time.Now().UnixNano())
+			wait := must(time.ParseDuration(legacyHeaders(w, time.Unix(0, 0))[2])) - time.Duration(time.Now().UnixNano())
 			<-time.After(wait - 2*time.Second)
 			early := ask(h).Code
 			<-time.After(min(wait, 2*time.Second))

@@ -18,8 +18,9 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// through serves a handler behind the middleware, without CountOnly and CostAfter and with each, over HTTP/1.1 and, where it is wanted, HTTP/2.
-func through(t *testing.T, h http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
+// serveThrough serves a handler behind the middleware: plain, with CountOnly and with CostAfter,
+// over HTTP/1.1, and over HTTP/2 if http2 is set.
+func serveThrough(t *testing.T, h http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
 	for name, cfg := range map[string]httplimit.Config{
 		"plain":     {},
 		"CountOnly": {CountOnly: func(int) bool { return false }},
@@ -42,14 +43,8 @@ func through(t *testing.T, h http.HandlerFunc, http2 bool, check func(t *testing
 	}
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// TestWriter: a handler finds in its ResponseWriter what it finds without the middleware.
+// TestWriter checks that a handler's ResponseWriter has the same interfaces as without the
+// middleware.
 func TestWriter(t *testing.T) {
 	able := func(w http.ResponseWriter) string {
 		_, flusher := w.(http.Flusher)
@@ -60,7 +55,7 @@ func TestWriter(t *testing.T) {
 		return fmt.Sprint(flusher, hijacker, readerFrom, stringWriter, pusher)
 	}
 	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, able(w)) }
-	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+	serveThrough(t, h, true, func(t *testing.T, s *httptest.Server) {
 		want := "true true true true false"
 		if s.EnableHTTP2 {
 			want = "true false false true true"
@@ -71,7 +66,8 @@ func TestWriter(t *testing.T) {
 	})
 }
 
-// TestStream: each part of a response comes when it is flushed, before the handler goes on.
+// TestStream checks that each part of a response arrives when it is flushed, before the handler
+// goes on.
 func TestStream(t *testing.T) {
 	next := make(chan struct{})
 	h := func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +84,7 @@ func TestStream(t *testing.T) {
 			}
 		}
 	}
-	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+	serveThrough(t, h, true, func(t *testing.T, s *httptest.Server) {
 		response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil))
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +103,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestBodies: a large body goes in and comes out while it comes in, by io.Copy, which uses ReadFrom where there is one.
+// TestBodies checks that a large body goes out while it comes in, by io.Copy, which uses ReadFrom
+// if there is one.
 func TestBodies(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -119,7 +116,7 @@ func TestBodies(t *testing.T) {
 			t.Error(n, err)
 		}
 	}
-	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+	serveThrough(t, h, true, func(t *testing.T, s *httptest.Server) {
 		in, out := io.Pipe()
 		go func() {
 			_, err := io.Copy(out, io.LimitReader(zeros{}, 8<<20))
@@ -131,11 +128,7 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
-
-// TestDeadlines: those that a handler sets by http.ResponseController end its reads.
+// TestDeadlines checks that deadlines set by http.ResponseController end the handler's reads.
 func TestDeadlines(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -145,19 +138,20 @@ func TestDeadlines(t *testing.T) {
 		_, err := io.ReadAll(r.Body)
 		_, _ = fmt.Fprint(w, errors.Is(err, os.ErrDeadlineExceeded))
 	}
-	through(t, h, true, func(t *testing.T, s *httptest.Server) {
+	serveThrough(t, h, true, func(t *testing.T, s *httptest.Server) {
 		in, out := io.Pipe()
 		defer out.Close()
 		if got := send(t, s.Client(), request(t, http.MethodPost, s.URL, in)).text; got != "true" {
-			t.Error("the deadline came not: ", got)
+			t.Error("the deadline did not end the read: ", got)
 		}
 	})
 }
 
-// TestSlowClient: one that sends its request byte by byte is served, and others meanwhile.
+// TestSlowClient checks that a client that sends its request byte by byte is served, and others
+// meanwhile.
 func TestSlowClient(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
-	through(t, h, false, func(t *testing.T, s *httptest.Server) {
+	serveThrough(t, h, false, func(t *testing.T, s *httptest.Server) {
 		conn := must(net.Dial("tcp", s.Listener.Addr().String()))
 		defer conn.Close()
 		for _, b := range []byte("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc") {
@@ -177,7 +171,8 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// TestHugeHeader: a field of 900 KB is a key like any other, and what the server finds too large it refuses as without the middleware.
+// TestHugeHeader checks that a header of 900 KB is a valid key. What is too large for the server,
+// it refuses as without the middleware.
 func TestHugeHeader(t *testing.T) {
 	cfg := httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Header("X-Key")}
 	for _, counts := range []func(int) bool{nil, func(int) bool { return true }} {
@@ -199,7 +194,8 @@ func TestHugeHeader(t *testing.T) {
 	}
 }
 
-// TestWebsocket: an upgrade by hand, the ways in which the libraries do it, and an echo over it.
+// TestWebsocket checks a websocket upgrade, by each of the calls that libraries use, and an echo
+// over it.
 func TestWebsocket(t *testing.T) {
 	for name, hijack := range map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error){
 		"type assertion": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) { return w.(http.Hijacker).Hijack() },
@@ -218,12 +214,12 @@ func TestWebsocket(t *testing.T) {
 			_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
 			_, _ = io.Copy(conn, unmask(buffer))
 		}
-		t.Run(name, func(t *testing.T) { through(t, h, false, echoes) })
+		t.Run(name, func(t *testing.T) { serveThrough(t, h, false, checkEcho) })
 	}
 }
 
-// echoes upgrades a connection, sends a frame and waits for it to come back.
-func echoes(t *testing.T, s *httptest.Server) {
+// checkEcho upgrades a connection, sends a frame and waits for it to come back.
+func checkEcho(t *testing.T, s *httptest.Server) {
 	t.Helper()
 	r := request(t, http.MethodGet, s.URL, nil)
 	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
@@ -245,7 +241,7 @@ func echoes(t *testing.T, s *httptest.Server) {
 	}
 }
 
-// unmask is the first frame of a client, as a server sends it back.
+// unmask returns the first frame of a client, as a server sends it back.
 func unmask(r io.Reader) io.Reader {
 	frame := make([]byte, 11)
 	_, _ = io.ReadFull(r, frame)

@@ -23,8 +23,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInBrowser uses the website in Chromium, by plain HTTP on localhost: somebody forgets the password, waits, solves a
-// puzzle, is attacked, and sees Redis go and come back.
+// TestInBrowser uses the website in Chromium, over plain HTTP on localhost. A user forgets the
+// password, waits, solves a puzzle, is attacked, and sees Redis stop and return.
 func TestInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("A browser takes long to start; run this test without -short.")
@@ -63,7 +63,8 @@ func TestInBrowser(t *testing.T) {
 	})
 }
 
-// serve runs the website on localhost. Its limits are for an hour, as browsers on a busy machine take minutes.
+// serve runs the website on localhost. Its limits are per hour, because browsers on a busy machine
+// take minutes.
 func serve(t *testing.T, redis *redistest.Server) (guard *login.Guard, url string) {
 	t.Helper()
 	connection := window.Connect(func(context.Context) (rueidis.Client, error) { return redis.NewClient(t, nil), nil })
@@ -90,7 +91,7 @@ func serve(t *testing.T, redis *redistest.Server) (guard *login.Guard, url strin
 	return guard, strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 }
 
-// attack makes alice's account deny unknown devices.
+// attack fails on alice's account until it denies unknown devices.
 func attack(t *testing.T, guard *login.Guard) {
 	t.Helper()
 	for i := range 100 {
@@ -105,28 +106,28 @@ func attack(t *testing.T, guard *login.Guard) {
 	t.Fatal("the account is not used up")
 }
 
-// await returns when the guard answers.
+// await returns once the guard answers, or fails after a minute.
 func await(t *testing.T, guard *login.Guard) {
 	t.Helper()
-	for late := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		_, err := guard.Begin(t.Context(), "somebody else", netip.MustParseAddr("192.0.2.1"))
 		if err == nil {
 			return
 		}
-		if time.Now().After(late) {
+		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 		<-time.After(20 * time.Millisecond)
 	}
 }
 
-// A browser has cookies of its own, and shows a page of the website.
+// browser has its own cookies, and shows a page of the website.
 type browser struct {
 	tab context.Context
 	url string
 }
 
-// browsers starts two.
+// browsers starts two browsers.
 func browsers(t *testing.T, url string) (a, b browser) {
 	t.Helper()
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
@@ -164,7 +165,7 @@ func incognito(t *testing.T, tab context.Context) (window target.ID) {
 	return window
 }
 
-// start opens the page. What its script complains of fails the test.
+// start opens the page. An exception in its script fails the test.
 func (b browser) start(t *testing.T) {
 	t.Helper()
 	chromedp.ListenTarget(b.tab, func(event any) {
@@ -175,18 +176,20 @@ func (b browser) start(t *testing.T) {
 	b.do(t, chromedp.Navigate(b.url+"/login"))
 }
 
-// profile returns a directory for browsers. Their processes can still write to it for a moment after they were killed.
+// profile returns a directory for browsers. Their processes can still write to it for a moment
+// after they were killed.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Cleanup(func() {
-		for late := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(late); {
+		for deadline := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(deadline); {
 			<-time.After(20 * time.Millisecond)
 		}
 	})
 	return dir
 }
 
+// do runs actions in the browser.
 func (b browser) do(t *testing.T, actions ...chromedp.Action) {
 	t.Helper()
 	if err := chromedp.Run(b.tab, actions...); err != nil {
@@ -213,12 +216,13 @@ func (b browser) logIn(t *testing.T, password string, status int64, says ...stri
 	}
 }
 
+// logOut clicks the button that ends the session.
 func (b browser) logOut(t *testing.T) {
 	t.Helper()
 	b.click(t, `//button[text()="Log out"]`)
 }
 
-// click returns the page that a click leads to.
+// click clicks a button, and returns the page that it leads to.
 func (b browser) click(t *testing.T, button string) *network.Response {
 	t.Helper()
 	response, err := chromedp.RunResponse(b.tab, chromedp.Click(button))

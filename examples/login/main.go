@@ -1,11 +1,12 @@
-// Command login is a small website with a guarded login form: users in memory, passwords hashed by argon2id, a session in
-// a cookie. Copy it and replace the users and the sessions by those of your service.
+// Command login is a small website with a login form that is protected against brute force. Users
+// are in memory, passwords are hashed by argon2id, and a session is in a cookie. Copy it, and
+// replace the users and the sessions with those of your service.
 //
 //	go run ./examples/login                          # counts in the memory of this process
 //	go run ./examples/login -redis 127.0.0.1:6379    # counts in Redis
 //
-// Then open http://localhost:8080 and log in as alice with the password "correct horse". After five wrong passwords the
-// page says how long to wait, and offers a puzzle that lets you in at once.
+// Then open http://localhost:8080 and log in as alice with the password "correct horse". After five
+// wrong passwords, the page says how long to wait, and offers a puzzle that lets you in at once.
 //
 // On another host than localhost it needs HTTPS, because its cookies are Secure.
 package main
@@ -24,7 +25,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "localhost:8080", "where to listen")
-	redis := flag.String("redis", "", "HOST:PORT of a Redis that keeps the counts; they are in memory if empty")
+	redis := flag.String("redis", "", "HOST:PORT of a Redis that keeps the counts; if empty, they are in memory")
 	flag.Parse()
 	secret := secretOf("LOGIN_SECRET")
 	guard, once, err := limits(*redis, secret)
@@ -40,8 +41,8 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// secretOf returns the secret in an environment variable. Without one it returns another in each run, so that cookies and
-// counts begin anew.
+// secretOf returns the secret in an environment variable. Without one it returns a new secret in
+// each run, so that cookies and counts begin anew.
 func secretOf(variable string) []byte {
 	if secret := os.Getenv(variable); secret != "" {
 		return []byte(secret)
@@ -50,7 +51,8 @@ func secretOf(variable string) []byte {
 	return []byte(rand.Text())
 }
 
-// limits returns the guard, and the limiter by which a puzzle serves once. The program starts also while Redis is down.
+// limits returns the guard, and the limiter that accepts each puzzle once. The program also starts
+// while Redis is down.
 func limits(redis string, secret []byte) (guard *login.Guard, once *window.Limiter, err error) {
 	guarded := login.Config{Name: "login", Secret: secret, Challenged: &login.Challenged{}}
 	single := window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}}

@@ -16,32 +16,34 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// puzzles are the challenge of this program: a proof of work that the browser does (puzzle.js). It needs no other service,
-// and it slows attackers down only a little. A captcha or a code by mail costs them more.
+// puzzles are the challenges of this program: a proof of work that the browser does (puzzle.js). It
+// needs no other service, and slows attackers down only a little. A captcha or a code by mail costs
+// them more.
 type puzzles struct {
 	secret []byte
 	once   *window.Limiter // allows each puzzle once
 }
 
 const (
-	zeros    = 12 // bits, which takes 4,096 hashes on average
+	zeros    = 12 // bits; a solution takes 4,096 hashes on average
 	validity = 10 * time.Minute
 )
 
-// issue returns a puzzle: find a solution for which the SHA-256 of both begins with so many zeros. It is signed for what was
-// typed as the account, so that it serves for no other.
+// issue returns a puzzle: find a solution so that the SHA-256 of puzzle and solution begins with 12
+// zero bits. The puzzle is signed for what was typed as the account, so it is not valid for others.
 func (p puzzles) issue(typed string, now time.Time) string {
 	puzzle := strconv.FormatInt(now.Add(validity).Unix(), 10) + "." + rand.Text()
 	return puzzle + "." + p.sign(puzzle, typed)
 }
 
+// sign returns the signature of a puzzle for an account.
 func (p puzzles) sign(puzzle, typed string) string {
 	mac := hmac.New(sha256.New, p.secret)
 	_, _ = fmt.Fprintf(mac, "puzzle %q %q", puzzle, typed)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// solved verifies what the form carries.
+// solved reports whether the form carries a valid solution that was not used before.
 func (p puzzles) solved(r *http.Request, _ string) (bool, error) {
 	puzzle, typed := r.PostFormValue("puzzle"), r.PostFormValue("account")
 	if !p.valid(puzzle, typed, time.Now()) || !works(puzzle, r.PostFormValue("solution")) {
@@ -51,6 +53,7 @@ func (p puzzles) solved(r *http.Request, _ string) (bool, error) {
 	return d.Allowed, err
 }
 
+// valid reports whether a puzzle was issued for this account and has not expired.
 func (p puzzles) valid(puzzle, typed string, now time.Time) bool {
 	parts := strings.Split(puzzle, ".")
 	if len(parts) != 3 || !hmac.Equal([]byte(parts[2]), []byte(p.sign(parts[0]+"."+parts[1], typed))) {
@@ -60,6 +63,7 @@ func (p puzzles) valid(puzzle, typed string, now time.Time) bool {
 	return err == nil && now.Unix() < expiry
 }
 
+// works reports whether a solution solves a puzzle.
 func works(puzzle, solution string) bool {
 	hash := sha256.Sum256([]byte(puzzle + "." + solution))
 	return bits.LeadingZeros32(binary.BigEndian.Uint32(hash[:])) >= zeros

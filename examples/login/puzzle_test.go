@@ -12,7 +12,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestPuzzle: a solution serves once, for the account and the time of its puzzle.
+// TestPuzzle checks that a solution is valid once, for the account of its puzzle, and until the
+// puzzle expires.
 func TestPuzzle(t *testing.T) {
 	once, err := window.NewLocal(window.Config{Name: "puzzle", Limits: []window.Limit{{Max: 1, Per: validity}}})
 	if err != nil {
@@ -52,7 +53,8 @@ func solve(puzzle string) string {
 	}
 }
 
-// TestUsers: a password opens its own account. Somebody who does not exist has none.
+// TestUsers checks that a password is right only for its own account, and none for an account that
+// does not exist.
 func TestUsers(t *testing.T) {
 	u := newUsers()
 	for account, password := range map[string]string{"alice": "correct horse", "bob": "battery staple", "carol": "correct horse"} {

@@ -23,7 +23,7 @@ var files embed.FS
 
 var page = template.Must(template.ParseFS(files, "page.html"))
 
-// A site is a home page for users who have logged in.
+// site is a home page for users who have logged in.
 type site struct {
 	puzzles  puzzles
 	sessions sync.Map // from the ID to the account
@@ -51,7 +51,8 @@ func newSite(guard *login.Guard, once *window.Limiter, secret []byte) (http.Hand
 	return http.NewCrossOriginProtection().Handler(mux), nil
 }
 
-// oneName makes one name of all spellings of an account (RFC 8265), as Alice and alice are one here.
+// oneName returns one name for all spellings of an account (RFC 8265): Alice and alice are the same
+// user here.
 func oneName(_ context.Context, typed string) (string, error) {
 	name, err := precis.UsernameCaseMapped.CompareKey(strings.TrimSpace(typed))
 	if err != nil {
@@ -65,12 +66,13 @@ type view struct {
 	User   string // who has logged in
 	Result loginhttp.Result
 	Puzzle string // to solve before the next attempt
-	Zeros  int    // how hard it is
+	Zeros  int    // the zero bits that a solution needs
 }
 
+// show writes the page.
 func show(w http.ResponseWriter, status int, v view) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store") // else the page is there after a logout
+	w.Header().Set("Cache-Control", "no-store") // otherwise the browser may show the page after a logout
 	w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
 	w.WriteHeader(status)
 	_ = page.Execute(w, v) // the client may be gone
@@ -85,15 +87,16 @@ func (s *site) loginPage(w http.ResponseWriter, _ *http.Request, result loginhtt
 	show(w, result.Status, v)
 }
 
-// welcome begins a session, and ends one that this browser has.
+// welcome begins a session, and ends the previous one of this browser.
 func (s *site) welcome(w http.ResponseWriter, r *http.Request, account string) {
 	s.end(r)
-	id := rand.Text() // a new one at each login, so that nobody knows it before
+	id := rand.Text() // a new ID at each login, so that nobody can know it before
 	s.sessions.Store(id, account)
 	setSession(w, id, 0)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
+// home greets a user, or redirects to the login form.
 func (s *site) home(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie("__Host-session"); err == nil {
 		if account, ok := s.sessions.Load(cookie.Value); ok {
@@ -118,6 +121,7 @@ func (s *site) end(r *http.Request) {
 	}
 }
 
+// setSession sets the cookie of a session, or deletes it if maxAge is negative.
 func setSession(w http.ResponseWriter, id string, maxAge int) {
 	http.SetCookie(w, &http.Cookie{Name: "__Host-session", Value: id, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestSession: a session ends with its logout, which no other site can send, and with the next login of the browser. No page is kept.
+// TestSession checks that a session ends with its logout, which no other site can send, and with
+// the next login of the browser. No cache may keep a page.
 func TestSession(t *testing.T) {
 	guard, once, err := limits("", nil)
 	if err != nil {

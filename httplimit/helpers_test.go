@@ -1,0 +1,211 @@
+package httplimit_test
+
+import (
+	"context"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestMain runs the tests, and stops the servers that they have started.
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var (
+	_ httplimit.Limiter = (*window.Limiter)(nil)
+	_ httplimit.Limiter = (*ar1.Limiter)(nil)
+)
+
+// must returns v, and panics if there is an error.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// limits parses limits such as 5/1h.
+func limits(texts ...string) (all []window.Limit) {
+	for _, text := range texts {
+		all = append(all, must(window.ParseLimit(text)))
+	}
+	return all
+}
+
+// everybody is a Key that is the same for all requests, so that they share their limits.
+func everybody(*http.Request) string { return "everybody" }
+
+// inMemory returns a limiter in memory, on the clock now if that is not nil.
+func inMemory(now func() time.Time, texts ...string) *window.Limiter {
+	return must(window.NewLocal(window.Config{Name: "memory", Limits: limits(texts...), Now: now}))
+}
+
+// middleware returns a middleware. Its Outage is Closed and its Key is everybody, unless cfg sets
+// others.
+func middleware(cfg httplimit.Config) *httplimit.Middleware {
+	if cfg.Outage == "" {
+		cfg.Outage = httplimit.Closed
+	}
+	if cfg.Key == nil {
+		cfg.Key = everybody
+	}
+	return must(httplimit.New(cfg))
+}
+
+// fine is a handler that writes "fine".
+var fine = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") })
+
+// ask sends one request to a handler.
+func ask(h http.Handler, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// logBuffer is a log that keeps its lines.
+type logBuffer struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (r *logBuffer) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines.Write(b)
+}
+
+func (r *logBuffer) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines.String()
+}
+
+// logger returns a logger that keeps the level and the message of each line.
+func (r *logBuffer) logger() *slog.Logger { return r.loggerOf(slog.LevelKey, slog.MessageKey) }
+
+// loggerOf returns a logger that keeps only these attributes.
+func (r *logBuffer) loggerOf(keys ...string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if slices.Contains(keys, a.Key) {
+			return a
+		}
+		return slog.Attr{}
+	}}))
+}
+
+// request returns a request to a server.
+func request(tb testing.TB, method, address string, body io.Reader) *http.Request {
+	return must(http.NewRequestWithContext(tb.Context(), method, address, body))
+}
+
+// reply is a response that was read to its end.
+type reply struct {
+	status, protocol int
+	text             string
+}
+
+// send sends a request, and reads the reply.
+func send(tb testing.TB, c *http.Client, r *http.Request) reply {
+	tb.Helper()
+	response, err := c.Do(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer response.Body.Close()
+	return reply{response.StatusCode, response.ProtoMajor, string(must(io.ReadAll(response.Body)))}
+}
+
+// discardLog is for servers whose handlers panic on purpose.
+var discardLog = log.New(io.Discard, "", 0)
+
+// isFailure reports whether a response of a login counts.
+func isFailure(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}
+
+// checkUsed compares how many units everybody has used.
+func checkUsed(t *testing.T, l *window.Limiter, want int64) {
+	t.Helper()
+	if d := must(l.Inspect(context.Background(), "everybody")); d.Limits[0].Used != want {
+		t.Errorf("%d used, not %d", d.Limits[0].Used, want)
+	}
+}
+
+// reported returns the units that the handler reported, as a CostAfter.
+func reported(u httplimit.Used) int64 { return u.Units }
+
+// fixedLimiter is a limiter that always returns the same decision and error.
+type fixedLimiter struct {
+	window.Decision
+	err error
+}
+
+func (s fixedLimiter) AllowN(context.Context, string, int64) (window.Decision, error) {
+	return s.Decision, s.err
+}
+
+func (s fixedLimiter) Refund(context.Context, string, window.Decision) error { return s.err }
+
+// stubLimiter is a limiter whose answer a test changes between requests.
+type stubLimiter struct{ fixedLimiter }
+
+func (s *stubLimiter) AllowN(context.Context, string, int64) (window.Decision, error) {
+	return s.Decision, s.err
+}
+
+// takeOver is a handler that takes over its connection.
+func takeOver(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+		_ = conn.Close()
+	}
+}
+
+// zeros is an endless body.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// btoi returns 1 for true, and 0 for false.
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// proxies are trusted in these tests.
+var proxies = []string{"10.0.0.0/8", "192.0.2.10", "2001:db8:ffff::/48"}
+
+// from returns a request from a peer, with lines of X-Forwarded-For.
+func from(peer string, lines ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = peer
+	if lines != nil {
+		r.Header["X-Forwarded-For"] = lines
+	}
+	return r
+}
+
+// These are the log lines about outages and Fallbacks.
+const (
+	lineOutage    = `level=ERROR msg="slidegate: the limiter cannot decide about requests"` + "\n"
+	lineDegraded  = `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"` + "\n"
+	lineRecovered = `level=INFO msg="slidegate: the limiter decides about requests again"` + "\n"
+)

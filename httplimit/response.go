@@ -1,0 +1,71 @@
+package httplimit
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/felixge/httpsnoop"
+)
+
+// response records the status of a response, which is the first that is sent, from any goroutine.
+// It also counts the bytes of the body.
+type response struct {
+	status atomic.Int32
+	bytes  atomic.Int64
+}
+
+// setStatus records the status, if it is the first.
+func (r *response) setStatus(status int) { r.status.CompareAndSwap(0, int32(status)) } //nolint:gosec // net/http refuses more than three digits
+
+// finalStatus returns the status once the handler is done.
+func (r *response) finalStatus() int {
+	r.setStatus(http.StatusOK)
+	return int(r.status.Load())
+}
+
+// hooks returns hooks for all methods that can begin a response.
+func (r *response) hooks() httpsnoop.Hooks {
+	return httpsnoop.Hooks{
+		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(status int) {
+				next(status)                                                            // panics if the status is invalid
+				if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // other statuses below 200 are interim
+					r.setStatus(status)
+				}
+			}
+		},
+		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(b []byte) (int, error) {
+				r.setStatus(http.StatusOK)
+				n, err := next(b)
+				r.bytes.Add(int64(n))
+				return n, err
+			}
+		},
+		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(from io.Reader) (int64, error) {
+				n, err := next(from)
+				r.bytes.Add(n)
+				if n > 0 { // otherwise no response was sent
+					r.setStatus(http.StatusOK)
+				}
+				return n, err
+			}
+		},
+		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() { r.setStatus(http.StatusOK); next() }
+		},
+		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, buffer, err := next()
+				if err == nil {
+					r.setStatus(http.StatusSwitchingProtocols)
+				}
+				return conn, buffer, err
+			}
+		},
+	}
+}
