@@ -1,6 +1,6 @@
 // Package httplimit is rate limiting middleware for net/http, over a distributed rate limiter on
-// Redis or one in memory. A client that sends too many requests gets HTTP 429 with Retry-After. All
-// responses have the RateLimit header fields of the IETF draft.
+// Redis or one in memory. A client that sends too many requests gets HTTP 429 with Retry-After. The
+// RateLimit header fields of the IETF draft show clients their limits, and what is left.
 //
 //	limiter, err := window.New(client, window.Config{
 //		Name:   "api",
@@ -20,8 +20,8 @@
 // or other Clients. Never use a header that clients can write.
 //
 // The header fields are RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11)
-// and Retry-After (RFC 9110). The body is problem details (RFC 9457). Examples, proxies of cloud
-// platforms and behaviour in an outage are in
+// and Retry-After (RFC 9110). The body is problem details (RFC 9457). Examples, the proxies of
+// cloud platforms and outages are explained in
 // https://github.com/slidegate/slidegate/blob/main/docs/http.md.
 package httplimit
 
@@ -43,7 +43,7 @@ import (
 )
 
 // Limiter decides about requests. *window.Limiter and *ar1.Limiter are Limiters. Config.CostAfter
-// also needs a method Settle, which *window.Limiter has and *ar1.Limiter has not.
+// also needs a method Settle, which *window.Limiter has and *ar1.Limiter does not have.
 type Limiter interface {
 	// AllowN decides about a request that costs n units, at least 1. The event is the Key of the
 	// request. An error that matches window.ErrExceedsLimit is answered with HTTP 413. Any other
@@ -54,8 +54,8 @@ type Limiter interface {
 	Refund(ctx context.Context, event string, d window.Decision) error
 }
 
-// Outage sets what happens to requests while the limiter does not answer. A limiter with a Fallback
-// uses that first.
+// Outage sets what happens to requests while the limiter does not answer. If the limiter has a
+// Fallback, that decides, and Outage is used only if the Fallback does not answer either.
 type Outage string
 
 const (
@@ -100,8 +100,9 @@ type Config struct {
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
 	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset for older
-	// clients. They describe one limit: the one with the longest wait, or else with the least
-	// remaining. Reset is in seconds since 1970, rounded up, as GitHub sends it.
+	// clients, about one limit: the one with the longest wait, or else with the least remaining.
+	// Reset is when such a request would be admitted again, in seconds since 1970 as GitHub sends
+	// it, rounded up.
 	LegacyHeaders bool
 
 	// Shadow lets every request reach the handler, to try limits in production. The limiter decides
@@ -109,9 +110,9 @@ type Config struct {
 	// a minute how many requests would have been refused, for each reason.
 	Shadow bool
 
-	// Log receives the begin and end of outages, the first request without a key, and charges that
-	// could not be given back or settled. Add an attribute to distinguish middlewares, as in
-	// slog.Default().With("limit", "api"). nil is slog.Default().
+	// Log receives the begin and end of outages and of decisions by a Fallback, the first request
+	// without a key, and charges that could not be given back or settled. Its attributes
+	// distinguish middlewares, as in slog.Default().With("limit", "api"). nil is slog.Default().
 	Log *slog.Logger
 }
 
@@ -147,12 +148,13 @@ func New(cfg Config) (*Middleware, error) {
 }
 
 var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
-	"Header and Cookie return no Key for an empty or invalid name, And and Or none for a nil Key: correct what they are given")
+	"The Key is also nil if Header or Cookie got an empty or invalid name, or And or Or a nil Key")
 
-// Wrap returns a handler that limits the requests to next. Admitted requests reach next with the
-// server's own ResponseWriter. With CountOnly or CostAfter, the ResponseWriter is wrapped to see
-// status and bytes, and has the same abilities. With CostAfter, the context of the request is for
-// SetCost. Nothing else changes. Wrap panics if next is nil, or m does not come from New.
+// Wrap returns a handler that limits the requests to next. Admitted requests reach next unchanged,
+// with the server's own ResponseWriter. There are two exceptions. With CountOnly or CostAfter, the
+// ResponseWriter is wrapped to see status and bytes, and can do the same. With CostAfter, the
+// context of the request carries what SetCost needs. Wrap panics if next is nil, or m does not come
+// from New.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.cfg.Limiter == nil:

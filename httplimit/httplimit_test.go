@@ -19,7 +19,7 @@ import (
 // TestWrongConfiguration checks the error of each mistake in Config.
 func TestWrongConfiguration(t *testing.T) {
 	const noKey = `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. ` +
-		`Header and Cookie return no Key for an empty or invalid name, And and Or none for a nil Key: correct what they are given`
+		`The Key is also nil if Header or Cookie got an empty or invalid name, or And or Or a nil Key`
 	l := inMemory(nil, "1/1h")
 	for _, of := range []struct {
 		cfg  httplimit.Config

@@ -35,8 +35,8 @@ type Attempt struct {
 	// those of a known device come those of an unknown device.
 	Left int64
 
-	// Next is the longest wait for the next attempt if this one fails. It is 0 if there is no wait,
-	// or if denied.
+	// Next is the longest possible wait for the next attempt if this one fails. It is 0 if there is
+	// no wait, or if denied.
 	Next time.Duration
 
 	// Degraded reports that the Fallback decided, at least in part.
@@ -128,11 +128,12 @@ func (a *Attempt) summarize() {
 func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.cleared) }
 
 // Cancel gives back the charges of this attempt, as if it had not been made. Call it if the
-// password could not be checked, because the database did not answer. Do not call it for a wrong
-// password, or because the client has gone.
+// password could not be checked, for example because the database did not answer. Do not call it
+// after a wrong password, or because the client has gone.
 //
-// If another attempt succeeded since this one began, and a later one failed, Cancel can take back
-// that failure of the pair, the streak or the device. Otherwise it behaves like Succeed.
+// If another attempt has succeeded since this one began, and a later one failed, Cancel can give
+// back that failure of the pair, the streak or the device. Like Succeed, it works after ctx has
+// ended, and an error names the charges that stay.
 func (a *Attempt) Cancel(ctx context.Context) error { return a.end(ctx, nil) }
 
 // end gives back the charges and resets the cleared budgets, if the attempt has not ended.

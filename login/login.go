@@ -310,8 +310,8 @@ func pairCharge(account string, ip netip.Addr) charge {
 // desk. Pass the address that this came from, if it should log in at once.
 //
 // Forget keeps what is charged to an address for all accounts, and the budgets of known devices. It
-// also resets the Fallback of this process. If an attempt was under way, its Succeed or Cancel can
-// later give back one failure that came after Forget. After an error, call Forget again.
+// also resets the Fallback of this process. An attempt that was under way can later give back one
+// failure that came after Forget. After an error, call Forget again.
 func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) error {
 	if err := g.checkAccount(account); err != nil {
 		return err

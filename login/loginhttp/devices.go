@@ -24,9 +24,10 @@ import (
 // is still needed. Keep the cookie when a user logs out. Each account has its own cookie, so people
 // can share a browser.
 //
-// Each login sets a cookie with a new ID, which is valid for 365 days. As OWASP advises, a cookie
-// that was stolen before then has its own budget, which later logins of the owner do not clear. The
-// stolen cookie stays valid until it expires or the password changes (Config.PasswordChanged).
+// Each login sets a cookie with a new ID, which is valid for 365 days. So a cookie that was stolen
+// before a login has its own budget, and later logins of the owner do not clear that, as OWASP
+// advises. The stolen cookie stays valid until it expires or the password changes
+// (Config.PasswordChanged).
 //
 // Make Devices with NewDevices. They are safe for concurrent use.
 type Devices struct {
@@ -62,8 +63,8 @@ func NewDevices(secrets ...[]byte) (*Devices, error) {
 }
 
 // Remember sets the cookie that makes this device known for the account. The Handler calls it at
-// each login. Call it also when the owner has proven by a link in a mail who they are, so that they
-// get in during an attack.
+// each login, except with Config.SecondFactor. Call it also when the owner has proven by a link in
+// a mail who they are, so that they get in during an attack.
 //
 // The cookie is Secure, so it needs HTTPS. Chrome and Firefox also keep it for http://localhost,
 // but Safari may not.

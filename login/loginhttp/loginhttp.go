@@ -49,9 +49,10 @@ type Config struct {
 	// keeps failing on an account locks its owner out.
 	Devices *Devices
 
-	// Check reports whether the password is right. It is called only for attempts that the guard
-	// allows. An error means that Check could not find out, and the attempt is given back. So
-	// return false, nil for a wrong password, although bcrypt returns an error.
+	// Check reports whether the password is right, for attempts that the guard allows. For an
+	// account that does not exist, compare it with any hash, so that the answer takes as long. An
+	// error means that Check could not find out, and gives the attempt back. So return false and
+	// nil for a wrong password, although bcrypt returns an error.
 	Check func(ctx context.Context, account, password string) (ok bool, err error)
 
 	// Success answers a request whose password was right. It begins a session under a new ID, and
