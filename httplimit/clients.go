@@ -176,10 +176,11 @@ func entryFromRight(n int, chain string) (address netip.Addr, ok bool) {
 	return address, ok
 }
 
-// ClientsIn returns the Clients whose address a proxy or CDN writes into a header of its own:
-// CF-Connecting-IP of Cloudflare, Fly-Client-IP of Fly, True-Client-IP, X-Azure-SocketIP of Azure
-// Front Door, or X-Real-IP as nginx is often configured. The header must have one address in one
-// line, which may have a port or brackets. Otherwise there is no client.
+// ClientsIn returns the Clients whose address a proxy or CDN writes into a header of its own.
+// Cloudflare sets CF-Connecting-IP, Fly sets Fly-Client-IP, and Azure Front Door sets
+// X-Azure-SocketIP. Others are True-Client-IP, and X-Real-IP as nginx is often configured. The
+// header must have one address in one line, which may have a port or brackets. Otherwise there is
+// no client.
 //
 // The header counts only in requests from the named proxies: see ClientsBehind for how to name
 // them. Any other request is identified by its own address. Every named proxy must set the header,
