@@ -586,14 +586,14 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 				must(cfg.Fallback.Begin(t.Context(), "alice", home))
 			}
 			g := must(login.New(server.Client(t), cfg))
-			must(g.Begin(t.Context(), "carol", home)) // so that it is connected, and knows the script
+			must(g.Begin(t.Context(), "carol", home)) // connects, and loads the script
 			kill = sync.OnceFunc(func() { server.Kill(t) })
 			a, err := g.Begin(t.Context(), "alice", home)
 			if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.Denied == login.Pair || a.Denied == login.Account) {
 				t.Errorf("%v: %+v, %v", denied, a, err)
 			}
 			for i := range 3 {
-				if a := must(g.BeginKnown(t.Context(), "bob", home, "laptop")); !a.Degraded || a.Allowed != (i < 2) { // once as a known device, once as any
+				if a := must(g.BeginKnown(t.Context(), "bob", home, "laptop")); !a.Degraded || a.Allowed != (i < 2) { // once as a known device, once as an unknown one
 					t.Errorf("%d, by the Fallback: %+v", i, a)
 				}
 			}
@@ -606,7 +606,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute }) // it does not end first
+	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute }) // so that rueidis does not time out first
 	server.Pause(t)
 	defer server.Resume(t)
 	for _, of := range []struct {

@@ -88,7 +88,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	})
 	cfg.Name, cfg.Secret, cfg.Timeout = "login", secret, time.Minute
 	g := must(login.New(client, cfg))
-	must(g.Begin(t.Context(), "somebody", home)) // connects, and brings the script
+	must(g.Begin(t.Context(), "somebody", home)) // connects, and loads the script
 	if cfg.Challenged != nil {
 		eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
 	}
