@@ -75,10 +75,10 @@ else
 endif
 
 race-once:
-	$(GO) test -race -count=1 -timeout 15m -p 1 $(ONCE)
+	$(GO) test -race -vet=off -count=1 -timeout 15m -p 1 $(ONCE)
 
 race-twice:
-	$(GO) test -race -short -count=1 -timeout 15m -p 2 $(TWICE)
+	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 $(TWICE)
 
 # GOWORK=off shows what the libraries require and go.mod lacks. The other modules need their tags for that.
 lint:
