@@ -210,7 +210,7 @@ func TestPageOfOtherLimits(t *testing.T) {
 	allow(t, l, "alice", false)
 	ctx := chromium(t)
 	do(t, ctx, chromedp.Navigate(servePage(t, "--limit", "1000000/1d", s.name, "alice")), says("answer", "Allowed"),
-		says("because", "999,999 units at once; more is stored under other limits, and may deny, too"))
+		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
 }
 
 // TestPageReset: it asks first, by keyboard; Cancel keeps, and Reset forgets just this event.

@@ -252,7 +252,7 @@ func TestWatchFollowsTheTerminal(t *testing.T) {
 				break
 			}
 		}
-		if !fits() || widest(lines) > int(size.cols) || !strings.HasPrefix(lines[0], "limiter ") || !strings.HasPrefix(lines[4], "ADMITTED") {
+		if !fits() || widest(lines) > int(size.cols) || !strings.HasPrefix(lines[0], "limiter ") || !strings.HasPrefix(lines[4], "ALLOWED") {
 			t.Errorf("%d x %d: %d lines\n%s", size.cols, size.rows, len(lines), strings.Join(lines, "\n"))
 		}
 	}

@@ -49,7 +49,7 @@ func TestWebWarns(t *testing.T) {
 	for args, want := range map[string]string{
 		"--web 127.0.0.1:0 --allow-reset": "",
 		"--web :0":                        "sees who is limited; keep",
-		"--web 0.0.0.0:0 --allow-reset":   "sees who is limited, and can have it forgotten; keep",
+		"--web 0.0.0.0:0 --allow-reset":   "sees who is limited, and can reset their counts; keep",
 	} {
 		_, out := runPage(t, append([]string{"inspect", "--redis", redistest.Addr(t)}, strings.Fields(args)...)...)
 		out.mu.Lock()

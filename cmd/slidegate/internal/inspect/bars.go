@@ -9,46 +9,46 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// eighths are bars in eighths of a line.
-var eighths = []rune(" ▁▂▃▄▅▆▇█")
+// barRunes are bars of zero to eight eighths of a line.
+var barRunes = []rune(" ▁▂▃▄▅▆▇█")
 
-// bars draws what a window counts over time, one bar for what lies close together, the highest as
-// high as the line. Below is a ruler, from where units come back up to now.
+// bars draws the units of a window over time. Units that lie close together share a bar, and the
+// highest bar fills the line. The axis below runs from Per ago, where units come back, to now.
 func (sec *section) bars(width int) (bars string, highest int64) {
 	quarter := (width - 3) / 4
-	units := sec.spread(4*quarter + 1)
+	units := sec.unitsByColumn(4*quarter + 1)
 	line := make([]rune, len(units))
 	highest = slices.Max(units)
 	for i, n := range units {
-		line[i] = eighths[int(math.Ceil(8*float64(n)/float64(highest)))]
+		line[i] = barRunes[int(math.Ceil(8*float64(n)/float64(highest)))]
 	}
-	return "  " + strings.TrimRight(string(line), " ") + "\n  " + sec.ruler(quarter) + "\n", highest
+	return "  " + strings.TrimRight(string(line), " ") + "\n  " + sec.axis(quarter) + "\n", highest
 }
 
-// spread adds up the units at each of so many places, from Per ago to now.
-func (sec *section) spread(places int) []int64 {
-	units := make([]int64, places)
+// unitsByColumn returns the sum of the units in each column, from Per ago to now.
+func (sec *section) unitsByColumn(columns int) []int64 {
+	units := make([]int64, columns)
 	for _, b := range sec.Buckets {
 		age := min(1, max(0, float64(sec.now.Sub(b.Last))/float64(sec.per)))
-		units[places-1-int(math.Round(age*float64(places-1)))] += b.Units
+		units[columns-1-int(math.Round(age*float64(columns-1)))] += b.Units
 	}
 	return units
 }
 
-// ruler says how long ago each place is. A number stands over its place.
-func (sec *section) ruler(quarter int) string {
+// axis returns the line that says how long ago each column is. Each number stands at its column.
+func (sec *section) axis(quarter int) string {
 	line := []rune("├" + strings.Repeat("─", 4*quarter-1) + "┤")
 	for i := range 3 {
-		text := " " + span(sec.per/4*time.Duration(3-i)) + " "
+		text := " " + formatSpan(sec.per/4*time.Duration(3-i)) + " "
 		copy(line[(i+1)*quarter-len(text)/2:], []rune(text))
 	}
-	copy(line[1:], []rune(" "+span(sec.per)+" ago "))
+	copy(line[1:], []rune(" "+formatSpan(sec.per)+" ago "))
 	copy(line[4*quarter-len(" now "):], []rune(" now "))
 	return string(line)
 }
 
-// gauge draws how full a limit is. A level can exceed Max by about half a unit, and a limit that was
-// lowered by any number.
+// gauge draws how full a limit is. The level of ar1 can exceed Max by about half a unit, and the
+// units used can exceed a limit that was lowered by any number.
 func (sec *section) gauge(screen output.Screen, width int) string {
 	used := 0.0
 	switch {

@@ -19,20 +19,20 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// accountState is what a login guard counts for an account, and for an address if one is given, as
-// --json prints it. Spans are in milliseconds.
+// accountState is the state of an account in a login guard, and of an IP address if one is given,
+// as --json prints it. Durations are in milliseconds.
 type accountState struct {
 	Guard   string    `json:"guard"`
 	Account string    `json:"account"`
 	Address string    `json:"address,omitempty"`
 	Redis   string    `json:"redis"`
 	At      time.Time `json:"at"`       // by the clock of Redis
-	Known   bool      `json:"known"`    // a failure is counted on the account
-	Default bool      `json:"defaults"` // the limits are those of the library
-	Verdict
+	Known   bool      `json:"known"`    // the guard counts a failure on the account
+	Default bool      `json:"defaults"` // the limits are the defaults of package login
+	Decision
 	Why       []reason       `json:"why"`                 // one for each budget that denies an attempt without a challenge
 	Challenge *bool          `json:"challenge,omitempty"` // an attempt with a challenge is allowed; nil without challenges
-	Budgets   []*budgetState `json:"budgets"`             // in the order in which the guard asks them
+	Budgets   []*budgetState `json:"budgets"`             // in the order in which the guard checks them
 }
 
 // budgetState is the state of one budget.
@@ -41,7 +41,7 @@ type budgetState struct {
 	*State
 }
 
-// reason says in words why a budget denies.
+// reason explains why a budget denies.
 type reason struct {
 	Budget     login.Budget `json:"budget"`
 	Text       string       `json:"text"`
@@ -51,7 +51,7 @@ type reason struct {
 	section *section // of the limit
 }
 
-// failures says which failures a budget of attempts without a challenge counts.
+// failures describes which failures each budget of attempts without a challenge counts.
 var failures = map[login.Budget]string{
 	login.Address: "from this address on any account",
 	login.Pair:    "from this address on this account",
@@ -60,13 +60,14 @@ var failures = map[login.Budget]string{
 	login.Total:   "on this account from all devices",
 }
 
-// Guard is what the flags say about a login guard.
+// Guard is the configuration of a login guard, from the flags.
 type Guard struct {
 	Budgets    flags.Budgets // its limits, if they are not the defaults
 	Challenged bool          // it has challenges
 }
 
-// checkBudgets refuses limits of challenged attempts for a guard without challenges.
+// checkBudgets returns an error if limits of challenged attempts are given for a guard without
+// challenges.
 func (of Guard) checkBudgets() error {
 	for _, b := range slices.Sorted(maps.Keys(of.Budgets.Of)) {
 		if challenged(b) && !of.Challenged {
@@ -76,10 +77,10 @@ func (of Guard) checkBudgets() error {
 	return nil
 }
 
-// challenged reports whether a budget counts attempts with a challenge alone.
+// challenged reports whether a budget counts only attempts with a challenge.
 func challenged(b login.Budget) bool { return strings.HasPrefix(string(b), "challenged-") }
 
-// guard returns the login guard whose Name the subject has.
+// guard returns the login guard that the subject names.
 func (s *Subject) guard(client rueidis.Client, of Guard, now func() time.Time) (*login.Guard, error) {
 	bs := of.Budgets.Of
 	cfg := login.Config{
@@ -96,15 +97,15 @@ func (s *Subject) guard(client rueidis.Client, of Guard, now func() time.Time) (
 	return login.New(client, cfg)
 }
 
-// accounts returns a function that asks a login guard for the state of the account that is the
-// event of the subject. The zero address asks for none.
+// accounts returns a function that reads the state of an account from a login guard. The account is
+// the event of the subject. The zero IP address leaves the budgets of an address out.
 func (s *Subject) accounts(client rueidis.Client, of Guard, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
 	g, err := s.guard(client, of, now)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (*accountState, error) {
-		a, err := s.lookAtAccount(ctx, g, ip)
+		a, err := s.fetchAccount(ctx, g, ip)
 		if err != nil {
 			return nil, err
 		}
@@ -117,11 +118,11 @@ func (s *Subject) accounts(client rueidis.Client, of Guard, ip netip.Addr, now f
 	}, nil
 }
 
-// lookAtAccount asks a guard once.
-func (s *Subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
-	states, err := g.Inspect(ctx, s.Event, from(ip)...)
+// fetchAccount reads the state of the account by one call of Guard.Inspect.
+func (s *Subject) fetchAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
+	states, err := g.Inspect(ctx, s.Event, optionalAddress(ip)...)
 	if err != nil {
-		return nil, s.failed(ctx, err)
+		return nil, s.userError(ctx, err)
 	}
 	a := &accountState{Guard: s.Name, Account: s.Event, Redis: s.Redis.String(), Why: []reason{}}
 	if ip.IsValid() {
@@ -134,8 +135,9 @@ func (s *Subject) lookAtAccount(ctx context.Context, g *login.Guard, ip netip.Ad
 	return a, nil
 }
 
-// from returns an address as the last arguments of Guard's methods: none if it is the zero one.
-func from(ip netip.Addr) []netip.Addr {
+// optionalAddress returns an IP address as the last arguments of Guard's methods: none if it is the
+// zero address.
+func optionalAddress(ip netip.Addr) []netip.Addr {
 	if !ip.IsValid() {
 		return nil
 	}
@@ -146,12 +148,12 @@ func from(ip netip.Addr) []netip.Addr {
 func (s *Subject) budget(b login.State) *budgetState {
 	of := *s
 	of.Name, of.Event = s.Name+"."+string(b.Budget), b.Event
-	st := of.windows(b.Snapshot)
-	st.judge(st.counted())
+	st := of.windowState(b.Snapshot)
+	st.decide(st.countingSections())
 	return &budgetState{b.Budget, st}
 }
 
-// add adds a budget, and why it denies an attempt without a challenge if it does.
+// add adds a budget. If it denies an attempt without a challenge, add adds the reason to Why.
 func (a *accountState) add(b *budgetState) {
 	a.Budgets = append(a.Budgets, b)
 	if b.At.After(a.At) {
@@ -174,18 +176,18 @@ func (a *accountState) denyChallenged() (budgets []*budgetState) {
 	return budgets
 }
 
-// tightest returns the limit that denies for longest, or else the one that has the least free. Of
-// equals it is the one most used.
+// tightest returns the limit that denies for longest. If none denies, it returns the limit with the
+// fewest free units, and among equals the most used one.
 func (b *budgetState) tightest() *section {
 	return slices.MaxFunc(b.given(), func(a, b *section) int {
 		return cmp.Or(cmp.Compare(a.RetryAfter, b.RetryAfter), cmp.Compare(b.Remaining, a.Remaining), cmp.Compare(a.Used, b.Used))
 	})
 }
 
-// reason returns why the budget denies, by the limit that does for longest.
+// reason returns why the budget denies, by the limit that denies for longest.
 func (b *budgetState) reason() reason {
 	sec := b.tightest()
-	text := fmt.Sprintf("%s within %s, %s", output.Count(int(sec.Used), "failure"), span(sec.per), failures[b.Budget])
+	text := fmt.Sprintf("%s within %s, %s", output.Count(int(sec.Used), "failure"), formatSpan(sec.per), failures[b.Budget])
 	return reason{b.Budget, text, sec.Limit, sec.RetryAfter, sec}
 }
 

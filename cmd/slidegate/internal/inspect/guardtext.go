@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// head names what is looked at.
+// head returns a table of the guard, the account and the time.
 func (a *accountState) head() string {
 	var b strings.Builder
 	account := logs.Shown(a.Account)
@@ -26,8 +26,8 @@ func (a *accountState) head() string {
 	return b.String()
 }
 
-// body shows the budgets of the account, and why it is denied if it is. With challenges there are so
-// many that a brief one shows a single limit of each.
+// body returns the budgets of the account, and the reasons if it is denied. A brief body of a guard
+// with challenges shows only the tightest limit of each budget, because there are many.
 func (a *accountState) body(screen output.Screen, brief bool) string {
 	var b strings.Builder
 	a.writeBudgets(&b, screen, brief && a.Challenge != nil)
@@ -36,13 +36,13 @@ func (a *accountState) body(screen output.Screen, brief bool) string {
 	return b.String()
 }
 
-// verdict returns what somebody wants to know first.
-func (a *accountState) verdict() string {
+// headline returns the decision in one sentence, for the end of a report.
+func (a *accountState) headline() string {
 	if !a.Allowed {
-		return "DENIED; the next attempt is allowed " + in(a.RetryAfter, a.At)
+		return "DENIED; the next attempt is allowed " + formatIn(a.RetryAfter, a.At)
 	}
 	if !a.Known {
-		return "ALLOWED, as nothing is known of the account"
+		return "ALLOWED; no failure is counted on the account"
 	}
 	free := a.Budgets[0].free()
 	for _, b := range a.Budgets {
@@ -53,7 +53,7 @@ func (a *accountState) verdict() string {
 	return "ALLOWED; denied after " + strings.Replace(output.Count(int(free), "more failure"), "1 more", "one more", 1)
 }
 
-// next returns the words of a command to try.
+// next returns the arguments of a command to try next.
 func (a *accountState) next() []string {
 	flags := a.Budgets[0].flags
 	if !a.Allowed {
@@ -77,7 +77,7 @@ func (a *accountState) next() []string {
 	return append(words, "--watch", guard, account, a.Address)
 }
 
-// resets returns the commands that forget the failures for which budgets deny.
+// resets returns the commands that reset the budgets that deny.
 func (a *accountState) resets() (commands [][]string) {
 	for _, b := range a.Budgets {
 		event, ok := shellWord(b.Event)
@@ -89,7 +89,8 @@ func (a *accountState) resets() (commands [][]string) {
 	return commands
 }
 
-// writeWhy explains a denial, says whether a challenge would help, and how to end the denial.
+// writeWhy writes why an attempt is denied, whether a challenge would help, and the commands that
+// end the denial.
 func (a *accountState) writeWhy(b *strings.Builder, screen output.Screen) {
 	if !a.Allowed || a.Challenge != nil {
 		b.WriteString("\n")
@@ -111,7 +112,8 @@ func (a *accountState) writeWhy(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// challengeText says whether a challenge would let the user in now, or nothing without challenges.
+// challengeText returns a sentence on whether a challenge would let the user in now. It returns
+// nothing for a guard without challenges.
 func (a *accountState) challengeText() string {
 	switch {
 	case a.Challenge == nil:
@@ -124,10 +126,11 @@ func (a *accountState) challengeText() string {
 	for _, b := range a.denyChallenged() {
 		names, longest = append(names, string(b.Budget)), max(longest, b.RetryAfter)
 	}
-	return fmt.Sprintf("A challenge would not let the user in: denied by %s for %s.", strings.Join(names, " and "), wait(longest))
+	return fmt.Sprintf("A challenge would not let the user in: denied by %s for %s.", strings.Join(names, " and "), formatWait(longest))
 }
 
-// shellWord returns a text as one word of a shell, unless a terminal cannot show it.
+// shellWord returns a text quoted as one word of a shell. It reports false if a terminal cannot
+// show the text, or if a command would take it for a flag.
 func shellWord(text string) (word string, ok bool) {
 	if logs.Shown(text) != text {
 		return "", false
@@ -138,7 +141,7 @@ func shellWord(text string) (word string, ok bool) {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", text[0] != '-'
 }
 
-// writeBudgets writes a table of the limits, or of the tightest one of each budget.
+// writeBudgets writes a table of the limits, or only of the tightest limit of each budget.
 func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen, tightest bool) {
 	gaugeWidth := a.gaugeWidth()
 	limit := "limit"
@@ -177,34 +180,35 @@ func (a *accountState) gaugeWidth() int {
 	return 16
 }
 
-// row returns the limit, the units used, how full it is, the units free, and when the next come back.
+// row returns the limit, the units used, its gauge, the units free, and when the next units come
+// back.
 func (sec *section) row(gaugeWidth int) []string {
 	back := ""
 	if sec.Used > 0 {
-		back = fmt.Sprintf("%d in %s", sec.NextUnits, wait(sec.NextAfter))
+		back = fmt.Sprintf("%d in %s", sec.NextUnits, formatWait(sec.NextAfter))
 	}
 	used := strconv.FormatInt(sec.Used, 10)
 	if sec.Bound == nil {
-		return []string{"MAX/" + span(sec.per), used, "", "?", back}
+		return []string{"MAX/" + formatSpan(sec.per), used, "", "?", back}
 	}
 	return []string{sec.Limit, used, sec.gauge(output.Screen{}, gaugeWidth), orNone(sec.Remaining), back}
 }
 
-// writeNotes says what may be wrong, and what was not looked at.
+// writeNotes writes hints at wrong arguments, and what the report leaves out.
 func (a *accountState) writeNotes(b *strings.Builder) {
 	if !a.Known {
-		b.WriteString("\nNo failure is counted on this account. Nobody failed on it lately, or the\nservice spells it in another way (Alice and alice are two accounts), or NAME or\n--secret-file are others there.\n")
+		b.WriteString("\nNo failure is counted on this account. Nobody failed on it lately, or the\nservice spells it in another way (Alice and alice are two accounts). Check NAME\nand --secret-file, too.\n")
 	}
 	for _, budget := range a.Budgets {
-		if more := budget.unnamed(); len(more) > 0 {
-			fmt.Fprintf(b, "\nMore is stored for %s, and may deny, too; add\n--budget %s=%s.\n", budget.Budget, budget.Budget, strings.Join(more, ","))
+		if more := budget.unnamedLimits(); len(more) > 0 {
+			fmt.Fprintf(b, "\nMore limits are stored for %s, and may deny, too; add\n--budget %s=%s.\n", budget.Budget, budget.Budget, strings.Join(more, ","))
 		}
 	}
 	if a.Address == "" {
 		b.WriteString("\nAn address can be denied, too; add it to see its failures.\n")
 	}
 	if a.Default {
-		b.WriteString("\nThe limits are the defaults of login; others are named by --budget pair=5/1m.\n")
+		b.WriteString("\nThe limits are the defaults of login; name others as in --budget pair=5/1m.\n")
 	}
 	if a.Challenge != nil {
 		b.WriteString("\nNot shown: known devices, and the alarm (while on, an address may fail twice).\n")

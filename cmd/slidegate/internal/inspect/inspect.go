@@ -1,5 +1,5 @@
-// Package inspect shows what a limiter or a login guard counts in Redis, as text, as JSON or on a live
-// page, and forgets it.
+// Package inspect shows the state that a rate limiter or a login guard keeps in Redis: as text, as
+// JSON or on a live page. It also resets that state.
 package inspect
 
 import (
@@ -18,37 +18,37 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// Command is a look as the flags of slidegate inspect describe it.
+// Command represents slidegate inspect with its flags. Run runs it.
 type Command struct {
 	Subject
 	Guard                 // with Login
-	IP     *string        // with Login: where the account is used from; nil: not named
+	IP     *string        // with Login: the IP address that the account is used from; nil: not given
 	Login  bool           // Name is that of a login guard, and Event an account
-	Limits flags.Limits   // of the service; without, it is not known what is free
+	Limits flags.Limits   // of the service; without them, the free units are unknown
 	JSON   bool           // print JSON instead of text
-	Watch  bool           // look again every second
-	Every  flags.Interval // look again so often
+	Watch  bool           // read the state again every second
+	Every  flags.Interval // read the state again at this interval
 
-	Web        flags.PageAddress // serve a page there instead; then Name and Event are optional
-	AllowReset bool              // the page can forget what is counted
+	Web        flags.PageAddress // serve a page at this address instead; then Name and Event are optional
+	AllowReset bool              // the page has a Reset button
 }
 
-// The answers of inspect.
+// These are the exit statuses of inspect, beside 0.
 const (
 	statusDenied  cli.ExitStatus = 3
-	statusUnknown cli.ExitStatus = 4 // nothing is known of the event
+	statusUnknown cli.ExitStatus = 4 // Redis stores nothing for the event
 )
 
-// shown is what an inspect shows: the state of an event, or of an account.
-type shown interface {
+// result is the state of an event or of an account.
+type result interface {
 	head() string
 	body(screen output.Screen, brief bool) string
-	verdict() string
+	headline() string
 	next() []string
 	status() cli.ExitStatus
 }
 
-// Run shows the state of the event, once or again and again.
+// Run shows the state of the event, once or repeatedly.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	ip, err := c.check()
 	if err != nil {
@@ -65,21 +65,22 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if c.Watch && c.Every == 0 {
 		c.Every = flags.Interval(time.Second)
 	}
-	look, err := c.looks(client, ip, s.Now)
+	fetch, err := c.newFetch(client, ip, s.Now)
 	if err != nil {
 		return err
 	}
 	if c.Every > 0 {
-		return c.watch(ctx, look, s)
+		return c.watch(ctx, fetch, s)
 	}
-	answer, err := c.show(ctx, look, s)
+	answer, err := c.show(ctx, fetch, s)
 	if err == nil && answer != 0 {
 		return answer
 	}
 	return err
 }
 
-// check refuses what does not go together. It returns the address of an account, or the zero one.
+// check returns an error if the flags do not go together. It returns the IP address of an account,
+// or the zero address.
 func (c *Command) check() (ip netip.Addr, err error) {
 	if err := c.checkWeb(); err != nil {
 		return ip, err
@@ -90,7 +91,8 @@ func (c *Command) check() (ip netip.Addr, err error) {
 	return parseIP(*c.IP)
 }
 
-// checkLogin refuses what does not go together with a login guard, and without one what needs it.
+// checkLogin returns an error if a flag does not go together with --login, or needs it and has
+// none.
 func (c *Command) checkLogin() error {
 	switch {
 	case !c.Login && c.IP != nil:
@@ -109,7 +111,8 @@ func (c *Command) checkLogin() error {
 	return c.checkBudgets()
 }
 
-// parseIP reads an address as a login guard takes it: without a zone, and no IPv4 one as IPv6.
+// parseIP parses an IP address as a login guard does. It drops the zone, and unmaps an IPv4 address
+// that is written as IPv6.
 func parseIP(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
@@ -118,18 +121,18 @@ func parseIP(text string) (netip.Addr, error) {
 	return ip.Unmap().WithZone(""), nil
 }
 
-// looks returns the function that asks for the state.
-func (c *Command) looks(client rueidis.Client, ip netip.Addr, now func() time.Time) (func(context.Context) (shown, error), error) {
+// newFetch returns the function that reads the state.
+func (c *Command) newFetch(client rueidis.Client, ip netip.Addr, now func() time.Time) (func(context.Context) (result, error), error) {
 	if !c.Login {
-		return func(ctx context.Context) (shown, error) { return c.look(ctx, client, c.Limits, now) }, nil
+		return func(ctx context.Context) (result, error) { return c.fetchState(ctx, client, c.Limits, now) }, nil
 	}
-	look, err := c.accounts(client, c.Guard, ip, now)
-	return func(ctx context.Context) (shown, error) { return look(ctx) }, err
+	fetch, err := c.accounts(client, c.Guard, ip, now)
+	return func(ctx context.Context) (result, error) { return fetch(ctx) }, err
 }
 
-// show prints the state once, and returns the exit status that it stands for.
-func (c *Command) show(ctx context.Context, look func(context.Context) (shown, error), s cli.Streams) (cli.ExitStatus, error) {
-	st, err := look(ctx)
+// show prints the state once, and returns its exit status.
+func (c *Command) show(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams) (cli.ExitStatus, error) {
+	st, err := fetch(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -141,21 +144,21 @@ func (c *Command) show(ctx context.Context, look func(context.Context) (shown, e
 	return st.status(), err
 }
 
-// report returns all that is shown of a state.
-func report(screen output.Screen, st shown, brief bool) string {
+// report returns the whole text about a state.
+func report(screen output.Screen, st result, brief bool) string {
 	var b strings.Builder
 	b.WriteString(st.head() + "\n" + st.body(screen, brief))
-	screen.End(&b, judged(screen, st), st.next()...)
+	screen.End(&b, styledHeadline(screen, st), st.next()...)
 	return b.String()
 }
 
-// judged returns the verdict in its colour.
-func judged(screen output.Screen, st shown) string {
+// styledHeadline returns the headline in the colour of its decision.
+func styledHeadline(screen output.Screen, st result) string {
 	switch st.status() {
 	case statusDenied:
-		return screen.Bad(st.verdict())
+		return screen.Bad(st.headline())
 	case statusUnknown:
-		return screen.Warn(st.verdict())
+		return screen.Warn(st.headline())
 	}
-	return st.verdict()
+	return st.headline()
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// Reset is what the flags of slidegate reset ask for.
+// Reset represents slidegate reset with its flags. Run runs it.
 type Reset struct {
 	Subject
 	Yes bool // do not ask first
 }
 
-// Run forgets the event, if that is what the user wants.
+// Run removes the counts of the event, after the user has confirmed it.
 func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	if !c.Yes && !output.IsTerminal(s.In) {
 		return errors.New("nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question")
@@ -29,14 +29,14 @@ func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	defer client.Close()
-	st, err := c.look(ctx, client, nil, s.Now)
+	st, err := c.fetchState(ctx, client, nil, s.Now)
 	if err != nil {
 		return err
 	}
 	if _, err := io.WriteString(s.Out, st.summary(output.ScreenOf(s.Out))); err != nil || !st.Stored {
 		return err
 	}
-	if yes, err := c.asks(ctx, s); err != nil || !yes {
+	if yes, err := c.confirm(ctx, s); err != nil || !yes {
 		return err
 	}
 	if err := c.forget(ctx, client); err != nil {
@@ -46,27 +46,27 @@ func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	return err
 }
 
-// summary is what is stored, in a sentence.
+// summary returns what Redis stores, in a sentence.
 func (st *State) summary(screen output.Screen) string {
 	if !st.Stored {
-		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service denies the event all the same, NAME, EVENT, --ar1 or\n--secret-file are others there, or its Fallback decides.\n", st.Key, st.Redis)
+		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service still denies the event, check NAME, EVENT, --ar1 and\n--secret-file; or its in-memory fallback is deciding.\n", st.Key, st.Redis)
 	}
 	var counts []string
 	for _, sec := range st.Limits {
 		if sec.Level != nil {
-			counts = append(counts, fmt.Sprintf("level %.2f of %s", sec.Level.Level, span(sec.per)))
+			counts = append(counts, fmt.Sprintf("level %.2f of %s", sec.Level.Level, formatSpan(sec.per)))
 		} else {
-			counts = append(counts, fmt.Sprintf("%s in %s", units(sec.Used), span(sec.per)))
+			counts = append(counts, fmt.Sprintf("%s in %s", units(sec.Used), formatSpan(sec.per)))
 		}
 	}
 	return screen.Wrap(fmt.Sprintf("%s on %s counts %s.", st.Key, st.Redis, strings.Join(counts, ", "))) + "\n"
 }
 
-// maxAnswer is the most bytes that are read of an answer.
+// maxAnswer is the longest answer that confirm reads, in bytes.
 const maxAnswer = 1024
 
-// asks the user, unless --yes has answered. An interrupt is an answer, too.
-func (c *Reset) asks(ctx context.Context, s cli.Streams) (yes bool, err error) {
+// confirm asks the user, unless --yes is set. It returns an error if ctx ends first.
+func (c *Reset) confirm(ctx context.Context, s cli.Streams) (yes bool, err error) {
 	if c.Yes {
 		return true, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// head names what is looked at.
+// head returns a table of the limiter, the event, its key and the time.
 func (st *State) head() string {
 	var b strings.Builder
 	output.Table(&b, 0, [][]string{
@@ -23,7 +23,7 @@ func (st *State) head() string {
 	return b.String()
 }
 
-// body shows the limits. Where they are to be brief, they are without their strips.
+// body returns the limits. A brief body leaves the bars out.
 func (st *State) body(screen output.Screen, brief bool) string {
 	name := 0
 	for _, sec := range st.Limits {
@@ -40,24 +40,24 @@ func (st *State) body(screen output.Screen, brief bool) string {
 	return b.String()
 }
 
-// verdict is what somebody wants to know first.
-func (st *State) verdict() string {
+// headline returns the decision in one sentence, for the end of a report.
+func (st *State) headline() string {
 	switch {
-	case st.Verdict == nil && !st.Stored:
+	case st.Decision == nil && !st.Stored:
 		return "nothing is counted"
-	case st.Verdict == nil:
+	case st.Decision == nil:
 		return "unknown, as Redis does not store how much a limit holds"
 	case st.Allowed && !st.Stored:
-		return "ADMITTED, as nothing is stored under this key"
-	case st.Allowed && st.missing() != "":
-		return "ADMITTED by the limits given, up to " + units(st.free()) + " at once"
+		return "ALLOWED, as nothing is stored under this key"
+	case st.Allowed && st.missingFlags() != "":
+		return "ALLOWED by the limits given, up to " + units(st.free()) + " at once"
 	case st.Allowed:
-		return "ADMITTED, up to " + units(st.free()) + " at once"
+		return "ALLOWED, up to " + units(st.free()) + " at once"
 	}
-	return fmt.Sprintf("DENIED by %s; 1 unit is admitted %s", st.full(), in(st.RetryAfter, st.Limits[0].now))
+	return fmt.Sprintf("DENIED by %s; 1 unit is allowed %s", st.denyingLimits(), formatIn(st.RetryAfter, st.Limits[0].now))
 }
 
-// next returns the words of a command to try.
+// next returns the arguments of a command to try next.
 func (st *State) next() []string {
 	event, ok := shellWord(st.Event)
 	name, named := shellWord(st.Limiter)
@@ -76,32 +76,33 @@ func (st *State) next() []string {
 	for _, sec := range st.given() {
 		words = append(words, "--limit "+sec.Limit)
 	}
-	if missing := st.missing(); missing != "" {
+	if missing := st.missingFlags(); missing != "" {
 		return append(append(words, missing), subject...)
 	}
 	return append(append(words, "--watch"), subject...)
 }
 
-// missing returns the flags that name what is stored under none of the limits given, or nothing.
-func (st *State) missing() string {
+// missingFlags returns the flags for the limits that Redis stores and the command line leaves out.
+func (st *State) missingFlags() string {
 	var flags []string
-	for _, limit := range st.unnamed() {
+	for _, limit := range st.unnamedLimits() {
 		flags = append(flags, "--limit "+limit)
 	}
 	return strings.Join(flags, " ")
 }
 
-// unnamed returns the limits that are stored and not given, as far as they are known.
-func (st *State) unnamed() (limits []string) {
+// unnamedLimits returns the limits that Redis stores and the command line leaves out. Redis knows
+// their Per, and not their Max.
+func (st *State) unnamedLimits() (limits []string) {
 	for _, sec := range st.Limits {
 		if sec.Bound == nil {
-			limits = append(limits, "MAX/"+span(sec.per))
+			limits = append(limits, "MAX/"+formatSpan(sec.per))
 		}
 	}
 	return limits
 }
 
-// free is how many units all limits admit.
+// free returns the number of units that all limits together allow.
 func (st *State) free() int64 {
 	free := st.Limits[0].Remaining
 	for _, sec := range st.given() {
@@ -110,8 +111,8 @@ func (st *State) free() int64 {
 	return free
 }
 
-// full are the limits that deny one unit.
-func (st *State) full() string {
+// denyingLimits returns the limits that deny one unit.
+func (st *State) denyingLimits() string {
 	var limits []string
 	for _, sec := range st.given() {
 		if sec.RetryAfter > 0 {
@@ -121,7 +122,7 @@ func (st *State) full() string {
 	return strings.Join(limits, " and ")
 }
 
-// given are the sections of the limits given.
+// given returns the sections of the limits on the command line.
 func (st *State) given() (given []*section) {
 	for _, sec := range st.Limits {
 		if sec.Bound != nil {
@@ -131,7 +132,7 @@ func (st *State) given() (given []*section) {
 	return given
 }
 
-// writeNotes tells what may be wrong.
+// writeNotes writes hints at wrong arguments or a wrong clock.
 func (st *State) writeNotes(b *strings.Builder) {
 	var absent []string
 	for _, sec := range st.given() {
@@ -140,27 +141,27 @@ func (st *State) writeNotes(b *strings.Builder) {
 		}
 	}
 	if !st.Stored {
-		b.WriteString("\nRedis has no such key: the event was never counted there, or all is forgotten.\nIf the service denies it all the same, NAME, EVENT, --ar1 or --secret-file are\nothers there, or its Fallback decides.\n")
+		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1 and --secret-file; or\nits in-memory fallback is deciding.\n")
 	} else if len(absent) > 0 {
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
 	}
-	if st.Verdict != nil && st.missing() != "" {
-		fmt.Fprintf(b, "\nMore is stored, and may deny, too; add %s.\n", st.missing())
+	if st.Decision != nil && st.missingFlags() != "" {
+		fmt.Fprintf(b, "\nMore limits are stored, and may deny, too; add %s.\n", st.missingFlags())
 	}
-	if behind := st.behind(); behind > 0 {
-		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the time is taken to be that of the event.\n", span(behind))
+	if lag := st.clockLag(); lag > 0 {
+		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the limiter uses the time of the last event.\n", formatSpan(lag))
 	}
 }
 
-// behind is how much earlier than the last event the clock reads.
-func (st *State) behind() (behind time.Duration) {
+// clockLag returns how much earlier than the last event the clock reads.
+func (st *State) clockLag() (lag time.Duration) {
 	for _, sec := range st.Limits {
-		behind = max(behind, st.At.Sub(sec.now))
+		lag = max(lag, st.At.Sub(sec.now))
 	}
-	return behind
+	return lag
 }
 
-// text shows the section, whose name is padded to a width.
+// text returns the section. It pads the name to a width.
 func (sec *section) text(screen output.Screen, name int, brief bool) string {
 	title := fmt.Sprintf("%-*s  ", name, sec.name())
 	if sec.Bound != nil {
@@ -170,63 +171,63 @@ func (sec *section) text(screen output.Screen, name int, brief bool) string {
 	case sec.Counts == nil:
 		return title + sec.levelText()
 	case sec.Used == 0:
-		return title + sec.counted() + "\n"
+		return title + sec.usageText() + "\n"
 	case brief:
-		return title + sec.counted() + "\n  " + sec.back() + "\n"
+		return title + sec.usageText() + "\n  " + sec.recoveryText() + "\n"
 	}
 	bars, highest := sec.bars(screen.Width)
-	title += sec.counted()
+	title += sec.usageText()
 	if highest > 1 {
 		title += fmt.Sprintf("; highest bar %d", highest)
 	}
-	return title + "\n  " + sec.back() + "\n" + bars
+	return title + "\n  " + sec.recoveryText() + "\n" + bars
 }
 
-// name is the limit, or its Per where it is not known.
+// name returns the limit, or only its Per if Max is unknown.
 func (sec *section) name() string {
 	if sec.Bound == nil {
-		return span(sec.per)
+		return formatSpan(sec.per)
 	}
 	return sec.Limit
 }
 
-// counted says how much is used and free.
-func (sec *section) counted() string {
+// usageText returns how many units are used and free.
+func (sec *section) usageText() string {
 	if sec.Bound == nil {
 		return units(sec.Used) + " counted"
 	}
 	return fmt.Sprintf("%d of %d used, %s free", sec.Used, sec.Max, orNone(sec.Remaining))
 }
 
-// back says when units come back, first and last.
-func (sec *section) back() string {
-	all := fmt.Sprintf("all %d %s", sec.Used, in(sec.ResetAfter, sec.now))
+// recoveryText returns when the first units come back, and when all have.
+func (sec *section) recoveryText() string {
+	all := fmt.Sprintf("all %d %s", sec.Used, formatIn(sec.ResetAfter, sec.now))
 	switch {
 	case sec.NextAfter < sec.ResetAfter:
-		return fmt.Sprintf("back: %d %s; %s", sec.NextUnits, in(sec.NextAfter, sec.now), all)
+		return fmt.Sprintf("back: %d %s; %s", sec.NextUnits, formatIn(sec.NextAfter, sec.now), all)
 	case sec.Used == 1:
-		return "back: 1 " + in(sec.ResetAfter, sec.now)
+		return "back: 1 " + formatIn(sec.ResetAfter, sec.now)
 	}
 	return "back: " + all
 }
 
-// levelText is what comes behind the title of a section of ar1, and below.
+// levelText returns the rest of a section of ar1, after its title.
 func (sec *section) levelText() string {
-	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), span(time.Duration(sec.HalfLife)*time.Millisecond))
+	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), formatSpan(time.Duration(sec.HalfLife)*time.Millisecond))
 	if sec.ResetAfter > 0 {
-		level += "  at rest " + in(sec.ResetAfter, sec.now) + "\n"
+		level += "  at rest " + formatIn(sec.ResetAfter, sec.now) + "\n"
 	}
 	if sec.Bound == nil {
 		return level
 	}
 	free := fmt.Sprintf("%s of %d free", orNone(sec.Remaining), sec.Max)
 	if sec.RetryAfter > 0 {
-		free += "; 1 comes back " + in(sec.RetryAfter, sec.now)
+		free += "; 1 comes back " + formatIn(sec.RetryAfter, sec.now)
 	}
 	return free + "\n  " + level
 }
 
-// decimal is a number to three digits, however small.
+// decimal returns a number with three significant digits, without an exponent.
 func decimal(x float64) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
@@ -241,20 +242,20 @@ func orNone(n int64) string {
 
 func units(n int64) string { return output.Count(int(n), "unit") }
 
-// span is a time as flags.Limits write theirs.
-func span(d time.Duration) string { return output.Duration(d.Milliseconds()) }
+// formatSpan returns a duration in the spelling of flags.Limits.
+func formatSpan(d time.Duration) string { return output.Duration(d.Milliseconds()) }
 
-// in is when a wait from now ends, rounded up, so that it is over then.
-func in(ms int64, now time.Time) string {
+// formatIn returns when a wait from now ends. It rounds the time up, so that the wait is over then.
+func formatIn(ms int64, now time.Time) string {
 	end, layout := now.Add(time.Duration(ms)*time.Millisecond+time.Second-1).Truncate(time.Second), time.TimeOnly
 	if !end.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
 		layout = time.DateTime
 	}
-	return fmt.Sprintf("in %s, at %s", wait(ms), end.Format(layout))
+	return fmt.Sprintf("in %s, at %s", formatWait(ms), end.Format(layout))
 }
 
-// wait is a wait, from a minute on rounded up to a second.
-func wait(ms int64) string {
+// formatWait returns the length of a wait. From a minute on, it rounds up to a second.
+func formatWait(ms int64) string {
 	if ms >= time.Minute.Milliseconds() {
 		ms = (ms + 999) / 1000 * 1000
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// State is what is counted for an event, as --json prints it. Durations are in milliseconds.
+// State is the state of an event, as --json prints it. Durations are in milliseconds.
 type State struct {
 	Limiter   string    `json:"limiter"`
 	Event     string    `json:"event"`
@@ -19,24 +19,25 @@ type State struct {
 	Estimator string    `json:"estimator"`
 	At        time.Time `json:"at"`     // by the clock of Redis
 	Stored    bool      `json:"stored"` // Redis holds the key
-	*Verdict
-	Limits []*section `json:"limits"` // those of --limit, in order, then what else is stored
+	*Decision
+	Limits []*section `json:"limits"` // those of --limit, in order, then what else Redis stores
 
 	flags []string // that name the limiter, quoted for a shell
 }
 
-// Verdict is what one more unit would be told. It is missing without --limit.
-type Verdict struct {
+// Decision is the decision that one more unit would get. It is missing without --limit.
+type Decision struct {
 	Allowed    bool  `json:"allowed"`
 	RetryAfter int64 `json:"retry_after_ms"`
 }
 
-// section is the state under one limit, or in one window that is stored under none of the limits given.
+// section is the state under one limit, or in one window that Redis stores under none of the limits
+// given.
 type section struct {
 	Per    int64 `json:"per_ms"`
 	Stored bool  `json:"stored"`
 	*Bound
-	ResetAfter int64 `json:"reset_after_ms"` // until it is as if never used
+	ResetAfter int64 `json:"reset_after_ms"` // until all units have come back
 	*Counts
 	*Level
 
@@ -44,7 +45,8 @@ type section struct {
 	now time.Time // by the clock of Redis, also where it stepped back
 }
 
-// Bound is what a limit makes of the counts. It is missing where no --limit says how much the limit holds: Redis does not know.
+// Bound is how much of a limit is left. It is missing if no --limit gives Max, which Redis does not
+// store.
 type Bound struct {
 	Limit      string `json:"limit"`
 	Max        int64  `json:"max"`
@@ -52,7 +54,7 @@ type Bound struct {
 	RetryAfter int64  `json:"retry_after_ms"` // until it would admit one unit
 }
 
-// Counts is what a window counts.
+// Counts are the units in a window.
 type Counts struct {
 	Used      int64    `json:"used"`
 	NextUnits int64    `json:"next_units"` // that come back first
@@ -65,7 +67,7 @@ type bucket struct {
 	Units int64     `json:"units"`
 }
 
-// Level is that of ar1.
+// Level is the level of ar1.
 type Level struct {
 	Level    float64 `json:"level"`
 	Rate     float64 `json:"rate_per_second"`
@@ -76,29 +78,29 @@ func (s *Subject) newState(key string, at time.Time) *State {
 	return &State{flags: s.flags(), Limiter: s.Name, Event: s.Event, Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
 }
 
-// windows returns the state that a limiter of window reports.
-func (s *Subject) windows(told window.Snapshot) *State {
-	st := s.newState(told.Key, told.At)
-	for _, l := range slices.Concat(told.Limits, told.Others) {
-		sec := newSection(l.Usage, told.At, l.Limit.String())
+// windowState returns the state that a window.Limiter reports.
+func (s *Subject) windowState(snap window.Snapshot) *State {
+	st := s.newState(snap.Key, snap.At)
+	for _, l := range slices.Concat(snap.Limits, snap.Others) {
+		sec := newSection(l.Usage, snap.At, l.Limit.String())
 		sec.count(l)
 		st.Limits = append(st.Limits, sec)
 	}
 	return st
 }
 
-// levels returns the state that a limiter of ar1 reports.
-func (s *Subject) levels(told ar1.Snapshot) *State {
-	st := s.newState(told.Key, told.At)
-	for _, l := range slices.Concat(told.Limits, told.Others) {
-		sec := newSection(l.Usage, told.At, estimator.AR1.Text(l.Limit))
+// ar1State returns the state that an ar1.Limiter reports.
+func (s *Subject) ar1State(snap ar1.Snapshot) *State {
+	st := s.newState(snap.Key, snap.At)
+	for _, l := range slices.Concat(snap.Limits, snap.Others) {
+		sec := newSection(l.Usage, snap.At, estimator.AR1.Text(l.Limit))
 		sec.Level = &Level{l.Level, l.Rate, l.HalfLife.Milliseconds()}
 		st.Limits = append(st.Limits, sec)
 	}
 	return st
 }
 
-// newSection returns a section without its counts. It has no Bound if how much the limit holds is not known.
+// newSection returns a section without its counts. It has no Bound if Max is unknown.
 func newSection(u window.Usage, at time.Time, limit string) *section {
 	sec := &section{Per: u.Limit.Per.Milliseconds(), ResetAfter: u.ResetAfter.Milliseconds(), per: u.Limit.Per, now: at}
 	if u.Limit.Max > 0 {
@@ -107,14 +109,14 @@ func newSection(u window.Usage, at time.Time, limit string) *section {
 	return sec
 }
 
-// count takes over the buckets, and finds out when something comes back: the newest bucket is forgotten last.
+// count adds the buckets, and computes when units come back. The newest bucket expires last.
 func (sec *section) count(l window.LimitState) {
 	sec.Counts = &Counts{Used: l.Used, Buckets: []bucket{}}
 	if len(l.Buckets) == 0 {
 		return
 	}
 	sec.now = l.Buckets[len(l.Buckets)-1].Last.Add(sec.per - l.ResetAfter)
-	excess := int64(0) // what may be forgotten without anything being free
+	excess := int64(0) // units above Max: nothing is free until these have expired
 	if sec.Bound != nil {
 		excess = max(0, l.Used-l.Limit.Max)
 	}
@@ -127,23 +129,24 @@ func (sec *section) count(l window.LimitState) {
 	}
 }
 
-// judge finds which sections are stored, and what the limits given say of one more unit.
-func (st *State) judge(stored []*section) {
+// decide marks the sections that are stored, and decides about one more unit under the limits
+// given.
+func (st *State) decide(stored []*section) {
 	st.Stored = len(stored) > 0
 	for _, sec := range st.Limits {
 		sec.Stored = slices.ContainsFunc(stored, func(other *section) bool { return other.per == sec.per })
 	}
 	for _, sec := range st.given() {
-		if st.Verdict == nil {
-			st.Verdict = &Verdict{Allowed: true}
+		if st.Decision == nil {
+			st.Decision = &Decision{Allowed: true}
 		}
 		st.Allowed = st.Allowed && sec.RetryAfter == 0
 		st.RetryAfter = max(st.RetryAfter, sec.RetryAfter)
 	}
 }
 
-// counted returns the sections that count something.
-func (st *State) counted() (counted []*section) {
+// countingSections returns the sections that count something.
+func (st *State) countingSections() (counted []*section) {
 	for _, sec := range st.Limits {
 		if sec.ResetAfter > 0 {
 			counted = append(counted, sec)
@@ -152,10 +155,10 @@ func (st *State) counted() (counted []*section) {
 	return counted
 }
 
-// status returns the exit status that the state stands for.
+// status returns the exit status of the state.
 func (st *State) status() cli.ExitStatus {
 	switch {
-	case st.Verdict != nil && !st.Allowed:
+	case st.Decision != nil && !st.Allowed:
 		return statusDenied
 	case !st.Stored:
 		return statusUnknown
@@ -163,19 +166,20 @@ func (st *State) status() cli.ExitStatus {
 	return 0
 }
 
-// date returns when an attempt would happen: the earliest of what the sections take for now.
-func (st *State) date() time.Time {
+// attemptTime returns the time that an attempt would have now: the earliest over all sections.
+func (st *State) attemptTime() time.Time {
 	earliest := st.At
 	for i, sec := range st.Limits {
-		if date := sec.date(); i == 0 || date.Before(earliest) {
+		if date := sec.attemptTime(); i == 0 || date.Before(earliest) {
 			earliest = date
 		}
 	}
 	return earliest
 }
 
-// date returns when the section takes an attempt to happen: now, but not before its last event.
-func (sec *section) date() time.Time {
+// attemptTime returns the time that an attempt would have in this section: now, and never before
+// its last event.
+func (sec *section) attemptTime() time.Time {
 	if sec.Counts != nil && len(sec.Buckets) > 0 {
 		if last := sec.Buckets[len(sec.Buckets)-1].Last; last.After(sec.now) {
 			return last

@@ -14,19 +14,20 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Subject is an event of a limiter in Redis.
+// Subject is an event of a rate limiter in Redis.
 type Subject struct {
 	Redis  connect.Addresses // none: 127.0.0.1:6379
-	AR1    bool              // the limiter is one of ar1
+	AR1    bool              // the limiter is an ar1.Limiter
 	Secret []byte            // of a limiter that hides events in its keys
 	Name   string            // of the limiter
 	Event  string
 }
 
-// localRedis is where Redis is if no flag says so.
+// localRedis is the address of Redis if no flag gives one.
 const localRedis = "127.0.0.1:6379"
 
-// flags returns the flags of a command on the same limiter, without what is secret.
+// flags returns the flags that name the same limiter in another command. It replaces secrets by
+// placeholders.
 func (s *Subject) flags() (flags []string) {
 	switch to := s.Redis.String(); {
 	case s.Redis.Username+s.Redis.Password != "" || s.Redis.TLSConfig != nil || s.Redis.SelectDB != 0:
@@ -43,7 +44,7 @@ func (s *Subject) flags() (flags []string) {
 	return flags
 }
 
-// connect finds the server or the cluster.
+// connect connects to the server or the cluster.
 func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if len(s.Redis.InitAddress) == 0 {
 		s.Redis.InitAddress = []string{localRedis}
@@ -52,20 +53,21 @@ func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 		return nil, err
 	}
 	client, err := s.Redis.Connect(ctx)
-	return client, s.failed(ctx, err)
+	return client, s.userError(ctx, err)
 }
 
-// checkName refuses a name or a secret that no limiter can have, before Redis is asked. The page has a name only later.
+// checkName returns an error if no limiter can have this name or secret, before a connection is
+// made. An empty name passes, because the page gets a name only later.
 func (s *Subject) checkName() error {
 	if s.Name == "" {
 		return nil
 	}
-	_, err := window.NewLocal(window.Config{Name: s.Name, Limits: anyLimits, Secret: s.Secret})
+	_, err := window.NewLocal(window.Config{Name: s.Name, Limits: placeholderLimits, Secret: s.Secret})
 	return err
 }
 
-// failed says what an error means to somebody who looks.
-func (s *Subject) failed(ctx context.Context, err error) error {
+// userError returns an error of a call as the user should read it.
+func (s *Subject) userError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -83,27 +85,29 @@ func (s *Subject) outage(err error) error {
 	return s.Redis.Failed(err, "try again when it works")
 }
 
-// anyLimits are for calls in which limits do not matter. No service counts over a millisecond.
-var anyLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
+// placeholderLimits are for calls in which limits do not matter. No service has a window of a
+// millisecond.
+var placeholderLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
 
-// look asks Redis for the state of the event under the limits given, and under what else is stored.
-func (s *Subject) look(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*State, error) {
-	st, err := s.inspect(ctx, client, anyLimits, now)
+// fetchState reads the state of the event under the limits given, and under all others that Redis
+// stores. It calls Redis once without limits, and again with them if any are given.
+func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*State, error) {
+	st, err := s.inspect(ctx, client, placeholderLimits, now)
 	if err != nil {
-		return nil, s.failed(ctx, err)
+		return nil, s.userError(ctx, err)
 	}
-	stored := st.Limits[len(anyLimits):]
+	stored := st.Limits[len(placeholderLimits):]
 	st.Limits = stored
 	if len(given) == 0 {
-		st.At = st.date()
+		st.At = st.attemptTime()
 	} else if st, err = s.inspect(ctx, client, given, now); err != nil {
-		return nil, s.failed(ctx, err)
+		return nil, s.userError(ctx, err)
 	}
-	st.judge(stored)
+	st.decide(stored)
 	return st, nil
 }
 
-// inspect asks the library for the state under these limits.
+// inspect reads the state under these limits, by one call of Redis.
 func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits flags.Limits, now func() time.Time) (*State, error) {
 	l, err := s.limiter(client, limits, now)
 	if err != nil {
@@ -112,30 +116,30 @@ func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits fla
 	return s.ask(ctx, l)
 }
 
-// ask asks a limiter for the state of the event.
+// ask returns the state of the event that a limiter reports.
 func (s *Subject) ask(ctx context.Context, l estimator.Limiter) (*State, error) {
 	if l, ok := l.(*ar1.Limiter); ok {
 		got, err := l.Inspect(ctx, s.Event)
-		return s.levels(got), err
+		return s.ar1State(got), err
 	}
 	got, err := l.(*window.Limiter).Inspect(ctx, s.Event)
-	return s.windows(got), err
+	return s.windowState(got), err
 }
 
-// forget removes the event.
+// forget removes the counts of the event.
 func (s *Subject) forget(ctx context.Context, client rueidis.Client) error {
-	l, err := s.limiter(client, anyLimits, nil)
+	l, err := s.limiter(client, placeholderLimits, nil)
 	if err == nil {
 		err = l.Reset(ctx, s.Event)
 	}
-	return s.failed(ctx, err)
+	return s.userError(ctx, err)
 }
 
 func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (estimator.Limiter, error) {
 	return s.estimator().Limiter(client, window.Config{Name: s.Name, Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
 }
 
-// estimator says how the limiter counts.
+// estimator returns the method by which the limiter counts.
 func (s *Subject) estimator() estimator.Estimator {
 	if s.AR1 {
 		return estimator.AR1

@@ -11,19 +11,19 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// watch shows the state until ctx ends, which is no error. Nor is it one if Redis fails for a while,
-// except at the first look. On a terminal each look takes the place of the one before.
-func (c *Command) watch(ctx context.Context, look func(context.Context) (shown, error), s cli.Streams) error {
-	st, err := look(ctx)
+// watch shows the state until ctx ends, and then returns nil. If Redis fails later than at the
+// first read, watch goes on. On a terminal, each state replaces the one before.
+func (c *Command) watch(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams) error {
+	st, err := fetch(ctx)
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	if output.ScreenOf(s.Out).Live && !c.JSON {
 		live := output.NewLive(s.Out.(*os.File))
 		defer live.Close() // also in a panic
-		return c.draw(ctx, look, live, st)
+		return c.draw(ctx, fetch, live, st)
 	}
-	for tick := time.Tick(time.Duration(c.Every)); ctx.Err() == nil; st, err = look(ctx) {
+	for tick := time.Tick(time.Duration(c.Every)); ctx.Err() == nil; st, err = fetch(ctx) {
 		if err := c.print(s, st, err); err != nil {
 			return err
 		}
@@ -35,8 +35,8 @@ func (c *Command) watch(ctx context.Context, look func(context.Context) (shown, 
 	return nil
 }
 
-// print prints a look below the one before, or why there is none.
-func (c *Command) print(s cli.Streams, st shown, err error) error {
+// print prints a state below the one before, or the error.
+func (c *Command) print(s cli.Streams, st result, err error) error {
 	switch {
 	case err != nil:
 		_, _ = fmt.Fprintf(s.Err, "slidegate: %v; looking again\n", err)
@@ -44,13 +44,13 @@ func (c *Command) print(s cli.Streams, st shown, err error) error {
 	case c.JSON:
 		return output.JSON(s.Out, st)
 	}
-	_, err = io.WriteString(s.Out, st.head()+"\n"+st.body(output.ScreenOf(s.Out), false)+"\n"+st.verdict()+"\n\n")
+	_, err = io.WriteString(s.Out, st.head()+"\n"+st.body(output.ScreenOf(s.Out), false)+"\n"+st.headline()+"\n\n")
 	return err
 }
 
-// draw draws the state, and then each look and each size of the terminal. While Redis fails, it keeps
-// the last look.
-func (c *Command) draw(ctx context.Context, look func(context.Context) (shown, error), live *output.Live, st shown) (err error) {
+// draw draws the state at once, after each read, and when the terminal changes its size. While
+// Redis fails, draw keeps the last state.
+func (c *Command) draw(ctx context.Context, fetch func(context.Context) (result, error), live *output.Live, st result) (err error) {
 	for tick := time.Tick(time.Duration(c.Every)); ctx.Err() == nil; {
 		if err := c.drawOnce(live, st, err); err != nil {
 			return err
@@ -59,8 +59,8 @@ func (c *Command) draw(ctx context.Context, look func(context.Context) (shown, e
 		case signal := <-live.Signals:
 			live.Obey(signal)
 		case <-tick:
-			var now shown
-			if now, err = look(ctx); err == nil {
+			var now result
+			if now, err = fetch(ctx); err == nil {
 				st = now
 			}
 		case <-ctx.Done():
@@ -69,10 +69,10 @@ func (c *Command) draw(ctx context.Context, look func(context.Context) (shown, e
 	return nil
 }
 
-// drawOnce draws the last look that there was, below the verdict on it, or why there is none since.
-func (c *Command) drawOnce(live *output.Live, st shown, err error) error {
+// drawOnce draws the last state below its headline, or below the error of the last read.
+func (c *Command) drawOnce(live *output.Live, st result, err error) error {
 	screen := live.Screen()
-	last := screen.Bold(judged(screen, st))
+	last := screen.Bold(styledHeadline(screen, st))
 	if err != nil {
 		last = screen.Bad(screen.Wrap(fmt.Sprintf("%v; looking again", err)))
 	}

@@ -17,27 +17,27 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 )
 
-// watched returns what a terminal shows of looks, and what a panic in them said.
-func watched(t *testing.T, look func(ctx context.Context, n int) (shown, error)) (screen string, panicked any) {
+// runWatch returns what a terminal shows during a watch, and the value of a panic in it.
+func runWatch(t *testing.T, fetch func(ctx context.Context, n int) (result, error)) (screen string, panicked any) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
-	t.Setenv("NO_COLOR", "1") // that is about colours alone
+	t.Setenv("NO_COLOR", "1") // which concerns only colours
 	screen = ttytest.Screen(t, func(tty *os.File) {
 		defer func() { panicked = recover() }()
 		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
 			t.Fatal(err)
 		}
 		c, n := &Command{Every: flags.Interval(time.Millisecond)}, 0
-		if err := c.watch(t.Context(), func(ctx context.Context) (shown, error) { n++; return look(ctx, n) }, cli.Streams{Out: tty, Err: tty}); err != nil {
+		if err := c.watch(t.Context(), func(ctx context.Context) (result, error) { n++; return fetch(ctx, n) }, cli.Streams{Out: tty, Err: tty}); err != nil {
 			t.Error(err)
 		}
 	})
 	return screen, panicked
 }
 
-// TestWatchPanics: the terminal is given back before a panic is told.
+// TestWatchPanics checks that watch restores the terminal before a panic is printed.
 func TestWatchPanics(t *testing.T) {
-	screen, panicked := watched(t, func(_ context.Context, n int) (shown, error) {
+	screen, panicked := runWatch(t, func(_ context.Context, n int) (result, error) {
 		if n == 3 {
 			panic("a bug")
 		}
@@ -48,9 +48,10 @@ func TestWatchPanics(t *testing.T) {
 	}
 }
 
-// TestWatchFails: while Redis fails, the error takes the place of the verdict, and the last look stays.
+// TestWatchFails checks that the error replaces the headline while Redis fails, and that the last
+// state stays.
 func TestWatchFails(t *testing.T) {
-	screen, _ := watched(t, func(_ context.Context, n int) (shown, error) {
+	screen, _ := runWatch(t, func(_ context.Context, n int) (result, error) {
 		switch n {
 		case 1:
 			return &State{Event: "alice"}, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// checkWeb refuses what does not go with a page, and without one what needs it.
+// checkWeb returns an error if a flag does not go together with --web, or needs it and has none.
 func (c *Command) checkWeb() error {
 	const more = "; slidegate help inspect shows what there is"
 	switch {
@@ -36,16 +36,16 @@ func (c *Command) checkWeb() error {
 	return nil
 }
 
-// serve serves the page until ctx ends, which is no error.
+// serve serves the page until ctx ends, and then returns nil.
 func (c *Command) serve(ctx context.Context, client rueidis.Client, s cli.Streams) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(c.Web))
 	if err != nil {
 		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, flags.DefaultPage)
 	}
 	if !page.OnLoopback(listener.Addr()) {
-		_, _ = fmt.Fprintf(s.Err, "slidegate: everybody who reaches %v sees who is limited%s; keep others away from it\n", listener.Addr(), c.more())
+		_, _ = fmt.Fprintf(s.Err, "slidegate: everybody who reaches %v sees who is limited%s; keep others away from it\n", listener.Addr(), c.resetWarning())
 	}
-	_, _ = fmt.Fprintf(s.Out, "The page is at http://%v/%s until you interrupt this.\n", listener.Addr(), c.begin())
+	_, _ = fmt.Fprintf(s.Out, "The page is at http://%v/%s until you interrupt this.\n", listener.Addr(), c.startQuery())
 	server := &http.Server{Handler: page.New(c.page(client, s.Now)), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -54,18 +54,18 @@ func (c *Command) serve(ctx context.Context, client rueidis.Client, s cli.Stream
 	return nil
 }
 
-// more returns what else everybody can do who reaches the page.
-func (c *Command) more() string {
+// resetWarning returns the end of the warning about a page with a Reset button.
+func (c *Command) resetWarning() string {
 	if c.AllowReset {
-		return ", and can have it forgotten"
+		return ", and can reset their counts"
 	}
 	return ""
 }
 
-// begin returns what the page shows first, as the end of its address. Without an event, it asks for
-// one.
-func (c *Command) begin() string {
-	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits.Texts(), ","), Levels: c.AR1, Login: c.Login}
+// startQuery returns what the page shows first, as the query string of its URL. Without an event,
+// the page asks for one.
+func (c *Command) startQuery() string {
+	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits.Texts(), ","), AR1: c.AR1, Login: c.Login}
 	if c.IP != nil {
 		q.Address = *c.IP
 	}
@@ -93,15 +93,15 @@ type web struct {
 	now     func() time.Time
 }
 
-// of returns the subject that the page asks about.
-func (w *web) of(q page.Query) *Subject {
+// subject returns the subject of a query.
+func (w *web) subject(q page.Query) *Subject {
 	s := w.Subject
-	s.Name, s.Event, s.AR1 = q.Name, q.Event, q.Levels
+	s.Name, s.Event, s.AR1 = q.Name, q.Event, q.AR1
 	return &s
 }
 
-// open prepares to look at an event or an account.
-func (w *web) open(q page.Query) (page.Look, error) {
+// open returns a function that reads the state of an event or an account.
+func (w *web) open(q page.Query) (page.Poll, error) {
 	switch {
 	case q.Name == "":
 		return nil, errors.New("the name of the limiter is missing; write the one that the service uses")
@@ -115,19 +115,19 @@ func (w *web) open(q page.Query) (page.Look, error) {
 			return nil, err
 		}
 	}
-	s := w.of(q)
-	return s.glances(w.client, given, w.now)
+	s := w.subject(q)
+	return s.newPoll(w.client, given, w.now)
 }
 
-// openAccount prepares to look at an account of a login guard.
-func (w *web) openAccount(q page.Query) (page.Look, error) {
-	ip, err := addressOf(q)
+// openAccount returns a function that reads the state of an account of a login guard.
+func (w *web) openAccount(q page.Query) (page.Poll, error) {
+	ip, err := queryAddress(q)
 	if err != nil {
 		return nil, err
 	}
-	look, err := w.of(q).accounts(w.client, w.guarded, ip, w.now)
+	fetch, err := w.subject(q).accounts(w.client, w.guarded, ip, w.now)
 	return func(ctx context.Context) (any, error) {
-		a, err := look(ctx)
+		a, err := fetch(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -135,8 +135,8 @@ func (w *web) openAccount(q page.Query) (page.Look, error) {
 	}, err
 }
 
-// addressOf returns the address that an account is used from, or the zero one.
-func addressOf(q page.Query) (netip.Addr, error) {
+// queryAddress returns the IP address in a query, or the zero address.
+func queryAddress(q page.Query) (netip.Addr, error) {
 	if q.Address == "" {
 		return netip.Addr{}, nil
 	}
@@ -154,7 +154,7 @@ type webAccount struct {
 type webBudget struct {
 	*budgetState
 	Shown string `json:"shown"` // the event as it can be printed
-	Link  string `json:"link"`  // what the page asks for to show the event alone
+	Link  string `json:"link"`  // the query string that shows only this event
 }
 
 func newWebAccount(a *accountState) webAccount {
@@ -170,13 +170,14 @@ func newWebAccount(a *accountState) webAccount {
 	return webAccount{a, budgets, a.challengeText()}
 }
 
-// forget forgets an event, or the failures on an account and of its pair.
+// forget removes the counts of an event, or the failures of an account and of its pair with an IP
+// address.
 func (w *web) forget(ctx context.Context, q page.Query) error {
-	s := w.of(q)
+	s := w.subject(q)
 	if !q.Login {
 		return s.forget(ctx, w.client)
 	}
-	ip, err := addressOf(q)
+	ip, err := queryAddress(q)
 	if err != nil {
 		return err
 	}
@@ -184,38 +185,38 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 	if err != nil {
 		return err
 	}
-	return s.failed(ctx, g.Forget(ctx, q.Event, from(ip)...))
+	return s.userError(ctx, g.Forget(ctx, q.Event, optionalAddress(ip)...))
 }
 
-// glances returns a function that looks at the event with one call of Redis each time.
-func (s *Subject) glances(client rueidis.Client, given flags.Limits, now func() time.Time) (page.Look, error) {
+// newPoll returns a function that reads the state of the event by one call of Redis each time.
+func (s *Subject) newPoll(client rueidis.Client, given flags.Limits, now func() time.Time) (page.Poll, error) {
 	under := given
 	if len(given) == 0 {
-		under = anyLimits
+		under = placeholderLimits
 	}
 	l, err := s.limiter(client, under, now)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (any, error) { return s.glance(ctx, l, len(given) > 0) }, nil
+	return func(ctx context.Context) (any, error) { return s.pollState(ctx, l, len(given) > 0) }, nil
 }
 
 // State returns the state of the event under the limits of l, by one call of Redis.
 func (s *Subject) State(ctx context.Context, l *window.Limiter) (*State, error) {
-	return s.glance(ctx, l, true)
+	return s.pollState(ctx, l, true)
 }
 
-// glance returns the state of the event under the limits of l, or under what is stored if these are
-// not given.
-func (s *Subject) glance(ctx context.Context, l estimator.Limiter, given bool) (*State, error) {
+// pollState returns the state of the event under the limits of l, by one call of Redis. If given is
+// false, it returns the state under the limits that Redis stores.
+func (s *Subject) pollState(ctx context.Context, l estimator.Limiter, given bool) (*State, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {
-		return nil, s.failed(ctx, err)
+		return nil, s.userError(ctx, err)
 	}
 	if !given {
-		st.Limits = st.Limits[len(anyLimits):]
-		st.At = st.date()
+		st.Limits = st.Limits[len(placeholderLimits):]
+		st.At = st.attemptTime()
 	}
-	st.judge(st.counted())
+	st.decide(st.countingSections())
 	return st, nil
 }

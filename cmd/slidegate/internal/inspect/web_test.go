@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestBegin: the address that is printed asks for what the command line names.
-func TestBegin(t *testing.T) {
+// TestStartQuery checks that the URL that Run prints asks for what the command line names.
+func TestStartQuery(t *testing.T) {
 	six := "::1"
 	for want, c := range map[string]Command{
 		"":                               {},
@@ -26,7 +26,7 @@ func TestBegin(t *testing.T) {
 		"?event=alice&ip=%3A%3A1&login=1&name=login": {Subject: Subject{Name: "login", Event: "alice"}, Login: true, IP: &six},
 		"?login=1": {Login: true},
 	} {
-		if got := c.begin(); got != want {
+		if got := c.startQuery(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}
@@ -41,7 +41,7 @@ func limits(t *testing.T, text string) flags.Limits {
 	return ls
 }
 
-// TestWebForgets: a Reset with an address that is none forgets nothing.
+// TestWebForgets checks that a Reset with an invalid IP address forgets nothing.
 func TestWebForgets(t *testing.T) {
 	server := redistest.Start(t)
 	client, secret := server.Client(t), []byte("sixteen bytes, or more")
@@ -59,13 +59,13 @@ func TestWebForgets(t *testing.T) {
 		t.Errorf("%v; %d keys, not %d", err, size(t, server), before)
 	}
 	q.Address = "::ffff:192.0.2.31"
-	if err := w.forget(t.Context(), q); err != nil || size(t, server) != 1 { // that of the address
+	if err := w.forget(t.Context(), q); err != nil || size(t, server) != 1 { // the address keeps its key
 		t.Errorf("%v; %d keys", err, size(t, server))
 	}
 }
 
-// TestWebForgetsChallenged: with challenges, a Reset forgets what failed with them, too. The page says
-// whether a challenge would help.
+// TestWebForgetsChallenged checks that a Reset also forgets failures with a challenge, and that the
+// page says whether a challenge would help.
 func TestWebForgetsChallenged(t *testing.T) {
 	server := redistest.Start(t)
 	client, secret := server.Client(t), []byte("sixteen bytes, or more")
@@ -78,12 +78,12 @@ func TestWebForgetsChallenged(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := page.Query{Name: "login", Event: "alice", Login: true, Address: "192.0.2.31"}
-	look, err := w.open(q)
+	fetch, err := w.open(q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"A challenge would not let the user in: denied by challenged-pair and challenged-account for ", "A challenge would let the user in now."} {
-		got, err := look(t.Context())
+		got, err := fetch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestWebForgetsChallenged(t *testing.T) {
 	}
 }
 
-// size returns how many keys a server holds.
+// size returns the number of keys on a server.
 func size(t *testing.T, server *redistest.Server) int64 {
 	t.Helper()
 	n, err := server.Do(t.Context(), "DBSIZE").AsInt64()
@@ -106,11 +106,13 @@ func size(t *testing.T, server *redistest.Server) int64 {
 	return n
 }
 
-// scriptCalls finds in a server's statistics how often scripts were called, by each command that calls one.
+// scriptCalls matches the number of script calls in a server's statistics, for each command that
+// calls scripts.
 var scriptCalls = regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=[0-9]+`)
 
-// TestWebAsks: a look of the page is one call of Redis, and says what slidegate inspect says.
-func TestWebAsks(t *testing.T) {
+// TestWebPolls checks that a poll of the page costs one call of Redis, and reports what slidegate
+// inspect reports.
+func TestWebPolls(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
 	l, err := window.New(client, window.Config{Name: "login", Limits: limits(t, "2/1h,9/1d")})
@@ -122,14 +124,14 @@ func TestWebAsks(t *testing.T) {
 	}
 	w := &web{client: client}
 	for text, want := range map[string]string{"2/1h": "denied", "3/1h": "allowed", "": "unknown"} {
-		look, err := w.open(page.Query{Name: "login", Event: "alice", Limits: text})
+		fetch, err := w.open(page.Query{Name: "login", Event: "alice", Limits: text})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := server.Do(t.Context(), "CONFIG", "RESETSTAT").Error(); err != nil {
 			t.Fatal(err)
 		}
-		got, err := look(t.Context())
+		got, err := fetch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +140,8 @@ func TestWebAsks(t *testing.T) {
 			t.Errorf("%q: %q, %v", text, calls, err)
 		}
 		st := got.(*State)
-		switch verdict := st.Verdict; {
-		case verdict == nil && want == "unknown", verdict != nil && verdict.Allowed == (want == "allowed"):
+		switch d := st.Decision; {
+		case d == nil && want == "unknown", d != nil && d.Allowed == (want == "allowed"):
 		default:
 			t.Errorf("%q: %+v", text, st)
 		}

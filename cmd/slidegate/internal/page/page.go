@@ -1,9 +1,9 @@
-// Package page serves the live page of slidegate. It shows what limiters count for an event or an
-// account, as that changes.
+// Package page serves the live page of slidegate. The page shows the state of an event or an
+// account in rate limiters, and updates it as it changes.
 //
-// A browser takes this way: the page (files/index.html) reads from its own address what to watch,
-// and opens a stream of server-sent events for it. All streams of one event share a poller
-// (watch.go), so that Redis is asked twice a second, however many people look.
+// The page (files/index.html) takes what to watch from its own URL, and opens a stream of
+// server-sent events for it. All streams of one event share a poller (watch.go). It polls Redis
+// twice a second, however many browsers watch.
 package page
 
 import (
@@ -22,31 +22,31 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
-// Config says what a page shows, and what its users may do.
+// Config configures what a page shows, and what its users may do.
 type Config struct {
 	Title      string   // of the page
-	Named      bool     // users name the limiter and its limits; else the page is about one limiter
+	Named      bool     // users name the limiter and its limits; otherwise the page has one limiter
 	Accounts   bool     // users can ask about accounts of login guards
 	Challenged bool     // these guards have challenges
 	Links      []string // paths of the same server, for the end of the page
 
-	Open     func(Query) (Look, error)          // prepares to look at an event or an account
-	Forget   func(context.Context, Query) error // nil: there is no Reset
-	Overview func() any                         // what is shown of all events, as JSON; nil: nothing
+	Open     func(Query) (Poll, error)          // prepares to poll an event or an account
+	Forget   func(context.Context, Query) error // nil: the page has no Reset button
+	Overview func() any                         // returns the overview of all events, for JSON; nil: none
 }
 
-// Query says what to look at.
+// Query is the event or account to watch.
 type Query struct {
 	Name    string // of the limiter or the guard
 	Event   string // or an account; any bytes
 	Limits  string // as in 5/1h,20/1d
-	Levels  bool   // the limiter is one of ar1
+	AR1     bool   // the limiter is one of ar1
 	Login   bool   // Name is that of a login guard, and Event an account
-	Address string // that the account is used from, or empty
+	Address string // the IP address that the account is used from, or empty
 }
 
-// Look returns a state, which the page gets as JSON.
-type Look func(context.Context) (any, error)
+// Poll reads a state, which the page gets as JSON.
+type Poll func(context.Context) (any, error)
 
 //go:embed files
 var files embed.FS
@@ -59,7 +59,8 @@ type page struct {
 	hub hub
 }
 
-// New returns the handler of the page and of what it loads. It stands at the root of a server.
+// New returns the handler of the page and of the files that it loads. Its paths begin at the root
+// of the server.
 func New(cfg Config) http.Handler {
 	p := &page{Config: cfg}
 	mux := http.NewServeMux()
@@ -77,8 +78,8 @@ func New(cfg Config) http.Handler {
 	return Guard(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// Guard returns a handler that refuses requests of other sites. It adds the headers that keep a
-// browser from loading or running anything else.
+// Guard returns a handler that refuses requests of other sites with the status 403. It adds headers
+// so that a browser loads and runs nothing from elsewhere.
 func Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -91,29 +92,30 @@ func Guard(next http.Handler) http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
-		if misled(r) {
-			http.Error(w, fmt.Sprintf("This address is for this machine alone; open it as localhost, and not as %q.", r.Host), http.StatusForbidden)
+		if reboundHost(r) {
+			http.Error(w, fmt.Sprintf("Only this machine can open this page; open it as localhost, and not as %q.", r.Host), http.StatusForbidden)
 			return
 		}
-		if embedded(r) {
-			http.Error(w, "This page is not for use inside other sites; open it by itself.", http.StatusForbidden)
+		if crossSite(r) {
+			http.Error(w, "Other sites cannot embed this page; open it by itself.", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// embedded reports whether a browser loads this for the page of another site. It could not read the
-// answer, but each stream that it opens costs Redis. A link from another site is fine.
-func embedded(r *http.Request) bool {
+// crossSite reports whether a browser sends a request for the page of another site. That site could
+// not read the response, but each stream that it opens costs Redis. A link from another site is
+// fine.
+func crossSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// misled reports whether a request to a loopback address names another host. A browser sends such a
-// request if the site that it shows has its own name lead to this machine (DNS rebinding): to the
-// browser, both are then one site.
-func misled(r *http.Request) bool {
+// reboundHost reports whether a request to a loopback address names another host. A browser sends
+// such a request after DNS rebinding: a site makes its own name resolve to this machine, and to the
+// browser both are then one site.
+func reboundHost(r *http.Request) bool {
 	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !OnLoopback(local) {
 		return false
 	}
@@ -122,7 +124,7 @@ func misled(r *http.Request) bool {
 	return err != nil && host != "localhost"
 }
 
-// OnLoopback reports whether only this machine reaches an address.
+// OnLoopback reports whether only this machine can reach an address.
 func OnLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
@@ -134,20 +136,20 @@ func (p *page) index(w http.ResponseWriter, r *http.Request) {
 	_ = index.Execute(w, map[string]any{"Page": p, "Query": p.queryOf(r), "Watching": r.URL.Query().Has("event")}) // the browser may be gone
 }
 
-// queryOf returns what the address of a request asks for. It keeps each byte of the event, also
-// those that are no UTF-8.
+// queryOf returns the query in the URL of a request. It keeps each byte of the event, even if the
+// event is not valid UTF-8.
 func (p *page) queryOf(r *http.Request) Query {
 	v := r.URL.Query()
 	if !p.Named {
 		return Query{Event: v.Get("event")}
 	}
 	return Query{
-		Name: v.Get("name"), Event: v.Get("event"), Limits: v.Get("limit"), Levels: v.Has("ar1"),
+		Name: v.Get("name"), Event: v.Get("event"), Limits: v.Get("limit"), AR1: v.Has("ar1"),
 		Login: v.Has("login"), Address: v.Get("ip"),
 	}
 }
 
-// Encode returns the query as the part of an address after the question mark.
+// Encode returns the query as the query string of a URL.
 func (q Query) Encode() string {
 	v := url.Values{}
 	for name, value := range map[string]string{"event": q.Event, "name": q.Name, "limit": q.Limits, "ip": q.Address} {
@@ -155,7 +157,7 @@ func (q Query) Encode() string {
 			v.Set(name, value)
 		}
 	}
-	for name, on := range map[string]bool{"ar1": q.Levels, "login": q.Login} {
+	for name, on := range map[string]bool{"ar1": q.AR1, "login": q.Login} {
 		if on {
 			v.Set(name, "1")
 		}
@@ -163,7 +165,7 @@ func (q Query) Encode() string {
 	return v.Encode()
 }
 
-// update is what a stream sends: a state, or why there is none.
+// update is one message of a stream: a state or an error.
 type update struct {
 	Shown string `json:"shown,omitempty"` // the event as it can be printed
 	State any    `json:"state,omitempty"`
@@ -173,15 +175,15 @@ type update struct {
 // watch streams the state of an event.
 func (p *page) watch(w http.ResponseWriter, r *http.Request) {
 	q := p.queryOf(r)
-	look, err := p.Open(q)
+	poll, err := p.Open(q)
 	if err != nil {
-		look = func(context.Context) (any, error) { return nil, err }
+		poll = func(context.Context) (any, error) { return nil, err }
 	}
 	p.hub.serve(w, r, q, func(ctx context.Context) []byte {
 		u := update{Shown: logs.Shown(q.Event)}
-		state, err := look(ctx)
+		state, err := poll(ctx)
 		if err != nil {
-			u.Error = plain(err)
+			u.Error = errorText(err)
 		} else {
 			u.State = state
 		}
@@ -189,10 +191,10 @@ func (p *page) watch(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// plain returns the text of an error without the name that those of the library begin with.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "slidegate: ") }
+// errorText returns the text of an error without the prefix of the library.
+func errorText(err error) string { return strings.TrimPrefix(err.Error(), "slidegate: ") }
 
-// overview streams what is shown of all events.
+// overview streams the overview of all events.
 func (p *page) overview(w http.ResponseWriter, r *http.Request) {
 	p.hub.serve(w, r, "overview", func(context.Context) []byte { return encoded(update{State: p.Overview()}) })
 }
@@ -206,15 +208,15 @@ func encoded(u update) []byte {
 	return text
 }
 
-// forgetTime is how long a Reset may take.
-const forgetTime = 10 * time.Second
+// resetTimeout is the longest that a Reset may take.
+const resetTimeout = 10 * time.Second
 
-// reset forgets what is counted for an event.
+// reset removes the counts of an event.
 func (p *page) reset(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), forgetTime)
+	ctx, cancel := context.WithTimeout(r.Context(), resetTimeout)
 	defer cancel()
 	if err := p.Forget(ctx, p.queryOf(r)); err != nil {
-		http.Error(w, plain(err), http.StatusBadGateway)
+		http.Error(w, errorText(err), http.StatusBadGateway)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

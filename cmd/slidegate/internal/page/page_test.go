@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// browser is one page that is open. It keeps the last update, and counts them.
+// browser is one open page. It keeps the last update, and counts the updates.
 type browser struct {
 	*httptest.ResponseRecorder
 	updates int
 	last    update
 }
 
-// Write takes one update.
+// Write records one update.
 func (b *browser) Write(text []byte) (int, error) {
 	b.updates++
 	b.last = update{}
@@ -36,41 +36,41 @@ func (b *browser) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// open opens a page in a goroutine until ctx ends.
+// open opens a page in a goroutine. The page stays open until ctx ends.
 func open(ctx context.Context, h http.Handler, q Query) *browser {
 	b := &browser{ResponseRecorder: httptest.NewRecorder()}
 	go h.ServeHTTP(b, httptest.NewRequestWithContext(ctx, http.MethodGet, "/watch?"+q.Encode(), http.NoBody))
 	return b
 }
 
-// opened returns a context for pages, and what closes them and waits for their pollers to end.
+// opened returns a context for pages, and a function that closes them and waits for their pollers.
 func opened(t *testing.T) (ctx context.Context, leave func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	return ctx, func() {
 		cancel()
-		<-time.After(pause)
+		<-time.After(pollInterval)
 		synctest.Wait()
 	}
 }
 
-// counting returns a configuration whose looks are counted, and say which they are.
-func counting() (cfg Config, looks *atomic.Int64) {
-	looks = new(atomic.Int64)
+// counting returns a configuration that counts its polls. The state of each poll is its number.
+func counting() (cfg Config, polls *atomic.Int64) {
+	polls = new(atomic.Int64)
 	cfg.Named = true
-	cfg.Open = func(q Query) (Look, error) {
+	cfg.Open = func(q Query) (Poll, error) {
 		if q.Name == "" {
 			return nil, errors.New("slidegate: the name is missing")
 		}
-		return func(context.Context) (any, error) { return looks.Add(1), nil }, nil
+		return func(context.Context) (any, error) { return polls.Add(1), nil }, nil
 	}
-	return cfg, looks
+	return cfg, polls
 }
 
-// TestPagesShareLooks: 200 pages on one event cause two looks a second together, all see the last
-// one, and nothing runs when they are closed.
-func TestPagesShareLooks(t *testing.T) {
+// TestPagesSharePolls checks that 200 pages on one event together cause two polls a second, that
+// all see the last one, and that nothing runs after they are closed.
+func TestPagesSharePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, looks := counting()
+		cfg, polls := counting()
 		p := &page{Config: cfg}
 		ctx, leave := opened(t)
 		var browsers []*browser
@@ -79,8 +79,8 @@ func TestPagesShareLooks(t *testing.T) {
 		}
 		<-time.After(time.Minute - time.Millisecond)
 		synctest.Wait()
-		if n := looks.Load(); n != 120 {
-			t.Errorf("%d looks in a minute, not 120", n)
+		if n := polls.Load(); n != 120 {
+			t.Errorf("%d polls in a minute, not 120", n)
 		}
 		for i, b := range browsers {
 			if b.updates < 119 || b.last.State != 120.0 || b.last.Shown != "alice" {
@@ -88,16 +88,17 @@ func TestPagesShareLooks(t *testing.T) {
 			}
 		}
 		leave() // the end of the bubble finds each goroutine that is left
-		if len(p.hub.pollers) != 0 || looks.Load() > 121 {
-			t.Errorf("%d pollers are left, and looked %d times", len(p.hub.pollers), looks.Load())
+		if len(p.hub.pollers) != 0 || polls.Load() > 121 {
+			t.Errorf("%d pollers are left, and polled %d times", len(p.hub.pollers), polls.Load())
 		}
 	})
 }
 
-// TestPagesThatComeAndGo cause no more looks than one that stays.
+// TestPagesThatComeAndGo checks that pages that open and close cause no more polls than one page
+// that stays open.
 func TestPagesThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, looks := counting()
+		cfg, polls := counting()
 		p := &page{Config: cfg}
 		for range 600 {
 			ctx, leave := context.WithCancel(t.Context())
@@ -106,20 +107,20 @@ func TestPagesThatComeAndGo(t *testing.T) {
 			leave()
 			<-time.After(50 * time.Millisecond)
 		}
-		<-time.After(pause)
-		if n := looks.Load(); n > 121 {
-			t.Errorf("%d looks in a minute", n)
+		<-time.After(pollInterval)
+		if n := polls.Load(); n > 121 {
+			t.Errorf("%d polls in a minute", n)
 		}
 	})
 }
 
-// TestSlowLooks: a look that takes long is followed by others no sooner than one that does not, and
-// ends in time.
-func TestSlowLooks(t *testing.T) {
+// TestSlowPolls checks that a slow poll ends after pollTimeout, and that the next one does not
+// begin sooner than after a fast poll.
+func TestSlowPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var began []time.Duration
 		start := time.Now()
-		cfg := Config{Open: func(Query) (Look, error) {
+		cfg := Config{Open: func(Query) (Poll, error) {
 			return func(ctx context.Context) (any, error) {
 				began = append(began, time.Since(start))
 				if len(began) == 2 {
@@ -132,27 +133,28 @@ func TestSlowLooks(t *testing.T) {
 		open(ctx, New(cfg), Query{Event: "alice"})
 		<-time.After(4*time.Second - time.Millisecond)
 		leave()
-		want := []time.Duration{0, pause, pause + lookTime, pause + lookTime + pause, pause + lookTime + 2*pause}
+		want := []time.Duration{0, pollInterval, pollInterval + pollTimeout, pollInterval + pollTimeout + pollInterval, pollInterval + pollTimeout + 2*pollInterval}
 		if got := began[:min(len(began), len(want))]; !slices.Equal(got, want) {
-			t.Errorf("looks began at %v, not %v", got, want)
+			t.Errorf("polls began at %v, not %v", got, want)
 		}
 	})
 }
 
-// TestMostWatched: a page that watches one event too many says so, and others are not disturbed.
-func TestMostWatched(t *testing.T) {
+// TestMaxWatched checks that a page that watches one event too many gets an error, and that the
+// others go on.
+func TestMaxWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := counting()
 		p := &page{Config: cfg}
 		ctx, leave := opened(t)
 		defer leave()
 		var first *browser
-		for i := range mostWatched {
+		for i := range maxWatched {
 			first = open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: fmt.Sprint(i)})
 		}
 		synctest.Wait()
 		more := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: "more"})
-		same := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: fmt.Sprint(mostWatched - 1)})
+		same := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: fmt.Sprint(maxWatched - 1)})
 		synctest.Wait()
 		if !strings.HasPrefix(more.last.Error, "100 events are watched already") || first.updates != 1 || same.updates != 1 {
 			t.Errorf("%+v; %d and %d updates", more.last, first.updates, same.updates)
@@ -160,7 +162,7 @@ func TestMostWatched(t *testing.T) {
 	})
 }
 
-// TestOneLimiter: a page about one limiter asks for an event, whatever else its address has.
+// TestOneLimiter checks that a page about one limiter takes only the event from its URL.
 func TestOneLimiter(t *testing.T) {
 	var asked Query
 	h := New(Config{Forget: func(_ context.Context, q Query) error { asked = q; return nil }})
@@ -174,8 +176,8 @@ func TestOneLimiter(t *testing.T) {
 	}
 }
 
-// TestTrouble: a page gets the text of an error in place of a state.
-func TestTrouble(t *testing.T) {
+// TestPollError checks that a page gets the text of an error in place of a state.
+func TestPollError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := counting()
 		ctx, leave := opened(t)
@@ -188,18 +190,18 @@ func TestTrouble(t *testing.T) {
 	})
 }
 
-// hostile are names of events that want to be something else.
+// hostile are events that try to inject code or hide their text.
 var hostile = []string{
 	`<script>document.title="hacked"</script>`, `"><img src=x onerror=alert(1)>`, `{{.Page}}`, "a\xff\xfeb", "\u202egnp.exe", "a\nb\x00c", strings.Repeat("x<b>", 2560),
 }
 
-// TestHostileNames: whatever an event is called, its bytes reach Open, and the page holds it as
-// text.
+// TestHostileNames checks that the bytes of any event reach Open, and that the page holds the event
+// as text.
 func TestHostileNames(t *testing.T) {
 	for _, name := range hostile {
 		synctest.Test(t, func(t *testing.T) {
 			var asked Query
-			cfg := Config{Named: true, Open: func(q Query) (Look, error) {
+			cfg := Config{Named: true, Open: func(q Query) (Poll, error) {
 				asked = q
 				return func(context.Context) (any, error) { return 1, nil }, nil
 			}}
@@ -226,9 +228,9 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestOnlyItsOwn: the page loads nothing from elsewhere and has nothing inline, and its policy
-// forbids both.
-func TestOnlyItsOwn(t *testing.T) {
+// TestContentSecurityPolicy checks that the page loads nothing from elsewhere and has nothing
+// inline, and that its policy forbids both.
+func TestContentSecurityPolicy(t *testing.T) {
 	cfg, _ := counting()
 	cfg.Overview, cfg.Forget = func() any { return 1 }, func(context.Context, Query) error { return nil }
 	h := New(cfg)
@@ -248,7 +250,8 @@ func TestOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestReset: it is there where the operator allowed it, by POST, and for no other site.
+// TestReset checks that a Reset works only if the operator allowed it, only by POST, and for no
+// other site.
 func TestReset(t *testing.T) {
 	var forgotten []Query
 	with, without := Config{}, Config{}
@@ -293,7 +296,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestOtherSites may link to the page, and not load anything of it.
+// TestOtherSites checks that other sites can link to the page, and cannot load anything of it.
 func TestOtherSites(t *testing.T) {
 	for _, tt := range []struct {
 		site, dest string
@@ -318,8 +321,8 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// TestRebinding: a site whose name leads to this machine gets nothing. Where the server listens on
-// other addresses, names are fine.
+// TestRebinding checks that a site whose name resolves to this machine gets nothing. If the server
+// listens on other addresses, it accepts any host name.
 func TestRebinding(t *testing.T) {
 	for _, tt := range []struct {
 		local, host string

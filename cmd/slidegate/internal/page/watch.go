@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	pause       = 500 * time.Millisecond // at least, from the begin of one look at an event to the next
-	lookTime    = 2 * time.Second        // for one look
-	sendTime    = 10 * time.Second       // for a browser to take an update
-	mostWatched = 100                    // events at once
+	pollInterval = 500 * time.Millisecond // from the start of one poll of an event to the next, at least
+	pollTimeout  = 2 * time.Second        // for one poll
+	sendTimeout  = 10 * time.Second       // for sending one update to a browser
+	maxWatched   = 100                    // events at once
 )
 
-// hub has a poller for each event that somebody watches. Its zero value has none.
+// hub holds a poller for each event that somebody watches. Its zero value has none.
 type hub struct {
 	mu      sync.Mutex
 	pollers map[any]*poller // by what is watched
 }
 
-// poller looks at one event for all who watch it.
+// poller polls one event for all browsers that watch it.
 type poller struct {
-	look     func(context.Context) []byte
+	poll     func(context.Context) []byte
 	watchers map[chan []byte]bool
-	last     []byte // what they got last
+	last     []byte // the last update that they got
 }
 
-// serve sends what look returns to a browser until it leaves, and looks for all browsers that watch
-// the same. If too much is watched, it says so, and the browser asks again after a few seconds.
-func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, look func(context.Context) []byte) {
+// serve streams what poll returns to a browser until the browser leaves. All browsers that watch
+// the same share one poller. If maxWatched events are watched already, serve sends an error, and
+// the browser asks again after a few seconds.
+func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, poll func(context.Context) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	updates, ok := h.join(of, look)
+	updates, ok := h.join(of, poll)
 	if !ok {
-		_ = send(w, encoded(update{Error: fmt.Sprintf("%d events are watched already; close another page first", mostWatched)}))
+		_ = send(w, encoded(update{Error: fmt.Sprintf("%d events are watched already; close another page first", maxWatched)}))
 		return
 	}
 	defer h.leave(of, updates)
@@ -53,7 +54,7 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, look func(co
 // send writes one server-sent event.
 func send(w http.ResponseWriter, text []byte) error {
 	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Now().Add(sendTime)) // not every connection has one
+	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout)) // not every connection has one
 	if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
 		return err
 	}
@@ -61,21 +62,21 @@ func send(w http.ResponseWriter, text []byte) error {
 }
 
 // join adds a watcher, and starts a poller if it is the first.
-func (h *hub) join(of any, look func(context.Context) []byte) (updates chan []byte, ok bool) {
+func (h *hub) join(of any, poll func(context.Context) []byte) (updates chan []byte, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.pollers[of]
-	if p == nil && len(h.pollers) == mostWatched {
+	if p == nil && len(h.pollers) == maxWatched {
 		return nil, false
 	}
 	updates = make(chan []byte, 1)
 	if p == nil {
-		p = &poller{look: look, watchers: map[chan []byte]bool{}}
+		p = &poller{poll: poll, watchers: map[chan []byte]bool{}}
 		if h.pollers == nil {
 			h.pollers = map[any]*poller{}
 		}
 		h.pollers[of] = p
-		go h.poll(of, p)
+		go h.run(of, p)
 	} else if p.last != nil {
 		updates <- p.last
 	}
@@ -83,29 +84,29 @@ func (h *hub) join(of any, look func(context.Context) []byte) (updates chan []by
 	return updates, true
 }
 
-// leave removes a watcher. Its poller ends after its pause if it was the last one, and not before:
-// so no coming and going of browsers makes it look more often.
+// leave removes a watcher. If it was the last one, its poller ends after pollInterval and not
+// before. So browsers that come and go cannot make it poll more often.
 func (h *hub) leave(of any, updates chan []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.pollers[of].watchers, updates)
 }
 
-// poll looks until nobody watches. It is no ticker's work, since two looks would follow each other at
-// once after one that took long.
-func (h *hub) poll(of any, p *poller) {
+// run polls until nobody watches. It uses no ticker, because a ticker would start the next poll at
+// once after a slow one.
+func (h *hub) run(of any, p *poller) {
 	for !h.ended(of, p) {
-		next := time.After(pause)
-		h.publish(p, p.once())
+		next := time.After(pollInterval)
+		h.publish(p, p.pollOnce())
 		<-next
 	}
 }
 
-// once looks once.
-func (p *poller) once() []byte {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+// pollOnce polls once.
+func (p *poller) pollOnce() []byte {
+	ctx, cancel := context.WithTimeout(context.Background(), pollTimeout)
 	defer cancel()
-	return p.look(ctx)
+	return p.poll(ctx)
 }
 
 // ended removes a poller that nobody watches, and reports whether it did.
@@ -119,7 +120,7 @@ func (h *hub) ended(of any, p *poller) bool {
 	return true
 }
 
-// publish hands an update to all watchers. One that is slow misses those in between.
+// publish sends an update to all watchers. A slow watcher misses the updates in between.
 func (h *hub) publish(p *poller, text []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -36,7 +36,7 @@ func (w *web) limiter(event string) (*window.Limiter, error) {
 }
 
 // open prepares to look at an event.
-func (w *web) open(q page.Query) (page.Look, error) {
+func (w *web) open(q page.Query) (page.Poll, error) {
 	l, err := w.limiter(q.Event)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
-// What the page draws: one strip for each limit, and the last hour of a proxy.
+// The drawings of the page: one strip for each limit, and the last hour of a proxy.
 
-// el returns an element with these attributes and children. Texts become text, whatever markup they hold.
+// el returns an element with these attributes and children. It shows strings as text, even if they
+// hold markup.
 export function el(name, attributes = {}, ...children) {
   const e = document.createElement(name);
   return fill(e, attributes, children);
@@ -24,7 +25,7 @@ export function span(ms) {
   return `${ms} ms`;
 }
 
-// countdown returns what is left of a wait, rounded up.
+// countdown returns the rest of a wait, rounded up.
 export function countdown(ms) {
   if (ms <= 0) return "now";
   if (ms < 10000) return `${(Math.ceil(ms / 100) / 10).toFixed(1)} s`;
@@ -74,7 +75,7 @@ class Strip {
     }));
   }
 
-  // groups adds up what lies so close together that its bars would cover each other, the newest first.
+  // groups adds up the buckets whose bars would cover each other, the newest first.
   groups(buckets) {
     const groups = [];
     for (const b of [...buckets].reverse()) {
@@ -122,7 +123,7 @@ export class Limit {
     this.strip?.update(section.buckets);
   }
 
-  // frame moves what moves by itself, between two updates.
+  // frame moves the bars and the countdown between two updates.
   frame(now) {
     this.strip?.frame(now);
     const s = this.section, after = s.buckets ? s.next_after_ms : s.retry_after_ms || s.reset_after_ms;

@@ -1,4 +1,4 @@
-// The page of slidegate. It shows what the address asks for: an event, an account, or an overview.
+// The page of slidegate. It shows what its URL asks for: an event, an account, or an overview.
 import {Limit, count, countdown, el, hourChart, moment, span, units} from "./draw.js";
 
 const $ = (id) => document.getElementById(id);
@@ -11,7 +11,8 @@ function text(id, value) {
   $(id).hidden = value === "";
 }
 
-// stream calls show for each update, and says how the connection does. While nobody sees the page, it is closed.
+// stream calls show for each update, and shows the state of the connection. While the page is
+// hidden, the connection is closed.
 function stream(address, show) {
   let source;
   const open = () => {
@@ -39,7 +40,7 @@ function stream(address, show) {
 
 const cards = new Map();
 
-// limits shows the cards of an event or a budget in a place.
+// limits shows the cards of an event or a budget in an element.
 function limits(state, place, prefix = "") {
   const at = Date.parse(state.at), kept = new Set();
   for (const section of state.limits ?? []) {
@@ -72,18 +73,18 @@ function verdict(state, answer, because) {
   if (end) text("until", `allowed at ${moment(end, now())}`);
 }
 
-// least returns how many units the limits that are known admit together.
-const least = (all) => Math.min(...all.filter((s) => s.limit).map((s) => s.remaining));
+// free returns the number of units that the known limits together allow.
+const free = (all) => Math.min(...all.filter((s) => s.limit).map((s) => s.remaining));
 
-// others says so if more is stored than under the limits that are known.
-const others = (all) => all.every((s) => s.limit) ? "" : "; more is stored under other limits, and may deny, too";
+// others returns a note if other limits than the known ones are stored.
+const others = (all) => all.every((s) => s.limit) ? "" : "; other limits are stored, and may deny, too";
 
 function showEvent(state) {
   text("where", `${state.limiter} on ${state.redis}, key ${state.key}`);
   const all = state.limits ?? [], full = all.filter((s) => s.retry_after_ms > 0);
   if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
-  else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted. All is forgotten, or it never was here, or the limiter has another name or Secret, or the event is spelled in another way.");
-  else if (state.allowed) verdict(state, "Allowed", `${units(least(all))} at once${others(all)}`);
+  else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted: its counts are gone, or it was never counted here. Or the limiter has another name or Secret, or the event is spelled in another way.");
+  else if (state.allowed) verdict(state, "Allowed", `${units(free(all))} at once${others(all)}`);
   else verdict(state, "Unknown", "Redis does not store how much a limit holds. Write the limits of the service above.");
   if ($("reset")) $("reset").hidden = !state.stored;
   limits(state, $("limits"));
@@ -93,7 +94,7 @@ function showAccount(state) {
   const all = state.budgets.filter((b) => !b.budget.startsWith("challenged-")).flatMap((b) => b.limits);
   text("where", `login guard ${state.guard} on ${state.redis}${state.address ? `, from ${state.address}` : ""}`);
   if (!state.allowed) verdict(state, "Denied", `by ${state.why.map((r) => r.budget).join(" and ")}`);
-  else if (state.known) verdict(state, "Allowed", `denied after ${units(least(all), "more failure")}${others(all)}`);
+  else if (state.known) verdict(state, "Allowed", `denied after ${units(free(all), "more failure")}${others(all)}`);
   else verdict(state, "Allowed", "No failure is counted. Nobody failed on this account lately, or the service spells it in another way.");
   const at = Date.parse(state.at);
   $("why").hidden = state.allowed;
@@ -105,7 +106,7 @@ function showAccount(state) {
   for (const b of state.budgets) limits(b, budget(b), `${b.budget}/`);
 }
 
-// budget returns the place of a budget's cards. Its title leads to its event alone.
+// budget returns the element for a budget's cards. Its title links to the event of the budget.
 function budget(b) {
   const id = `budget-${b.budget}`;
   if (!$(id)) {
@@ -115,7 +116,7 @@ function budget(b) {
   return $(id);
 }
 
-// table returns a table with a heading, or what to say if it has no rows.
+// table returns a table with a heading. If it has no rows, it returns the text in empty.
 function table(title, heads, rows, empty) {
   const cell = (name) => (c, i) => el(name, i ? {class: `number of-${heads[i]}`} : {}, c);
   const body = rows.length
@@ -159,8 +160,9 @@ function frame() {
   requestAnimationFrame(frame);
 }
 
-// follow sets the clock by a time of Redis. Of two that differ by little, the later one came with less delay.
-function follow(time) {
+// syncClock sets the clock by a time of Redis. If two times differ by little, the later one came
+// with less delay.
+function syncClock(time) {
   const seen = time - performance.now();
   if (seen > ahead || ahead - seen > 2000) ahead = seen;
 }
@@ -170,7 +172,7 @@ function watch() {
   stream(`watch${location.search}`, (update) => {
     text("shown", update.shown);
     if (!update.state) return;
-    follow(Date.parse(update.state.at));
+    syncClock(Date.parse(update.state.at));
     if (update.state.budgets) showAccount(update.state);
     else showEvent(update.state);
   });
@@ -190,7 +192,7 @@ async function reset() {
     const answer = await fetch(`reset${location.search}`, {method: "POST"});
     if (!answer.ok) text("failed", `Perhaps not everything is forgotten: ${await answer.text()}`);
   } catch {
-    text("failed", "Nothing is known of the Reset, since the connection broke; look, and try again.");
+    text("failed", "The connection broke, so the Reset may have failed; check the counts, and try again.");
   }
 }
 
