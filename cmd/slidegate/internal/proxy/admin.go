@@ -12,23 +12,23 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 )
 
-// Admin serves Page, /healthz, /metrics and /over, for operators. Page and /over show who is limited,
-// so sites that a browser of this machine visits cannot read them.
+// Admin returns the handler for operators. It serves Page, /healthz, /metrics and /over. Page and
+// /over show who is limited, so other sites in a browser on this machine cannot read them.
 func (p *Proxy) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", p.healthz)
-	mux.Handle("GET /over", page.Guard(http.HandlerFunc(p.tellOver)))
+	mux.Handle("GET /over", page.Guard(http.HandlerFunc(p.serveOver)))
 	if p.Page != nil {
 		mux.Handle("/", p.Page)
 	}
 	return mux
 }
 
-// health is the answer of /healthz.
+// health is the response of /healthz.
 type health struct {
 	Status string `json:"status"` // ok, or draining with the status 503
-	Redis  string `json:"redis"`  // none, connecting, up or out; the last requests saw whether it is out
+	Redis  string `json:"redis"`  // none, connecting, up, or out by the last requests
 }
 
 func (p *Proxy) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -52,44 +52,44 @@ func (p *Proxy) redisState() string {
 	return "up"
 }
 
-// denials is the answer of /over.
+// denials is the response of /over.
 type denials struct {
-	Shadow bool       `json:"shadow,omitempty"` // the requests would have been denied, and reached the server
-	Denied int64      `json:"denied"`           // requests so far
-	Events int        `json:"events"`           // that were denied in the last hour; at most 1000
-	Most   []judgment `json:"most"`             // those with the most denials, at most 20
+	Shadow bool           `json:"shadow,omitempty"` // the requests only would have been denied
+	Denied int64          `json:"denied"`           // denied requests so far
+	Events int            `json:"events"`           // events denied in the last hour; at most 1000
+	Most   []deniedReport `json:"most"`             // the events with the most denials, at most 20
 }
 
-// judgment is how far an event is over its limit.
-type judgment struct {
+// deniedReport reports how far an event is over its limit.
+type deniedReport struct {
 	Event      string    `json:"event"`            // as for slidegate inspect
 	Denied     int64     `json:"denied"`           // requests since Since
-	Unsure     int64     `json:"unsure,omitempty"` // of these, at most so many are of other events
-	Limit      string    `json:"limit"`            // the one that denied the last of them
-	Times      float64   `json:"times_over"`       // denials as a multiple of what the limit admits in that time, or in one of its windows
+	Unsure     int64     `json:"unsure,omitempty"` // the most of them that can belong to other events
+	Limit      string    `json:"limit"`            // the limit that denied the last request
+	Times      float64   `json:"times_over"`       // as returned by deniedEvent.times
 	Since      time.Time `json:"since"`
 	Last       time.Time `json:"last"`
-	RetryAfter float64   `json:"retry_after_s"` // seconds from the last denial to when it would be admitted
+	RetryAfter float64   `json:"retry_after_s"` // seconds from the last denial until a request is allowed
 }
 
-func (p *Proxy) tellOver(w http.ResponseWriter, _ *http.Request) {
-	p.over.forget(time.Now())
-	d := p.over.denials()
+func (p *Proxy) serveOver(w http.ResponseWriter, _ *http.Request) {
+	p.topDenied.forget(time.Now())
+	d := p.topDenied.denials()
 	d.Shadow = p.cfg.Shadow
 	writeJSON(w, http.StatusOK, d)
 }
 
-func (o *over) denials() denials {
+func (o *topDenied) denials() denials {
 	top, total, events := o.most()
-	d := denials{Denied: total, Events: events, Most: make([]judgment, len(top))}
+	d := denials{Denied: total, Events: events, Most: make([]deniedReport, len(top))}
 	for i, e := range top {
-		d.Most[i] = e.judgment()
+		d.Most[i] = e.report()
 	}
 	return d
 }
 
-func (e offender) judgment() judgment {
-	return judgment{
+func (e deniedEvent) report() deniedReport {
+	return deniedReport{
 		Event: e.event, Denied: e.denied, Unsure: e.unsure, Limit: e.usage.Limit.String(), Times: math.Floor(e.times()*100) / 100,
 		Since: e.since.UTC(), Last: e.last.UTC(), RetryAfter: e.usage.RetryAfter.Seconds(),
 	}
@@ -101,5 +101,5 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(body) // whoever asked may be gone
+	_ = enc.Encode(body) // the client may be gone
 }

@@ -14,16 +14,18 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// contender is a way to the server, and how long its requests took, a round each.
+// contender is a way to the server. It records the time of a request and the statuses of responses.
 type contender struct {
 	name  string
 	url   string
-	took  []time.Duration
+	took  []time.Duration // the time of a request, for each round
 	codes [600]atomic.Int64
 }
 
-// BenchmarkRequest compares the proxy with limits to the same proxy without, and to no proxy, in slices that take turns: the time of a request is that of its slice over the
-// number of requests in it, and the figure of a contender the median of its slices. The server writes four bytes. All is on this machine, so clients, proxies, server and Redis share its cores.
+// BenchmarkRequest compares the proxy with limits to the proxy without limits, and to no proxy. It
+// alternates between them in rounds of 320 requests. The time of a request is the time of its round
+// divided by the number of requests. The figure of a contender is the median of its rounds. The
+// server writes four bytes. Clients, proxies, server and Redis share the cores of this machine.
 //
 //	go test ./cmd/slidegate/internal/proxy -run '^$' -bench Request -benchtime 60x
 func BenchmarkRequest(b *testing.B) {
@@ -32,21 +34,21 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// slice is how many requests a contender answers in its turn.
-const slice = 320
+// requestsPerRound is how many requests a contender answers in a round.
+const requestsPerRound = 320
 
 func compare(b *testing.B, callers int) {
-	to, _ := origin(b)
+	to, _ := startOrigin(b)
 	high := []string{"1000000000/1s", "1000000000/1m", "1000000000/1h"}
 	contenders := []*contender{
 		{name: "no proxy", url: to.String()},
-		{name: "proxy without limits", url: listen(b, Config{To: to}).url},
-		{name: "memory, 1 limit", url: listen(b, Config{To: to, Routes: []Route{limited("/", high[0])}}).url},
-		{name: "memory, 3 limits", url: listen(b, Config{To: to, Routes: []Route{limited("/", high...)}}).url},
-		{name: "Redis, 1 limit", url: shared(b, Config{To: to, Routes: []Route{limited("/", high[0])}})},
-		{name: "Redis, 3 limits", url: shared(b, Config{To: to, Routes: []Route{limited("/", high...)}})},
-		{name: "memory, denied", url: listen(b, Config{To: to, Routes: []Route{limited("/", "1/1h")}}).url},
-		{name: "Redis, denied and remembered", url: shared(b, Config{To: to, Routes: []Route{limited("/", "1/1h")}})},
+		{name: "proxy without limits", url: startInstance(b, Config{To: to}).url},
+		{name: "memory, 1 limit", url: startInstance(b, Config{To: to, Routes: []Route{limitedRoute("/", high[0])}}).url},
+		{name: "memory, 3 limits", url: startInstance(b, Config{To: to, Routes: []Route{limitedRoute("/", high...)}}).url},
+		{name: "Redis, 1 limit", url: startShared(b, Config{To: to, Routes: []Route{limitedRoute("/", high[0])}})},
+		{name: "Redis, 3 limits", url: startShared(b, Config{To: to, Routes: []Route{limitedRoute("/", high...)}})},
+		{name: "memory, denied", url: startInstance(b, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}}).url},
+		{name: "Redis, denied and remembered", url: startShared(b, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}})},
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: callers}
 	defer transport.CloseIdleConnections()
@@ -59,27 +61,27 @@ func compare(b *testing.B, callers int) {
 			c.round(b, transport, callers)
 		}
 	}
-	tell(b, contenders)
+	reportMedians(b, contenders)
 }
 
-func shared(b *testing.B, cfg Config) string {
-	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), Closed, long
-	return listen(b, cfg).url
+func startShared(b *testing.B, cfg Config) string {
+	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), Closed, testTimeout
+	return startInstance(b, cfg).url
 }
 
-// round sends a slice of requests.
+// round sends the requests of one round.
 func (c *contender) round(b *testing.B, transport http.RoundTripper, callers int) {
 	began := time.Now()
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
-			for range slice / callers {
+			for range requestsPerRound / callers {
 				c.send(b, transport)
 			}
 		})
 	}
 	all.Wait()
-	c.took = append(c.took, time.Since(began)/slice)
+	c.took = append(c.took, time.Since(began)/requestsPerRound)
 }
 
 func (c *contender) send(b *testing.B, transport http.RoundTripper) {
@@ -100,22 +102,22 @@ func (c *contender) send(b *testing.B, transport http.RoundTripper) {
 	c.codes[res.StatusCode].Add(1)
 }
 
-// tell checks that each contender did what its name says, and prints medians.
-func tell(b *testing.B, contenders []*contender) {
+// reportMedians checks that each contender did what its name says, and logs the medians.
+func reportMedians(b *testing.B, contenders []*contender) {
 	var table strings.Builder
-	base := middle(contenders[1].took)
+	base := median(contenders[1].took)
 	for _, c := range contenders {
-		sent, refusals := int64((len(c.took)+1)*slice), int64(0)
+		sent, refusals := int64((len(c.took)+1)*requestsPerRound), int64(0)
 		if strings.Contains(c.name, "denied") {
 			refusals = sent - 1
 		}
 		if c.codes[200].Load() != sent-refusals || c.codes[429].Load() != refusals {
 			b.Errorf("%s: %d answers 200 and %d answers 429 of %d", c.name, c.codes[200].Load(), c.codes[429].Load(), sent)
 		}
-		m := middle(c.took)
+		m := median(c.took)
 		fmt.Fprintf(&table, "| %s | %.0f | %.2f |\n", c.name, float64(m)/1e3, float64(m)/float64(base))
 	}
-	b.Logf("µs a request, × without limits; medians of %d slices of %d requests\n%s", len(contenders[0].took), slice, table.String()) // of more than ten lines, testing cuts the rest
+	b.Logf("µs a request, × without limits; medians of %d rounds of %d requests\n%s", len(contenders[0].took), requestsPerRound, table.String()) // testing prints at most ten lines
 }
 
-func middle(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[len(of)/2] }
+func median(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[len(of)/2] }

@@ -11,20 +11,21 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// budget decides about the requests of a route, for its middleware, and records the outcome.
+// budget is the limiter of the middleware of a route. It decides about requests, and records the
+// outcome.
 type budget struct {
 	Route
 	p       *Proxy
 	limiter *window.Limiter // on Redis, or local
-	local   *window.Limiter // in memory, for this instance alone
+	local   *window.Limiter // in the memory of this instance
 
-	outages     atomic.Int64 // how many parts of Redis are out
-	waiting     atomic.Bool  // requests came before there was a connection
-	unexplained atomic.Bool  // an outage began, and the log does not say why
+	outages           atomic.Int64 // how many parts of Redis are out
+	usedBeforeConnect atomic.Bool  // requests came before there was a connection
+	causeUnlogged     atomic.Bool  // an outage began, and the log does not say why
 }
 
-// remembered is how many denied events an instance denies by itself, once for each route.
-const remembered = 10_000
+// denialCacheSize is how many denied events an instance caches for each route.
+const denialCacheSize = 10_000
 
 func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
 	b = &budget{Route: rt, p: p}
@@ -33,26 +34,26 @@ func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
 	if b.limiter = b.local; err != nil || p.cfg.Redis == nil {
 		return b, err
 	}
-	cfg.Timeout, cfg.DenialCache, cfg.Observe = p.cfg.Timeout, remembered, b.observe
+	cfg.Timeout, cfg.DenialCache, cfg.Observe = p.cfg.Timeout, denialCacheSize, b.observe
 	if p.cfg.Outage == Local {
 		cfg.Fallback = b.local
 	}
-	p.metrics.showOutages(rt.Pattern, b.showOutages)
+	p.metrics.registerOutages(rt.Pattern, b.outageCount)
 	b.limiter, err = window.NewOn(p.cfg.Redis, cfg)
 	return b, err
 }
 
-// showOutages returns how many parts of Redis are out. Until there was a connection, it is one.
-func (b *budget) showOutages() float64 {
+// outageCount returns how many parts of Redis are out. It returns 1 before the first connection.
+func (b *budget) outageCount() float64 {
 	if !b.p.connected() {
 		return 1
 	}
 	return float64(b.outages.Load())
 }
 
-// observe records how Redis does.
+// observe records what an observation says about Redis.
 func (b *budget) observe(_ context.Context, o window.Observation) {
-	if b.unconnected(o.Kind) {
+	if b.beforeConnect(o.Kind) {
 		return
 	}
 	b.p.metrics.observe(b.Pattern, o)
@@ -61,40 +62,42 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 		if b.outages.Add(1) == 1 {
 			b.p.history.began(b.Pattern, time.Now())
 		}
-		b.unexplained.Store(true)
+		b.causeUnlogged.Store(true)
 	case window.OutageEnded:
 		if b.outages.Add(-1) == 0 {
 			b.p.history.ended(b.Pattern, time.Now())
 		}
 	case window.CacheOff:
-		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not tell of changes", "route", b.Pattern)
+		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not report changes", "route", b.Pattern)
 	}
 }
 
-// unconnected reports whether an observation is about the time before there was a connection, which is
-// no outage of the metrics and needs no explanation. The first request after it reports its end.
-func (b *budget) unconnected(k window.Kind) bool {
+// beforeConnect reports whether an observation is about the time before the first connection. That
+// time is no outage in the metrics, and the log needs no cause. The first request after it observes
+// its end.
+func (b *budget) beforeConnect(k window.Kind) bool {
 	if k == window.OutageEnded {
-		return b.waiting.CompareAndSwap(true, false)
+		return b.usedBeforeConnect.CompareAndSwap(true, false)
 	}
 	if b.p.connected() {
 		return false
 	}
 	if k == window.OutageBegan {
-		b.waiting.Store(true)
+		b.usedBeforeConnect.Store(true)
 	}
 	return true
 }
 
-// explain logs why memory decides about an event. While a limiter leaves Redis alone, Inspect returns
-// the last error.
-func (b *budget) explain(ctx context.Context, event string) {
+// logOutageCause logs why memory decides about an event. While a limiter does not call Redis,
+// Inspect returns the last error.
+func (b *budget) logOutageCause(ctx context.Context, event string) {
 	if _, err := b.limiter.Inspect(ctx, event); err != nil {
-		b.p.seldom("Redis does not answer", "route", b.Pattern, "err", err)
+		b.p.logThrottled("Redis does not answer", "route", b.Pattern, "err", err)
 	}
 }
 
-// key is the event: the pattern, and who is limited. As only the pattern's host and path have a slash, no two budgets have one event.
+// key returns the event: the pattern, and who is limited. Two budgets never share an event, because
+// only the host and path of a pattern have a slash.
 func (b *budget) key(r *http.Request) string {
 	who := b.Key(r)
 	if who == "" {
@@ -104,17 +107,17 @@ func (b *budget) key(r *http.Request) string {
 	return b.Pattern + " " + who
 }
 
-// AllowN decides, and takes note.
+// AllowN decides about an event, and records the decision.
 func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Decision, error) {
 	d, err := b.decide(ctx, event, n)
 	decision, by := b.outcome(ctx, d, err)
 	b.p.metrics.count(b.Pattern, decision, by)
 	if decision == denied {
 		b.p.metrics.deny(b.Pattern, d)
-		b.p.over.add(b.shown(event), d.Tightest(), time.Now())
+		b.p.topDenied.add(b.loggable(event), d.Tightest(), time.Now())
 	}
-	if d.Degraded && b.unexplained.CompareAndSwap(true, false) {
-		b.explain(ctx, event)
+	if d.Degraded && b.causeUnlogged.CompareAndSwap(true, false) {
+		b.logOutageCause(ctx, event)
 	}
 	return d, err
 }
@@ -124,14 +127,15 @@ func (b *budget) decide(ctx context.Context, event string, n int64) (window.Deci
 	if err == nil || b.p.cfg.Redis == nil || b.p.cfg.Outage != Local || ctx.Err() != nil {
 		return d, err
 	}
-	// The Fallback is not for this error: the key of the event holds something else.
-	b.p.seldom("memory decides about an event, as Redis cannot", "route", b.Pattern, "err", err)
+	// The fallback does not cover this error: the key of the event holds a foreign value.
+	b.p.logThrottled("memory decides about an event, as Redis cannot", "route", b.Pattern, "err", err)
 	d, err = b.local.AllowN(ctx, event, n)
 	d.Degraded = true
 	return d, err
 }
 
-// outcome is what the middleware makes of a decision.
+// outcome returns the labels of a decision: what the middleware does with the request, and who
+// decided.
 func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (decision, by string) {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
@@ -151,13 +155,14 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 	return decision, by
 }
 
-// Refund gives back what a decision of AllowN counted.
+// Refund gives back the units that a decision of AllowN counted.
 func (b *budget) Refund(ctx context.Context, event string, d window.Decision) error {
 	return b.limiter.Refund(ctx, event, d)
 }
 
-// shown is an event as it may be told: not where a secret hides it, and never a long one.
-func (b *budget) shown(event string) string {
+// loggable returns an event as logs and pages may show it. If a secret hides events, or if the
+// event is long, it returns the tag of the event.
+func (b *budget) loggable(event string) string {
 	if b.p.cfg.Secret != nil || len(event) > keys.Longest {
 		return keys.Tag(b.p.cfg.Secret, event)
 	}

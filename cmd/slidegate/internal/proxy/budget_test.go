@@ -22,88 +22,47 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// pending is a Connection that waits for a client from join.
-type pending struct {
-	*window.Connection
-	clients chan rueidis.Client
-}
-
-func newPending(tb testing.TB) *pending {
-	clients := make(chan rueidis.Client)
-	p := &pending{window.Connect(func(ctx context.Context) (rueidis.Client, error) {
-		select {
-		case c := <-clients:
-			return c, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}), clients}
-	tb.Cleanup(func() {
-		if p.Wait(ended) != nil { // else the owner of the client closes it
-			p.Close()
-		}
-	})
-	return p
-}
-
-// join connects to the Redis of a client.
-func (p *pending) join(tb testing.TB, client rueidis.Client) {
-	tb.Helper()
-	p.clients <- client
-	ctx, cancel := context.WithTimeout(tb.Context(), long)
-	defer cancel()
-	if err := p.Wait(ctx); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// connectedTo returns a Connection that has a client.
-func connectedTo(tb testing.TB, client rueidis.Client) *window.Connection {
-	tb.Helper()
-	p := newPending(tb)
-	p.join(tb, client)
-	return p.Connection
-}
-
-// TestInstancesShareABudget: three instances admit what one limit admits, and each request is told of once.
+// TestInstancesShareABudget checks that three instances together allow what one limit allows, and
+// that the metrics count each request once.
 func TestInstancesShareABudget(t *testing.T) {
-	to, reached := origin(t)
-	cfg := Config{To: to, Routes: []Route{limited("/", "50/1h")}, Outage: Closed, Timeout: long, Name: redistest.Key(t)}
+	to, reached := startOrigin(t)
+	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "50/1h")}, Outage: Closed, Timeout: testTimeout, Name: redistest.Key(t)}
 	join := func() *instance {
 		cfg.Redis = connectedTo(t, redistest.Client(t))
-		return listen(t, cfg)
+		return startInstance(t, cfg)
 	}
 	a, b, c := join(), join(), join()
 	want := map[int]int{http.StatusOK: 50, http.StatusTooManyRequests: 550}
-	if got := crowd(t, 200, a.url, b.url, c.url); !cmp.Equal(got, want) || reached.Load() != 50 {
+	if got := sendConcurrently(t, 200, a.url, b.url, c.url); !cmp.Equal(got, want) || reached.Load() != 50 {
 		t.Errorf("%v; %d reached the server", got, reached.Load())
 	}
 	sum := 0
 	for _, i := range []*instance{a, b, c} {
 		yes, no := i.counted("/", admitted, byRedis), i.counted("/", denied, byRedis)
 		if sum += yes; yes+no != 200 || int(testutil.ToFloat64(i.metrics.denials.WithLabelValues("/", "50/1h"))) != no {
-			t.Errorf("an instance tells of %d admitted and %d denied of 200", yes, no)
+			t.Errorf("an instance counts %d admitted and %d denied of 200", yes, no)
 		}
 	}
 	if sum != 50 {
-		t.Errorf("/metrics tell of %d admitted", sum)
+		t.Errorf("/metrics count %d admitted", sum)
 	}
 }
 
-// TestInMemoryEachHasItsOwn: without Redis two instances admit twice as much.
+// TestInMemoryEachHasItsOwn checks that two instances without Redis allow twice as much.
 func TestInMemoryEachHasItsOwn(t *testing.T) {
-	to, reached := origin(t)
-	cfg := Config{To: to, Routes: []Route{limited("/", "20/1h")}}
-	a, b := listen(t, cfg), listen(t, cfg)
-	if got := crowd(t, 50, a.url, b.url); got[http.StatusOK] != 40 || reached.Load() != 40 {
+	to, reached := startOrigin(t)
+	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "20/1h")}}
+	a, b := startInstance(t, cfg), startInstance(t, cfg)
+	if got := sendConcurrently(t, 50, a.url, b.url); got[http.StatusOK] != 40 || reached.Load() != 40 {
 		t.Errorf("%v; %d reached the server", got, reached.Load())
 	}
 	if yes, no := a.counted("/", admitted, byMemory), a.counted("/", denied, byMemory); yes != 20 || no != 30 {
-		t.Errorf("told of %d and %d", yes, no)
+		t.Errorf("counted %d and %d", yes, no)
 	}
 }
 
-// TestOutage: whatever Redis does, an answer comes in time, it is what Outage says, and /metrics and /healthz tell who decided.
+// TestOutage checks that a response comes in time whatever Redis does, that it is the one that
+// Outage asks for, and that /metrics and /healthz report who decided.
 func TestOutage(t *testing.T) {
 	for _, tt := range []struct {
 		outage       Outage
@@ -117,12 +76,12 @@ func TestOutage(t *testing.T) {
 	} {
 		t.Run(string(tt.outage), func(t *testing.T) {
 			t.Parallel()
-			to, _ := origin(t)
+			to, _ := startOrigin(t)
 			s := redistest.Start(t)
 			redis := newPending(t)
-			i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000000/1h")}, Redis: redis.Connection, Outage: tt.outage, Timeout: 300 * time.Millisecond})
-			if got, told := status(t, i.url), i.counted("/", tt.decision, tt.by); got != tt.status || told != 1 || i.health(t).Redis != "connecting" {
-				t.Errorf("before there is a Redis: %d, told of %d times, %v", got, told, i.health(t))
+			i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000000/1h")}, Redis: redis.Connection, Outage: tt.outage, Timeout: 300 * time.Millisecond})
+			if got, counted := status(t, i.url), i.counted("/", tt.decision, tt.by); got != tt.status || counted != 1 || i.health(t).Redis != "connecting" {
+				t.Errorf("before there is a Redis: %d, counted %d times, %v", got, counted, i.health(t))
 			}
 			i.wantRedis(t, 0, 1)
 			if text := read(t, i.admin+"/metrics"); redisAsked.MatchString(text) {
@@ -139,14 +98,14 @@ func TestOutage(t *testing.T) {
 			s.Pause(t)
 			before := i.counted("/", tt.decision, tt.by)
 			for range 50 {
-				within(t, 300*time.Millisecond+long/4, "a request while Redis hangs", func() {
+				within(t, 300*time.Millisecond+testTimeout/4, "a request while Redis hangs", func() {
 					if got := status(t, i.url); got != tt.status {
 						t.Errorf("while Redis hangs: %d", got)
 					}
 				})
 			}
-			if told := i.counted("/", tt.decision, tt.by) - before; told != 50 || i.health(t) != (health{"ok", "out"}) {
-				t.Errorf("of 50 requests while Redis hung %d are told of as %s by %s; %v", told, tt.decision, tt.by, i.health(t))
+			if counted := i.counted("/", tt.decision, tt.by) - before; counted != 50 || i.health(t) != (health{"ok", "out"}) {
+				t.Errorf("of 50 requests while Redis hung, %d are counted as %s by %s; %v", counted, tt.decision, tt.by, i.health(t))
 			}
 			i.wantRedis(t, 1, 1)
 			if past := i.history.newestFirst(); len(past) != 1 || past[0].Route != "/" || past[0].Ended != nil {
@@ -172,7 +131,7 @@ func TestOutage(t *testing.T) {
 // redisAsked matches a metric of a request that asked Redis.
 var redisAsked = regexp.MustCompile(`slidegate_redis_seconds_count\{.*\} [1-9]`)
 
-// wantRedis checks what /metrics show of the connection and of outages of the route "/".
+// wantRedis checks what /metrics shows about the connection and about outages of the route "/".
 func (i *instance) wantRedis(tb testing.TB, connected, outages int) {
 	tb.Helper()
 	want, text := fmt.Sprintf("slidegate_outages{route=\"/\"} %d\n", outages), read(tb, i.admin+"/metrics")
@@ -181,49 +140,33 @@ func (i *instance) wantRedis(tb testing.TB, connected, outages int) {
 	}
 }
 
-func (i *instance) health(tb testing.TB) (h health) {
-	tb.Helper()
-	if err := json.Unmarshal([]byte(read(tb, i.admin+"/healthz")), &h); err != nil {
-		tb.Fatal(err)
-	}
-	return h
-}
-
-// await asks until it is so.
-func (i *instance) await(tb testing.TB, what string, so func() bool) {
-	tb.Helper()
-	for began := time.Now(); !so(); {
-		if time.Since(began) > long {
-			tb.Fatalf("waited %v for %s\n%s", long, what, i.log)
-		}
-	}
-}
-
-// TestTheLogSaysWhy memory decides, once for an outage; and that Redis is asked about every denial, where it does not tell of changes.
+// TestTheLogSaysWhy checks that the log gives the cause of an outage once. It also checks that the
+// log says so if Redis is asked about every denial, because it does not report changes.
 func TestTheLogSaysWhy(t *testing.T) {
-	to, _ := origin(t)
+	to, _ := startOrigin(t)
 	s := redistest.Start(t)
 	conn := connectedTo(t, s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true }))
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Redis: conn, Outage: Local, Timeout: long})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: conn, Outage: Local, Timeout: testTimeout})
 	i.await(t, "the limiter to give up the cache", func() bool { return status(t, i.url) != 0 && strings.Contains(i.log.String(), "about every denial") })
 	if err := s.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
 		t.Fatal(err)
 	}
-	crowd(t, 50, i.url)
+	sendConcurrently(t, 50, i.url)
 	for text, want := range map[string]int{`level=ERROR msg="Redis does not answer" route=/ err="`: 1, "NOPERM": 1, "Redis is asked about every denial": 1} {
 		if got := i.log.count(text); got != want {
-			t.Errorf("%q is told %d times\n%s", text, got, i.log)
+			t.Errorf("%q is logged %d times\n%s", text, got, i.log)
 		}
 	}
 }
 
-// TestTimeoutBoundsARequest: of the first three that a Redis leaves hanging, one at least takes less than the second that a limiter has by default.
+// TestTimeoutBoundsARequest checks that Timeout bounds a request while Redis hangs. Of the first
+// three requests, at least one takes less than a second, the default timeout of a limiter.
 func TestTimeoutBoundsARequest(t *testing.T) {
-	to, _ := origin(t)
+	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1000/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: Open, Timeout: 20 * time.Millisecond})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: Open, Timeout: 20 * time.Millisecond})
 	s.Pause(t)
-	shortest := long
+	shortest := testTimeout
 	for range 3 {
 		began := time.Now()
 		status(t, i.url)
@@ -235,11 +178,12 @@ func TestTimeoutBoundsARequest(t *testing.T) {
 	}
 }
 
-// TestHammeringCostsRedisNothing: after the first denials of an address, Redis is not asked.
+// TestHammeringCostsRedisNothing checks that the proxy does not call Redis after the first denials
+// of an IP address.
 func TestHammeringCostsRedisNothing(t *testing.T) {
-	to, _ := origin(t)
+	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: Closed, Timeout: long})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: Closed, Timeout: testTimeout})
 	for range 100 {
 		status(t, i.url)
 	}
@@ -247,21 +191,22 @@ func TestHammeringCostsRedisNothing(t *testing.T) {
 	_, calls, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
 	calls, _, _ = strings.Cut(calls, ",")
 	if n, wrong := strconv.Atoi(calls); err != nil || wrong != nil || n > 10 || i.counted("/", denied, byRedis) != 99 {
-		t.Errorf("%s scripts ran for 100 requests, of which %d were denied; %v", calls, i.counted("/", denied, byRedis), err)
+		t.Errorf("%s scripts ran for 100 requests, and %d were denied; %v", calls, i.counted("/", denied, byRedis), err)
 	}
 }
 
-// TestForeignValue: where the key of an event holds something else, Redis cannot decide about it, and what Outage says becomes of its requests. One a second is told of.
+// TestForeignValue checks that the requests of an event are handled as in an outage if its key
+// holds a foreign value. The log has at most one line a second about it.
 func TestForeignValue(t *testing.T) {
 	for outage, want := range map[Outage]map[int]int{Local: {200: 5, 429: 45}, Open: {200: 50}, Closed: {503: 50}} {
-		to, _ := origin(t)
+		to, _ := startOrigin(t)
 		s := redistest.Start(t)
 		if err := s.Do(t.Context(), "SET", "proxy:{/%20127.0.0.1}:w", "something else").Error(); err != nil {
 			t.Fatal(err)
 		}
-		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: outage, Timeout: long})
+		i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "5/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: outage, Timeout: testTimeout})
 		began := time.Now()
-		if got := crowd(t, 50, i.url); !cmp.Equal(got, want) {
+		if got := sendConcurrently(t, 50, i.url); !cmp.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", outage, got, want)
 		}
 		if lines := i.log.count("memory decides about an event"); outage == Local && (lines < 1 || lines > 1+int(time.Since(began)/time.Second)) {
@@ -270,11 +215,11 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// TestGone: a client that has hung up before there is a decision is counted as gone, whatever Outage says.
+// TestGone checks that a client that hung up before the decision counts as gone, for each Outage.
 func TestGone(t *testing.T) {
 	for _, outage := range []Outage{Local, Open, Closed} {
-		to, reached := origin(t)
-		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}, Outage: outage})
+		to, reached := startOrigin(t)
+		i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "5/1h")}, Outage: outage})
 		ctx, hangUp := context.WithCancel(t.Context())
 		hangUp()
 		i.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
@@ -284,12 +229,13 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestEachRequestIsToldOfOnce: of random requests, the metrics of all decisions add up to what was sent, and to the statuses that clients got.
-func TestEachRequestIsToldOfOnce(t *testing.T) {
-	to, reached := origin(t)
-	i := listen(t, Config{To: to, Routes: []Route{
-		limited("/", "40/1h", "30/1m"),
-		limited("POST /login", "5/1h"),
+// TestEachRequestIsCountedOnce sends random requests. It checks that the metrics of all decisions
+// add up to the requests, and to the statuses that clients got.
+func TestEachRequestIsCountedOnce(t *testing.T) {
+	to, reached := startOrigin(t)
+	i := startInstance(t, Config{To: to, Routes: []Route{
+		limitedRoute("/", "40/1h", "30/1m"),
+		limitedRoute("POST /login", "5/1h"),
 		{Pattern: "/key/", Limits: []window.Limit{window.PerHour(10)}, Key: httplimit.Header("X-Key")},
 		{Pattern: "/free"},
 	}})
@@ -307,28 +253,29 @@ func TestEachRequestIsToldOfOnce(t *testing.T) {
 		res.Body.Close()
 		got[res.StatusCode]++
 	}
-	told := map[int]int{}
+	counted := map[int]int{}
 	for _, pattern := range []string{"/", "POST /login", "/key/", "/free", ""} {
-		told[http.StatusOK] += i.counted(pattern, admitted, byMemory) + i.counted(pattern, admitted, byNobody)
-		told[http.StatusTooManyRequests] += i.counted(pattern, denied, byMemory)
-		told[http.StatusBadRequest] += i.counted(pattern, keyless, byNobody) + i.counted(pattern, ambiguous, byNobody)
+		counted[http.StatusOK] += i.counted(pattern, admitted, byMemory) + i.counted(pattern, admitted, byNobody)
+		counted[http.StatusTooManyRequests] += i.counted(pattern, denied, byMemory)
+		counted[http.StatusBadRequest] += i.counted(pattern, keyless, byNobody) + i.counted(pattern, ambiguous, byNobody)
 	}
-	if diff := cmp.Diff(got, told); diff != "" || len(got) != 3 || int(reached.Load()) != got[http.StatusOK] {
-		t.Errorf("statuses and what is told of (-got +told):\n%s%d reached the server", diff, reached.Load())
+	if diff := cmp.Diff(got, counted); diff != "" || len(got) != 3 || int(reached.Load()) != got[http.StatusOK] {
+		t.Errorf("statuses and metrics (-got +counted):\n%s%d reached the server", diff, reached.Load())
 	}
-	if _, total, _ := i.over.most(); int(total) != got[http.StatusTooManyRequests] {
-		t.Errorf("/over tells of %d denials of %d", total, got[http.StatusTooManyRequests])
+	if _, total, _ := i.topDenied.most(); int(total) != got[http.StatusTooManyRequests] {
+		t.Errorf("/over reports %d denials of %d", total, got[http.StatusTooManyRequests])
 	}
 }
 
 func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from))] }
 
-// TestSecretHidesWhoIsLimited: neither Redis nor anything that is told has the address or the key.
+// TestSecretHidesWhoIsLimited checks that neither Redis, /over, /metrics nor the log has the IP
+// address or the key of a client.
 func TestSecretHidesWhoIsLimited(t *testing.T) {
-	to, _ := origin(t)
+	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := listen(t, Config{To: to, Redis: connectedTo(t, s.Client(t)), Outage: Closed, Timeout: long, Secret: []byte("0123456789abcdef"), Routes: []Route{
-		limited("/", "1/1h"),
+	i := startInstance(t, Config{To: to, Redis: connectedTo(t, s.Client(t)), Outage: Closed, Timeout: testTimeout, Secret: []byte("0123456789abcdef"), Routes: []Route{
+		limitedRoute("/", "1/1h"),
 		{Pattern: "/key", Limits: []window.Limit{window.PerHour(1)}, Key: httplimit.Header("X-Key")},
 	}})
 	for range 3 {
@@ -354,16 +301,17 @@ func TestSecretHidesWhoIsLimited(t *testing.T) {
 			t.Errorf("%s is not the tag of a key: %q", e.Event, keys)
 		}
 	}
-	i.tellDenials(0, time.Now())
+	i.logDenials(0, time.Now())
 	if all := strings.Join(keys, " ") + read(t, i.admin+"/over") + read(t, i.admin+"/metrics") + i.log.String(); strings.Contains(all, "127.0.0.1 ") || strings.Contains(all, "/ 127") || strings.Contains(all, "hush") {
 		t.Error(all)
 	}
 }
 
-// TestWhatIsTold has the answers of the paths for operators, and the line in the log.
-func TestWhatIsTold(t *testing.T) {
-	to, _ := origin(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("POST /login", "1/5s", "5/1h"), limited("/", "2/1h")}})
+// TestOperatorPaths checks the responses of the paths for operators, and the log line about
+// denials.
+func TestOperatorPaths(t *testing.T) {
+	to, _ := startOrigin(t)
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("POST /login", "1/5s", "5/1h"), limitedRoute("/", "2/1h")}})
 	for range 8 {
 		status(t, i.url+"/some/path")
 	}
@@ -375,7 +323,7 @@ func TestWhatIsTold(t *testing.T) {
 	if most.Event != "/ 127.0.0.1" || most.Denied != 6 || most.Limit != "2/1h" || most.Times != 3 || most.RetryAfter < 3590 || most.RetryAfter > 3600 || most.Last.Before(most.Since) {
 		t.Errorf("%+v", most)
 	}
-	if before := i.tellDenials(0, time.Now()); before != 6 || i.tellDenials(before, time.Now()) != 6 || i.log.count("requests were denied") != 1 ||
+	if before := i.logDenials(0, time.Now()); before != 6 || i.logDenials(before, time.Now()) != 6 || i.log.count("requests were denied") != 1 ||
 		!strings.Contains(i.log.String(), `denied=6 events=1 most="/ 127.0.0.1: 6 since `) || !strings.Contains(i.log.String(), `, 3.0 times 2/1h"`) {
 		t.Error(i.log)
 	}

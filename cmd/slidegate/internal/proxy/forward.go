@@ -17,7 +17,8 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// newTransport keeps connections to the server open, as many as requests were under way at once, and changes nothing of what it carries.
+// newTransport returns a transport that keeps up to 1024 idle connections to the server. It changes
+// nothing in requests and responses.
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy = nil
@@ -26,10 +27,12 @@ func newTransport() http.RoundTripper {
 	return t
 }
 
-// forwarder hands requests of a route on to the server. Of upgrades it knows but websockets: whoever could change to HTTP/2 would have requests that nobody counts.
+// forwarder returns a handler that forwards the requests of a route to the server. It allows only
+// upgrades to websockets. After an upgrade to HTTP/2, a client could send requests that the proxy
+// does not count.
 func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 	forward := &httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: t, BufferPool: &buffers, ErrorLog: log.New(brokenOff{p}, "", 0),
+		Rewrite: p.rewrite, Transport: t, BufferPool: &buffers, ErrorLog: log.New(copyErrorLog{p}, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if b, ok := r.Body.(*body); ok && b.failed.Load() {
 				w.WriteHeader(http.StatusBadRequest)
@@ -45,42 +48,44 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 			r.Header.Del("Upgrade")
 		}
-		forward.ServeHTTP(&answer{ResponseWriter: w, fields: w.Header().Clone()}, r)
+		forward.ServeHTTP(&responseWriter{ResponseWriter: w, limitHeaders: w.Header().Clone()}, r)
 	})
 }
 
 var noAnswer = problem.Details{Title: "Bad Gateway", Status: http.StatusBadGateway, Detail: "The server gives no answer. The request counts all the same."}
 
-// answer keeps the fields of the limiter, which ReverseProxy clears after a 1xx of the server.
-type answer struct {
+// responseWriter keeps the header fields of the limiter. ReverseProxy clears them after a 1xx
+// response of the server.
+type responseWriter struct {
 	http.ResponseWriter
-	fields  http.Header
-	cleared bool
+	limitHeaders http.Header
+	cleared      bool
 }
 
-// Unwrap is for http.ResponseController.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// WriteHeader adds the fields to those of the server.
-func (a *answer) WriteHeader(status int) {
+// WriteHeader adds the fields of the limiter to those of the server.
+func (a *responseWriter) WriteHeader(status int) {
 	if status < http.StatusOK {
 		a.cleared = true
 	} else if h := a.Header(); a.cleared {
-		for name, values := range a.fields {
+		for name, values := range a.limitHeaders {
 			h[name] = append(values, h[name]...)
 		}
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// body is what a client sends. Where that breaks off or is no HTTP, the server is not to blame.
+// body is the body of a client's request. It records a failure to read it, so that the proxy does
+// not count a broken request as a failure of the server.
 type body struct {
 	io.ReadCloser
 	in, out *http.Request
 	failed  atomic.Bool
 }
 
-// Read takes note of a failure, and hands trailers on, which are there at the end.
+// Read records a failure. At the end of the body, it copies the trailers.
 func (b *body) Read(to []byte) (int, error) {
 	n, err := b.ReadCloser.Read(to)
 	if err == io.EOF {
@@ -93,32 +98,34 @@ func (b *body) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// failed tells that the server gave no answer, once a second at most.
+// failed counts a request that the server did not answer, and logs it at most once a second.
 func (p *Proxy) failed(pattern string, err error) {
 	p.metrics.failures.WithLabelValues(pattern).Inc()
-	p.seldom("the server gives no answer, so requests get 502", "to", p.cfg.To.Host, "route", pattern, "err", err)
+	p.logThrottled("the server gives no answer, so requests get 502", "to", p.cfg.To.Host, "route", pattern, "err", err)
 }
 
-// seldom tells of an error, each once a second at most.
-func (p *Proxy) seldom(what string, attributes ...any) {
-	if d, _ := p.quiet.Allow(context.Background(), what); d.Allowed {
-		p.cfg.Log.Error(what, attributes...)
+// logThrottled logs an error. It logs the same message at most once a second.
+func (p *Proxy) logThrottled(message string, attributes ...any) {
+	if d, _ := p.logLimiter.Allow(context.Background(), message); d.Allowed {
+		p.cfg.Log.Error(message, attributes...)
 	}
 }
 
-// brokenOff is where ReverseProxy tells of answers that break off.
-type brokenOff struct{ p *Proxy }
+// copyErrorLog receives the log lines of ReverseProxy about responses that break off.
+type copyErrorLog struct{ p *Proxy }
 
-// Write tells of one, or not.
-func (b brokenOff) Write(line []byte) (int, error) {
-	b.p.seldom("an answer of the server breaks off", "to", b.p.cfg.To.Host, "err", strings.TrimSpace(string(line)))
+// Write logs a line by logThrottled.
+func (b copyErrorLog) Write(line []byte) (int, error) {
+	b.p.logThrottled("an answer of the server breaks off", "to", b.p.cfg.To.Host, "err", strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-// forwarded are the fields in which a proxy in front tells what it was asked, beside X-Forwarded-For.
-var forwarded = []string{"X-Forwarded-Host", "X-Forwarded-Proto"}
+// forwardedHeaders are the fields, beside X-Forwarded-For, that a trusted proxy sets about the
+// request that it received.
+var forwardedHeaders = []string{"X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// rewrite makes the request that the server gets: as it came, with fields that tell of this proxy and those in front of it, and of nobody else.
+// rewrite makes the request to the server: the request of the client, with forwarding fields only
+// from this proxy and the trusted proxies in front of it.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.cfg.To)
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
@@ -128,19 +135,20 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 	maps.DeleteFunc(pr.Out.Header, ofProxies)
 	maps.DeleteFunc(pr.Out.Trailer, ofProxies)
-	inFront := p.inFront(pr.In.RemoteAddr)
-	if inFront {
+	trusted := p.fromTrustedProxy(pr.In.RemoteAddr)
+	if trusted {
 		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"] // to which SetXForwarded adds
 	}
 	pr.SetXForwarded()
-	for _, name := range forwarded {
-		if told := pr.In.Header[name]; inFront && len(told) > 0 {
-			pr.Out.Header[name] = told
+	for _, name := range forwardedHeaders {
+		if values := pr.In.Header[name]; trusted && len(values) > 0 {
+			pr.Out.Header[name] = values
 		}
 	}
 }
 
-// ofProxies reports whether a server can take a field for one that only proxies write: with underscores, as CGI has them, it is the same.
+// ofProxies reports whether a server can take a field for one that only proxies set. Underscores
+// count as hyphens, because CGI does not distinguish them.
 func ofProxies(name string, _ []string) bool {
 	switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
 	case "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto":
@@ -149,18 +157,18 @@ func ofProxies(name string, _ []string) bool {
 	return false
 }
 
-// inFront reports whether a connection comes from a proxy in front of this one.
-func (p *Proxy) inFront(remote string) bool {
+// fromTrustedProxy reports whether a connection comes from a proxy of Config.Behind.
+func (p *Proxy) fromTrustedProxy(remote string) bool {
 	peer, err := netip.ParseAddrPort(remote)
 	return err == nil && slices.ContainsFunc(p.cfg.Behind, func(n netip.Prefix) bool { return n.Contains(peer.Addr().Unmap().WithZone("")) })
 }
 
-// buffers are what bodies are copied through.
+// buffers hold parts of bodies while they are copied.
 var buffers bufferPool
 
 type bufferPool struct{ pool sync.Pool }
 
-// Get is a buffer that nobody uses.
+// Get returns a free buffer.
 func (b *bufferPool) Get() []byte {
 	if kept, ok := b.pool.Get().(*[]byte); ok {
 		return *kept
@@ -168,5 +176,5 @@ func (b *bufferPool) Get() []byte {
 	return make([]byte, 32<<10)
 }
 
-// Put keeps a buffer for later.
+// Put returns a buffer to the pool.
 func (b *bufferPool) Put(buffer []byte) { b.pool.Put(&buffer) }

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,86 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// made is a proxy to a server, with a budget for every address that is hardly used up, where cfg does not say otherwise.
-func made(to string, cfg Config) *Proxy {
-	cfg.To = must(url.Parse(to))
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Routes == nil {
-		cfg.Routes = []Route{limited("/", "1000000/1h")}
-	}
-	cfg.Name, cfg.Outage = "proxy", Local
-	return must(New(cfg))
+// startBehindProxy serves a handler behind a proxy, and returns the URL of the proxy.
+func startBehindProxy(t *testing.T, cfg Config, h http.HandlerFunc) (at string) {
+	return startServer(t, newProxy(startServer(t, h), cfg))
 }
 
-// serving serves a handler until the test ends.
-func serving(t *testing.T, h http.Handler) (at string) {
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
-// through is where a handler is served behind a proxy.
-func through(t *testing.T, cfg Config, h http.HandlerFunc) (at string) {
-	return serving(t, made(serving(t, h), cfg))
-}
-
-// connect opens a connection to a server, for what no client would send.
-func connect(t *testing.T, at string) net.Conn {
-	conn := must(net.Dial("tcp", strings.TrimPrefix(at, "http://")))
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// A reply is a response that was read to its end.
-type reply struct {
-	Status  string
-	Early   []string // what came before, as 103
-	Length  int64
-	Chunked []string
-	Header  http.Header
-	Body    string
-	Trailer http.Header
-}
-
-// ask sends a request as it is written.
-func ask(t *testing.T, at, request string) (got reply) {
-	t.Helper()
-	conn := connect(t, at)
-	go func() { _, _ = io.WriteString(conn, request) }() // the answer may come before its end
-	method, _, _ := strings.Cut(request, " ")
-	for from := bufio.NewReader(conn); ; {
-		r, err := http.ReadResponse(from, &http.Request{Method: method})
-		if err != nil {
-			t.Fatalf("%v to %.200s", err, request)
-		}
-		if r.StatusCode < 200 {
-			if r.StatusCode != http.StatusContinue { // which can come from the proxy, from the server, or from both
-				got.Early = append(got.Early, fmt.Sprint(r.Status, r.Header["Link"]))
-			}
-			continue
-		}
-		text := must(io.ReadAll(r.Body))
-		_ = r.Body.Close()
-		return reply{r.Status, got.Early, r.ContentLength, r.TransferEncoding, r.Header, string(text), r.Trailer}
-	}
-}
-
-// metric is the text of a record of GET /metrics that begins so, but for that.
-func metric(p *Proxy, begin string) string {
-	w := httptest.NewRecorder()
-	p.Admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	for line := range strings.Lines(w.Body.String()) {
-		if value, found := strings.CutPrefix(line, begin+" "); found {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "nothing"
-}
-
-// A seen is a request as a server sees it.
-type seen struct {
+// receivedRequest is a request as a server receives it.
+type receivedRequest struct {
 	Method, Target, Host string
 	Length               int64
 	Chunked              []string
@@ -107,20 +32,20 @@ type seen struct {
 	Trailer              http.Header
 }
 
-// witness takes down requests before a handler answers them.
-func witness(saw chan<- seen, h http.HandlerFunc) http.HandlerFunc {
+// recordRequests returns a handler that sends each request to a channel before h answers it.
+func recordRequests(saw chan<- receivedRequest, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		if err != nil {
 			text = []byte(err.Error())
 		}
-		saw <- seen{r.Method, r.RequestURI, r.Host, r.ContentLength, r.TransferEncoding, r.Header, string(text), r.Trailer}
+		saw <- receivedRequest{r.Method, r.RequestURI, r.Host, r.ContentLength, r.TransferEncoding, r.Header, string(text), r.Trailer}
 		h(w, r)
 	}
 }
 
-// various answers in the way that the request asks for.
-func various(w http.ResponseWriter, r *http.Request) {
+// respondAs answers in the way that the Answer field of the request names.
+func respondAs(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["X-Twice"] = []string{"one", "two"}
 	switch r.Header.Get("Answer") {
@@ -157,12 +82,13 @@ func various(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestNothingChanges: what the server gets and what the client gets is as without the proxy, but for the fields that it adds.
+// TestNothingChanges checks that the server and the client get the same as without the proxy,
+// except for the header fields that the proxy adds.
 func TestNothingChanges(t *testing.T) {
 	const end = "Connection: close\r\n\r\n"
-	saw := make(chan seen, 1)
-	server := serving(t, witness(saw, various))
-	front := serving(t, made(server, Config{}))
+	saw := make(chan receivedRequest, 1)
+	server := startServer(t, recordRequests(saw, respondAs))
+	front := startServer(t, newProxy(server, Config{}))
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n" + end,
 		"GET /a%2Fb//c/./..//d%20%41/?x=1;y=2&bad=%zz&%41=&&q HTTP/1.1\r\nHost: a\r\n" + end,
@@ -208,10 +134,11 @@ func TestNothingChanges(t *testing.T) {
 	}
 }
 
-// TestPathOfTheServer: that of the URL goes before those of requests, which keep their spelling.
+// TestPathOfTheServer checks that the path of the server's URL goes before the paths of requests,
+// and that these keep their spelling.
 func TestPathOfTheServer(t *testing.T) {
-	saw := make(chan seen, 1)
-	server := serving(t, witness(saw, various))
+	saw := make(chan receivedRequest, 1)
+	server := startServer(t, recordRequests(saw, respondAs))
 	for _, tt := range [][3]string{
 		{"", "/x", "/x"},
 		{"/", "/x", "/x"},
@@ -223,14 +150,15 @@ func TestPathOfTheServer(t *testing.T) {
 		{"", "http://a/x%2F?q", "/x%2F?q"},
 		{"", "http://a", "/"},
 	} {
-		_ = ask(t, serving(t, made(server+tt[0], Config{})), "GET "+tt[1]+" HTTP/1.1\r\nHost: a\r\n\r\n")
+		_ = ask(t, startServer(t, newProxy(server+tt[0], Config{})), "GET "+tt[1]+" HTTP/1.1\r\nHost: a\r\n\r\n")
 		if got := (<-saw).Target; got != tt[2] {
 			t.Errorf("%q with %q: %q, not %q", tt[0], tt[1], got, tt[2])
 		}
 	}
 }
 
-// TestForged: what a client says of proxies never reaches the server, in whichever spelling, unless it is a proxy of ours: then it is kept, and added to.
+// TestForged checks that forwarding fields of a client never reach the server, in any spelling. If
+// the client is a trusted proxy, the proxy keeps them and adds to them.
 func TestForged(t *testing.T) {
 	const request = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Forwarded-For, X-Sum\r\nX-Forwarded-For: 192.0.2.1\r\nx-forwarded-for: 192.0.2.2\r\nX_Forwarded-For: 192.0.2.3\r\nX-Forwarded-Host: b\r\nX-Forwarded_Proto: gopher\r\n" +
 		"X-Forwarded-Proto: https\r\nForwarded: for=192.0.2.4\r\nConnection: close, X-Forwarded-For, X-Forwarded-Proto\r\n\r\n" +
@@ -244,8 +172,8 @@ func TestForged(t *testing.T) {
 		{ours[:1], http.Header{"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Host": {"a"}, "X-Forwarded-Proto": {"http"}}},
 		{ours, http.Header{"X-Forwarded-For": {"192.0.2.1, 192.0.2.2, 127.0.0.1"}, "X-Forwarded-Host": {"b"}, "X-Forwarded-Proto": {"https"}}},
 	} {
-		saw := make(chan seen, 1)
-		_ = ask(t, through(t, Config{Behind: tt.behind}, witness(saw, various)), request)
+		saw := make(chan receivedRequest, 1)
+		_ = ask(t, startBehindProxy(t, Config{Behind: tt.behind}, recordRequests(saw, respondAs)), request)
 		got := <-saw
 		if diff := cmp.Diff(tt.want, got.Header); diff != "" {
 			t.Errorf("behind %v (-want +got):\n%s", tt.behind, diff)
@@ -256,11 +184,12 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestStream: each part of a response comes before the server goes on, as server-sent events have to, and where the length is not known.
+// TestStream checks that each part of a response arrives before the server goes on: in server-sent
+// events, and in a response of unknown length.
 func TestStream(t *testing.T) {
 	for _, kind := range []string{"text/event-stream", "application/x-ndjson"} {
 		next := make(chan struct{})
-		front := through(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
+		front := startBehindProxy(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
 			for i := range 3 {
 				_, _ = fmt.Fprintln(w, "part", i)
@@ -286,10 +215,10 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestWebsocket: after a handshake, bytes go both ways until one side hangs up.
+// TestWebsocket checks that bytes go both ways after a handshake, until one side hangs up.
 func TestWebsocket(t *testing.T) {
 	closed := make(chan error, 1)
-	conn := connect(t, through(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
+	conn := connect(t, startBehindProxy(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffer, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -323,12 +252,13 @@ func TestWebsocket(t *testing.T) {
 	}
 }
 
-// TestNoWayToHTTP2: a client cannot change to a protocol in which requests pass uncounted.
+// TestNoWayToHTTP2 checks that a client cannot change to a protocol in which requests pass
+// uncounted.
 func TestNoWayToHTTP2(t *testing.T) {
-	saw := make(chan seen, 1)
-	p := made(serving(t, witness(saw, various)), Config{})
+	saw := make(chan receivedRequest, 1)
+	p := newProxy(startServer(t, recordRequests(saw, respondAs)), Config{})
 	for _, upgrade := range []string{"h2c", "H2C", "h2c, websocket", "websocket, h2c", "TLS/1.0", "\xff"} {
-		got := ask(t, serving(t, p), "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n")
+		got := ask(t, startServer(t, p), "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n")
 		if got.Status != "200 OK" {
 			t.Errorf("%q: %s", upgrade, got.Status)
 			continue
@@ -337,20 +267,21 @@ func TestNoWayToHTTP2(t *testing.T) {
 			t.Errorf("%q: the server gets %v", upgrade, h)
 		}
 	}
-	if n := metric(p, `slidegate_server_failures_total{route="/"}`); n != "0" {
+	if n := metricValue(p, `slidegate_server_failures_total{route="/"}`); n != "0" {
 		t.Errorf("%s failures", n)
 	}
 }
 
 const noAnswerBody = `{"title":"Bad Gateway","status":502,"detail":"The server gives no answer. The request counts all the same."}` + "\n"
 
-// TestDeadServer: every request gets 502 with problem details and is counted, and the log tells of it, but not of each.
+// TestDeadServer checks that every request gets 502 with problem details and is counted, and that
+// the log has at most one line a second about it.
 func TestDeadServer(t *testing.T) {
 	nobody := httptest.NewServer(nil)
 	nobody.Close()
-	var lines lines
-	p := made(nobody.URL, Config{Log: slog.New(slog.NewTextHandler(&lines, nil))})
-	front := serving(t, p)
+	var lines logBuffer
+	p := newProxy(nobody.URL, Config{Log: slog.New(slog.NewTextHandler(&lines, nil))})
+	front := startServer(t, p)
 	begin := time.Now()
 	for range 50 {
 		got := ask(t, front, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -358,7 +289,7 @@ func TestDeadServer(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if n := metric(p, `slidegate_server_failures_total{route="/"}`); n != "50" {
+	if n := metricValue(p, `slidegate_server_failures_total{route="/"}`); n != "50" {
 		t.Errorf("%s failures", n)
 	}
 	most := 1 + int(time.Since(begin)/time.Second)
@@ -367,16 +298,17 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
-// TestServerBreaksOff: so does the answer, and the log tells of it, but not of each.
+// TestServerBreaksOff checks that a response of the server that breaks off does so for the client,
+// and that the log has at most one line a second about it.
 func TestServerBreaksOff(t *testing.T) {
-	var lines lines
-	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	var lines logBuffer
+	server := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "half")
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}))
-	front := serving(t, made(server, Config{Log: slog.New(slog.NewTextHandler(&lines, nil))}))
+	front := startServer(t, newProxy(server, Config{Log: slog.New(slog.NewTextHandler(&lines, nil))}))
 	begin := time.Now()
 	for range 20 {
 		response, err := http.Get(front)
@@ -385,7 +317,7 @@ func TestServerBreaksOff(t *testing.T) {
 			response.Body.Close()
 		}
 		if err == nil {
-			t.Fatal("the answer seems whole")
+			t.Fatal("the response seems complete")
 		}
 	}
 	most := 1 + int(time.Since(begin)/time.Second)
@@ -394,10 +326,11 @@ func TestServerBreaksOff(t *testing.T) {
 	}
 }
 
-// TestClientHangsUp: the server is told, and is not to blame.
+// TestClientHangsUp checks that the server notices a client that hangs up, and that this does not
+// count as a failure of the server.
 func TestClientHangsUp(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error)
-	p := made(serving(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	p := newProxy(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		began <- struct{}{}
 		_, err := io.Copy(io.Discard, r.Body)
 		if err == nil {
@@ -417,28 +350,29 @@ func TestClientHangsUp(t *testing.T) {
 		}
 	}
 	front.Close() // when all requests are done
-	if n := metric(p, `slidegate_server_failures_total{route="/"}`); n != "0" {
+	if n := metricValue(p, `slidegate_server_failures_total{route="/"}`); n != "0" {
 		t.Errorf("%s failures", n)
 	}
 }
 
-// TestBodyThatIsNoHTTP: it gets 400, and the server is not to blame.
-func TestBodyThatIsNoHTTP(t *testing.T) {
-	p := made(serving(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })), Config{})
-	front := serving(t, p)
+// TestMalformedBody checks that a malformed body gets 400, and does not count as a failure of the
+// server.
+func TestMalformedBody(t *testing.T) {
+	p := newProxy(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })), Config{})
+	front := startServer(t, p)
 	for _, body := range []string{"xyz\r\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "1;a\nb\r\nx\r\n0\r\n\r\n"} {
 		if got := ask(t, front, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+body); got.Status != "400 Bad Request" {
 			t.Errorf("%q: %s", body, got.Status)
 		}
 	}
-	if n := metric(p, `slidegate_server_failures_total{route="/"}`); n != "0" {
+	if n := metricValue(p, `slidegate_server_failures_total{route="/"}`); n != "0" {
 		t.Errorf("%s failures", n)
 	}
 }
 
-// TestConnect: the proxy opens no tunnels.
+// TestConnect checks that the proxy opens no tunnels.
 func TestConnect(t *testing.T) {
-	front := through(t, Config{}, func(http.ResponseWriter, *http.Request) { t.Error("it reached the server") })
+	front := startBehindProxy(t, Config{}, func(http.ResponseWriter, *http.Request) { t.Error("it reached the server") })
 	for _, target := range []string{"example.com:443", "/login"} {
 		if got := ask(t, front, "CONNECT "+target+" HTTP/1.1\r\nHost: example.com:443\r\n\r\n"); got.Status != "405 Method Not Allowed" {
 			t.Errorf("%s: %s", target, got.Status)
@@ -446,9 +380,10 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestServerThatLimits: the fields of the server's own limits stand beside those of the proxy.
+// TestServerThatLimits checks that the fields of the server's own limits stay beside those of the
+// proxy.
 func TestServerThatLimits(t *testing.T) {
-	front := through(t, Config{}, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("RateLimit", `"own";r=1`) })
+	front := startBehindProxy(t, Config{}, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("RateLimit", `"own";r=1`) })
 	got := ask(t, front, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").Header["Ratelimit"]
 	if diff := cmp.Diff([]string{`"1000000/1h@1m";r=999999`, `"own";r=1`}, got); diff != "" {
 		t.Error(diff)

@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// hour counts what became of the requests of each route in each of the last 60 minutes. Its zero
-// value has none.
-type hour struct {
+// hourlyTally counts the outcomes of the requests of each route in each of the last 60 minutes. Its
+// zero value is empty.
+type hourlyTally struct {
 	mu      sync.Mutex
 	minutes [60]minute // each at its number modulo 60
 }
 
-// minute is one of an hour.
+// minute holds the counts of one minute.
 type minute struct {
 	number int64 // since 1970
 	routes map[string]tally
 }
 
-// tally is what became of requests. In Shadow it is what would have become of them.
+// tally counts requests by their outcome. In shadow mode, the outcome is the one without shadow
+// mode.
 type tally struct {
 	Allowed int64 `json:"allowed"`
 	Denied  int64 `json:"denied"`
-	Refused int64 `json:"refused"` // without a decision, or as nobody could decide
+	Refused int64 `json:"refused"` // no decision was made
 }
 
 func (t tally) plus(u tally) tally {
@@ -30,7 +31,7 @@ func (t tally) plus(u tally) tally {
 }
 
 // add counts a request.
-func (h *hour) add(pattern, decision string, now time.Time) {
+func (h *hourlyTally) add(pattern, decision string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	number := now.Unix() / 60
@@ -49,7 +50,7 @@ func (h *hour) add(pattern, decision string, now time.Time) {
 }
 
 // sums returns the requests of each minute, oldest first, and of each route.
-func (h *hour) sums(now time.Time) (minutes [60]tally, routes map[string]tally) {
+func (h *hourlyTally) sums(now time.Time) (minutes [60]tally, routes map[string]tally) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	routes = map[string]tally{}

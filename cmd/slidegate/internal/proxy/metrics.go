@@ -9,24 +9,25 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// What becomes of a request, as a label. Each request has one. In Shadow it is what would become of it.
+// These labels are the outcomes of requests. Each request has one. In shadow mode, it is the
+// outcome without shadow mode.
 const (
 	admitted  = "admitted"
 	denied    = "denied"    // over a limit: 429
 	refused   = "refused"   // nobody could decide: 503
-	keyless   = "keyless"   // it does not say who it is from: 400
-	ambiguous = "ambiguous" // its path or method can be read in two ways: 400
+	keyless   = "keyless"   // it has no key, so the client is unknown: 400
+	ambiguous = "ambiguous" // servers can read its path or method in two ways: 400
 	gone      = "gone"      // its client hung up before there was a decision
 )
 
-// Who decided, as a label.
+// These labels say who decided.
 const (
 	byRedis  = "redis"
 	byMemory = "memory"
 	byNobody = "nobody"
 )
 
-// metrics are what /metrics tells.
+// metrics are the metrics of /metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -35,27 +36,27 @@ type metrics struct {
 	outages  *prometheus.CounterVec
 	failures *prometheus.CounterVec
 
-	hour hour // for the page
+	hour hourlyTally // for the page
 }
 
-// newMetrics returns metrics without routes. At each scrape, connected reports whether there was a
-// connection to Redis.
+// newMetrics returns metrics without routes. At each scrape, they call connected, which reports
+// whether Redis has been connected.
 func newMetrics(inShadow bool, connected func() bool) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "slidegate", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: counter("requests_total", "Requests, each once but for CONNECT and OPTIONS *: what became of them (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
+		requests: counter("requests_total", "Requests, each once, except CONNECT and OPTIONS *: the outcome (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
 		denials:  counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
-		outages:  counter("outages_total", "How often Redis, or one of 64 parts of a cluster, stopped to answer, as the budget of a route saw it.", "route"),
+		outages:  counter("outages_total", "How often Redis, or one of 64 parts of a cluster, stopped answering, as the budget of a route saw it.", "route"),
 		failures: counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "slidegate", Name: "redis_seconds", Help: "From asking Redis to its answer (allowed, denied) or to its failure (outage, uncertain). What is denied without Redis takes microseconds.",
+			Namespace: "slidegate", Name: "redis_seconds", Help: "From asking Redis to its answer (allowed, denied) or to its failure (outage, uncertain). A denial without Redis takes microseconds.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"route", "answer"}),
 	}
-	joined := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis."}, func() float64 {
+	connectedGauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis."}, func() float64 {
 		if connected() {
 			return 1
 		}
@@ -65,13 +66,13 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 	if inShadow {
 		shadow.Set(1)
 	}
-	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.failures, joined,
+	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.failures, connectedGauge,
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return m
 }
 
-// begin has a route be told of before there are requests.
-func (m *metrics) begin(rt Route, shared bool) {
+// initRoute creates the metrics of a route, so that /metrics shows them before the first request.
+func (m *metrics) initRoute(rt Route, shared bool) {
 	m.failures.WithLabelValues(rt.Pattern)
 	if len(rt.Limits) == 0 {
 		m.requests.WithLabelValues(rt.Pattern, admitted, byNobody)
@@ -91,21 +92,22 @@ func (m *metrics) begin(rt Route, shared bool) {
 	}
 }
 
-// showOutages has /metrics show how many parts of Redis are out for a route now.
-func (m *metrics) showOutages(pattern string, now func() float64) {
+// registerOutages registers the gauge of outages of a route. now returns how many parts of Redis
+// are out.
+func (m *metrics) registerOutages(pattern string, now func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slidegate", Name: "outages", ConstLabels: prometheus.Labels{"route": pattern},
 		Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster. 1 until there was a connection.",
 	}, now))
 }
 
-// count takes note of a request.
+// count counts a request.
 func (m *metrics) count(pattern, decision, by string) {
 	m.requests.WithLabelValues(pattern, decision, by).Inc()
 	m.hour.add(pattern, decision, time.Now())
 }
 
-// deny takes note of the limits that denied a request.
+// deny counts the limits that denied a request.
 func (m *metrics) deny(pattern string, d window.Decision) {
 	for _, u := range d.Usage {
 		if u.RetryAfter > 0 {

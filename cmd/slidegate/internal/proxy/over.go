@@ -11,34 +11,37 @@ import (
 )
 
 const (
-	tracked = 1000      // how many events are counted at once
-	told    = 20        // how many of them are told
-	stale   = time.Hour // when one that was not denied again is forgotten
+	maxTracked  = 1000      // events counted at once
+	maxReported = 20        // events in a report
+	denialTTL   = time.Hour // from the last denial of an event until it is dropped
 )
 
-// over counts denied requests by event, in bounded memory: the Space-Saving algorithm (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data
-// Streams, 2005). A new event takes the place of the one with the fewest denials, and may have had as many before. So whoever has more than one in a thousand of the denials is in it, whatever others do.
-type over struct {
-	mu     sync.Mutex
-	events map[string]*offender
-	fewest fewest
-	total  int64 // denials so far
+// topDenied counts denied requests by event in bounded memory. It uses the Space-Saving algorithm
+// (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data
+// Streams, 2005). A new event replaces the event with the fewest denials and inherits its count,
+// because it may have had as many before. So an event with more than one in a thousand of the
+// denials is always tracked.
+type topDenied struct {
+	mu        sync.Mutex
+	events    map[string]*deniedEvent
+	byDenials denialHeap
+	total     int64 // denials so far
 }
 
-// offender is an event that was denied.
-type offender struct {
+// deniedEvent is an event that was denied.
+type deniedEvent struct {
 	event       string
-	denied      int64 // at most
-	unsure      int64 // of these, those that may be another's
+	denied      int64 // an upper bound
+	unsure      int64 // the part of denied that can belong to other events
 	since, last time.Time
 	usage       window.Usage // of the limit that denied it last
-	place       int          // in the heap
+	index       int          // in the heap
 }
 
-func newOver() *over { return &over{events: map[string]*offender{}} }
+func newTopDenied() *topDenied { return &topDenied{events: map[string]*deniedEvent{}} }
 
-// add counts a denial by the limit of the usage.
-func (o *over) add(event string, by window.Usage, now time.Time) {
+// add counts a denial of an event by the limit of a usage.
+func (o *topDenied) add(event string, by window.Usage, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.total++
@@ -48,80 +51,83 @@ func (o *over) add(event string, by window.Usage, now time.Time) {
 	}
 	e.denied++
 	e.last, e.usage = now, by
-	heap.Fix(&o.fewest, e.place)
+	heap.Fix(&o.byDenials, e.index)
 }
 
-// enter makes room for an event.
-func (o *over) enter(event string, now time.Time) *offender {
-	e := &offender{event: event, since: now}
-	if len(o.fewest) < tracked {
-		heap.Push(&o.fewest, e)
+// enter adds an event. If maxTracked events are tracked, it replaces the one with the fewest
+// denials.
+func (o *topDenied) enter(event string, now time.Time) *deniedEvent {
+	e := &deniedEvent{event: event, since: now}
+	if len(o.byDenials) < maxTracked {
+		heap.Push(&o.byDenials, e)
 	} else {
-		out := o.fewest[0]
+		out := o.byDenials[0]
 		delete(o.events, out.event)
 		e.denied, e.unsure = out.denied, out.denied
-		o.fewest[0] = e
+		o.byDenials[0] = e
 	}
 	o.events[event] = e
 	return e
 }
 
-// forget drops events that have not been denied for a while.
-func (o *over) forget(now time.Time) {
+// forget drops events whose last denial is longer ago than denialTTL.
+func (o *topDenied) forget(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for event, e := range o.events {
-		if now.Sub(e.last) > stale {
-			heap.Remove(&o.fewest, e.place)
+		if now.Sub(e.last) > denialTTL {
+			heap.Remove(&o.byDenials, e.index)
 			delete(o.events, event)
 		}
 	}
 }
 
-// most are the events with the most denials that are surely theirs, the denials so far, and how many events are counted.
-func (o *over) most() (top []offender, total int64, events int) {
+// most returns the events with the most certain denials, the number of all denials so far, and the
+// number of tracked events.
+func (o *topDenied) most() (top []deniedEvent, total int64, events int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, e := range o.fewest {
+	for _, e := range o.byDenials {
 		top = append(top, *e)
 	}
-	slices.SortFunc(top, func(a, b offender) int {
+	slices.SortFunc(top, func(a, b deniedEvent) int {
 		return cmp.Or(cmp.Compare(b.denied-b.unsure, a.denied-a.unsure), cmp.Compare(a.event, b.event))
 	})
-	return top[:min(len(top), told)], o.total, len(o.fewest)
+	return top[:min(len(top), maxReported)], o.total, len(o.byDenials)
 }
 
-// times is how far over its limit an event is: its denials, as a multiple of what the limit admits in the same time, or in one Per if that is longer.
-func (e offender) times() float64 {
+// times returns how far an event is over its limit: its certain denials as a multiple of what the
+// limit allows in the same time, or in one Per if that is longer.
+func (e deniedEvent) times() float64 {
 	pers := max(1, float64(e.last.Sub(e.since))/float64(e.usage.Limit.Per))
 	return float64(e.denied-e.unsure) / (float64(e.usage.Limit.Max) * pers)
 }
 
-// fewest is a heap with the fewest denials first.
-type fewest []*offender
+// denialHeap is a heap.Interface with the fewest denials first.
+type denialHeap []*deniedEvent
 
-// Len, Less, Swap, Push and Pop are those of heap.Interface.
-func (f fewest) Len() int { return len(f) }
+// Len returns the number of events.
+func (h denialHeap) Len() int { return len(h) }
 
-// Less has fewer denials first.
-func (f fewest) Less(i, j int) bool { return f[i].denied < f[j].denied }
+// Less reports whether the first event has fewer denials.
+func (h denialHeap) Less(i, j int) bool { return h[i].denied < h[j].denied }
 
-// Swap changes two places.
-func (f fewest) Swap(i, j int) {
-	f[i], f[j] = f[j], f[i]
-	f[i].place, f[j].place = i, j
+// Swap swaps two events.
+func (h denialHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
-// Push adds the last.
-func (f *fewest) Push(e any) {
-	o := e.(*offender)
-	o.place = len(*f)
-	*f = append(*f, o)
+// Push adds an event at the end.
+func (h *denialHeap) Push(e any) {
+	event := e.(*deniedEvent)
+	event.index = len(*h)
+	*h = append(*h, event)
 }
 
-// Pop takes the last.
-func (f *fewest) Pop() any {
-	last := (*f)[len(*f)-1]
-	*f = (*f)[:len(*f)-1]
+// Pop removes the last event, and returns it.
+func (h *denialHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
 	return last
 }

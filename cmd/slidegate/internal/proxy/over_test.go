@@ -15,16 +15,17 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // deny counts a denial under 5/1h at a time.
-func (o *over) deny(event string, at time.Time) {
+func (o *topDenied) deny(event string, at time.Time) {
 	o.add(event, window.Usage{Limit: window.PerHour(5), RetryAfter: time.Hour}, at)
 }
 
-// TestHeavyOnesAreKept: in streams of denials with far more events than are tracked, whoever has more than one in a thousand of them is told of, and what is told
-// brackets the truth.
-func TestHeavyOnesAreKept(t *testing.T) {
+// TestHeavyHittersAreKept checks streams of denials with far more events than are tracked. Each
+// event with more than one in a thousand of the denials stays tracked, and the true count is
+// between the bounds that are reported.
+func TestHeavyHittersAreKept(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		o, truth := newOver(), map[string]int64{}
+		o, truth := newTopDenied(), map[string]int64{}
 		skew := rand.NewZipf(rnd, 1.01+rnd.Float64()/2, 1, 20_000)
 		const n = 50_000
 		for range n {
@@ -33,24 +34,25 @@ func TestHeavyOnesAreKept(t *testing.T) {
 			o.deny(event, noon)
 		}
 		top, total, events := o.most()
-		if total != n || events != tracked || len(o.events) != tracked || len(top) != told {
-			t.Fatalf("seed %d: %d denials, %d events, %d in the map, %d told", seed, total, events, len(o.events), len(top))
+		if total != n || events != maxTracked || len(o.events) != maxTracked || len(top) != maxReported {
+			t.Fatalf("seed %d: %d denials, %d events, %d in the map, %d reported", seed, total, events, len(o.events), len(top))
 		}
 		for event, count := range truth {
-			if e := o.events[event]; e == nil && count > n/tracked {
+			if e := o.events[event]; e == nil && count > n/maxTracked {
 				t.Errorf("seed %d: %s with %d of %d denials is lost", seed, event, count, n)
 			}
 		}
 		for event, e := range o.events {
 			if e.event != event || e.denied < truth[event] || e.denied-e.unsure > truth[event] {
-				t.Errorf("seed %d: %s has %d denials, of which %d unsure; it had %d", seed, event, e.denied, e.unsure, truth[event])
+				t.Errorf("seed %d: %s has %d denials, %d of them unsure; it had %d", seed, event, e.denied, e.unsure, truth[event])
 			}
 		}
 	}
 }
 
+// TestFewEventsAreExact checks that counts are exact while all events are tracked.
 func TestFewEventsAreExact(t *testing.T) {
-	o := newOver()
+	o := newTopDenied()
 	for i := range 300 {
 		o.deny(fmt.Sprintf("client %d", i%30%7), noon.Add(time.Duration(i)*time.Second))
 	}
@@ -65,9 +67,10 @@ func TestFewEventsAreExact(t *testing.T) {
 	}
 }
 
-// TestTimesOver: denials are measured by what the limit admits in the same time, but at least by what it admits at once.
+// TestTimesOver checks that denials are compared to what the limit allows in the same time, and at
+// least to what it allows at once.
 func TestTimesOver(t *testing.T) {
-	o := newOver()
+	o := newTopDenied()
 	for i := range 100 {
 		o.deny("burst", noon.Add(time.Duration(i)*time.Millisecond))
 	}
@@ -81,30 +84,32 @@ func TestTimesOver(t *testing.T) {
 	}
 }
 
-func TestStaleOnesAreForgotten(t *testing.T) {
-	o := newOver()
-	for i := range tracked {
+// TestStaleEventsAreDropped checks that events are dropped an hour after their last denial.
+func TestStaleEventsAreDropped(t *testing.T) {
+	o := newTopDenied()
+	for i := range maxTracked {
 		o.deny(fmt.Sprint(i), noon.Add(time.Duration(i)*time.Second))
 	}
-	o.forget(noon.Add(stale + 500*time.Second))
-	if _, total, events := o.most(); events != tracked-500 || len(o.events) != tracked-500 || total != tracked {
+	o.forget(noon.Add(denialTTL + 500*time.Second))
+	if _, total, events := o.most(); events != maxTracked-500 || len(o.events) != maxTracked-500 || total != maxTracked {
 		t.Errorf("%d events, %d in the map, %d denials", events, len(o.events), total)
 	}
-	o.deny("late", noon.Add(2*stale)) // and there is room again
+	o.deny("late", noon.Add(2*denialTTL)) // and there is room again
 	if e := o.events["late"]; e.denied != 1 || e.unsure != 0 {
 		t.Errorf("%+v", e)
 	}
 }
 
-// TestSureOnesComeFirst: not those whose denials may all be somebody else's.
-func TestSureOnesComeFirst(t *testing.T) {
-	o := newOver()
-	for i := range tracked {
+// TestCertainDenialsComeFirst checks that events with certain denials come before events whose
+// denials may all belong to others.
+func TestCertainDenialsComeFirst(t *testing.T) {
+	o := newTopDenied()
+	for i := range maxTracked {
 		for range 3 {
 			o.deny(fmt.Sprint("early ", i), noon)
 		}
 	}
-	for i := range tracked / 2 {
+	for i := range maxTracked / 2 {
 		o.deny(fmt.Sprint("late ", i), noon)
 	}
 	if top, _, _ := o.most(); top[0].unsure != 0 || top[0].denied != 3 || !strings.HasPrefix(top[0].event, "early") {
@@ -115,25 +120,26 @@ func TestSureOnesComeFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldForgets: neither /over nor the log tells of events that were last denied long ago.
-func TestWhatIsToldForgets(t *testing.T) {
-	for _, tell := range []func(i *instance){
+// TestReportsDropStaleEvents checks that neither /over nor the log reports events that were last
+// denied long ago.
+func TestReportsDropStaleEvents(t *testing.T) {
+	for _, report := range []func(i *instance){
 		func(i *instance) { read(t, i.admin+"/over") },
-		func(i *instance) { i.tellDenials(0, time.Now()) },
+		func(i *instance) { i.logDenials(0, time.Now()) },
 	} {
-		to, _ := origin(t)
-		i := listen(t, Config{To: to, Routes: []Route{limited("/", "5/1h")}})
-		i.over.deny("somebody", noon)
-		tell(i)
-		if _, total, events := i.over.most(); total != 1 || events != 0 {
+		to, _ := startOrigin(t)
+		i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "5/1h")}})
+		i.topDenied.deny("somebody", noon)
+		report(i)
+		if _, total, events := i.topDenied.most(); total != 1 || events != 0 {
 			t.Errorf("%d denials, %d events", total, events)
 		}
 	}
 }
 
-// TestPage holds what docs/proxy.md shows of /over to the program.
+// TestPage checks that docs/proxy.md shows /over as the program prints it.
 func TestPage(t *testing.T) {
-	o := newOver()
+	o := newTopDenied()
 	for i := range 3600 {
 		o.add("/ 198.51.100.7", window.Usage{Limit: window.PerHour(5), RetryAfter: time.Minute}, noon.Add(time.Duration(i)*time.Hour/3599))
 	}

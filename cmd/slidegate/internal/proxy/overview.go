@@ -11,50 +11,51 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// overview is what the page of operators shows.
+// overview is the content of the page for operators.
 type overview struct {
-	At      time.Time `json:"at"`
-	Redis   string    `json:"redis"` // as /healthz has it
-	Shadow  bool      `json:"shadow"`
-	Minutes [60]tally `json:"minutes"` // oldest first
-	Routes  []traffic `json:"routes"`  // of the last hour
-	Most    []wanted  `json:"most"`    // denied events, as /over has them
-	Outages []outage  `json:"outages"` // newest first
+	At      time.Time       `json:"at"`
+	Redis   string          `json:"redis"` // as /healthz has it
+	Shadow  bool            `json:"shadow"`
+	Minutes [60]tally       `json:"minutes"` // oldest first
+	Routes  []traffic       `json:"routes"`  // of the last hour
+	Most    []overviewEvent `json:"most"`    // denied events, as /over has them
+	Outages []outage        `json:"outages"` // newest first
 }
 
-// traffic is that of a route.
+// traffic is the requests of a route.
 type traffic struct {
-	Pattern string `json:"pattern"` // empty for requests that can be read in two ways
+	Pattern string `json:"pattern"` // empty for ambiguous requests
 	Limits  string `json:"limits"`
 	tally
 }
 
-// wanted is an event that was denied, and what the page asks for to show it.
-type wanted struct {
-	judgment
+// overviewEvent is a denied event with its link.
+type overviewEvent struct {
+	deniedReport
 	Shown string `json:"shown"`          // the event as it can be printed
-	Link  string `json:"link,omitempty"` // empty where the event is hidden
+	Link  string `json:"link,omitempty"` // the query string that shows the event; empty if it is hidden
 }
 
-// Overview returns what the instance saw in the last hour, as JSON for the page.
+// Overview returns the last hour of this instance, for the page to encode as JSON.
 func (p *Proxy) Overview() any {
 	now := time.Now()
-	p.over.forget(now)
+	p.topDenied.forget(now)
 	minutes, routes := p.metrics.hour.sums(now)
-	o := overview{At: now.UTC(), Redis: p.redisState(), Shadow: p.cfg.Shadow, Minutes: minutes, Routes: []traffic{}, Most: []wanted{}, Outages: p.history.newestFirst()}
+	o := overview{At: now.UTC(), Redis: p.redisState(), Shadow: p.cfg.Shadow, Minutes: minutes, Routes: []traffic{}, Most: []overviewEvent{}, Outages: p.history.newestFirst()}
 	for _, rt := range p.cfg.Routes {
 		o.Routes = append(o.Routes, traffic{rt.Pattern, texts(rt.Limits), routes[rt.Pattern]})
 	}
 	if t, some := routes[""]; some {
 		o.Routes = append(o.Routes, traffic{tally: t})
 	}
-	for _, j := range p.over.denials().Most {
-		o.Most = append(o.Most, wanted{j, logs.Shown(j.Event), p.link(j.Event)})
+	for _, j := range p.topDenied.denials().Most {
+		o.Most = append(o.Most, overviewEvent{j, logs.Shown(j.Event), p.link(j.Event)})
 	}
 	return o
 }
 
-// link returns what the page asks for to show an event, unless that is hidden or too long.
+// link returns the query string that shows an event. It returns "" if the event is hidden or too
+// long.
 func (p *Proxy) link(event string) string {
 	if p.Limiter(event) == nil {
 		return ""
@@ -62,8 +63,8 @@ func (p *Proxy) link(event string) string {
 	return page.Query{Event: event}.Encode()
 }
 
-// Limiter returns the one that decides about an event, which begins with the pattern of a route. It
-// returns nil if no route with limits has such events.
+// Limiter returns the limiter that decides about an event. An event begins with the pattern of its
+// route. Limiter returns nil if no route with limits has such a pattern.
 func (p *Proxy) Limiter(event string) *window.Limiter {
 	var l *window.Limiter
 	longest := -1
@@ -75,7 +76,7 @@ func (p *Proxy) Limiter(event string) *window.Limiter {
 	return l
 }
 
-// texts returns limits as a person writes them.
+// texts returns limits as text, separated by commas.
 func texts(limits []window.Limit) string {
 	all := make([]string, len(limits))
 	for i, l := range limits {
@@ -84,10 +85,10 @@ func texts(limits []window.Limit) string {
 	return strings.Join(all, ", ")
 }
 
-// mostOutages is how many outages are remembered, of all routes.
+// mostOutages is how many outages history keeps, over all routes.
 const mostOutages = 20
 
-// outage is a time in which Redis, or a part of a cluster, did not answer a route.
+// outage is a period in which Redis, or a part of a cluster, did not answer a route.
 type outage struct {
 	Route string     `json:"route"`
 	Began time.Time  `json:"began"`
@@ -107,7 +108,7 @@ func (h *history) began(route string, now time.Time) {
 	h.outages = h.outages[max(0, len(h.outages)-mostOutages):]
 }
 
-// ended ends the outage of a route that began last.
+// ended records the end of the last outage of a route.
 func (h *history) ended(route string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHour: a request counts in its minute for an hour, and in no minute after it.
+// TestHour checks that a request counts in its minute for an hour, and not after that.
 func TestHour(t *testing.T) {
-	var h hour
+	var h hourlyTally
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	h.add("/", admitted, noon)
 	h.add("/", denied, noon.Add(59*time.Second))
@@ -42,19 +42,19 @@ func TestHour(t *testing.T) {
 			t.Errorf("after %v: minutes %v, routes %v", after, sum, sumOfRoutes)
 		}
 	}
-	h.add("/", refused, noon.Add(time.Hour)) // takes the place of noon
+	h.add("/", refused, noon.Add(time.Hour)) // replaces noon
 	if minutes, _ := h.sums(noon.Add(time.Hour)); minutes[59] != (tally{0, 0, 1}) || minutes[0] != (tally{0, 0, 1}) {
 		t.Errorf("%v", minutes)
 	}
 }
 
-// TestOverview: each route and each request is in it, and each denied event with a link, unless it
-// is hidden.
+// TestOverview checks that the overview has each route, each request and each denied event. The
+// event has a link, unless it is hidden.
 func TestOverview(t *testing.T) {
 	for name, secret := range map[string][]byte{"clear": nil, "hidden": []byte("sixteen bytes, or more")} {
 		t.Run(name, func(t *testing.T) {
-			to, _ := origin(t)
-			i := listen(t, Config{To: to, Secret: secret, Routes: []Route{limited("/a/", "2/1h", "100/1d"), limited("/a/b", "1/1h"), {Pattern: "/quiet"}}})
+			to, _ := startOrigin(t)
+			i := startInstance(t, Config{To: to, Secret: secret, Routes: []Route{limitedRoute("/a/", "2/1h", "100/1d"), limitedRoute("/a/b", "1/1h"), {Pattern: "/quiet"}}})
 			for _, path := range []string{"/a/x", "/a/x", "/a/x", "/a/b", "/a/b", "/free", "/a/%2e%2e/free"} {
 				status(t, i.url+path)
 			}
@@ -91,10 +91,10 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// TestLimiterOfEvent: an event belongs to the route whose key it has.
+// TestLimiterOfEvent checks that Limiter finds the route of an event by its pattern.
 func TestLimiterOfEvent(t *testing.T) {
-	to, _ := origin(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h"), limited("POST /login", "1/1h")}})
+	to, _ := startOrigin(t)
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h"), limitedRoute("POST /login", "1/1h")}})
 	for event, want := range map[string]int64{"/ 192.0.2.1": 2, "POST /login 192.0.2.1": 1, "POST /logi": 0, "192.0.2.1": 0, "": 0} {
 		l := i.Limiter(event)
 		if (l != nil) != (want > 0) {
@@ -107,26 +107,27 @@ func TestLimiterOfEvent(t *testing.T) {
 	}
 }
 
-// TestPageBesideAdmin: the page answers what Admin does not, and cannot be reached where clients
-// come in.
+// TestPageBesideAdmin checks that the page answers the paths that Admin does not, and that clients
+// cannot reach it.
 func TestPageBesideAdmin(t *testing.T) {
-	to, _ := origin(t)
-	p := must(New(Config{Name: "proxy", To: to, Routes: []Route{limited("/", "2/1h")}, Log: slog.New(slog.DiscardHandler)}))
+	to, _ := startOrigin(t)
+	p := must(New(Config{Name: "proxy", To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Log: slog.New(slog.DiscardHandler)}))
 	p.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) })
 	for path, want := range map[string]string{"/": "the page", "/page.js": "the page", "/healthz": "{", "/over": "{"} {
-		if got := answerOf(p.Admin(), path); !strings.HasPrefix(got, want) {
+		if got := bodyOf(p.Admin(), path); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q", path, got)
 		}
 	}
-	if got := answerOf(p, "/"); got != "fine" {
+	if got := bodyOf(p, "/"); got != "fine" {
 		t.Errorf("clients get %q", got)
 	}
 }
 
-// TestOverForNoOtherSite: a site whose name leads to this machine does not learn who is limited.
+// TestOverForNoOtherSite checks that a site whose name resolves to this machine does not learn who
+// is limited.
 func TestOverForNoOtherSite(t *testing.T) {
-	to, _ := origin(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}})
+	to, _ := startOrigin(t)
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}})
 	for host, want := range map[string]int{"evil.example:8001": http.StatusForbidden, "localhost:8001": http.StatusOK} {
 		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, i.admin+"/over", http.NoBody))
 		r.Host = host
@@ -141,8 +142,8 @@ func TestOverForNoOtherSite(t *testing.T) {
 	}
 }
 
-// answerOf returns the body that a handler answers.
-func answerOf(h http.Handler, path string) string {
+// bodyOf returns the body of a handler's response.
+func bodyOf(h http.Handler, path string) string {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
 	return w.Body.String()

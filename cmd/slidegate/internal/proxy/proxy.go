@@ -1,6 +1,8 @@
-// Package proxy is a reverse proxy that limits requests by httplimit: each route has limits of its own, and instances that share a Redis share their budgets.
+// Package proxy is a rate-limiting reverse proxy. It limits requests by package httplimit. Each
+// route has its own limits, and instances that share a Redis share their budgets.
 //
-// A request takes this way: ServeHTTP finds its route, the middleware of the route asks the route's budget, and if that admits it, the request goes on to the server.
+// ServeHTTP finds the route of a request. The middleware of the route asks the budget of the route.
+// If the budget allows the request, the proxy forwards it to the server.
 package proxy
 
 import (
@@ -17,66 +19,66 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config says what is limited, and where requests go.
+// Config configures a Proxy.
 type Config struct {
-	To      *url.URL           // the server; its path goes before those of requests
+	To      *url.URL           // the server; its path goes before the paths of requests
 	Routes  []Route            // no two with the same Pattern; requests that match none are not limited
-	Behind  []netip.Prefix     // proxies in front of this one, whose X-Forwarded-For, -Host and -Proto the server gets
+	Behind  []netip.Prefix     // trusted proxies, whose X-Forwarded-For, -Host and -Proto the server gets
 	Name    string             // of the limiters, in their keys
-	Secret  []byte             // hides events, in keys and in what is told of them
+	Secret  []byte             // hides events in keys, logs and pages
 	Redis   *window.Connection // holds the budgets; nil: they are in memory
 	Timeout time.Duration      // longest wait for Redis, for one request
 	Outage  Outage             // what to do while Redis does not answer
-	Shadow  bool               // every request reaches the server; what the limits would refuse is only counted and reported
+	Shadow  bool               // every request reaches the server; denials are only counted and logged
 	Log     *slog.Logger
 }
 
-// Route is a set of requests that have a budget of their own.
+// Route is a set of requests with their own limits.
 type Route struct {
-	Pattern string         // as of http.ServeMux; a request is of the most specific one that it matches
+	Pattern string         // as of http.ServeMux; a request has the most specific one that it matches
 	Limits  []window.Limit // none: not limited
 	Key     httplimit.Key  // who is limited
 }
 
-// Outage is what becomes of requests while Redis does not answer.
+// Outage says what the proxy does with requests while Redis does not answer.
 type Outage string
 
-// What to do in an outage.
+// These are the values of Outage.
 const (
 	Local  Outage = "local"  // each instance decides in its memory
-	Open   Outage = "open"   // they are admitted
-	Closed Outage = "closed" // they are refused, with the status 503
+	Open   Outage = "open"   // requests are allowed
+	Closed Outage = "closed" // requests are refused with the status 503
 )
 
-// Proxy limits requests, and hands on those that it admits. It is safe for concurrent use.
+// Proxy limits requests, and forwards those that it allows. It is safe for concurrent use.
 type Proxy struct {
-	Page http.Handler // what Admin serves at /, beside its own paths; nil: nothing. Set it before Serve
+	Page http.Handler // Admin serves it at /, beside its own paths; nil: none. Set it before Serve
 
-	cfg     Config
-	mux     *http.ServeMux          // finds patterns; it serves nothing
-	routes  map[string]http.Handler // by pattern
-	servers map[string]http.Handler // the same without limits
-	budgets []*budget               // of the routes with limits
-	metrics *metrics
-	over    *over
-	history history
-	quiet   *window.Limiter // how often each error is told of
+	cfg        Config
+	mux        *http.ServeMux          // finds patterns; it serves nothing
+	routes     map[string]http.Handler // by pattern
+	forwarders map[string]http.Handler // the same without limits
+	budgets    []*budget               // of the routes with limits
+	metrics    *metrics
+	topDenied  *topDenied
+	history    history
+	logLimiter *window.Limiter // limits how often each error is logged
 
-	draining atomic.Bool // no more requests are taken
+	draining atomic.Bool // it accepts no more requests
 
 	grace time.Duration // for requests that are under way at the end
 }
 
-// New checks the configuration, and returns a proxy. Until Config.Redis has connected, the proxy does
-// what Outage says.
+// New checks the configuration, and returns a proxy. Until Config.Redis has connected, the proxy
+// acts as in an outage.
 func New(cfg Config) (p *Proxy, err error) {
-	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, servers: map[string]http.Handler{}, over: newOver(), grace: 30 * time.Second}
+	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, forwarders: map[string]http.Handler{}, topDenied: newTopDenied(), grace: 30 * time.Second}
 	p.metrics = newMetrics(cfg.Shadow, p.connected)
-	if p.quiet, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
+	if p.logLimiter, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(cfg.Routes, func(rt Route) bool { return rt.Pattern == rest }) {
-		p.cfg.Routes = append(slices.Clip(cfg.Routes), Route{Pattern: rest})
+	if !slices.ContainsFunc(cfg.Routes, func(rt Route) bool { return rt.Pattern == catchAll }) {
+		p.cfg.Routes = append(slices.Clip(cfg.Routes), Route{Pattern: catchAll})
 	}
 	forward := newTransport()
 	for _, rt := range p.cfg.Routes {
@@ -87,16 +89,16 @@ func New(cfg Config) (p *Proxy, err error) {
 	return p, nil
 }
 
-// rest is the pattern of requests that match no other.
-const rest = "/"
+// catchAll is the pattern of requests that match no other.
+const catchAll = "/"
 
-// add makes a route of the requests to a server.
+// add adds a route to a server.
 func (p *Proxy) add(rt Route, server http.Handler) error {
 	if err := p.register(rt.Pattern); err != nil {
 		return err
 	}
-	p.metrics.begin(rt, p.cfg.Redis != nil)
-	p.servers[rt.Pattern] = server
+	p.metrics.initRoute(rt, p.cfg.Redis != nil)
+	p.forwarders[rt.Pattern] = server
 	if len(rt.Limits) == 0 {
 		p.routes[rt.Pattern] = p.unlimited(rt.Pattern, server)
 		return nil
@@ -114,7 +116,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 	return nil
 }
 
-// unlimited counts requests, and hands them on.
+// unlimited returns a handler that counts requests, and forwards them.
 func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.metrics.count(pattern, admitted, byNobody)
@@ -122,7 +124,7 @@ func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
 	})
 }
 
-// ofHTTP is what the middleware does where not even memory decides.
+// ofHTTP returns what the middleware does if not even memory decides.
 func (o Outage) ofHTTP() httplimit.Outage {
 	if o == Open {
 		return httplimit.Open
@@ -130,17 +132,17 @@ func (o Outage) ofHTTP() httplimit.Outage {
 	return httplimit.Closed
 }
 
-// connected reports whether there was a connection to Redis.
-func (p *Proxy) connected() bool { return p.cfg.Redis != nil && p.cfg.Redis.Wait(ended) == nil }
+// connected reports whether Redis has been connected.
+func (p *Proxy) connected() bool { return p.cfg.Redis != nil && p.cfg.Redis.Wait(canceled) == nil }
 
-// ended is a context that has ended: to ask a Connection without waiting.
-var ended = func() context.Context {
+// canceled is a context that has ended, for asking a Connection without waiting.
+var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// ServeHTTP hands a request on, or refuses it.
+// ServeHTTP forwards a request, or refuses it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		http.Error(w, "This is no proxy for CONNECT.", http.StatusMethodNotAllowed)
@@ -154,10 +156,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.ambiguous(w, r, pattern)
 }
 
-// ambiguous refuses a request that can be read in two ways. In Shadow it reaches the server, unless its path leaves that of --to.
+// ambiguous refuses a request that servers can read in two ways. In shadow mode, it forwards the
+// request, unless its path leaves the path of --to.
 func (p *Proxy) ambiguous(w http.ResponseWriter, r *http.Request, pattern string) {
 	p.metrics.count("", ambiguous, byNobody)
-	if server := p.servers[pattern]; p.cfg.Shadow && server != nil {
+	if server := p.forwarders[pattern]; p.cfg.Shadow && server != nil {
 		server.ServeHTTP(w, r)
 		return
 	}

@@ -12,25 +12,25 @@ import (
 	"unicode/utf8"
 )
 
-// register has the mux know a pattern. The mux panics where it cannot.
+// register adds a pattern to the mux. If the mux panics, register returns an error.
 func (p *Proxy) register(pattern string) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("route %q %s", pattern, fault(pattern, fmt.Sprint(cause)))
+			err = fmt.Errorf("route %q %s", pattern, patternError(pattern, fmt.Sprint(cause)))
 		}
 	}()
 	if p.routes[pattern] != nil {
 		return fmt.Errorf("route %q has limits already; write them as one, as in 1/5s,5/1h", pattern)
 	}
-	if why := vain(pattern); why != "" {
+	if why := whyNeverMatches(pattern); why != "" {
 		return fmt.Errorf("route %q matches no request, as %s; write one as POST /login, /api/ or GET api.example.com/items/{id}", pattern, why)
 	}
 	p.mux.Handle(pattern, http.NotFoundHandler())
 	return nil
 }
 
-// vain is why no request ever matches a pattern that net/http takes, if so.
-func vain(pattern string) string {
+// whyNeverMatches returns why no request can match a pattern that net/http accepts, or "".
+func whyNeverMatches(pattern string) string {
 	begin, rest, _ := strings.Cut(pattern, "/")
 	method, host, found := strings.Cut(begin, " ")
 	if !found {
@@ -50,8 +50,8 @@ func vain(pattern string) string {
 	return ""
 }
 
-// fault is what net/http says of a pattern, but for where in the source it stands.
-func fault(pattern, text string) string {
+// patternError returns what net/http says about a pattern, without the position in the source.
+func patternError(pattern, text string) string {
 	if _, after, found := strings.Cut(text, "conflicts with pattern "); found {
 		other, _, _ := strings.Cut(after, " (registered at ")
 		return "conflicts with " + other + ", as some requests match both; write a third that matches just these, or change one"
@@ -59,24 +59,26 @@ func fault(pattern, text string) string {
 	return "is no pattern (" + strings.TrimPrefix(text, fmt.Sprintf("parsing %q: ", pattern)) + "); write one as POST /login, /api/ or GET api.example.com/items/{id}"
 }
 
-// route is the pattern of the route of a request. It looks at the path as if it had no // and no dot segments, as most servers do. It reports false if another server could find
-// in it the path, or the method, of another route; and if it is no path, or one out of what it is to be in.
+// route returns the pattern of the route of a request. It matches the path without // and without
+// dot segments, as most servers do. It reports false if another server could read the path or the
+// method as those of another route. It also reports false if the target is no path, or if the path
+// leaves the root.
 func (p *Proxy) route(r *http.Request) (pattern string, ok bool) {
 	escaped := cmp.Or(r.URL.EscapedPath(), "/")
-	if r.URL.Opaque != "" || escaped[0] != '/' || climbs(r.URL.Path) {
+	if r.URL.Opaque != "" || escaped[0] != '/' || leavesRoot(r.URL.Path) {
 		return "", false
 	}
 	pattern = p.match(r.Host, r.Method, escaped)
-	method := strings.ToUpper(r.Method) // as some servers take it
+	method := strings.ToUpper(r.Method) // as some servers read it
 	if method == r.Method && !strings.Contains(escaped, "//") && !strings.Contains(escaped, "/.") && !strings.Contains(escaped, "%") {
 		return pattern, true
 	}
-	return pattern, !slices.ContainsFunc(readings(r.URL), func(path string) bool {
+	return pattern, !slices.ContainsFunc(pathVariants(r.URL), func(path string) bool {
 		return p.match(r.Host, r.Method, path) != pattern || p.match(r.Host, method, path) != pattern
 	})
 }
 
-// match is the pattern of an escaped path.
+// match returns the pattern that an escaped path matches.
 func (p *Proxy) match(host, method, escaped string) string {
 	u := &url.URL{RawPath: escaped}
 	u.Path, _ = url.PathUnescape(escaped)
@@ -84,7 +86,8 @@ func (p *Proxy) match(host, method, escaped string) string {
 	return pattern
 }
 
-// hostname is a host in the one spelling of many that patterns have.
+// hostname returns a host in the spelling of patterns: lower case, without a port and without a dot
+// at the end.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -92,15 +95,18 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// climbs reports whether a path has so many dot segments that it leaves the root.
-func climbs(decoded string) bool {
+// leavesRoot reports whether a path has more .. segments than it needs to reach the root.
+func leavesRoot(decoded string) bool {
 	inside := path.Clean(strings.TrimLeft(decoded, "/"))
 	return inside == ".." || strings.HasPrefix(inside, "../")
 }
 
-// readings are the escaped paths that servers may find in one: with its percent signs decoded or not; with // at its begin taken for that of a host, or not; with // taken for one slash, or
-// not; and with dot segments left in it, or not.
-func readings(u *url.URL) (all []string) {
+// pathVariants returns the escaped paths that servers may read in the path of a URL. They are all
+// combinations of:
+//   - percent signs decoded, or not;
+//   - // at the start followed by a host, or not;
+//   - // and dot segments removed, only dot segments removed, or neither.
+func pathVariants(u *url.URL) (all []string) {
 	for _, path := range []string{u.EscapedPath(), (&url.URL{Path: u.Path}).EscapedPath()} {
 		starts := []string{path}
 		if strings.HasPrefix(path, "//") {
@@ -108,14 +114,15 @@ func readings(u *url.URL) (all []string) {
 			starts = append(starts, "/"+after)
 		}
 		for _, path := range starts {
-			all = append(all, path, named(path, ""), named(path, "", ".", ".."))
+			all = append(all, path, nameSegments(path, ""), nameSegments(path, "", ".", ".."))
 		}
 	}
 	return all
 }
 
-// named is a path with a name in the place of such segments, so that the mux does not clean them away.
-func named(path string, segments ...string) string {
+// nameSegments returns a path in which a name replaces the given segments, so that the mux does not
+// remove them.
+func nameSegments(path string, segments ...string) string {
 	parts := strings.Split(path, "/")
 	last := len(parts) - 1
 	for i, part := range parts {
@@ -125,7 +132,7 @@ func named(path string, segments ...string) string {
 		}
 	}
 	if parts[last] == "." || parts[last] == ".." {
-		parts = append(parts, "") // RFC 3986, 5.2.4 leaves a slash
+		parts = append(parts, "") // RFC 3986, section 5.2.4, keeps a slash
 	}
 	return strings.Join(parts, "/")
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bufio"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,24 +12,19 @@ import (
 	"testing"
 )
 
-// routed is a proxy with such routes, and one for the rest.
-func routed(to string, patterns ...string) *Proxy {
-	routes := []Route{limited("/", "1000000/1h")}
+// newRoutedProxy returns a proxy with routes for these patterns, and one for all other requests.
+func newRoutedProxy(to string, patterns ...string) *Proxy {
+	routes := []Route{limitedRoute("/", "1000000/1h")}
 	for _, pattern := range patterns {
-		routes = append(routes, limited(pattern, "1/1h"))
+		routes = append(routes, limitedRoute(pattern, "1/1h"))
 	}
-	return made(to, Config{Routes: routes})
+	return newProxy(to, Config{Routes: routes})
 }
 
-// parsed is a request with this first line, and the fields that follow it.
-func parsed(line string, fields ...string) (*http.Request, error) {
-	return http.ReadRequest(bufio.NewReader(strings.NewReader(line + " HTTP/1.1\r\n" + strings.Join(append(fields, "", ""), "\r\n"))))
-}
-
-// TestRoute: which route has a request, and where it could have another, none.
+// TestRoute checks which route a request has, and that it has none if it could have another.
 func TestRoute(t *testing.T) {
 	const refused = ""
-	p := routed("http://127.0.0.1:1", "POST /login", "/api/", "GET /api/health", "/items/{id}", "api.example.com/")
+	p := newRoutedProxy("http://127.0.0.1:1", "POST /login", "/api/", "GET /api/health", "/items/{id}", "api.example.com/")
 	for _, tt := range []struct{ request, want string }{
 		// As they are.
 		{"POST /login", "POST /login"},
@@ -38,18 +32,18 @@ func TestRoute(t *testing.T) {
 		{"GET /login", "/"},
 		{"HEAD /api/health", "GET /api/health"},
 		{"PUT /api/health", "/api/"},
-		{"GET /api", "/api/"}, // servers send it on to /api/, or take it for that
+		{"GET /api", "/api/"}, // servers redirect it to /api/, or read it so
 		{"GET /items/7", "/items/{id}"},
 		{"GET /items/", "/"},
 		{"GET http://api.example.com/login", "api.example.com/"},
 		{"GET http://api.example.com", "api.example.com/"},
 
-		// Spelt in another way that all servers read alike.
+		// Spelled in another way, which all servers read alike.
 		{"POST /lo%67in", "POST /login"},
 		{"GET /a//b/../%2F", "/"},
 		{"GET /api//b/./%2F", "/api/"},
 
-		// Spelt in another way that some read as one route, and some as another.
+		// Spelled in a way that some servers read as one route, and some as another.
 		{"POST //login", refused},
 		{"POST /./login", refused},
 		{"POST /%2e/login", refused},
@@ -73,7 +67,7 @@ func TestRoute(t *testing.T) {
 		{"POST http:%2Flogin", refused},
 		{"POST *", refused},
 	} {
-		r := must(parsed(tt.request, "Host: a"))
+		r := must(parseRequest(tt.request, "Host: a"))
 		got, ok := p.route(r)
 		if !ok {
 			got = refused
@@ -84,62 +78,64 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestHost: a host is the same in capitals, with a port and with a dot; and whoever names none means the server.
+// TestHost checks that a host is the same in capitals, with a port and with a dot. A request
+// without a host has the host of the server.
 func TestHost(t *testing.T) {
-	p := routed("http://api.example.com:8080", "api.example.com/")
+	p := newRoutedProxy("http://api.example.com:8080", "api.example.com/")
 	for host, want := range map[string]string{
 		"api.example.com": "api.example.com/", "API.Example.com": "api.example.com/", "api.example.com.": "api.example.com/", "api.example.com:80": "api.example.com/",
 		"API.example.com.:8080": "api.example.com/", "": "api.example.com/", "example.com": "/", "api.example.com.evil": "/",
 	} {
-		if got, ok := p.route(must(parsed("GET /", "Host: "+host))); got != want || !ok {
+		if got, ok := p.route(must(parseRequest("GET /", "Host: "+host))); got != want || !ok {
 			t.Errorf("%q: %q, not %q", host, got, want)
 		}
 	}
 }
 
-// TestAmbiguous: a request that could have two routes gets 400, does not reach the server, and is counted.
+// TestAmbiguous checks that a request that could have two routes gets 400, does not reach the
+// server, and is counted.
 func TestAmbiguous(t *testing.T) {
-	p := routed(serving(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s reached the server", r.RequestURI) })), "POST /login")
-	front := serving(t, p)
+	p := newRoutedProxy(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s reached the server", r.RequestURI) })), "POST /login")
+	front := startServer(t, p)
 	for _, target := range []string{"/x%2F..%2Flogin", "a:http://x/login", "/../login"} {
 		if got := ask(t, front, "POST "+target+" HTTP/1.1\r\nHost: a\r\n\r\n"); got.Status != "400 Bad Request" {
 			t.Errorf("%s: %s", target, got.Status)
 		}
 	}
-	if n := metric(p, `slidegate_requests_total{by="nobody",decision="ambiguous",route=""}`); n != "3" {
+	if n := metricValue(p, `slidegate_requests_total{by="nobody",decision="ambiguous",route=""}`); n != "3" {
 		t.Errorf("%s are counted", n)
 	}
 }
 
-// TestOutOfThePath: nobody gets out of the path that the URL of the server has.
+// TestOutOfThePath checks that no request leaves the path in the URL of the server.
 func TestOutOfThePath(t *testing.T) {
-	p := routed("http://127.0.0.1:1/app", "POST /login")
+	p := newRoutedProxy("http://127.0.0.1:1/app", "POST /login")
 	for _, target := range []string{"/../app/login", "/%2e%2e/app/login", "/x/../../app/login", "//../../app/login", "/..%2Fapp%2Flogin", "/.."} {
-		if pattern, ok := p.route(must(parsed("POST "+target, "Host: a"))); ok {
-			t.Errorf("%s is of %s", target, pattern)
+		if pattern, ok := p.route(must(parseRequest("POST "+target, "Host: a"))); ok {
+			t.Errorf("%s has the route %s", target, pattern)
 		}
 	}
 }
 
-// TestPatterns: one that is wrong, or that no request would match, is an error that says why.
+// TestPatterns checks the errors for patterns that are invalid or that no request can match.
 func TestPatterns(t *testing.T) {
-	const one, such = "; write one as ", "POST /login, /api/ or GET api.example.com/items/{id}"
+	const hint = "; write one as POST /login, /api/ or GET api.example.com/items/{id}"
 	for _, tt := range []struct{ one, other, want string }{
 		{"POST /login", "POST /login", `route "POST /login" has limits already; write them as one, as in 1/5s,5/1h`},
 		{"/{path...}", "", `route "/" conflicts with "/{path...}", as some requests match both; write a third that matches just these, or change one`},
 		{"/a/{x}", "/{y}/b", `route "/{y}/b" conflicts with "/a/{x}", as some requests match both; write a third that matches just these, or change one`},
-		{"login", "", `route "login" is no pattern (at offset 0: host/path missing /)` + one + such},
-		{"/{a", "", `route "/{a" is no pattern (at offset 1: bad wildcard segment (must end with '}'))` + one + such},
-		{"post /login", "", `route "post /login" matches no request, as its method is not in capitals` + one + such},
-		{"API.example.com/", "", `route "API.example.com/" matches no request, as its host has capitals, a port or a dot at the end` + one + such},
-		{"api.example.com:80/", "", `route "api.example.com:80/" matches no request, as its host has capitals, a port or a dot at the end` + one + such},
-		{"/\xff", "", `route "/\xff" matches no request, as it is not UTF-8` + one + such},
-		{"/api//x", "", `route "/api//x" matches no request, as its path has // or a dot segment` + one + such},
-		{"http://api.example.com/", "", `route "http://api.example.com/" matches no request, as its host has capitals, a port or a dot at the end` + one + such},
+		{"login", "", `route "login" is no pattern (at offset 0: host/path missing /)` + hint},
+		{"/{a", "", `route "/{a" is no pattern (at offset 1: bad wildcard segment (must end with '}'))` + hint},
+		{"post /login", "", `route "post /login" matches no request, as its method is not in capitals` + hint},
+		{"API.example.com/", "", `route "API.example.com/" matches no request, as its host has capitals, a port or a dot at the end` + hint},
+		{"api.example.com:80/", "", `route "api.example.com:80/" matches no request, as its host has capitals, a port or a dot at the end` + hint},
+		{"/\xff", "", `route "/\xff" matches no request, as it is not UTF-8` + hint},
+		{"/api//x", "", `route "/api//x" matches no request, as its path has // or a dot segment` + hint},
+		{"http://api.example.com/", "", `route "http://api.example.com/" matches no request, as its host has capitals, a port or a dot at the end` + hint},
 	} {
-		routes := []Route{limited(tt.one, "1/1h")}
+		routes := []Route{limitedRoute(tt.one, "1/1h")}
 		if tt.other != "" {
-			routes = append(routes, limited(tt.other, "1/1h"))
+			routes = append(routes, limitedRoute(tt.other, "1/1h"))
 		}
 		if _, err := New(Config{To: &url.URL{Host: "a"}, Name: "proxy", Routes: routes, Log: slog.New(slog.DiscardHandler)}); err == nil || err.Error() != tt.want {
 			t.Errorf("%q and %q:\n got %v\nwant %s", tt.one, tt.other, err, tt.want)
@@ -147,7 +143,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// clean is a path without // and dot segments.
+// clean returns a path without // and dot segments.
 func clean(p string) string {
 	if c := path.Clean("/" + p); c == "/" || !strings.HasSuffix(p, "/") {
 		return c
@@ -155,7 +151,7 @@ func clean(p string) string {
 	return path.Clean("/"+p) + "/"
 }
 
-// decode is a path without percent signs, where it can be one.
+// decode returns a path with its percent signs decoded, if they are valid.
 func decode(p string) string {
 	if d, err := url.PathUnescape(p); err == nil {
 		return d
@@ -163,7 +159,7 @@ func decode(p string) string {
 	return p
 }
 
-// segments is a path without dot segments, as RFC 3986, 5.2.4 has it: // is an empty segment.
+// segments returns a path without dot segments, by RFC 3986, section 5.2.4: // is an empty segment.
 func segments(p string) string {
 	var out []string
 	parts := strings.Split(p, "/")[1:]
@@ -183,7 +179,8 @@ func segments(p string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// reference is the path of a target that a server takes for a relative URL, as in new URL(target, "http://localhost").
+// reference returns the path of a target that a server reads as a relative URL, as in new
+// URL(target, "http://localhost").
 func reference(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -192,8 +189,8 @@ func reference(target string) string {
 	return (&url.URL{Scheme: "http", Host: "localhost", Path: "/"}).ResolveReference(u).EscapedPath()
 }
 
-// apart are the parts of a path, each decoded by itself, and whole those of one that is decoded.
-func apart(path string) []string {
+// decodedSegments returns the segments of a path, each decoded by itself.
+func decodedSegments(path string) []string {
 	parts := strings.Split(path, "/")
 	for i := range parts {
 		parts[i] = decode(parts[i])
@@ -201,10 +198,12 @@ func apart(path string) []string {
 	return parts
 }
 
-func whole(path string) []string { return strings.Split(path, "/") }
+// splitSegments returns the segments of a decoded path.
+func splitSegments(path string) []string { return strings.Split(path, "/") }
 
-// asked is the route of a path to a server that has routes for POST /login, /api/ and /items/{id}, and takes methods in any case.
-func asked(method string, parts []string) string {
+// expectedRoute returns the route of a request on a server with routes for POST /login, /api/ and
+// /items/{id}. The server accepts methods in any case.
+func expectedRoute(method string, parts []string) string {
 	switch {
 	case strings.EqualFold(method, http.MethodPost) && slices.Equal(parts, []string{"", "login"}):
 		return "POST /login"
@@ -216,7 +215,8 @@ func asked(method string, parts []string) string {
 	return "/"
 }
 
-// FuzzNoPathGoesAroundARoute: what a server takes for a request of a route, the proxy has counted there, or refused.
+// FuzzNoPathGoesAroundARoute checks that the proxy counts a request under the route that a server
+// reads in it, or refuses it.
 func FuzzNoPathGoesAroundARoute(f *testing.F) {
 	for _, target := range []string{
 		"/login", "//login", "/x/../login", "/x%2F..%2Flogin", "/x/%2e%2E/login", "/lo%67in", "/%2Flogin", "//x/login", "/.//login", "/api/../login", "/api//../login", "/api%2F7", "/items/a%2Fb", "/items//7",
@@ -226,13 +226,13 @@ func FuzzNoPathGoesAroundARoute(f *testing.F) {
 		f.Add("post", target)
 	}
 	patterns := []string{"POST /login", "/api/", "/items/{id}"}
-	p := routed("http://127.0.0.1:1", patterns...)
+	p := newRoutedProxy("http://127.0.0.1:1", patterns...)
 	behind := http.NewServeMux()
 	for _, pattern := range append(patterns, "/") {
 		behind.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Pattern", r.Pattern) })
 	}
 	f.Fuzz(func(t *testing.T, method, target string) {
-		r, err := parsed(method+" "+target, "Host: a")
+		r, err := parseRequest(method+" "+target, "Host: a")
 		if err != nil || r.Method == http.MethodConnect {
 			return
 		}
@@ -248,21 +248,21 @@ func FuzzNoPathGoesAroundARoute(f *testing.F) {
 		}
 		raw, _, _ := strings.Cut(sent, "?")
 		for name, parts := range map[string][]string{
-			"as it is": apart(raw), "cleaned": apart(clean(raw)), "by RFC 3986": apart(segments(raw)), "as a reference": apart(reference(sent)), "as a reference, then cleaned": apart(clean(reference(sent))),
-			"decoded": whole(decode(raw)), "decoded, then cleaned": whole(clean(decode(raw))), "decoded, then by RFC 3986": whole(segments(decode(raw))),
-			"cleaned, then decoded": whole(decode(clean(raw))), "by RFC 3986, then decoded": whole(decode(segments(raw))), "as a reference, then decoded": whole(decode(reference(sent))),
-			"cleaned, decoded and cleaned": whole(clean(decode(clean(raw)))), "by RFC 3986, decoded and by that": whole(segments(decode(segments(raw)))), "as a reference, decoded and cleaned": whole(clean(decode(reference(sent)))),
+			"as it is": decodedSegments(raw), "cleaned": decodedSegments(clean(raw)), "by RFC 3986": decodedSegments(segments(raw)), "as a reference": decodedSegments(reference(sent)), "as a reference, then cleaned": decodedSegments(clean(reference(sent))),
+			"decoded": splitSegments(decode(raw)), "decoded, then cleaned": splitSegments(clean(decode(raw))), "decoded, then by RFC 3986": splitSegments(segments(decode(raw))),
+			"cleaned, then decoded": splitSegments(decode(clean(raw))), "by RFC 3986, then decoded": splitSegments(decode(segments(raw))), "as a reference, then decoded": splitSegments(decode(reference(sent))),
+			"cleaned, decoded and cleaned": splitSegments(clean(decode(clean(raw)))), "by RFC 3986, decoded and by that": splitSegments(segments(decode(segments(raw)))), "as a reference, decoded and cleaned": splitSegments(clean(decode(reference(sent)))),
 		} {
-			if want := asked(method, parts); want != pattern && !slices.Equal(parts, []string{"", "api"}) { // which the proxy has in /api/
-				t.Errorf("%s %q is of %s for the proxy, and for a server that takes %q %s, of %s", method, target, pattern, sent, name, want)
+			if want := expectedRoute(method, parts); want != pattern && !slices.Equal(parts, []string{"", "api"}) { // the proxy counts /api under /api/
+				t.Errorf("%s %q has the route %s for the proxy, and for a server that reads %q %s, the route %s", method, target, pattern, sent, name, want)
 			}
 		}
 		w := httptest.NewRecorder()
-		if again, err := parsed(method+" "+sent, "Host: a"); err == nil {
+		if again, err := parseRequest(method+" "+sent, "Host: a"); err == nil {
 			behind.ServeHTTP(w, again)
 		}
 		if want := w.Header().Get("Pattern"); want != "" && want != pattern {
-			t.Errorf("%s %q is of %s for the proxy, and for http.ServeMux of %s", method, target, pattern, want)
+			t.Errorf("%s %q has the route %s for the proxy, and for http.ServeMux %s", method, target, pattern, want)
 		}
 	})
 }

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	headers = 10 * time.Second // for a client to send those of a request
-	idle    = 2 * time.Minute  // for a connection without requests
-	report  = time.Minute      // between two lines about denials
+	headerTimeout     = 10 * time.Second // for a client to send the headers of a request
+	idleTimeout       = 2 * time.Minute  // for a connection without requests
+	denialLogInterval = time.Minute      // between two log lines about denials
 )
 
-// Serve takes requests of clients and of operators until ctx ends, and then finishes those under way. Both
-// listeners are closed when it returns.
+// Serve serves clients and operators until ctx ends, and then finishes the requests under way. It
+// closes both listeners before it returns.
 func (p *Proxy) Serve(ctx context.Context, public, admin net.Listener) error {
 	clients, operators := p.server(p), p.server(p.Admin())
 	failed := make(chan error, 2)
@@ -27,26 +27,27 @@ func (p *Proxy) Serve(ctx context.Context, public, admin net.Listener) error {
 	both.Go(func() { failed <- clients.Serve(public) })
 	both.Go(func() { failed <- operators.Serve(admin) })
 	defer func() { _ = operators.Close(); both.Wait() }()
-	tick := time.NewTicker(report)
+	tick := time.NewTicker(denialLogInterval)
 	defer tick.Stop()
 	for before := int64(0); ; {
 		select {
 		case err := <-failed:
 			return errors.Join(err, clients.Close())
 		case <-tick.C:
-			before = p.tellDenials(before, time.Now())
+			before = p.logDenials(before, time.Now())
 		case <-ctx.Done():
-			p.tellDenials(before, time.Now())
+			p.logDenials(before, time.Now())
 			return p.drain(ctx, clients)
 		}
 	}
 }
 
 func (p *Proxy) server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: headers, IdleTimeout: idle, ErrorLog: slog.NewLogLogger(p.cfg.Log.Handler(), slog.LevelWarn)}
+	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(p.cfg.Log.Handler(), slog.LevelWarn)}
 }
 
-// drain takes no more requests, and waits for those under way.
+// drain stops accepting requests, and waits for those under way. After the grace period, it cuts
+// them off.
 func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 	p.draining.Store(true)
 	p.cfg.Log.Info("no more requests are taken; those under way go on", "grace", p.grace)
@@ -61,10 +62,11 @@ func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 	return err
 }
 
-// tellDenials logs the denials since the last time, if there are any. It returns how many there were in all.
-func (p *Proxy) tellDenials(before int64, now time.Time) int64 {
-	p.over.forget(now)
-	top, total, events := p.over.most()
+// logDenials logs the denials since the last call, if there are any. It returns the number of all
+// denials.
+func (p *Proxy) logDenials(before int64, now time.Time) int64 {
+	p.topDenied.forget(now)
+	top, total, events := p.topDenied.most()
 	if total > before {
 		most := make([]string, min(3, len(top)))
 		for i := range most {

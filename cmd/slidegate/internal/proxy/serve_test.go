@@ -14,35 +14,36 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A service is a proxy that serves until it is stopped.
+// service is a proxy that serves until it is stopped.
 type service struct {
 	public, admin string
 	stop          context.CancelFunc
 	ended         chan error
 }
 
-// serve has a proxy to a handler serve, as the program does.
-func serve(t *testing.T, h http.HandlerFunc) service {
+// startService starts a proxy to a handler by Serve, as the program does.
+func startService(t *testing.T, h http.HandlerFunc) service {
 	public, admin := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
-	p := made(serving(t, h), Config{})
+	p := newProxy(startServer(t, h), Config{})
 	ctx, stop := context.WithCancel(t.Context())
 	s := service{"http://" + public.Addr().String(), "http://" + admin.Addr().String(), stop, make(chan error, 1)}
 	go func() { s.ended <- p.Serve(ctx, public, admin) }()
 	return s
 }
 
-// health is the answer of /healthz.
+// health returns the status and the body of /healthz.
 func (s service) health(t *testing.T) string {
 	t.Helper()
 	got := ask(t, s.admin, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
 	return got.Status + " " + got.Body
 }
 
-// TestDrain: at the end, a request under way is finished while no new one is taken and /healthz says so, and then Serve returns.
+// TestDrain checks that Serve finishes a request under way before it returns. Meanwhile it accepts
+// no new requests, and /healthz says draining.
 func TestDrain(t *testing.T) {
 	const ok, draining = "200 OK {\n  \"status\": \"ok\",\n  \"redis\": \"none\"\n}\n", "503 Service Unavailable {\n  \"status\": \"draining\",\n  \"redis\": \"none\"\n}\n"
 	began, finish := make(chan struct{}), make(chan struct{})
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	s := startService(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "begun, ")
 		began <- struct{}{}
 		<-finish
@@ -57,11 +58,11 @@ func TestDrain(t *testing.T) {
 	s.stop()
 	asked := time.Now()
 	for h := ok; h != draining; {
-		if h = s.health(t); h != ok && h != draining || time.Since(asked) > long {
+		if h = s.health(t); h != ok && h != draining || time.Since(asked) > testTimeout {
 			t.Fatal(h)
 		}
 	}
-	for { // the port closes a moment after that
+	for { // the port closes a moment later
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.public, "http://"))
 		if err != nil {
 			break
@@ -85,10 +86,11 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestGrace: a request that goes on for longer than the grace is cut off, which the log says.
+// TestGrace checks that a request that takes longer than the grace period is cut off, and that the
+// log says so.
 func TestGrace(t *testing.T) {
-	to := must(url.Parse(serving(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))))
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "1/1h")}})
+	to := must(url.Parse(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))))
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}})
 	i.grace = time.Millisecond
 	public, admin := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, stop := context.WithCancel(t.Context())
@@ -107,16 +109,16 @@ func TestGrace(t *testing.T) {
 	}
 	for _, line := range []string{"under way are cut off", "requests were denied"} {
 		if !strings.Contains(i.log.String(), line) {
-			t.Errorf("%q is not told\n%s", line, i.log)
+			t.Errorf("%q is not logged\n%s", line, i.log)
 		}
 	}
 }
 
-func (i *instance) deny(event string) { i.over.deny(event, time.Now()) }
+func (i *instance) deny(event string) { i.topDenied.deny(event, time.Now()) }
 
-// TestIdleConnections: those that clients keep open do not hold up the end.
+// TestIdleConnections checks that connections that clients keep open do not delay the end.
 func TestIdleConnections(t *testing.T) {
-	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	s := startService(t, func(http.ResponseWriter, *http.Request) {})
 	conn := connect(t, s.public)
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	buffer := make([]byte, 1<<10)
@@ -132,12 +134,12 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// failing is a listener that fails once somebody connects.
-type failing struct{ net.Listener }
+// failingListener is a listener that fails once somebody connects.
+type failingListener struct{ net.Listener }
 
 var errFailing = errors.New("no more sockets")
 
-func (l failing) Accept() (net.Conn, error) {
+func (l failingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err == nil {
 		_ = conn.Close()
@@ -145,16 +147,16 @@ func (l failing) Accept() (net.Conn, error) {
 	return nil, errFailing
 }
 
-// TestListenerFails: Serve returns why, whichever it is, and closes the other.
+// TestListenerFails checks that Serve returns the error of either listener, and closes the other.
 func TestListenerFails(t *testing.T) {
 	for _, first := range []bool{true, false} {
-		bad, good := net.Listener(failing{must(net.Listen("tcp", "127.0.0.1:0"))}), must(net.Listen("tcp", "127.0.0.1:0"))
+		bad, good := net.Listener(failingListener{must(net.Listen("tcp", "127.0.0.1:0"))}), must(net.Listen("tcp", "127.0.0.1:0"))
 		public, admin := good, bad
 		if first {
 			public, admin = bad, good
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- made("http://127.0.0.1:1", Config{}).Serve(t.Context(), public, admin) }()
+		go func() { ended <- newProxy("http://127.0.0.1:1", Config{}).Serve(t.Context(), public, admin) }()
 		_ = must(net.Dial("tcp", bad.Addr().String())).Close()
 		if err := <-ended; !errors.Is(err, errFailing) {
 			t.Error(err)
@@ -165,9 +167,10 @@ func TestListenerFails(t *testing.T) {
 	}
 }
 
-// TestSlowHeaders: a client has some seconds for the fields of a request, and a connection without requests is not kept for ever; but a body may take its time.
+// TestSlowHeaders checks that a client has ten seconds for the headers of a request, and that a
+// connection without requests closes after two minutes. A body has no timeout.
 func TestSlowHeaders(t *testing.T) {
-	p := made("http://127.0.0.1:1", Config{})
+	p := newProxy("http://127.0.0.1:1", Config{})
 	s := p.server(p)
 	got := []time.Duration{s.ReadHeaderTimeout, s.IdleTimeout, s.ReadTimeout, s.WriteTimeout}
 	if diff := cmp.Diff([]time.Duration{10 * time.Second, 2 * time.Minute, 0, 0}, got); diff != "" {

@@ -12,11 +12,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestShadow: every request reaches the server, clients see nothing of limits, and operators see what would have become of the requests.
+// TestShadow checks that every request reaches the server, that clients see nothing of limits, and
+// that operators see the outcome without shadow mode.
 func TestShadow(t *testing.T) {
-	to, reached := origin(t)
+	to, reached := startOrigin(t)
 	keyed := Route{Pattern: "/keyed", Limits: []window.Limit{window.PerHour(2)}, Key: httplimit.Header("X-Key")}
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h"), keyed}, Shadow: true})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h"), keyed}, Shadow: true})
 	for _, path := range []string{"/", "/", "/", "/", "/", "/keyed", "//keyed"} {
 		res, err := http.Get(i.url + path)
 		if err != nil {
@@ -32,35 +33,37 @@ func TestShadow(t *testing.T) {
 	}
 	got := []int{i.counted("/", admitted, byMemory), i.counted("/", denied, byMemory), i.counted("/keyed", keyless, byNobody), i.counted("", ambiguous, byNobody)}
 	if want := []int{2, 3, 1, 1}; [4]int(got) != [4]int(want) {
-		t.Errorf("/metrics tell of %v, not %v", got, want)
+		t.Errorf("/metrics count %v, not %v", got, want)
 	}
 	var d denials
 	if err := json.Unmarshal([]byte(read(t, i.admin+"/over")), &d); err != nil || !d.Shadow || d.Denied != 3 || len(d.Most) != 1 {
 		t.Errorf("/over: %+v, %v", d, err)
 	}
-	if i.tellDenials(0, time.Now()); i.log.count(`msg="requests would have been denied" denied=3`) != 1 || strings.Contains(i.log.String(), "were denied") {
+	if i.logDenials(0, time.Now()); i.log.count(`msg="requests would have been denied" denied=3`) != 1 || strings.Contains(i.log.String(), "were denied") {
 		t.Errorf("the log: %s", i.log)
 	}
 	if !strings.Contains(read(t, i.admin+"/metrics"), "\nslidegate_shadow 1\n") {
-		t.Error("/metrics do not tell of Shadow")
+		t.Error("/metrics does not show the shadow mode")
 	}
 }
 
-// TestShadowInAnOutage: requests pass although Outage is Closed, and count as refused.
+// TestShadowInAnOutage checks that requests pass although Outage is Closed, and that they count as
+// refused.
 func TestShadowInAnOutage(t *testing.T) {
-	to, _ := origin(t)
-	i := listen(t, Config{To: to, Routes: []Route{limited("/", "2/1h")}, Redis: newPending(t).Connection, Outage: Closed, Timeout: long, Shadow: true})
-	if got, told := status(t, i.url), i.counted("/", refused, byNobody); got != http.StatusOK || told != 1 {
-		t.Errorf("%d, told of %d times", got, told)
+	to, _ := startOrigin(t)
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: newPending(t).Connection, Outage: Closed, Timeout: testTimeout, Shadow: true})
+	if got, counted := status(t, i.url), i.counted("/", refused, byNobody); got != http.StatusOK || counted != 1 {
+		t.Errorf("%d, counted %d times", got, counted)
 	}
 }
 
-// TestShadowStaysInThePath: a path that leaves that of --to is refused also in Shadow, because it is no matter of limits.
+// TestShadowStaysInThePath checks that shadow mode also refuses a path that leaves the path of
+// --to, because that has nothing to do with limits.
 func TestShadowStaysInThePath(t *testing.T) {
-	p := made("http://127.0.0.1:1/base", Config{Routes: []Route{limited("/", "2/1h")}, Shadow: true})
+	p := newProxy("http://127.0.0.1:1/base", Config{Routes: []Route{limitedRoute("/", "2/1h")}, Shadow: true})
 	for _, path := range []string{"/../admin", "/x/%2e%2e/%2e%2e/admin", "/..%2Fadmin", "a:http://x/"} {
 		w := httptest.NewRecorder()
-		if p.ServeHTTP(w, must(parsed("GET "+path, "Host: a"))); w.Code != http.StatusBadRequest {
+		if p.ServeHTTP(w, must(parseRequest("GET "+path, "Host: a"))); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// page returns the configuration of the page of a proxy.
+// page returns the configuration of a proxy's page.
 func (c *Command) page(p *proxy.Proxy) page.Config {
 	w := &web{c, p}
 	cfg := page.Config{Title: "slidegate proxy", Links: []string{"healthz", "metrics", "over"}, Open: w.open, Overview: p.Overview}
@@ -26,7 +26,7 @@ type web struct {
 	proxy *proxy.Proxy
 }
 
-// limiter returns that of an event.
+// limiter returns the limiter of an event.
 func (w *web) limiter(event string) (*window.Limiter, error) {
 	l := w.proxy.Limiter(event)
 	if l == nil {
@@ -35,7 +35,7 @@ func (w *web) limiter(event string) (*window.Limiter, error) {
 	return l, nil
 }
 
-// open prepares to look at an event.
+// open returns a function that reads the state of an event.
 func (w *web) open(q page.Query) (page.Poll, error) {
 	l, err := w.limiter(q.Event)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *web) open(q page.Query) (page.Poll, error) {
 	}, nil
 }
 
-// forget forgets an event.
+// forget removes the counts of an event.
 func (w *web) forget(ctx context.Context, q page.Query) error {
 	l, err := w.limiter(q.Event)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package proxyserver runs a proxy by the flags of a command line: its ports, its connection to
-// Redis and its live page.
+// Package proxyserver runs a rate-limiting proxy by the flags of a command line: its ports, its
+// connection to Redis and its live page.
 package proxyserver
 
 import (
@@ -23,23 +23,23 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Command is a proxy as the flags of slidegate proxy describe it.
+// Command represents slidegate proxy with its flags. Run runs it.
 type Command struct {
-	To      flags.Upstream // the server that requests go on to
-	Listen  flags.Text     // where clients come in
-	Admin   flags.Text     // where operators find the page, /healthz, /metrics and /over
+	To      flags.Upstream // the server that the proxy forwards requests to
+	Listen  flags.Text     // the address for clients
+	Admin   flags.Text     // the address for operators: the page, /healthz, /metrics and /over
 	Limits  flags.Limits   // for the requests of no route
-	By      flags.Who      // who is limited, where a route does not say
-	Routes  flags.Routes   // requests with limits of their own
-	Behind  flags.Networks // proxies in front of this one
+	By      flags.Who      // who is limited, if a route does not say
+	Routes  flags.Routes   // requests with their own limits
+	Behind  flags.Networks // trusted proxies in front of this one
 	Redis   flags.Redis    // holds the budgets; none: they are in memory
 	Outage  flags.Outage   // what to do while Redis does not answer; empty: local
-	Shadow  bool           // refuse nothing
+	Shadow  bool           // deny nothing
 	Timeout flags.Timeout  // longest wait for Redis; 0: 500ms
 	Name    flags.Text     // of the limiter, in Redis
 	Secret  flags.Secret   // hides who is limited
 
-	AllowReset bool // the page can forget what is counted
+	AllowReset bool // the page has a Reset button
 }
 
 // Run runs the proxy until ctx ends. It logs to stderr.
@@ -66,8 +66,8 @@ func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
 	})
 }
 
-// newLog returns a log of key=value pairs. On a terminal it leaves out what somebody in front of it
-// knows: the date, and that a line is none of trouble.
+// newLog returns a log of key=value pairs. On a terminal, it leaves out the date, and the level of
+// lines without trouble.
 func newLog(stderr io.Writer, screen output.Screen) *slog.Logger {
 	if !screen.Terminal {
 		return slog.New(slog.NewTextHandler(stderr, nil))
@@ -75,7 +75,7 @@ func newLog(stderr io.Writer, screen output.Screen) *slog.Logger {
 	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: brief}))
 }
 
-// brief shortens the time of a line, and leaves out the level of one without trouble.
+// brief shortens the time of a log line, and leaves out the level INFO.
 func brief(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value; {
 	case v.Kind() == slog.KindTime:
@@ -98,9 +98,9 @@ func (c *Command) serve(ctx, first context.Context, cfg proxy.Config, ready func
 		return err
 	}
 	if cfg.Redis != nil {
-		_ = cfg.Redis.Wait(first) // without one, the proxy does what --outage says
+		_ = cfg.Redis.Wait(first) // without one, the proxy acts as --outage says
 	}
-	c.begin(cfg.Log, admin)
+	c.logStart(cfg.Log, admin)
 	ready(public.Addr(), admin.Addr())
 	return p.Serve(ctx, public, admin)
 }
@@ -158,10 +158,10 @@ func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 
 const leastSecret = 16 // bytes, as window.Config has it
 
-// shared reports whether the budgets are in Redis.
+// shared reports whether Redis holds the budgets.
 func (c *Command) shared() bool { return len(c.Redis.InitAddress) > 0 }
 
-// routes are those of the flags. --limit is the one of the requests that match no other.
+// routes returns the routes of the flags. --limit is the route of requests that match no other.
 func (c *Command) routes() ([]proxy.Route, error) {
 	if len(c.Limits) > 0 {
 		c.Routes = append(c.Routes, flags.Route{Pattern: "/", Limits: c.Limits})
@@ -183,7 +183,7 @@ func (c *Command) routes() ([]proxy.Route, error) {
 	return rs, nil
 }
 
-// address is the key of clients by their address.
+// address returns the key of clients by their IP address.
 func (c *Command) address() (httplimit.Key, error) {
 	if len(c.Behind) == 0 {
 		return httplimit.Address, nil
@@ -195,7 +195,7 @@ func (c *Command) address() (httplimit.Key, error) {
 	return httplimit.AddressBehind(names...)
 }
 
-// ports opens those for clients and for operators.
+// ports opens the ports for clients and for operators.
 func (c *Command) ports(ctx context.Context) (public, admin net.Listener, err error) {
 	if public, err = c.listen(ctx, "--listen", c.Listen, ":8000"); err != nil {
 		return nil, nil, err
@@ -220,8 +220,8 @@ func (c *Command) listen(ctx context.Context, flag string, addr flags.Text, exam
 	return l, nil
 }
 
-// leadsTo reports whether a URL leads to the listener. It finds out by a socket for UDP, which
-// sends nothing, but knows both its ends.
+// leadsTo reports whether a URL leads to the listener. It opens a UDP socket, which sends nothing,
+// and compares the addresses of its ends.
 func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
 	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), port))
@@ -234,8 +234,8 @@ func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
 	return here && far.Port == own.Port && (own.IP.IsUnspecified() || own.IP.Equal(far.IP))
 }
 
-// begin tells what is limited, and where.
-func (c *Command) begin(log *slog.Logger, admin net.Listener) {
+// logStart logs what is limited, and warnings about the flags.
+func (c *Command) logStart(log *slog.Logger, admin net.Listener) {
 	for _, rt := range c.Routes {
 		if len(rt.Limits) == 0 {
 			log.Info("route without limits", "route", rt.Pattern)
@@ -247,7 +247,7 @@ func (c *Command) begin(log *slog.Logger, admin net.Listener) {
 		}
 		log.Info("route", "route", rt.Pattern, "limits", rt.Limits, "by", by)
 		if rt.By.Key != nil && by != "all" && c.Secret == nil {
-			log.Warn("who is limited stands in clear in the log, in /over and in Redis; a --secret-file hides it", "route", rt.Pattern, "by", by)
+			log.Warn("who is limited is in plain text in the log, in /over and in Redis; a --secret-file hides it", "route", rt.Pattern, "by", by)
 		}
 	}
 	if len(c.Limits) == 0 {
@@ -257,7 +257,7 @@ func (c *Command) begin(log *slog.Logger, admin net.Listener) {
 		log.Warn("budgets are in the memory of this instance, and gone when it ends; others have their own, unless all have one --redis")
 	}
 	if c.AllowReset && !page.OnLoopback(admin.Addr()) {
-		log.Warn("everybody who reaches --admin can have counts forgotten; keep others away from it", "admin", admin.Addr())
+		log.Warn("everybody who reaches --admin can reset counts; keep others away from it", "admin", admin.Addr())
 	}
 	if c.Shadow {
 		log.Warn("shadow: every request reaches the server; the log, /metrics and /over show what the limits would have done")

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestWarnsOfReset: whoever serves a page with a Reset to others learns it.
+// TestWarnsOfReset checks that the log warns if others can reach a page with a Reset button.
 func TestWarnsOfReset(t *testing.T) {
 	for address, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
@@ -26,14 +26,14 @@ func TestWarnsOfReset(t *testing.T) {
 		defer l.Close()
 		var log strings.Builder
 		c := Command{AllowReset: true}
-		c.begin(slog.New(slog.NewTextHandler(&log, nil)), l)
-		if strings.Contains(log.String(), "everybody who reaches --admin can have counts forgotten") != want {
+		c.logStart(slog.New(slog.NewTextHandler(&log, nil)), l)
+		if strings.Contains(log.String(), "everybody who reaches --admin can reset counts") != want {
 			t.Errorf("%s: %s", address, log.String())
 		}
 	}
 }
 
-// TestShadow: Shadow reaches the proxy, and one line at the start says so.
+// TestShadow checks that the proxy gets Shadow, and that one log line at the start says so.
 func TestShadow(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,14 +45,15 @@ func TestShadow(t *testing.T) {
 		var text strings.Builder
 		log := slog.New(slog.NewTextHandler(&text, nil))
 		cfg, err := c.Config(log)
-		c.begin(log, listener)
+		c.logStart(log, listener)
 		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != shadow || lines != want {
 			t.Errorf("%t: Shadow is %t, %v\n%s", shadow, cfg.Shadow, err, &text)
 		}
 	}
 }
 
-// TestDialLogs each different error once, and the connection; but no error after the end.
+// TestDialLogs checks that dial logs each different error once, and the connection, and no error
+// after ctx has ended.
 func TestDialLogs(t *testing.T) {
 	var text strings.Builder
 	failures, c := 0, Command{Name: "n", Outage: flags.Outage(proxy.Open)}

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package ttytest gives tests a terminal.
+// Package ttytest runs tests on a pseudo-terminal.
 package ttytest
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// Screen returns what a terminal shows while f has it.
+// Screen returns what a terminal shows while f runs on it. It skips the test if the machine has no
+// terminal.
 func Screen(t *testing.T, f func(tty *os.File)) string {
 	t.Helper()
 	terminal, tty, err := pty.Open()

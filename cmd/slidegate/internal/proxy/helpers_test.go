@@ -1,0 +1,321 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// instance is a proxy that listens.
+type instance struct {
+	*Proxy
+	url, admin string
+	log        *logBuffer
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logBuffer) count(part string) int { return strings.Count(l.String(), part) }
+
+// startOrigin starts a server that counts the requests that reach it.
+func startOrigin(tb testing.TB) (to *url.URL, reached *atomic.Int64) {
+	reached = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		reached.Add(1)
+		_, _ = io.WriteString(w, "fine")
+	}))
+	tb.Cleanup(s.Close)
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return to, reached
+}
+
+// startInstance starts an instance of a proxy.
+func startInstance(tb testing.TB, cfg Config) *instance {
+	tb.Helper()
+	i := &instance{log: &logBuffer{}}
+	cfg.Log = slog.New(slog.NewTextHandler(i.log, nil))
+	if cfg.Name == "" {
+		cfg.Name = "proxy"
+	}
+	var err error
+	if i.Proxy, err = New(cfg); err != nil {
+		tb.Fatal(err)
+	}
+	public, admin := httptest.NewServer(i), httptest.NewServer(i.Admin())
+	tb.Cleanup(public.Close)
+	tb.Cleanup(admin.Close)
+	i.url, i.admin = public.URL, admin.URL
+	return i
+}
+
+// limitedRoute returns a route with limits for each IP address.
+func limitedRoute(pattern string, limits ...string) Route {
+	rt := Route{Pattern: pattern, Key: httplimit.Address}
+	for _, text := range limits {
+		rt.Limits = append(rt.Limits, must(window.ParseLimit(text)))
+	}
+	return rt
+}
+
+// status returns the status of a GET.
+func status(tb testing.TB, url string) int {
+	tb.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		tb.Error(err)
+		return 0
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	if err != nil {
+		tb.Error(err)
+	}
+	return res.StatusCode
+}
+
+// read returns the body of a GET.
+func read(tb testing.TB, url string) string {
+	tb.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(body)
+}
+
+// counted returns how many requests of a route /metrics reports.
+func (i *instance) counted(pattern, decision, by string) int {
+	return int(testutil.ToFloat64(i.metrics.requests.WithLabelValues(pattern, decision, by)))
+}
+
+// sendConcurrently sends n requests to each of the URLs by 32 clients at once. It returns how many
+// responses had each status.
+func sendConcurrently(tb testing.TB, n int, urls ...string) map[int]int {
+	tb.Helper()
+	var mu sync.Mutex
+	got, jobs := map[int]int{}, make(chan string)
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for url := range jobs {
+				code := status(tb, url)
+				mu.Lock()
+				got[code]++
+				mu.Unlock()
+			}
+		})
+	}
+	for range n {
+		for _, url := range urls {
+			jobs <- url
+		}
+	}
+	close(jobs)
+	all.Wait()
+	return got
+}
+
+// testTimeout is long enough for a busy machine.
+const testTimeout = 20 * time.Second
+
+// within fails the test if f takes longer than d.
+func within(tb testing.TB, d time.Duration, what string, f func()) {
+	tb.Helper()
+	began := time.Now()
+	f()
+	if took := time.Since(began); took > d {
+		tb.Errorf("%s took %v", what, took)
+	}
+}
+
+// newProxy returns a proxy to a server. Unless cfg has routes, each IP address has 1,000,000
+// requests an hour.
+func newProxy(to string, cfg Config) *Proxy {
+	cfg.To = must(url.Parse(to))
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Routes == nil {
+		cfg.Routes = []Route{limitedRoute("/", "1000000/1h")}
+	}
+	cfg.Name, cfg.Outage = "proxy", Local
+	return must(New(cfg))
+}
+
+// startServer serves a handler until the test ends.
+func startServer(t *testing.T, h http.Handler) (at string) {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// connect opens a connection to a server, for requests that no client library sends.
+func connect(t *testing.T, at string) net.Conn {
+	conn := must(net.Dial("tcp", strings.TrimPrefix(at, "http://")))
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// reply is a response that was read to its end.
+type reply struct {
+	Status  string
+	Early   []string // informational responses, as 103
+	Length  int64
+	Chunked []string
+	Header  http.Header
+	Body    string
+	Trailer http.Header
+}
+
+// ask sends the bytes of a request, and returns the response.
+func ask(t *testing.T, at, request string) (got reply) {
+	t.Helper()
+	conn := connect(t, at)
+	go func() { _, _ = io.WriteString(conn, request) }() // the response may come before its end
+	method, _, _ := strings.Cut(request, " ")
+	for from := bufio.NewReader(conn); ; {
+		r, err := http.ReadResponse(from, &http.Request{Method: method})
+		if err != nil {
+			t.Fatalf("%v to %.200s", err, request)
+		}
+		if r.StatusCode < 200 {
+			if r.StatusCode != http.StatusContinue { // the proxy, the server, or both can send it
+				got.Early = append(got.Early, fmt.Sprint(r.Status, r.Header["Link"]))
+			}
+			continue
+		}
+		text := must(io.ReadAll(r.Body))
+		_ = r.Body.Close()
+		return reply{r.Status, got.Early, r.ContentLength, r.TransferEncoding, r.Header, string(text), r.Trailer}
+	}
+}
+
+// metricValue returns the value of the metric whose name and labels are begin.
+func metricValue(p *Proxy, begin string) string {
+	w := httptest.NewRecorder()
+	p.Admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(w.Body.String()) {
+		if value, found := strings.CutPrefix(line, begin+" "); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "nothing"
+}
+
+// parseRequest parses a request with this first line and these header fields.
+func parseRequest(line string, fields ...string) (*http.Request, error) {
+	return http.ReadRequest(bufio.NewReader(strings.NewReader(line + " HTTP/1.1\r\n" + strings.Join(append(fields, "", ""), "\r\n"))))
+}
+
+// pending is a Connection that waits for a client from join.
+type pending struct {
+	*window.Connection
+	clients chan rueidis.Client
+}
+
+func newPending(tb testing.TB) *pending {
+	clients := make(chan rueidis.Client)
+	p := &pending{window.Connect(func(ctx context.Context) (rueidis.Client, error) {
+		select {
+		case c := <-clients:
+			return c, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}), clients}
+	tb.Cleanup(func() {
+		if p.Wait(canceled) != nil { // else the owner of the client closes it
+			p.Close()
+		}
+	})
+	return p
+}
+
+// join connects to the Redis of a client.
+func (p *pending) join(tb testing.TB, client rueidis.Client) {
+	tb.Helper()
+	p.clients <- client
+	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
+	defer cancel()
+	if err := p.Wait(ctx); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// connectedTo returns a Connection that has a client.
+func connectedTo(tb testing.TB, client rueidis.Client) *window.Connection {
+	tb.Helper()
+	p := newPending(tb)
+	p.join(tb, client)
+	return p.Connection
+}
+
+func (i *instance) health(tb testing.TB) (h health) {
+	tb.Helper()
+	if err := json.Unmarshal([]byte(read(tb, i.admin+"/healthz")), &h); err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// await waits until done returns true.
+func (i *instance) await(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	for began := time.Now(); !done(); {
+		if time.Since(began) > testTimeout {
+			tb.Fatalf("waited %v for %s\n%s", testTimeout, what, i.log)
+		}
+	}
+}
