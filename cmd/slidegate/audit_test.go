@@ -66,15 +66,15 @@ func checkForm(t *testing.T, form []string, report string, served int64) {
 // TestAuditErrors says what to do instead.
 func TestAuditErrors(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"--claims 5/1s", "the URL is missing; write that of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s"},
-		{"http://127.0.0.1:1", "--claims is missing; write what the service claims to keep, as in --claims 20/10s"},
+		{"--claims 5/1s", "the URL is missing; write the one of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s"},
+		{"http://127.0.0.1:1", "--claims is missing; write the limits that the service claims to keep, as in --claims 20/10s"},
 		{"127.0.0.1:1 --claims 5/1s", `"127.0.0.1:1" is no URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login`},
-		{"http://198.51.100.7 --claims 5/1s", "198.51.100.7 is at 198.51.100.7, which is neither this machine nor a private network; audit only what is yours, and then say --own"},
+		{"http://198.51.100.7 --claims 5/1s", "198.51.100.7 is at 198.51.100.7, which is neither this machine nor a private network; audit only your own services, and add --own"},
 		{"http://127.0.0.1:1 --claims 5/1s --header x", `--header "x" has no colon; write it as in 'Authorization: Bearer x'`},
-		{"http://127.0.0.1:1 --claims 5/1s --header Host:a\nX:b", `--header "Host:a\nX:b" is no header field: its name has other characters than a name may have, or it has a line break`},
-		{"http://127.0.0.1:1 --claims 5/1s --header :b", `--header ":b" is no header field: its name has other characters than a name may have, or it has a line break`},
+		{"http://127.0.0.1:1 --claims 5/1s --header Host:a\nX:b", `--header "Host:a\nX:b" is no header field: its name has an invalid character, or its value has a control character`},
+		{"http://127.0.0.1:1 --claims 5/1s --header :b", `--header ":b" is no header field: its name has an invalid character, or its value has a control character`},
 		{"http://127.0.0.1:1 --claims 5/1s --method GET:", `"GET:" is no method; write one as GET or POST`},
-		{"http://127.0.0.1:1 --claims 5/1s --denied 0", "--denied 0 is no status of an answer; write it as in --denied 429,503"},
+		{"http://127.0.0.1:1 --claims 5/1s --denied 0", "--denied 0 is no HTTP status; write it as in --denied 429,503"},
 		{"http://127.0.0.1:1 --claims 5/1s --max-requests 0", "--max-requests 0 and --max-time 5m0s have to be more than 0"},
 		{"http://127.0.0.1:1 --claims 5/1s --max-time 0", "--max-requests 5000 and --max-time 0s have to be more than 0"},
 		{"http://127.0.0.1:1 --claims 5/1s --max-requests 9", "no attack fits; allow more: of the 5m0s and 9 requests, the ways around the limit take 22s and 299"},

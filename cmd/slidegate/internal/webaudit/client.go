@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	answerTime = 10 * time.Second // the longest wait for one answer
-	idleTime   = time.Second      // a connection that was idle for longer may be closed by the server
-	mostBody   = 1 << 20          // what is read of a body
-	mostAnswer = 2 << 20          // what is read of an answer, with its header
+	answerTimeout = 10 * time.Second // the longest wait for one answer
+	idleTimeout   = time.Second      // the server may close a connection that is idle for longer
+	maxBody       = 1 << 20          // bytes that are read of a body
+	maxAnswer     = 2 << 20          // bytes that are read of an answer, with its header
 )
 
-// A request is what is sent. Its target stands in the first line as it is, so that paths can be spelled
-// in any way.
+// request is an HTTP request. It writes its target unchanged in the first line, so that a path can
+// have any spelling.
 type request struct {
 	method, target, host string
 	header               http.Header
@@ -48,7 +48,7 @@ func (r request) write(w io.Writer) error {
 	return err
 }
 
-// An answer is what came back.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -56,29 +56,29 @@ type answer struct {
 	body   string
 }
 
-// A connection is kept open for the next request.
+// connection is a connection that stays open for the next request.
 type connection struct {
 	net.Conn
 	read  *bufio.Reader
-	limit *io.LimitedReader // below read
-	idle  time.Time         // since when
+	limit *io.LimitedReader // the source of read
+	idle  time.Time         // when it became idle
 }
 
-var errBudget = errors.New("all requests that were announced are made")
+var errBudget = errors.New("all announced requests have been sent")
 
-// A client sends requests to a target, at most as many as are left. It never repeats one and follows no
-// redirect.
+// client sends requests to a target, at most as many as are left. It never repeats a request, and
+// follows no redirect.
 type client struct {
 	target
 	left  atomic.Int64
 	sent  atomic.Int64
-	trust *tls.Config // of tests; nil: as the system does
+	trust *tls.Config // for tests; nil: the certificates of the system
 
 	mu   sync.Mutex
 	open []*connection
 }
 
-// count counts a request before it is sent.
+// count counts a request before it is sent. It returns errBudget if none is left.
 func (c *client) count() error {
 	if c.left.Add(-1) < 0 {
 		return errBudget
@@ -87,9 +87,9 @@ func (c *client) count() error {
 	return nil
 }
 
-// send sends a request on the connection that was used last.
+// send sends a request, on the most recently used connection if there is one.
 func (c *client) send(ctx context.Context, r request) (answer, error) {
-	conn := c.take()
+	conn := c.takeIdle()
 	if conn == nil {
 		var err error
 		if conn, err = c.connect(ctx, netip.Addr{}); err != nil {
@@ -108,7 +108,7 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 	return a, err
 }
 
-// sendAlone sends a request on a connection of its own.
+// sendAlone sends a request on a new connection.
 func (c *client) sendAlone(ctx context.Context, r request, from netip.Addr) (answer, error) {
 	conn, err := c.connect(ctx, from)
 	if err != nil {
@@ -119,14 +119,14 @@ func (c *client) sendAlone(ctx context.Context, r request, from netip.Addr) (ans
 	return a, err
 }
 
-// take returns an open connection that was used lately, or nil.
-func (c *client) take() *connection {
+// takeIdle returns an open connection that has been idle for less than idleTimeout, or nil.
+func (c *client) takeIdle() *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.open) > 0 {
 		last := c.open[len(c.open)-1]
 		c.open = c.open[:len(c.open)-1]
-		if time.Since(last.idle) < idleTime {
+		if time.Since(last.idle) < idleTimeout {
 			return last
 		}
 		_ = last.Close()
@@ -136,7 +136,7 @@ func (c *client) take() *connection {
 
 // close closes all connections.
 func (c *client) close() {
-	for conn := c.take(); conn != nil; conn = c.take() {
+	for conn := c.takeIdle(); conn != nil; conn = c.takeIdle() {
 		_ = conn.Close()
 	}
 }
@@ -158,7 +158,7 @@ func (c *client) connect(ctx context.Context, from netip.Addr) (*connection, err
 	return &connection{Conn: conn, read: bufio.NewReader(limit), limit: limit}, nil
 }
 
-// tls returns the configuration for a protocol.
+// tls returns the TLS configuration for a protocol.
 func (c *client) tls(protocol string) *tls.Config {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.trust != nil {
@@ -168,13 +168,14 @@ func (c *client) tls(protocol string) *tls.Config {
 	return cfg
 }
 
-// exchange sends a request and reads its answer. It reports whether the connection can be used again.
+// exchange sends a request, and reads its answer. It reports whether the connection can be used
+// again.
 func (c *client) exchange(ctx context.Context, conn *connection, r request) (a answer, keep bool, err error) {
 	if err := c.count(); err != nil {
 		return a, true, err
 	}
-	conn.limit.N = mostAnswer
-	_ = conn.SetDeadline(time.Now().Add(answerTime))
+	conn.limit.N = maxAnswer
+	_ = conn.SetDeadline(time.Now().Add(answerTimeout))
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer func() { keep = stop() && keep }()
 	if err := r.write(conn); err != nil {
@@ -197,20 +198,20 @@ func (c *connection) receive(method string) (a answer, keep bool, err error) {
 	return a, whole && !resp.Close, nil
 }
 
-// readAnswer reads an answer, and reports whether it was read to its end.
+// readAnswer reads an answer, and reports whether it read all of it.
 func readAnswer(resp *http.Response) (answer, bool) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, mostBody))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return answer{resp.StatusCode, resp.Header, media, string(body)}, err == nil && len(body) < mostBody
+	return answer{resp.StatusCode, resp.Header, media, string(body)}, err == nil && len(body) < maxBody
 }
 
-// sendHTTP2 sends a request by HTTP/2, on a connection of its own. It reports false if the server does
-// not speak it.
+// sendHTTP2 sends a request by HTTP/2 on a new connection. It reports false if the server does not
+// speak HTTP/2.
 func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken bool, err error) {
 	t := &http.Transport{TLSClientConfig: c.tls("h2"), ForceAttemptHTTP2: true, DisableCompression: true}
 	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, netip.Addr{}) }
 	defer t.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	u := *c.url
 	q, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
@@ -221,7 +222,7 @@ func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken boo
 	if err := c.count(); err != nil {
 		return a, false, err
 	}
-	resp, err := t.RoundTrip(q) // which follows nothing
+	resp, err := t.RoundTrip(q) // follows no redirect
 	if err != nil {
 		return a, false, err
 	}
@@ -230,14 +231,15 @@ func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken boo
 	return a, resp.ProtoMajor == 2, nil
 }
 
-// retryAfter returns the wait of an answer in seconds; 0 if it has none. A date is on a clock of which
-// nothing is known, so it proves nothing.
+// retryAfter returns the Retry-After of an answer, or 0 if it has none in seconds. A date proves
+// nothing, because the clock of the service is unknown.
 func (a answer) retryAfter() time.Duration {
 	seconds, _ := strconv.ParseInt(strings.TrimSpace(a.header.Get("Retry-After")), 10, 32)
 	return time.Duration(max(seconds, 0)) * time.Second
 }
 
-// like reports whether two answers seem to be of the same resource. varies says that its bodies differ.
+// like reports whether two answers seem to come from the same resource. varies says that its bodies
+// differ.
 func (a answer) like(b answer, varies bool) bool {
 	return a.status == b.status && a.media == b.media && (varies || a.body == b.body || a.body == "" || b.body == "")
 }

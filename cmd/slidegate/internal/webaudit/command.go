@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// Command is the command line of audit.
+// Command represents slidegate audit with its flags. Run runs it.
 type Command struct {
 	URL         flags.Text
 	Claims      flags.Limits
@@ -59,13 +59,13 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	return statusFound
 }
 
-// config reads the flags.
+// config returns the configuration that the flags describe.
 func (c *Command) config() (cfg Config, err error) {
 	if c.URL == "" {
-		return cfg, errors.New("the URL is missing; write that of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s")
+		return cfg, errors.New("the URL is missing; write the one of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s")
 	}
 	if len(c.Claims) == 0 {
-		return cfg, errors.New("--claims is missing; write what the service claims to keep, as in --claims 20/10s")
+		return cfg, errors.New("--claims is missing; write the limits that the service claims to keep, as in --claims 20/10s")
 	}
 	cfg = Config{
 		Claims: c.Claims, Own: c.Own, Method: string(c.Method), Header: http.Header{}, Body: []byte(c.Body),
@@ -78,20 +78,20 @@ func (c *Command) config() (cfg Config, err error) {
 	return cfg, err
 }
 
-// checkNumbers refuses numbers with which nothing can be sent, or denied.
+// checkNumbers returns an error if the bounds allow no request, or if a status is invalid.
 func (c *Command) checkNumbers() error {
 	if c.MaxRequests <= 0 || c.MaxTime <= 0 {
 		return fmt.Errorf("--max-requests %d and --max-time %v have to be more than 0", c.MaxRequests, c.MaxTime)
 	}
 	for _, status := range c.Denied {
 		if status < 200 || status > 599 {
-			return fmt.Errorf("--denied %d is no status of an answer; write it as in --denied 429,503", status)
+			return fmt.Errorf("--denied %d is no HTTP status; write it as in --denied 429,503", status)
 		}
 	}
 	return nil
 }
 
-// addFields reads header fields.
+// addFields parses header fields, and adds them to h.
 func addFields(h http.Header, fields []string) error {
 	for _, field := range fields {
 		name, value, found := strings.Cut(field, ":")
@@ -101,7 +101,7 @@ func addFields(h http.Header, fields []string) error {
 		case !found:
 			return fmt.Errorf("--header %q has no colon; write it as in 'Authorization: Bearer x'", field)
 		case !isToken(name) || strings.ContainsFunc(value, control):
-			return fmt.Errorf("--header %q is no header field: its name has other characters than a name may have, or it has a line break", field)
+			return fmt.Errorf("--header %q is no header field: its name has an invalid character, or its value has a control character", field)
 		}
 		h.Add(name, value)
 	}
@@ -121,21 +121,21 @@ func (c *Command) print(out io.Writer, r *Report) error {
 	return err
 }
 
-// next returns the words of a command to try next. Where nothing was found it is the same audit in
-// another form; else it is a proxy that keeps the claims.
+// next returns the arguments of a command to try next. If the audit found nothing, that is the same
+// audit in another form. Otherwise it is a proxy that keeps the claims.
 func (c *Command) next(r *Report) []string {
 	claims := strings.Join(c.Claims.Texts(), ",")
 	switch {
 	case len(r.Findings) > 0:
 		return []string{"proxy", "--to " + logs.ShellQuoted(r.origin()), "--limit " + claims}
 	case c.Picture == "":
-		return append(c.again(claims), "--picture audit.svg")
+		return append(c.repeatCommand(claims), "--picture audit.svg")
 	}
-	return append(c.again(claims), "--markdown")
+	return append(c.repeatCommand(claims), "--markdown")
 }
 
-// again returns the words of the same audit, quoted for a shell.
-func (c *Command) again(claims string) []string {
+// repeatCommand returns the arguments of the same audit, quoted for a shell.
+func (c *Command) repeatCommand(claims string) []string {
 	words := []string{"audit", logs.ShellQuoted(string(c.URL)), "--claims " + claims}
 	flag := func(name, value string) { words = append(words, name+" "+logs.ShellQuoted(value)) }
 	if c.Own {
@@ -156,7 +156,7 @@ func (c *Command) again(claims string) []string {
 	return words
 }
 
-// draw writes the picture into a file, if it is named.
+// draw writes the picture into a file. It does nothing if file is empty.
 func (r *Report) draw(file string) error {
 	if file == "" {
 		return nil
@@ -165,8 +165,8 @@ func (r *Report) draw(file string) error {
 	return picture.Save(file, func(w io.Writer, f sheet.Format) error { return picture.DrawTrails(w, f, title, r.Took, r.trails()) })
 }
 
-// trails returns what was admitted, for each claim. A request certainly is in the window from when its
-// answer came until Per after it was sent, less what clocks may differ.
+// trails returns the allowed requests for each claim. A request is certainly in the window from its
+// answer until Per after it was sent, minus a tolerance for clocks.
 func (r *Report) trails() (all []picture.Trail) {
 	for _, c := range r.Claims {
 		trail := picture.Trail{Claim: c.Limit.String(), Max: c.Limit.Max, Per: c.Limit.Per}

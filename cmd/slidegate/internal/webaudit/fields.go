@@ -14,23 +14,24 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// promises are what the header fields of one answer say.
+// promises are the values in the header fields of one answer.
 type promises struct {
-	remaining  int64 // attempts that are left; -1: not said, or not of all limits
-	wait       int64 // seconds; -1: not said
-	retryAfter int64 // seconds; -1: not said
+	remaining  int64 // attempts that are left; -1: absent, or not for all limits
+	wait       int64 // seconds; -1: absent
+	retryAfter int64 // seconds; -1: absent
 	wrong      []string
 }
 
-// A seen is an answer, in the order of sending.
-type seen struct {
-	began, ended int // numbers in the order of all such events
+// observation is one request and its answer.
+type observation struct {
+	began, ended int // positions in the order of all sends and answers
 	denied       bool
 	unknown      bool
 	promises
 }
 
-// read reads the fields of an answer. What they announce must be the claims.
+// read parses the fields of an answer. It records a fault if they announce other limits than the
+// claims.
 func read(h http.Header, claims []window.Limit) promises {
 	t := promises{remaining: -1, wait: -1, retryAfter: -1}
 	if n, err := strconv.ParseInt(strings.TrimSpace(h.Get("Retry-After")), 10, 64); err == nil {
@@ -42,7 +43,7 @@ func read(h http.Header, claims []window.Limit) promises {
 	return t
 }
 
-// readPolicy compares RateLimit-Policy with the claims.
+// readPolicy compares RateLimit-Policy to the claims.
 func (t *promises) readPolicy(h http.Header, claims []window.Limit) {
 	for _, item := range t.items(h, "RateLimit-Policy") {
 		quota, hasQuota := parameter(item, "q")
@@ -58,7 +59,7 @@ func (t *promises) readPolicy(h http.Header, claims []window.Limit) {
 	}
 }
 
-// readUsage reads RateLimit. It knows what remains if there is an item for each claim.
+// readUsage parses RateLimit. It sets remaining only if there is an item for each claim.
 func (t *promises) readUsage(h http.Header, claims []window.Limit) {
 	items := t.items(h, "RateLimit")
 	for _, item := range items {
@@ -72,31 +73,31 @@ func (t *promises) readUsage(h http.Header, claims []window.Limit) {
 	}
 }
 
-// readLegacy reads X-RateLimit-Limit and so on, and RateLimit-Limit and so on of older drafts. They are
-// about one limit.
+// readLegacy parses the fields X-RateLimit-Limit and X-RateLimit-Remaining, and the same fields of
+// older drafts without X-. They describe one limit.
 func (t *promises) readLegacy(h http.Header, claims []window.Limit) {
 	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} {
 		limit, err := strconv.ParseInt(first(h.Get(prefix+"Limit")), 10, 64)
 		if len(claims) > 1 {
-			return // nobody knows which one
+			return // the fields do not say which one
 		}
 		if err == nil && limit != claims[0].Max {
 			t.fault("%sLimit announces %d, and %d are claimed", prefix, limit, claims[0].Max)
 		}
 		if left, err := strconv.ParseInt(first(h.Get(prefix+"Remaining")), 10, 64); err == nil {
-			t.remaining = max(t.remaining, left) // the promise that is harder to keep
+			t.remaining = max(t.remaining, left) // the stronger promise
 		}
 	}
 }
 
-// first returns the number before a comma or a semicolon, as some send more.
+// first returns the text before a comma or a semicolon, because some services send more.
 func first(value string) string {
 	value, _, _ = strings.Cut(value, ",")
 	value, _, _ = strings.Cut(value, ";")
 	return strings.TrimSpace(value)
 }
 
-// items returns those of a structured field. One in the form of an older draft is left alone.
+// items returns the items of a structured field. It skips members in the form of an older draft.
 func (t *promises) items(h http.Header, name string) (items []httpsfv.Item) {
 	values := h.Values(name)
 	if len(values) == 0 {
@@ -124,13 +125,13 @@ func (t *promises) fault(format string, args ...any) {
 	t.wrong = append(t.wrong, fmt.Sprintf(format, args...))
 }
 
-// judgeFields compares what all answers said with what became of the attempts after them.
+// checkFields compares the fields of all answers to the outcome of later attempts.
 //
-// A remaining r promises that r more attempts are admitted: time only gives units back. It is wrong if
-// a later attempt is denied, before which fewer than r attempts were admitted, or may have been, whose
-// answer came after the promise was asked for. Several budgets make promises of their own, so this needs
-// a single one.
-func judgeFields(all []seen, oneBudget bool) []audit.Finding {
+// A remaining of r promises that r more attempts are allowed, because time only gives units back.
+// The promise is broken if a later attempt is denied although fewer than r attempts can have been
+// allowed before it. These are the attempts whose answers came after the request with the promise
+// was sent. Several budgets make separate promises, so the check needs a single budget.
+func checkFields(all []observation, oneBudget bool) []audit.Finding {
 	var faults []string
 	for i, s := range all {
 		for _, f := range slices.Concat(s.wrong, s.faults(all, i, oneBudget)) {
@@ -153,27 +154,28 @@ func judgeFields(all []seen, oneBudget bool) []audit.Finding {
 	}}
 }
 
-// faults returns what answer i says that is wrong, as it or a later one shows.
-func (s seen) faults(all []seen, i int, oneBudget bool) (faults []string) {
+// faults returns the faults of answer i that it or a later answer proves.
+func (s observation) faults(all []observation, i int, oneBudget bool) (faults []string) {
 	if s.denied && s.remaining > 0 {
 		faults = append(faults, fmt.Sprintf("a denied request had the promise that %d remain", s.remaining))
-	} else if oneBudget && !s.unknown && s.remaining > 0 && broken(all, i) {
+	} else if oneBudget && !s.unknown && s.remaining > 0 && remainingBroken(all, i) {
 		faults = append(faults, "a request was denied though an earlier answer had promised that more remain")
 	}
 	if s.denied && s.wait > s.retryAfter && s.retryAfter >= 0 {
 		faults = append(faults, fmt.Sprintf("Retry-After was %d, before the %d s that RateLimit asked to wait", s.retryAfter, s.wait))
 	}
-	if s.denied && s.retryAfter == 0 && i+1 < len(all) && all[i+1].denied && apart(s, all[i+1]) {
+	if s.denied && s.retryAfter == 0 && i+1 < len(all) && all[i+1].denied && consecutive(s, all[i+1]) {
 		faults = append(faults, "Retry-After was 0, and the very next request was denied")
 	}
 	return faults
 }
 
-// apart reports whether nothing else was under way from the begin of one answer to the end of the next.
-func apart(s, next seen) bool { return next.ended-s.began == 3 }
+// consecutive reports whether no other request was under way from the start of s to the end of
+// next.
+func consecutive(s, next observation) bool { return next.ended-s.began == 3 }
 
-// broken reports whether what remains after answer i was not kept.
-func broken(all []seen, i int) bool {
+// remainingBroken reports whether the remaining of answer i was not kept.
+func remainingBroken(all []observation, i int) bool {
 	used := int64(0)
 	for j, s := range all {
 		if j == i || s.ended < all[i].began {
@@ -190,7 +192,7 @@ func broken(all []seen, i int) bool {
 }
 
 // overlapping counts the attempts after j that may have been decided before it.
-func overlapping(all []seen, i, j int) (n int64) {
+func overlapping(all []observation, i, j int) (n int64) {
 	for k := j + 1; k < len(all) && all[k].began < all[j].ended; k++ {
 		if k != i && !all[k].denied {
 			n++

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// A target is the one host that is audited, at the one address that was checked.
+// target is the host of an audit, at the IP address that was checked.
 type target struct {
 	url  *url.URL
-	addr netip.AddrPort // all connections go there
+	addr netip.AddrPort // of all connections
 }
 
-// parseURL reads the address of a service.
+// parseURL parses the URL of a service.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -32,8 +32,8 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// resolve finds the address of the host, once. What a name leads to later does not matter. It refuses
-// addresses out of the machine and private networks, unless they are the user's own.
+// resolve looks up the IP address of the host, once. A later change of the name does not matter. It
+// returns an error for an address outside this machine and private networks, unless own is set.
 func resolve(ctx context.Context, u *url.URL, own bool) (t target, err error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	if err != nil || len(addrs) == 0 {
@@ -48,7 +48,7 @@ func resolve(ctx context.Context, u *url.URL, own bool) (t target, err error) {
 	case a.IsUnspecified() || a.IsMulticast():
 		return t, fmt.Errorf("%s is no address of one host", a)
 	case !own && !a.IsLoopback() && !a.IsPrivate():
-		return t, fmt.Errorf("%s is at %s, which is neither this machine nor a private network; audit only what is yours, and then say --own", u.Host, a)
+		return t, fmt.Errorf("%s is at %s, which is neither this machine nor a private network; audit only your own services, and add --own", u.Host, a)
 	}
 	return t, nil
 }
@@ -80,14 +80,14 @@ func neighbours(addrs []net.Addr) (a, b netip.Addr) {
 	return a, b
 }
 
-// dial connects to the target, from an address of this machine or from any.
+// dial connects to the target. An invalid from stands for any address of this machine.
 func (t target) dial(ctx context.Context, from netip.Addr) (net.Conn, error) {
-	d := net.Dialer{Timeout: answerTime}
+	d := net.Dialer{Timeout: answerTimeout}
 	if from.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
 	}
 	return d.DialContext(ctx, "tcp", t.addr.String())
 }
 
-// serverName is the name in the certificate.
+// serverName returns the name in the certificate.
 func (t target) serverName() string { return strings.TrimSuffix(t.url.Hostname(), ".") }

@@ -10,10 +10,10 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// A row is a fact of a report.
+// row is a line of the table of a report.
 type row struct{ name, value string }
 
-// rows returns the facts of a report.
+// rows returns the table of a report.
 func (r *Report) rows() []row {
 	var most []string
 	for _, c := range r.Claims {
@@ -29,7 +29,7 @@ func (r *Report) rows() []row {
 		}
 	}
 	rows := []row{
-		{"requests", fmt.Sprintf("%d in %s, status %s", r.Requests, brief(r.Took), r.statuses())},
+		{"requests", fmt.Sprintf("%d in %s, status %s", r.Requests, formatSeconds(r.Took), r.statuses())},
 		{"attempts", fmt.Sprintf("%d admitted, %d denied, %d without an answer; ways not counted", r.Allowed, r.Denied, r.Unknown)},
 		{"most admitted", strings.Join(most, ", ")},
 		{"denied without need", fmt.Sprint(r.Needless)},
@@ -39,7 +39,7 @@ func (r *Report) rows() []row {
 	return rows
 }
 
-// statuses returns which status codes came, and how often.
+// statuses returns the status codes of the answers, with their counts.
 func (r *Report) statuses() string {
 	var codes []int
 	for code := range r.Status {
@@ -53,8 +53,8 @@ func (r *Report) statuses() string {
 	return strings.Join(texts, ", ")
 }
 
-// verdict returns the report in a sentence.
-func (r *Report) verdict() string {
+// headline returns the report in a sentence.
+func (r *Report) headline() string {
 	if len(r.Findings) == 0 {
 		return "nothing found: no answer proves that a claim is not kept"
 	}
@@ -67,7 +67,7 @@ func (r *Report) verdict() string {
 	return output.Count(len(r.Findings), "finding") + ": " + strings.Join(kinds, ", ")
 }
 
-// claimed returns the claims as they are written.
+// claimed returns the claims as text.
 func (r *Report) claimed() string {
 	var all []string
 	for _, c := range r.Claims {
@@ -76,45 +76,45 @@ func (r *Report) claimed() string {
 	return strings.Join(all, ", ")
 }
 
-// text returns the report for a screen, with the words of a command to try next.
+// text returns the report for a terminal, with the arguments of a command to try next.
 func (r *Report) text(screen output.Screen, next []string) string {
-	b := folded{width: screen.Width}
-	b.fold("", "", fmt.Sprintf("Audit of %s under %s", r.URL, r.claimed()))
+	b := wrappedText{width: screen.Width}
+	b.wrap("", "", fmt.Sprintf("Audit of %s under %s", r.URL, r.claimed()))
 	b.WriteString("\n")
 	for _, row := range r.rows() {
-		b.fold(fmt.Sprintf("%-21s", row.name), strings.Repeat(" ", 21), row.value)
+		b.wrap(fmt.Sprintf("%-21s", row.name), strings.Repeat(" ", 21), row.value)
 	}
 	for _, f := range r.Findings {
 		b.WriteString("\n")
-		b.fold("* ", "  ", f.Title+" ["+string(f.Kind)+"]")
+		b.wrap("* ", "  ", f.Title+" ["+string(f.Kind)+"]")
 		for _, part := range parts(f) {
-			b.fold(fmt.Sprintf("  %-8s", part.name), strings.Repeat(" ", 10), part.value)
+			b.wrap(fmt.Sprintf("  %-8s", part.name), strings.Repeat(" ", 10), part.value)
 		}
 	}
 	if len(r.NotTested) > 0 {
 		b.WriteString("\nNot tested:\n\n")
 	}
 	for _, text := range r.NotTested {
-		b.fold("- ", "  ", text)
+		b.wrap("- ", "  ", text)
 	}
-	screen.End(&b.Builder, r.verdict(), next...)
+	screen.End(&b.Builder, r.headline(), next...)
 	return b.String()
 }
 
-// parts returns what a finding says.
+// parts returns the texts of a finding.
 func parts(f audit.Finding) []row {
 	return []row{{"seen", f.Seen}, {"means", f.Means}, {"repair", f.Repair}}
 }
 
-// A folded text has lines of a width at most.
-type folded struct {
+// wrappedText is a text whose lines have at most width columns.
+type wrappedText struct {
 	strings.Builder
 	width int
 }
 
-// fold writes a text. Its first line begins in another way than the rest. A word that is too long is
-// broken.
-func (b *folded) fold(first, rest, text string) {
+// wrap writes a text. first is the indent of its first line, and rest that of the others. wrap
+// breaks a word that is too long.
+func (b *wrappedText) wrap(first, rest, text string) {
 	line, begin := first, len([]rune(first))
 	for _, word := range strings.Fields(text) {
 		runes := []rune(word)
@@ -141,7 +141,7 @@ func (r *Report) markdown() string {
 	for _, row := range r.rows() {
 		fmt.Fprintf(&b, "| %s | %s |\n", row.name, cell(row.value))
 	}
-	fmt.Fprintf(&b, "\n%s\n", sentence(r.verdict()))
+	fmt.Fprintf(&b, "\n%s\n", sentence(r.headline()))
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "\n## %s\n\n", f.Title)
 		for _, part := range parts(f) {
@@ -159,16 +159,16 @@ func (r *Report) markdown() string {
 	return b.String()
 }
 
-// sentence returns a verdict as it stands in prose.
-func sentence(verdict string) string { return strings.ToUpper(verdict[:1]) + verdict[1:] + "." }
+// sentence returns a headline as a sentence.
+func sentence(headline string) string { return strings.ToUpper(headline[:1]) + headline[1:] + "." }
 
-// cell makes a text fit a table.
+// cell returns a text escaped for a table.
 func cell(text string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(text)
 }
 
-// brief writes a duration in whole seconds, and no seconds of zero.
-func brief(d time.Duration) string {
+// formatSeconds returns a duration in whole seconds. It leaves out "0s" after minutes.
+func formatSeconds(d time.Duration) string {
 	s := d.Round(time.Second).String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/audit"
 )
 
-// The faults that only a service can have.
+// These kinds of findings exist only for services.
 const (
 	Connection audit.Kind = "connection" // each connection has a budget
 	Forged     audit.Kind = "forged-address"
@@ -29,28 +29,30 @@ const (
 	Fields     audit.Kind = "fields"
 )
 
-// A Way is a way to get past a limit that is used up, and what came of it.
+// Way is a way to bypass a limit that is used up, with its outcome.
 type Way struct {
 	Kind    audit.Kind `json:"kind"`
 	Name    string     `json:"name"`
-	Open    bool       `json:"open"` // it leads past the limit: this is proven
+	Open    bool       `json:"open"` // the audit proved that it bypasses the limit
 	Outcome string     `json:"outcome"`
 }
 
-// A way sends a request that should share the budget of the others.
+// way sends a request that should share the budget of the others.
 type way struct {
 	kind audit.Kind
 	name string
 	send func(ctx context.Context) (answer, error)
 }
 
-// addressFields are those in which proxies, and anybody, write the address of a client.
+// addressFields are the header fields in which proxies send the IP address of a client. Any client
+// can send them, too.
 var addressFields = []string{
 	"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP",
 	"Fastly-Client-IP", "X-Cluster-Client-IP", "X-Originating-IP", "X-Remote-IP", "X-Remote-Addr",
 }
 
-// allWays returns the ways to try. Those of connections come first, as others use the same one.
+// allWays returns the ways to try. New connections come first, because other ways share a
+// connection.
 func (a *Audit) allWays() []way {
 	ways := []way{{Connection, "a new connection for each request", func(ctx context.Context) (answer, error) {
 		return a.client.sendAlone(ctx, a.base, netip.Addr{})
@@ -60,13 +62,13 @@ func (a *Audit) allWays() []way {
 	}
 	for _, name := range addressFields {
 		ways = append(ways, way{Forged, name, func(ctx context.Context) (answer, error) {
-			return a.client.send(ctx, a.with(name, invented(name)))
+			return a.client.send(ctx, a.with(name, randomAddress(name)))
 		}})
 	}
 	return slices.Concat(ways, a.subnetWays(), a.spellings(), a.methods())
 }
 
-// with returns the request with a field.
+// with returns the usual request with one more field.
 func (a *Audit) with(name, value string) request {
 	r := a.base
 	r.header = r.header.Clone()
@@ -74,8 +76,8 @@ func (a *Audit) with(name, value string) request {
 	return r
 }
 
-// invented returns an address of RFC 2544, another one each time.
-func invented(field string) string {
+// randomAddress returns the value of a field with a random IP address of RFC 2544.
+func randomAddress(field string) string {
 	n := rand.N(1 << 17)
 	address := netip.AddrFrom4([4]byte{198, byte(18 + n>>16), byte(n >> 8), byte(n)}).String()
 	if field == "Forwarded" {
@@ -94,20 +96,21 @@ func (a *Audit) sendHTTP2(ctx context.Context) (answer, error) {
 	return got, err
 }
 
-// subnetWays returns a way from a second address in the IPv6 /64 of a first, if the machine has both.
+// subnetWays returns a way that alternates between two addresses of one IPv6 /64, if this machine
+// has them.
 func (a *Audit) subnetWays() []way {
 	addrs, _ := net.InterfaceAddrs()
 	if one, two := neighbours(addrs); one.IsValid() && a.client.addr.Addr().Is6() && !a.client.addr.Addr().IsLoopback() {
-		turn := 0
+		calls := 0
 		return []way{{Subnet, "another address of the same IPv6 /64", func(ctx context.Context) (answer, error) {
-			turn++
-			return a.client.sendAlone(ctx, a.base, []netip.Addr{one, two}[turn%2])
+			calls++
+			return a.client.sendAlone(ctx, a.base, []netip.Addr{one, two}[calls%2])
 		}}}
 	}
 	return nil
 }
 
-// spellings returns other ways to write the same target.
+// spellings returns ways with other spellings of the same target.
 func (a *Audit) spellings() (ways []way) {
 	path, query, _ := strings.Cut(a.base.target, "?")
 	add := func(kind audit.Kind, target string) {
@@ -123,7 +126,7 @@ func (a *Audit) spellings() (ways []way) {
 			return a.client.send(ctx, r)
 		}})
 	}
-	for _, spelled := range spelled(path) {
+	for _, spelled := range otherSpellings(path) {
 		add(Spelling, spelled)
 	}
 	add(Spelling, a.cfg.URL.Scheme+"://"+a.cfg.URL.Host+path)
@@ -135,8 +138,8 @@ func (a *Audit) spellings() (ways []way) {
 	return ways
 }
 
-// spelled returns other spellings of a path.
-func spelled(path string) (all []string) {
+// otherSpellings returns other spellings of a path.
+func otherSpellings(path string) (all []string) {
 	rest := strings.TrimPrefix(path, "/")
 	all = []string{"//" + rest, "/./" + rest, "/audit/../" + rest, "/%2e/" + rest, "/%2F" + rest}
 	if rest == "" {
@@ -155,8 +158,8 @@ func spelled(path string) (all []string) {
 	return all
 }
 
-// methods returns other spellings of the method and of the host. Nothing is sent that could change more
-// than the request itself.
+// methods returns ways with another spelling of the method or of the host. It uses no method that
+// could change more on the server than the usual request.
 func (a *Audit) methods() (ways []way) {
 	add := func(kind audit.Kind, name string, change func(*request)) {
 		ways = append(ways, way{kind, name, func(ctx context.Context) (answer, error) {
@@ -182,12 +185,12 @@ func (a *Audit) methods() (ways []way) {
 }
 
 const (
-	mostTries   = 25 // requests of a way that seems open
-	mostStreak  = 6
-	doneToProve = 3
+	maxTries        = 25 // requests of a way that seems open
+	streakToProve   = 6
+	admittedToProve = 3
 )
 
-// smallest returns the smallest Max: no more are admitted before a denial.
+// smallest returns the smallest Max of the claims. No more requests are allowed before a denial.
 func (a *Audit) smallest() int {
 	smallest := a.cfg.Claims[0].Max
 	for _, l := range a.cfg.Claims {
@@ -197,26 +200,27 @@ func (a *Audit) smallest() int {
 }
 
 // wayRequests returns the most requests for all ways.
-func (a *Audit) wayRequests() int { return 1 + 4*len(a.ways) + 8*(a.smallest()+2) + 6*mostTries }
+func (a *Audit) wayRequests() int { return 1 + 4*len(a.ways) + 8*(a.smallest()+2) + 6*maxTries }
 
-// A tester tries the ways around a limit.
+// tester tries the ways around a limit.
 type tester struct {
 	*Audit
-	log   []audit.Attempt // of the audit, and of the usual requests since
-	clean bool            // no more was admitted than claimed
-	blind string          // why spellings of the path show nothing, if so
-	end   time.Time
-	left  int
+	log              []audit.Attempt // of the audit, and of the usual requests since
+	claimsKept       bool            // no more was allowed than claimed
+	spellingsBlocked string          // why spellings of the path prove nothing, or ""
+	end              time.Time
+	left             int
 }
 
-// around tries all ways, and adds what is open. Nowhere is the answer for a path that nobody serves.
-func (a *Audit) around(ctx context.Context, r *Report, nowhere *answer) {
-	t := &tester{Audit: a, log: r.Attempts, clean: !r.Found(audit.Excess) && !r.Found(audit.Race), end: time.Now().Add(waysTime), left: a.wayRequests()}
+// tryWays tries all ways, and adds the open ones to the report. unserved is the answer for a path
+// that the service does not have.
+func (a *Audit) tryWays(ctx context.Context, r *Report, unserved *answer) {
+	t := &tester{Audit: a, log: r.Attempts, claimsKept: !r.Found(audit.Excess) && !r.Found(audit.Race), end: time.Now().Add(waysTime), left: a.wayRequests()}
 	switch {
-	case nowhere == nil:
-		t.blind = "a path that nobody serves gets no answer"
-	case a.sample != nil && nowhere.like(*a.sample, a.varies):
-		t.blind = "any path gets the usual answer"
+	case unserved == nil:
+		t.spellingsBlocked = "a path that nobody serves gets no answer"
+	case a.sample != nil && unserved.like(*a.sample, a.varies):
+		t.spellingsBlocked = "any path gets the usual answer"
 	}
 	for _, w := range a.ways {
 		way := Way{Kind: w.kind, Name: w.name}
@@ -226,27 +230,28 @@ func (a *Audit) around(ctx context.Context, r *Report, nowhere *answer) {
 	a.addWays(r)
 }
 
-// nowhere returns the answer for a path that nobody serves. It is nil if there is none, or if it is
-// denied. It comes before the audit, whose attacks use up the budget.
-func (a *Audit) nowhere(ctx context.Context) *answer {
+// probeUnserved returns the answer for a path that the service does not have. It returns nil if
+// there is no answer, or if the request is denied. Run calls it before the attacks, because they
+// use up the budget.
+func (a *Audit) probeUnserved(ctx context.Context) *answer {
 	r := a.base
 	r.target = fmt.Sprintf("/audit-%d", rand.N(1<<30))
 	got, err := a.client.send(ctx, r)
 	a.count(got)
-	if is, _ := a.judge(got, err); is != audit.Allowed {
+	if is, _ := a.classify(got, err); is != audit.Allowed {
 		return nil
 	}
 	return &got
 }
 
-// test finds out whether a way leads past the limit.
+// test reports whether a way bypasses the limit, with the outcome as text.
 func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
-	if w.kind == Spelling && t.blind != "" {
-		return false, "not tested: " + t.blind
+	if w.kind == Spelling && t.spellingsBlocked != "" {
+		return false, "not tested: " + t.spellingsBlocked
 	}
 	mine := []audit.Attempt{}
 	streak := 0
-	for range mostTries {
+	for range maxTries {
 		if !t.exhaust(ctx) {
 			return false, "not tested: the budget was not used up in the time and requests that are left"
 		}
@@ -272,28 +277,29 @@ func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
 	return false, "not proven: not enough requests were admitted"
 }
 
-// proven reports whether a way is open. With the requests of this way, more was admitted than a service
-// can admit that keeps its claims. Where it does not keep them anyway, each of some requests of the way
-// was admitted, and each usual request before and after was denied.
+// proven reports whether a way is open. If the service keeps its claims otherwise, the proof is
+// that it allowed more than the claims once the requests of this way are included. If it does not,
+// the proof is a streak: each request of the way was allowed, and each usual request before and
+// after was denied.
 func (t *tester) proven(mine []audit.Attempt, streak int) bool {
 	for _, l := range t.cfg.Claims {
-		t.clean = t.clean && !audit.Exceeds(t.log, l)
+		t.claimsKept = t.claimsKept && !audit.Exceeds(t.log, l)
 	}
-	if !t.clean {
-		return streak >= mostStreak
+	if !t.claimsKept {
+		return streak >= streakToProve
 	}
 	for _, l := range t.cfg.Claims {
-		if streak >= min(doneToProve, int(l.Max)) && audit.Exceeds(append(slices.Clip(t.log), mine...), l) {
+		if streak >= min(admittedToProve, int(l.Max)) && audit.Exceeds(append(slices.Clip(t.log), mine...), l) {
 			return true
 		}
 	}
 	return false
 }
 
-// exhaust makes usual requests until one is denied.
+// exhaust sends usual requests until one is denied.
 func (t *tester) exhaust(ctx context.Context) bool {
 	for range 3*t.smallest() + 5 {
-		a, ok := t.usual(ctx)
+		a, ok := t.sendUsual(ctx)
 		if !ok || a.Answer == audit.Denied {
 			return ok && t.sample != nil
 		}
@@ -301,15 +307,15 @@ func (t *tester) exhaust(ctx context.Context) bool {
 	return false
 }
 
-// stillDenied reports whether a usual request is denied.
+// stillDenied sends a usual request, and reports whether it is denied.
 func (t *tester) stillDenied(ctx context.Context) bool {
-	a, ok := t.usual(ctx)
+	a, ok := t.sendUsual(ctx)
 	return ok && a.Answer == audit.Denied
 }
 
-// usual makes a usual request, if it may.
-func (t *tester) usual(ctx context.Context) (audit.Attempt, bool) {
-	if t.over(ctx) {
+// sendUsual sends a usual request. It reports false if the bounds allow no more requests.
+func (t *tester) sendUsual(ctx context.Context) (audit.Attempt, bool) {
+	if t.finished(ctx) {
 		return audit.Attempt{}, false
 	}
 	a := audit.Attempt{Attack: "ways around", Sent: time.Since(t.began)}
@@ -327,32 +333,32 @@ func (t *tester) usual(ctx context.Context) (audit.Attempt, bool) {
 	return a, true
 }
 
-// attemptBy makes a request by a way.
+// attemptBy sends a request by a way.
 func (t *tester) attemptBy(ctx context.Context, w way) (got answer, a audit.Attempt, err error) {
-	if t.over(ctx) {
+	if t.finished(ctx) {
 		return got, a, errBudget
 	}
 	began := t.tick()
 	a = audit.Attempt{Attack: w.name, Sent: time.Since(t.began)}
 	got, err = w.send(ctx)
 	a.Came = time.Since(t.began)
-	t.keep(seen{began: began, ended: t.tick(), unknown: true, promises: promises{remaining: -1, wait: -1, retryAfter: -1}})
+	t.addObservation(observation{began: began, ended: t.tick(), unknown: true, promises: promises{remaining: -1, wait: -1, retryAfter: -1}})
 	t.count(got)
 	if err != nil {
 		return got, a, err
 	}
-	a.Answer, _ = t.judge(got, nil)
+	a.Answer, _ = t.classify(got, nil)
 	return got, a, nil
 }
 
-// over counts a request, and reports whether it may not be made.
-func (t *tester) over(ctx context.Context) bool {
+// finished counts a request, and reports whether the bounds forbid it.
+func (t *tester) finished(ctx context.Context) bool {
 	t.left--
 	return t.left < 0 || ctx.Err() != nil || time.Now().After(t.end)
 }
 
-// addWays adds a finding for each kind of ways that are open. If each connection has a budget, what the
-// audit found about the limit is no fault of its own.
+// addWays adds a finding for each kind of open ways. If each connection has its own budget, that
+// explains the other findings about the limit, so addWays removes them.
 func (a *Audit) addWays(r *Report) {
 	open := map[audit.Kind][]string{}
 	for _, w := range r.Ways {
@@ -362,7 +368,7 @@ func (a *Audit) addWays(r *Report) {
 	}
 	r.NotTested = append(r.NotTested, untested(r.Ways)...)
 	if len(a.subnetWays()) == 0 {
-		r.NotTested = append(r.NotTested, "addresses of one IPv6 /64: this machine has no two of them, or the service is not reached by IPv6")
+		r.NotTested = append(r.NotTested, "addresses of one IPv6 /64: this machine does not have two of them, or it does not reach the service by IPv6")
 	}
 	if len(open[Connection]) > 0 {
 		r.Findings = slices.DeleteFunc(r.Findings, func(f audit.Finding) bool { return f.Kind != audit.Needless })
@@ -376,7 +382,7 @@ func (a *Audit) addWays(r *Report) {
 	}
 }
 
-// untested says which ways show nothing, and why.
+// untested returns the reasons for which ways were not tested, with the ways.
 func untested(ways []Way) (all []string) {
 	why := map[string][]string{}
 	for _, w := range ways {
@@ -395,7 +401,7 @@ func untested(ways []Way) (all []string) {
 	return all
 }
 
-// wayFindings say what open ways mean.
+// wayFindings explain open ways.
 var wayFindings = map[audit.Kind]audit.Finding{
 	Connection: {
 		Title:  "A new connection gets past the limit",

@@ -1,6 +1,6 @@
-// Package webaudit audits the rate limit of an HTTP service: its answers, by package audit, its header
-// fields, and ways around it. It sends requests to one host, at one address, as many as it announces
-// at most.
+// Package webaudit audits the rate limit of an HTTP service. It checks the decisions by package
+// audit, the header fields of answers, and ways around the limit. It sends requests only to one IP
+// address, and at most as many as it announces.
 package webaudit
 
 import (
@@ -18,11 +18,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config says what is audited. URL and Claims are required.
+// Config configures an Audit. URL and Claims are required.
 type Config struct {
 	URL    *url.URL
 	Claims []window.Limit
-	Own    bool // the service is the user's own, though it is neither on this machine nor in a private network
+	Own    bool // the service is the user's own, even outside this machine and private networks
 
 	Method string // "" is GET
 	Header http.Header
@@ -40,11 +40,11 @@ const (
 	reserve         = 2 * time.Second  // for the last answers
 )
 
-// An Audit is ready to run. It comes from New.
+// Audit is an audit that is ready to run. New returns one.
 type Audit struct {
-	Requests int           // most requests that it will send
-	Time     time.Duration // most time that it will take
-	Address  string        // where all of them go
+	Requests int           // the most requests that it sends
+	Time     time.Duration // the most time that it takes
+	Address  string        // the IP address and port of all requests
 
 	cfg    Config
 	plan   audit.Config
@@ -52,17 +52,17 @@ type Audit struct {
 	base   request
 	ways   []way
 
-	mu     sync.Mutex
-	began  time.Time
-	order  int
-	seen   []seen
-	sample *answer // of an admitted request
-	varies bool    // admitted answers have different bodies
-	dates  bool    // some Retry-After is a date
-	status map[int]int
+	mu           sync.Mutex
+	began        time.Time
+	order        int
+	observations []observation
+	sample       *answer // of an admitted request
+	varies       bool    // admitted answers have different bodies
+	dates        bool    // some Retry-After is a date
+	status       map[int]int
 }
 
-// New finds the address of the service and plans the audit. It sends nothing to it.
+// New looks up the IP address of the service, and plans the audit. It sends nothing to the service.
 func New(ctx context.Context, cfg Config) (*Audit, error) {
 	setDefaults(&cfg)
 	if !isToken(cfg.Method) {
@@ -84,19 +84,19 @@ func New(ctx context.Context, cfg Config) (*Audit, error) {
 	extra := a.wayRequests()
 	a.plan = audit.Config{Claims: cfg.Claims, Attempt: a.attempt, WaitStep: time.Second, MaxTime: cfg.MaxTime - waysTime - reserve, MaxAttempts: cfg.MaxRequests - extra}
 	if a.plan.MaxTime <= 0 || a.plan.MaxAttempts <= 0 { // 0 would be the default
-		return nil, a.noRoom(errors.New("no attack fits; allow more"), extra)
+		return nil, a.boundsError(errors.New("no attack fits; allow more"), extra)
 	}
 	plan, err := a.plan.Plan()
 	if err != nil {
-		return nil, a.noRoom(err, extra)
+		return nil, a.boundsError(err, extra)
 	}
 	a.Requests, a.Time = plan.Attempts+extra, plan.Time+waysTime+reserve
 	a.client.left.Store(int64(a.Requests))
 	return a, nil
 }
 
-// noRoom explains that no attack fits the bounds.
-func (a *Audit) noRoom(err error, ways int) error {
+// boundsError returns an error that explains why no attack fits the bounds.
+func (a *Audit) boundsError(err error, ways int) error {
 	return fmt.Errorf("%w: of the %v and %d requests, the ways around the limit take %v and %d", err, a.cfg.MaxTime, a.cfg.MaxRequests, waysTime+reserve, ways)
 }
 
@@ -128,17 +128,17 @@ func setDefaults(cfg *Config) {
 	}
 }
 
-// Announce says what Run will do.
+// Announce returns a text that says what Run will do.
 func (a *Audit) Announce() string {
-	return fmt.Sprintf("At most %d requests %s %s\nto %s, in at most %s.", a.Requests, a.cfg.Method, a.cfg.URL, a.Address, brief(a.Time+time.Second/2))
+	return fmt.Sprintf("At most %d requests %s %s\nto %s, in at most %s.", a.Requests, a.cfg.Method, a.cfg.URL, a.Address, formatSeconds(a.Time+time.Second/2))
 }
 
-// A Report says how an audit of a service went.
+// Report is the result of an audit of a service.
 type Report struct {
 	URL      string      `json:"url"`
 	Address  string      `json:"address"`
 	Requests int64       `json:"requests"`
-	Status   map[int]int `json:"status"` // how many answers had it
+	Status   map[int]int `json:"status"` // the number of answers with each status
 	Ways     []Way       `json:"ways"`
 	*audit.Report
 }
@@ -151,55 +151,55 @@ func (r *Report) origin() string {
 	return r.URL
 }
 
-// Run audits the service. It takes at most Time and Requests. The error is that of the service, if it
-// gives no answers, or that of ctx.
+// Run audits the service within Time and Requests. It returns an error if the service gives no
+// answers, or if ctx ends.
 func (a *Audit) Run(ctx context.Context) (*Report, error) {
 	defer a.client.close()
 	a.began = time.Now()
 	timed, cancel := context.WithTimeout(ctx, a.Time)
 	defer cancel()
-	nowhere := a.nowhere(timed)
+	unserved := a.probeUnserved(timed)
 	rep, err := audit.Run(ctx, a.plan)
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{URL: a.cfg.URL.String(), Address: a.Address, Report: rep}
-	a.around(timed, r, nowhere)
+	a.tryWays(timed, r, unserved)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("the audit was interrupted: %w", err)
 	}
 	r.Took = time.Since(a.began)
 	oneBudget := !r.Found(audit.Excess) && !r.Found(audit.Race) && !r.Found(Connection)
-	r.Findings = append(r.Findings, judgeFields(a.seen, oneBudget)...)
+	r.Findings = append(r.Findings, checkFields(a.observations, oneBudget)...)
 	r.Requests, r.Status = a.client.sent.Load(), a.status
-	a.remark(r)
+	a.addRemarks(r)
 	return r, nil
 }
 
-// remark adds what the answers leave open.
-func (a *Audit) remark(r *Report) {
-	said := func(s seen) bool { return s.remaining >= 0 || s.wait >= 0 }
-	if !slices.ContainsFunc(a.seen, said) {
+// addRemarks adds what the answers do not prove.
+func (a *Audit) addRemarks(r *Report) {
+	said := func(s observation) bool { return s.remaining >= 0 || s.wait >= 0 }
+	if !slices.ContainsFunc(a.observations, said) {
 		r.NotTested = append(r.NotTested, "header fields: no answer had a RateLimit or X-RateLimit-Remaining field that covers all claims")
 	}
 	if a.dates && r.Waits.Reported == 0 {
 		r.NotTested = slices.DeleteFunc(r.NotTested, func(left string) bool { return strings.HasPrefix(left, "waits:") })
-		r.NotTested = append(r.NotTested, "waits: Retry-After is a date, on a clock of which nothing is known")
+		r.NotTested = append(r.NotTested, "waits: Retry-After is a date, and the clock of the service is unknown")
 	}
 	if a.sample != nil && a.sample.status == http.StatusNotFound {
 		r.NotTested = append(r.NotTested, "the service itself: admitted requests get 404, so the path may be wrong")
 	}
 	if a.sample != nil && a.sample.status/100 == 3 {
-		r.NotTested = append(r.NotTested, "what the answers lead to: they have status "+fmt.Sprint(a.sample.status)+", and redirects are not followed")
+		r.NotTested = append(r.NotTested, "the targets of redirects: answers have status "+fmt.Sprint(a.sample.status)+", and redirects are not followed")
 	}
 }
 
-// attempt makes a request as it is configured.
+// attempt sends the usual request.
 func (a *Audit) attempt(ctx context.Context) (bool, time.Duration, error) {
 	began := a.tick()
 	got, err := a.client.send(ctx, a.base)
-	answer, err := a.judge(got, err)
-	a.note(began, got, answer)
+	answer, err := a.classify(got, err)
+	a.record(began, got, answer)
 	return answer == audit.Allowed, got.retryAfter(), err
 }
 
@@ -210,8 +210,8 @@ func (a *Audit) tick() int {
 	return a.order
 }
 
-// judge returns what became of a request.
-func (a *Audit) judge(got answer, err error) (audit.Answer, error) {
+// classify returns the outcome of a request.
+func (a *Audit) classify(got answer, err error) (audit.Answer, error) {
 	switch {
 	case err != nil:
 		return audit.Unknown, err
@@ -223,9 +223,9 @@ func (a *Audit) judge(got answer, err error) (audit.Answer, error) {
 	return audit.Allowed, nil
 }
 
-// note keeps what an answer says.
-func (a *Audit) note(began int, got answer, answer audit.Answer) {
-	a.keep(seen{began, a.tick(), answer == audit.Denied, answer == audit.Unknown, read(got.header, a.cfg.Claims)})
+// record records an answer.
+func (a *Audit) record(began int, got answer, answer audit.Answer) {
+	a.addObservation(observation{began, a.tick(), answer == audit.Denied, answer == audit.Unknown, read(got.header, a.cfg.Claims)})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.count(got)
@@ -248,10 +248,10 @@ func (a *Audit) count(got answer) {
 	}
 }
 
-// keep keeps the answers in the order of sending.
-func (a *Audit) keep(s seen) {
+// addObservation adds an observation in the order of sending.
+func (a *Audit) addObservation(s observation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(a.seen, s.began, func(s seen, n int) int { return s.began - n })
-	a.seen = slices.Insert(a.seen, i, s)
+	i, _ := slices.BinarySearchFunc(a.observations, s.began, func(s observation, n int) int { return s.began - n })
+	a.observations = slices.Insert(a.observations, i, s)
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
 
 // login answers /login, in any case of letters, and nothing else.
 var login = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,22 +44,22 @@ func claims(t *testing.T, text string) []window.Limit {
 	return limits
 }
 
-// limited returns the service behind httplimit, with budgets of its own.
-func limited(t *testing.T, key httplimit.Key, legacy bool) http.Handler {
+// limitedHandler returns the service behind httplimit, with its own budgets.
+func limitedHandler(t *testing.T, key httplimit.Key, legacy bool) http.Handler {
 	t.Helper()
 	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "20/1s")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: key, Outage: httplimit.Closed, LegacyHeaders: legacy, Log: quiet})
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: key, Outage: httplimit.Closed, LegacyHeaders: legacy, Log: discardLog})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m.Wrap(login)
 }
 
-// proxied returns the service behind the proxy.
-func proxied(t *testing.T) http.Handler {
+// proxiedHandler returns the service behind the proxy.
+func proxiedHandler(t *testing.T) http.Handler {
 	t.Helper()
 	s := httptest.NewServer(login)
 	t.Cleanup(s.Close)
@@ -67,23 +67,24 @@ func proxied(t *testing.T) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proxy.New(proxy.Config{To: to, Routes: []proxy.Route{{Pattern: "/", Limits: claims(t, "20/1s"), Key: httplimit.Address}}, Name: "audit", Log: quiet})
+	p, err := proxy.New(proxy.Config{To: to, Routes: []proxy.Route{{Pattern: "/", Limits: claims(t, "20/1s"), Key: httplimit.Address}}, Name: "audit", Log: discardLog})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// trusting takes the address from a field that anybody can write.
-func trusting(t *testing.T) http.Handler {
-	return limited(t, func(r *http.Request) string {
+// trustsForwardedFor returns a service that takes the address from a field that any client can
+// send.
+func trustsForwardedFor(t *testing.T) http.Handler {
+	return limitedHandler(t, func(r *http.Request) string {
 		return r.Header.Get("X-Forwarded-For") + r.RemoteAddr[:strings.LastIndex(r.RemoteAddr, ":")]
 	}, false)
 }
 
-// caseSensitive limits one spelling of the route.
+// caseSensitive returns a service that limits only one spelling of the route.
 func caseSensitive(t *testing.T) http.Handler {
-	limit := limited(t, httplimit.Address, false)
+	limit := limitedHandler(t, httplimit.Address, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/login" {
 			limit.ServeHTTP(w, r)
@@ -93,25 +94,26 @@ func caseSensitive(t *testing.T) http.Handler {
 	})
 }
 
-// instances take turns, and each counts for itself.
-func instances(t *testing.T) http.Handler {
-	var turn atomic.Int64
-	each := []http.Handler{limited(t, httplimit.Address, false), limited(t, httplimit.Address, false)}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { each[turn.Add(1)%2].ServeHTTP(w, r) })
+// alternatingInstances returns a service with two instances behind a balancer. Each counts for
+// itself.
+func alternatingInstances(t *testing.T) http.Handler {
+	var requests atomic.Int64
+	each := []http.Handler{limitedHandler(t, httplimit.Address, false), limitedHandler(t, httplimit.Address, false)}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { each[requests.Add(1)%2].ServeHTTP(w, r) })
 }
 
-// boasting announces more than it admits.
-func boasting(t *testing.T) http.Handler {
-	limit := limited(t, httplimit.Address, false)
+// overstatesRemaining returns a service that announces more remaining requests than it allows.
+func overstatesRemaining(t *testing.T) http.Handler {
+	limit := limitedHandler(t, httplimit.Address, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-RateLimit-Remaining", "7")
 		limit.ServeHTTP(w, r)
 	})
 }
 
-// impatient says that a retry is possible at once.
-func impatient(t *testing.T) http.Handler {
-	limit := limited(t, httplimit.Address, false)
+// zeroRetryAfter returns a service whose Retry-After is always 0.
+func zeroRetryAfter(t *testing.T) http.Handler {
+	limit := limitedHandler(t, httplimit.Address, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limit.ServeHTTP(noWait{w}, r) })
 }
 
@@ -125,53 +127,54 @@ func (w noWait) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// perPath answers to any path, under a limit for each.
+// perPath returns a service that answers any path, with a limit for each path.
 func perPath(t *testing.T) http.Handler {
 	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "20/1s")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: func(r *http.Request) string { return r.URL.Path }, Outage: httplimit.Closed, Log: quiet})
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: func(r *http.Request) string { return r.URL.Path }, Outage: httplimit.Closed, Log: discardLog})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }))
 }
 
-// A service is a server, and what has to be found.
+// service is a server with the findings that an audit must report.
 type service struct {
 	name    string
 	handler http.Handler
 	kinds   []audit.Kind
 	like    string
-	busy    audit.Kind // what else a busy machine may show: it is true, and goes when all is found
+	busy    audit.Kind // another true finding, which a busy machine may show instead of kinds
 }
 
-// TestServices names each fault of a service, and nothing else; and it never sends more, nor takes
-// longer, than it announced. On a machine that is too busy an audit proves less, so each has three.
+// TestServices checks that an audit finds each fault of a service and nothing else, and that it
+// never sends more or takes longer than announced. An audit proves less on a busy machine, so each
+// service has three tries.
 func TestServices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 40 s")
 	}
 	services := []service{
-		{"httplimit", limited(t, httplimit.Address, false), nil, "", ""},
-		{"httplimit with legacy headers", limited(t, httplimit.Address, true), nil, "", ""},
-		{"proxy", proxied(t), nil, "", ""},
-		{"per connection", limited(t, func(r *http.Request) string { return r.RemoteAddr }, false), []audit.Kind{Connection}, "", audit.Race},
-		{"trusts X-Forwarded-For", trusting(t), []audit.Kind{Forged}, "", ""},
+		{"httplimit", limitedHandler(t, httplimit.Address, false), nil, "", ""},
+		{"httplimit with legacy headers", limitedHandler(t, httplimit.Address, true), nil, "", ""},
+		{"proxy", proxiedHandler(t), nil, "", ""},
+		{"per connection", limitedHandler(t, func(r *http.Request) string { return r.RemoteAddr }, false), []audit.Kind{Connection}, "", audit.Race},
+		{"trusts X-Forwarded-For", trustsForwardedFor(t), []audit.Kind{Forged}, "", ""},
 		{"case-sensitive route", caseSensitive(t), []audit.Kind{Spelling}, "", ""},
-		{"query in the key", limited(t, func(r *http.Request) string { return "somebody?" + r.URL.RawQuery }, false), []audit.Kind{Query}, "", ""},
-		{"method in the key", limited(t, func(r *http.Request) string { return r.Method }, false), []audit.Kind{Method}, "", ""},
-		{"two instances behind a balancer", instances(t), []audit.Kind{audit.Excess}, "twice the limit", ""},
-		{"announces too much", boasting(t), []audit.Kind{Fields}, "", ""},
-		{"waits of zero", impatient(t), []audit.Kind{Fields}, "", ""},
+		{"query in the key", limitedHandler(t, func(r *http.Request) string { return "somebody?" + r.URL.RawQuery }, false), []audit.Kind{Query}, "", ""},
+		{"method in the key", limitedHandler(t, func(r *http.Request) string { return r.Method }, false), []audit.Kind{Method}, "", ""},
+		{"two instances behind a balancer", alternatingInstances(t), []audit.Kind{audit.Excess}, "twice the limit", ""},
+		{"announces too much", overstatesRemaining(t), []audit.Kind{Fields}, "", ""},
+		{"waits of zero", zeroRetryAfter(t), []audit.Kind{Fields}, "", ""},
 		{"a limit for each path, and any path is served", perPath(t), nil, "", ""},
 	}
-	var group errgroup.Group // all at once: they mostly wait
+	var group errgroup.Group // all at once, because they mostly wait
 	for _, s := range services {
 		group.Go(func() error {
 			for range 3 {
-				named, err := s.audited(t.Context(), claims(t, "20/1s"))
+				named, err := s.audit(t.Context(), claims(t, "20/1s"))
 				if named || err != nil {
 					return err
 				}
@@ -184,8 +187,9 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// audited audits a service. It reports whether all was found, and fails if anything else was.
-func (s service) audited(ctx context.Context, limits []window.Limit) (named bool, err error) {
+// audit audits a service. It reports whether the audit found all kinds, and returns an error if it
+// found anything else.
+func (s service) audit(ctx context.Context, limits []window.Limit) (named bool, err error) {
 	var served atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		served.Add(1)
@@ -205,7 +209,7 @@ func (s service) audited(ctx context.Context, limits []window.Limit) (named bool
 		return false, err
 	}
 	if n := served.Load(); n > int64(a.Requests) || n != r.Requests || r.Took > a.Time {
-		return false, fmt.Errorf("%s: %d requests came, %d sent in %v; announced were %d in %v", s.name, n, r.Requests, r.Took, a.Requests, a.Time)
+		return false, fmt.Errorf("%s: %d requests received, %d sent in %v; announced %d in %v", s.name, n, r.Requests, r.Took, a.Requests, a.Time)
 	}
 	found := 0
 	for _, f := range r.Findings {
@@ -220,7 +224,7 @@ func (s service) audited(ctx context.Context, limits []window.Limit) (named bool
 	return found == len(s.kinds) && strings.HasPrefix(r.Like, s.like), nil
 }
 
-func parsed(t *testing.T, text string) *url.URL {
+func mustParseURL(t *testing.T, text string) *url.URL {
 	t.Helper()
 	u, err := parseURL(text)
 	if err != nil {
@@ -229,7 +233,7 @@ func parsed(t *testing.T, text string) *url.URL {
 	return u
 }
 
-func planned(t *testing.T, cfg Config) *Audit {
+func newAudit(t *testing.T, cfg Config) *Audit {
 	t.Helper()
 	a, err := New(t.Context(), cfg)
 	if err != nil {
@@ -238,7 +242,7 @@ func planned(t *testing.T, cfg Config) *Audit {
 	return a
 }
 
-func ran(t *testing.T, a *Audit) *Report {
+func runAudit(t *testing.T, a *Audit) *Report {
 	t.Helper()
 	r, err := a.Run(t.Context())
 	if err != nil {
@@ -247,7 +251,7 @@ func ran(t *testing.T, a *Audit) *Report {
 	return r
 }
 
-// TestOwn refuses what is not on this machine or in a private network, without --own.
+// TestOwn checks that a service outside this machine and private networks needs Own.
 func TestOwn(t *testing.T) {
 	for _, tt := range []struct {
 		url      string
@@ -265,14 +269,14 @@ func TestOwn(t *testing.T) {
 		{"http://0.0.0.0/", true, false},
 		{"http://224.0.0.1/", true, false},
 	} {
-		_, err := New(t.Context(), Config{URL: parsed(t, tt.url), Claims: claims(t, "20/1s"), Own: tt.own})
+		_, err := New(t.Context(), Config{URL: mustParseURL(t, tt.url), Claims: claims(t, "20/1s"), Own: tt.own})
 		if (err == nil) != tt.may {
 			t.Errorf("%s, own %v: %v", tt.url, tt.own, err)
 		}
 	}
 }
 
-// TestURLs refuses what is no address of a service.
+// TestURLs checks that parseURL rejects what is no URL of a service.
 func TestURLs(t *testing.T) {
 	for _, text := range []string{"", "127.0.0.1:80", "ftp://localhost/", "http:///x", "http://me:secret@localhost/"} {
 		if u, err := parseURL(text); err == nil {
@@ -281,22 +285,22 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestSpaces writes a query with spaces so that it stays in one line of the request.
+// TestSpaces checks that spaces in a URL are escaped.
 func TestSpaces(t *testing.T) {
-	if got := parsed(t, "http://127.0.0.1/a b?c d").RequestURI(); got != "/a%20b?c%20d" {
+	if got := mustParseURL(t, "http://127.0.0.1/a b?c d").RequestURI(); got != "/a%20b?c%20d" {
 		t.Error(got)
 	}
 }
 
-// TestRedirects are not followed, to whatever host.
+// TestRedirects checks that an audit follows no redirects.
 func TestRedirects(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
 	s := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer s.Close()
-	a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "2/10ms")})
-	r := ran(t, a)
+	a := newAudit(t, Config{URL: mustParseURL(t, s.URL), Claims: claims(t, "2/10ms")})
+	r := runAudit(t, a)
 	if elsewhere.Load() > 0 || r.Status[http.StatusFound] == 0 {
 		t.Errorf("%d requests were made elsewhere; status %v", elsewhere.Load(), r.Status)
 	}
@@ -305,7 +309,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestNeverRepeats: a connection that the server closes without an answer is no reason to send again.
+// TestNeverRepeats checks that an audit does not repeat a request if the server closes the
+// connection without an answer.
 func TestNeverRepeats(t *testing.T) {
 	var served atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -315,14 +320,14 @@ func TestNeverRepeats(t *testing.T) {
 		_, _ = io.WriteString(w, "x")
 	}))
 	defer s.Close()
-	a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "5/20ms")})
-	if r := ran(t, a); r.Requests != served.Load() || r.Unknown == 0 {
-		t.Errorf("%d requests came of %d sent; %d had no answer", served.Load(), r.Requests, r.Unknown)
+	a := newAudit(t, Config{URL: mustParseURL(t, s.URL), Claims: claims(t, "5/20ms")})
+	if r := runAudit(t, a); r.Requests != served.Load() || r.Unknown == 0 {
+		t.Errorf("%d requests received of %d sent; %d had no answer", served.Load(), r.Requests, r.Unknown)
 	}
 }
 
-// TestMuch reads no more of an answer than it needs, be it a body or header fields without an end.
-func TestMuch(t *testing.T) {
+// TestLargeAnswers checks that the client stops reading an endless body or endless header fields.
+func TestLargeAnswers(t *testing.T) {
 	for _, begin := range []string{"Content-Length: 100000000\r\n\r\n", "X: "} {
 		var written atomic.Int64
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -339,16 +344,17 @@ func TestMuch(t *testing.T) {
 				written.Add(int64(n))
 			}
 		}))
-		a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "5/20ms")})
+		a := newAudit(t, Config{URL: mustParseURL(t, s.URL), Claims: claims(t, "5/20ms")})
 		_, _ = a.client.send(t.Context(), a.base)
 		s.Close()
-		if n := written.Load(); n > 30e6 { // most of them are in buffers of the system
+		if n := written.Load(); n > 30e6 { // mostly buffers of the system
 			t.Errorf("%q: it took %d bytes", begin, n)
 		}
 	}
 }
 
-// TestLate reports what was seen, where an answer about a way around does not come in time.
+// TestLate checks that an audit reports its findings even if an answer about a way around comes too
+// late.
 func TestLate(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/login" {
@@ -356,14 +362,15 @@ func TestLate(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	a := planned(t, Config{URL: parsed(t, s.URL+"/login"), Claims: claims(t, "5/20ms")})
+	a := newAudit(t, Config{URL: mustParseURL(t, s.URL+"/login"), Claims: claims(t, "5/20ms")})
 	a.Time -= waysTime + reserve
-	if r := ran(t, a); !r.Found(audit.Excess) || r.Took < a.Time {
+	if r := runAudit(t, a); !r.Found(audit.Excess) || r.Took < a.Time {
 		t.Errorf("found %v in %v", r.Findings, r.Took)
 	}
 }
 
-// TestDates judges no wait in the form of a date, as the clock of the service can be another.
+// TestDates checks that an audit does not judge a Retry-After date, because the clock of the
+// service is unknown.
 func TestDates(t *testing.T) {
 	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "2/100ms")})
 	if err != nil {
@@ -376,19 +383,19 @@ func TestDates(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	r := ran(t, planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "2/100ms")}))
-	if len(r.Findings) > 0 || r.Denied == 0 || !slices.Contains(r.NotTested, "waits: Retry-After is a date, on a clock of which nothing is known") {
+	r := runAudit(t, newAudit(t, Config{URL: mustParseURL(t, s.URL), Claims: claims(t, "2/100ms")}))
+	if len(r.Findings) > 0 || r.Denied == 0 || !slices.Contains(r.NotTested, "waits: Retry-After is a date, and the clock of the service is unknown") {
 		t.Errorf("%d denied, found %v, not tested: %q", r.Denied, r.Findings, r.NotTested)
 	}
 }
 
-// TestHTTP2 sends by HTTP/2 where the server speaks it.
+// TestHTTP2 checks that the client uses HTTP/2 if the server speaks it.
 func TestHTTP2(t *testing.T) {
 	for _, speaks := range []bool{true, false} {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
 		s.EnableHTTP2 = speaks
 		s.StartTLS()
-		a := planned(t, Config{URL: parsed(t, s.URL), Claims: claims(t, "5/20ms")})
+		a := newAudit(t, Config{URL: mustParseURL(t, s.URL), Claims: claims(t, "5/20ms")})
 		a.client.trust = s.Client().Transport.(*http.Transport).TLSClientConfig
 		a.client.url.Host = strings.Replace(a.client.url.Host, "127.0.0.1", "example.com", 1) // the name in the certificate
 		got, spoken, err := a.client.sendHTTP2(t.Context(), a.base)
@@ -402,7 +409,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestNeighbours finds two addresses of one /64.
+// TestNeighbours checks that neighbours finds two addresses of one /64.
 func TestNeighbours(t *testing.T) {
 	addrs := []net.Addr{}
 	for _, text := range []string{"127.0.0.1/8", "::1/128", "fe80::1/64", "fe80::2/64", "2001:db8::1/64", "2001:db8:0:1::1/64", "2001:db8:0:1::2/128"} {
@@ -421,11 +428,11 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends an audit at once.
+// TestInterrupt checks that the end of ctx ends an audit, with an error of one line.
 func TestInterrupt(t *testing.T) {
 	s := httptest.NewServer(login)
 	defer s.Close()
-	a := planned(t, Config{URL: parsed(t, s.URL+"/login"), Claims: claims(t, "5/1s")})
+	a := newAudit(t, Config{URL: mustParseURL(t, s.URL+"/login"), Claims: claims(t, "5/1s")})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := a.Run(ctx); err == nil || strings.Contains(err.Error(), "\n") {
