@@ -17,23 +17,23 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// A Trail shows how much of a claim was used over an audit.
+// Trail is the use of a claim during an audit.
 type Trail struct {
 	Claim    string // such as "20/10s"
 	Max      int64
 	Per      time.Duration
-	Admitted []Span // one for each request that was admitted
+	Admitted []Span // one for each request that was allowed
 }
 
-// A Span is when a request certainly was in the window, since the audit began. It is empty where To is
-// not after From.
+// Span is the time in which a request certainly was in the window, since the start of the audit. It
+// is empty if To is not after From.
 type Span struct{ From, To time.Duration }
 
-// claimed is the line of a claim.
+// claimed is the style of the line of a claim.
 var claimed = plotter.Line{LineStyle: draw.LineStyle{Color: look.Vermilion, Width: 1.2}}
 
-// DrawTrails writes the picture of an audit that took some time: a panel for each claim, with what was
-// admitted in the window before. The same trails are always the same bytes.
+// DrawTrails writes the picture of an audit. Each claim has a panel with the requests that were
+// allowed in the window before. The same trails always give the same bytes.
 func DrawTrails(w io.Writer, f sheet.Format, title string, took time.Duration, trails []Trail) error {
 	var stack []column
 	for _, t := range trails {
@@ -57,7 +57,7 @@ func (t Trail) column(took time.Duration) column {
 	return column{heading{name, sheet.Fit(sheet.Remark, remark, width-sheet.Heading.Width(name)-8)}, []*plot.Plot{panel}}
 }
 
-// steps returns the outline of what was in the window, and its highest point.
+// steps returns the outline of the requests in the window, and its highest point.
 func (t Trail) steps() (outline plotter.XYs, most int) {
 	n := 0
 	for _, c := range t.changes() {
@@ -68,13 +68,14 @@ func (t Trail) steps() (outline plotter.XYs, most int) {
 	return outline, most
 }
 
-// A change is that a request comes into the window (1), or leaves it (-1).
+// change is a request that enters the window (1) or leaves it (-1).
 type change struct {
 	at time.Duration
 	by int
 }
 
-// changes returns the changes in the order of time. At one time, what leaves is first.
+// changes returns the changes in the order of time. At the same time, requests that leave come
+// first.
 func (t Trail) changes() (all []change) {
 	for _, request := range t.Admitted {
 		if request.From < request.To {
@@ -85,7 +86,7 @@ func (t Trail) changes() (all []change) {
 	return all
 }
 
-// seconds returns some five to ten round seconds up to an end.
+// seconds returns ticks at about five to ten round seconds up to an end.
 func seconds(end float64) (ticks []plot.Tick) {
 	step := math.Pow(10, math.Floor(math.Log10(end/5)))
 	for _, times := range []float64{1, 2, 5, 10} {

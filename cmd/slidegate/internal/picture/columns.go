@@ -13,13 +13,13 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// A column is a panel for each set. Their heading and their scales are the same.
+// column is a panel for each set, with a common heading and common scales.
 type column struct {
 	heading heading
 	panels  []*plot.Plot
 }
 
-// times returns the panels of attempts, each with this room.
+// times returns the panels of attempts over time, each of this size.
 func (p Picture) times(wide, high vg.Length) (c column) {
 	t := p.Timeline
 	c.heading.name = "Attempts per " + binName(t.width)
@@ -35,25 +35,25 @@ func (p Picture) times(wide, high vg.Length) (c column) {
 	return c
 }
 
-// A timeFrame holds the scales of all panels of attempts in a picture.
+// timeFrame holds the scales of all panels of attempts in a picture.
 type timeFrame struct {
 	from, to float64
-	ticks    rhythm
+	ticks    tickStep
 	counts   countAxis
 }
 
-// timeFrame returns the scales of panels with this room. The timeline must have attempts.
+// timeFrame returns the scales of panels of this size. The timeline must have attempts.
 func (p Picture) timeFrame(wide, high vg.Length) timeFrame {
 	t := p.Timeline
 	from, to := atLeast(20*float64(t.width), t.edge(0), t.edge(t.bins()))
-	return timeFrame{from, to, newRhythm(from, to, p.Yearless, wide), newCountAxis(t.attempts(), high)}
+	return timeFrame{from, to, newTickStep(from, to, p.Yearless, wide), newCountAxis(t.attempts(), high)}
 }
 
 func (f timeFrame) panel(drawn ...plot.Plotter) *plot.Plot {
 	return newPanel(f.from, f.to, f.ticks, f.counts, drawn...)
 }
 
-// waits returns the panels of waits, each with this room.
+// waits returns the panels of waits, each of this size.
 func (p Picture) waits(wide, high vg.Length) (c column) {
 	c.heading.name = "Waits of the denied"
 	var together Waits
@@ -79,7 +79,7 @@ func (p Picture) waits(wide, high vg.Length) (c column) {
 	return c
 }
 
-// empty has panels that say why there is nothing to draw.
+// empty returns a column whose panels say why there is nothing to draw.
 func (c column) empty(sets []Set, why func(Set) string) column {
 	for _, s := range sets {
 		c.panels = append(c.panels, emptyPanel(why(s)))
@@ -87,7 +87,7 @@ func (c column) empty(sets []Set, why func(Set) string) column {
 	return c
 }
 
-// noWaits says why there are no waits.
+// noWaits returns the reason why there are no waits.
 func (s Set) noWaits() string {
 	if s.Denied > 0 {
 		return "No wait helps: they ask for more than a limit holds."
@@ -95,13 +95,13 @@ func (s Set) noWaits() string {
 	return "No attempt is denied."
 }
 
-// A histogram draws waits. Each of its bins joins 2 or 4 of those of Waits.
+// histogram draws waits. Each of its bins joins 2 or 4 bins of Waits.
 type histogram struct {
 	join, first, last int
-	from, to          float64 // of its axis
+	from, to          float64 // the ends of its axis
 }
 
-// newHistogram returns a histogram with room for these waits.
+// newHistogram returns a histogram whose axis covers these waits.
 func newHistogram(w *Waits) histogram {
 	least := slices.IndexFunc(w.bins[:], func(n int) bool { return n > 0 })
 	most := waitBin(w.Longest())
@@ -115,35 +115,35 @@ func newHistogram(w *Waits) histogram {
 	return h
 }
 
-// octaves returns how wide a bin is.
+// octaves returns the width of a bin in octaves.
 func (h histogram) octaves() float64 { return float64(h.join) / perOctave }
 
-// at returns the wait at an edge of a bin, in nanoseconds.
+// at returns the wait at the edge of a bin, in nanoseconds.
 func (h histogram) at(bin float64) float64 { return float64(shortest) * math.Exp2(bin*h.octaves()) }
 
-// edge returns where a bin begins, counted from the first.
+// edge returns the start of a bin, in nanoseconds. Bins are numbered from the first.
 func (h histogram) edge(bin int) float64 { return h.at(float64(h.first + bin - 1)) }
 
 func (h histogram) counts(w *Waits) []int { return w.joined(h.join, h.first, h.last) }
 
-// area draws the counts of bins.
+// area returns the area of the counts of bins.
 func area(look plotter.Line, counts []int, edge func(bin int) float64) plot.Plotter {
 	look.XYs = steps(counts, edge)
 	return &look
 }
 
-// atLeast widens a range on both sides to a length.
+// atLeast returns a range widened on both sides to at least a length.
 func atLeast(length, from, to float64) (wideFrom, wideTo float64) {
 	more := max(0, length-(to-from)) / 2
 	return from - more, to + more
 }
 
-// remarks are what there is to say about a panel.
+// remarks joins a remark and the remark on a scale.
 func remarks(first string, scale countScale) string {
 	return strings.Trim(first+", "+scale.String(), ", ")
 }
 
-// binName is the width of a bin, in the largest unit that measures it.
+// binName returns the width of a bin, in the largest unit that divides it.
 func binName(width int64) string {
 	type unit struct {
 		seconds   int64

@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// Check finds out before long work whether the picture can be written, and changes nothing. It does not replace a
-// file that is no picture: that would rather be a log.
+// Check returns an error if the picture cannot be written. It changes nothing, and is meant for use
+// before long work. It refuses to replace a file that is no picture, which is more likely a log.
 func Check(file string) error {
 	switch file {
 	case "":
@@ -30,30 +30,30 @@ func Check(file string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return checkDirectory(file)
 	case err == nil && info.IsDir():
-		return noPicture(file, syscall.EISDIR)
+		return writeError(file, syscall.EISDIR)
 	case err == nil && info.Mode().IsRegular():
 		return checkOld(file)
 	case err != nil:
-		return noPicture(file, err)
+		return writeError(file, err)
 	}
 	return nil
 }
 
-// checkDirectory finds out whether a file can be made where this one is to be.
+// checkDirectory returns an error if no file can be created in the directory of this one.
 func checkDirectory(file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".slidegate-*")
 	if err != nil {
-		return noPicture(file, err)
+		return writeError(file, err)
 	}
 	_ = f.Close()
 	return os.Remove(f.Name())
 }
 
-// checkOld refuses to replace what is no picture.
+// checkOld returns an error if an existing file is no picture or cannot be written.
 func checkOld(file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
-		return noPicture(file, err)
+		return writeError(file, err)
 	}
 	begin := make([]byte, 512)
 	n, err := f.Read(begin)
@@ -64,14 +64,14 @@ func checkOld(file string) error {
 	return nil
 }
 
-func noPicture(file string, err error) error {
+func writeError(file string, err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		err = path.Err
 	}
 	return fmt.Errorf("--picture: cannot write %q (%w); name a file in a directory of yours", file, err)
 }
 
-// Save writes a picture in the format that the name of its file asks for.
+// Save writes a picture to a file, in the format of its file name.
 func Save(file string, draw func(io.Writer, sheet.Format) error) error {
 	format, _ := sheet.FormatOf(file)
 	var drawn bytes.Buffer
@@ -79,7 +79,7 @@ func Save(file string, draw func(io.Writer, sheet.Format) error) error {
 		return err
 	}
 	if err := os.WriteFile(file, drawn.Bytes(), 0o644); err != nil {
-		return noPicture(file, err)
+		return writeError(file, err)
 	}
 	return nil
 }

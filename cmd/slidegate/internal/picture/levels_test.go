@@ -14,22 +14,21 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 	"github.com/slidegate/slidegate/internal/look"
 	"github.com/slidegate/slidegate/internal/look/looktest"
 	"github.com/slidegate/slidegate/window"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 var update = flag.Bool("update", false, "draw docs/levels.svg")
 
-// traffic is one event's attempts, in seconds.
+// traffic is the attempts of one event, in seconds.
 type traffic struct {
 	name     string
 	attempts []float64
 }
 
-// paced is attempts from one time to another.
+// paced returns attempts with a fixed step from one time to another.
 func paced(step, from, to float64) (attempts []float64) {
 	for t := from; t < to; t += step {
 		attempts = append(attempts, t)
@@ -43,10 +42,10 @@ var traffics = []traffic{
 	{"two a second, on and off", append(append(append(paced(0.5, 2, 6), paced(0.5, 17, 21)...), paced(0.5, 32, 36)...), paced(0.5, 47, 51)...)},
 }
 
-// gauge is a limiter of 5 in 10 s, and what it reads between attempts.
+// gauge is a limiter of 5 in 10 s whose state can be read between attempts.
 type gauge struct {
 	name  string
-	line  float64 // up to which it admits one more
+	line  float64 // up to which it allows one more
 	allow func() bool
 	read  func() float64
 	color look.Colour
@@ -59,7 +58,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// gauges are a window and a level, on a clock.
+// gauges returns a window and a level on a clock.
 func gauges(t *testing.T, now *time.Time) [2]gauge {
 	limits := []window.Limit{{Max: 5, Per: 10 * time.Second}}
 	clock := func() time.Time { return *now }
@@ -82,7 +81,7 @@ type track struct {
 	admitted, denied plotter.XYs
 }
 
-// run plays a traffic, and reads the gauge ten times a second and around each attempt.
+// run plays a traffic. It reads the gauge ten times a second, and before and after each attempt.
 func (g gauge) run(now *time.Time, of traffic) (k track) {
 	const step = 0.1
 	begin, next := *now, 0
@@ -106,10 +105,10 @@ func (g gauge) run(now *time.Time, of traffic) (k track) {
 	return k
 }
 
-// panel draws a track: the readings, the line up to which one more is admitted, and the attempts below.
+// panel returns the panel of a track: the readings, the limit line, and the attempts below.
 func (g gauge) panel(k track) *plot.Plot {
 	p := plot.New()
-	bound := enough
+	bound := limitLine
 	bound.XYs = plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}
 	p.Add(&bound, &plotter.Line{XYs: k.readings, LineStyle: draw.LineStyle{Color: g.color, Width: 1.2}}, marks(k.denied, -1.1, look.Vermilion), marks(k.admitted, -0.6, g.color))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, -1.6, 6
@@ -122,10 +121,10 @@ func (g gauge) panel(k track) *plot.Plot {
 	return p
 }
 
-// enough is how the bound is drawn up to which one more is admitted.
-var enough = plotter.Line{LineStyle: draw.LineStyle{Color: look.Faint, Width: 1, Dashes: []vg.Length{2, 2}}}
+// limitLine is the style of the line up to which a limiter allows one more.
+var limitLine = plotter.Line{LineStyle: draw.LineStyle{Color: look.Faint, Width: 1, Dashes: []vg.Length{2, 2}}}
 
-// marks are attempts at a height.
+// marks returns dots for attempts at a height.
 func marks(at plotter.XYs, height float64, c look.Colour) *plotter.Scatter {
 	for i := range at {
 		at[i].Y = height
@@ -139,8 +138,8 @@ func mark(c look.Colour, radius vg.Length) *plotter.Scatter {
 	return &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: radius, Shape: draw.CircleGlyph{}}}
 }
 
-// TestLevelsAreDrawn holds docs/levels.svg to this program, which draws windows and levels on the same traffic. To draw it again:
-// go test ./cmd/slidegate/internal/picture -update.
+// TestLevelsAreDrawn checks that docs/levels.svg is what this program draws: windows and levels on
+// the same traffic. To draw it again: go test ./cmd/slidegate/internal/picture -update.
 func TestLevelsAreDrawn(t *testing.T) {
 	const file = "../../../../docs/levels.svg"
 	var drawn bytes.Buffer
@@ -165,7 +164,7 @@ func drawLevels(t *testing.T, to *bytes.Buffer) error {
 		{Name: "admitted (window)", Sample: mark(look.Blue, 3)},
 		{Name: "admitted (ar1)", Sample: mark(look.Green, 3)},
 		{Name: "denied", Sample: mark(look.Vermilion, 3)},
-		{Name: "up to here one more is admitted", Sample: &enough},
+		{Name: "up to here one more is admitted", Sample: &limitLine},
 	}
 	page, c := sheet.New(sheet.SVG, "The same attempts under a window and under a level", legend, 2*(height+headings)+gap)
 	tiles := draw.Tiles{Rows: 2, Cols: columns, PadX: 12, PadY: headings + gap, PadTop: headings}

@@ -8,25 +8,26 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// Logins is what a login guard did with the attempts of a log.
+// Logins is the outcome of a replay by a login guard.
 type Logins struct {
 	Title    string
 	Zone     string    // of the times, such as "UTC"; it may be empty
 	Yearless bool      // the log names no year, so neither does the picture
-	Budgets  []Budget  // in the order in which the guard asks them
-	Timeline *Timeline // its first set is what the guard allowed, and each other one what a budget denied
+	Budgets  []Budget  // in the order in which the guard checks them
+	Timeline *Timeline // its first set are the allowed attempts, and the others those that each budget denied
 	Waits    *Waits    // of the denied
 }
 
-// Budget is what a budget of the guard denied.
+// Budget is a budget of the guard, with its denials.
 type Budget struct {
 	Name   string
 	Limits string // such as "20/1m, 50/1h"
 	Denied int
 }
 
-// DrawLogins writes the picture: all attempts over time and those allowed, those that each budget denied, and the waits of the
-// denied. A budget that denied nothing has no panel. The same picture is always the same bytes.
+// DrawLogins writes the picture: all attempts over time and the allowed ones, the attempts that
+// each budget denied, and the waits of the denied. A budget that denied nothing has no panel. The
+// same picture always has the same bytes.
 func DrawLogins(w io.Writer, f sheet.Format, l Logins) error {
 	stack := l.stack()
 	page, c := sheet.New(f, l.Title, l.legend(), stackHeight(len(stack), loginRoom))
@@ -49,7 +50,8 @@ func (l Logins) stack() []column {
 	return append(stack, p.waits(width, loginRoom))
 }
 
-// deniedBy returns the panel of what a budget denied, in front of all attempts. It has the scales of the first panel.
+// deniedBy returns the panel of the attempts that a budget denied, in front of all attempts. It has
+// the scales of the first panel.
 func (p Picture) deniedBy(b Budget, counts []int) column {
 	t, f := p.Timeline, p.timeFrame(width, loginRoom)
 	name, remark := "Denied by "+b.Name, thousands(b.Denied)+" denied, limits "+b.Limits

@@ -8,25 +8,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 	"github.com/slidegate/slidegate/internal/look"
 	"github.com/slidegate/slidegate/internal/look/looktest"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// allowed is the fate of an attempt that no budget denies.
+// allowed is the outcome of an attempt that no budget denies. Other outcomes are the index of the
+// budget that denies it.
 const allowed = -1
 
-// loginsOf has attempts a minute apart, each with its fate: the index of the budget that denies it, or allowed.
-func loginsOf(fates ...int) Logins {
+// loginsOf returns a replay with an attempt a minute for each outcome.
+func loginsOf(outcomes ...int) Logins {
 	l := Logins{
 		Title: "a title", Zone: "UTC", Timeline: NewTimeline(4), Waits: &Waits{},
 		Budgets: []Budget{{Name: "address", Limits: "20/1m"}, {Name: "pair", Limits: "5/1m, 10/1h"}, {Name: "account", Limits: "10/10m"}},
 	}
-	for i, budget := range fates {
-		fate := make([]bool, 4)
-		fate[1+budget] = true
-		l.Timeline.Add(time.Unix(noon+int64(i)*60, 0), fate)
+	for i, budget := range outcomes {
+		outcome := make([]bool, 4)
+		outcome[1+budget] = true
+		l.Timeline.Add(time.Unix(noon+int64(i)*60, 0), outcome)
 		if budget != allowed {
 			l.Budgets[budget].Denied++
 			l.Waits.Add(time.Minute)
@@ -35,8 +35,9 @@ func loginsOf(fates ...int) Logins {
 	return l
 }
 
-// loginsDrawn draws a picture twice. It is the same both times, and all of it is legible.
-func loginsDrawn(t *testing.T, l Logins) drawn {
+// renderLogins draws a picture twice. It checks that both are the same, and that all of it is
+// legible.
+func renderLogins(t *testing.T, l Logins) rendered {
 	t.Helper()
 	var first, second bytes.Buffer
 	if err := errors.Join(DrawLogins(&first, sheet.SVG, l), DrawLogins(&second, sheet.SVG, l)); err != nil {
@@ -45,13 +46,13 @@ func loginsDrawn(t *testing.T, l Logins) drawn {
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Fatal("two pictures of the same differ")
 	}
-	return drawn{looktest.Check(t, first.Bytes())}
+	return rendered{looktest.Check(t, first.Bytes())}
 }
 
-// TestDrawLogins: each budget that denies something has a panel, and no other budget has one.
+// TestDrawLogins checks that exactly the budgets with denials have a panel.
 func TestDrawLogins(t *testing.T) {
 	for name, tt := range map[string]struct {
-		fates       []int
+		outcomes    []int
 		texts, none []string
 	}{
 		"two budgets deny": {
@@ -71,7 +72,7 @@ func TestDrawLogins(t *testing.T) {
 		"no attempts": {nil, []string{"attempts (0)", "There are no attempts.", "No attempt is denied."}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := loginsDrawn(t, loginsOf(tt.fates...))
+			d := renderLogins(t, loginsOf(tt.outcomes...))
 			for _, want := range tt.texts {
 				d.Find(t, want)
 			}
@@ -84,17 +85,18 @@ func TestDrawLogins(t *testing.T) {
 	}
 }
 
-// TestLoginLegend: what was allowed and what was denied have their own colours.
+// TestLoginLegend checks that allowed and denied attempts have their own colours.
 func TestLoginLegend(t *testing.T) {
-	d := loginsDrawn(t, loginsOf(allowed, 1))
+	d := renderLogins(t, loginsOf(allowed, 1))
 	d.Legend(t, "attempts (2)", look.Shade)
 	d.Legend(t, "allowed (1)", look.Blue)
 	d.Legend(t, "denied (1)", look.Vermilion)
 }
 
-// TestLoginPlaces: a denial is drawn where its attempt is, in the panel of its budget and with the scales of the first panel.
+// TestLoginPlaces checks that a denial is drawn at its attempt, in the panel of its budget and with
+// the scales of the first panel.
 func TestLoginPlaces(t *testing.T) {
-	d := loginsDrawn(t, loginsOf(0, 2))
+	d := renderLogins(t, loginsOf(0, 2))
 	attempts := d.bars(look.Shade)[1:] // without the legend
 	denials := d.bars(look.Vermilion)[1:]
 	if len(attempts) != 3 || len(denials) != 3 {
@@ -111,17 +113,17 @@ func TestLoginPlaces(t *testing.T) {
 	}
 }
 
-// TestLoginDegenerate: what can stand in a log or a configuration stays legible.
+// TestLoginDegenerate checks that unusual titles, limits and outcomes stay legible.
 func TestLoginDegenerate(t *testing.T) {
 	l := loginsOf(0, 1, 2)
 	l.Title, l.Budgets[0].Limits = "a\xffb\x00c\u2028", string(bytes.Repeat([]byte("20/1m, "), 100))
-	loginsDrawn(t, l)
+	renderLogins(t, l)
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		fates := make([]int, 1+r.IntN(1000))
-		for i := range fates {
-			fates[i] = r.IntN(4) - 1
+		outcomes := make([]int, 1+r.IntN(1000))
+		for i := range outcomes {
+			outcomes[i] = r.IntN(4) - 1
 		}
-		loginsDrawn(t, loginsOf(fates...))
+		renderLogins(t, loginsOf(outcomes...))
 	}
 }

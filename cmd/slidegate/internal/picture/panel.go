@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// A heading stands above a panel.
+// heading is the text above a panel.
 type heading struct {
 	name   string
 	remark string // after the name
@@ -25,7 +25,8 @@ func (h heading) draw(panel draw.Canvas, left vg.Length) {
 	panel.FillText(sheet.Remark, at, h.remark)
 }
 
-// newPanel has room from the left to the right end of its lower axis, and for the counts on the other.
+// newPanel returns a panel from the left to the right end of its lower axis, with counts on the
+// other axis.
 func newPanel(left, right float64, ticks plot.Ticker, counts countAxis, drawn ...plot.Plotter) *plot.Plot {
 	p := plot.New()
 	p.X.Width, p.X.Padding = 0, -sheet.Axis.Width/2
@@ -41,7 +42,7 @@ func newPanel(left, right float64, ticks plot.Ticker, counts countAxis, drawn ..
 	return p
 }
 
-// emptyPanel says why there is nothing to draw.
+// emptyPanel returns a panel that says why there is nothing to draw.
 func emptyPanel(why string) *plot.Plot {
 	s := sheet.Remark
 	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
@@ -51,20 +52,20 @@ func emptyPanel(why string) *plot.Plot {
 	return p
 }
 
-// A peak is the count of the highest bin, written above it.
+// peak is the count of the highest bin, written above it.
 type peak struct {
 	count int
 	at    float64 // the middle of the bin
 }
 
-// peakOf returns the first of the highest bins. All bins may be empty.
+// peakOf returns the peak at the first of the highest bins. All bins may be empty.
 func peakOf(counts []int, edge func(bin int) float64) plot.Plotter {
 	highest := slices.Max(counts)
 	bin := slices.Index(counts, highest)
 	return peak{highest, (edge(bin) + edge(bin+1)) / 2}
 }
 
-// Plot implements plot.Plotter.
+// Plot draws the count. It implements plot.Plotter.
 func (k peak) Plot(c draw.Canvas, p *plot.Plot) {
 	if k.count == 0 {
 		return
@@ -76,8 +77,8 @@ func (k peak) Plot(c draw.Canvas, p *plot.Plot) {
 	c.FillText(s, vg.Point{X: x, Y: c.Y(p.Y.Norm(float64(k.count))) + 2.5}, label)
 }
 
-// steps outline a count for each bin, which begins at its edge. Where there is nothing to count they go below the axis,
-// which cuts them off.
+// steps returns the outline of the counts of bins. At empty bins it goes below the axis, which cuts
+// it off.
 func steps(counts []int, edge func(bin int) float64) (outline plotter.XYs) {
 	last := 0
 	for i, n := range append(counts, 0) {

@@ -1,4 +1,5 @@
-// Package picture draws what a replay found: when attempts came and were admitted, and how long the denied have to wait.
+// Package picture draws the outcome of a replay: when attempts came and were allowed, and how long
+// the denied ones have to wait.
 package picture
 
 import (
@@ -14,23 +15,23 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// A Picture is the outcome of a replay under one or more sets of limits.
+// Picture is the outcome of a replay under one or more sets of limits.
 type Picture struct {
 	Title    string
 	Zone     string // of the times, such as "UTC"; it may be empty
 	Yearless bool   // the log names no year, so neither does the picture
 	Sets     []Set
-	Timeline *Timeline // for as many sets as there are
+	Timeline *Timeline // with one column for each set
 }
 
-// Set is what one set of limits did.
+// Set is the outcome under one set of limits.
 type Set struct {
 	Name   string // such as "1/5s, 5/1h, 20/1d"
 	Waits  *Waits
-	Denied int // more than there are waits if some can never be admitted
+	Denied int // more than the number of waits if some attempts can never be allowed
 }
 
-// The measures of a picture, in points.
+// These are the measures of a picture, in points.
 const (
 	width = look.PageWidth - 2*look.Margin
 
@@ -41,15 +42,16 @@ const (
 	gutter      = 16  // between the panels of a set
 )
 
-// How attempts, those admitted and those denied are drawn.
+// These are the styles of all attempts, of the allowed and of the denied ones.
 var (
 	attempted = plotter.Line{FillColor: look.Shade}
 	admitted  = plotter.Line{FillColor: look.Blue}
 	denied    = plotter.Line{FillColor: look.Vermilion}
 )
 
-// Draw writes the picture. One set of limits gets two panels, one above the other. Each of several sets gets a row of smaller
-// ones, on the same scales. The same picture is always the same bytes.
+// Draw writes the picture. One set of limits gets two panels, one above the other. Each of several
+// sets gets a row of smaller panels, on the same scales. The same picture always has the same
+// bytes.
 func Draw(w io.Writer, f sheet.Format, p Picture) error {
 	if len(p.Sets) == 1 {
 		return p.drawOne(w, f)
@@ -65,12 +67,12 @@ func (p Picture) drawOne(w io.Writer, f sheet.Format) error {
 	return sheet.Write(w, page)
 }
 
-// stackHeight returns the height of a stack of panels, each with this room.
+// stackHeight returns the height of a stack of panels of this height.
 func stackHeight(panels int, room vg.Length) vg.Length {
 	return vg.Length(panels)*(headingRoom+room+notesRoom) - notesRoom
 }
 
-// drawStack draws columns of one panel each, one above the other. Each panel has its heading.
+// drawStack draws columns of one panel each, one above the other. Each panel has its own heading.
 func drawStack(c draw.Canvas, stack ...column) {
 	var panels []*plot.Plot
 	for _, s := range stack {
@@ -94,7 +96,8 @@ func (p Picture) drawRows(w io.Writer, f sheet.Format) error {
 	return sheet.Write(w, page)
 }
 
-// drawColumn draws the panels of all sets, one above the other, below their common heading. It returns where they are.
+// drawColumn draws the panels of all sets, one above the other, below their common heading. It
+// returns their places.
 func (p Picture) drawColumn(c draw.Canvas, drawn column) (places []draw.Canvas) {
 	drawn.heading.draw(draw.Crop(c, 0, 0, 0, -headingRoom/2-8), c.Min.X)
 	places = placesOf(drawn.panels, draw.Crop(c, 0, 0, notesRoom, -headingRoom*3/2), headingRoom)
@@ -104,7 +107,8 @@ func (p Picture) drawColumn(c draw.Canvas, drawn column) (places []draw.Canvas) 
 	return places
 }
 
-// placesOf returns where panels stand one above the other, with a gap between them and their sides in line.
+// placesOf returns the places of panels one above the other, with a gap between them and their
+// sides in line.
 func placesOf(panels []*plot.Plot, c draw.Canvas, gap vg.Length) (places []draw.Canvas) {
 	var rows [][]*plot.Plot
 	for _, panel := range panels {
@@ -116,7 +120,7 @@ func placesOf(panels []*plot.Plot, c draw.Canvas, gap vg.Length) (places []draw.
 	return places
 }
 
-// heading names a set, and says what it admits and denies.
+// heading returns the name of a set, with the numbers of attempts that it allows and denies.
 func (s Set) heading(admitted int) heading {
 	remark := thousands(admitted) + " admitted, " + thousands(s.Denied) + " denied"
 	return heading{sheet.Fit(sheet.Heading, s.Name, width-sheet.Remark.Width(remark)-10), remark}

@@ -16,14 +16,14 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 	"github.com/slidegate/slidegate/internal/look"
 	"github.com/slidegate/slidegate/internal/look/looktest"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// drawnOf draws a picture twice. It is the same both times, and all of it is legible.
-func drawnOf(t *testing.T, p Picture) drawn {
+// renderPicture draws a picture twice. It checks that both are the same, and that all of it is
+// legible.
+func renderPicture(t *testing.T, p Picture) rendered {
 	t.Helper()
 	var first, second bytes.Buffer
 	if err := errors.Join(Draw(&first, sheet.SVG, p), Draw(&second, sheet.SVG, p)); err != nil {
@@ -32,13 +32,11 @@ func drawnOf(t *testing.T, p Picture) drawn {
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Fatal("two pictures of the same differ")
 	}
-	return drawn{looktest.Check(t, first.Bytes())}
+	return rendered{looktest.Check(t, first.Bytes())}
 }
 
-type drawn struct{ looktest.Picture }
-
-// pictureOf has a set of limits for each list of waits. Attempts come at some seconds, of which each set denies as many as it
-// has waits, the last ones.
+// pictureOf returns a picture with attempts at some seconds and a set of limits for each list of
+// waits. Each set denies the last attempts, one for each wait.
 func pictureOf(seconds []int64, waits ...[]time.Duration) Picture {
 	p := Picture{Title: "a title", Zone: "UTC", Timeline: NewTimeline(len(waits))}
 	for i, w := range waits {
@@ -54,7 +52,7 @@ func pictureOf(seconds []int64, waits ...[]time.Duration) Picture {
 	return p
 }
 
-// each is seconds from a first one, so many apart.
+// each returns n seconds at a fixed distance.
 func each(from, apart int64, n int) (seconds []int64) {
 	for i := range n {
 		seconds = append(seconds, from+int64(i)*apart)
@@ -62,12 +60,11 @@ func each(from, apart int64, n int) (seconds []int64) {
 	return seconds
 }
 
-const noon = 1741089600 // 2025-03-04 12:00:00 UTC
-
+// TestDrawOne checks all texts of a picture of one set.
 func TestDrawOne(t *testing.T) {
 	p := pictureOf(each(noon, 60, 1500), []time.Duration{time.Second, time.Minute})
 	p.Title, p.Sets[0].Name = "a < b & \"c\"", "<5/1h>"
-	checkAll(t, drawnOf(t, p), []string{
+	checkAll(t, renderPicture(t, p), []string{
 		"a < b & \"c\"",
 		"attempts (1,500)", "admitted under <5/1h> (2 denied)", "denied, by how long they have to wait",
 		"Attempts per 5 min", "UTC",
@@ -78,7 +75,7 @@ func TestDrawOne(t *testing.T) {
 	})
 }
 
-func checkAll(t *testing.T, d drawn, want []string) {
+func checkAll(t *testing.T, d rendered, want []string) {
 	t.Helper()
 	got := d.All()
 	slices.Sort(want)
@@ -88,11 +85,12 @@ func checkAll(t *testing.T, d drawn, want []string) {
 	}
 }
 
-// TestDrawRows: each of several sets has its own panels. The heading, the dates and the scales are those of all.
+// TestDrawRows checks that each of several sets has its own panels, with common headings, dates and
+// scales.
 func TestDrawRows(t *testing.T) {
 	p := pictureOf(each(noon, 60, 1500), []time.Duration{time.Second, time.Minute}, nil)
 	times, waits := []string{"5", "0", "2", "4", "6", "12:00", "18:00", "00:00", "06:00", "12:00"}, []string{"0", "1", "1 s", "2 s", "5 s", "10 s", "30 s", "1 min"}
-	checkAll(t, drawnOf(t, p), slices.Concat(
+	checkAll(t, renderPicture(t, p), slices.Concat(
 		[]string{"a title", "attempts (1,500)", "admitted", "denied, by how long they have to wait"},
 		[]string{"Attempts per 5 min", "UTC", "Waits of the denied", "in steps of 9 %"},
 		[]string{"1/1h", "1,498 admitted, 2 denied"}, times, waits, []string{"1"},
@@ -100,23 +98,25 @@ func TestDrawRows(t *testing.T) {
 	))
 }
 
+// TestLegend checks the colours of the legend.
 func TestLegend(t *testing.T) {
 	for _, waits := range [][][]time.Duration{{nil}, {nil, nil, nil}} {
-		d := drawnOf(t, pictureOf(each(noon, 60, 5), waits...))
+		d := renderPicture(t, pictureOf(each(noon, 60, 5), waits...))
 		d.Legend(t, "attempts (5)", look.Shade)
 		d.Legend(t, d.All()[2], look.Blue)
 		d.Legend(t, "denied, by how long they have to wait", look.Vermilion)
 	}
 }
 
-// TestPeaks: the number of the highest bin stands above it, and on the page even if the bin is at its edge.
+// TestPeaks checks that the number of the highest bin is above it, and on the page even if the bin
+// is at its edge.
 func TestPeaks(t *testing.T) {
 	for _, seconds := range [][]int64{
 		append(each(noon, 1, 300), each(noon, 0, 12345)...),
 		append(each(noon, 1, 300), each(noon+150, 0, 12345)...),
 		append(each(noon, 1, 300), each(noon+299, 0, 12345)...),
 	} {
-		d := drawnOf(t, pictureOf(seconds, nil))
+		d := renderPicture(t, pictureOf(seconds, nil))
 		label := d.Find(t, "12,346")
 		left, top := math.Inf(1), 0.0
 		for _, p := range d.Paths[3:] {
@@ -132,7 +132,7 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
-// TestPNG: a PNG is as wide as 2000 pixels, and has the colours of light ground.
+// TestPNG checks that a PNG is 2000 pixels wide, with the colours of a light background.
 func TestPNG(t *testing.T) {
 	var b bytes.Buffer
 	if err := Draw(&b, sheet.PNG, pictureOf(each(noon, 60, 1500), []time.Duration{time.Second})); err != nil {
@@ -159,7 +159,7 @@ func TestPNG(t *testing.T) {
 	}
 }
 
-// TestTradeoff: each curve, and each proposal, is in the legend.
+// TestTradeoff checks that each curve and each proposal is in the legend.
 func TestTradeoff(t *testing.T) {
 	one, three := Tried{"6/1d", 1, 197, 0.01}, Tried{"1/5s, 3/1m, 5/1d", 3, 1209, 0.02}
 	var b bytes.Buffer
@@ -173,17 +173,18 @@ func TestTradeoff(t *testing.T) {
 	d.Legend(t, "1/5s, 3/1m, 5/1d (1,209 stopped)", look.Blue)
 }
 
-// TestPlaces: an attempt, and a wait, is drawn above its name on the axis. A bin begins at the attempt, and has the wait in it.
+// TestPlaces checks that an attempt and a wait are drawn above their names on the axis. A bin
+// begins at the attempt, and contains the wait.
 func TestPlaces(t *testing.T) {
 	for wait, name := range map[time.Duration]string{time.Second: "1 s", time.Minute: "1 min", time.Hour: "1 h"} {
-		d := drawnOf(t, pictureOf([]int64{noon, noon}, []time.Duration{wait}))
+		d := renderPicture(t, pictureOf([]int64{noon, noon}, []time.Duration{wait}))
 		noon := middle(d.Find(t, "12:00:00"))
 		left, right := d.bar(look.Blue, 1)
 		if math.Abs(left-noon) > 0.1 {
 			t.Errorf("noon is at %v, and its attempts from %v", noon, left)
 		}
 		if right-left > look.PageWidth/20 {
-			t.Errorf("a lonely bin is %v wide", right-left)
+			t.Errorf("a single bin is %v wide", right-left)
 		}
 		left, right = d.bar(look.Vermilion, 1)
 		if at := middle(d.Find(t, name)); left > at || at > right {
@@ -192,28 +193,10 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// bars are the areas of a colour. The first one is in the legend.
-func (d drawn) bars(c look.Colour) (all []looktest.Path) {
-	for _, p := range d.Paths {
-		if strings.Contains(p.Style, "fill:"+c.String()) {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// bar is where an area begins and ends.
-func (d drawn) bar(c look.Colour, n int) (left, right float64) {
-	left, right = math.Inf(1), math.Inf(-1)
-	for _, corner := range d.bars(c)[n].Corners() {
-		left, right = min(left, corner[0]), max(right, corner[0])
-	}
-	return left, right
-}
-
-// middle is where the middle of a text is.
+// middle returns the middle of a text.
 func middle(text looktest.Text) float64 { return (text.X + text.End()) / 2 }
 
+// TestSteps checks the outline of counts.
 func TestSteps(t *testing.T) {
 	got := fmt.Sprint(steps([]int{0, 2, 2, 0, 1}, func(bin int) float64 { return float64(10 * bin) }))
 	if want := "[{10 -1} {10 2} {30 2} {30 -1} {40 -1} {40 1} {50 1} {50 -1}]"; got != want {
@@ -221,6 +204,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestDegenerate checks pictures of unusual data.
 func TestDegenerate(t *testing.T) {
 	never := pictureOf(each(noon, 1, 500), nil)
 	never.Sets[0].Denied = 500
@@ -239,10 +223,10 @@ func TestDegenerate(t *testing.T) {
 	}{
 		"no attempts":       {pictureOf(nil, nil), "There are no attempts."},
 		"one attempt":       {pictureOf([]int64{noon}, nil), "No attempt is denied."},
-		"at once":           {pictureOf(each(noon, 0, 300), alike(time.Hour, 299)), "admitted under 1/1h (299 denied)"},
+		"at once":           {pictureOf(each(noon, 0, 300), repeatWait(time.Hour, 299)), "admitted under 1/1h (299 denied)"},
 		"no wait helps":     {never, "No wait helps: they ask for more than a limit holds."},
-		"waits of 0":        {pictureOf(each(noon, 1, 9), alike(0, 3)), "1 ms"},
-		"the longest waits": {pictureOf(each(noon, 1, 9), alike(math.MaxInt64, 3)), "200 years"},
+		"waits of 0":        {pictureOf(each(noon, 1, 9), repeatWait(0, 3)), "1 ms"},
+		"the longest waits": {pictureOf(each(noon, 1, 9), repeatWait(math.MaxInt64, 3)), "200 years"},
 		"all waits":         {pictureOf(each(noon, 1, 9), []time.Duration{0, math.MaxInt64}), "100 years"},
 		"before 1970":       {pictureOf([]int64{-86400 * 500, 0}, nil), "Jan"},
 		"4000 years":        {pictureOf(each(0, 365*86400, 4000), nil), "2500"},
@@ -251,16 +235,19 @@ func TestDegenerate(t *testing.T) {
 		"broken names":      {broken, "a\ufffdb\ufffdc]]>\ufffd\ufffd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := drawnOf(t, c.picture).All(); !slices.Contains(got, c.want) {
+			if got := renderPicture(t, c.picture).All(); !slices.Contains(got, c.want) {
 				t.Errorf("no %q in %q", c.want, got)
 			}
 		})
 	}
 }
 
-func alike(wait time.Duration, n int) []time.Duration { return slices.Repeat([]time.Duration{wait}, n) }
+func repeatWait(wait time.Duration, n int) []time.Duration {
+	return slices.Repeat([]time.Duration{wait}, n)
+}
 
-// TestSize draws as many bins as there can be, of which no two neighbours are alike, for five sets.
+// TestSize checks the size of the largest picture: five sets with the most bins and different
+// counts in all of them.
 func TestSize(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := pictureOf(nil, randomWaits(r), randomWaits(r), randomWaits(r), randomWaits(r), randomWaits(r))
@@ -283,7 +270,8 @@ func names(ticks []plot.Tick) string {
 	return strings.Join(all, " ")
 }
 
-func TestRhythm(t *testing.T) {
+// TestTickStep checks the ticks of spans from seconds to thousands of years.
+func TestTickStep(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		yearless bool
@@ -304,7 +292,7 @@ func TestRhythm(t *testing.T) {
 		{"1970-01-01T00:00:00Z", "5970-01-01T00:00:00Z", false, "2000 2500 3000 3500 4000 4500 5000 5500", ""},
 	} {
 		from, to := unix(t, c.from), unix(t, c.to)
-		r := newRhythm(from, to, c.yearless, width)
+		r := newTickStep(from, to, c.yearless, width)
 		ticks := r.Ticks(from, to)
 		if got := names(ticks); got != c.want {
 			t.Errorf("from %s to %s: %s, not %s", c.from, c.to, got, c.want)
@@ -324,13 +312,14 @@ func unix(t *testing.T, at string) float64 {
 	return float64(parsed.Unix())
 }
 
-// TestRhythmsFit: ticks of any span are in order, within it, and there are neither too many nor too few of them.
-func TestRhythmsFit(t *testing.T) {
+// TestTickStepsFit checks that the ticks of any span are in order and within it, and that there are
+// from 2 to 12 of them.
+func TestTickStepsFit(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
 		from := float64(r.Int64N(60e9) - 1e9)
 		to := from + 20*math.Exp(r.Float64()*math.Log(6e9))
-		ticks := newRhythm(from, to, false, width).Ticks(from, to)
+		ticks := newTickStep(from, to, false, width).Ticks(from, to)
 		inOrder(t, ticks, from, to)
 		if len(ticks) < 2 || len(ticks) > 12 {
 			t.Fatalf("%d ticks from %v to %v", len(ticks), from, to)
@@ -347,6 +336,7 @@ func inOrder(t *testing.T, ticks []plot.Tick, from, to float64) {
 	}
 }
 
+// TestWaitTicks checks the ticks of axes of waits.
 func TestWaitTicks(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, c := range []struct {
@@ -371,19 +361,21 @@ func TestWaitTicks(t *testing.T) {
 	}
 }
 
-// TestWaitNamesFit draws waits of all lengths and ranges: drawnOf checks that no names overlap.
+// TestWaitNamesFit draws waits of all lengths and ranges. renderPicture checks that no names
+// overlap.
 func TestWaitNamesFit(t *testing.T) {
 	for from := time.Millisecond; from < 1<<61; from *= 9 {
 		for to := from; to > 0 && to < 1<<61; to *= 5 {
-			drawnOf(t, pictureOf([]int64{noon, noon, noon}, []time.Duration{from, to}))
+			renderPicture(t, pictureOf([]int64{noon, noon, noon}, []time.Duration{from, to}))
 		}
 	}
 }
 
+// TestCountScale checks the scales and the ticks of counts.
 func TestCountScale(t *testing.T) {
 	for _, c := range []struct {
 		counts []int
-		roots  bool
+		sqrt   bool
 		ticks  string
 	}{
 		{[]int{1}, false, "0 1"},
@@ -396,8 +388,8 @@ func TestCountScale(t *testing.T) {
 		{[]int{2_000_000, 1_900_000}, false, "0 500,000 1,000,000 1,500,000 2,000,000"},
 	} {
 		s := scaleOf(c.counts)
-		if got := names(s.Ticks(0, float64(slices.Max(c.counts)))); s.roots != c.roots || got != c.ticks {
-			t.Errorf("%v: roots %v, %s; not %v, %s", c.counts, s.roots, got, c.roots, c.ticks)
+		if got := names(s.Ticks(0, float64(slices.Max(c.counts)))); s.sqrt != c.sqrt || got != c.ticks {
+			t.Errorf("%v: sqrt %v, %s; not %v, %s", c.counts, s.sqrt, got, c.sqrt, c.ticks)
 		}
 	}
 	for _, s := range []countScale{{false}, {true}} {
@@ -409,30 +401,32 @@ func TestCountScale(t *testing.T) {
 	}
 }
 
-// TestScaleIsHonest: heights are the square roots of counts if the heading says so, and in proportion if it does not.
+// TestScaleIsHonest checks that heights are the square roots of counts if the heading says so, and
+// proportional to them otherwise.
 func TestScaleIsHonest(t *testing.T) {
 	for _, c := range []struct {
-		loudest int
+		highest int
 		want    string // the height of 4 attempts, in parts of that
 	}{
 		{16, "0.25"},
 		{400, "0.10"},
 	} {
-		seconds := append(each(noon, 1, 30), each(noon+30, 0, c.loudest)...)
+		seconds := append(each(noon, 1, 30), each(noon+30, 0, c.highest)...)
 		for range 3 {
 			seconds = append(seconds, each(noon, 1, 30)...)
 		}
 		p := pictureOf(seconds, nil)
-		d, upper := drawnOf(t, p), p.times(width, panelRoom).panels[0]
-		if got := fmt.Sprintf("%.2f", upper.Y.Norm(4)/upper.Y.Norm(float64(c.loudest))); got != c.want {
-			t.Errorf("4 is %s as high as %d, not %s", got, c.loudest, c.want)
+		d, upper := renderPicture(t, p), p.times(width, panelRoom).panels[0]
+		if got := fmt.Sprintf("%.2f", upper.Y.Norm(4)/upper.Y.Norm(float64(c.highest))); got != c.want {
+			t.Errorf("4 is %s as high as %d, not %s", got, c.highest, c.want)
 		}
-		if said := slices.Contains(d.All(), "UTC, square-root scale"); said != (c.loudest == 400) {
-			t.Errorf("up to %d: said is %v, in %q", c.loudest, said, d.All())
+		if shown := slices.Contains(d.All(), "UTC, square-root scale"); shown != (c.highest == 400) {
+			t.Errorf("up to %d: shown is %v, in %q", c.highest, shown, d.All())
 		}
 	}
 }
 
+// TestBinName checks the names of bins.
 func TestBinName(t *testing.T) {
 	for width, want := range map[int64]string{
 		1: "second", 5: "5 s", 60: "minute", 900: "15 min", 3600: "hour", 6 * 3600: "6 h", 86400: "day", 7 * 86400: "week", 28 * 86400: "4 weeks",
@@ -443,6 +437,7 @@ func TestBinName(t *testing.T) {
 	}
 }
 
+// TestFit checks that texts are shortened to a width.
 func TestFit(t *testing.T) {
 	for text, want := range map[string]string{"short": "short", "": "", strings.Repeat("wide ", 9): "wide wide …", "\n": "\ufffd"} {
 		if got := sheet.Fit(sheet.Label, text, 60); got != want {
@@ -451,7 +446,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// FuzzDraw draws random timelines and waits under random names. drawnOf says what has to hold.
+// FuzzDraw draws random timelines and waits under random names. renderPicture checks the pictures.
 func FuzzDraw(f *testing.F) {
 	f.Add("OpenSSH_2k.log", "5/1h", "UTC", uint64(1), false)
 	f.Add("\xff\x00<&>]]>", "\u202e\"'", "\x1b", uint64(2), true)
@@ -465,6 +460,6 @@ func FuzzDraw(f *testing.F) {
 			}
 			p.Sets = append(p.Sets, s)
 		}
-		drawnOf(t, p)
+		renderPicture(t, p)
 	})
 }

@@ -19,34 +19,35 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// A rhythm is a choice of round instants: every so many seconds, or every so many months.
-type rhythm struct {
+// tickStep is the distance of ticks on an axis of time: a number of seconds, or of months.
+type tickStep struct {
 	seconds, months int64
-	name, note      string // layouts; a note is what the instants after it have in common
+	name, note      string // layouts; the note is the part that the ticks after it have in common
 }
 
-// rhythms are those to choose from, the fastest first.
-var rhythms = slices.Concat(
-	every(rhythm{1, 0, "15:04:05", "Jan 2, 2006"}, 1, 2, 5, 10, 15, 30),
-	every(rhythm{minute, 0, "15:04", "Jan 2, 2006"}, 1, 2, 5, 10, 15, 30, 60, 2*60, 3*60, 6*60, 12*60),
-	every(rhythm{day, 0, "Jan 2", "2006"}, 1, 2, 7, 14),
-	every(rhythm{0, 1, "Jan", "2006"}, 1, 3, 6),
-	every(rhythm{0, 12, "2006", ""}, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+// tickSteps are the steps to choose from, the shortest first.
+var tickSteps = slices.Concat(
+	every(tickStep{1, 0, "15:04:05", "Jan 2, 2006"}, 1, 2, 5, 10, 15, 30),
+	every(tickStep{minute, 0, "15:04", "Jan 2, 2006"}, 1, 2, 5, 10, 15, 30, 60, 2*60, 3*60, 6*60, 12*60),
+	every(tickStep{day, 0, "Jan 2", "2006"}, 1, 2, 7, 14),
+	every(tickStep{0, 1, "Jan", "2006"}, 1, 3, 6),
+	every(tickStep{0, 12, "2006", ""}, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
 )
 
-// every returns the multiples of a rhythm.
-func every(r rhythm, times ...int64) (all []rhythm) {
+// every returns multiples of a step.
+func every(r tickStep, times ...int64) (all []tickStep) {
 	for _, n := range times {
-		all = append(all, rhythm{n * r.seconds, n * r.months, r.name, r.note})
+		all = append(all, tickStep{n * r.seconds, n * r.months, r.name, r.note})
 	}
 	return all
 }
 
-// length is about how many seconds lie between two instants.
-func (r rhythm) length() float64 { return float64(r.seconds + r.months*365*day/12) }
+// length returns about how many seconds lie between two ticks.
+func (r tickStep) length() float64 { return float64(r.seconds + r.months*365*day/12) }
 
-// before is the last instant that is not after another. Weeks begin on a Monday, and centuries in a year like 1900.
-func (r rhythm) before(at time.Time) time.Time {
+// floor returns the last tick that is not after a time. Weeks begin on a Monday, and centuries in a
+// year like 1900.
+func (r tickStep) floor(at time.Time) time.Time {
 	if r.months == 0 {
 		return at.Truncate(time.Duration(r.seconds) * time.Second)
 	}
@@ -54,12 +55,13 @@ func (r rhythm) before(at time.Time) time.Time {
 	return time.Date(0, time.Month(1+floorDiv(month, r.months)*r.months), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// newRhythm is the fastest whose instants between two seconds since 1970 have 60 points each on an axis of this width.
-func newRhythm(from, to float64, yearless bool, wide vg.Length) rhythm {
-	r := rhythms[len(rhythms)-1]
+// newTickStep returns the shortest step with which each tick has 60 points on an axis of this
+// width. The ends of the axis are seconds since 1970.
+func newTickStep(from, to float64, yearless bool, wide vg.Length) tickStep {
+	r := tickSteps[len(tickSteps)-1]
 	most := math.Floor(wide.Points()/60) - 1
-	if i := slices.IndexFunc(rhythms, func(r rhythm) bool { return (to-from)/r.length() <= most }); i >= 0 {
-		r = rhythms[i]
+	if i := slices.IndexFunc(tickSteps, func(r tickStep) bool { return (to-from)/r.length() <= most }); i >= 0 {
+		r = tickSteps[i]
 	}
 	if yearless {
 		r.name, r.note = cmp.Or(withoutYear(r.name), "Jan"), withoutYear(r.note)
@@ -71,9 +73,9 @@ func withoutYear(layout string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(layout, "2006"), ", ")
 }
 
-// Ticks implements plot.Ticker, for an axis of seconds since 1970.
-func (r rhythm) Ticks(from, to float64) (ticks []plot.Tick) {
-	at := r.before(instant(from))
+// Ticks returns the ticks of an axis of seconds since 1970. It implements plot.Ticker.
+func (r tickStep) Ticks(from, to float64) (ticks []plot.Tick) {
+	at := r.floor(instant(from))
 	for ; float64(at.Unix()) <= to; at = at.AddDate(0, int(r.months), 0).Add(time.Duration(r.seconds) * time.Second) {
 		if float64(at.Unix()) >= from {
 			ticks = append(ticks, plot.Tick{Value: float64(at.Unix()), Label: at.Format(r.name)})
@@ -82,22 +84,22 @@ func (r rhythm) Ticks(from, to float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// Plot implements plot.Plotter: it draws the notes below the names.
-func (r rhythm) Plot(c draw.Canvas, p *plot.Plot) {
-	s, said := sheet.Remark, ""
+// Plot draws the notes below the names. It implements plot.Plotter.
+func (r tickStep) Plot(c draw.Canvas, p *plot.Plot) {
+	s, last := sheet.Remark, ""
 	s.XAlign = draw.XCenter
 	for _, tick := range r.Ticks(p.X.Min, p.X.Max) {
-		if note := instant(tick.Value).Format(r.note); note != said {
+		if note := instant(tick.Value).Format(r.note); note != last {
 			x := max(look.Margin+s.Width(note)/2, c.X(p.X.Norm(tick.Value)))
 			c.FillText(s, vg.Point{X: x, Y: c.Min.Y - 26}, note)
-			said = note
+			last = note
 		}
 	}
 }
 
 func instant(second float64) time.Time { return time.Unix(int64(second), 0).UTC() }
 
-// The waits that an axis can name, and those that are enough on a long one.
+// These are the waits that an axis can name. roundWaits are enough on a long axis.
 const (
 	roundWaits = "1 ms, 10 ms, 100 ms, 1 s, 10 s, 1 min, 10 min, 1 h, 6 h, 1 d, 7 d, 30 d, 1 year, 10 years, 100 years"
 	allWaits   = "1 ms, 2 ms, 5 ms, 10 ms, 20 ms, 50 ms, 100 ms, 200 ms, 500 ms, 1 s, 2 s, 5 s, 10 s, 30 s, " +
@@ -110,27 +112,28 @@ var waitUnits = map[string]time.Duration{
 	"d": day * time.Second, "year": 365 * day * time.Second, "years": 365 * day * time.Second,
 }
 
-// waitAxis is an axis of nanoseconds, by its length.
+// waitAxis is the length of an axis of nanoseconds.
 type waitAxis vg.Length
 
-// Ticks implements plot.Ticker: the round waits if there are enough, and of these as many as can be read.
-func (a waitAxis) Ticks(from, to float64) (apart []plot.Tick) {
-	ticks := named(roundWaits, from, to)
+// Ticks returns the round waits, or all waits if fewer than five are round. It leaves out names
+// that would overlap. It implements plot.Ticker.
+func (a waitAxis) Ticks(from, to float64) (visible []plot.Tick) {
+	ticks := namedWaits(roundWaits, from, to)
 	if len(ticks) < 5 {
-		ticks = named(allWaits, from, to)
+		ticks = namedWaits(allWaits, from, to)
 	}
 	free := math.Inf(-1)
 	for _, tick := range ticks {
 		at := float64(a) * math.Log(tick.Value/from) / math.Log(to/from)
 		if half := sheet.Label.Width(tick.Label).Points() / 2; at-half >= free {
-			apart, free = append(apart, tick), at+half+6
+			visible, free = append(visible, tick), at+half+6
 		}
 	}
-	return apart
+	return visible
 }
 
-// named are those of some waits that are between two.
-func named(waits string, from, to float64) (ticks []plot.Tick) {
+// namedWaits returns the waits of a list that are between two.
+func namedWaits(waits string, from, to float64) (ticks []plot.Tick) {
 	for _, name := range strings.Split(waits, ", ") {
 		var n float64
 		var unit string
@@ -142,54 +145,57 @@ func named(waits string, from, to float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// A countScale is an axis of numbers from 0. One of roots shows low numbers too where a few are very high.
-type countScale struct{ roots bool }
+// countScale is the scale of an axis of numbers from 0. With sqrt, it is a square-root scale, on
+// which low numbers are visible beside a few high ones.
+type countScale struct{ sqrt bool }
 
-// scaleOf takes the roots if the highest of some counts would leave half of those that are not 0 no more than a twentieth of
-// the height.
+// scaleOf returns the scale for some counts. It is a square-root scale if the highest count is more
+// than 20 times the median of the counts that are not 0.
 func scaleOf(counts []int) countScale {
 	counts = slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 })
 	slices.Sort(counts)
 	return countScale{counts[len(counts)-1] > 20*counts[len(counts)/2]}
 }
 
-// A countAxis has a scale, and the number at its upper end.
+// countAxis is a scale with the number at its upper end.
 type countAxis struct {
 	scale countScale
 	top   float64
 }
 
-// newCountAxis leaves room for the name of the highest of some counts, in a panel as high as this.
+// newCountAxis returns the axis for some counts in a panel of this height. It leaves room above the
+// highest count for its number.
 func newCountAxis(counts []int, high vg.Length) countAxis {
 	const name = 14
 	a := countAxis{scale: scaleOf(counts), top: float64(slices.Max(counts))}
 	part := 1 - name/(high.Points()-20) // without the lower axis
-	if a.top /= part; a.scale.roots {
+	if a.top /= part; a.scale.sqrt {
 		a.top /= part
 	}
 	return a
 }
 
-// String says what is not usual about the scale.
+// String returns the name of a square-root scale, and nothing for a linear one.
 func (s countScale) String() string {
-	if s.roots {
+	if s.sqrt {
 		return "square-root scale"
 	}
 	return ""
 }
 
-// Normalize implements plot.Normalizer.
+// Normalize returns the position of a number, from 0 to 1. It implements plot.Normalizer.
 func (s countScale) Normalize(_, top, n float64) float64 {
-	if s.roots {
+	if s.sqrt {
 		return math.Copysign(math.Sqrt(math.Abs(n)/top), n)
 	}
 	return n / top
 }
 
-// Ticks implements plot.Ticker: 0, and the multiples of a round number, or on a scale of roots some round numbers.
+// Ticks returns 0 and the multiples of a round number. On a square-root scale it returns 0 and some
+// round numbers. It implements plot.Ticker.
 func (s countScale) Ticks(_, top float64) (ticks []plot.Tick) {
 	numbers := roundNumbers(top)
-	if !s.roots {
+	if !s.sqrt {
 		step := numbers[slices.IndexFunc(numbers, func(n float64) bool { return n >= top/5 })]
 		numbers = []float64{step, 2 * step, 3 * step, 4 * step, 5 * step}
 	}
@@ -202,7 +208,8 @@ func (s countScale) Ticks(_, top float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// roundNumbers are 1, 2, 5, 10, 20, 50 and so on, and at least one of them is not below a fifth of the highest.
+// roundNumbers returns 1, 2, 5, 10, 20, 50 and so on. At least one of them is not below a fifth of
+// the highest.
 func roundNumbers(highest float64) (all []float64) {
 	for ten := 1.0; ten <= highest; ten *= 10 {
 		all = append(all, ten, 2*ten, 5*ten)
@@ -210,5 +217,5 @@ func roundNumbers(highest float64) (all []float64) {
 	return all
 }
 
-// thousands writes a number with commas.
+// thousands returns a number with commas.
 func thousands(n int) string { return message.NewPrinter(language.English).Sprint(n) }

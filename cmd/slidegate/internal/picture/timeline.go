@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// maxBins is how many bins a Timeline has at most: a picture has no room for more.
+// maxBins is the most bins of a Timeline. A picture has no room for more.
 const maxBins = 400
 
-// widths are those that a bin may have, in seconds. Each is a multiple of the one before; beyond the last, they double.
+// widths are the possible widths of a bin, in seconds. Each is a multiple of the one before. After
+// the last one, they double.
 var widths = []int64{1, 5, 15, minute, 5 * minute, 15 * minute, hour, 3 * hour, 6 * hour, 12 * hour, day, 7 * day}
 
 const (
@@ -17,25 +18,28 @@ const (
 	day    = 24 * hour
 )
 
-// A Timeline counts attempts, and those of them that each of several sets of limits admits, in equal bins of time.
+// Timeline counts attempts in equal bins of time. For each of several sets of limits, it also
+// counts the attempts that the set allows.
 //
-// A bin is a second wide at first. When the attempts need more than 400 bins, these become wider, so the memory stays the
-// same however many attempts there are, and whatever their order. The result does not depend on that order either.
+// A bin is a second wide at first. If the attempts need more than 400 bins, the bins become wider,
+// so a Timeline needs the same memory for any number of attempts in any order. The result does not
+// depend on their order.
 //
 // A bin of a width w begins at a multiple of w since 1970, in UTC.
 type Timeline struct {
 	width  int64 // of a bin, in seconds
 	first  int64 // the number of the first bin: it begins at first*width
 	row    int   // the length of one row of counts
-	counts []int // a row for each bin: the attempts, and the admissions by each set
+	counts []int // a row for each bin: the attempts, and the allowed ones of each set
 }
 
-// NewTimeline returns an empty Timeline for so many sets of limits.
+// NewTimeline returns an empty Timeline for a number of sets of limits.
 func NewTimeline(sets int) *Timeline {
 	return &Timeline{width: widths[0], row: 1 + sets}
 }
 
-// Add counts an attempt. There is one element of admitted for each set of limits: whether that set admits the attempt.
+// Add counts an attempt. admitted has one element for each set of limits: whether that set allows
+// the attempt.
 func (t *Timeline) Add(at time.Time, admitted []bool) {
 	row := t.at(at.Unix())
 	row[0]++
@@ -46,7 +50,8 @@ func (t *Timeline) Add(at time.Time, admitted []bool) {
 	}
 }
 
-// Merge adds the counts of another Timeline for as many sets. The bins become as wide as those of the other, at least.
+// Merge adds the counts of another Timeline with the same number of sets. The bins become at least
+// as wide as those of the other.
 func (t *Timeline) Merge(other *Timeline) {
 	for t.width < other.width {
 		t.widen()
@@ -59,7 +64,7 @@ func (t *Timeline) Merge(other *Timeline) {
 	}
 }
 
-// at returns the counts of the bin that a second is in.
+// at returns the counts of the bin of a second.
 func (t *Timeline) at(second int64) []int {
 	i := floorDiv(second, t.width) - t.first
 	if i < 0 || i >= int64(t.bins()) {
@@ -68,7 +73,7 @@ func (t *Timeline) at(second int64) []int {
 	return t.counts[int(i)*t.row:][:t.row]
 }
 
-// reach extends the bins to those of a second beyond them, and says which of them it is.
+// reach extends the bins to a second beyond them, and returns the bin of that second.
 func (t *Timeline) reach(second int64) int64 {
 	if len(t.counts) == 0 {
 		t.first = floorDiv(second, t.width)
@@ -83,7 +88,7 @@ func (t *Timeline) reach(second int64) int64 {
 	}
 }
 
-// extend adds empty bins before the first or after the last, up to a bin.
+// extend adds empty bins before the first or after the last, up to bin.
 func (t *Timeline) extend(bin, last int64) {
 	if before := t.first - bin; before > 0 {
 		t.counts = slices.Insert(t.counts, 0, make([]int, int(before)*t.row)...)
@@ -117,16 +122,17 @@ func wider(width int64) int64 {
 
 func (t *Timeline) bins() int { return len(t.counts) / t.row }
 
-// edge returns the second at which a bin begins, counted from the first bin.
+// edge returns the second at which a bin begins. Bins are numbered from the first.
 func (t *Timeline) edge(bin int) float64 { return float64((t.first + int64(bin)) * t.width) }
 
-// attempts are the attempts in each bin.
+// attempts returns the attempts in each bin.
 func (t *Timeline) attempts() []int { return t.column(0) }
 
-// admitted are the attempts in each bin that a set admits.
+// admitted returns the attempts in each bin that a set allows.
 func (t *Timeline) admitted(set int) []int { return t.column(1 + set) }
 
-// total is how many attempts there are, or by column 1 and on how many of them a set admits.
+// total returns the sum of a column. Column 0 counts all attempts, and each later column the attempts
+// that a set allows.
 func (t *Timeline) total(column int) (n int) {
 	for _, count := range t.column(column) {
 		n += count
@@ -142,7 +148,7 @@ func (t *Timeline) column(n int) []int {
 	return column
 }
 
-// floorDiv divides and rounds down, also before 1970.
+// floorDiv returns a/b rounded down, also for negative a.
 func floorDiv(a, b int64) int64 {
 	if a < 0 {
 		return -((b - 1 - a) / b)

@@ -11,13 +11,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// an attempt at a second since 1970, as two sets decide it.
-type attempt struct {
-	second   int64
-	admitted []bool
-}
-
-// counted is what a Timeline holds, and what the list of all attempts says that it must.
+// counted is the content of a Timeline.
 type counted struct {
 	Width, First     int64
 	Attempts         []int
@@ -28,7 +22,8 @@ func (t *Timeline) counted() counted {
 	return counted{t.width, t.first, t.attempts(), t.admitted(0), t.admitted(1)}
 }
 
-// countedExactly chooses the least width of the chain that needs no more than 400 bins for the list.
+// countedExactly returns what a Timeline must hold after a list of attempts. Its width is the
+// smallest one that needs no more than 400 bins.
 func countedExactly(history []attempt) counted {
 	least, most := history[0].second, history[0].second
 	for _, a := range history {
@@ -56,29 +51,7 @@ func countedExactly(history []attempt) counted {
 	return c
 }
 
-func timelineOf(history []attempt) *Timeline {
-	t := NewTimeline(2)
-	for _, a := range history {
-		t.Add(time.Unix(a.second, 999_999_999), a.admitted)
-	}
-	return t
-}
-
-// randomHistory mostly moves by steps of one size, forward or back, and sometimes leaps to any time of the years 1970 to 6000.
-func randomHistory(r *rand.Rand) []attempt {
-	const end = 127_174_492_800 // 6000-01-01
-	history := make([]attempt, 1+r.IntN(300))
-	second, step, leaps := r.Int64N(end), int64(1)<<r.IntN(24), r.IntN(2) == 0
-	for i := range history {
-		if second += r.Int64N(3*step) - step; leaps && r.IntN(100) == 0 {
-			second = r.Int64N(end)
-		}
-		second = max(0, min(second, end))
-		history[i] = attempt{second, []bool{r.IntN(2) == 0, r.IntN(9) == 0}}
-	}
-	return history
-}
-
+// TestTimelineCountsExactly compares a Timeline to the list of all attempts.
 func TestTimelineCountsExactly(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](2000, 500) {
 		history := randomHistory(rand.New(rand.NewPCG(seed, 0)))
@@ -88,19 +61,20 @@ func TestTimelineCountsExactly(t *testing.T) {
 	}
 }
 
-// TestMergeInAnyOrder deals a history out to several timelines, some of which stay empty, and joins them in random order.
+// TestMergeInAnyOrder splits a history over several timelines, and merges them in random order. At
+// least one of them stays empty.
 func TestMergeInAnyOrder(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		history := randomHistory(r)
-		hands := make([][]attempt, 5)
+		shares := make([][]attempt, 5)
 		for _, a := range history {
 			i := r.IntN(4)
-			hands[i] = append(hands[i], a)
+			shares[i] = append(shares[i], a)
 		}
 		var parts []*Timeline
-		for _, i := range r.Perm(len(hands)) {
-			parts = append(parts, timelineOf(hands[i]))
+		for _, i := range r.Perm(len(shares)) {
+			parts = append(parts, timelineOf(shares[i]))
 		}
 		for len(parts) > 1 {
 			i := r.IntN(len(parts) - 1)
@@ -113,7 +87,7 @@ func TestMergeInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestBinsNest: a bin of any width is made of whole bins of the width before.
+// TestBinsNest checks that a bin of any width consists of whole bins of the width before.
 func TestBinsNest(t *testing.T) {
 	for width := int64(1); width < 100*365*day; width = wider(width) {
 		if wider(width)%width != 0 {
@@ -122,6 +96,7 @@ func TestBinsNest(t *testing.T) {
 	}
 }
 
+// TestBefore1970 checks the bins of attempts before 1970.
 func TestBefore1970(t *testing.T) {
 	l := timelineOf([]attempt{{-1, []bool{true, true}}, {-400, []bool{true, false}}, {0, []bool{false, false}}})
 	got, want := l.counted(), counted{5, -80, nil, nil, nil}

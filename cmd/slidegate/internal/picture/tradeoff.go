@@ -16,12 +16,12 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// A Tradeoff is what sets of limits stop, and whom they delay.
+// Tradeoff compares the attacks that sets of limits stop to the honest attempts that they delay.
 type Tradeoff struct {
 	Title    string
-	Honest   string // what the honest attempts are, for a heading
+	Honest   string // the name of the honest attempts, for a heading
 	MayDelay float64
-	Reach    float64 // how far the axis of delays goes
+	Reach    float64 // the end of the axis of delays
 	Tried    []Tried
 	Proposed []Tried
 }
@@ -29,13 +29,13 @@ type Tradeoff struct {
 // Tried is one set of limits.
 type Tried struct {
 	Name    string // such as "1/5s, 5/1h"
-	Limits  int    // how many
+	Limits  int    // the number of limits
 	Stopped int    // attempts
 	Delayed float64
 }
 
-// DrawTradeoff writes the picture: for up to one, two and three limits, the most attempts that a set stops, by the share of
-// honest attempts that it delays.
+// DrawTradeoff writes the picture. For up to one, two and three limits, it draws the most attempts
+// that a set stops over the share of honest attempts that it delays.
 func DrawTradeoff(w io.Writer, f sheet.Format, t Tradeoff) error {
 	page, c := sheet.New(f, t.Title, t.legend(), headingRoom+1.5*panelRoom)
 	panel := draw.Crop(c, 0, 0, 0, -headingRoom)
@@ -44,10 +44,11 @@ func DrawTradeoff(w io.Writer, f sheet.Format, t Tradeoff) error {
 	return sheet.Write(w, page)
 }
 
-// How the sets of one, two and three limits are drawn, and the share of delays that was asked for.
+// These are the styles of sets of one, two and three limits, and of the share of delays that was
+// asked for.
 var (
-	byLimits = []plotter.Line{frontierIn(look.Vermilion), frontierIn(look.Green), frontierIn(look.Blue)}
-	asked    = plotter.Line{LineStyle: draw.LineStyle{Color: look.Faint, Width: 1, Dashes: []vg.Length{3, 3}}}
+	byLimits       = []plotter.Line{frontierIn(look.Vermilion), frontierIn(look.Green), frontierIn(look.Blue)}
+	requestedShare = plotter.Line{LineStyle: draw.LineStyle{Color: look.Faint, Width: 1, Dashes: []vg.Length{3, 3}}}
 )
 
 func frontierIn(c look.Colour) plotter.Line {
@@ -58,14 +59,14 @@ func (t Tradeoff) legend() (l sheet.Legend) {
 	for i, name := range []string{"one limit", "up to two limits", "up to three limits"} {
 		l = append(l, sheet.Entry{Name: name, Sample: &byLimits[i]})
 	}
-	l = append(l, sheet.Entry{Name: "the share of delays that was asked for", Sample: &asked})
+	l = append(l, sheet.Entry{Name: "the share of delays that was asked for", Sample: &requestedShare})
 	for _, p := range t.Proposed {
 		l = append(l, sheet.Entry{Name: p.Name + " (" + thousands(p.Stopped) + " stopped)", Sample: dot(p.Limits)})
 	}
 	return l
 }
 
-// dot is how a proposal with so many limits is drawn, in the colour of its curve.
+// dot returns the dots of proposals with a number of limits, in the colour of their curve.
 func dot(limits int, at ...plotter.XY) *plotter.Scatter {
 	style := draw.GlyphStyle{Color: byLimits[limits-1].Color, Radius: 4, Shape: draw.CircleGlyph{}}
 	return &plotter.Scatter{XYs: at, GlyphStyle: style}
@@ -83,7 +84,7 @@ func (t Tradeoff) panel() *plot.Plot {
 		curve.XYs = t.frontier(limits)
 		drawn = append(drawn, &curve)
 	}
-	bound := asked
+	bound := requestedShare
 	bound.XYs = plotter.XYs{{X: t.MayDelay}, {X: t.MayDelay, Y: top.top}}
 	drawn = append(drawn, &bound)
 	for _, p := range t.Proposed {
@@ -92,7 +93,8 @@ func (t Tradeoff) panel() *plot.Plot {
 	return newPanel(0, t.Reach, plot.TickerFunc(shareTicks), top, drawn...)
 }
 
-// frontier outlines the most that up to so many limits stop, by how much they delay.
+// frontier returns the outline of the most attempts that up to a number of limits stop, over the
+// share that they delay.
 func (t Tradeoff) frontier(limits int) (outline plotter.XYs) {
 	sets := slices.DeleteFunc(slices.Clone(t.Tried), func(p Tried) bool { return p.Limits > limits || p.Delayed > t.Reach })
 	slices.SortFunc(sets, func(a, b Tried) int { return cmp.Or(cmp.Compare(a.Delayed, b.Delayed), b.Stopped-a.Stopped) })
@@ -106,7 +108,7 @@ func (t Tradeoff) frontier(limits int) (outline plotter.XYs) {
 	return append(outline, plotter.XY{X: t.Reach, Y: most})
 }
 
-// shareTicks are for an axis of shares.
+// shareTicks returns the ticks of an axis of shares.
 func shareTicks(from, to float64) (ticks []plot.Tick) {
 	const parts = 6
 	for i := range parts + 1 {

@@ -22,8 +22,9 @@ var edges = func() (e [waitBins]time.Duration) {
 	return e
 }()
 
-// Waits counts durations: how long denied attempts have to wait. Its bins are a sixteenth of an octave wide, from a
-// millisecond up, so it needs the same memory for any number of waits. The longest one is kept exactly.
+// Waits counts how long denied attempts have to wait. Its bins are a sixteenth of an octave wide,
+// from a millisecond up, so it needs the same memory for any number of waits. It keeps the longest
+// wait exactly.
 type Waits struct {
 	bins    [waitBins]int
 	count   int
@@ -37,7 +38,7 @@ func (w *Waits) Add(d time.Duration) {
 	w.longest = max(w.longest, d)
 }
 
-// Merge adds the counts of another.
+// Merge adds the counts of other.
 func (w *Waits) Merge(other *Waits) {
 	for i, n := range other.bins {
 		w.bins[i] += n
@@ -46,17 +47,19 @@ func (w *Waits) Merge(other *Waits) {
 	w.longest = max(w.longest, other.longest)
 }
 
-// Count is how many waits there are.
+// Count returns the number of waits.
 func (w *Waits) Count() int { return w.count }
 
-// Longest is the longest wait, or 0 without any.
+// Longest returns the longest wait, or 0 without any.
 func (w *Waits) Longest() time.Duration { return w.longest }
 
-// Quantile is a wait that the share q of all waits does not exceed: Quantile(0.5) is about the median.
+// Quantile returns a wait that the share q of all waits does not exceed. Quantile(0.5) is about the
+// median.
 //
-// It is never below the exact quantile, which is the shortest such wait, and at most 4.5 % above it: it is the upper edge
-// of the bin that the exact one falls into, or the longest wait if that is less. For waits below a millisecond it is a
-// millisecond. Without any waits it is 0.
+// The exact quantile is the shortest such wait. Quantile is never below it, and at most 4.5 % above
+// it: it returns the upper edge of the bin of the exact quantile, or the longest wait if that is
+// less. For waits below a millisecond, it returns at most a millisecond. Without any waits, it
+// returns 0.
 func (w *Waits) Quantile(q float64) time.Duration {
 	left := max(1, int(math.Ceil(q*float64(w.count))))
 	for i, n := range w.bins {
@@ -67,8 +70,8 @@ func (w *Waits) Quantile(q float64) time.Duration {
 	return w.longest
 }
 
-// waitBin is the first bin whose edge is not below a wait. Between it and a millisecond lie whole octaves, which are
-// counted by the length of a binary number, and a part of one, which is searched.
+// waitBin returns the first bin whose edge is not below a wait. It computes the whole octaves above
+// a millisecond by the length of a binary number, and searches the rest.
 func waitBin(d time.Duration) int {
 	if d <= shortest {
 		return 0
@@ -79,7 +82,7 @@ func waitBin(d time.Duration) int {
 	return from + i
 }
 
-// joined are the counts of bins that each join some of the others, from a first to a last one.
+// joined returns the counts of wider bins, from a first to a last one. Each joins several bins.
 func (w *Waits) joined(join, first, last int) []int {
 	counts := make([]int, last-first+1)
 	for i, n := range w.bins {
@@ -90,5 +93,6 @@ func (w *Waits) joined(join, first, last int) []int {
 	return counts
 }
 
-// joinedBin is where a bin goes: the nth has an edge where a multiple of join has one.
+// joinedBin returns the wider bin that bin i belongs to. The upper edge of the nth wider bin is
+// that of bin n × join.
 func joinedBin(i, join int) int { return (i + join - 1) / join }

@@ -5,31 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 )
 
-// randomWaits are of all sizes up to the longest duration, or of one size.
-func randomWaits(r *rand.Rand) []time.Duration {
-	waits := make([]time.Duration, 1+r.IntN(200))
-	size := r.IntN(64)
-	for i := range waits {
-		waits[i] = time.Duration(r.Int64() >> size)
-		if size%2 == 0 {
-			waits[i] = time.Duration(r.Int64() >> r.IntN(64))
-		}
-	}
-	return waits
-}
-
-func waitsOf(waits []time.Duration) *Waits {
-	w := &Waits{}
-	for _, d := range waits {
-		w.Add(d)
-	}
-	return w
-}
-
-// TestQuantile compares with the sorted waits.
+// TestQuantile compares quantiles to the sorted waits.
 func TestQuantile(t *testing.T) {
 	for seed := range uint64(1000) {
 		waits := randomWaits(rand.New(rand.NewPCG(seed, 0)))
@@ -47,7 +25,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestEdges: the wait at an edge is in the bin that the edge ends, and one longer by a nanosecond is in the next.
+// TestEdges checks that the wait at an edge is in the bin below it, and that a wait longer by a
+// nanosecond is in the next bin.
 func TestEdges(t *testing.T) {
 	for i, edge := range edges[:waitBins-1] {
 		if waitBin(edge) != i || waitBin(edge+1) != i+1 {
@@ -59,6 +38,7 @@ func TestEdges(t *testing.T) {
 	}
 }
 
+// TestNoWaits checks the results without waits, and with a wait of 0.
 func TestNoWaits(t *testing.T) {
 	w := &Waits{}
 	if w.Count() != 0 || w.Longest() != 0 || w.Quantile(0.5) != 0 {
@@ -69,6 +49,7 @@ func TestNoWaits(t *testing.T) {
 	}
 }
 
+// TestMergeWaits checks that two merged parts equal the whole.
 func TestMergeWaits(t *testing.T) {
 	waits := randomWaits(rand.New(rand.NewPCG(1, 1)))
 	a, b := waitsOf(waits[:len(waits)/3]), waitsOf(waits[len(waits)/3:])
