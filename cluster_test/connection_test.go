@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,13 +17,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestLostReply: the connection breaks after the command was sent and before its reply arrived. The caller learns that, and the attempt
-// is counted once.
+// TestLostReply breaks the connection after the command was sent and before its reply arrived. The
+// caller gets ErrUncertain, and the attempt is counted once.
 func TestLostReply(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
-		const most = 100
+		const maxUnits = 100
 		faults := &redistest.Faults{}
-		l := k.of(t, redistest.Replicated(t).Options(faults.Break), months(most))
+		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
 		for _, event := range slices.Concat(shardEvents[:]...) {
 			if _, err := l.Allow(t.Context(), event); err != nil { // connects, and brings the script
 				t.Fatal(err)
@@ -33,25 +32,25 @@ func TestLostReply(t *testing.T) {
 			if d, err := l.Allow(t.Context(), event); !errors.Is(err, window.ErrUncertain) {
 				t.Fatalf("%s: %+v %v", event, d, err)
 			}
-			if used := most - free(t, l, event); used != 2 {
+			if used := maxUnits - freeUnits(t, l, event); used != 2 {
 				t.Errorf("%s: %d units are counted", event, used)
 			}
 		}
 	})
 }
 
-// TestCutConnections cuts all connections again and again under load.
+// TestCutConnections cuts all connections repeatedly under load.
 func TestCutConnections(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
-		const most = 100_000
+		const maxUnits = 100_000
 		faults := &redistest.Faults{}
-		l := k.of(t, redistest.Replicated(t).Options(faults.Break), months(most))
-		crowd := load(t, callers, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
+		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
+		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
 		for range 30 {
-			crowd.await(t, 200)
+			group.await(t, 200)
 			faults.Cut()
 		}
-		sum := settle(t, l, most, crowd.end(), nil)
+		sum := checkCounts(t, l, maxUnits, group.end(), nil)
 		t.Logf("%+v", sum)
 		if sum.uncertain == 0 {
 			t.Error("a poor test: no connection was cut in the middle of a call")
@@ -59,23 +58,24 @@ func TestCutConnections(t *testing.T) {
 	})
 }
 
-// TestHotEventsAreAccountedFor: many callers ask about one event of each shard, so that their attempts merge. Connections are cut or a reply
-// is lost, again and again, and every fourth caller leaves at a random moment.
+// TestHotEventsAreAccountedFor checks that all attempts are counted if many callers ask about one
+// event of each shard, so that their attempts merge. Meanwhile connections are cut and replies are
+// lost, and every fourth caller cancels at a random moment.
 func TestHotEventsAreAccountedFor(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
-		const most = 3000
+		const maxUnits = 3000
 		faults, hot := &redistest.Faults{}, []string{shardEvents[0][0], shardEvents[1][0], shardEvents[2][0]}
-		l := k.of(t, redistest.Replicated(t).Options(faults.Break), months(most))
-		crowd := load(t, 128, leaving(l.Allow), inTurn(hot))
+		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
+		group := startLoad(t, 128, cancelSome(l.Allow), roundRobin(hot))
 		for n := range 20 {
-			crowd.await(t, 100)
+			group.await(t, 100)
 			if n%2 == 0 {
 				faults.Cut()
 			} else {
 				faults.LoseReply("EVALSHA")
 			}
 		}
-		sum := settle(t, l, most, slices.Concat(crowd.end(), drain(t, l, hot)), nil)
+		sum := checkCounts(t, l, maxUnits, slices.Concat(group.end(), exhaust(t, l, hot)), nil)
 		t.Logf("%+v", sum)
 		if sum.uncertain == 0 || sum.denied == 0 {
 			t.Error("a poor test: nothing was uncertain, or nothing denied")
@@ -83,8 +83,8 @@ func TestHotEventsAreAccountedFor(t *testing.T) {
 	})
 }
 
-// leaving has every fourth caller leave at a random moment.
-func leaving(ask asker) asker {
+// cancelSome returns an allowFunc that cancels every fourth call at a random moment.
+func cancelSome(ask allowFunc) allowFunc {
 	return func(ctx context.Context, event string) (window.Decision, error) {
 		ctx, leave := context.WithCancel(ctx)
 		defer leave()
@@ -95,23 +95,25 @@ func leaving(ask asker) asker {
 	}
 }
 
-// TestNobodyElsesDeadline: callers whose deadlines are too short fail alone, also with a client that has rueidis' own defaults.
+// TestNobodyElsesDeadline checks that callers with too short deadlines do not make other callers
+// fail, also with rueidis' own defaults.
 func TestNobodyElsesDeadline(t *testing.T) {
 	for name, pipelining := range map[string]bool{"always pipelining": true, "by default": false} {
 		t.Run(name, func(t *testing.T) {
-			eachClient(t, func(t *testing.T, k kind) { hasty(t, k, pipelining) })
+			eachClient(t, func(t *testing.T, k kind) { shortDeadlines(t, k, pipelining) })
 		})
 	}
 }
 
-func hasty(t *testing.T, k kind, pipelining bool) {
-	const most = 100_000
+// shortDeadlines sends attempts with too short deadlines beside others without deadlines.
+func shortDeadlines(t *testing.T, k kind, pipelining bool) {
+	const maxUnits = 100_000
 	faults, all := &redistest.Faults{}, slices.Concat(shardEvents[:]...)
-	l := k.of(t, redistest.Replicated(t).Options(func(o *rueidis.ClientOption) {
+	l := k.newLimiter(t, redistest.Replicated(t).Options(func(o *rueidis.ClientOption) {
 		faults.Break(o)
 		o.AlwaysPipelining = pipelining
-	}), months(most))
-	patient := load(t, callers, l.Allow, inTurn(all))
+	}), perMonth(maxUnits))
+	patient := startLoad(t, callers, l.Allow, roundRobin(all))
 	patient.await(t, 100)
 	faults.Delay(100 * time.Millisecond)
 	var failed []attempt
@@ -121,7 +123,7 @@ func hasty(t *testing.T, k kind, pipelining bool) {
 		group.Go(func() {
 			for n := range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-				a := asker(l.Allow).attempt(ctx, all[(c*20+n)%len(all)])
+				a := allowFunc(l.Allow).attempt(ctx, all[(c*20+n)%len(all)])
 				cancel()
 				mu.Lock()
 				failed = append(failed, a)
@@ -133,16 +135,17 @@ func hasty(t *testing.T, k kind, pipelining bool) {
 	faults.Delay(0)
 	for _, a := range failed {
 		if !errors.Is(a.err, context.DeadlineExceeded) {
-			t.Errorf("a hasty caller: %+v %v", a.decision, a.err)
+			t.Errorf("a caller with a short deadline: %+v %v", a.decision, a.err)
 		}
 	}
 	attempts := patient.end()
-	clean(t, attempts)
-	t.Logf("%+v", settle(t, l, most, append(attempts, failed...), nil))
+	checkNoErrors(t, attempts)
+	t.Logf("%+v", checkCounts(t, l, maxUnits, append(attempts, failed...), nil))
 }
 
-// TestFirstOfAConnection: the first call of a connection has a deadline that is too short, and the one that follows it is answered all
-// the same. rueidis reads and writes such calls by themselves, and sets the deadline on the connection, if it is told of one.
+// TestFirstOfAConnection checks that a call succeeds after the first call of its connection had a
+// too short deadline. rueidis reads and writes such a first call by itself, and would set its
+// deadline on the connection.
 func TestFirstOfAConnection(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		nodes := redistest.Replicated(t)
@@ -154,51 +157,52 @@ func TestFirstOfAConnection(t *testing.T) {
 					faults.Break(o)
 					o.AlwaysPipelining = false
 				})
-				if n%2 == 0 { // the connection is there, or not yet
+				if n%2 == 0 { // connect before, or by the first call
 					if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
 						t.Fatal(err)
 					}
 				}
-				l := must(k.make(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(100)}, Timeout: 10 * time.Second}))
+				l := must(k.newOnClient(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(100)}, Timeout: 10 * time.Second}))
 				faults.Delay(200 * time.Millisecond)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				var hasty error
+				var early error
 				var group sync.WaitGroup
-				group.Go(func() { _, hasty = l.Allow(ctx, event) })
-				<-time.After(20 * time.Millisecond) // the hasty caller is first
+				group.Go(func() { _, early = l.Allow(ctx, event) })
+				<-time.After(20 * time.Millisecond) // the call with the short deadline is first
 				if _, err := l.Allow(t.Context(), event); err != nil {
-					t.Errorf("%s, after a hasty caller: %v", event, err)
+					t.Errorf("%s, after a call with a short deadline: %v", event, err)
 				}
 				group.Wait()
 				cancel()
-				if !errors.Is(hasty, context.DeadlineExceeded) {
-					t.Errorf("%s, a hasty caller: %v", event, hasty)
+				if !errors.Is(early, context.DeadlineExceeded) {
+					t.Errorf("%s, a call with a short deadline: %v", event, early)
 				}
 			})
 		}
 	})
 }
 
-// TestACL: the user that docs/keys.md describes may do what a limiter does, also while slots move, and nothing with other keys.
+// TestACL checks that the user of docs/keys.md can do what a limiter does, also while slots move,
+// and nothing with other keys.
 func TestACL(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	onAll(t, nodes, append([]string{"ACL", "SETUSER"}, userRule(t)...)...)
 	onAll(t, nodes, "ACL", "LOG", "RESET")
 	client := nodes.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "limiter", "password" })
 	each(t, func(t *testing.T, k kind) {
-		const most = 300
-		l := must(k.make(client, window.Config{Name: "login", Limits: []window.Limit{months(most)}}))
-		crowd := load(t, callers, l.Allow, knownAndNew())
-		thereAndBack(t, nodes, redistest.UnlessShort(2, 1))
-		attempts := crowd.end()
-		clean(t, attempts)
-		settle(t, l, most, attempts, nil)
+		const maxUnits = 300
+		l := must(k.newOnClient(client, window.Config{Name: "login", Limits: []window.Limit{perMonth(maxUnits)}}))
+		group := startLoad(t, callers, l.Allow, knownAndNew())
+		moveSlots(t, nodes, redistest.UnlessShort(2, 1))
+		attempts := group.end()
+		checkNoErrors(t, attempts)
+		checkCounts(t, l, maxUnits, attempts, nil)
 		for _, events := range shardEvents {
 			d, err1 := l.Allow(t.Context(), events[0])
 			_, err2 := l.Wait(t.Context(), events[0])
 			err3 := l.Refund(t.Context(), events[0], d)
-			if err := errors.Join(err1, err2, err3); err != nil || free(t, l, events[0]) != most-1 {
-				t.Errorf("%d units are free, %v", free(t, l, events[0]), err)
+			if err := errors.Join(err1, err2, err3); err != nil || freeUnits(t, l, events[0]) != maxUnits-1 {
+				t.Errorf("%d units are free, %v", freeUnits(t, l, events[0]), err)
 			}
 			if err := l.Reset(t.Context(), events[0]); err != nil {
 				t.Error(err)
@@ -206,17 +210,17 @@ func TestACL(t *testing.T) {
 		}
 		for _, s := range nodes.All {
 			for _, entry := range must(s.Do(t.Context(), "ACL", "LOG").ToArray()) {
-				denied := object(t, entry)
-				if denied != "client|setinfo" { // rueidis only says its name with it
+				denied := deniedObject(t, entry)
+				if denied != "client|setinfo" { // rueidis only sends its name with it
 					t.Errorf("%s denied %s", s.Addr(), denied)
 				}
 			}
 		}
 	})
-	each(t, func(t *testing.T, k kind) { forbidden(t, k, nodes, client) })
+	each(t, func(t *testing.T, k kind) { checkForbidden(t, k, nodes, client) })
 	more := regexp.MustCompile("for a `DenialCache`, `([^`]*)`").FindStringSubmatch(pageOnKeys())
 	onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(more[1])...)...)
-	each(t, func(t *testing.T, k kind) { remembers(t, k, nodes, client) })
+	each(t, func(t *testing.T, k kind) { checkDenialCache(t, k, nodes, client) })
 	for _, command := range [][]string{{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"PUBLISH", "c", "m"}, {"CLUSTER", "RESET"}} {
 		err := client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error()
 		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
@@ -225,23 +229,11 @@ func TestACL(t *testing.T) {
 	}
 }
 
-func pageOnKeys() string { return string(must(os.ReadFile("../docs/keys.md"))) }
-
-// userRule is what docs/keys.md says of a user, after ACL SETUSER.
-func userRule(t *testing.T) []string {
-	t.Helper()
-	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(pageOnKeys())
-	if rule == nil {
-		t.Fatal("docs/keys.md has no rule for a user")
-	}
-	return strings.Fields(rule[1])
-}
-
-// remembers has the user be denied by what the client knows.
-func remembers(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Client) {
+// checkDenialCache checks that the DenialCache works for the user, without a denied command.
+func checkDenialCache(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Client) {
 	t.Helper()
 	onAll(t, nodes, "ACL", "LOG", "RESET")
-	l := must(k.make(client, window.Config{Name: "login", Limits: []window.Limit{months(1)}, DenialCache: 10}))
+	l := must(k.newOnClient(client, window.Config{Name: "login", Limits: []window.Limit{perMonth(1)}, DenialCache: 10}))
 	for n := range 5 {
 		if d := must(l.Allow(t.Context(), "remembered "+k.name)); d.Allowed != (n == 0) {
 			t.Errorf("%d: %+v", n, d)
@@ -249,33 +241,18 @@ func remembers(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Clie
 	}
 	for _, s := range nodes.All {
 		if log := must(s.Do(t.Context(), "ACL", "LOG").ToArray()); len(log) > 0 {
-			t.Errorf("%s denied %s", s.Addr(), object(t, log[0]))
+			t.Errorf("%s denied %s", s.Addr(), deniedObject(t, log[0]))
 		}
 	}
 }
 
-// object is what an entry of ACL LOG says was denied.
-func object(t *testing.T, entry rueidis.RedisMessage) string {
-	t.Helper()
-	fields, err := entry.AsMap()
-	if err != nil {
-		t.Fatal(err)
-	}
-	what := fields["object"]
-	denied, err := what.ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return denied
-}
-
-// forbidden is what the user may not do: the caller learns that nothing was counted, whichever command it is.
-func forbidden(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Client) {
+// checkForbidden checks that a caller gets ErrOutage if the user lacks a key pattern or a command.
+func checkForbidden(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Client) {
 	t.Helper()
 	refused := func(name string) {
 		t.Helper()
-		l := must(k.make(client, window.Config{Name: name, Limits: []window.Limit{months(2)}}))
-		d, err := l.Allow(t.Context(), shardEvents[victim][1])
+		l := must(k.newOnClient(client, window.Config{Name: name, Limits: []window.Limit{perMonth(2)}}))
+		d, err := l.Allow(t.Context(), shardEvents[failedShard][1])
 		if !errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) {
 			t.Errorf("%+v %v", d, err)
 		}
@@ -285,15 +262,5 @@ func forbidden(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Clie
 		onAll(t, nodes, "ACL", "SETUSER", "limiter", "-"+command)
 		refused("login")
 		onAll(t, nodes, "ACL", "SETUSER", "limiter", "+"+command)
-	}
-}
-
-// onAll sends a command to all nodes.
-func onAll(t *testing.T, nodes *redistest.Nodes, command ...string) {
-	t.Helper()
-	for _, s := range nodes.All {
-		if err := s.Do(context.Background(), command...).Error(); err != nil {
-			t.Fatalf("%q: %v", command, err)
-		}
 	}
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachUnderLoad: while slots move, callers decide about many events in one call. It is as if they came one by one.
+// TestEachUnderLoad checks that calls of AllowEach count correctly while slots move, as single
+// calls do.
 func TestEachUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
-		most := redistest.UnlessShort[int64](300, 100)
+		maxUnits := redistest.UnlessShort[int64](300, 100)
 		nodes := redistest.Replicated(t)
-		l := k.of(t, nodes.Options(nil), months(most))
+		l := k.newLimiter(t, nodes.Options(nil), perMonth(maxUnits))
 		known, fresh := movedEvents()
-		before, batches := asks(t, nodes), make(chan []attempt)
+		before, batches := askRedirects(t, nodes), make(chan []attempt)
 		done := make(chan struct{})
 		for c := range 4 {
 			go func() {
@@ -34,22 +35,22 @@ func TestEachUnderLoad(t *testing.T) {
 				}
 			}()
 		}
-		thereAndBack(t, nodes, redistest.UnlessShort(3, 1))
+		moveSlots(t, nodes, redistest.UnlessShort(3, 1))
 		close(done)
 		var attempts []attempt
 		for range 4 {
 			attempts = append(attempts, <-batches...)
 		}
-		clean(t, attempts)
-		sum := settle(t, l, most, attempts, nil)
+		checkNoErrors(t, attempts)
+		sum := checkCounts(t, l, maxUnits, attempts, nil)
 		t.Logf("%d events: %+v", len(count(t, attempts)), sum)
-		if sum.denied == 0 || asks(t, nodes) == before {
+		if sum.denied == 0 || askRedirects(t, nodes) == before {
 			t.Error("a poor test: no event reached its limit, or no call was sent on")
 		}
 	})
 }
 
-// batch is an attempt on each of the events, in one call.
+// batch sends an attempt on each of the events, in one call.
 func batch(l limiter, events []string) []attempt {
 	began := time.Now()
 	results := l.AllowEach(context.Background(), events)
@@ -60,44 +61,46 @@ func batch(l limiter, events []string) []attempt {
 	return attempts
 }
 
-// TestRememberedUnderLoad: with a DenialCache the count is the same, while slots move, a master hands over, and connections are cut.
+// TestRememberedUnderLoad checks the counts with a DenialCache, while slots move, a replica takes
+// over, and connections are cut.
 func TestRememberedUnderLoad(t *testing.T) {
-	const most = 5
+	const maxUnits = 5
 	nodes, faults := redistest.Replicated(t), &redistest.Faults{}
-	quick.set(t, nodes)
-	all := contest(t, func(k kind) limiter {
-		cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(most)}, DenialCache: 1000}
-		return must(k.make(nodes.NewClient(t, faults.Break), cfg))
+	shortNodeTimeout.set(t, nodes)
+	all := loadEveryKind(t, func(k kind) limiter {
+		cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(maxUnits)}, DenialCache: 1000}
+		return must(k.newOnClient(nodes.NewClient(t, faults.Break), cfg))
 	}, knownAndNew())
-	thereAndBack(t, nodes, redistest.UnlessShort(2, 1))
-	nodes.Failover(t, nodes.MasterOf(t, moved[0]))
+	moveSlots(t, nodes, redistest.UnlessShort(2, 1))
+	nodes.Failover(t, nodes.MasterOf(t, movedSlots[0]))
 	faults.Cut()
-	judge(t, all, func(t *testing.T, c *contestant) {
-		sum := settle(t, c.limiter, most, c.end(), nil)
+	eachLoaded(t, all, func(t *testing.T, c *loadedLimiter) {
+		sum := checkCounts(t, c.limiter, maxUnits, c.end(), nil)
 		t.Logf("%+v", sum)
 		if sum.denied < 100 {
-			t.Error("a poor test: hardly an event reached its limit")
+			t.Error("a poor test: too few denials")
 		}
 	})
 }
 
-// TestRememberedDenials end by a Reset, whatever has happened to the cluster since.
+// TestRememberedDenials checks that a Reset ends cached denials, whatever has happened to the
+// cluster since.
 func TestRememberedDenials(t *testing.T) {
 	nodes := redistest.Replicated(t)
-	quick.set(t, nodes)
+	shortNodeTimeout.set(t, nodes)
 	for _, happens := range []struct {
 		what string
 		do   func()
 	}{
 		{"nothing", func() {}},
-		{"slots move", func() { thereAndBack(t, nodes, 1) }},
-		{"a master hands over", func() { nodes.Failover(t, nodes.MasterOf(t, moved[0])) }},
+		{"slots move", func() { moveSlots(t, nodes, 1) }},
+		{"a master hands over", func() { nodes.Failover(t, nodes.MasterOf(t, movedSlots[0])) }},
 		{"connections are killed", func() { onAll(t, nodes, "CLIENT", "KILL", "TYPE", "normal") }},
 	} {
 		t.Run(happens.what, func(t *testing.T) {
-			var all []rememberer
+			var all []cachedLimiter
 			for _, k := range kinds {
-				all = append(all, remember(t, k, nodes))
+				all = append(all, fillCache(t, k, nodes))
 			}
 			happens.do()
 			for _, r := range all {
@@ -107,18 +110,18 @@ func TestRememberedDenials(t *testing.T) {
 	}
 }
 
-// A rememberer is a limiter that remembers denials, and the same in another process.
-type rememberer struct {
+// cachedLimiter is a limiter with a DenialCache, and the same limiter as in another process.
+type cachedLimiter struct {
 	kind
 	here, other limiter
 	events      []string
 }
 
-func remember(t *testing.T, k kind, nodes *redistest.Nodes) rememberer {
+func fillCache(t *testing.T, k kind, nodes *redistest.Nodes) cachedLimiter {
 	t.Helper()
-	cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(1)}, DenialCache: 100}
+	cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}, DenialCache: 100}
 	known, _ := movedEvents()
-	r := rememberer{k, must(k.make(nodes.NewClient(t, nil), cfg)), must(k.make(nodes.NewClient(t, nil), cfg)), known[:6]}
+	r := cachedLimiter{k, must(k.newOnClient(nodes.NewClient(t, nil), cfg)), must(k.newOnClient(nodes.NewClient(t, nil), cfg)), known[:6]}
 	for _, event := range r.events {
 		for n := range 5 {
 			if d := must(r.here.Allow(t.Context(), event)); d.Allowed != (n == 0) {
@@ -129,19 +132,19 @@ func remember(t *testing.T, k kind, nodes *redistest.Nodes) rememberer {
 	return r
 }
 
-func (r rememberer) endsByReset(t *testing.T) {
+func (r cachedLimiter) endsByReset(t *testing.T) {
 	for _, event := range r.events {
 		answers := func(allowed bool) func() bool {
 			return func() bool {
 				d, err := r.here.Allow(t.Context(), event)
 				if err == nil && d.Allowed && !allowed {
-					t.Fatalf("%s is admitted: %+v", event, d)
+					t.Fatalf("%s is allowed: %+v", event, d)
 				}
 				return err == nil && d.Allowed == allowed
 			}
 		}
 		eventually(t, event+" is denied", answers(false))
 		eventually(t, event+" is reset", func() bool { return r.other.Reset(t.Context(), event) == nil })
-		eventually(t, event+" is admitted", answers(true))
+		eventually(t, event+" is allowed", answers(true))
 	}
 }

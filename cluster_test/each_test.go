@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachInTime kills one master and pauses another. AllowEach still ends within one Timeout, in which the third shard decides about
-// all its events.
+// TestEachInTime kills one master and pauses another. AllowEach still ends within one Timeout, and
+// the third shard decides about all its events in that time.
 func TestEachInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it kills one master and pauses another")
@@ -20,7 +20,7 @@ func TestEachInTime(t *testing.T) {
 	noCoverage.set(t, nodes)
 	of := map[string]limiter{}
 	for _, k := range everyKind {
-		of[k.name] = k.inTime(t, nodes.Options(nil), months(1))
+		of[k.name] = k.newWithDefaultTimeout(t, nodes.Options(nil), perMonth(1))
 	}
 	killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
 	killed.Kill(t)
@@ -41,7 +41,7 @@ func TestEachInTime(t *testing.T) {
 		for i, r := range results {
 			switch shard := slotOf(events[i]) * 3 / 16384; {
 			case shard == 2 && !shared(events[i]) && (r.Err != nil || !r.Allowed):
-				t.Fatalf("%s, of a master that is well: %+v", events[i], r)
+				t.Fatalf("%s, of a healthy master: %+v", events[i], r)
 			case shard == 0 && !errors.Is(r.Err, window.ErrOutage) && !errors.Is(r.Err, window.ErrUncertain):
 				t.Fatalf("%s, of a dead master: %+v", events[i], r)
 			}

@@ -17,51 +17,26 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// An incident takes a master out of service, so that its replica takes over.
+// incident takes a master out of service, so that its replica takes over.
 type incident struct {
-	name     string
-	settings settings
-	begin    func(testing.TB, *redistest.Server)
-	lasts    time.Duration // at least
-	goesOn   bool          // the master decides on
+	name          string
+	settings      settings
+	begin         func(testing.TB, *redistest.Server)
+	lasts         time.Duration // at least
+	keepsDeciding bool          // the old master goes on deciding
 }
-
-// settings are those of the servers that matter in an incident.
-type settings struct {
-	nodeTimeout time.Duration // cluster-node-timeout
-	coverage    string        // cluster-require-full-coverage: whether the other masters then refuse, too
-	replicas    string        // min-replicas-to-write: how many a master needs so as not to refuse
-}
-
-var (
-	byDefault  = settings{5 * time.Second, "yes", "0"}
-	quick      = settings{1500 * time.Millisecond, "yes", "0"}
-	noCoverage = settings{1500 * time.Millisecond, "no", "0"}
-	needy      = settings{5 * time.Second, "no", "1"}
-)
 
 var incidents = []incident{
-	{name: "killed", settings: quick, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
+	{name: "killed", settings: shortNodeTimeout, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
 	{name: "killed, coverage not required", settings: noCoverage, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
 	{name: "paused for 5 s", settings: noCoverage, begin: func(tb testing.TB, s *redistest.Server) { s.Pause(tb) }, lasts: 5 * time.Second},
-	{name: "isolated", settings: noCoverage, goesOn: true, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
-	{name: "isolated, node timeout 5 s, a replica required", settings: needy, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
+	{name: "isolated", settings: noCoverage, keepsDeciding: true, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
+	{name: "isolated, node timeout 5 s, a replica required", settings: replicaRequired, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
 }
 
-// set gives all nodes these settings, until the test ends.
-func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
-	t.Helper()
-	configure := func(s settings) {
-		onAll(t, nodes, "CONFIG", "SET", "cluster-node-timeout", fmt.Sprint(s.nodeTimeout.Milliseconds()), "cluster-require-full-coverage", s.coverage,
-			"min-replicas-to-write", s.replicas, "min-replicas-max-lag", "2")
-	}
-	configure(s)
-	t.Cleanup(func() { configure(byDefault) })
-	t.Cleanup(func() { nodes.Heal(t) })
-}
-
-// TestFailover loses a master under load in each way. What it had acknowledged and its replica not yet received may be admitted again,
-// and nothing else. Calls end in time, and every one is accounted for. With -v it prints the table of docs/failover.md.
+// TestFailover loses a master under load in each way. Only units that the master had acknowledged
+// and its replica had not yet received can be allowed again. Calls end in time, and every one is
+// counted. With -v, the test prints the table of docs/failover.md.
 func TestFailover(t *testing.T) {
 	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the begin | lost | admitted beyond Max | uncertain | refused |")
 	for _, in := range redistest.UnlessShort(incidents, incidents[:1]) {
@@ -69,146 +44,124 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-const (
-	callers = 16              // of each kind of limiter
-	timeout = time.Second     // of a call, the default
-	slack   = 2 * time.Second // what a busy machine may take beyond that
-	victim  = 0               // the shard that loses its master
-)
-
-// shardEvents are some events of each shard. None is in a part of the slots that two masters share, which limiters leave alone with either.
-var shardEvents = someEvents(20)
-
-func someEvents(each int) (of [3][]string) {
-	for n := 0; len(of[0]) < each || len(of[1]) < each || len(of[2]) < each; n++ {
-		event := fmt.Sprint("198.51.100.", n)
-		if shard := slotOf(event) * 3 / 16384; !shared(event) && len(of[shard]) < each {
-			of[shard] = append(of[shard], event)
-		}
-	}
-	return of
-}
-
-// shared reports whether the event is in a part of the slots that two masters share.
-func shared(event string) bool {
-	part := slotOf(event) / 256
-	return part == 21 || part == 42
-}
-
-// A story is what is known of an incident, by one kind of limiter.
-type story struct {
-	*contestant
+// incidentRun is an incident as one kind of limiter experiences it.
+type incidentRun struct {
+	*loadedLimiter
 	name     string            // of the limiter
-	received map[string]string // records that the replica had of the shard
-	begins   time.Time         // before the incident
+	received map[string]string // records of the shard that the replica had
+	before   time.Time         // before the incident
 	began    time.Time         // after it had begun
-	over     time.Time         // when the replica was seen to be the master, or the pause had ended
-	stopped  time.Time         // when the old master certainly decided no more: an isolated one can go on for a while beside its heir
+	over     time.Time         // when the replica was the master, or when the pause had ended
+	stopped  time.Time         // when the old master certainly decided no more: an isolated one can go on for a while
 	attempts []attempt
 	lost     map[string]int64 // units that the old master acknowledged and its replica had not received
 }
 
-// most is how many units each limiter of an incident admits. A shard is not used up before its replica takes over.
-const most = 300
+// maxUnits is the limit of each limiter in an incident. A shard is not used up before its replica
+// takes over.
+const maxUnits = 300
 
 func (in incident) test(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	in.settings.set(t, nodes)
-	stories := newStories(t, nodes)
-	for _, s := range stories {
+	runs := startRuns(t, nodes)
+	for _, s := range runs {
 		s.await(t, 1500)
 	}
-	in.happen(t, nodes, stories)
+	in.run(t, nodes, runs)
 	nodes.Heal(t)
 	client := nodes.NewClient(t, nil)
-	for _, s := range stories {
-		t.Run(s.kind.name, func(t *testing.T) { s.judge(t, in, client) })
+	for _, s := range runs {
+		t.Run(s.kind.name, func(t *testing.T) { s.verify(t, in, client) })
 	}
 }
 
-// prompt has a client leave a connection that falls silent as early as docs/servers.md advises. One that waits for longer can have its
-// requests answered by a master that was paused and does not know its heir yet.
-func prompt(o *rueidis.ClientOption) { o.ConnWriteTimeout = 2 * time.Second }
+// leaveSilentConnections sets the timeout for silent connections that docs/servers.md advises. With a
+// longer one, a master that was paused can answer requests before it knows that a replica took
+// over.
+func leaveSilentConnections(o *rueidis.ClientOption) { o.ConnWriteTimeout = 2 * time.Second }
 
-// newStories begins one for each kind of limiter.
-func newStories(t *testing.T, nodes *redistest.Nodes) (stories []*story) {
+// startRuns starts a run with load for each kind of limiter.
+func startRuns(t *testing.T, nodes *redistest.Nodes) (runs []*incidentRun) {
 	t.Helper()
 	names := map[string]string{}
-	for _, c := range contest(t, func(k kind) limiter {
+	for _, c := range loadEveryKind(t, func(k kind) limiter {
 		names[k.name] = redistest.Key(t)
-		return k.on(t, nodes.Options(prompt), window.Config{Name: names[k.name], Limits: []window.Limit{months(most)}})
-	}, inTurn(slices.Concat(shardEvents[:]...))) {
-		stories = append(stories, &story{contestant: c, name: names[c.name]})
+		return k.newWithConfig(t, nodes.Options(leaveSilentConnections), window.Config{Name: names[k.name], Limits: []window.Limit{perMonth(maxUnits)}})
+	}, roundRobin(slices.Concat(shardEvents[:]...))) {
+		runs = append(runs, &incidentRun{loadedLimiter: c, name: names[c.name]})
 	}
-	return stories
+	return runs
 }
 
-// happen takes the master out of service, until its replica has taken over and the incident is over.
-func (in incident) happen(t *testing.T, nodes *redistest.Nodes, stories []*story) {
+// run takes the master out of service, and waits until its replica has taken over and the incident
+// is over.
+func (in incident) run(t *testing.T, nodes *redistest.Nodes, runs []*incidentRun) {
 	t.Helper()
-	old := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
-	heir := nodes.ReplicaOf(t, old)
-	begins := time.Now()
+	old := nodes.MasterOf(t, slotOf(shardEvents[failedShard][0]))
+	replica := nodes.ReplicaOf(t, old)
+	before := time.Now()
 	in.begin(t, old)
 	began := time.Now()
-	awaitSilence(t, heir)
-	for _, s := range stories {
-		s.received = s.records(t, heir, s.name, shardEvents[victim])
+	awaitSilence(t, replica)
+	for _, s := range runs {
+		s.received = s.records(t, replica, s.name, shardEvents[failedShard])
 	}
-	isReplica(t, heir)
-	nodes.AwaitFailover(t, old, heir)
+	checkIsReplica(t, replica)
+	nodes.AwaitFailover(t, old, replica)
 	over := time.Now()
-	for _, s := range stories {
-		s.begins, s.began, s.over, s.stopped = begins, began, over, in.stopped(began, over)
+	for _, s := range runs {
+		s.before, s.began, s.over, s.stopped = before, began, over, in.stopped(began, over)
 	}
-	eventually(t, "the incident lasts so long", func() bool { return time.Since(began) > in.lasts })
+	eventually(t, "the incident has lasted long enough", func() bool { return time.Since(began) > in.lasts })
 }
 
-// stopped is when the old master certainly decided no more: at once, unless it is isolated. Then it stops when it misses the others or its
-// replica, which is before the replica has taken over where it needs one.
+// stopped returns when the old master certainly decided no more. It stops at once, unless it is
+// isolated. An isolated master stops when it misses the others. If it needs a replica, it stops
+// when it misses that, which is before the replica takes over.
 func (in incident) stopped(began, over time.Time) time.Time {
 	end := began.Add(in.settings.nodeTimeout * 3 / 2)
 	switch {
-	case in.goesOn && end.After(over):
+	case in.keepsDeciding && end.After(over):
 		return end
-	case in.goesOn || in.settings.replicas != "0":
+	case in.keepsDeciding || in.settings.replicas != "0":
 		return over
 	}
 	return began
 }
 
-// judge ends a story, and holds all its attempts against what is counted.
-func (s *story) judge(t *testing.T, in incident, client rueidis.Client) {
+// verify ends a run, and compares all its attempts to the counts.
+func (s *incidentRun) verify(t *testing.T, in incident, client rueidis.Client) {
 	s.end(t)
 	s.lost = s.missing(t, client)
-	sum := settle(t, s.limiter, most, s.attempts, s.lost)
+	sum := checkCounts(t, s.limiter, maxUnits, s.attempts, s.lost)
 	s.check(t, in)
 	s.checkLoss(t, in, sum)
-	s.tell(t, sum)
+	s.logRow(t, sum)
 }
 
-// end has the crowd stop, and uses up all events.
-func (s *story) end(t *testing.T) {
+// end stops the callers, and uses up all events.
+func (s *incidentRun) end(t *testing.T) {
 	t.Helper()
 	s.awaitDecision(t)
-	s.attempts = slices.Concat(s.attempts, s.crowd.end(), drain(t, s.limiter, slices.Concat(shardEvents[:]...)))
+	s.attempts = slices.Concat(s.attempts, s.callerGroup.end(), exhaust(t, s.limiter, slices.Concat(shardEvents[:]...)))
 }
 
-// awaitDecision asks about an event of the shard until there is a decision.
-func (s *story) awaitDecision(t *testing.T) {
+// awaitDecision sends attempts on an event of the shard until there is a decision.
+func (s *incidentRun) awaitDecision(t *testing.T) {
 	t.Helper()
 	eventually(t, "the shard is served again", func() bool {
-		a := asker(s.limiter.Allow).attempt(t.Context(), shardEvents[victim][0])
+		a := allowFunc(s.limiter.Allow).attempt(t.Context(), shardEvents[failedShard][0])
 		s.attempts = append(s.attempts, a)
 		return a.err == nil
 	})
 }
 
-// awaitSilence returns when a replica gets no more from its master.
+// awaitSilence waits until a replica gets no more from its master.
 func awaitSilence(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	offset, since := "", time.Now()
-	eventually(t, "the replica gets no more", func() bool {
+	eventually(t, "the replica gets no more data", func() bool {
 		info := must(replica.Do(t.Context(), "INFO", "replication").ToString())
 		_, at, _ := strings.Cut(info, "slave_repl_offset:")
 		if at, _, _ = strings.Cut(at, "\r"); at != offset {
@@ -218,7 +171,7 @@ func awaitSilence(t *testing.T, replica *redistest.Server) {
 	})
 }
 
-// records reads those of events from a replica.
+// records returns the records of events on a replica.
 func (k kind) records(t *testing.T, replica *redistest.Server, name string, events []string) map[string]string {
 	t.Helper()
 	records := map[string]string{}
@@ -238,20 +191,21 @@ func (k kind) records(t *testing.T, replica *redistest.Server, name string, even
 	return records
 }
 
-// isReplica fails the test if the replica has taken over.
-func isReplica(t *testing.T, replica *redistest.Server) {
+// checkIsReplica fails the test if the replica has taken over.
+func checkIsReplica(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	if info := must(replica.Do(t.Context(), "INFO", "replication").ToString()); !strings.Contains(info, "role:slave") {
 		t.Fatal("the replica was promoted before the test had read what it received")
 	}
 }
 
-// missing compares what the old master acknowledged with the records that its replica had received. Until the old one has stopped,
-// what the new one admits counts as acknowledged, too: nothing shows which of them decided.
-func (s *story) missing(t *testing.T, client rueidis.Client) map[string]int64 {
+// missing compares the units that the old master acknowledged to the records that its replica had
+// received. Until the old master has stopped, units that the new one allows count as acknowledged,
+// too, because nothing shows which of them decided.
+func (s *incidentRun) missing(t *testing.T, client rueidis.Client) map[string]int64 {
 	t.Helper()
 	name, acknowledged, lost := redistest.Key(t), map[string]int64{}, map[string]int64{}
-	copies := must(s.make(client, window.Config{Name: name, Limits: []window.Limit{months(most)}}))
+	copies := must(s.newOnClient(client, window.Config{Name: name, Limits: []window.Limit{perMonth(maxUnits)}}))
 	for _, a := range s.attempts {
 		if a.admitted() && a.decision.At.Before(s.stopped) {
 			acknowledged[a.event]++
@@ -262,16 +216,17 @@ func (s *story) missing(t *testing.T, client rueidis.Client) map[string]int64 {
 		if err := client.Do(t.Context(), client.B().Set().Key(key).Value(record).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
-		lost[event] = max(0, acknowledged[event]-(most-free(t, copies, event)))
+		lost[event] = max(0, acknowledged[event]-(maxUnits-freeUnits(t, copies, event)))
 	}
 	return lost
 }
 
-// ofVictim tells whether the event belongs to the shard that lost its master.
-func ofVictim(event string) bool { return slices.Contains(shardEvents[victim], event) }
+// inFailedShard reports whether the event belongs to the shard that lost its master.
+func inFailedShard(event string) bool { return slices.Contains(shardEvents[failedShard], event) }
 
-// check holds that calls ended in time, and that the other shards were served as ever, as far as their masters did not refuse.
-func (s *story) check(t *testing.T, in incident) {
+// check checks that calls ended in time, and that the other shards answered as before, unless their
+// masters refused.
+func (s *incidentRun) check(t *testing.T, in incident) {
 	t.Helper()
 	var others, down, late int
 	for _, a := range s.attempts {
@@ -279,7 +234,7 @@ func (s *story) check(t *testing.T, in incident) {
 			t.Errorf("%s: a call took %v: %v", a.event, a.took, a.err)
 		}
 		switch {
-		case a.err == nil || ofVictim(a.event):
+		case a.err == nil || inFailedShard(a.event):
 			continue
 		case strings.Contains(a.err.Error(), "nothing came within"): // a busy machine
 			late++
@@ -291,41 +246,43 @@ func (s *story) check(t *testing.T, in incident) {
 		others++
 	}
 	if late > callers || others > late && down == 0 {
-		t.Errorf("of the other shards, %d decisions failed, %d of them late, %d as masters refused", others, late, down)
+		t.Errorf("%d decisions of the other shards failed: %d too late, %d because masters refused", others, late, down)
 	}
 	before, during := s.median(false), s.median(true)
-	if in.settings.coverage == "no" && (during == 0 || during > 2*before+10*time.Millisecond) { // else they refuse for a while
+	if in.settings.coverage == "no" && (during == 0 || during > 2*before+10*time.Millisecond) { // otherwise they refuse for a while
 		t.Errorf("a decision of the other shards took %v before and %v during the incident", before, during)
 	}
 }
 
-// checkLoss holds that no more was lost than was acknowledged after the begin, and that the shard was served again in time.
-func (s *story) checkLoss(t *testing.T, in incident, sum tally) {
+// checkLoss checks that no more units were lost than were acknowledged after the start of the
+// incident, and that the shard decided again in time.
+func (s *incidentRun) checkLoss(t *testing.T, in incident, sum outcomes) {
 	t.Helper()
-	after, last, lost := s.after(s.begins)
-	gap, takeover := s.without(true), s.over.Sub(s.begins)
-	goesOnFor := in.settings.nodeTimeout * 3 / 2
+	after, last, lost := s.acknowledgedAfter(s.before)
+	gap, takeover := s.longestGap(true), s.over.Sub(s.before)
+	decidesFor := in.settings.nodeTimeout * 3 / 2
 	if in.settings.replicas != "0" {
-		goesOnFor = 3 * time.Second // min-replicas-max-lag, in whole seconds
+		decidesFor = 3 * time.Second // min-replicas-max-lag, in whole seconds
 	}
 	switch {
-	case in.goesOn && lost == 0, !in.goesOn && sum.refused == 0:
+	case in.keepsDeciding && lost == 0, !in.keepsDeciding && sum.refused == 0:
 		t.Error("a poor test: nothing was lost, or no call was refused")
-	case lost > after+callers, !in.goesOn && in.settings.replicas == "0" && lost > callers:
-		t.Errorf("%d units were lost of the %d acknowledged after the begin", lost, after)
-	case last > goesOnFor+slack:
+	case lost > after+callers, !in.keepsDeciding && in.settings.replicas == "0" && lost > callers:
+		t.Errorf("%d units were lost of the %d acknowledged after the start", lost, after)
+	case last > decidesFor+slack:
 		t.Errorf("the old master acknowledged for %v", last)
 	case in.settings.replicas == "0" && gap > takeover+engine.RecoveryDelay+slack+time.Second:
 		t.Errorf("no decision for %v, though the replica took over after %v", gap, takeover)
 	case sum.uncertain > 10*callers:
-		t.Errorf("%d calls ended in doubt", sum.uncertain)
+		t.Errorf("%d calls were uncertain", sum.uncertain)
 	}
 }
 
-// after is how many units of the shard were acknowledged by the old master after a time, for how long, and how many were lost.
-func (s *story) after(begin time.Time) (units int64, last time.Duration, lost int64) {
+// acknowledgedAfter returns the units of the shard that the old master acknowledged after a time,
+// for how long it did so, and how many were lost.
+func (s *incidentRun) acknowledgedAfter(begin time.Time) (units int64, last time.Duration, lost int64) {
 	for _, a := range s.attempts {
-		if ofVictim(a.event) && a.admitted() && a.ended().After(begin) && a.decision.At.Before(s.stopped) {
+		if inFailedShard(a.event) && a.admitted() && a.ended().After(begin) && a.decision.At.Before(s.stopped) {
 			units++
 			last = max(last, a.ended().Sub(begin))
 		}
@@ -336,11 +293,12 @@ func (s *story) after(begin time.Time) (units int64, last time.Duration, lost in
 	return units, last.Round(10 * time.Millisecond), lost
 }
 
-// median is what a decision of the other shards took before the incident, or until the replica took over. It is 0 if there is none.
-func (s *story) median(during bool) time.Duration {
+// median returns the median time of decisions of the other shards, before the incident or from then
+// until the replica took over. It returns 0 if there are none.
+func (s *incidentRun) median(during bool) time.Duration {
 	var took []time.Duration
 	for _, a := range s.attempts {
-		if a.err == nil && !ofVictim(a.event) && a.began.Before(s.over) && a.began.After(s.began) == during {
+		if a.err == nil && !inFailedShard(a.event) && a.began.Before(s.over) && a.began.After(s.began) == during {
 			took = append(took, a.took)
 		}
 	}
@@ -351,9 +309,9 @@ func (s *story) median(during bool) time.Duration {
 	return took[len(took)/2].Round(10 * time.Microsecond)
 }
 
-// without is how long the shard, or the others, had no decision at a time in which some were asked for.
-func (s *story) without(victims bool) (longest time.Duration) {
-	attempts := slices.DeleteFunc(slices.Clone(s.attempts), func(a attempt) bool { return a.err != nil || ofVictim(a.event) != victims })
+// longestGap returns the longest time between two decisions of the failed shard, or of the others.
+func (s *incidentRun) longestGap(failed bool) (longest time.Duration) {
+	attempts := slices.DeleteFunc(slices.Clone(s.attempts), func(a attempt) bool { return a.err != nil || inFailedShard(a.event) != failed })
 	slices.SortFunc(attempts, func(a, b attempt) int { return a.ended().Compare(b.ended()) })
 	for i := range max(0, len(attempts)-1) {
 		longest = max(longest, attempts[i+1].ended().Sub(attempts[i].ended()))
@@ -361,30 +319,31 @@ func (s *story) without(victims bool) (longest time.Duration) {
 	return longest.Round(10 * time.Millisecond)
 }
 
-// tell prints a row of the table in docs/failover.md.
-func (s *story) tell(t *testing.T, sum tally) {
+// logRow logs a row of the table in docs/failover.md.
+func (s *incidentRun) logRow(t *testing.T, sum outcomes) {
 	t.Helper()
-	after, last, lost := s.after(s.began)
+	after, last, lost := s.acknowledgedAfter(s.began)
 	t.Logf("| %s | %v | %v | %v | %v, %v | %d in %v | %d | %d | %d | %d |", strings.NewReplacer("TestFailover/", "", "_", " ", "/", ", ").Replace(t.Name()), s.over.Sub(s.began).Round(10*time.Millisecond),
-		s.without(true), s.without(false), s.median(false), s.median(true), after, last, lost, sum.beyond, sum.uncertain, sum.refused)
+		s.longestGap(true), s.longestGap(false), s.median(false), s.median(true), after, last, lost, sum.overLimit, sum.uncertain, sum.refused)
 }
 
-// TestPausedMaster pauses a master for 3 s whose replica does not take over: what it was sent meanwhile it executes then, for callers
-// who left in time and know that it may be so.
+// TestPausedMaster pauses a master for 3 s, and its replica does not take over. After the pause,
+// the master executes the requests that it was sent meanwhile. Their callers got ErrUncertain in
+// time.
 func TestPausedMaster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it pauses for 3 s")
 	}
 	nodes := redistest.Replicated(t)
 	noCoverage.set(t, nodes)
-	master := nodes.MasterOf(t, slotOf(shardEvents[victim][0]))
-	heir := nodes.ReplicaOf(t, master)
-	must(heir.Do(t.Context(), "CONFIG", "SET", "cluster-replica-no-failover", "yes").ToString())
+	master := nodes.MasterOf(t, slotOf(shardEvents[failedShard][0]))
+	replica := nodes.ReplicaOf(t, master)
+	must(replica.Do(t.Context(), "CONFIG", "SET", "cluster-replica-no-failover", "yes").ToString())
 	t.Cleanup(func() {
-		must(heir.Do(context.Background(), "CONFIG", "SET", "cluster-replica-no-failover", "no").ToString())
+		must(replica.Do(context.Background(), "CONFIG", "SET", "cluster-replica-no-failover", "no").ToString())
 	})
-	stories := newStories(t, nodes)
-	for _, s := range stories {
+	runs := startRuns(t, nodes)
+	for _, s := range runs {
 		s.await(t, 1500)
 	}
 	master.Pause(t)
@@ -392,34 +351,35 @@ func TestPausedMaster(t *testing.T) {
 	eventually(t, "the pause lasts 3 s", func() bool { return time.Since(began) > 3*time.Second })
 	over := time.Now()
 	nodes.Heal(t)
-	for _, s := range stories {
+	for _, s := range runs {
 		s.began, s.over = began, over
 		t.Run(s.kind.name, s.outlastsAPause)
 	}
-	if nodes.MasterOf(t, slotOf(shardEvents[victim][0])) != master {
+	if nodes.MasterOf(t, slotOf(shardEvents[failedShard][0])) != master {
 		t.Error("a poor test: the replica took over")
 	}
 }
 
-func (s *story) outlastsAPause(t *testing.T) {
+func (s *incidentRun) outlastsAPause(t *testing.T) {
 	s.end(t)
 	s.check(t, incident{settings: noCoverage})
-	sum := settle(t, s.limiter, most, s.attempts, nil)
-	t.Logf("%+v, %v without a decision", sum, s.without(true))
+	sum := checkCounts(t, s.limiter, maxUnits, s.attempts, nil)
+	t.Logf("%+v, %v without a decision", sum, s.longestGap(true))
 	if sum.uncertain == 0 || sum.counted == sum.admitted {
 		t.Error("a poor test: the master executed nothing after the pause")
 	}
 }
 
-// TestGracefulFailover lets every replica take over under load, of a cluster whose old masters then restart as empty nodes: so does a rolling
-// restart go, and so each shard is led in turn by a node that never saw the script. No caller notices, and nothing is lost.
+// TestGracefulFailover lets every replica take over under load, as in a rolling restart. The old
+// masters then restart as empty nodes, so each shard gets a master that never saw the script. No
+// caller notices, and nothing is lost.
 func TestGracefulFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it restarts every master")
 	}
-	const most = 100_000
+	const maxUnits = 100_000
 	nodes := redistest.Replicated(t)
-	all := contest(t, func(k kind) limiter { return k.of(t, nodes.Options(nil), months(most)) }, inTurn(slices.Concat(shardEvents[:]...)))
+	all := loadEveryKind(t, func(k kind) limiter { return k.newLimiter(t, nodes.Options(nil), perMonth(maxUnits)) }, roundRobin(slices.Concat(shardEvents[:]...)))
 	await := func(more int64) {
 		for _, c := range all {
 			c.await(t, more)
@@ -428,7 +388,7 @@ func TestGracefulFailover(t *testing.T) {
 	for _, events := range shardEvents {
 		await(500)
 		old := nodes.MasterOf(t, slotOf(events[0]))
-		heir := nodes.Failover(t, old)
+		promoted := nodes.Failover(t, old)
 		eventually(t, "nobody asks the old master any more", func() bool {
 			before := redirected(t, old)
 			await(250)
@@ -436,16 +396,17 @@ func TestGracefulFailover(t *testing.T) {
 		})
 		old.Kill(t)
 		nodes.Heal(t)
-		nodes.Failover(t, heir)
+		nodes.Failover(t, promoted)
 	}
-	judge(t, all, func(t *testing.T, c *contestant) {
+	eachLoaded(t, all, func(t *testing.T, c *loadedLimiter) {
 		attempts := c.end()
-		clean(t, attempts)
-		t.Logf("%+v", settle(t, c.limiter, most, attempts, nil))
+		checkNoErrors(t, attempts)
+		t.Logf("%+v", checkCounts(t, c.limiter, maxUnits, attempts, nil))
 	})
 }
 
-// redirected tells how many calls of scripts the server refused, as it does with those for another node.
+// redirected returns how many script calls the server rejected, as it does with calls for another
+// node.
 func redirected(t *testing.T, s *redistest.Server) string {
 	t.Helper()
 	info := must(s.Do(t.Context(), "INFO", "commandstats").ToString())
@@ -456,11 +417,12 @@ func redirected(t *testing.T, s *redistest.Server) string {
 	return rejected
 }
 
-// TestClockStepsBack hands a shard from a master whose clock is ahead to one that is right. That frees nothing, and locks nobody out for
-// longer than promised. A server's own clock cannot be set here: the first master is told the time by Config.Now.
+// TestClockStepsBack moves a shard from a master whose clock is ahead to one whose clock is right.
+// That frees no units, and locks nobody out for longer than promised. The clock of a server cannot
+// be set here, so Config.Now gives the first master the time.
 func TestClockStepsBack(t *testing.T) {
 	nodes := redistest.Replicated(t)
-	quick.set(t, nodes)
+	shortNodeTimeout.set(t, nodes)
 	var all []stepBack
 	for _, ahead := range []time.Duration{40 * time.Second, time.Hour} { // less than Per, and much more
 		for _, k := range kinds {
@@ -475,14 +437,15 @@ func TestClockStepsBack(t *testing.T) {
 		t.Fatal("no failover")
 	}
 	for _, s := range all {
-		t.Run(fmt.Sprint(s.ahead, " ", s.name), s.isShort)
+		t.Run(fmt.Sprint(s.ahead, " ", s.name), s.locksNobodyOut)
 	}
 }
 
-// full and half are events whose units the master that is ahead counts: all, and half of them.
-var full, half = shardEvents[victim][0], shardEvents[victim][1]
+// full and half are events on the master with the fast clock. It counts all units of full, and half
+// of the units of half.
+var full, half = shardEvents[failedShard][0], shardEvents[failedShard][1]
 
-// A stepBack is of a master's clock, which was so far ahead.
+// stepBack is a step back of a master's clock.
 type stepBack struct {
 	kind
 	client rueidis.Client
@@ -490,24 +453,16 @@ type stepBack struct {
 	ahead  time.Duration
 }
 
-// clock is the limiter where the clock is so far ahead.
+// clock returns the limiter with a clock that is ahead.
 func (s stepBack) clock(ahead time.Duration) limiter {
 	s.cfg.Now = func() time.Time { return time.Now().Add(ahead) }
-	return must(s.make(s.client, s.cfg))
+	return must(s.newOnClient(s.client, s.cfg))
 }
 
-// admit has a limiter admit so many units.
-func admit(t *testing.T, l limiter, event string, n int) {
-	t.Helper()
-	for range n {
-		if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
-			t.Fatalf("%s: %+v %v", event, d, err)
-		}
-	}
-}
-
-func (s stepBack) isShort(t *testing.T) {
-	right := must(s.make(s.client, s.cfg))
+// locksNobodyOut checks the limiter with the right clock: it allows no more than the limit, and the
+// wait that it promises is right.
+func (s stepBack) locksNobodyOut(t *testing.T) {
+	right := must(s.newOnClient(s.client, s.cfg))
 	admit(t, right, half, 2)
 	for _, event := range []string{full, half} {
 		d, err := right.Allow(t.Context(), event)
@@ -521,16 +476,16 @@ func (s stepBack) isShort(t *testing.T) {
 	}
 }
 
-// TestScriptFlush has masters forget the script, again and again, under load. No caller notices.
+// TestScriptFlush flushes the scripts of masters repeatedly under load. No caller notices.
 func TestScriptFlush(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
-		const most = 100_000
+		const maxUnits = 100_000
 		nodes := redistest.Replicated(t)
-		l := k.of(t, nodes.Options(nil), months(most))
-		crowd := load(t, callers, l.Allow, inTurn(slices.Concat(shardEvents[:]...)))
+		l := k.newLimiter(t, nodes.Options(nil), perMonth(maxUnits))
+		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
 		for range 10 {
 			for _, events := range shardEvents {
-				crowd.await(t, 100)
+				group.await(t, 100)
 				master := nodes.MasterOf(t, slotOf(events[0]))
 				must(master.Do(t.Context(), "CONFIG", "RESETSTAT").ToString())
 				must(master.Do(t.Context(), "SCRIPT", "FLUSH").ToString())
@@ -539,8 +494,8 @@ func TestScriptFlush(t *testing.T) {
 				})
 			}
 		}
-		attempts := crowd.end()
-		clean(t, attempts)
-		t.Logf("%+v", settle(t, l, most, attempts, nil))
+		attempts := group.end()
+		checkNoErrors(t, attempts)
+		t.Logf("%+v", checkCounts(t, l, maxUnits, attempts, nil))
 	})
 }

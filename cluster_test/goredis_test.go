@@ -13,19 +13,20 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestReadsOnReplicas: a client that reads from replicas tells so on each connection, and a replica would then run the script. A master
-// that has become a replica redirects the calls all the same.
+// TestReadsOnReplicas checks that a master that has become a replica redirects calls of a client
+// that reads from replicas. Such a client sends READONLY on each connection, and a replica would
+// then run the script.
 func TestReadsOnReplicas(t *testing.T) {
-	nodes, event := redistest.Replicated(t), shardEvents[victim][0]
+	nodes, event := redistest.Replicated(t), shardEvents[failedShard][0]
 	o := nodes.Options(nil)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.InitAddress, Dialer: faulttest.Dialer(o), RouteRandomly: true})
 	defer client.Close()
-	l := must(window.NewOn(must(goredisgate.Connect(client)), window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(1)}, Timeout: 10 * time.Second}))
+	l := must(window.NewOn(must(goredisgate.Connect(client)), window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}, Timeout: 10 * time.Second}))
 	admit(t, l, event, 1)
 	old := nodes.MasterOf(t, slotOf(event))
 	nodes.Failover(t, old)
 	must(old.Do(t.Context(), "CONFIG", "RESETSTAT").ToString())
-	if n := free(t, l, event); n != 0 {
+	if n := freeUnits(t, l, event); n != 0 {
 		t.Errorf("%d units are free", n)
 	}
 	info := must(old.Do(t.Context(), "INFO", "commandstats").ToString())

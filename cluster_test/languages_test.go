@@ -28,13 +28,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A language has a client in ../languages.
+// language is a programming language with a client in ../languages.
 type language struct {
 	name   string
-	folder string // in ../languages, where check and the client are
+	folder string // in ../languages, with check and the client
 	suffix string // of its files
 
-	// run returns a command that runs a program. Others are the files that it imports.
+	// run returns a command that runs a program. others are the files that it imports.
 	run func(t *testing.T, program string, others ...string) *exec.Cmd
 }
 
@@ -45,7 +45,7 @@ func (l language) file(name string) string {
 	return filepath.Join("../languages", l.folder, name+l.suffix)
 }
 
-// python runs a program by the first Python that has redis-py.
+// python returns a command that runs a program by the first Python that has redis-py.
 func python(t *testing.T, program string, _ ...string) *exec.Cmd {
 	t.Helper()
 	path := redistest.Tool(t, "redis-py, the package redis of Python", func() (string, bool) {
@@ -59,10 +59,11 @@ func python(t *testing.T, program string, _ ...string) *exec.Cmd {
 	return exec.Command(path, "-B", program)
 }
 
-// nodeModules are where Node finds its packages: those of npm ci in languages/typescript, or else those of Debian.
+// nodeModules is where Node finds the packages of npm ci in languages/typescript. Without them, it
+// takes those of Debian.
 const nodeModules = "../languages/typescript/node_modules"
 
-// typescript compiles a program, and runs it by Node.
+// typescript compiles a program, and returns a command that runs it by Node.
 func typescript(t *testing.T, program string, others ...string) *exec.Cmd {
 	t.Helper()
 	environ := append(os.Environ(), "NODE_PATH="+must(filepath.Abs(nodeModules))+string(filepath.ListSeparator)+"/usr/share/nodejs")
@@ -88,7 +89,7 @@ func typescript(t *testing.T, program string, others ...string) *exec.Cmd {
 	return cmd
 }
 
-// A task is what a program is to do.
+// task is the task of a program, as its argument in JSON.
 type task struct {
 	Mode    string      `json:"mode"`
 	Lua     string      `json:"lua"` // the directory of the scripts
@@ -107,7 +108,7 @@ type taskLimit struct {
 	Per int64 `json:"per"`
 }
 
-// A program runs a task.
+// program is a running program with a task.
 type program struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -133,7 +134,7 @@ func (l language) start(t *testing.T, do task) *program {
 	return p
 }
 
-// ready returns once the program has connected and made a call. It then waits for release.
+// ready waits until the program has connected and made a call. The program then waits for release.
 func (p *program) ready(t *testing.T) {
 	t.Helper()
 	if line, _ := p.out.ReadString('\n'); line != "ready\n" {
@@ -144,7 +145,7 @@ func (p *program) ready(t *testing.T) {
 
 func (p *program) release() { _, _ = io.WriteString(p.in, "\n") }
 
-// end returns what the program printed, once it has ended well.
+// end waits until the program has ended without an error, and returns its output.
 func (p *program) end(t *testing.T) string {
 	t.Helper()
 	out, _ := io.ReadAll(p.out)
@@ -154,7 +155,7 @@ func (p *program) end(t *testing.T) string {
 	return string(out)
 }
 
-// A vector is what these tests need of a history in lua/testdata/vectors.json.
+// vector is the part of a history in lua/testdata/vectors.json that these tests need.
 type vector struct {
 	Name, Record string
 	Calls        []struct {
@@ -174,25 +175,26 @@ func vectors(t *testing.T) []vector {
 	return all.Histories
 }
 
-// A place is where limiters share counts: a server or a cluster.
-type place struct {
+// deployment is the Redis that limiters share: a server or a cluster.
+type deployment struct {
 	client rueidis.Client
 	task   task // with its address
 }
 
-// eachPlace runs a test on a server and on a cluster.
-func eachPlace(t *testing.T, test func(*testing.T, place)) {
+// eachDeployment runs a test on a server and on a cluster.
+func eachDeployment(t *testing.T, test func(*testing.T, deployment)) {
 	t.Run("server", func(t *testing.T) {
-		test(t, place{redistest.Client(t), task{URL: "redis://" + redistest.Addr(t)}})
+		test(t, deployment{redistest.Client(t), task{URL: "redis://" + redistest.Addr(t)}})
 	})
 	t.Run("cluster", func(t *testing.T) {
 		nodes := redistest.Replicated(t)
 		reachable(t, nodes)
-		test(t, place{nodes.NewClient(t, nil), task{URL: "redis://" + nodes.All[0].Addr(), Cluster: true}})
+		test(t, deployment{nodes.NewClient(t, nil), task{URL: "redis://" + nodes.All[0].Addr(), Cluster: true}})
 	})
 }
 
-// reachable skips a test where programs in other languages cannot dial what the nodes of a cluster announce.
+// reachable skips a test if programs in other languages cannot dial the addresses that the nodes of
+// a cluster announce.
 func reachable(t *testing.T, nodes *redistest.Nodes) {
 	t.Helper()
 	ranges := must(nodes.All[0].Do(t.Context(), "CLUSTER", "SLOTS").ToArray())
@@ -205,16 +207,18 @@ func reachable(t *testing.T, nodes *redistest.Nodes) {
 	conn.Close()
 }
 
-// TestVectorsInLanguages: each client makes the keys, the arguments and the decisions of Go.
+// TestVectorsInLanguages checks that each client makes the same keys, arguments and decisions as
+// Go.
 func TestVectorsInLanguages(t *testing.T) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) { l.start(t, task{Mode: "vectors"}).end(t) })
 	}
 }
 
-// TestRecordsInLanguages: the same calls at the same times leave the same keys and the same bytes as those of Go.
+// TestRecordsInLanguages checks that the same calls at the same times leave the same keys and the
+// same bytes as those of Go.
 func TestRecordsInLanguages(t *testing.T) {
-	eachPlace(t, func(t *testing.T, on place) {
+	eachDeployment(t, func(t *testing.T, on deployment) {
 		for _, l := range languages {
 			t.Run(l.name, func(t *testing.T) {
 				do := on.task
@@ -235,21 +239,23 @@ func TestRecordsInLanguages(t *testing.T) {
 	})
 }
 
-// An answer is what a caller was told, and when by the clock of the server, in ms.
-type answer struct {
+// loggedDecision is a decision, with its time by the clock of the server, in ms.
+type loggedDecision struct {
 	allowed bool
 	at      int64
 }
 
-// UnmarshalJSON reads what a program prints.
-func (a *answer) UnmarshalJSON(text []byte) error {
+// UnmarshalJSON parses the output of a program.
+func (a *loggedDecision) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &[]any{&a.allowed, &a.at})
 }
 
-// TestThreeLanguages: 64 callers in Go, Python and TypeScript take a unit each, of one limit that holds 50. Together they never exceed
-// it, and nobody is denied while there is room: by the exact log of all answers. On the cluster the slot moves meanwhile, and keys are secret.
+// TestThreeLanguages checks that 64 callers in Go, Python and TypeScript share one limit of 50.
+// Each takes one unit. By the exact log of all decisions, together they never exceed the limit, and
+// nobody is denied while there is room. On the cluster, the slot moves meanwhile, and a secret
+// hides keys.
 func TestThreeLanguages(t *testing.T) {
-	eachPlace(t, func(t *testing.T, on place) {
+	eachDeployment(t, func(t *testing.T, on deployment) {
 		short := redistest.UnlessShort(2*time.Second, 400*time.Millisecond)
 		limits := []window.Limit{{Max: 20, Per: short}, {Max: 50, Per: 5 * short}}
 		cfg := window.Config{Name: redistest.Key(t), Limits: limits, Timeout: time.Minute}
@@ -263,16 +269,17 @@ func TestThreeLanguages(t *testing.T) {
 			do.Limits = append(do.Limits, taskLimit{l.Max, l.Per.Milliseconds()})
 		}
 		key := cfg.Name + ":{" + keys.Tag(cfg.Secret, "alice") + "}:w"
-		logs := shareByAll(t, must(window.New(on.client, cfg)), do, func() { moveSlotOf(t, on, key) })
-		judgeLogs(t, limits, logs)
+		logs := runAllLanguages(t, must(window.New(on.client, cfg)), do, func() { moveSlotOf(t, on, key) })
+		checkLogs(t, limits, logs)
 		if all := keysOf(t, on, cfg.Name); len(all) != 1 || all[0] != key {
 			t.Errorf("the keys are %q, not %s", all, key)
 		}
 	})
 }
 
-// shareByAll has 22 callers in Go, and 21 in each other language, do a task at the same time. It returns their answers by language.
-func shareByAll(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[string][]answer {
+// runAllLanguages runs a task by 22 callers in Go and 21 in each other language, at the same time.
+// It returns their decisions by language.
+func runAllLanguages(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[string][]loggedDecision {
 	t.Helper()
 	var programs []*program
 	for _, other := range languages {
@@ -280,7 +287,7 @@ func shareByAll(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[
 		p.ready(t)
 		programs = append(programs, p)
 	}
-	ours := make(chan []answer)
+	ours := make(chan []loggedDecision)
 	for _, p := range programs {
 		p.release()
 	}
@@ -288,12 +295,12 @@ func shareByAll(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[
 		go func() { ours <- takeOne(t, l) }()
 	}
 	meanwhile()
-	logs := map[string][]answer{}
+	logs := map[string][]loggedDecision{}
 	for range 22 {
 		logs["Go"] = append(logs["Go"], <-ours...)
 	}
 	for i, p := range programs {
-		var log []answer
+		var log []loggedDecision
 		if out := p.end(t); json.Unmarshal([]byte(out), &log) != nil {
 			t.Fatalf("the program printed %s", out)
 		}
@@ -302,15 +309,16 @@ func shareByAll(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[
 	return logs
 }
 
-// takeOne asks until it is allowed, or the last limit denies. It asks early, and when it may.
-func takeOne(t *testing.T, l *window.Limiter) (log []answer) {
+// takeOne sends attempts until one is allowed, or until the last limit denies. It retries after
+// RetryAfter, or after 20 ms if that is earlier.
+func takeOne(t *testing.T, l *window.Limiter) (log []loggedDecision) {
 	for {
 		d, err := l.Allow(t.Context(), "alice")
 		if err != nil {
 			t.Error(err)
 			return log
 		}
-		log = append(log, answer{d.Allowed, d.At.UnixMilli()})
+		log = append(log, loggedDecision{d.Allowed, d.At.UnixMilli()})
 		if d.Allowed || d.Usage[1].RetryAfter > 0 {
 			return log
 		}
@@ -318,8 +326,9 @@ func takeOne(t *testing.T, l *window.Limiter) (log []answer) {
 	}
 }
 
-// judgeLogs holds the answers to the limits: no span of a Per has more than Max, and at each denial one had Max.
-func judgeLogs(t *testing.T, limits []window.Limit, logs map[string][]answer) {
+// checkLogs compares the decisions to the limits. No span of a Per has more than Max units, and at
+// each denial one of them has Max.
+func checkLogs(t *testing.T, limits []window.Limit, logs map[string][]loggedDecision) {
 	t.Helper()
 	var taken []int64
 	for _, name := range slices.Sorted(maps.Keys(logs)) {
@@ -354,7 +363,7 @@ func judgeLogs(t *testing.T, limits []window.Limit, logs map[string][]answer) {
 }
 
 // moveSlotOf moves the slot of a key of a cluster to another master, and back.
-func moveSlotOf(t *testing.T, on place, key string) {
+func moveSlotOf(t *testing.T, on deployment, key string) {
 	t.Helper()
 	if on.task.Cluster {
 		nodes, slot := redistest.Replicated(t), keys.Slot(key)
@@ -365,8 +374,8 @@ func moveSlotOf(t *testing.T, on place, key string) {
 	}
 }
 
-// keysOf are the keys of a limiter.
-func keysOf(t *testing.T, on place, name string) (all []string) {
+// keysOf returns the keys of a limiter.
+func keysOf(t *testing.T, on deployment, name string) (all []string) {
 	t.Helper()
 	for _, node := range on.client.Nodes() {
 		all = append(all, must(node.Do(t.Context(), node.B().Keys().Pattern(name+":*").Build()).AsStrSlice())...)
@@ -375,32 +384,35 @@ func keysOf(t *testing.T, on place, name string) (all []string) {
 	return slices.Compact(all) // replicas have them, too
 }
 
-// TestLostReplyInLanguages: a call whose reply is lost is an error, and is not sent again.
+// TestLostReplyInLanguages checks that a call whose reply is lost returns an error, and is not sent
+// again.
 func TestLostReplyInLanguages(t *testing.T) {
 	for _, l := range languages {
-		t.Run(l.name+"/server", func(t *testing.T) { onProxy(t, l, task{}, loseReply, redistest.Start) })
-		t.Run(l.name+"/cluster", func(t *testing.T) { onProxy(t, l, task{Cluster: true}, loseReply, startCluster) })
+		t.Run(l.name+"/server", func(t *testing.T) { checkLostCall(t, l, task{}, loseReply, redistest.Start) })
+		t.Run(l.name+"/cluster", func(t *testing.T) { checkLostCall(t, l, task{Cluster: true}, loseReply, startCluster) })
 	}
 }
 
 func loseReply(f *redistest.Faults) { f.LoseReply("EVALSHA") }
 
-// TestHungInLanguages: a call that gets no reply in time is an error, and is not sent again.
+// TestHungInLanguages checks that a call without a reply in time returns an error, and is not sent
+// again.
 func TestHungInLanguages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits until calls give up")
 	}
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
-			onProxy(t, l, task{Timeout: 3}, func(f *redistest.Faults) { f.Delay(time.Hour) }, redistest.Start)
+			checkLostCall(t, l, task{Timeout: 3}, func(f *redistest.Faults) { f.Delay(time.Hour) }, redistest.Start)
 		})
 	}
 }
 
-// TestClusterGoneInPython: where no node answers, calls fail by the documented errors. redis-py has another class for this.
+// TestClusterGoneInPython checks that calls fail by the documented errors if no node answers,
+// although redis-py has another class for this.
 func TestClusterGoneInPython(t *testing.T) {
 	faults := &redistest.Faults{}
-	p, _ := languages[0].behind(t, faults, task{Cluster: true, Mode: "gone"}, startCluster)
+	p, _ := languages[0].startBehindFaults(t, faults, task{Cluster: true, Mode: "gone"}, startCluster)
 	p.ready(t)
 	faults.Refuse(1 << 30)
 	faults.Cut()
@@ -410,14 +422,15 @@ func TestClusterGoneInPython(t *testing.T) {
 	}
 }
 
-// onProxy has a program make three calls on a server that lacks the script. The second goes wrong.
-func onProxy(t *testing.T, l language, do task, goWrong func(*redistest.Faults), start func(testing.TB, ...string) *redistest.Server) {
+// checkLostCall runs a program that makes three calls on a server without the script. The second
+// call fails by inject.
+func checkLostCall(t *testing.T, l language, do task, inject func(*redistest.Faults), start func(testing.TB, ...string) *redistest.Server) {
 	t.Helper()
 	faults := &redistest.Faults{}
 	do.Mode = "lost"
-	p, server := l.behind(t, faults, do, start)
+	p, server := l.startBehindFaults(t, faults, do, start)
 	p.ready(t)
-	goWrong(faults)
+	inject(faults)
 	p.release()
 	p.ready(t)
 	faults.Delay(0)
@@ -431,8 +444,8 @@ func onProxy(t *testing.T, l language, do task, goWrong func(*redistest.Faults),
 	}
 }
 
-// behind starts a task on a server behind faults.
-func (l language) behind(t *testing.T, faults *redistest.Faults, do task, start func(testing.TB, ...string) *redistest.Server) (*program, *redistest.Server) {
+// startBehindFaults starts a task on a server behind faults.
+func (l language) startBehindFaults(t *testing.T, faults *redistest.Faults, do task, start func(testing.TB, ...string) *redistest.Server) (*program, *redistest.Server) {
 	t.Helper()
 	addr, connect := proxy(t, faults)
 	_, port, _ := net.SplitHostPort(addr)
@@ -450,13 +463,14 @@ func startCluster(tb testing.TB, args ...string) *redistest.Server {
 		command = append(command, strconv.Itoa(slot))
 	}
 	must("", server.Do(tb.Context(), command...).Error())
-	eventually(tb, "the cluster is well", func() bool {
+	eventually(tb, "the cluster is healthy", func() bool {
 		return strings.Contains(must(server.Do(tb.Context(), "CLUSTER", "INFO").ToString()), "cluster_state:ok")
 	})
 	return server
 }
 
-// proxy returns an address that leads through faults to that which is sent to connect.
+// proxy returns an address that leads through faults to the server whose address is sent to
+// connect.
 func proxy(t *testing.T, faults *redistest.Faults) (addr string, connect chan<- string) {
 	t.Helper()
 	l, to := must(net.Listen("tcp", "127.0.0.1:0")), make(chan string, 1)
@@ -473,15 +487,15 @@ func proxy(t *testing.T, faults *redistest.Faults) (addr string, connect chan<- 
 				near.Close()
 				continue
 			}
-			go carry(near, far)
-			go carry(far, near)
+			go copyAndClose(near, far)
+			go copyAndClose(far, near)
 		}
 	}()
 	return l.Addr().String(), to
 }
 
-// carry copies what comes from one connection to another, and closes both at the end.
-func carry(to, from net.Conn) {
+// copyAndClose copies from one connection to another, and closes both at the end.
+func copyAndClose(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	to.Close()
 	from.Close()
@@ -489,7 +503,7 @@ func carry(to, from net.Conn) {
 
 func pageOnLanguages() string { return string(must(os.ReadFile("../docs/languages.md"))) }
 
-// TestKeysOfLanguagesPage holds the tables of docs/languages.md to what Go makes.
+// TestKeysOfLanguagesPage checks the tables of docs/languages.md against the keys and calls of Go.
 func TestKeysOfLanguagesPage(t *testing.T) {
 	page, call := pageOnLanguages(), vectors(t)[0].Calls[1]
 	want := []string{

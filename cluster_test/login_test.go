@@ -18,26 +18,27 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestHundredFailuresAnHour: 32 attackers guess at one account for ten hours, from many addresses, with solved challenges and with stolen cookies of many devices, while its
-// owner logs in from their addresses and by their devices, and attempts are given up. Slots move meanwhile, and connections break. No hour holds more
-// than 100 failures.
+// TestHundredFailuresAnHour checks that no hour has more than 100 failures. 32 attackers guess the
+// password of one account for ten hours, from many IP addresses, with solved challenges and with
+// stolen cookies of many devices. The owner logs in from the same addresses and devices, and some
+// attempts are cancelled. Meanwhile slots move, and connections break.
 func TestHundredFailuresAnHour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it lasts ten hours of a fake clock")
 	}
 	wide := []window.Limit{window.PerHour(1_000_000)}
 	for name, cfg := range map[string]login.Config{
-		"the widest": {Address: wide, Pair: wide, Account: []window.Limit{window.PerHour(60)}, Streak: wide, Device: wide, Challenged: solvers(window.PerHour(30))},
+		"the widest": {Address: wide, Pair: wide, Account: []window.Limit{window.PerHour(60)}, Streak: wide, Device: wide, Challenged: wideChallenged(window.PerHour(30))},
 		"in steps": {
 			Address: wide, Pair: wide, Account: []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerDay(5000)}, Streak: wide, Device: wide,
-			Challenged: solvers(window.Limit{Max: 5, Per: 10 * time.Minute}, window.PerDay(5000)),
+			Challenged: wideChallenged(window.Limit{Max: 5, Per: 10 * time.Minute}, window.PerDay(5000)),
 		},
 		"default": {},
 		"solvers": {Challenged: &login.Challenged{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes, faults := redistest.Replicated(t), &redistest.Faults{}
-			s := &siege{faults: faults, nodes: nodes, challenges: cfg.Challenged != nil}
+			s := &loginAttack{faults: faults, nodes: nodes, challenges: cfg.Challenged != nil}
 			s.ms.Store(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
 			cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), []byte("sixteen bytes, or more"), 10*time.Second
 			cfg.Now = s.now
@@ -58,14 +59,14 @@ func TestHundredFailuresAnHour(t *testing.T) {
 	}
 }
 
-// solvers are limits of challenged attempts that hold none of them but by the account.
-func solvers(account ...window.Limit) *login.Challenged {
+// wideChallenged returns limits of challenged attempts that only the account can reach.
+func wideChallenged(account ...window.Limit) *login.Challenged {
 	wide := []window.Limit{window.PerHour(1_000_000)}
 	return &login.Challenged{Address: wide, Pair: wide, Account: account, Streak: wide}
 }
 
-// siege is of one account. Its clock stands still during each burst.
-type siege struct {
+// loginAttack is an attack on one account. Its clock stands still during each burst.
+type loginAttack struct {
 	guard  *login.Guard
 	nodes  *redistest.Nodes
 	faults *redistest.Faults
@@ -79,10 +80,11 @@ type siege struct {
 	failures []time.Time
 }
 
-func (s *siege) now() time.Time { return time.UnixMilli(s.ms.Load()) }
+func (s *loginAttack) now() time.Time { return time.UnixMilli(s.ms.Load()) }
 
-// burst is many attempts at once, for as long as slots of the account's keys move and come back.
-func (s *siege) burst(t *testing.T, name string) {
+// burst sends many attempts at once, while slots of the account's keys move to another master and
+// back.
+func (s *loginAttack) burst(t *testing.T, name string) {
 	var group sync.WaitGroup
 	var over atomic.Bool
 	for range 32 {
@@ -102,15 +104,15 @@ func (s *siege) burst(t *testing.T, name string) {
 	group.Wait()
 }
 
-// sample is so many of them at random.
+// sample returns n random keys, except those of IP addresses.
 func sample(all []string, n int) []string {
 	all = slices.DeleteFunc(all, func(key string) bool { return strings.Contains(key, ".address") })
 	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 	return all[:min(n, len(all))]
 }
 
-// attempt is one of an attacker mostly, and sometimes one of the owner.
-func (s *siege) attempt(t *testing.T) {
+// attempt sends an attempt, mostly of an attacker and sometimes of the owner.
+func (s *loginAttack) attempt(t *testing.T) {
 	from := netip.AddrFrom4([4]byte{10, 0, byte(rand.IntN(256)), byte(rand.IntN(256))})
 	var a *login.Attempt
 	var err error
@@ -133,8 +135,9 @@ func (s *siege) attempt(t *testing.T) {
 	}
 }
 
-// end is how an attempt ends: one in eight is the owner's, and one in eight comes to nothing.
-func (s *siege) end(ctx context.Context, a *login.Attempt) {
+// end ends an attempt. One in eight is the owner's and succeeds, one in eight is cancelled, and the
+// others fail.
+func (s *loginAttack) end(ctx context.Context, a *login.Attempt) {
 	var err error
 	switch rand.IntN(8) {
 	case 0:
@@ -152,8 +155,8 @@ func (s *siege) end(ctx context.Context, a *login.Attempt) {
 	}
 }
 
-// mostInAnHour is the most failures that any hour held.
-func (s *siege) mostInAnHour() (most int) {
+// mostInAnHour returns the most failures of any hour.
+func (s *loginAttack) mostInAnHour() (most int) {
 	for i, from := range s.failures {
 		n := 0
 		for _, at := range s.failures[i:] {

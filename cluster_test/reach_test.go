@@ -21,51 +21,52 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestSentinel kills the master of a Sentinel deployment under load. Calls end in time, the limiter goes on by itself on the replica,
-// and what the replica had received is still counted.
+// TestSentinel kills the master of a Sentinel deployment under load. Calls end in time, the limiter
+// goes on with the replica by itself, and the units that the replica had received still count.
 func TestSentinel(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
-		const most = 100_000
+		const maxUnits = 100_000
 		w := redistest.Sentinel(t)
-		l := k.inTime(t, w.Options(), months(most))
-		received := ask(t, l, 100)
+		l := k.newWithDefaultTimeout(t, w.Options(), perMonth(maxUnits))
+		received := attemptN(t, l, 100)
 		w.AwaitReplica(t)
-		crowd := load(t, callers, l.Allow, inTurn([]string{"e"}))
-		crowd.await(t, 500)
+		group := startLoad(t, callers, l.Allow, roundRobin([]string{"e"}))
+		group.await(t, 500)
 		began := time.Now()
 		w.Master.Kill(t)
-		eventually(t, "the replica takes over", func() bool { return leads(t, w.Replica) })
+		eventually(t, "the replica takes over", func() bool { return isMaster(t, w.Replica) })
 		takeover := time.Since(began)
-		crowd.await(t, 500)
-		attempts := slices.Concat(received, crowd.end())
+		group.await(t, 500)
+		attempts := slices.Concat(received, group.end())
 		for _, a := range attempts {
 			if a.took > timeout+slack {
 				t.Errorf("a call took %v: %v", a.took, a.err)
 			}
 		}
 		n := count(t, attempts)["e"]
-		n.counted = most - free(t, l, "e")
+		n.counted = maxUnits - freeUnits(t, l, "e")
 		after := int64(len(slices.DeleteFunc(attempts, func(a attempt) bool { return !a.admitted() || a.began.Before(began.Add(takeover)) })))
 		if n.counted < int64(len(received))+after || n.counted > n.admitted+n.uncertain {
-			t.Errorf("%d units were received and %d admitted after the takeover: %+v", len(received), after, *n)
+			t.Errorf("%d units were received and %d allowed after the takeover: %+v", len(received), after, *n)
 		}
 		t.Logf("the replica took over after %v; %+v", takeover.Round(10*time.Millisecond), *n)
 	})
 }
 
-// leads reports whether the server is a master. A Sentinel that promotes one closes its connections.
-func leads(t *testing.T, s *redistest.Server) bool {
+// isMaster reports whether the server is a master. It ignores errors, because a Sentinel closes the
+// connections of a server that it promotes.
+func isMaster(t *testing.T, s *redistest.Server) bool {
 	t.Helper()
 	info, err := s.Do(t.Context(), "INFO", "replication").ToString()
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// ask makes so many attempts on one event, which are admitted.
-func ask(t *testing.T, l limiter, n int) (attempts []attempt) {
+// attemptN sends n attempts on one event, which the limiter must allow.
+func attemptN(t *testing.T, l limiter, n int) (attempts []attempt) {
 	t.Helper()
 	for range n {
-		a := asker(l.Allow).attempt(t.Context(), "e")
+		a := allowFunc(l.Allow).attempt(t.Context(), "e")
 		if !a.admitted() {
 			t.Fatalf("%+v %v", a.decision, a.err)
 		}
@@ -74,13 +75,14 @@ func ask(t *testing.T, l limiter, n int) (attempts []attempt) {
 	return attempts
 }
 
-// TestPromotedByHand makes a replica the master, as an operator does, and turns the old master into its replica. Until the connections to
-// that are closed, nothing is counted and nobody is told otherwise; then the limiter goes on with all counts.
+// TestPromotedByHand makes a replica the master, as an operator does, and the old master its
+// replica. Until the connections to the old master are closed, calls count nothing and return an
+// error. Then the limiter goes on with all counts.
 func TestPromotedByHand(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		pair := redistest.Replica(t)
-		l := k.of(t, pair.Options(), months(10))
-		ask(t, l, 4)
+		l := k.newLimiter(t, pair.Options(), perMonth(10))
+		attemptN(t, l, 4)
 		pair.AwaitReplica(t)
 		pair.Promote(t)
 		left := 6
@@ -92,16 +94,17 @@ func TestPromotedByHand(t *testing.T) {
 		must(pair.Replica.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").AsInt64())
 		eventually(t, "the new master decides", func() bool {
 			_, err := l.Peek(t.Context(), "e")
-			return err == nil && leads(t, pair.Master)
+			return err == nil && isMaster(t, pair.Master)
 		})
-		ask(t, l, left)
+		attemptN(t, l, left)
 		if d, err := l.Allow(t.Context(), "e"); err != nil || d.Allowed {
 			t.Errorf("beyond its limit: %+v %v", d, err)
 		}
 	})
 }
 
-// TestTLS decides and remembers denials over TLS. A client without a certificate is refused.
+// TestTLS checks decisions and the DenialCache over TLS. The server refuses a client without a
+// certificate.
 func TestTLS(t *testing.T) {
 	ca, files := authority(t), map[string]string{}
 	files["server.crt"], files["server.key"] = ca.issue(t, "redis.test")
@@ -112,23 +115,23 @@ func TestTLS(t *testing.T) {
 	roots.AddCert(ca.Certificate)
 	config := &tls.Config{RootCAs: roots, ServerName: "redis.test", Certificates: []tls.Certificate{user}, MinVersion: tls.VersionTLS12}
 	s := redistest.StartTLS(t, files, config, "--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "ca.crt")
-	each(t, func(t *testing.T, k kind) { decides(t, k, s.Client(t), true) })
+	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, s.Client(t), true) })
 	nobody := config.Clone()
 	nobody.Certificates = nil
 	if c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, TLSConfig: nobody, ForceSingleClient: true}); err == nil {
 		c.Close()
-		t.Error("a client without a certificate is let in")
+		t.Error("a client without a certificate can connect")
 	}
 }
 
-// decides admits, denies, waits, refunds and resets. A limiter that remembers denials sends nothing for the fourth attempt.
-func decides(t *testing.T, k kind, client rueidis.Client, remembers bool) {
+// checkVerbs checks that a limiter allows, denies, waits, refunds and resets.
+func checkVerbs(t *testing.T, k kind, client rueidis.Client, remembers bool) {
 	t.Helper()
-	cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{months(1)}}
+	cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}}
 	if remembers {
 		cfg.DenialCache = 10
 	}
-	l := must(k.make(client, cfg))
+	l := must(k.newOnClient(client, cfg))
 	d := must(l.Allow(t.Context(), "e"))
 	for range 4 {
 		if d, err := l.Allow(t.Context(), "e"); err != nil || d.Allowed {
@@ -144,57 +147,58 @@ func decides(t *testing.T, k kind, client rueidis.Client, remembers bool) {
 		t.Error(err)
 	}
 	must(l.Wait(t.Context(), "e"))
-	if err := l.Reset(t.Context(), "e"); err != nil || free(t, l, "e") != 1 {
+	if err := l.Reset(t.Context(), "e"); err != nil || freeUnits(t, l, "e") != 1 {
 		t.Errorf("after a Reset: %v", err)
 	}
 }
 
-// TestRESP2 decides through a client that speaks RESP2 alone.
+// TestRESP2 checks decisions through a client that speaks only RESP2.
 func TestRESP2(t *testing.T) {
 	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
-	each(t, func(t *testing.T, k kind) { decides(t, k, client, false) })
+	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, client, false) })
 }
 
-// TestACLOfOneServer is TestACL on a server that is no cluster, and so on each version.
+// TestACLOfOneServer runs TestACL on a server without a cluster, and so on each version of Redis.
 func TestACLOfOneServer(t *testing.T) {
 	s, rule := redistest.Start(t), userRule(t)
 	must(s.Do(t.Context(), append([]string{"ACL", "SETUSER"}, append(rule, "~TestACL*")...)...).ToString())
 	client := s.NewClient(t, func(o *rueidis.ClientOption) {
 		o.Username, o.Password, o.ForceSingleClient = "limiter", "password", false // it asks whether this is a cluster
 	})
-	each(t, func(t *testing.T, k kind) { decides(t, k, client, false) })
+	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, client, false) })
 	for _, entry := range must(s.Do(t.Context(), "ACL", "LOG").ToArray()) {
-		if denied := object(t, entry); !strings.HasPrefix(denied, "client") { // rueidis only says its name with it
+		if denied := deniedObject(t, entry); !strings.HasPrefix(denied, "client") { // rueidis only sends its name with it
 			t.Errorf("denied: %s", denied)
 		}
 	}
 }
 
-// TestFull fills the memory. What counts then fails and counts nothing, what only looks does not, and all goes on when there is room.
+// TestFull fills the memory of the server. Then Allow fails and counts nothing, and Peek still
+// works. Allow works again when there is room.
 func TestFull(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		s := redistest.Start(t, "--maxmemory-policy", "noeviction")
-		l := k.of(t, s.Options(nil), months(2))
-		ask(t, l, 1)
+		l := k.newLimiter(t, s.Options(nil), perMonth(2))
+		attemptN(t, l, 1)
 		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").ToString())
 		if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("on a full server: %v", err)
 		}
-		if n := free(t, l, "e"); n != 1 {
+		if n := freeUnits(t, l, "e"); n != 1 {
 			t.Errorf("%d units are free", n)
 		}
 		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "0").ToString())
-		ask(t, l, 1)
+		attemptN(t, l, 1)
 	})
 }
 
-// An issuer signs certificates.
+// issuer signs certificates.
 type issuer struct {
 	*x509.Certificate
 	key *ecdsa.PrivateKey
 }
 
-// authority makes an issuer that nobody else knows.
+// authority returns a new issuer.
 func authority(t *testing.T) issuer {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -206,7 +210,7 @@ func authority(t *testing.T) issuer {
 	return issuer{must(x509.ParseCertificate(der)), key}
 }
 
-// issue makes a certificate for a host or a user, and its key.
+// issue returns a certificate for a host or a user, and its key.
 func (i issuer) issue(t *testing.T, name string) (certificate, secret string) {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))

@@ -21,10 +21,11 @@ import (
 
 const (
 	pullLimit = 10 * time.Minute // for a server whose image may have to be pulled
-	askLimit  = 30 * time.Second // for all else
+	askLimit  = 30 * time.Second // for all other calls
 )
 
-// docker holds what the program made. Its exported methods are those that it serves.
+// docker holds the containers and networks that the program made. The program serves its exported
+// methods.
 type docker struct {
 	image string
 
@@ -33,13 +34,13 @@ type docker struct {
 	networks []*testcontainers.DockerNetwork
 }
 
-// box is a container, and the network that it is on unless it is isolated.
+// box is a container with its network. An isolated one is off its network.
 type box struct {
 	container *testcontainers.DockerContainer
 	network   string
 }
 
-// Network makes a network for a cluster, and returns its name.
+// Network creates a network for a cluster, and returns its name.
 func (d *docker) Network(_ struct{}, name *string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
@@ -54,7 +55,8 @@ func (d *docker) Network(_ struct{}, name *string) error {
 	return nil
 }
 
-// Start starts a server in a new container, and returns its address on the network, if it is in one.
+// Start starts a server in a new container. If the container has a network, Start returns its IP
+// address there.
 func (d *docker) Start(b boxes.Box, ip *string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pullLimit)
 	defer cancel()
@@ -77,7 +79,7 @@ func (d *docker) Start(b boxes.Box, ip *string) error {
 	return nil
 }
 
-// files returns those of the server, in its directory.
+// files returns the files of the server, in its directory.
 func files(b boxes.Box) (all []testcontainers.ContainerFile) {
 	for name, text := range b.Files {
 		all = append(all, testcontainers.ContainerFile{Reader: strings.NewReader(text), ContainerFilePath: "/data/" + name, FileMode: 0o644})
@@ -85,7 +87,7 @@ func files(b boxes.Box) (all []testcontainers.ContainerFile) {
 	return all
 }
 
-// publish gives a server its port on the Docker host.
+// publish returns a modifier that publishes a server on a port of the Docker host.
 func publish(port int) func(*container.HostConfig) {
 	return func(c *container.HostConfig) {
 		c.PortBindings = ports.PortMap{
@@ -100,7 +102,7 @@ func (d *docker) keep(port int, b box) {
 	d.boxes[port] = b
 }
 
-// Kill removes the server on a port, if one is there.
+// Kill removes the server on a port, if there is one.
 func (d *docker) Kill(port int, _ *struct{}) error {
 	d.mu.Lock()
 	b, found := d.boxes[port]
@@ -112,7 +114,7 @@ func (d *docker) Kill(port int, _ *struct{}) error {
 	return testcontainers.TerminateContainer(b.container, testcontainers.StopTimeout(0))
 }
 
-// removeAll removes what is left.
+// removeAll removes all containers and networks that are left.
 func (d *docker) removeAll() (err error) {
 	for port := range d.boxes {
 		err = errors.Join(err, d.Kill(port, nil))
@@ -147,7 +149,7 @@ func (d *docker) Isolate(port int, _ *struct{}) error {
 	})
 }
 
-// Rejoin connects a server to its network, and returns its address there.
+// Rejoin connects a server to its network, and returns its IP address there.
 func (d *docker) Rejoin(port int, ip *string) error {
 	return d.ask(port, func(ctx context.Context, c *testcontainers.DockerClient, b box) error {
 		_, err := c.NetworkConnect(ctx, b.network, client.NetworkConnectOptions{Container: b.container.GetContainerID()})
@@ -162,13 +164,13 @@ func (d *docker) Rejoin(port int, ip *string) error {
 	})
 }
 
-// ask calls Docker for something that testcontainers cannot do.
+// ask calls Docker about a server, for operations that testcontainers does not have.
 func (d *docker) ask(port int, do func(context.Context, *testcontainers.DockerClient, box) error) error {
 	d.mu.Lock()
 	b, found := d.boxes[port]
 	d.mu.Unlock()
 	if !found {
-		return errors.New("the server does not run")
+		return errors.New("the server is not running")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()

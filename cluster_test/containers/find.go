@@ -12,10 +12,11 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest/boxes"
 )
 
-// image is the server that tests run on, unless SLIDEGATE_REDIS_IMAGE names another.
+// image is the default image of servers. SLIDEGATE_REDIS_IMAGE names another.
 const image = "redis:8.6-alpine"
 
-// Find returns what answers as Docker, or an error when the limit has passed: some daemons accept a connection and never answer.
+// Find returns the Docker daemon that answers, or an error after the limit. Some daemons accept a
+// connection and never answer.
 func (d *docker) Find(limit time.Duration, found *boxes.Found) error {
 	type answer struct {
 		boxes.Found
@@ -37,7 +38,8 @@ func (d *docker) Find(limit time.Duration, found *boxes.Found) error {
 	}
 }
 
-// find may hang: testcontainers asks without a deadline.
+// find returns the Docker daemon that answers. It may hang, because testcontainers sets no
+// deadline.
 func find(ctx context.Context) (f boxes.Found, err error) {
 	if err := pingDockerHost(ctx); err != nil {
 		return f, err
@@ -55,7 +57,8 @@ func find(ctx context.Context) (f boxes.Found, err error) {
 	return boxes.Found{Image: imageName(), Version: info.Info.ServerVersion, Address: address}, err
 }
 
-// pingDockerHost asks the daemon that DOCKER_HOST names. If that one does not answer, testcontainers would ask others, which nobody wants.
+// pingDockerHost returns an error if the daemon of DOCKER_HOST does not answer. testcontainers
+// would try other daemons instead.
 func pingDockerHost(ctx context.Context) error {
 	if os.Getenv("DOCKER_HOST") == "" {
 		return nil

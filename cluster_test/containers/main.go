@@ -1,5 +1,6 @@
-// Command containers runs the servers of internal/redistest in Docker. The package boxes there says what it reads and writes. It is a
-// program of its own so that the libraries do not require testcontainers.
+// Command containers runs the servers of internal/redistest in Docker. The package boxes there
+// describes its input and output. It is a separate program so that the libraries do not require
+// testcontainers.
 package main
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// main serves until its input ends. That is also how it learns that the test binary died, so it ignores what else might end it.
+// main serves until its input ends. Its input also ends when the test binary dies, so main ignores
+// signals that would end it earlier.
 func main() {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	log.SetDefault(log.NewNoopLogger())

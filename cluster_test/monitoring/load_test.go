@@ -22,14 +22,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// load is programs under load, and where they export metrics.
+// load is a set of programs under load, with the addresses of their metrics.
 type load struct {
 	redis   *underLoad
 	proxies []string
 	program string
 }
 
-// startLoad starts three proxies, one of which reaches neither Redis nor its server, and a program.
+// startLoad starts three proxies and a program. One proxy reaches neither Redis nor its server.
 // Each gets calls until the test ends.
 func startLoad(t *testing.T, slidegate string) load {
 	t.Helper()
@@ -67,7 +67,7 @@ func repeat(t *testing.T, call func(ctx context.Context, i int)) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// startProxy runs a proxy, and returns where its metrics are.
+// startProxy runs a proxy, and returns the address of its metrics.
 func startProxy(t *testing.T, slidegate string, args []string) (admin string) {
 	t.Helper()
 	found := run(t, regexp.MustCompile(`msg=ready listen=(\S+) .*admin=(\S+)`), slidegate, append([]string{
@@ -79,7 +79,7 @@ func startProxy(t *testing.T, slidegate string, args []string) (admin string) {
 	return found[2]
 }
 
-// request sends one, whatever comes of it.
+// request sends a request, and ignores its outcome.
 func request(ctx context.Context, to string) {
 	r := must(http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody))
 	if res, err := http.DefaultClient.Do(r); err == nil {
@@ -88,7 +88,7 @@ func request(ctx context.Context, to string) {
 	}
 }
 
-// startProgram starts limiters that report by otelgate, and returns where their metrics are.
+// startProgram starts limiters that report by otelgate, and returns the address of their metrics.
 func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	t.Helper()
 	registry := client.NewRegistry()
@@ -97,9 +97,9 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	t.Cleanup(server.Close)
 
 	keeps, discards := redis.Client(t), redis.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })
-	cfg := window.Config{Name: "api", Limits: parsed("50/1s", "100000/1h"), Timeout: 500 * time.Millisecond, Observe: observe}
+	cfg := window.Config{Name: "api", Limits: parseLimits("50/1s", "100000/1h"), Timeout: 500 * time.Millisecond, Observe: observe}
 	api := must(window.New(keeps, cfg))
-	cfg.Name, cfg.Limits, cfg.DenialCache = "cached", parsed("1/1h"), 10
+	cfg.Name, cfg.Limits, cfg.DenialCache = "cached", parseLimits("1/1h"), 10
 	cached := must(window.New(keeps, cfg))
 	cfg.Name = "uncached"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: cfg.Name, Limits: cfg.Limits}))
@@ -118,7 +118,7 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 // underLoad is a Redis that can become slow, or hang.
 type underLoad struct{ *redistest.Server }
 
-// slow stops the server for 100 ms, again and again.
+// slow pauses the server ten times for 100 ms.
 func (u *underLoad) slow(t *testing.T) {
 	t.Helper()
 	for range 10 {
@@ -129,7 +129,7 @@ func (u *underLoad) slow(t *testing.T) {
 	}
 }
 
-// hang stops the server while Prometheus is asked.
+// hang pauses the server for 3 s, and calls ask every 500 ms.
 func (u *underLoad) hang(t *testing.T, ask func()) {
 	t.Helper()
 	u.Pause(t)

@@ -23,16 +23,16 @@ const (
 	alertsFile    = "../../docs/monitoring/alerts.yml"
 )
 
-// A query is one of the dashboard or the alerts.
+// query is a query of the dashboard or of an alert.
 type query struct {
 	name   string // of its panel or alert
 	expr   string
-	labels []string // those that its legend or its texts name
+	labels []string // the labels in its legend or its texts
 }
 
 // TestMonitoring runs Prometheus beside three proxies and a program under load, on a Redis that
-// becomes slow and hangs. Each query of the dashboard and each alert returns data at some time,
-// with the labels that its legend or texts name. None uses a metric, a label or a value of one that
+// becomes slow and hangs. It checks that each query of the dashboard and each alert returns data at
+// some time, with the labels in its legend or texts. None uses a metric, a label or a value that
 // nobody exports.
 func TestMonitoring(t *testing.T) {
 	if testing.Short() {
@@ -64,13 +64,13 @@ func TestMonitoring(t *testing.T) {
 	}
 	exported := p.exported(t)
 	for _, q := range all {
-		for _, complaint := range exported.complain(q.expr) {
-			t.Errorf("%s: %s, in %s", q.name, complaint, q.expr)
+		for _, unknown := range exported.unknownNames(q.expr) {
+			t.Errorf("%s: %s, in %s", q.name, unknown, q.expr)
 		}
 	}
 }
 
-// TestAlerts: promtool accepts the alerts.
+// TestAlerts checks that promtool accepts the alerts.
 func TestAlerts(t *testing.T) {
 	redistest.Program(t, "prometheus", "prometheus") // promtool is in the same package
 	if out, err := exec.Command("promtool", "check", "rules", alertsFile).CombinedOutput(); err != nil {
@@ -78,17 +78,17 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// named finds the labels that a legend, such as {{route}}, or the text of an alert names.
-var named = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
+// labelPattern matches the labels that a legend, such as {{route}}, or the text of an alert names.
+var labelPattern = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
 
 func labelsIn(text string) (all []string) {
-	for _, found := range named.FindAllStringSubmatch(text, -1) {
+	for _, found := range labelPattern.FindAllStringSubmatch(text, -1) {
 		all = append(all, found[1])
 	}
 	return all
 }
 
-// A board is the dashboard, as far as it is used here.
+// board is the part of the dashboard that the tests use.
 type board struct {
 	Templating struct {
 		List []struct{ Name, Definition string }
@@ -103,7 +103,7 @@ type panel struct {
 	Targets     []struct{ Expr, LegendFormat string }
 }
 
-// dashboard reads the dashboard. Its variables stand for everything. Rates are over an interval.
+// dashboard returns the dashboard, with variables that match everything and rates over an interval.
 func dashboard(t *testing.T, interval string) (b board) {
 	t.Helper()
 	text := string(must(os.ReadFile(dashboardFile)))
@@ -114,7 +114,7 @@ func dashboard(t *testing.T, interval string) (b board) {
 	return b
 }
 
-// queries returns those of all variables and panels.
+// queries returns the queries of all variables and panels.
 func (b board) queries() (all []query) {
 	for _, v := range b.Templating.List {
 		if inside, isValues := strings.CutPrefix(v.Definition, "label_values("); isValues {
@@ -130,10 +130,10 @@ func (b board) queries() (all []query) {
 	return all
 }
 
-// exports are the metrics that programs export: the values of each label.
+// exports holds the exported metrics: for each metric and label, its values.
 type exports map[string]map[string]map[string]bool
 
-// Parts of PromQL, as far as it is used here.
+// These patterns match the parts of PromQL that the dashboard and the alerts use.
 var (
 	texts     = regexp.MustCompile(`"[^"]*"`)
 	grouping  = regexp.MustCompile(`\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
@@ -144,8 +144,8 @@ var (
 	operators = regexp.MustCompile(`^(and|or|unless|bool|offset)\s*\(?$`)
 )
 
-// complain returns what an expression uses and nobody exports.
-func (e exports) complain(expr string) (all []string) {
+// unknownNames returns the metrics, labels and values of an expression that nobody exports.
+func (e exports) unknownNames(expr string) (all []string) {
 	var metrics, groups []string
 	for _, found := range selection.FindAllStringSubmatch(expr, -1) {
 		all = append(all, e.unmatched(found[1], found[2])...)
@@ -174,7 +174,7 @@ func (e exports) complain(expr string) (all []string) {
 	return all
 }
 
-// unmatched returns which labels of a selection, and which of their values, a metric does not have.
+// unmatched returns the labels of a selection, and their values, that a metric does not have.
 func (e exports) unmatched(metric, selection string) (all []string) {
 	for _, found := range matcher.FindAllStringSubmatch(selection, -1) {
 		label := found[1]
@@ -191,8 +191,8 @@ func (e exports) unmatched(metric, selection string) (all []string) {
 	return all
 }
 
-// TestComplain: an expression that uses what nobody exports is found out.
-func TestComplain(t *testing.T) {
+// TestUnknownNames checks that unknownNames finds what nobody exports.
+func TestUnknownNames(t *testing.T) {
 	e := exports{
 		"requests_total":  {"route": {"/": true}, "decision": {"admitted": true, "denied": true}},
 		"outages":         {"route": {"/": true}},
@@ -212,7 +212,7 @@ func TestComplain(t *testing.T) {
 		`sum by (le) (rate(requests_total{decision="denied"}[1m])) > 0.05`: {"requests_total has no label le"},
 		`outages or gauge`:                                                 {"nobody exports the metric gauge"},
 	} {
-		if diff := cmp.Diff(want, e.complain(expr)); diff != "" {
+		if diff := cmp.Diff(want, e.unknownNames(expr)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", expr, diff)
 		}
 	}

@@ -17,20 +17,20 @@ import (
 
 const (
 	pictureFile = "../../docs/monitoring/dashboard.svg"
-	pictured    = 60 * time.Second
+	pictureSpan = 60 * time.Second
 	unit        = 34.0 // pixels of one unit of Grafana's grid, of 24 columns
 	top, bottom = 28.0, 62.0
 )
 
-// stroke returns how a line of a panel is drawn. Those after the fourth have its colours again, dashed.
+// stroke returns the style of a line of a panel. Lines after the fourth repeat the colours, dashed.
 func stroke(i int) string {
 	colours := []look.Colour{look.Blue, look.Vermilion, look.Green, look.Purple}
 	dashes := []string{"none", "5 2", "2 2"}
 	return fmt.Sprintf(`fill="none" stroke-width="1.5" stroke-dasharray="%s" style="stroke:%s"`, dashes[i/len(colours)%len(dashes)], colours[i%len(colours)])
 }
 
-// draw draws all panels of the dashboard, from what Prometheus answers about the last minute: calm,
-// slow, calm, a Redis that hangs, and calm.
+// draw draws all panels of the dashboard for a minute of Prometheus data: a fast Redis, a slow one,
+// a fast one, one that hangs, and a fast one.
 func (p *scraper) draw(t *testing.T) {
 	t.Helper()
 	<-time.After(20 * time.Second)
@@ -66,26 +66,26 @@ func (p *scraper) drawPanel(t *testing.T, to *strings.Builder, panel panel, end 
 	var lines []line
 	var names []string
 	for _, target := range panel.Targets {
-		answer := p.lines(t, target.Expr, end.Add(-pictured), end)
+		answer := p.lines(t, target.Expr, end.Add(-pictureSpan), end)
 		if panel.Type == "heatmap" {
-			separate(answer)
+			separateBuckets(answer)
 		}
 		for _, line := range answer {
 			if line.isZero() {
 				continue
 			}
 			lines = append(lines, line)
-			names = append(names, named.ReplaceAllStringFunc(target.LegendFormat, func(label string) string { return line.Metric[labelsIn(label)[0]] }))
+			names = append(names, labelPattern.ReplaceAllStringFunc(target.LegendFormat, func(label string) string { return line.Metric[labelsIn(label)[0]] }))
 		}
 	}
-	c := chart{to, width - 70, height - top - bottom, end.Add(-pictured)}
+	c := chart{to, width - 70, height - top - bottom, end.Add(-pictureSpan)}
 	c.draw(lines, panel.FieldConfig.Defaults.Unit)
 	c.legend(names, height)
 }
 
-// separate sorts the cumulative buckets of a histogram, and takes from each what is in the one
+// separateBuckets sorts the cumulative buckets of a histogram, and subtracts from each the one
 // before.
-func separate(buckets []line) {
+func separateBuckets(buckets []line) {
 	bound := func(l line) float64 { return must(strconv.ParseFloat(l.Metric["le"], 64)) }
 	slices.SortFunc(buckets, func(a, b line) int { return cmp.Compare(bound(a), bound(b)) })
 	for i := len(buckets) - 1; i > 0; i-- {
@@ -95,14 +95,14 @@ func separate(buckets []line) {
 	}
 }
 
-// A chart is the part of a panel that has values.
+// chart is the part of a panel with values.
 type chart struct {
 	to            *strings.Builder
 	width, height float64
 	from          time.Time
 }
 
-// draw draws lines up to the largest value, which the axis names.
+// draw draws lines. The axis ends at the largest value, and names it.
 func (c chart) draw(lines []line, unit string) {
 	largest := 0.0
 	for _, l := range lines {
@@ -121,7 +121,7 @@ func (c chart) draw(lines []line, unit string) {
 		command := "M"
 		fmt.Fprintf(c.to, `<path %s d="`, stroke(i))
 		for j := range l.Values {
-			fmt.Fprintf(c.to, "%s%.1f %.1f", command, 58+c.width*l.second(j, c.from)/pictured.Seconds(), top+c.height*(1-l.value(j)/largest))
+			fmt.Fprintf(c.to, "%s%.1f %.1f", command, 58+c.width*l.second(j, c.from)/pictureSpan.Seconds(), top+c.height*(1-l.value(j)/largest))
 			command = "L"
 		}
 		c.to.WriteString(`"/>`)
@@ -141,7 +141,7 @@ func (c chart) legend(names []string, height float64) {
 	}
 }
 
-// value returns a value of a line, with 0 for one that is no number.
+// value returns a value of a line, or 0 if it is no number.
 func (l line) value(i int) float64 {
 	text, _ := l.Values[i][1].(string)
 	v, err := strconv.ParseFloat(text, 64)
@@ -156,13 +156,13 @@ func (l line) isZero() bool {
 	return !slices.ContainsFunc(l.Values, func(v [2]any) bool { return line{Values: [][2]any{v}}.value(0) != 0 })
 }
 
-// second returns how long after a time a value is, in seconds.
+// second returns the time of a value, in seconds after from.
 func (l line) second(i int, from time.Time) float64 {
 	at, _ := l.Values[i][0].(float64)
 	return at - float64(from.Unix())
 }
 
-// amount writes a value in a unit of Grafana.
+// amount returns a value in a unit of Grafana.
 func amount(v float64, unit string) string {
 	switch unit {
 	case "s":

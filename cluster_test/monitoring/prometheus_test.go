@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// A scraper is a Prometheus that runs, and the Redis of what it scrapes.
+// scraper is a running Prometheus, with the Redis of the programs that it scrapes.
 type scraper struct {
 	url   string
 	redis *underLoad
 }
 
-// startPrometheus runs it on the alerts, and on programs under load.
+// startPrometheus starts Prometheus with the alerts, on programs under load.
 func startPrometheus(t *testing.T, program string) *scraper {
 	t.Helper()
 	l := startLoad(t, build(t))
@@ -37,14 +37,15 @@ func startPrometheus(t *testing.T, program string) *scraper {
 	return &scraper{url: "http://" + found[1], redis: l.redis}
 }
 
-// guarded ends a program when its standard input ends, as it does when the tests die.
-const guarded = `"$@" </dev/null & read -r forever; kill -KILL $!; wait`
+// killOnEOF is a shell command that kills a program when its standard input ends, as it does when
+// the tests die.
+const killOnEOF = `"$@" </dev/null & read -r forever; kill -KILL $!; wait`
 
-// run starts a program that ends with the test, and returns what is found in its log once it is
-// ready.
+// run starts a program that ends with the test. It waits until ready matches the log, and returns
+// the match.
 func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (found []string) {
 	t.Helper()
-	cmd := exec.Command("sh", append([]string{"-c", guarded, "sh", program}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", killOnEOF, "sh", program}, args...)...)
 	hold, log := must(cmd.StdinPipe()), must(cmd.StderrPipe())
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (fo
 	return nil
 }
 
-// get asks the API, and reads the field data of its answer.
+// get calls the API, and decodes the field data of its answer.
 func (p *scraper) get(t *testing.T, path string, data any) {
 	t.Helper()
 	res, err := http.Get(p.url + "/api/v1/" + path)
@@ -83,8 +84,8 @@ func (p *scraper) get(t *testing.T, path string, data any) {
 	}
 }
 
-// answers reports whether a query returns data. All of it has the labels that the query names, and
-// at least one value is a number.
+// answers reports whether a query returns at least one number. It checks that all series have the
+// labels that the query names.
 func (p *scraper) answers(t *testing.T, q query) bool {
 	t.Helper()
 	var found struct {
@@ -108,13 +109,13 @@ func (p *scraper) answers(t *testing.T, q query) bool {
 	return numbers > 0
 }
 
-// A line is a series of values, and their times in seconds.
+// line is a series of values, with their times in seconds.
 type line struct {
 	Metric map[string]string
 	Values [][2]any
 }
 
-// lines returns the answer to a query for each second of a time.
+// lines returns the answer to a query for each second of a period.
 func (p *scraper) lines(t *testing.T, expr string, from, to time.Time) []line {
 	t.Helper()
 	var found struct{ Result []line }
@@ -122,7 +123,7 @@ func (p *scraper) lines(t *testing.T, expr string, from, to time.Time) []line {
 	return found.Result
 }
 
-// alerts returns those that Prometheus has loaded.
+// alerts returns the alerts that Prometheus has loaded.
 func (p *scraper) alerts(t *testing.T) (all []query) {
 	t.Helper()
 	var loaded struct {
@@ -149,7 +150,7 @@ func (p *scraper) alerts(t *testing.T) (all []query) {
 	return all
 }
 
-// exported returns all that was scraped.
+// exported returns all metrics that Prometheus has scraped.
 func (p *scraper) exported(t *testing.T) exports {
 	t.Helper()
 	var all []map[string]string

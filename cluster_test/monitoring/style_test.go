@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/internal/look"
 )
 
-// TestPictureHasTheStyle: the picture of the dashboard has the colours of all pictures, and follows the reader's preference. The
-// test with Prometheus draws it, on request.
+// TestPictureHasTheStyle checks that the picture of the dashboard has the colours of all pictures,
+// and follows the reader's preference for light or dark. TestMonitoring draws it with -update.
 func TestPictureHasTheStyle(t *testing.T) {
 	kept, err := os.ReadFile(pictureFile)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package monitoring_test holds the dashboard and the alerts of docs/monitoring against a real Prometheus, which scrapes proxies
-// and a program that reports by otelgate. It is no part of otelgate, whose users would then require client_golang.
+// Package monitoring_test tests the dashboard and the alerts of docs/monitoring with a real
+// Prometheus. It scrapes proxies and a program that reports by otelgate. The tests are not in
+// otelgate, because its users would then require client_golang.
 package monitoring_test
 
 import (
@@ -18,7 +19,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func parsed(texts ...string) (all []window.Limit) {
+func parseLimits(texts ...string) (all []window.Limit) {
 	for _, text := range texts {
 		all = append(all, must(window.ParseLimit(text)))
 	}

@@ -1,0 +1,562 @@
+// Package cluster_test tests rate limiters on a real Redis Cluster of three masters and three
+// replicas, while slots move and nodes fail. With -v, tests print their measurements.
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/goredisgate"
+	"github.com/slidegate/slidegate/internal/faulttest"
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestMain runs more tests in parallel than there are cores, because parallel tests mostly wait.
+func TestMain(m *testing.M) {
+	must("", flag.Set("test.parallel", "8"))
+	redistest.Main(m)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// limiter is a limiter of any kind.
+type limiter interface {
+	Allow(ctx context.Context, event string) (window.Decision, error)
+	AllowEach(ctx context.Context, events []string) []window.Result
+	Peek(ctx context.Context, event string) (window.Decision, error)
+	Wait(ctx context.Context, event string) (window.Decision, error)
+	Refund(ctx context.Context, event string, d window.Decision) error
+	Reset(ctx context.Context, event string) error
+}
+
+// kind is a kind of limiter on a kind of client. Each passes the same tests.
+type kind struct {
+	name   string
+	suffix string // of its keys
+	open   faulttest.Open
+	newOn  func(*window.Connection, window.Config) (limiter, error)
+}
+
+// kinds are the limiters on rueidis. everyKind also has a limiter on go-redis, for tests of faults.
+var (
+	kinds     = []kind{{"window", "w", faulttest.Rueidis, newWindow}, {"ar1", "a", faulttest.Rueidis, newLevel}}
+	everyKind = append(kinds[:2:2], kind{"window on go-redis", "w", goRedis, newWindow})
+)
+
+// newWindow returns a limiter of window.
+func newWindow(conn *window.Connection, cfg window.Config) (limiter, error) {
+	return window.NewOn(conn, cfg)
+}
+
+// newLevel returns a limiter of ar1.
+func newLevel(conn *window.Connection, cfg window.Config) (limiter, error) {
+	return ar1.NewOn(conn, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
+}
+
+// goRedis returns a connection through go-redis. It is a faulttest.Open.
+func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
+	tb.Helper()
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: o.InitAddress, MasterName: o.Sentinel.MasterSet, IsClusterMode: !o.ForceSingleClient && o.Sentinel.MasterSet == "",
+		ReadTimeout: time.Second, Dialer: faulttest.Dialer(o),
+	})
+	tb.Cleanup(func() { _ = client.Close() })
+	conn := must(goredisgate.Connect(client))
+	tb.Cleanup(conn.Close)
+	return conn
+}
+
+// newOnClient returns a limiter on a client that a test also uses otherwise.
+func (k kind) newOnClient(client rueidis.Client, cfg window.Config) (limiter, error) {
+	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return client, nil })
+	if err := conn.Wait(context.Background()); err != nil {
+		return nil, err
+	}
+	return k.newOn(conn, cfg)
+}
+
+// newWithConfig returns a limiter on a new client.
+func (k kind) newWithConfig(t *testing.T, o rueidis.ClientOption, cfg window.Config) limiter {
+	t.Helper()
+	return must(k.newOn(k.open(t, o), cfg))
+}
+
+// each runs a test for each kind.
+func each(t *testing.T, test func(*testing.T, kind)) {
+	for _, k := range redistest.UnlessShort(kinds, kinds[:1]) {
+		t.Run(k.name, func(t *testing.T) { test(t, k) })
+	}
+}
+
+// eachClient runs a test for each kind on each kind of client.
+func eachClient(t *testing.T, test func(*testing.T, kind)) {
+	for _, k := range redistest.UnlessShort(everyKind, []kind{everyKind[0], everyKind[2]}) {
+		t.Run(k.name, func(t *testing.T) { test(t, k) })
+	}
+}
+
+// newLimiter returns a limiter with these limits that no other test shares. Its Timeout is 10 s,
+// because a machine may be busy.
+func (k kind) newLimiter(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
+	t.Helper()
+	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second})
+}
+
+// newWithDefaultTimeout returns the same limiter with the default Timeout.
+func (k kind) newWithDefaultTimeout(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
+	t.Helper()
+	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits})
+}
+
+// loadedLimiter is a limiter of a kind under load.
+type loadedLimiter struct {
+	kind
+	limiter limiter
+	*callerGroup
+}
+
+// loadEveryKind starts the same load on a limiter of each kind, so that all go through the same
+// faults.
+func loadEveryKind(t *testing.T, of func(kind) limiter, next func(n int) string) (all []*loadedLimiter) {
+	t.Helper()
+	for _, k := range everyKind {
+		l := of(k)
+		all = append(all, &loadedLimiter{k, l, startLoad(t, callers, l.Allow, next)})
+	}
+	return all
+}
+
+// eachLoaded runs a test for each limiter under load.
+func eachLoaded(t *testing.T, all []*loadedLimiter, test func(*testing.T, *loadedLimiter)) {
+	t.Helper()
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) { test(t, c) })
+	}
+}
+
+// key returns the key of an event that is stored unchanged.
+func (k kind) key(name, event string) string { return name + ":{" + event + "}:" + k.suffix }
+
+// slotOf returns the hash slot of an event that is stored unchanged.
+func slotOf(event string) int { return keys.Slot("{" + event + "}") }
+
+// perMonth returns a limit of n in thirty days. While a test runs, no unit expires, and levels
+// decay only a little.
+func perMonth(n int64) window.Limit { return window.Limit{Max: n, Per: 30 * 24 * time.Hour} }
+
+// sampleKeys returns the keys of a limiter on the masters of all shards.
+func sampleKeys(t *testing.T, nodes *redistest.Nodes, name string) (all []string) {
+	t.Helper()
+	for _, events := range shardEvents {
+		master := nodes.MasterOf(t, slotOf(events[0]))
+		for at := uint64(0); ; {
+			page, err := master.Do(t.Context(), "SCAN", strconv.FormatUint(at, 10), "MATCH", name+":*", "COUNT", "1000").AsScanEntry()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, page.Elements...)
+			if at = page.Cursor; at == 0 {
+				break
+			}
+		}
+	}
+	return all
+}
+
+// attempt is one call with its outcome.
+type attempt struct {
+	event    string
+	decision window.Decision
+	err      error
+	began    time.Time
+	took     time.Duration
+}
+
+func (a attempt) ended() time.Time { return a.began.Add(a.took) }
+func (a attempt) admitted() bool   { return a.err == nil && a.decision.Allowed }
+
+// allowFunc is the method Allow of a limiter, or a function like it.
+type allowFunc func(ctx context.Context, event string) (window.Decision, error)
+
+func (ask allowFunc) attempt(ctx context.Context, event string) attempt {
+	began := time.Now()
+	d, err := ask(ctx, event)
+	return attempt{event, d, err, began, time.Since(began)}
+}
+
+// callerGroup is a group of callers that send attempts until end.
+type callerGroup struct {
+	callers  sync.WaitGroup
+	stopping atomic.Bool
+	admitted atomic.Int64
+	denied   atomic.Int64
+
+	mu  sync.Mutex
+	all []attempt
+}
+
+// startLoad starts callers that send attempts, each at most once in 8 ms. next returns the event of
+// the nth attempt of all callers.
+func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string) *callerGroup {
+	t.Helper()
+	var c callerGroup
+	t.Cleanup(func() { c.end() })
+	var n atomic.Int64
+	for range callers {
+		c.callers.Go(func() {
+			var mine []attempt
+			pace := time.NewTicker(8 * time.Millisecond)
+			defer pace.Stop()
+			for ; !c.stopping.Load(); <-pace.C {
+				a := ask.attempt(context.Background(), next(int(n.Add(1))))
+				mine = append(mine, a)
+				if a.admitted() {
+					c.admitted.Add(1)
+				} else if a.err == nil {
+					c.denied.Add(1)
+				}
+			}
+			c.mu.Lock()
+			c.all = append(c.all, mine...)
+			c.mu.Unlock()
+		})
+	}
+	return &c
+}
+
+// roundRobin returns a next for startLoad that cycles through these events.
+func roundRobin(events []string) func(int) string {
+	return func(n int) string { return events[n%len(events)] }
+}
+
+// await waits until the limiter has allowed a number of further attempts.
+func (c *callerGroup) await(t *testing.T, more int64) {
+	t.Helper()
+	until := c.admitted.Load() + more
+	eventually(t, fmt.Sprint(more, " further attempts are allowed"), func() bool { return c.admitted.Load() >= until })
+}
+
+// end stops the callers, and returns all attempts.
+func (c *callerGroup) end() []attempt {
+	c.stopping.Store(true)
+	c.callers.Wait()
+	return c.all
+}
+
+// eventually waits until done returns true. It fails the test after a minute.
+func eventually(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for late := time.After(time.Minute); !done(); {
+		select {
+		case <-again.C:
+		case <-late:
+			tb.Fatalf("waited a minute for this: %s", what)
+		}
+	}
+}
+
+// outcomes counts the outcomes of the attempts on an event. It also holds the units that are
+// counted in the end, and the units that were allowed beyond the limit.
+type outcomes struct{ asked, admitted, denied, uncertain, refused, counted, overLimit int64 }
+
+// count returns the outcomes of attempts by event.
+func count(t *testing.T, attempts []attempt) map[string]*outcomes {
+	t.Helper()
+	of := map[string]*outcomes{}
+	for _, a := range attempts {
+		if of[a.event] == nil {
+			of[a.event] = &outcomes{}
+		}
+		if !of[a.event].add(a) {
+			t.Fatalf("%s: an error that does not say whether the attempt was counted, or says it wrongly: %v", a.event, a.err)
+		}
+	}
+	return of
+}
+
+// add counts an attempt. It reports whether a caller can act on its error. An attempt that never
+// reached a server must not be uncertain.
+func (n *outcomes) add(a attempt) bool {
+	n.asked++
+	switch {
+	case a.admitted():
+		n.admitted++
+	case a.err == nil:
+		n.denied++
+	case errors.Is(a.err, window.ErrUncertain):
+		n.uncertain++
+		return !strings.Contains(a.err.Error(), "dial tcp")
+	case errors.Is(a.err, window.ErrOutage), strings.Contains(a.err.Error(), "nothing was sent"):
+		n.refused++
+	default:
+		return false
+	}
+	return true
+}
+
+// checkCounts compares all attempts to the counts in the end, for a limiter with one limit of
+// maxUnits in thirty days. At most the lost units of an event can be missing in its count, and can
+// have been allowed again. checkCounts returns the sum over all events.
+func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lost map[string]int64) (sum outcomes) {
+	t.Helper()
+	for event, n := range count(t, attempts) {
+		n.counted, n.overLimit = maxUnits-freeUnits(t, l, event), max(0, n.admitted-maxUnits)
+		if n.asked != n.admitted+n.denied+n.uncertain+n.refused {
+			t.Errorf("%s: not every attempt is accounted for: %+v", event, *n)
+		}
+		if n.counted < n.admitted-lost[event] || n.counted > n.admitted+n.uncertain || n.admitted > maxUnits+lost[event] {
+			t.Errorf("%s: of %d units, %d lost, %+v", event, maxUnits, lost[event], *n)
+		}
+		sum.asked += n.asked
+		sum.admitted += n.admitted
+		sum.denied += n.denied
+		sum.uncertain += n.uncertain
+		sum.refused += n.refused
+		sum.counted += n.counted
+		sum.overLimit += n.overLimit
+	}
+	return sum
+}
+
+// freeUnits returns how many units of an event the limiter still allows. After a fault, the circuit
+// breaker of the event's slots can stay open for up to a second.
+func freeUnits(t *testing.T, l limiter, event string) int64 {
+	t.Helper()
+	var d window.Decision
+	eventually(t, "Peek answers about "+event, func() bool {
+		var err error
+		if d, err = l.Peek(t.Context(), event); err != nil && !errors.Is(err, window.ErrOutage) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if d.Allowed {
+		return d.Remaining + 1
+	}
+	return 0
+}
+
+// exhaust sends attempts on each event until it is denied.
+func exhaust(t *testing.T, l limiter, events []string) (attempts []attempt) {
+	t.Helper()
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	late := time.Now().Add(20 * time.Second)
+	for part := range slices.Chunk(events, (len(events)+15)/16) {
+		callers.Go(func() {
+			pace := time.NewTicker(time.Millisecond / 2)
+			defer pace.Stop()
+			for _, event := range part {
+				for denied := false; !denied; <-pace.C {
+					a := allowFunc(l.Allow).attempt(context.Background(), event)
+					mu.Lock()
+					attempts = append(attempts, a)
+					mu.Unlock()
+					denied = a.err == nil && !a.decision.Allowed
+					if !denied && time.Now().After(late) {
+						t.Errorf("%s is not denied after 20 s: %v", event, a.err)
+						return
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	return attempts
+}
+
+// checkNoErrors fails the test if any attempt failed.
+func checkNoErrors(t *testing.T, attempts []attempt) {
+	t.Helper()
+	failed := slices.DeleteFunc(slices.Clone(attempts), func(a attempt) bool { return a.err == nil })
+	if len(failed) > 0 {
+		t.Errorf("%d of %d attempts failed; the first on %s after %v: %v", len(failed), len(attempts), failed[0].event, failed[0].took, failed[0].err)
+	}
+}
+
+// settings are the settings of the servers that matter in an incident.
+type settings struct {
+	nodeTimeout time.Duration // cluster-node-timeout
+	coverage    string        // cluster-require-full-coverage: whether the other masters then refuse, too
+	replicas    string        // min-replicas-to-write: a master with fewer replicas refuses
+}
+
+// set sets the settings on all nodes, until the test ends.
+func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
+	t.Helper()
+	configure := func(s settings) {
+		onAll(t, nodes, "CONFIG", "SET", "cluster-node-timeout", fmt.Sprint(s.nodeTimeout.Milliseconds()), "cluster-require-full-coverage", s.coverage,
+			"min-replicas-to-write", s.replicas, "min-replicas-max-lag", "2")
+	}
+	configure(s)
+	t.Cleanup(func() { configure(defaultSettings) })
+	t.Cleanup(func() { nodes.Heal(t) })
+}
+
+// shardEvents are events of each shard. None is in a part of the slots that two masters share,
+// because the circuit breaker of such a part opens for either of them.
+var shardEvents = someEvents(20)
+
+// someEvents returns a number of events of each shard.
+func someEvents(each int) (of [3][]string) {
+	for n := 0; len(of[0]) < each || len(of[1]) < each || len(of[2]) < each; n++ {
+		event := fmt.Sprint("198.51.100.", n)
+		if shard := slotOf(event) * 3 / 16384; !shared(event) && len(of[shard]) < each {
+			of[shard] = append(of[shard], event)
+		}
+	}
+	return of
+}
+
+// shared reports whether the event is in a part of the slots that two masters share.
+func shared(event string) bool {
+	part := slotOf(event) / 256
+	return part == 21 || part == 42
+}
+
+// admit takes n units, which the limiter must allow.
+func admit(t *testing.T, l limiter, event string, n int) {
+	t.Helper()
+	for range n {
+		if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {
+			t.Fatalf("%s: %+v %v", event, d, err)
+		}
+	}
+}
+
+// These are the settings of the incidents, and the defaults.
+var (
+	defaultSettings  = settings{5 * time.Second, "yes", "0"}
+	shortNodeTimeout = settings{1500 * time.Millisecond, "yes", "0"}
+	noCoverage       = settings{1500 * time.Millisecond, "no", "0"}
+	replicaRequired  = settings{5 * time.Second, "no", "1"}
+)
+
+const (
+	callers     = 16              // of each kind of limiter
+	timeout     = time.Second     // of a call, the default
+	slack       = 2 * time.Second // the time that a busy machine may add
+	failedShard = 0               // the shard that loses its master
+)
+
+func pageOnKeys() string { return string(must(os.ReadFile("../docs/keys.md"))) }
+
+// userRule returns the arguments of ACL SETUSER in docs/keys.md.
+func userRule(t *testing.T) []string {
+	t.Helper()
+	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(pageOnKeys())
+	if rule == nil {
+		t.Fatal("docs/keys.md has no rule for a user")
+	}
+	return strings.Fields(rule[1])
+}
+
+// deniedObject returns the command or key that an entry of ACL LOG denied.
+func deniedObject(t *testing.T, entry rueidis.RedisMessage) string {
+	t.Helper()
+	fields, err := entry.AsMap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	what := fields["object"]
+	denied, err := what.ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return denied
+}
+
+// onAll sends a command to all nodes.
+func onAll(t *testing.T, nodes *redistest.Nodes, command ...string) {
+	t.Helper()
+	for _, s := range nodes.All {
+		if err := s.Do(context.Background(), command...).Error(); err != nil {
+			t.Fatalf("%q: %v", command, err)
+		}
+	}
+}
+
+// movedSlots are the slots that move, one of each master.
+var movedSlots = []int{100, 6000, 12_000}
+
+// moveSlots moves the slots to the next master and back, a number of times.
+func moveSlots(t *testing.T, nodes *redistest.Nodes, times int) {
+	t.Helper()
+	for range times {
+		for i, slot := range movedSlots {
+			home := nodes.MasterOf(t, slot)
+			nodes.Move(t, slot, nodes.MasterOf(t, movedSlots[(i+1)%len(movedSlots)]))
+			nodes.Move(t, slot, home)
+		}
+	}
+}
+
+// askRedirects returns how often nodes redirected a call by ASK, which they do while a slot moves.
+func askRedirects(t *testing.T, nodes *redistest.Nodes) string {
+	t.Helper()
+	var all []string
+	for _, s := range nodes.All {
+		all = append(all, regexp.MustCompile(`errorstat_ASK:count=\d+`).FindString(must(s.Do(t.Context(), "INFO", "errorstats").ToString())))
+	}
+	return fmt.Sprint(all)
+}
+
+// knownAndNew returns a next for startLoad with events of the slots that move: a few repeatedly,
+// and every tenth time a new one.
+func knownAndNew() func(n int) string {
+	known, fresh := movedEvents()
+	return func(n int) string {
+		if n%10 == 0 && n/10 < len(fresh) {
+			return fresh[n/10]
+		}
+		return known[n%len(known)]
+	}
+}
+
+// movedEvents returns known and new events of the slots that move.
+var movedEvents = sync.OnceValues(func() (known, fresh []string) { return eventsOf("known", 10), eventsOf("new", 700) })
+
+// eventsOf returns a number of events of each slot that moves. The slots alternate.
+func eventsOf(name string, each int) (all []string) {
+	of := map[int][]string{}
+	for n, full := 0, 0; full < len(movedSlots); n++ {
+		event := name + "-" + strconv.Itoa(n)
+		slot := slotOf(event)
+		if slices.Contains(movedSlots, slot) && len(of[slot]) < each {
+			of[slot] = append(of[slot], event)
+			if len(of[slot]) == each {
+				full++
+			}
+		}
+	}
+	for i := range each {
+		for _, slot := range movedSlots {
+			all = append(all, of[slot][i])
+		}
+	}
+	return all
+}
