@@ -39,10 +39,10 @@ func (sec *section) unitsByColumn(columns int) []int64 {
 func (sec *section) axis(quarter int) string {
 	line := []rune("├" + strings.Repeat("─", 4*quarter-1) + "┤")
 	for i := range 3 {
-		text := " " + formatSpan(sec.per/4*time.Duration(3-i)) + " "
+		text := " " + formatDuration(sec.per/4*time.Duration(3-i)) + " "
 		copy(line[(i+1)*quarter-len(text)/2:], []rune(text))
 	}
-	copy(line[1:], []rune(" "+formatSpan(sec.per)+" ago "))
+	copy(line[1:], []rune(" "+formatDuration(sec.per)+" ago "))
 	copy(line[4*quarter-len(" now "):], []rune(" now "))
 	return string(line)
 }

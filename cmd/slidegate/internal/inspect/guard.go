@@ -187,7 +187,7 @@ func (b *budgetState) tightest() *section {
 // reason returns why the budget denies, by the limit that denies for longest.
 func (b *budgetState) reason() reason {
 	sec := b.tightest()
-	text := fmt.Sprintf("%s within %s, %s", output.Count(int(sec.Used), "failure"), formatSpan(sec.per), failures[b.Budget])
+	text := fmt.Sprintf("%s within %s, %s", output.Count(int(sec.Used), "failure"), formatDuration(sec.per), failures[b.Budget])
 	return reason{b.Budget, text, sec.Limit, sec.RetryAfter, sec}
 }
 

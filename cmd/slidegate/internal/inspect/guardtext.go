@@ -189,7 +189,7 @@ func (sec *section) row(gaugeWidth int) []string {
 	}
 	used := strconv.FormatInt(sec.Used, 10)
 	if sec.Bound == nil {
-		return []string{"MAX/" + formatSpan(sec.per), used, "", "?", back}
+		return []string{"MAX/" + formatDuration(sec.per), used, "", "?", back}
 	}
 	return []string{sec.Limit, used, sec.gauge(output.Screen{}, gaugeWidth), orNone(sec.Remaining), back}
 }

@@ -54,9 +54,9 @@ func (st *State) summary(screen output.Screen) string {
 	var counts []string
 	for _, sec := range st.Limits {
 		if sec.Level != nil {
-			counts = append(counts, fmt.Sprintf("level %.2f of %s", sec.Level.Level, formatSpan(sec.per)))
+			counts = append(counts, fmt.Sprintf("level %.2f of %s", sec.Level.Level, formatDuration(sec.per)))
 		} else {
-			counts = append(counts, fmt.Sprintf("%s in %s", units(sec.Used), formatSpan(sec.per)))
+			counts = append(counts, fmt.Sprintf("%s in %s", units(sec.Used), formatDuration(sec.per)))
 		}
 	}
 	return screen.Wrap(fmt.Sprintf("%s on %s counts %s.", st.Key, st.Redis, strings.Join(counts, ", "))) + "\n"

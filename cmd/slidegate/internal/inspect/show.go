@@ -96,7 +96,7 @@ func (st *State) missingFlags() string {
 func (st *State) unnamedLimits() (limits []string) {
 	for _, sec := range st.Limits {
 		if sec.Bound == nil {
-			limits = append(limits, "MAX/"+formatSpan(sec.per))
+			limits = append(limits, "MAX/"+formatDuration(sec.per))
 		}
 	}
 	return limits
@@ -149,7 +149,7 @@ func (st *State) writeNotes(b *strings.Builder) {
 		fmt.Fprintf(b, "\nMore limits are stored, and may deny, too; add %s.\n", st.missingFlags())
 	}
 	if lag := st.clockLag(); lag > 0 {
-		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the limiter uses the time of the last event.\n", formatSpan(lag))
+		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the limiter uses the time of the last event.\n", formatDuration(lag))
 	}
 }
 
@@ -186,7 +186,7 @@ func (sec *section) text(screen output.Screen, name int, brief bool) string {
 // name returns the limit, or only its Per if Max is unknown.
 func (sec *section) name() string {
 	if sec.Bound == nil {
-		return formatSpan(sec.per)
+		return formatDuration(sec.per)
 	}
 	return sec.Limit
 }
@@ -213,7 +213,7 @@ func (sec *section) recoveryText() string {
 
 // levelText returns the rest of a section of ar1, after its title.
 func (sec *section) levelText() string {
-	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), formatSpan(time.Duration(sec.HalfLife)*time.Millisecond))
+	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), formatDuration(time.Duration(sec.HalfLife)*time.Millisecond))
 	if sec.ResetAfter > 0 {
 		level += "  at rest " + formatIn(sec.ResetAfter, sec.now) + "\n"
 	}
@@ -242,8 +242,8 @@ func orNone(n int64) string {
 
 func units(n int64) string { return output.Count(int(n), "unit") }
 
-// formatSpan returns a duration in the spelling of flags.Limits.
-func formatSpan(d time.Duration) string { return output.Duration(d.Milliseconds()) }
+// formatDuration returns a duration in the spelling of flags.Limits.
+func formatDuration(d time.Duration) string { return output.Duration(d.Milliseconds()) }
 
 // formatIn returns when a wait from now ends. It rounds the time up, so that the wait is over then.
 func formatIn(ms int64, now time.Time) string {

@@ -131,8 +131,8 @@ func (t *Timeline) attempts() []int { return t.column(0) }
 // admitted returns the attempts in each bin that a set allows.
 func (t *Timeline) admitted(set int) []int { return t.column(1 + set) }
 
-// total returns the sum of a column. Column 0 counts all attempts, and each later column the attempts
-// that a set allows.
+// total returns the sum of a column. Column 0 counts all attempts. Each later column counts the
+// attempts that a set allows.
 func (t *Timeline) total(column int) (n int) {
 	for _, count := range t.column(column) {
 		n += count

@@ -57,7 +57,7 @@ func (w *Waits) Longest() time.Duration { return w.longest }
 // median.
 //
 // The exact quantile is the shortest such wait. Quantile is never below it, and at most 4.5 % above
-// it: it returns the upper edge of the bin of the exact quantile, or the longest wait if that is
+// it. It returns the upper edge of the bin of the exact quantile, or the longest wait if that is
 // less. For waits below a millisecond, it returns at most a millisecond. Without any waits, it
 // returns 0.
 func (w *Waits) Quantile(q float64) time.Duration {

@@ -96,8 +96,8 @@ func (o *topDenied) most() (top []deniedEvent, total int64, events int) {
 	return top[:min(len(top), maxReported)], o.total, len(o.byDenials)
 }
 
-// times returns how far an event is over its limit: its certain denials as a multiple of what the
-// limit allows in the same time, or in one Per if that is longer.
+// times returns how far an event is over its limit. It divides the certain denials of the event by
+// the number of requests that the limit allows in the same time, or in one Per if that is longer.
 func (e deniedEvent) times() float64 {
 	pers := max(1, float64(e.last.Sub(e.since))/float64(e.usage.Limit.Per))
 	return float64(e.denied-e.unsure) / (float64(e.usage.Limit.Max) * pers)
