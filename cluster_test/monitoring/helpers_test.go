@@ -4,9 +4,30 @@
 package monitoring_test
 
 import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/rueidis"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/otelgate"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -24,4 +45,353 @@ func parseLimits(texts ...string) (all []window.Limit) {
 		all = append(all, must(window.ParseLimit(text)))
 	}
 	return all
+}
+
+// load is a set of programs under load, with the addresses of their metrics.
+type load struct {
+	redis   *underLoad
+	proxies []string
+	program string
+}
+
+// startLoad starts three proxies and a program. One proxy reaches neither Redis nor its server.
+// Each gets calls until the test ends.
+func startLoad(t *testing.T, slidegate string) load {
+	t.Helper()
+	redis := &underLoad{redistest.Start(t)}
+	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(origin.Close)
+	l := load{redis: redis}
+	for _, args := range [][]string{
+		{"--to", origin.URL, "--redis", redis.Addr(), "--outage", "closed"},
+		{"--to", origin.URL, "--redis", redis.Addr(), "--outage", "local", "--name", "other", "--shadow"},
+		{"--to", "http://127.0.0.1:1", "--redis", "127.0.0.1:1", "--outage", "open"},
+	} {
+		l.proxies = append(l.proxies, startProxy(t, slidegate, args))
+	}
+	l.program = startProgram(t, redis.Server)
+	return l
+}
+
+// repeat makes calls until the test ends, each a few ms after the last.
+func repeat(t *testing.T, call func(ctx context.Context, i int)) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			call(ctx, i)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+}
+
+// startProxy runs a proxy, and returns the address of its metrics.
+func startProxy(t *testing.T, slidegate string, args []string) (admin string) {
+	t.Helper()
+	found := run(t, regexp.MustCompile(`msg=ready listen=(\S+) .*admin=(\S+)`), slidegate, append([]string{
+		"proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--limit", "5/1h", "--route", "/large/ 1000000/1h", "--route", "/free/ none",
+	}, args...)...)
+	for _, path := range []string{"/", "/large/", "/free/"} {
+		repeat(t, func(ctx context.Context, _ int) { request(ctx, "http://"+found[1]+path) })
+	}
+	return found[2]
+}
+
+// request sends a request, and ignores its outcome.
+func request(ctx context.Context, to string) {
+	r := must(http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody))
+	if res, err := http.DefaultClient.Do(r); err == nil {
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	}
+}
+
+// startProgram starts limiters that report by otelgate, and returns the address of their metrics.
+func startProgram(t *testing.T, redis *redistest.Server) (address string) {
+	t.Helper()
+	registry := client.NewRegistry()
+	observe := must(otelgate.New(metric.NewMeterProvider(metric.WithReader(must(exporter.New(exporter.WithRegisterer(registry)))))))
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	t.Cleanup(server.Close)
+
+	keeps, discards := redis.Client(t), redis.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })
+	cfg := window.Config{Name: "api", Limits: parseLimits("50/1s", "100000/1h"), Timeout: 500 * time.Millisecond, Observe: observe}
+	api := must(window.New(keeps, cfg))
+	cfg.Name, cfg.Limits, cfg.DenialCache = "cached", parseLimits("1/1h"), 10
+	cached := must(window.New(keeps, cfg))
+	cfg.Name = "uncached"
+	cfg.Fallback = must(window.NewLocal(window.Config{Name: cfg.Name, Limits: cfg.Limits}))
+	uncached := must(window.New(discards, cfg))
+	full := must(window.NewLocal(window.Config{Name: "full", Limits: cfg.Limits, MaxEvents: 1, Observe: observe}))
+
+	repeat(t, func(ctx context.Context, i int) { _, _ = api.Allow(ctx, fmt.Sprint(i%10)) })
+	repeat(t, func(ctx context.Context, _ int) { api.AllowEach(ctx, []string{"e", "e"}); _, _ = api.Allow(ctx, "") })
+	for _, l := range []*window.Limiter{uncached, cached} {
+		repeat(t, func(ctx context.Context, _ int) { _, _ = l.Allow(ctx, "e") })
+	}
+	repeat(t, func(ctx context.Context, i int) { _, _ = full.Allow(ctx, fmt.Sprint(i)) })
+	return must(url.Parse(server.URL)).Host
+}
+
+// underLoad is a Redis that can become slow, or hang.
+type underLoad struct{ *redistest.Server }
+
+// slow pauses the server ten times for 100 ms.
+func (u *underLoad) slow(t *testing.T) {
+	t.Helper()
+	for range 10 {
+		u.Pause(t)
+		<-time.After(100 * time.Millisecond)
+		u.Resume(t)
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
+// hang pauses the server for 3 s, and calls ask every 500 ms.
+func (u *underLoad) hang(t *testing.T, ask func()) {
+	t.Helper()
+	u.Pause(t)
+	defer u.Resume(t)
+	for range 6 {
+		<-time.After(500 * time.Millisecond)
+		ask()
+	}
+}
+
+// scraper is a running Prometheus, with the Redis of the programs that it scrapes.
+type scraper struct {
+	url   string
+	redis *underLoad
+}
+
+// startPrometheus starts Prometheus with the alerts, on programs under load.
+func startPrometheus(t *testing.T, program string) *scraper {
+	t.Helper()
+	l := startLoad(t, build(t))
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	text := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [%q]\nscrape_configs:\n"+
+		"- {job_name: proxy, static_configs: [{targets: [%s]}]}\n- {job_name: program, static_configs: [{targets: [%s]}]}\n",
+		must(filepath.Abs(alertsFile)), strings.Join(l.proxies, ", "), l.program)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := run(t, regexp.MustCompile(`(?s)msg="Listening on" address=(\S+).*Server is ready`), program,
+		"--config.file", config, "--storage.tsdb.path", filepath.Join(t.TempDir(), "data"), "--web.listen-address", "127.0.0.1:0")
+	return &scraper{url: "http://" + found[1], redis: l.redis}
+}
+
+// killOnEOF is a shell command that kills a program when its standard input ends, as it does when
+// the tests die.
+const killOnEOF = `"$@" </dev/null & read -r forever; kill -KILL $!; wait`
+
+// run starts a program that ends with the test. It waits until ready matches the log, and returns
+// the match.
+func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (found []string) {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", killOnEOF, "sh", program}, args...)...)
+	hold, log := must(cmd.StdinPipe()), must(cmd.StderrPipe())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hold.Close(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(log)
+	var all strings.Builder
+	for lines.Scan() {
+		fmt.Fprintln(&all, lines.Text())
+		if found = ready.FindStringSubmatch(all.String()); found != nil {
+			go func() {
+				for lines.Scan() { // or it would block
+				}
+			}()
+			return found
+		}
+	}
+	t.Fatalf("%s ended before it was ready:\n%s", program, &all)
+	return nil
+}
+
+// get calls the API, and decodes the field data of its answer.
+func (p *scraper) get(t *testing.T, path string, data any) {
+	t.Helper()
+	res, err := http.Get(p.url + "/api/v1/" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: data}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Status != "success" {
+		t.Fatalf("%s: %v %s", path, err, answer.Error)
+	}
+}
+
+// answers reports whether a query returns at least one number. It checks that all series have the
+// labels that the query names.
+func (p *scraper) answers(t *testing.T, q query) bool {
+	t.Helper()
+	var found struct {
+		Result []struct {
+			Metric map[string]string
+			Value  [2]any
+		}
+	}
+	p.get(t, "query?query="+url.QueryEscape(q.expr), &found)
+	numbers := 0
+	for _, series := range found.Result {
+		if series.Value[1] != "NaN" {
+			numbers++
+		}
+		for _, label := range q.labels {
+			if series.Metric[label] == "" {
+				t.Errorf("%s: no %s in %v, from %s", q.name, label, series.Metric, q.expr)
+			}
+		}
+	}
+	return numbers > 0
+}
+
+// line is a series of values, with their times in seconds.
+type line struct {
+	Metric map[string]string
+	Values [][2]any
+}
+
+// lines returns the answer to a query for each second of a period.
+func (p *scraper) lines(t *testing.T, expr string, from, to time.Time) []line {
+	t.Helper()
+	var found struct{ Result []line }
+	p.get(t, fmt.Sprintf("query_range?query=%s&start=%d&end=%d&step=1", url.QueryEscape(expr), from.Unix(), to.Unix()), &found)
+	return found.Result
+}
+
+// alerts returns the alerts that Prometheus has loaded.
+func (p *scraper) alerts(t *testing.T) (all []query) {
+	t.Helper()
+	var loaded struct {
+		Groups []struct {
+			Rules []struct {
+				Name, Query string
+				Annotations map[string]string
+			}
+		}
+	}
+	p.get(t, "rules", &loaded)
+	for _, group := range loaded.Groups {
+		for _, rule := range group.Rules {
+			q := query{name: "alert " + rule.Name, expr: rule.Query}
+			for _, text := range rule.Annotations {
+				q.labels = append(q.labels, labelsIn(text)...)
+			}
+			all = append(all, q)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("no alerts are loaded")
+	}
+	return all
+}
+
+// exported returns all metrics that Prometheus has scraped.
+func (p *scraper) exported(t *testing.T) exports {
+	t.Helper()
+	var all []map[string]string
+	p.get(t, "series?match[]="+url.QueryEscape(`{job!=""}`), &all)
+	e := exports{}
+	for _, series := range all {
+		labels := e[series["__name__"]]
+		if labels == nil {
+			labels = map[string]map[string]bool{}
+			e[series["__name__"]] = labels
+		}
+		for label, value := range series {
+			if labels[label] == nil {
+				labels[label] = map[string]bool{}
+			}
+			labels[label][value] = true
+		}
+	}
+	return e
+}
+
+// query is a query of the dashboard or of an alert.
+type query struct {
+	name   string // of its panel or alert
+	expr   string
+	labels []string // the labels in its legend or its texts
+}
+
+// labelPattern matches the labels that a legend, such as {{route}}, or the text of an alert names.
+var labelPattern = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
+
+func labelsIn(text string) (all []string) {
+	for _, found := range labelPattern.FindAllStringSubmatch(text, -1) {
+		all = append(all, found[1])
+	}
+	return all
+}
+
+// board is the part of the dashboard that the tests use.
+type board struct {
+	Templating struct {
+		List []struct{ Name, Definition string }
+	}
+	Panels []panel
+}
+
+type panel struct {
+	Title, Type string
+	GridPos     struct{ X, Y, W, H float64 }
+	FieldConfig struct{ Defaults struct{ Unit string } }
+	Targets     []struct{ Expr, LegendFormat string }
+}
+
+// dashboard returns the dashboard, with variables that match everything and rates over an interval.
+func dashboard(t *testing.T, interval string) (b board) {
+	t.Helper()
+	text := string(must(os.ReadFile(dashboardFile)))
+	text = strings.NewReplacer("$__rate_interval", interval, "$limiter", ".*", "$route", ".*").Replace(text)
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// queries returns the queries of all variables and panels.
+func (b board) queries() (all []query) {
+	for _, v := range b.Templating.List {
+		if inside, isValues := strings.CutPrefix(v.Definition, "label_values("); isValues {
+			metric, label, _ := strings.Cut(strings.TrimSuffix(inside, ")"), ", ")
+			all = append(all, query{"variable " + v.Name, "count by (" + label + ") (" + metric + ")", []string{label}})
+		}
+	}
+	for _, panel := range b.Panels {
+		for _, target := range panel.Targets {
+			all = append(all, query{"panel " + panel.Title, target.Expr, labelsIn(target.LegendFormat)})
+		}
+	}
+	return all
+}
+
+// exports holds the exported metrics: for each metric and label, its values.
+type exports map[string]map[string]map[string]bool
+
+// build builds the command slidegate.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "slidegate")
+	cmd := exec.Command("go", "build", "-o", program, ".")
+	cmd.Dir = "../../cmd/slidegate"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
 }

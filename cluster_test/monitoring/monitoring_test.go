@@ -1,11 +1,8 @@
 package monitoring_test
 
 import (
-	"encoding/json"
 	"flag"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,13 +19,6 @@ const (
 	dashboardFile = "../../docs/monitoring/dashboard.json"
 	alertsFile    = "../../docs/monitoring/alerts.yml"
 )
-
-// query is a query of the dashboard or of an alert.
-type query struct {
-	name   string // of its panel or alert
-	expr   string
-	labels []string // the labels in its legend or its texts
-}
 
 // TestMonitoring runs Prometheus beside three proxies and a program under load, on a Redis that
 // becomes slow and hangs. It checks that each query of the dashboard and each alert returns data at
@@ -77,61 +67,6 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
-
-// labelPattern matches the labels that a legend, such as {{route}}, or the text of an alert names.
-var labelPattern = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
-
-func labelsIn(text string) (all []string) {
-	for _, found := range labelPattern.FindAllStringSubmatch(text, -1) {
-		all = append(all, found[1])
-	}
-	return all
-}
-
-// board is the part of the dashboard that the tests use.
-type board struct {
-	Templating struct {
-		List []struct{ Name, Definition string }
-	}
-	Panels []panel
-}
-
-type panel struct {
-	Title, Type string
-	GridPos     struct{ X, Y, W, H float64 }
-	FieldConfig struct{ Defaults struct{ Unit string } }
-	Targets     []struct{ Expr, LegendFormat string }
-}
-
-// dashboard returns the dashboard, with variables that match everything and rates over an interval.
-func dashboard(t *testing.T, interval string) (b board) {
-	t.Helper()
-	text := string(must(os.ReadFile(dashboardFile)))
-	text = strings.NewReplacer("$__rate_interval", interval, "$limiter", ".*", "$route", ".*").Replace(text)
-	if err := json.Unmarshal([]byte(text), &b); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// queries returns the queries of all variables and panels.
-func (b board) queries() (all []query) {
-	for _, v := range b.Templating.List {
-		if inside, isValues := strings.CutPrefix(v.Definition, "label_values("); isValues {
-			metric, label, _ := strings.Cut(strings.TrimSuffix(inside, ")"), ", ")
-			all = append(all, query{"variable " + v.Name, "count by (" + label + ") (" + metric + ")", []string{label}})
-		}
-	}
-	for _, panel := range b.Panels {
-		for _, target := range panel.Targets {
-			all = append(all, query{"panel " + panel.Title, target.Expr, labelsIn(target.LegendFormat)})
-		}
-	}
-	return all
-}
-
-// exports holds the exported metrics: for each metric and label, its values.
-type exports map[string]map[string]map[string]bool
 
 // These patterns match the parts of PromQL that the dashboard and the alerts use.
 var (
@@ -216,16 +151,4 @@ func TestUnknownNames(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", expr, diff)
 		}
 	}
-}
-
-// build builds the command slidegate.
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "slidegate")
-	cmd := exec.Command("go", "build", "-o", program, ".")
-	cmd.Dir = "../../cmd/slidegate"
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
 }
