@@ -25,7 +25,7 @@ func TestLostReply(t *testing.T) {
 		faults := &redistest.Faults{}
 		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
 		for _, event := range slices.Concat(shardEvents[:]...) {
-			if _, err := l.Allow(t.Context(), event); err != nil { // connects, and brings the script
+			if _, err := l.Allow(t.Context(), event); err != nil { // connects, and loads the script
 				t.Fatal(err)
 			}
 			faults.LoseReply("EVALSHA")

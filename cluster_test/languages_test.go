@@ -97,7 +97,7 @@ type task struct {
 	Cluster bool        `json:"cluster"`
 	Timeout int         `json:"timeout"` // in seconds
 	Name    string      `json:"name"`
-	Event   string      `json:"event"` // as the secret in hex
+	Event   string      `json:"event"` // in hex, as Secret
 	Secret  string      `json:"secret,omitempty"`
 	Limits  []taskLimit `json:"limits"`
 	Callers int         `json:"callers"`
@@ -165,7 +165,7 @@ type vector struct {
 	}
 }
 
-// vectors returns the histories.
+// vectors returns the histories of lua/testdata/vectors.json.
 func vectors(t *testing.T) []vector {
 	t.Helper()
 	var all struct{ Histories []vector }

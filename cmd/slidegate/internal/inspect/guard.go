@@ -191,7 +191,7 @@ func (b *budgetState) reason() reason {
 	return reason{b.Budget, text, sec.Limit, sec.RetryAfter, sec}
 }
 
-// status returns the exit status that the state stands for.
+// status returns the exit status of the state.
 func (a *accountState) status() cli.ExitStatus {
 	switch {
 	case !a.Allowed:

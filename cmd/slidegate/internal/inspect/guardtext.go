@@ -166,7 +166,7 @@ func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen, ti
 	output.Table(&table, 0, rows)
 	header, body, _ := strings.Cut(table.String(), "\n")
 	b.WriteString(screen.Faint(header) + "\n")
-	for i, line := range slices.Collect(strings.Lines(body)) { // colours would be columns of the table
+	for i, line := range slices.Collect(strings.Lines(body)) { // the table would count colours as text
 		plain := rows[i+1][3]
 		b.WriteString(strings.TrimRight(strings.Replace(line, plain, gauges[i], 1), " \n") + "\n")
 	}

@@ -73,7 +73,7 @@ func (c *Reset) confirm(ctx context.Context, s cli.Streams) (yes bool, err error
 	_, _ = fmt.Fprintf(s.Err, "Forget %s in %s? [y/N] ", logs.Shown(c.Event), c.Name)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(io.LimitReader(s.In, maxAnswer)).ReadString('\n') // the end is no
+		line, _ := bufio.NewReader(io.LimitReader(s.In, maxAnswer)).ReadString('\n') // the end of the input means no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

@@ -51,7 +51,7 @@ type Bound struct {
 	Limit      string `json:"limit"`
 	Max        int64  `json:"max"`
 	Remaining  int64  `json:"remaining"`
-	RetryAfter int64  `json:"retry_after_ms"` // until it would admit one unit
+	RetryAfter int64  `json:"retry_after_ms"` // until it allows one unit
 }
 
 // Counts are the units in a window.

@@ -87,7 +87,7 @@ func TestPagesSharePolls(t *testing.T) {
 				t.Errorf("page %d got %d updates, and last %+v", i, b.updates, b.last)
 			}
 		}
-		leave() // the end of the bubble finds each goroutine that is left
+		leave() // synctest fails if a goroutine is left
 		if len(p.hub.pollers) != 0 || polls.Load() > 121 {
 			t.Errorf("%d pollers are left, and polled %d times", len(p.hub.pollers), polls.Load())
 		}

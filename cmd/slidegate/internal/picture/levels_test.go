@@ -75,7 +75,7 @@ func gauges(t *testing.T, now *time.Time) [2]gauge {
 	}
 }
 
-// track is what a gauge read, and which attempts were admitted and denied.
+// track is the readings of a gauge, with the allowed and the denied attempts.
 type track struct {
 	readings         plotter.XYs
 	admitted, denied plotter.XYs

@@ -38,7 +38,7 @@ const (
 	headingRoom = 32  // above each panel
 	notesRoom   = 12  // below the axis of times
 	panelRoom   = 165 // with its lower axis
-	smallRoom   = 96  // the same, where there are several sets
+	smallRoom   = 96  // the same for each of several sets
 	gutter      = 16  // between the panels of a set
 )
 

@@ -137,7 +137,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	maps.DeleteFunc(pr.Out.Trailer, ofProxies)
 	trusted := p.fromTrustedProxy(pr.In.RemoteAddr)
 	if trusted {
-		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"] // to which SetXForwarded adds
+		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"] // SetXForwarded adds to it
 	}
 	pr.SetXForwarded()
 	for _, name := range forwardedHeaders {

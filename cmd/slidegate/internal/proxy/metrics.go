@@ -123,6 +123,6 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.Allowed, window.Denied, window.Outage, window.Uncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.OutageEnded, window.Refused, window.Peeked, window.CacheOff: // say nothing of Redis
+	case window.OutageEnded, window.Refused, window.Peeked, window.CacheOff: // say nothing about Redis
 	}
 }

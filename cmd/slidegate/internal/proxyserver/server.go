@@ -105,7 +105,7 @@ func (c *Command) serve(ctx, first context.Context, cfg proxy.Config, ready func
 	return p.Serve(ctx, public, admin)
 }
 
-// redialPause is how long a window.Connection waits after a failure.
+// redialPause is the pause of a window.Connection after a failure.
 const redialPause = time.Second
 
 // dial returns a function that connects to Redis. It logs each different error once, and calls

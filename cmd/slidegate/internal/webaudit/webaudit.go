@@ -77,13 +77,13 @@ func New(ctx context.Context, cfg Config) (*Audit, error) {
 	if host := cfg.Header.Get("Host"); host != "" {
 		a.base.host = host
 	}
-	for _, own := range []string{"Host", "Content-Length", "Transfer-Encoding", "Connection"} { // the client writes them
+	for _, own := range []string{"Host", "Content-Length", "Transfer-Encoding", "Connection"} { // the client sets them
 		cfg.Header.Del(own)
 	}
 	a.ways = a.allWays()
 	extra := a.wayRequests()
 	a.plan = audit.Config{Claims: cfg.Claims, Attempt: a.attempt, WaitStep: time.Second, MaxTime: cfg.MaxTime - waysTime - reserve, MaxAttempts: cfg.MaxRequests - extra}
-	if a.plan.MaxTime <= 0 || a.plan.MaxAttempts <= 0 { // 0 would be the default
+	if a.plan.MaxTime <= 0 || a.plan.MaxAttempts <= 0 { // 0 would select the default
 		return nil, a.boundsError(errors.New("no attack fits; allow more"), extra)
 	}
 	plan, err := a.plan.Plan()
