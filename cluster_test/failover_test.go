@@ -76,8 +76,8 @@ func (in incident) test(t *testing.T) {
 	}
 }
 
-// leaveSilentConnections sets the timeout for silent connections that docs/servers.md advises. With a
-// longer one, a master that was paused can answer requests before it knows that a replica took
+// leaveSilentConnections sets the timeout for silent connections that docs/servers.md advises. With
+// a longer one, a master that was paused can answer requests before it knows that a replica took
 // over.
 func leaveSilentConnections(o *rueidis.ClientOption) { o.ConnWriteTimeout = 2 * time.Second }
 
