@@ -12,6 +12,14 @@ import (
 // root is the root of the repository, seen from this package.
 const root = "../.."
 
+// TestReadmeIsShort checks that a reader gets through the README in a few minutes.
+func TestReadmeIsShort(t *testing.T) {
+	const most = 120
+	if lines := strings.Count(text(t, root+"/README.md"), "\n"); lines > most {
+		t.Errorf("README.md has %d lines, more than %d: move something to a page of docs", lines, most)
+	}
+}
+
 // TestIndexOfPages checks that docs/README.md links to each page of docs.
 func TestIndexOfPages(t *testing.T) {
 	pages, err := filepath.Glob(root + "/docs/*.md")
