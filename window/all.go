@@ -11,11 +11,10 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Check is one of the attempts of AllowAll: N units of the Event under the Limiter, as AllowN has
-// them.
+// Check is one of the attempts of AllowAll: N units of the Event under the Limiter, as in AllowN.
 type Check struct {
-	Limiter *Limiter // which decides; those of several checks can be different ones, and the same
-	Event   string   // never empty
+	Limiter *Limiter // decides; several checks can have different ones, or the same
+	Event   string   // names the subject that is limited; never empty
 	N       int64    // units; 0 stands for 1
 
 	// Together asks at the same time as the check before, to save a round trip to Redis. If that
@@ -26,41 +25,42 @@ type Check struct {
 
 // Joint is the answer of AllowAll.
 type Joint struct {
-	Allowed    bool          // all checks are admitted, and counted
-	RetryAfter time.Duration // of the check that denied; another may deny then; 0 if Allowed
+	Allowed    bool          // all checks were admitted, and counted
+	RetryAfter time.Duration // of the check that denied; 0 if Allowed. Another check may deny then
 
 	// Decisions are those that were made, in the order of the checks: all if Allowed, else up to
-	// the denial. What was given back of one is no longer in its Counted.
+	// the denial. Counted does not include units that were given back.
 	Decisions []Decision
 }
 
-// AllowAll decides about several subjects at once, such as an address and an account: all checks
-// are counted, or none. It asks them in the order given, up to the first denial or error, and then
-// gives back what was counted, also when ctx has ended: so it can return later than that, by a
-// Timeout of those limiters, or 5 s where that is negative. Each check takes a round trip to Redis,
-// unless it is asked Together with the one before it.
+// AllowAll decides about several events at once, such as an address and an account: all checks are
+// counted, or none. It asks them in the order given, up to the first denial or error. Then it gives
+// back what was counted, even if ctx has ended. So it can return later than ctx ends: by one more
+// Timeout of the limiters, or by 5 s where that is negative. Each check takes a round trip to
+// Redis, unless it is asked Together with the one before it.
 //
-// Put first what an attacker has for himself (his address), and last what he shares with his victim
-// (an account): an attempt that is denied for his address then takes nothing of the account, not
-// even for a moment. For the same reason, ask Together only what hurts nobody else while it is
-// counted for a moment. Whoever can end ctx while the last check is on its way can have that
-// counted, and the others given back. Where strangers can, such as by hanging up, give it one that
-// they cannot end, by context.WithoutCancel.
+// Put first what belongs to an attacker alone (the address), and last what the victim shares (the
+// account). An attempt that is denied for its address then takes nothing from the account, not even
+// for a moment. For the same reason, ask Together only where units that count for a moment deny
+// nobody else.
 //
-// It never admits beyond a limit. It can deny too much while a charge is on its way back; and where
-// one was not given back, because that failed or the process died, up to when it is forgotten.
+// A client that can end ctx while the last check is on its way can leave that one counted, and have
+// the others given back. Where strangers can end it, for example by closing a connection, pass a
+// context that they cannot end, from context.WithoutCancel.
 //
-// Errors are as those of AllowN, each about one check, whose place it tells; after ErrUncertain
-// that check may be counted. Beside it, or beside a denial, there can be errors about what could
-// not be given back, which say so, and match ErrOutage or ErrUncertain. With an error that is not
-// beside a denial, the Joint is empty. What can be known before anything is sent is told before,
-// such as a Check without a Limiter, or checks that cost one event more together than its limits
-// ever admit.
+// AllowAll never admits beyond a limit. It can deny too much while units are on their way back. If
+// giving back failed, or the process died, that lasts until the units are forgotten.
+//
+// Errors are as those of AllowN. Each names the position of its check; after ErrUncertain that
+// check may be counted. Beside an error or a denial, other errors can report units that could not
+// be given back. They match ErrOutage or ErrUncertain. With an error and no denial, the Joint is
+// empty. Mistakes are reported before anything is sent: a Check without a Limiter, or checks whose
+// units of one event together exceed what its limits ever admit.
 //
 // To give back an allowed Joint later, Refund each of its Decisions by the Limiter and Event of its
 // Check. A limiter that counts denied attempts keeps the one that it denied.
 func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
-	if err := sound(ctx, checks); err != nil {
+	if err := validate(ctx, checks); err != nil {
 		return Joint{}, err
 	}
 	a := answers{make([]Decision, len(checks)), make([]error, len(checks))}
@@ -69,7 +69,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	}
 	for done := 0; done < len(checks); {
 		next := done + stage(checks[done:])
-		sideBySide(checks, done, next, try)
+		concurrently(checks, done, next, try)
 		for i := done; i < next; i++ {
 			if a.stops(i) {
 				return a.stopped(ctx, checks[:next], i)
@@ -80,7 +80,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	return Joint{Allowed: true, Decisions: a.decisions}, nil
 }
 
-// answers are what checks were answered, in their order.
+// answers holds the answers to checks, in their order.
 type answers struct {
 	decisions []Decision
 	errs      []error
@@ -94,9 +94,9 @@ func stage(checks []Check) (n int) {
 	return n
 }
 
-// sideBySide calls do for the checks from one to another, at the same time. It calls it in the
-// caller's goroutine for the last of them, and for those in memory, which wait for nothing.
-func sideBySide(checks []Check, from, to int, do func(i int)) {
+// concurrently calls do for the checks in the range [from, to), at the same time. It calls do in
+// the caller's goroutine for the last of them, and for those in memory, which wait for nothing.
+func concurrently(checks []Check, from, to int, do func(i int)) {
 	if to-from == 1 {
 		do(from)
 		return
@@ -115,8 +115,8 @@ func sideBySide(checks []Check, from, to int, do func(i int)) {
 // stops reports whether nothing is asked after the i-th check.
 func (a answers) stops(i int) bool { return a.errs[i] != nil || !a.decisions[i].Allowed }
 
-// stopped gives back what was counted for the checks that were asked, and returns the Joint that
-// the i-th one stopped.
+// stopped gives back the units of the checks that were asked, and returns the Joint that the i-th
+// one stopped.
 func (a answers) stopped(ctx context.Context, asked []Check, i int) (Joint, error) {
 	err := a.giveBack(ctx, asked, i)
 	if cause := a.errs[i]; cause != nil {
@@ -127,12 +127,12 @@ func (a answers) stopped(ctx context.Context, asked []Check, i int) (Joint, erro
 
 func (c Check) units() int64 { return cmp.Or(c.N, 1) }
 
-// ofCheck adds to an error which check it is about: several can have the same limiter.
+// ofCheck adds to an error the number of its check, since several checks can have the same limiter.
 func ofCheck(i int, err error) error { return fmt.Errorf("%w (check %d of AllowAll)", err, i+1) }
 
-// sound refuses checks that could not be made, or never be admitted, also for what several of them
-// cost one event together.
-func sound(ctx context.Context, checks []Check) error {
+// validate refuses checks without a limiter, or that can never be admitted. Several checks of one
+// event under one limiter are added up.
+func validate(ctx context.Context, checks []Check) error {
 	if len(checks) == 0 {
 		return errors.New("slidegate: AllowAll has no checks; give it at least one")
 	}
@@ -153,11 +153,12 @@ func sound(ctx context.Context, checks []Check) error {
 	return nil
 }
 
-// giveBack refunds all that was counted, side by side: the sooner it is back, the less is denied
-// for it. Its errors are about what stays, or may stay, apart from the check that stopped.
+// giveBack refunds all units that were counted, concurrently: the sooner they are back, the fewer
+// others are denied. It returns errors about units that stay, or may stay, counted, except in the
+// check that stopped.
 func (a answers) giveBack(ctx context.Context, asked []Check, stopped int) error {
 	errs := make([]error, len(asked))
-	sideBySide(asked, 0, len(asked), func(i int) {
+	concurrently(asked, 0, len(asked), func(i int) {
 		if err := a.errs[i]; err != nil && i != stopped && errors.Is(err, ErrUncertain) {
 			errs[i] = ofCheck(i, err)
 		} else if !a.stops(i) {
@@ -167,7 +168,7 @@ func (a answers) giveBack(ctx context.Context, asked []Check, stopped int) error
 	return errors.Join(errs...)
 }
 
-// giveBack refunds what a decision counted for the i-th check.
+// giveBack refunds the units that a decision counted for the i-th check.
 func (c Check) giveBack(ctx context.Context, i int, d *Decision) error {
 	if err := c.refund(ctx, *d); err != nil {
 		return ofCheck(i, err)
@@ -176,7 +177,7 @@ func (c Check) giveBack(ctx context.Context, i int, d *Decision) error {
 	return nil
 }
 
-// refund does not end with ctx, but in time.
+// refund gives units back even if ctx has ended, and always returns in time.
 func (c Check) refund(ctx context.Context, d Decision) error {
 	ctx = context.WithoutCancel(ctx)
 	if c.Limiter.engine.Timeout < 0 {
@@ -190,5 +191,5 @@ func (c Check) refund(ctx context.Context, d Decision) error {
 	return nil
 }
 
-// refundTime is how long a Refund may take where Timeout leaves that to the context.
+// refundTime bounds a Refund where Timeout leaves that to the context.
 const refundTime = 5 * time.Second

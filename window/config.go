@@ -12,7 +12,7 @@ import (
 
 const maxTime = 1 << 47 // the first ms that the script refuses, in the year 6429
 
-// engine returns the configuration as limiters of every kind have it.
+// engine converts the configuration into the form that limiters of every kind share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "w", Script: lua.Window, SomeSuffices: true, MaxUnits: maxUnits,
@@ -32,7 +32,7 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// appendEngine appends the limits as limiters of every kind have them.
+// appendEngine appends the limits in the form that limiters of every kind share.
 func appendEngine(to []engine.Limit, limits []Limit, countDenied bool) []engine.Limit {
 	for _, l := range limits {
 		to = append(to, engine.Limit{
@@ -42,7 +42,7 @@ func appendEngine(to []engine.Limit, limits []Limit, countDenied bool) []engine.
 	return to
 }
 
-// limitText writes a limit as people read it.
+// limitText formats a limit for people.
 func limitText(e engine.Limit) string {
 	l := Limit{Max: e.Max, Per: clock.Milliseconds(e.Per)}
 	if width := clock.Milliseconds(e.Fine); width != l.resolution(false) {

@@ -9,10 +9,11 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 )
 
-// errNoSnapshot is returned for a reply that only something that is no Slidegate script can give.
+// errNoSnapshot is returned for a reply that no Slidegate script gives.
 var errNoSnapshot = errors.New("the reply to inspect is not as the head of window.lua says; remove the script that Redis holds under this hash")
 
-// snapshot returns the state that the reply to inspect says, as the head of window.lua has it.
+// snapshot returns the state in a reply to inspect, whose form is described at the head of
+// window.lua.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	if len(reply) < 2 {
 		return Snapshot{}, errNoSnapshot
@@ -34,14 +35,14 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	return s, nil
 }
 
-// otherUsage returns what is known of a window that no limit has: its Per, units used, and the wait
-// until they are forgotten.
+// otherUsage returns the known fields of a window that no limit has: its Per, units used, and the
+// wait until they are forgotten.
 func otherUsage(row []int64) Usage {
 	return Usage{Limit: Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
 }
 
-// newBuckets returns the buckets of a row: after three integers their number, and then the time and
-// units of each.
+// newBuckets returns the buckets of a row. A row holds three integers, the number of buckets, and
+// then the time and units of each.
 func newBuckets(row []int64) (buckets []Bucket) {
 	for pairs := row[4 : 4+2*row[3]]; len(pairs) > 0; pairs = pairs[2:] {
 		buckets = append(buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})

@@ -11,12 +11,12 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Limit bounds what is admitted: at most Max units in any span of length Per.
+// Limit bounds admission: at most Max units in any span of length Per.
 //
-// With a Max of at most 60 it is exact: a unit is forgotten when it is Per old. A larger limit, or
-// one that counts denied attempts, counts in buckets of Per/60, rounded up to a whole millisecond.
-// A bucket is forgotten as a whole when its last event is Per old, so its first units are forgotten
-// up to that much late: under 61 a day, up to 24 minutes. It never admits more than Max.
+// Up to a Max of 60 it is exact: a unit is forgotten when it is Per old. A larger limit, or one
+// that counts denied attempts, counts in buckets of Per/60, rounded up to a whole millisecond. A
+// whole bucket is forgotten when its last event is Per old. So its first units are forgotten up to
+// that much late: under 61 a day, up to 24 minutes. It never admits more than Max.
 //
 // Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is
 // exact. A limit may need at most 256 buckets, so 200 an hour can be exact, and 1000 an hour can
@@ -30,29 +30,29 @@ type Limit struct {
 const (
 	day       = 24 * time.Hour
 	maxUnits  = 1 << 53 // beyond it the doubles of the script skip integers
-	exactMax  = 60      // up to this Max a limit is exact unless told otherwise
+	exactMax  = 60      // up to this Max a limit is exact by default
 	maxBucket = 256     // most buckets that a limit may hold
 )
 
-// PerSecond is at most this many units in any second.
+// PerSecond returns a limit of this many units in any second.
 func PerSecond(units int64) Limit { return Limit{Max: units, Per: time.Second} }
 
-// PerMinute is at most this many units in any minute.
+// PerMinute returns a limit of this many units in any minute.
 func PerMinute(units int64) Limit { return Limit{Max: units, Per: time.Minute} }
 
-// PerHour is at most this many units in any hour.
+// PerHour returns a limit of this many units in any hour.
 func PerHour(units int64) Limit { return Limit{Max: units, Per: time.Hour} }
 
-// PerDay is at most this many units in any 24 hours.
+// PerDay returns a limit of this many units in any 24 hours.
 func PerDay(units int64) Limit { return Limit{Max: units, Per: day} }
 
-// Every is at most one unit in any span of d: a minimum distance between two events.
+// Every returns a limit of one unit in any span of d: a minimum distance between two events.
 func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
 
-// ParseLimit reads a limit as "5/1h": Max, a slash, Per. A duration is written as Go writes it, and
-// knows days: "90s", "1h30m", "1d12h"; a unit alone means one of it, as in "5/h". A Resolution
-// follows an @, as in "5/1h@10m". A limit that New would refuse, where denials do not count, is an
-// error here, too.
+// ParseLimit parses a limit in the form "5/1h": Max, a slash, Per. A duration is written as Go
+// writes it, also with days: "90s", "1h30m", "1d12h". A unit alone means one of it, as in "5/h". A
+// Resolution follows an @, as in "5/1h@10m". ParseLimit returns an error for a limit that New would
+// refuse in a Config without CountDenied.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {
@@ -90,7 +90,8 @@ func parseLimit(s string) (Limit, error) {
 	return l, err
 }
 
-// parseDuration is time.ParseDuration with days, and with a unit alone for one of it.
+// parseDuration parses a duration as time.ParseDuration does, also with days, and a unit alone as
+// one of it.
 func parseDuration(s string) (time.Duration, error) {
 	text := s
 	if text != "" && !strings.ContainsRune(".+-0123456789", rune(text[0])) {
@@ -110,8 +111,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(n)*day + d, nil
 }
 
-// String writes the limit as ParseLimit reads it. It shows the Resolution in force if that is not 1
-// ms; where Resolution is 0 that is the one of a limiter that does not count denied attempts.
+// String formats the limit as ParseLimit reads it. It shows the Resolution in force unless that is
+// 1 ms. If Resolution is 0, it shows that of a limiter that does not count denied attempts.
 func (l Limit) String() string {
 	s := strconv.FormatInt(l.Max, 10) + "/" + formatDuration(l.Per)
 	if l.Resolution == 0 && l.Max <= exactMax {
@@ -138,10 +139,10 @@ func formatDuration(d time.Duration) string {
 	return days + s
 }
 
-// MarshalText writes the limit as String does, for flags, JSON, YAML and the environment.
+// MarshalText formats the limit as String does, for flags, JSON, YAML and the environment.
 func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads the limit as ParseLimit does.
+// UnmarshalText parses the limit as ParseLimit does.
 func (l *Limit) UnmarshalText(text []byte) error {
 	parsed, err := ParseLimit(string(text))
 	if err == nil {
@@ -150,7 +151,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// resolution is the width of a bucket that is in force.
+// resolution returns the width of a bucket that is in force.
 func (l Limit) resolution(countDenied bool) time.Duration {
 	switch {
 	case l.Resolution != 0:
@@ -161,16 +162,16 @@ func (l Limit) resolution(countDenied bool) time.Duration {
 	return l.defaultResolution()
 }
 
-// coarse returns the width of a bucket of units that Max does not bound, such as those of Charge.
-// It keeps the limit within maxBucket.
+// coarse returns the width of a bucket whose units Max does not bound, such as those of Charge. It
+// keeps the limit within maxBucket.
 func (l Limit) coarse() time.Duration { return max(l.resolution(true), l.finest()) }
 
-// defaultResolution is Per/60, rounded up to a whole millisecond.
+// defaultResolution returns Per/60, rounded up to a whole millisecond.
 func (l Limit) defaultResolution() time.Duration {
 	return clock.Milliseconds((l.Per.Milliseconds() + 59) / 60)
 }
 
-// check says what is wrong with the limit, and what to do about it.
+// check returns what is wrong with the limit, and what to do about it.
 func (l Limit) check(countDenied bool) error {
 	if err := engine.CheckRange(l.Max, maxUnits, "2^53", l.Per); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (l Limit) check(countDenied bool) error {
 	return nil
 }
 
-// buckets is how many buckets the limit can hold at a time.
+// buckets returns how many buckets the limit can hold at a time.
 func (l Limit) buckets(countDenied bool) int64 {
 	width := l.resolution(countDenied)
 	slots := int64((l.Per+width-1)/width) + 1
@@ -195,7 +196,7 @@ func (l Limit) buckets(countDenied bool) int64 {
 	return min(l.Max, slots)
 }
 
-// finest is the narrowest Resolution for any Max.
+// finest returns the narrowest Resolution for any Max.
 func (l Limit) finest() time.Duration {
 	return clock.Milliseconds((l.Per.Milliseconds() + maxBucket - 2) / (maxBucket - 1))
 }

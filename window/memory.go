@@ -9,15 +9,15 @@ import (
 	"github.com/slidegate/slidegate/internal/memory"
 )
 
-// counts keeps the counts in memory.
+// counts keeps the counts of events in memory.
 type counts struct {
 	*memory.Store[record]
 	countDenied, allowWhenFull bool
 }
 
-// record is the state of one event: a section for each limit that was counted, in the order in
-// which they first were. Callers can have different limits. A section belongs to the limits of its
-// Per.
+// record is the state of one event. It has a section for each limit under which the event was
+// counted, in the order of their first counts. Callers can have different limits. A section belongs
+// to the limits of its Per.
 type record struct{ sections []section }
 
 // section is the state of one limit of one event. Times are in ms.
@@ -34,7 +34,7 @@ func newMemory(cfg engine.Config) *counts {
 	return &counts{memory.New(cfg.Clock, cfg.MaxEvents, (*record).forgotten), cfg.CountDenied, cfg.AllowWhenFull}
 }
 
-// maxSections is how many limits one event can be counted for.
+// maxSections is how many limits one event can be counted under.
 const maxSections = 31
 
 var (
@@ -70,13 +70,13 @@ func (m *counts) decide(r *engine.Reply, limits []engine.Limit, v engine.Verb, e
 	return nil
 }
 
-// A view is a section as it is to be read now, for one limit.
+// A view is a section as it reads now, for one limit.
 type view struct {
 	per     int64
 	section *section // nil if there is none; a copy if its dates needed repair
 	copied  bool
 	total   int64 // units in the buckets that count
-	from    int   // the first of these
+	from    int   // index of the first bucket that counts
 }
 
 // views appends the views for limits, and reports whether a date needs repair.
@@ -96,17 +96,18 @@ func (r *record) views(views []view, limits []engine.Limit, now int64) (_ []view
 	return views, repaired || len(r.sections) > found && r.othersAhead(views, now)
 }
 
-// othersAhead reports whether what callers with other limits count has a date that needs repair.
+// othersAhead reports whether a section that only callers with other limits use has a date that
+// needs repair.
 func (r *record) othersAhead(views []view, now int64) bool {
 	return slices.ContainsFunc(r.sections, func(s section) bool { return s.ahead(now) && !among(views, s.per) })
 }
 
-// among reports whether one of the views is of some Per.
+// among reports whether one of the views has a Per.
 func among(views []view, per int64) bool {
 	return slices.ContainsFunc(views, func(v view) bool { return v.per == per })
 }
 
-// index returns which section is that of a Per, or -1. It is probably at guess.
+// index returns the index of the section with a Per, or -1. It tries guess first.
 func (r *record) index(per int64, guess int) int {
 	if guess < len(r.sections) && r.sections[guess].per == per {
 		return guess
@@ -179,7 +180,7 @@ func newSections(limits []engine.Limit) []section {
 	return sections
 }
 
-// others returns for how many limits that are not among views the record counts.
+// others returns the number of other limits that the record counts, beyond those of views.
 func (r *record) others(views []view, now int64) (n int) {
 	for i := range r.sections {
 		if !r.sections[i].forgotten(now) && !among(views, r.sections[i].per) {
@@ -189,7 +190,7 @@ func (r *record) others(views []view, now int64) (n int) {
 	return n
 }
 
-// store writes the sections as they are to be read now.
+// store writes the sections as they read now.
 func (r *record) store(views []view, now int64) {
 	for i := range views {
 		if views[i].section != nil {
@@ -199,7 +200,7 @@ func (r *record) store(views []view, now int64) {
 	r.carry(views, now)
 }
 
-// take returns the section of a view, as that has it. It adds one if there is none.
+// take returns the section of a view, with the view's contents. It adds a section if there is none.
 func (r *record) take(v *view) *section {
 	k := r.index(v.per, 0)
 	if k < 0 {
@@ -215,8 +216,8 @@ func (r *record) take(v *view) *section {
 	return s
 }
 
-// carry drops from the sections that are not among views those that are forgotten, and repairs
-// dates.
+// carry updates the sections that are not among views: it drops those that are forgotten, and
+// repairs dates.
 func (r *record) carry(views []view, now int64) {
 	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) && !among(views, s.per) })
 	for i := range r.sections {
@@ -226,8 +227,8 @@ func (r *record) carry(views []view, now int64) {
 	}
 }
 
-// read reads a section: without what is forgotten, and with buckets dated more than Per ahead
-// merged into one at now + Per. It leaves the section itself as it is.
+// read reads a section, without its forgotten buckets. It merges buckets dated more than Per ahead
+// into one at now + Per. It leaves the section itself unchanged.
 func (v *view) read(s *section, now int64) {
 	v.section, v.total = s, s.total
 	if s.ahead(now) {
@@ -243,13 +244,13 @@ func (v *view) read(s *section, now int64) {
 	}
 }
 
-// ahead reports whether the section has a date that needs repair, since the clock stepped back by
+// ahead reports whether the section has a date that needs repair, because the clock stepped back by
 // more than Per.
 func (s *section) ahead(now int64) bool {
 	return s.last() > now+s.per
 }
 
-// redated returns a copy with all buckets that are later than a date merged into one.
+// redated returns a copy in which all buckets later than a date are merged into one.
 func (s *section) redated(latest int64) *section {
 	copied, n := *s, len(s.buckets)
 	merged := bucket{last: latest}
@@ -261,7 +262,7 @@ func (s *section) redated(latest int64) *section {
 	return &copied
 }
 
-// buckets returns those that count, oldest first.
+// buckets returns the buckets that count, oldest first.
 func (v *view) buckets() []bucket {
 	if v.section == nil {
 		return nil
@@ -277,8 +278,8 @@ func (v *view) date(now int64) int64 {
 	return max(now, v.section.last())
 }
 
-// usage returns how much of a limit is used after some units were added, when it would admit others
-// again, and when it is as if never used.
+// usage returns three numbers for the time after some units were added: how much of the limit is
+// used, how long until it admits again, and how long until it is as if never used.
 func (v *view) usage(most, again, added, date, now int64) (used, retry, reset int64) {
 	used = v.total + added
 	last := date
@@ -294,8 +295,8 @@ func (v *view) usage(most, again, added, date, now int64) (used, retry, reset in
 	return used, retry, reset
 }
 
-// freed returns the date of the bucket with which the oldest units leave. If units were added at
-// date, those are the newest, and the last bucket has that date if they joined it.
+// freed returns the date of the bucket with which the oldest units leave. Units added at date are
+// the newest. If they joined the last bucket, that has this date.
 func (v *view) freed(units, date int64, added bool) int64 {
 	buckets := v.buckets()
 	for i, b := range buckets {
@@ -315,7 +316,7 @@ func (s *section) joins(date int64) bool {
 	return n > 0 && (s.buckets[n-1].last == date || s.resolution > 1 && s.buckets[n-1].last/s.resolution == date/s.resolution)
 }
 
-// add adds units at date, in a bucket of the width if none is open.
+// add adds units at date. If they do not join the last bucket, they open one of the width.
 func (s *section) add(units, date, width int64) {
 	s.total += units
 	if n := len(s.buckets); s.joins(date) {
@@ -325,7 +326,7 @@ func (s *section) add(units, date, width int64) {
 	s.buckets, s.resolution = append(s.buckets, bucket{date, units}), width
 }
 
-// Refund gives back the units of a charge.
+// Refund gives back the units that a decision counted.
 func (m *counts) Refund(_ context.Context, event string, c engine.Counted) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -407,7 +408,7 @@ func (v *view) list(reply []int64) []int64 {
 	return reply
 }
 
-// forgotten reports whether every unit of the record is.
+// forgotten reports whether the record holds no unit that still counts.
 func (r *record) forgotten(now int64) bool {
 	return !slices.ContainsFunc(r.sections, func(s section) bool { return !s.forgotten(now) })
 }

@@ -21,8 +21,7 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return d, err
 }
 
-// ask writes the answer of the engine to r. It asks memory by a short way, on which r is not
-// allocated.
+// ask writes the answer of the engine to r. It asks memory directly, which allocates no Reply.
 func (l *Limiter) ask(ctx context.Context, r *engine.Reply, v engine.Verb, event string, n int64) (err error) {
 	if l.local == nil || v == engine.Wait {
 		*r, err = l.engine.Decide(ctx, v, event, n)
@@ -34,7 +33,7 @@ func (l *Limiter) ask(ctx context.Context, r *engine.Reply, v engine.Verb, event
 	return l.engine.Wrap(l.local.decide(r, l.engine.Limits(), v, event, min(n, maxUnits)))
 }
 
-// finish turns the engine's answer into a Decision, and calls Observe.
+// finish makes a Decision of the engine's answer, and calls Observe.
 func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) {
 	if err == nil {
 		l.fill(d, n, reply)
@@ -47,7 +46,7 @@ func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, n int6
 	}
 }
 
-// fill writes what a reply to a request for n units says to a Decision.
+// fill writes the reply to a request for n units to a Decision.
 func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
 	limits := l.limits
 	if reply.Degraded && !l.engine.Derived() {
@@ -67,13 +66,14 @@ func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
 	}
 }
 
-// set sets what a row of a reply says of a limit: units used, and two waits in ms.
+// set sets a Usage to a row of a reply about a limit: units used, and two waits in ms.
 func (u *Usage) set(limit *Limit, row []int64) {
 	u.Limit, u.Used, u.Remaining = *limit, row[0], max(0, limit.Max-row[0])
 	u.RetryAfter, u.ResetAfter = clock.Milliseconds(row[1]), clock.Milliseconds(row[2])
 }
 
-// counted returns what a decision counted. One without Usage may have counted in any limit.
+// counted returns the units, time and limits of a decision, for a refund. A decision without Usage
+// may have counted in any limit.
 func (l *Limiter) counted(d Decision) engine.Counted {
 	all := l.engine.Limits()
 	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At), Limits: all}
@@ -85,5 +85,5 @@ func (l *Limiter) counted(d Decision) engine.Counted {
 	return c
 }
 
-// isOf reports whether a Usage is of a limit, or of another one with its Per.
+// isOf reports whether a Usage is of a limit with the same Per.
 func isOf(u Usage, limit engine.Limit) bool { return u.Limit.Per.Milliseconds() == limit.Per }

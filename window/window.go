@@ -1,11 +1,38 @@
-// Package window limits how often events happen, by sliding windows: at most 1 every 5 s, and 5 an
-// hour, and 20 a day.
+// Package window is a distributed rate limiter with sliding windows: on Redis, on Redis Cluster, or
+// in the memory of one process.
 //
-// A Limiter answers, for an event (an address, an account, an API key): may this happen now, and if
-// not, when? All its limits are decided at once: an attempt is counted in every limit or in none,
-// and a denied one costs nothing. No interval of length Per ever holds more than Max admitted
-// units, and a wait that is told is exact to the millisecond. The state is one Redis key per event,
-// or this process's memory; docs/guarantees.md has the promises by name.
+// It enforces several limits at once, such as 1 login every 5 s, and 5 an hour, and 20 a day.
+// Typical uses are rate limiting by IP address, account or API key, login throttling against brute
+// force, and quotas.
+//
+//	client, err := rueidis.NewClient(rueidis.ClientOption{
+//		InitAddress:      []string{"127.0.0.1:6379"}, // any nodes of a Redis Cluster
+//		AlwaysPipelining: true,
+//	})
+//	// ...
+//	limiter, err := window.New(client, window.Config{
+//		Name:   "login",
+//		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)},
+//	})
+//	// ...
+//	d, err := limiter.Allow(ctx, "198.51.100.7")
+//	switch {
+//	case err != nil: // Redis cannot answer: allow or deny, as you choose
+//	case d.Allowed: // go ahead
+//	default: // answer HTTP 429, with d.RetryAfter in the Retry-After header
+//	}
+//
+// The parameter event of every method names the subject that is limited: an address, an account, an
+// API key. Each event has counts of its own, in one Redis key.
+//
+// One call of a Lua script decides all limits of an event. It counts the attempt in every limit or
+// in none, so a denied attempt costs nothing. No interval of length Per ever holds more than Max
+// admitted units. Retrying after exactly RetryAfter succeeds, unless another caller used the slot.
+// All promises, with their exceptions:
+// https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md
+//
+// Package goredisgate makes the same limiters for services that use go-redis. NewLocal makes one
+// that needs no Redis. Where memory matters more than a strict limit, see package ar1.
 package window
 
 import (
@@ -18,85 +45,73 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Config says what a Limiter counts, and under which name. Only Name and Limits are needed.
+// Config says what a Limiter counts, and under which name. Only Name and Limits are required.
 type Config struct {
-	// Name names the limiter in its keys: 1 to 64 bytes of A-Z a-z 0-9 . _ - : only. Limiters of
-	// one name share their counts.
+	// Name is the first part of the limiter's Redis keys: 1 to 64 bytes of A-Z a-z 0-9 . _ - :
+	// only. Limiters of the same Name share their counts.
 	Name string
 
-	// Limits holds 1 to 31 limits, no two with the same Per. An attempt must fit all of them.
-	//
-	// To change them, deploy other limits under the same Name: every limit whose Per stays keeps
-	// its counts, an added one starts at zero, and while old and new callers overlap, each limit
-	// bounds what the callers that have it admitted.
+	// Limits holds 1 to 31 limits, no two with the same Per. An attempt must fit all of them. To
+	// change them, deploy others under the same Name: limits whose Per stays keep their counts,
+	// added ones start at zero.
+	// https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md#keptonchange
 	Limits []Limit
 
-	// CountDenied counts denied attempts too, in every limit and as if admitted, so that whoever
-	// keeps hammering stays out.
+	// CountDenied counts denied attempts too, in every limit and as if admitted. A client that
+	// keeps retrying then stays denied.
 	CountDenied bool
 
-	// Secret, if set, hides events in keys: a key then holds an HMAC-SHA256 of the event under this
-	// secret, so that nobody who sees the keys learns the events, and nobody who chooses events can
-	// steer which shard they fall on. Give it at least 16 random bytes; whoever knows it can find
-	// short events again by trying. A shorter one is refused.
+	// Secret, if set, replaces each event in its key by the HMAC-SHA256 under this secret. Readers
+	// of keys then learn no events, and clients cannot choose their shard. It needs 16 random bytes
+	// or more; a shorter one is refused. A leaked secret lets short events be guessed.
 	Secret []byte `json:"-"`
 
-	// Now is the clock; nil is the clock of the Redis server, or this process's monotonic clock in
-	// memory. It is for simulations, replay and tests. Its times lie between 1970 and 6429. Redis
-	// keeps keys of such a limiter for 24 h of real time beyond their last window; in memory, an
-	// event is held until it is Reset.
+	// Now is the clock, for simulation, replay and tests, from 1970 to 6429. Nil is the clock of
+	// the Redis server or, in memory, this process's monotonic clock. With Now, Redis keeps keys
+	// for 24 h of real time beyond their last window, and memory keeps events until Reset.
 	Now func() time.Time `json:"-"`
 
-	// Timeout is how long one call may wait for Redis in all: 0 is a second, less than 0 is for
-	// ever, so that only the context of the call ends it. It should be well below the deadlines of
-	// the callers: who gives up before it is over gets no Fallback, and is no sign of an outage. In
-	// memory there is nothing to wait for.
+	// Timeout bounds how long one call waits for Redis in all. 0 is a second. If it is negative,
+	// only the context of the call ends the wait. Keep it well below the deadlines of callers: if
+	// one ends first, the Fallback is not asked, and the failure does not count as an outage.
+	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 
-	// Fallback decides while Redis cannot answer, typically one from NewLocal. Its decisions are
-	// Degraded, and by its own limits: k processes that fall back each admit up to its Max, beside
-	// what Redis admitted before. It must not have a Fallback itself.
+	// Fallback decides while Redis cannot answer. It typically comes from NewLocal, and has no
+	// Fallback itself. Its decisions are Degraded and follow its own limits: each of k processes
+	// admits up to its Max, beside what Redis admitted before.
+	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember; 0 is none. After the second denial of an
-	// event, the same attempt on it (as many units) is denied here and costs Redis nothing: the
-	// client has Redis tell it of changes of the event's key (server-assisted client-side caching),
-	// and the denial ends with the first change, such as a Reset, a Refund or an admission
-	// anywhere, or with its RetryAfter. What is told within the round trip in which Redis tells of
-	// a change, and 0.1 ms, can still be the denial; so it is for up to 12 s, or as long as the
-	// client's keep-alive and ConnWriteTimeout are together, if the connection falls silent. In a
-	// remembered denial, Used and Remaining are as they were when Redis was last asked, and the
-	// waits are up to date.
-	//
-	// The client must not have DisableCache, nor track with NOLOOP or by prefixes; one that does
-	// not keep what it looks at is noticed, told of as CacheOff, and asked no more. AllowEach does
-	// without it. It does not go with CountDenied, nor with Now, nor in memory.
+	// DenialCache is how many denied events to remember; 0 is none. From the third denial on, an
+	// event then costs Redis nothing. A cached denial can be stale by one round trip and 0.1 ms, or
+	// by up to 12 s if the connection dies silently. It needs rueidis, no Now and no CountDenied.
+	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	DenialCache int
 
-	// MaxEvents bounds how many events a limiter in memory holds; 0 is no bound, except that a
-	// Fallback then holds 1,048,576. With one limit an event takes some 250 bytes. If there is no
-	// room for another event, those that are forgotten make room: a new event causes a look at 64
-	// others. If none is found, a new event is denied, with a RetryAfter of a second, or admitted,
-	// and not counted. Events that are held keep their counts. Observation.Full reports it. A
-	// Charge of a new event is an error then. On Redis, use maxmemory instead.
+	// MaxEvents bounds how many events a limiter in memory holds, of some 250 bytes with one limit.
+	// 0 is no bound, except 1,048,576 in a Fallback. A full limiter denies new events, with a
+	// RetryAfter of a second. For Redis, set maxmemory instead.
+	// https://github.com/slidegate/slidegate/blob/main/docs/keys.md
 	MaxEvents int
 
-	// AllowWhenFull admits new events while MaxEvents are held, instead of denying them.
+	// AllowWhenFull admits new events, without counting them, while MaxEvents are held. Otherwise
+	// they are denied.
 	AllowWhenFull bool
 
-	// Observe is told of every attempt and peek, with the context of its call, and of the begin and
-	// end of an outage, with that of the call that noticed; not of those of the Fallback. It is
-	// called by many goroutines at once, and the call that it is told of waits for it. Keep it
-	// quick. It must not use the limiter: that could block both for ever.
+	// Observe is called after each attempt and peek, and when an outage begins or ends, with the
+	// context of the call. The Fallback does not call it. Many goroutines call it at once, and each
+	// call waits for it: keep it quick. Using the limiter in it could block both forever.
+	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 }
 
-// Limiter decides about events. It comes from New or NewLocal, is safe for concurrent use and needs
-// no Close. Its goroutines end when nothing is asked, except those that wait for a Redis that
-// hangs: they end when rueidis gives up.
+// Limiter decides about events under its limits. New, NewOn, NewLocal and With return one. It is
+// safe for concurrent use and needs no Close. Its goroutines end when there are no more calls. Only
+// those that wait for a Redis that hangs stay, until rueidis gives up.
 //
-// Most callers should use Allow. Wait is for callers that can be held up; Peek and Inspect look
-// without touching.
+// Most callers should use Allow. Wait is for callers that can be held up. Peek and Inspect read
+// without counting.
 type Limiter struct {
 	engine   engine.Limiter
 	local    *counts // nil on Redis
@@ -107,29 +122,29 @@ type Limiter struct {
 	few [4]Limit // limits, unless there are more
 }
 
-// Errors that a caller may want to tell apart, by errors.Is.
+// Errors that callers can distinguish by errors.Is.
 var (
-	// ErrEmptyEvent is returned for the event "", which everybody without a name would share.
+	// ErrEmptyEvent is returned for the event "", which all callers without a name would share.
 	ErrEmptyEvent = engine.ErrEmptyEvent
 	// ErrCost is returned for less than one unit.
 	ErrCost = engine.ErrCost
-	// ErrExceedsLimit is returned for more units than the Max of a limit: such a request can never
+	// ErrExceedsLimit is returned for more units than the Max of a limit. Such a request can never
 	// be admitted.
 	ErrExceedsLimit = engine.ErrExceedsLimit
-	// ErrOutage is returned when Redis could not answer, and nothing was counted: decide without
-	// it, or try again later.
+	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without it,
+	// or try again later.
 	ErrOutage = engine.ErrOutage
-	// ErrUncertain is returned when no reply came: the attempt may or may not have been counted. It
-	// was sent once only.
+	// ErrUncertain is returned when no reply came. The attempt was sent once only, and may or may
+	// not have been counted.
 	ErrUncertain = engine.ErrUncertain
 )
 
 // New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends
 // nothing yet, so an error is about client or cfg, and says what to do.
 //
-// It notices when Redis, or a part of a cluster, cannot answer: after three failures in a row,
-// those slots are left alone for a second, and calls get ErrOutage or the Fallback at once; then
-// one call finds out whether they are back.
+// A circuit breaker notices when Redis, or a part of a cluster, cannot answer. After three failures
+// in a row, the limiter sends nothing to those hash slots for a second. Calls get ErrOutage or the
+// Fallback at once. Then one call probes whether they are back.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	e, err := engine.New(client, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	if err != nil {
@@ -138,21 +153,22 @@ func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	return newLimiter(*e, cfg), nil
 }
 
-// Connection is what limiters and guards of NewOn ask. Any number of them can share one. It comes
-// from Connect, so that a service can start while Redis is down, or from package goredisgate, for
-// services that use go-redis.
+// Connection is the client that limiters and guards from NewOn share. Any number of them can use
+// one. Connect returns one, so that a service can start while Redis is down. Package goredisgate
+// returns one for services that use go-redis.
 type Connection = engine.Connection
 
-// Connect returns a Connection at once, though rueidis.NewClient fails while Redis is down. It dials in the background, and again a second after each
-// failure, until dial returns a client, typically from rueidis.NewClient. The context of dial ends
-// with Close.
+// Connect returns a Connection at once, even while Redis is down, where rueidis.NewClient fails. It
+// calls dial in the background until dial returns a client, typically from rueidis.NewClient. After
+// each failure it waits a second. The context of dial ends with Close.
 func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	return engine.Connect(dial)
 }
 
-// NewOn is New on a Connection, from Connect or from package goredisgate. Until that has connected,
-// answers are those of an outage: from the Fallback, or ErrOutage at once. Observe sees OutageBegan
-// at the first such call, and OutageEnded at the first call after the connection was made.
+// NewOn makes a limiter as New does, on a Connection from Connect or from package goredisgate.
+// Until there is a client, calls are answered as in an outage: by the Fallback, or with ErrOutage
+// at once. Observe sees OutageBegan at the first such call, and OutageEnded at the first call after
+// the connection was made.
 func NewOn(conn *Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.NewOn(conn, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	if err != nil {
@@ -163,8 +179,8 @@ func NewOn(conn *Connection, cfg Config) (*Limiter, error) {
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers.
 // Each has counts of its own, whatever its Name. It forgets events by itself and holds memory only
-// for those that are still counted, unless it has a clock of its own in Config.Now. It takes no
-// Fallback, as it never needs one.
+// for those that still count, unless it has a clock of its own in Config.Now. It takes no Fallback,
+// as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	c := cfg.engine()
 	local := newMemory(c)
@@ -188,9 +204,9 @@ func newLimiter(e engine.Limiter, cfg Config) *Limiter {
 // Observe, and the Fallback, which then decides by these limits too. It sends nothing and needs no
 // Close. Call it for each request, or keep what it returns.
 //
-// A limit whose Per both have goes on with the counts of the event, as after a deployment: a
+// If both limiters have a limit with the same Per, its counts go on, as after a deployment: a
 // customer who has used 2 of 2/1h, and gets 4/1h, has 2 left. A limit with another Per starts at
-// zero, and the counts of one that is left out stay until they are forgotten. One event can be
+// zero. The counts of a limit that is left out stay until they are forgotten. One event can be
 // counted for at most 31 different Per. The errors are those of New about limits.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	var few [4]engine.Limit
@@ -203,8 +219,8 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	return with, nil
 }
 
-// made returns the engine of a limiter from New, NewLocal or With. Any other limiter is a mistake
-// in the program.
+// made returns the engine of a limiter from New, NewOn, NewLocal or With. It panics for any other
+// limiter, which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || !l.engine.Made() {
 		panic("slidegate: this limiter is nil or zero; make it with window.New or NewLocal")
@@ -212,16 +228,18 @@ func (l *Limiter) made() *engine.Limiter {
 	return &l.engine
 }
 
-// Allow is shorthand for AllowN(ctx, event, 1).
+// Allow calls AllowN with one unit.
 func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 	return l.AllowN(ctx, event, 1)
 }
 
 // AllowN decides whether n units of the event may happen now, and counts all of them or none. A
-// denial is a Decision, not an error. The errors are ErrEmptyEvent, ErrCost, ErrExceedsLimit,
-// ErrOutage, ErrUncertain, those of ctx if it ended before anything was sent, and one that names
-// the key if its value is not a record of this library, or can hold no more: 31 limits of all
-// callers of one Name, or 2^53 units. In each of these but ErrUncertain nothing was counted.
+// denial is a Decision, not an error.
+//
+// The errors are ErrEmptyEvent, ErrCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those of ctx
+// if it ended before anything was sent. Another error names the key: its value is no record of this
+// library, or can hold no more. A record holds at most 31 limits of all callers of one Name, and
+// 2^53 units. Only after ErrUncertain may the units be counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, l.made().Attempt(), event, n)
 }
@@ -234,28 +252,28 @@ func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decisio
 	return l.decide(ctx, l.made().AttemptSome(), event, n)
 }
 
-// Charge counts n units that were already used, even if a limit denies them. While a limit has more
-// than Max in use, it admits nothing. Decision.Allowed reports whether all n units fitted, and
-// RetryAfter how soon one more unit can be admitted if they did not.
+// Charge counts n units that were already used, even if a limit denies them. While a limit has Max
+// or more in use, it admits nothing. Decision.Allowed reports whether all n units fitted. If not,
+// RetryAfter is how soon one more unit can be admitted.
 //
-// Such units are counted in buckets of Per/60 even under an exact limit, unless it has a
+// Charged units are kept in buckets of Per/60 even under an exact limit, unless it has a
 // Resolution. So they come back up to that much late, and so do units that are admitted into such a
-// bucket. Without a reply, with ErrUncertain, they may not be counted. To be sure, charge again:
-// they may then be counted twice. Other errors are as those of AllowN.
+// bucket. After ErrUncertain they may not be counted. To be sure, charge again: they may then be
+// counted twice. Other errors are as those of AllowN.
 func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Charge, event, n)
 }
 
-// Settle corrects d, which counted an estimate, to the actual cost of 0 units or more: it gives
-// back the units that were too many, by Refund, or charges those that were too few, by Charge. Use
-// it where a cost is known afterwards: tokens of a language model, bytes, cents.
+// Settle corrects d, which counted an estimate, to the actual cost of 0 units or more. It gives
+// back surplus units by Refund, or charges missing ones by Charge. Use it where the cost is known
+// afterwards: tokens of a language model, bytes, cents.
 //
-// Settle a decision once. What Settle returns takes the place of d, with Counted as settled. After
-// a charge, its other fields are those of the charge, but At stays; if the Fallback charged what
-// Redis could not, it is Degraded and stands for these units alone.
+// Settle a decision once. The decision that Settle returns replaces d, with Counted as settled.
+// After a charge, its other fields are those of the charge, except At, which stays. If the Fallback
+// charged what Redis could not, it is Degraded and stands for these units alone.
 //
 // Errors are as those of Refund and Charge. After ErrUncertain do not settle fewer units again:
-// that could give back somebody else's.
+// that could give back units of another caller.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
 	if e := l.made(); actual < 0 {
 		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrCost, actual))
@@ -272,7 +290,7 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 	return d, nil
 }
 
-// chargeExcess charges units beside those that d counted, where these were counted.
+// chargeExcess charges units beyond those that d counted, in Redis or in the Fallback, as d was.
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
 		c, err = l.chargeFallback(ctx, event, units)
@@ -285,7 +303,7 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 	return c, err
 }
 
-// chargeFallback is Charge in the Fallback.
+// chargeFallback charges units in the Fallback.
 func (l *Limiter) chargeFallback(ctx context.Context, event string, units int64) (d Decision, err error) {
 	began, f := time.Now(), l.engine.FallbackUnderSame()
 	reply, err := f.Decide(ctx, engine.Charge, event, units)
@@ -294,12 +312,14 @@ func (l *Limiter) chargeFallback(ctx context.Context, event string, units int64)
 	return d, err
 }
 
-// AllowEach decides about many events at once: the answers are those of as many calls of Allow in
+// AllowEach decides about many events at once. The answers are those of as many calls of Allow in
 // order, in one round trip to each shard. Results are in the order of events, each with an error of
 // its own, so a shard in trouble fails only its own events. If an event occurs twice, the first
-// occurrence is decided first. More than 4,096 events go in several rounds, each within
-// Config.Timeout. A slot range in which something got no reply in time, or nothing ran, gets no
-// further rounds.
+// occurrence is decided first.
+//
+// More than 4,096 events go in several rounds, each within Config.Timeout. If a part of the hash
+// slots (see Observation.SlotRange) does not reply in time, or runs nothing, it gets no further
+// rounds.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
 	for i, a := range l.made().AttemptEach(ctx, events) {
@@ -309,28 +329,29 @@ func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	return results
 }
 
-// Peek is shorthand for PeekN(ctx, event, 1).
+// Peek calls PeekN with one unit.
 func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 	return l.PeekN(ctx, event, 1)
 }
 
-// PeekN tells what AllowN would answer, but counts nothing and writes nothing. If it admits, Usage
-// is as AllowN would leave it; if it denies, Usage is as it stands, even where denied attempts
-// count. Errors are as those of AllowN, but never ErrUncertain.
+// PeekN returns what AllowN would answer, but counts nothing and writes nothing. If it admits,
+// Usage is as AllowN would leave it. If it denies, Usage is as it stands, even where denied
+// attempts count. Errors are as those of AllowN, but never ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
 }
 
-// Wait is shorthand for WaitN(ctx, event, 1).
+// Wait calls WaitN with one unit.
 func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 	return l.WaitN(ctx, event, 1)
 }
 
-// WaitN waits until n units are admitted and counted. It returns at once, with an error that
-// matches context.DeadlineExceeded and the denial, if the deadline of ctx is sooner than that can
-// be. Waiters are served in no order, and hold no place: each sleeps its wait and up to 5 % more
-// (at most 100 ms), then asks again. Waiting is not hammering: where denied attempts count, those
-// of WaitN do not. Where Config.Now is set, the sleep is still one of real time.
+// WaitN waits until n units are admitted and counted. If the deadline of ctx is sooner than that
+// can be, it returns at once, with the denial and an error that matches context.DeadlineExceeded.
+//
+// Waiters are served in no order, and hold no place. Each sleeps its wait and up to 5 % more (at
+// most 100 ms), then asks again. Where denied attempts count, those of WaitN do not. Where
+// Config.Now is set, the sleep is still one of real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	for {
 		d, err := l.decide(ctx, engine.Wait, event, n)
@@ -343,13 +364,15 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 	}
 }
 
-// Refund gives back the units that d counted, in every limit that still counts them; never below
-// zero, and none as old as Per. d.Counted and d.At say how many and from which bucket: the first
-// whose last event is not before d.At. A limit that is not in d.Usage is left alone; with no Usage
-// at all, none is. A decision that counted nothing is no error and changes nothing. Refund a
-// decision once: a second Refund gives back somebody else's units. Errors are as those of AllowN;
-// after ErrUncertain the units may or may not be given back. A Degraded decision is given back in
-// the Fallback; where there is none, nowhere.
+// Refund gives back the units that d counted, in every limit that still counts them. It never goes
+// below zero, and gives back no units as old as Per. d.Counted and d.At say how many and from which
+// bucket: the first whose last event is not before d.At. If d.Usage is not empty, limits that are
+// not in it are left alone.
+//
+// Refund a decision once: a second Refund gives back units of another caller. A decision that
+// counted nothing changes nothing, without an error. A Degraded decision is given back in the
+// Fallback; without one, nowhere. Errors are as those of AllowN. After ErrUncertain the units may
+// or may not be given back.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	e := l.made()
 	switch {
@@ -370,13 +393,14 @@ func (l *Limiter) degraded() *Limiter {
 	return &Limiter{engine: l.engine.FallbackUnderSame(), local: l.fallback.local, limits: l.limits, observe: l.fallback.observe}
 }
 
-// Reset forgets the event: all its limits are as if never used, those of a Fallback too. A value
-// that is not of this library is an error, and left alone. Errors are as those of AllowN.
+// Reset forgets the event: all its limits are as if never used, those of a Fallback too. If the
+// value in Redis is no record of this library, Reset leaves it alone and returns an error. Errors
+// are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return l.made().Reset(ctx, event)
 }
 
-// Inspect shows every bucket of every limit, for people. It writes nothing, and never asks the
+// Inspect returns every bucket of every limit, for people. It writes nothing, and never asks the
 // Fallback. RetryAfter in its Usage is for one unit. Errors are as those of AllowN, but never
 // ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
