@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	maxUnits = 1e7     // beyond it the errors of doubles add up to more than a part of a unit
+	maxUnits = 1e7     // beyond it the errors of doubles add up to more than 1/5 of a unit
 	maxTime  = 1 << 53 // the first us that the script refuses, in the year 2255
 )
 
-// engine returns the configuration as limiters of every kind have it.
+// engine converts the configuration into the form that limiters of every kind share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "a", Script: lua.AR1, MaxUnits: maxUnits,
@@ -39,7 +39,7 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// engineLimits returns the limits as limiters of every kind have them.
+// engineLimits converts the limits into the form that limiters of every kind share.
 func engineLimits(limits []Limit) (all []engine.Limit) {
 	for _, l := range limits {
 		fault := engine.CheckRange(l.Max, maxUnits, "10^7", l.Per)
@@ -51,7 +51,7 @@ func engineLimits(limits []Limit) (all []engine.Limit) {
 	return all
 }
 
-// limitText writes a limit as people read it.
+// limitText formats a limit for people.
 func limitText(l engine.Limit) string {
 	text, _, _ := strings.Cut(Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.String(), "@")
 	return text

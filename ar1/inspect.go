@@ -8,10 +8,10 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 )
 
-// errNoSnapshot is returned for a reply that only something that is no Slidegate script can give.
+// errNoSnapshot is returned for a reply that no Slidegate script gives.
 var errNoSnapshot = errors.New("the reply to inspect is not as the head of ar1.lua says; remove the script that Redis holds under this hash")
 
-// snapshot returns the state that the reply to inspect says, as the head of ar1.lua has it.
+// snapshot returns the state in a reply to inspect, whose form is described at the head of ar1.lua.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	n := 2 + 4*len(l.limits)
 	if len(reply) < n || (len(reply)-n)%3 > 0 {
@@ -29,7 +29,7 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	return s, nil
 }
 
-// newLimitState returns what a usage and a level, in units of 10^-8, say of a limit.
+// newLimitState returns the state of a limit from a Usage and a level in units of 10^-8.
 func newLimitState(u Usage, level int64) LimitState {
 	s := LimitState{Usage: u, Level: float64(level) / 1e8, HalfLife: time.Duration(float64(u.Limit.Per) * math.Ln2)}
 	s.Rate = s.Level / u.Limit.Per.Seconds()

@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/internal/memory"
 )
 
-// levels keeps the levels in memory.
+// levels keeps the levels of events in memory.
 type levels struct {
 	of     []engine.Limit
 	limits []bounds
@@ -15,7 +15,7 @@ type levels struct {
 	allowWhenFull bool
 }
 
-// record is the state of one event: the level of each limit at a time in us.
+// record is the state of one event: the level of each limit at a time in µs.
 type record struct {
 	at     int64
 	levels []float64
@@ -30,7 +30,7 @@ func newMemory(cfg engine.Config, limits []engine.Limit) *levels {
 	return m
 }
 
-// forgotten tells whether every level of a record counts as 0.
+// forgotten reports whether every level of a record counts as 0.
 func (m *levels) forgotten(r *record, now int64) bool {
 	for i := range m.limits {
 		if m.level(r, i, now) > 0 {
@@ -40,7 +40,7 @@ func (m *levels) forgotten(r *record, now int64) bool {
 	return true
 }
 
-// level is that of limit i now.
+// level returns the level of limit i now.
 func (m *levels) level(r *record, i int, now int64) float64 {
 	if r == nil {
 		return 0
@@ -48,7 +48,7 @@ func (m *levels) level(r *record, i int, now int64) float64 {
 	return m.limits[i].after(r.levels[i], now-r.at)
 }
 
-// Decide answers a request. One that sees a clock that stepped back dates the levels anew, also if it is denied.
+// Decide answers a request. If the clock stepped back, it dates the levels anew, even if it denies.
 func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, event string, n int64) (engine.Reply, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -71,11 +71,11 @@ func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, even
 	return r, nil
 }
 
-// answer decides without touching the record.
+// answer decides without changing the record.
 func (m *levels) answer(rec *record, v engine.Verb, n, now int64) engine.Reply {
 	r, granted := engine.Reply{At: now}, n
 	for i, b := range m.limits {
-		if m.level(rec, i, now) > b.most(float64(n)) {
+		if m.level(rec, i, now) > b.highest(float64(n)) {
 			granted = 0
 		}
 	}
@@ -100,7 +100,7 @@ func (m *levels) store(r *record, n, now int64) {
 	r.at = now
 }
 
-// Refund gives back what is left of the units of a charge.
+// Refund gives back what is left of the units that a decision counted.
 func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {

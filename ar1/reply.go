@@ -20,7 +20,7 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return l.finish(ctx, v, n, &reply, err, began)
 }
 
-// finish turns the engine's answer into a Decision, and calls Observe.
+// finish makes a Decision of the engine's answer, and calls Observe.
 func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
 	if err == nil {
 		d = l.decision(reply)
@@ -34,7 +34,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *eng
 	return d, err
 }
 
-// decision returns the Decision that a reply says.
+// decision returns the Decision in a reply.
 func (l *Limiter) decision(reply *engine.Reply) Decision {
 	limits := l.limits
 	if reply.Degraded {
@@ -56,7 +56,7 @@ func (l *Limiter) decision(reply *engine.Reply) Decision {
 	return d
 }
 
-// newUsage returns the Usage that a row of a reply says: units used, and two waits in ms.
+// newUsage returns the Usage in a row of a reply: units used, and two waits in ms.
 func newUsage(limit Limit, row []int64) Usage {
 	return Usage{
 		Limit: limit, Used: row[0], Remaining: max(0, limit.Max-row[0]),
@@ -64,7 +64,8 @@ func newUsage(limit Limit, row []int64) Usage {
 	}
 }
 
-// counted returns what a decision counted. One without Usage may have counted in any limit.
+// counted returns the units, time and limits of a decision, for a refund. A decision without Usage
+// may have counted in any limit.
 func (l *Limiter) counted(d Decision) engine.Counted {
 	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
 	for _, limit := range l.engine.Limits() {
