@@ -10,17 +10,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A target is a claim under attack, and what follows from it.
+// A target is a claim under attack, with the times and numbers that follow from it.
 type target struct {
 	window.Limit
 	drain time.Duration // after it, a limiter has forgotten all
-	fill  time.Duration // it takes so long to use up Max, as shorter claims allow
+	fill  time.Duration // how long it takes to use up Max, as shorter claims allow
 	room  time.Duration // for a burst
-	poll  time.Duration // between attempts that are denied
+	poll  time.Duration // pause after a denied attempt
 	burst int           // most attempts of a burst, with those that a shorter claim denies
 }
 
-// targets returns those of the claims, the shortest window first.
+// targets returns the targets of the claims, the shortest window first.
 func (c Config) targets() (all []target) {
 	claims := slices.SortedFunc(slices.Values(c.Claims), func(a, b window.Limit) int { return int(a.Per - b.Per) })
 	for i, l := range claims {
@@ -41,7 +41,8 @@ func (c Config) targets() (all []target) {
 // parallel is the name of the attack whose attempts overlap.
 const parallel = "parallel"
 
-// An attack is a way to ask. It takes at most the time and the attempts that it says.
+// An attack is a pattern of attempts. It takes at most the time and the attempts that takes and
+// tries return.
 type attack struct {
 	name  string
 	why   string // what it tries to show
@@ -56,7 +57,7 @@ const (
 	rounds           = 2
 )
 
-// attacks are all attacks, the most telling first.
+// attacks are all attacks. The first ones reveal most.
 var attacks = []attack{
 	{
 		"burst", "how much is admitted at once",
@@ -65,24 +66,24 @@ var attacks = []attack{
 		func(r *runner, t target) { r.burst(t) },
 	},
 	{
-		"all the time", "what is admitted beyond a burst, and where a window of the clock turns",
-		func(t target) time.Duration { return t.drain + t.Per + hammering(t) },
-		func(t target) int { return hammered(t, hammering(t)) },
+		"all the time", "what is admitted beyond a burst, and at the border of a clock-aligned fixed window",
+		func(t target) time.Duration { return t.drain + t.Per + retryTime(t) },
+		func(t target) int { return retryAttempts(t, retryTime(t)) },
 		func(r *runner, t target) {
 			r.sleep(t.drain)
 			r.sleep(untilLastQuarter(r.clock.now(), t.Per))
-			r.hammer(t, hammering(t))
+			r.retryFor(t, retryTime(t))
 		},
 	},
 	{
-		"end of a window", "what is admitted where a window turns that the first attempt opened",
+		"end of a window", "what is admitted at the end of a window that the first attempt opened",
 		func(t target) time.Duration { return t.drain + t.Per + t.Per/4 },
-		func(t target) int { return 1 + hammered(t, t.room+t.Per/4) },
+		func(t target) int { return 1 + retryAttempts(t, t.room+t.Per/4) },
 		func(r *runner, t target) {
 			r.sleep(t.drain)
 			r.try()
 			r.sleep(t.Per - t.room)
-			r.hammer(t, t.room+t.Per/4)
+			r.retryFor(t, t.room+t.Per/4)
 		},
 	},
 	{
@@ -136,7 +137,7 @@ var attacks = []attack{
 		},
 	},
 	{
-		"random flow", "what clients see that do not care",
+		"random flow", "what clients see that ignore the limit",
 		func(t target) time.Duration { return 3 * t.Per },
 		func(t target) int { return 6*t.burst + 20 },
 		func(r *runner, t target) {
@@ -147,12 +148,12 @@ var attacks = []attack{
 	},
 }
 
-func hammering(t target) time.Duration { return t.Per + t.Per/4 }
+func retryTime(t target) time.Duration { return t.Per + t.Per/4 }
 
-// hammered returns the most attempts of a hammer.
-func hammered(t target, d time.Duration) int { return int(d/t.poll) + 3*t.burst }
+// retryAttempts returns the most attempts of retryFor.
+func retryAttempts(t target, d time.Duration) int { return int(d/t.poll) + 3*t.burst }
 
-// untilLastQuarter returns the time until the last quarter of a window of the clock begins.
+// untilLastQuarter returns the time until the last quarter of a clock-aligned window begins.
 func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
 	begin := now.Truncate(per).Add(per - per/4)
 	if begin.Before(now) {
@@ -161,7 +162,7 @@ func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
 	return begin.Sub(now)
 }
 
-// burst attempts until one is denied.
+// burst makes attempts until one is denied.
 func (r *runner) burst(t target) (last Attempt) {
 	end := r.since() + t.room
 	for tries := 0; tries < t.burst && r.since() <= end; {
@@ -176,17 +177,17 @@ func (r *runner) burst(t target) (last Attempt) {
 	return last
 }
 
-// hammer attempts for d. It rests only while it is denied.
-func (r *runner) hammer(t target, d time.Duration) {
+// retryFor makes attempts for d. It pauses only while it is denied.
+func (r *runner) retryFor(t target, d time.Duration) {
 	end := r.since() + d
-	for left := hammered(t, d); left > 0 && r.since() < end && !r.ended(); left-- {
+	for left := retryAttempts(t, d); left > 0 && r.since() < end && !r.ended(); left-- {
 		if r.try().Answer != Allowed {
 			r.sleep(t.poll)
 		}
 	}
 }
 
-// flow attempts for d, and rests in between.
+// flow makes attempts for d, with a pause before each.
 func (r *runner) flow(d time.Duration, rest func() time.Duration) {
 	begin := r.since()
 	for at := begin; at < begin+d && !r.ended(); at += rest() {
@@ -198,12 +199,12 @@ func (r *runner) flow(d time.Duration, rest func() time.Duration) {
 // exactly retries when the wait is over, and not before.
 func exactly(r *runner, t target) {
 	if d := r.burst(t); d.Answer == Denied && d.RetryAfter > 0 {
-		r.sleep(r.due(d) - r.since())
+		r.sleep(r.waitOver(d) - r.since())
 		r.try()
 	}
 }
 
-// early retries a millisecond before the wait is over, and then exactly.
+// early retries a millisecond before the wait is over, and then exactly at its end.
 func early(r *runner, t target) {
 	d := r.burst(t)
 	if d.Answer != Denied || d.RetryAfter <= 0 {
@@ -211,12 +212,12 @@ func early(r *runner, t target) {
 	}
 	r.sleep(d.Sent + d.RetryAfter - time.Millisecond - r.since())
 	if again := r.try(); again.Answer == Denied {
-		r.sleep(r.due(again) - r.since())
+		r.sleep(r.waitOver(again) - r.since())
 		r.try()
 	}
 }
 
-// halving retries after half the wait, and half of what is left, and so on.
+// halving retries after half the wait, then after half of the rest, and so on.
 func halving(r *runner, t target) {
 	d := r.burst(t)
 	for left := 40; left > 0 && d.Answer == Denied && d.RetryAfter > 0 && !r.ended(); left-- {
@@ -225,15 +226,15 @@ func halving(r *runner, t target) {
 	}
 }
 
-// due returns when the wait of a denial is certainly over.
-func (r *runner) due(d Attempt) time.Duration {
+// waitOver returns when the wait of a denial is certainly over.
+func (r *runner) waitOver(d Attempt) time.Duration {
 	if r.clock != nil {
 		return d.Came + d.RetryAfter
 	}
 	return d.Came + time.Duration(float64(d.RetryAfter)/(1-realDrift)) + 2*realStep
 }
 
-// atOnce uses up all but a few units, and then attempts many at once.
+// atOnce uses up all but a few units, and then makes many attempts at once.
 func (r *runner) atOnce(t target) {
 	end := r.since() + t.room*3/4
 	for left := t.Max - openAttempts; left > 0 && r.since() < end && !r.ended(); left-- {
@@ -253,7 +254,7 @@ func (r *runner) atOnce(t target) {
 	group.Wait()
 }
 
-// A runner attempts, and keeps the log.
+// A runner makes attempts, and keeps the log.
 type runner struct {
 	ctx     context.Context
 	attempt Func
@@ -263,7 +264,7 @@ type runner struct {
 	end     time.Duration // of the attack
 	left    int           // attempts of the attack
 
-	made, vain []string // attacks that showed something, and that did not
+	performed, inconclusive []string // attacks that showed something, and attacks that did not, with the reason
 
 	mu      sync.Mutex
 	order   int64
@@ -289,7 +290,7 @@ func (r *runner) sleep(d time.Duration) {
 	}
 }
 
-// try makes an attempt. It returns none if the attack is over.
+// try makes an attempt. It returns a zero Attempt if the attack is over.
 func (r *runner) try() Attempt {
 	a, ok := r.begin()
 	if !ok {

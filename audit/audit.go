@@ -1,5 +1,6 @@
-// Package audit finds out whether a rate limiter keeps what it claims. It attacks any function that
-// decides about attempts, judges the answers, and says what is wrong and how to repair it.
+// Package audit tests whether a rate limiter keeps the limits that it claims. It attacks any
+// function that decides about attempts, judges the answers, and reports what is wrong and how to
+// repair it.
 //
 //	func TestLimiter(t *testing.T) {
 //		limiter := newLimiter()
@@ -9,15 +10,22 @@
 //		})
 //	}
 //
-// Nobody else may use the same budget meanwhile.
+// The rate limiter can be of any kind and library: a sliding window, a fixed window, a token bucket
+// or GCRA; in memory, or distributed on Redis or Redis Cluster. Every attempt must be about one
+// event key that nobody else uses meanwhile.
 //
-// Time is real unless the limiter has a clock of its own: give it that of a Clock, and CheckClock
+// # Time
+//
+// Time is real by default. A limiter that takes a clock can use a Clock instead: then CheckClock
 // audits claims of any length in milliseconds. For limiters that use package time, call Check in a
 // bubble of testing/synctest, where time costs nothing either.
 //
-// A finding is proven: no limiter that keeps the claims can give these answers, whatever the latency.
-// The proof is at type evidence, in evidence.go. Report.NotTested lists what could not be tested in the
-// time given.
+// # Proof
+//
+// Every finding is proven: no limiter that keeps the claims can give these answers, whatever the
+// latency. The proof is at type evidence, in evidence.go. Report.NotTested lists what could not be
+// tested in the time given. How to read a report, and audits of other rate limiting libraries:
+// https://github.com/slidegate/slidegate/blob/main/docs/audit.md
 package audit
 
 import (
@@ -31,42 +39,45 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A Func makes one attempt, always on the same event key. It returns whether the attempt was allowed,
-// and if not, how long to wait; 0 if the limiter does not say. It is called by many goroutines at once.
+// A Func makes one attempt, always on the same event key. It returns whether the attempt was
+// allowed, and if not, how long to wait, or 0 if the limiter does not report that. Many goroutines
+// call it at once.
 type Func func(ctx context.Context) (allowed bool, retryAfter time.Duration, err error)
 
-// Config says what is audited. Claims and Attempt are required.
+// Config describes an audit. Claims and Attempt are required.
 type Config struct {
-	// Claims are the limits that the limiter claims to keep, no two with the same Per. A limiter may
-	// forget a unit late by up to the Resolution; 0 is a sixtieth of Per.
+	// Claims are the limits that the limiter claims to keep, no two with the same Per. A limiter
+	// may forget a unit late by up to the Resolution. A Resolution of 0 stands for a sixtieth of
+	// Per.
 	Claims []window.Limit
 
 	Attempt Func
 
-	// Clock is the clock of the limiter, from NewClock. nil is real time.
+	// Clock is the clock of the limiter, from NewClock. Nil is real time.
 	Clock *Clock
 
-	// MaxTime and MaxAttempts bound the audit. Attacks that do not fit are left out, and Report says
-	// so. 0 is a minute and 10,000 attempts. Time that costs nothing has no bound: that of a Clock,
-	// or of a bubble of testing/synctest.
+	// MaxTime and MaxAttempts bound the audit. The report lists attacks that do not fit and are
+	// left out. 0 is a minute and 10,000 attempts. Time that costs nothing is not bounded by
+	// default: that of a Clock, or of a bubble of testing/synctest.
 	MaxTime     time.Duration
 	MaxAttempts int
 
-	// WaitStep is what waits are rounded up to; 0 is a millisecond. Retry-After of HTTP has seconds.
+	// WaitStep is the unit to which waits are rounded up; 0 is a millisecond. Retry-After of HTTP
+	// has seconds.
 	WaitStep time.Duration
 
-	// Fresh says that nobody has used this budget before. Otherwise a denial can be due to earlier
-	// attempts until the longest window is over.
+	// Fresh says that nobody has used this budget before. Otherwise earlier attempts can be the
+	// reason for a denial, until the longest window is over.
 	Fresh bool
 }
 
 const (
 	defaultTime     = time.Minute
 	defaultAttempts = 10_000
-	endless         = 1 << 62 // nanoseconds
+	unbounded       = 1 << 62 // nanoseconds
 )
 
-// check reports what is wrong with the configuration, and sets its defaults.
+// check returns what is wrong with the configuration, and sets its defaults.
 func (c *Config) check() error {
 	if len(c.Claims) == 0 || c.Attempt == nil {
 		return errors.New("slidegate: an audit needs Claims and Attempt")
@@ -83,7 +94,7 @@ func (c *Config) check() error {
 	}
 	if c.MaxTime == 0 {
 		if c.MaxTime = defaultTime; c.Clock != nil || inBubble() {
-			c.MaxTime = endless
+			c.MaxTime = unbounded
 		}
 	}
 	if c.MaxAttempts == 0 {
@@ -95,16 +106,16 @@ func (c *Config) check() error {
 	return nil
 }
 
-// bounds returns MaxTime and MaxAttempts as they are written.
+// bounds formats MaxTime and MaxAttempts.
 func (c *Config) bounds() string {
 	attempts := fmt.Sprintf("%d attempts", c.MaxAttempts)
-	if c.MaxTime == endless {
+	if c.MaxTime == unbounded {
 		return attempts
 	}
 	return brief(c.MaxTime) + " and " + attempts
 }
 
-// ParseClaims reads limits as window.ParseLimit does, separated by commas: "1/5s,5/1m".
+// ParseClaims parses limits as window.ParseLimit does, separated by commas: "1/5s,5/1m".
 func ParseClaims(text string) (claims []window.Limit, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		l, err := window.ParseLimit(strings.TrimSpace(part))
@@ -116,16 +127,17 @@ func ParseClaims(text string) (claims []window.Limit, err error) {
 	return claims, nil
 }
 
-// Check fails the test for each finding of an audit in real time, under claims such as "20/1s" or
-// "1/1s,5/2s". Attempts are about a budget that nobody has used before. It takes about 20 times the
-// longest window. Where that is more than a minute, or more than 10,000 attempts, it fails the test
-// at once: call Run, which leaves out what does not fit.
+// Check audits a limiter in real time, and fails the test for each finding. Claims are such as
+// "20/1s" or "1/1s,5/2s". The attempts are about a budget that nobody has used before. An audit
+// takes about 20 times the longest window. If that is more than a minute, or more than 10,000
+// attempts, Check fails the test at once: call Run, which leaves out what does not fit.
 func Check(tb testing.TB, claims string, attempt Func) {
 	tb.Helper()
 	CheckClock(tb, nil, claims, attempt)
 }
 
-// CheckClock is Check for a limiter that uses the clock. It takes milliseconds under any claims.
+// CheckClock works as Check, for a limiter that uses the clock. It takes milliseconds under any
+// claims.
 func CheckClock(tb testing.TB, clock *Clock, claims string, attempt Func) {
 	tb.Helper()
 	limits, err := ParseClaims(claims)

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// A Clock stands still unless an audit waits. Give its Now to a limiter that takes a clock, as in
-// window.Config, and the Clock to CheckClock or Config. It is safe for concurrent use.
+// A Clock is a virtual clock that only an audit moves, by waiting. Give its Now to a limiter that
+// takes a clock, as in window.Config, and the Clock to CheckClock or Config. It is safe for
+// concurrent use.
 type Clock struct{ at atomic.Int64 }
 
-// NewClock returns a clock that shows a quarter past an hour in 2026.
+// NewClock returns a clock that shows 12:15 UTC on 1 January 2026.
 func NewClock() *Clock {
 	c := new(Clock)
 	c.at.Store(time.Date(2026, 1, 1, 12, 15, 0, 0, time.UTC).UnixNano())
@@ -41,5 +42,6 @@ func (c *Clock) sleep(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// inBubble reports whether time costs nothing: a bubble of testing/synctest begins in 2000.
+// inBubble reports whether time costs nothing, because a bubble of testing/synctest runs: it begins
+// in 2000.
 func inBubble() bool { return time.Now().Year() == 2000 }

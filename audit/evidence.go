@@ -8,7 +8,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// An Attempt is one answer. Times are counted from the begin of the audit.
+// An Attempt is one attempt and its answer. Times are counted from the beginning of the audit.
 type Attempt struct {
 	Attack     string        `json:"attack"`
 	Sent       time.Duration `json:"sent_ns"`
@@ -16,10 +16,10 @@ type Attempt struct {
 	Answer     Answer        `json:"answer"`
 	RetryAfter time.Duration `json:"retry_after_ns,omitempty"`
 
-	begun, ended int64 // numbers in the order of all such events
+	begun, ended int64 // positions in the order of all begins and ends
 }
 
-// Answer is what became of an attempt.
+// Answer is the outcome of an attempt.
 type Answer string
 
 // The answers. An attempt that ended in an error may or may not have been counted.
@@ -29,54 +29,56 @@ const (
 	Unknown Answer = "unknown"
 )
 
-// evidence says what a log proves about a limiter. The log is in the order of sending.
+// evidence is what a log proves about a limiter. The log is in the order of sending.
 //
 // # What is known
 //
-// The limiter decides about an attempt at some instant between Sent and Came, on a clock that we do not
-// see. Latency, a busy machine and a pause of either side only widen that interval. We assume that its
-// clock is not set meanwhile, that it runs at most drift faster or slower than ours, and that it counts
-// in steps of at most step. With a Clock both are 0. Let u be the instant on our clock at which the
-// clock of the limiter began to show the time of the decision. Then
+// The limiter decides about an attempt at some instant between Sent and Came, on a clock that we do
+// not see. Latency, a busy machine and a pause of either side only widen that interval. We assume
+// three things about the limiter's clock. Nobody sets it during the audit. It runs at most drift
+// faster or slower than ours. It counts in steps of at most step. With a Clock, drift and step are
+// 0. Let u be the instant on our clock at which the limiter's clock began to show the time of the
+// decision. Then
 //
 //	Sent − step ≤ u ≤ Came      (1)
 //
-// and a span of d on its clock takes between shorter(d) = d/(1+drift) and longer(d) = d/(1−drift) on ours.
+// and a span of d on its clock takes between shorter(d) = d/(1+drift) and longer(d) = d/(1−drift)
+// on ours.
 //
 // # More than Max (exceeds)
 //
-// Sort all admitted u. In a limiter that keeps Max in Per, the unit i+Max comes at least Per after
-// the unit i on its clock:
+// Sort all admitted u. In a limiter that keeps Max in Per, unit i+Max comes at least Per after unit
+// i on its clock:
 //
 //	u[i+Max] ≥ u[i] + shorter(Per)      (2)
 //
-// We do not know which attempt is the i-th. But if a ≤ u ≤ b for each of them, the same holds for the
-// i-th smallest a, u and b: at least i values of u are below the i-th smallest b, and so on. So let s[i]
-// be the i-th smallest Sent − step, and c[i] the i-th smallest Came. By (1) and (2), every limiter that
-// keeps the limit has u[i] ≥ d[i], where
+// We do not know which attempt is the i-th. But if a ≤ u ≤ b for each of them, the same holds for
+// the i-th smallest a, u and b: at least i values of u are below the i-th smallest b, and so on. So
+// let s[i] be the i-th smallest Sent − step, and c[i] the i-th smallest Came. By (1) and (2), every
+// limiter that keeps the limit has u[i] ≥ d[i], where
 //
 //	d[i] = max(s[i], d[i−Max] + shorter(Per))
 //
-// by induction over i. If d[i] > c[i] for some i, there is no such limiter. This also sums up small
-// excesses: a limiter that forgets 1 % too early is found out after some windows, even if each answer takes
-// longer than that 1 %. Leaving attempts out of the log only makes d smaller, so what a part of the
-// log proves is proven.
+// by induction over i. If d[i] > c[i] for some i, there is no such limiter. This also adds up small
+// excesses. A limiter that forgets 1 % too early is found after some windows, even if each answer
+// takes longer than that 1 %. Leaving attempts out of the log only makes d smaller, so what a part
+// of the log proves is proven.
 //
 // # Denied without need (needless)
 //
-// Let a denial overlap no other attempt. A unit can be the reason for it only if it was admitted, or may
-// have been, and is not forgotten yet: Came of the unit > Sent of the denial − step − longer(Per +
-// Resolution). If these are fewer than Max under each claim, there is no reason. An attempt without an
-// answer counts as if admitted at any time after. Windows that reach back before the audit prove nothing,
-// unless it is Fresh.
+// Let a denial overlap no other attempt. A unit can be the reason for it only if it was admitted,
+// or may have been, and is not forgotten yet: Came of the unit > Sent of the denial − step −
+// longer(Per + Resolution). If there are fewer than Max such units under each claim, there is no
+// reason. An attempt without an answer counts as if admitted at any time after. Windows that reach
+// back before the audit prove nothing, unless it is Fresh.
 //
 // # Waits
 //
-// A wait is too short if the very next attempt, sent at least longer(wait) + step after the denial came,
-// was denied: nothing was admitted in between, so nothing can have taken its place. Both overlap no
-// other attempt. A wait is too long if an attempt after the denial was admitted, and its answer came
-// before Sent of the denial + shorter(wait) − step − WaitStep. It is endless if it is longer than any window,
-// Resolution included.
+// A wait is too short if the very next attempt, sent at least longer(wait) + step after the denial
+// came, was denied. Nothing was admitted in between, so nothing can have taken its place. Both
+// overlap no other attempt. A wait is too long if an attempt after the denial was admitted, and its
+// answer came before Sent of the denial + shorter(wait) − step − WaitStep. It is endless if it is
+// longer than any window, Resolution included.
 type evidence struct {
 	claims   []window.Limit
 	log      []Attempt
@@ -118,7 +120,7 @@ func (e *evidence) only(keep func(Attempt) bool) *evidence {
 	return &part
 }
 
-// times are the Sent and the Came of some attempts, each sorted.
+// times holds the Sent and the Came of some attempts, each sorted.
 type times struct{ sent, came []time.Duration }
 
 // admissions returns the times of the admitted attempts to keep.
@@ -141,7 +143,8 @@ func (e *evidence) longer(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / (1 - e.drift))
 }
 
-// exceeds reports whether more than Max was admitted in some window, however the decisions lie.
+// exceeds reports whether more than Max was admitted in some window, wherever between Sent and Came
+// each decision was made.
 func (e *evidence) exceeds(l window.Limit) bool {
 	n, per := int(min(l.Max, int64(len(e.admitted.sent)))), e.shorter(l.Per)
 	earliest := make([]time.Duration, len(e.admitted.sent))
@@ -157,12 +160,13 @@ func (e *evidence) exceeds(l window.Limit) bool {
 	return false
 }
 
-// most returns the most that was admitted in one window: at least so many were within less than Per.
+// most returns the highest number of units that were certainly admitted in one window: within less
+// than Per.
 func (e *evidence) most(l window.Limit) (most int) {
 	per := e.shorter(l.Per)
 	for i, sent := range e.admitted.sent {
 		end, _ := slices.BinarySearch(e.admitted.came, sent-e.step+per)
-		most = max(most, end-i) // end have come by then, and i of them at most were sent before
+		most = max(most, end-i) // by then, end answers had come, and at most i of them had been sent before
 	}
 	if e.exceeds(l) {
 		most = max(most, int(l.Max)+1)
@@ -170,7 +174,7 @@ func (e *evidence) most(l window.Limit) (most int) {
 	return most
 }
 
-// late is how late a limiter may forget a unit.
+// late returns how late a limiter may forget a unit.
 func late(l window.Limit) time.Duration {
 	if l.Resolution > 0 {
 		return l.Resolution
@@ -178,7 +182,7 @@ func late(l window.Limit) time.Duration {
 	return (l.Per/60 + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// alone reports whether attempt i overlaps no other, as far as there are answers.
+// alone reports whether attempt i overlaps no other that was answered.
 func (e *evidence) alone(i int) bool {
 	a := e.log[i]
 	if i+1 < len(e.log) && e.log[i+1].begun < a.ended {
@@ -199,7 +203,7 @@ func (e *evidence) reason(i int, deniedCount bool) bool {
 	return false
 }
 
-// counted returns how many attempts before attempt i may count since an instant.
+// counted returns how many attempts before attempt i may have been counted after an instant.
 func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64) {
 	for _, a := range e.log[:i] {
 		if a.Answer == Unknown || a.Came > from && (a.Answer == Allowed || deniedCount) {
@@ -209,27 +213,27 @@ func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64
 	return n
 }
 
-// needless returns the denials that no claim asked for. Those that not even denied attempts explain,
-// if they were counted too, are plain.
-func (e *evidence) needless() (needless, plain []int) {
+// needless returns the denials for which no claim is a reason. Of these, unexplained are the
+// denials that have no reason even if denied attempts count.
+func (e *evidence) needless() (needless, unexplained []int) {
 	for i, a := range e.log {
 		if a.Answer != Denied || !e.alone(i) || e.reason(i, false) {
 			continue
 		}
 		needless = append(needless, i)
 		if !e.reason(i, true) {
-			plain = append(plain, i)
+			unexplained = append(unexplained, i)
 		}
 	}
-	return needless, plain
+	return needless, unexplained
 }
 
-// waits is how wrong the waits were that the limiter returned.
+// waits says how wrong the waits were that the limiter returned.
 type waits struct {
-	reported, silent int // denials with and without a wait
-	short, long      []int
-	endless          []int
-	worst            time.Duration // by how much a wait in long was too long at most
+	reported, withoutWait int // denials with and without a wait
+	short, long           []int
+	endless               []int
+	worst                 time.Duration // the most by which a wait in long was too long
 }
 
 // waits judges the waits of all denials.
@@ -238,7 +242,7 @@ func (e *evidence) waits() (w waits) {
 		switch {
 		case d.Answer != Denied:
 		case d.RetryAfter <= 0:
-			w.silent++
+			w.withoutWait++
 		default:
 			w.reported++
 			e.judgeWait(&w, i)
@@ -266,8 +270,8 @@ func (e *evidence) judgeWait(w *waits, i int) {
 	}
 }
 
-// tooLong returns by how much the wait of a denial was too long beyond WaitStep, as the next admitted
-// attempt shows.
+// tooLong returns by how much the wait of a denial was too long beyond WaitStep, judged by the next
+// admitted attempt.
 func (e *evidence) tooLong(i int) time.Duration {
 	d := e.log[i]
 	for _, a := range e.log[i+1:] {
@@ -286,9 +290,9 @@ func (e *evidence) longest() (longest time.Duration) {
 	return longest
 }
 
-// Exceeds reports whether attempts in real time prove that more than Max was admitted in some window.
-// It is for attempts of other origin than Run, such as those of several clients that should share a
-// budget.
+// Exceeds reports whether attempts in real time prove that more than Max was admitted in some
+// window. It is for attempts that Run did not make, such as those of several clients that should
+// share a budget.
 func Exceeds(attempts []Attempt, l window.Limit) bool {
 	return newEvidence(Config{}, attempts).exceeds(l)
 }

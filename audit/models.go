@@ -8,12 +8,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A model is a way to count under one limit. Models do not prove anything: they only say what a
-// limiter behaves like that was found wrong.
+// A model is a way to count under one limit. Models prove nothing. They only name the algorithm
+// that a limiter behaves like after it was found wrong.
 type model struct {
 	name      string
 	oneBudget bool
-	// admits reports whether it would admit an attempt at an instant, after what was counted.
+	// admits reports whether the model would admit an attempt at an instant, after the attempts
+	// that it counted.
 	admits func(l window.Limit, counted []time.Time, at time.Time) bool
 }
 
@@ -27,7 +28,7 @@ var models = []model{
 	{"no limit at all: nothing was denied", false, unlimited}, // the last one, as few attempts fit others too
 }
 
-// resembles returns the model that explains nearly all answers, if there is one.
+// resembles returns the model that explains nearly all answers, or an empty one.
 func (e *evidence) resembles(began time.Time) model {
 	if !slices.ContainsFunc(e.log, func(a Attempt) bool { return a.Answer == Denied }) {
 		return models[len(models)-1]
@@ -44,8 +45,9 @@ func (e *evidence) resembles(began time.Time) model {
 	return ranked[0]
 }
 
-// mismatches counts the answers that differ from those of a model for each claim, whenever they were
-// decided. The order of those at once is not known. The model counts what was really admitted, so a mismatch leads to no other.
+// mismatches returns how many answers differ from those of a model for each claim, whenever they
+// were decided. It skips attempts at once, whose order is not known. The model counts the attempts
+// that were really admitted, so one mismatch leads to no other.
 func (e *evidence) mismatches(m model, began time.Time) (n int) {
 	counted := []time.Time{}
 	admits := func(at time.Time) bool {
@@ -64,7 +66,7 @@ func (e *evidence) mismatches(m model, began time.Time) (n int) {
 	return n
 }
 
-// after counts those after an instant. They are nearly in order.
+// after returns how many counted times are after an instant. They are nearly in order.
 func after(counted []time.Time, from time.Time) (n int64) {
 	for _, at := range slices.Backward(counted) {
 		if !at.After(from) {
@@ -117,9 +119,9 @@ func multiple(n int64) func(window.Limit, []time.Time, time.Time) bool {
 
 func unlimited(window.Limit, []time.Time, time.Time) bool { return true }
 
-// lockout names the fault behind denials that no claim asked for, but counted denials explain. Under
-// several claims most denials have one before them, so the limits use up each other's budget only if that
-// explains nearly all answers.
+// lockout returns the fault behind denials that no claim asked for, but that counted denials
+// explain. Under several claims most denials have one before them. So the limits use up each
+// other's budget only if that explains nearly all answers.
 func (e *evidence) lockout() Kind {
 	backward := slices.Clone(e.claims)
 	slices.Reverse(backward)
@@ -133,8 +135,8 @@ func (e *evidence) lockout() Kind {
 	return SharedBudget
 }
 
-// oneByOne counts the mismatches with a limiter that asks its limits in order, each for itself, and
-// stops at the first that denies.
+// oneByOne returns how many answers differ from a limiter that asks its limits in order, each with
+// counts of its own, and stops at the first that denies.
 func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 	counted := make([][]time.Duration, len(claims))
 	for _, a := range e.log {
@@ -152,7 +154,8 @@ func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 	return wrong
 }
 
-// oneBudget counts the mismatches with a limiter that counts each attempt under each claim.
+// oneBudget returns how many answers differ from a limiter that counts each attempt under each
+// claim.
 func (e *evidence) oneBudget() (wrong int) {
 	var counted []time.Duration
 	for _, a := range e.log {
@@ -165,7 +168,7 @@ func (e *evidence) oneBudget() (wrong int) {
 	return wrong
 }
 
-// recent counts what is after an instant.
+// recent returns how many counted times are after an instant.
 func recent(counted []time.Duration, from time.Duration) (n int64) {
 	for _, at := range slices.Backward(counted) {
 		if at <= from {

@@ -23,27 +23,27 @@ const (
 	WaitTooLong  Kind = "wait-too-long"
 )
 
-// A Finding is a fault that is proven.
+// A Finding is a proven fault.
 type Finding struct {
 	Kind   Kind   `json:"kind"`
 	Title  string `json:"title"`
-	Seen   string `json:"seen"`   // what was seen
+	Seen   string `json:"seen"`   // what the audit saw
 	Means  string `json:"means"`  // what that means
 	Repair string `json:"repair"` // how to repair it
 }
 
-// text returns all but the title, a line each.
+// text returns all except the title, a line each.
 func (f Finding) text() string {
 	return "seen:   " + f.Seen + "\nmeans:  " + f.Means + "\nrepair: " + f.Repair
 }
 
-// A Claim is what was seen under one claim.
+// A Claim is a limit that the limiter claims, and what the audit saw under it.
 type Claim struct {
 	Limit window.Limit `json:"limit"`
 	Most  int          `json:"most"` // the most that was certainly admitted in one window
 }
 
-// A Report says how an audit went.
+// A Report is the result of an audit.
 type Report struct {
 	Began     time.Time     `json:"began"`
 	Took      time.Duration `json:"took_ns"`
@@ -54,9 +54,9 @@ type Report struct {
 	Needless  int           `json:"needless"` // denials that no claim asked for
 	Waits     Waits         `json:"waits"`
 	Findings  []Finding     `json:"findings"`
-	Like      string        `json:"like,omitempty"` // what a limiter that admits too much behaves like
+	Like      string        `json:"like,omitempty"` // how a limiter that admits too much behaves
 	Attacks   []string      `json:"attacks"`        // what was tested
-	NotTested []string      `json:"not_tested"`     // what was not, and why
+	NotTested []string      `json:"not_tested"`     // what was not tested, and why
 	Attempts  []Attempt     `json:"attempts"`       // in the order of sending
 }
 
@@ -71,7 +71,7 @@ type Waits struct {
 // newReport judges the log of a runner.
 func newReport(c Config, p Plan, r *runner) *Report {
 	e := newEvidence(c, r.log)
-	rep := &Report{Began: r.began, Took: r.since(), Findings: []Finding{}, Attacks: r.made, NotTested: append([]string{}, slices.Concat(p.Left, r.vain)...), Attempts: e.log}
+	rep := &Report{Began: r.began, Took: r.since(), Findings: []Finding{}, Attacks: r.performed, NotTested: append([]string{}, slices.Concat(p.Left, r.inconclusive)...), Attempts: e.log}
 	for _, a := range e.log {
 		switch a.Answer {
 		case Allowed:
@@ -90,16 +90,16 @@ func newReport(c Config, p Plan, r *runner) *Report {
 	return rep
 }
 
-// judge adds the findings. A fault that follows from another one is left out.
+// judge adds the findings. It leaves out a fault that follows from another one.
 func (r *Report) judge(e *evidence) {
 	w := e.waits()
 	r.Waits = Waits{Reported: w.reported, Short: len(w.short), Long: len(w.long), Longest: w.worst}
-	needless, plain := e.needless()
+	needless, unexplained := e.needless()
 	r.Needless = len(needless)
 	oneBudget := r.excess(e)
 	switch {
-	case len(plain) > 0:
-		r.Findings = append(r.Findings, foundNeedless(e, needless, plain))
+	case len(unexplained) > 0:
+		r.Findings = append(r.Findings, foundNeedless(e, needless, unexplained))
 	case len(needless) > 0:
 		f := foundLockout(e, needless)
 		r.Findings = append(r.Findings, f)
@@ -110,7 +110,8 @@ func (r *Report) judge(e *evidence) {
 	}
 }
 
-// judgeWaits adds what there is about the waits. If units are forgotten too late, waits are longer than a window, too.
+// judgeWaits adds the findings about the waits. If units are forgotten too late, waits are longer
+// than a window, too, so that is no finding of its own.
 func (r *Report) judgeWaits(e *evidence, w waits, tooLate bool) {
 	if len(w.short) > 0 {
 		r.Findings = append(r.Findings, foundShort(e, w))
@@ -123,9 +124,9 @@ func (r *Report) judgeWaits(e *evidence, w waits, tooLate bool) {
 	}
 }
 
-// excess adds what there is about more than Max. It reports whether there is but one budget, as far as
-// is known: several have waits of their own. It is a race only if attempts one by one used up Max: where
-// each answer takes too long for that, they show nothing.
+// excess adds the finding about more than Max. It reports whether there is only one budget, as far
+// as is known: several budgets have waits of their own. It calls the excess a race only if attempts
+// one by one used up Max. If each answer takes too long for that, they show nothing.
 func (r *Report) excess(e *evidence) bool {
 	alone := e.without(parallel)
 	for i, l := range e.claims {
@@ -188,7 +189,8 @@ func foundRace(c Claim) Finding {
 	}
 }
 
-// foundLockout returns the finding about denials that no claim asked for, but counted denials explain.
+// foundLockout returns the finding about denials that no claim asked for, but that counted denials
+// explain.
 func foundLockout(e *evidence, needless []int) Finding {
 	switch e.lockout() {
 	case SharedBudget:
@@ -199,11 +201,12 @@ func foundLockout(e *evidence, needless []int) Finding {
 	return foundNeedless(e, needless, needless)
 }
 
-// foundNeedless says how many denials are needless, and how many of them even denied attempts do not explain.
-func foundNeedless(e *evidence, needless, plain []int) Finding {
+// foundNeedless returns the finding about needless denials. It says how many of them even counted
+// denials do not explain.
+func foundNeedless(e *evidence, needless, unexplained []int) Finding {
 	seen := were(len(needless)) + " denied although every window before held less than its Max."
-	if others := len(needless) - len(plain); others > 0 {
-		seen += fmt.Sprintf(" If denied attempts count too, that explains %d of these denials, but not the other %d.", others, len(plain))
+	if others := len(needless) - len(unexplained); others > 0 {
+		seen += fmt.Sprintf(" If denied attempts count too, that explains %d of these denials, but not the other %d.", others, len(unexplained))
 	}
 	return Finding{
 		Kind:   Needless,
@@ -273,13 +276,13 @@ func were(n int) string {
 	return fmt.Sprintf("%d attempts were", n)
 }
 
-// nameOf returns a claim as it is written, without a Resolution.
+// nameOf formats a claim, without a Resolution.
 func nameOf(l window.Limit) string {
 	name, _, _ := strings.Cut(l.String(), "@")
 	return name
 }
 
-// brief writes a duration with three digits or so, and no units of zero.
+// brief formats a duration with three digits or so, and without units of zero.
 func brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= 100*unit {

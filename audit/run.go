@@ -11,7 +11,7 @@ import (
 // mostFailures is how many errors in a row end an audit.
 const mostFailures = 5
 
-// grace is for the last answer of an audit in real time.
+// grace is the time for the last answer of an audit in real time.
 const grace = time.Second
 
 // A Plan is what an audit will do at most.
@@ -73,7 +73,7 @@ func (p *Plan) add(c Config, s step) bool {
 	return true
 }
 
-// leave says which attacks on a claim are left out.
+// leave adds to Left the attacks on a claim that do not fit.
 func (p *Plan) leave(c Config, t target, left []attack) {
 	if len(left) == 0 {
 		return
@@ -86,8 +86,8 @@ func (p *Plan) leave(c Config, t target, left []attack) {
 		nameOf(t.Limit), brief(takes.Round(time.Second)), tries, c.bounds(), strings.Join(names, ", ")))
 }
 
-// Run audits a limiter. It never takes more attempts or more time than Plan says. The error is that of
-// the limiter, if it gives no answers, or that of ctx.
+// Run audits a limiter. It never takes more attempts or more time than Plan returns. The error is
+// that of the limiter, if it gives no answers, or that of ctx.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	plan, err := c.Plan()
 	if err != nil {
@@ -115,7 +115,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return newReport(c, plan, r), nil
 }
 
-// perform runs an attack, and notes why it shows nothing if that is so.
+// perform runs an attack. If the attack shows nothing, perform notes why.
 func (r *runner) perform(s step) {
 	before := len(r.log)
 	r.name, r.left, r.end = s.name, s.tries(s.target), r.end+s.takes(s.target)
@@ -123,10 +123,10 @@ func (r *runner) perform(s step) {
 	name := s.title()
 	switch made := r.log[before:]; {
 	case len(made) == 0:
-		r.vain = append(r.vain, name+": no time was left")
+		r.inconclusive = append(r.inconclusive, name+": no time was left")
 	case !slices.ContainsFunc(made, func(a Attempt) bool { return a.Answer == Allowed }):
-		r.vain = append(r.vain, name+": nothing was admitted in it")
+		r.inconclusive = append(r.inconclusive, name+": nothing was admitted in it")
 	default:
-		r.made = append(r.made, name)
+		r.performed = append(r.performed, name)
 	}
 }
