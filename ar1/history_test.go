@@ -130,7 +130,7 @@ func (p plan) run(t *testing.T, seed uint64) (decisions, hinged int) {
 		}
 		h.step(t)
 		if t.Failed() {
-			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.told, "\n"))
+			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.steps, "\n"))
 		}
 	}
 	return h.decisions, h.hinged
@@ -146,12 +146,12 @@ type history struct {
 	contenders        []contender
 	decided           []ar1.Decision // those that counted something
 	jumped            int64          // how far the clock is ahead, in us
-	told              []string
+	steps             []string
 	decisions, hinged int
 }
 
-func (h *history) tell(format string, args ...any) {
-	h.told = append(h.told, fmt.Sprintf(format, args...))
+func (h *history) record(format string, args ...any) {
+	h.steps = append(h.steps, fmt.Sprintf(format, args...))
 }
 
 // step does one thing.
@@ -213,7 +213,7 @@ func (h *history) decide(t *testing.T, caller int, look bool) {
 		h.hinged++
 		return
 	}
-	h.tell("%d: caller %d asks for %d (look %v): fits %v", now, caller, n, look, fits)
+	h.record("%d: caller %d asks for %d (look %v): fits %v", now, caller, n, look, fits)
 	counts := fits || h.plan.denials && !look
 	before := h.ref.clone()
 	switch {
@@ -298,7 +298,7 @@ func (h *history) refund(t *testing.T, caller int) {
 	d := h.decided[i]
 	h.decided = append(h.decided[:i], h.decided[i+1:]...)
 	h.ref.refund(h.plan.callers[caller], d, h.clock.us.Load())
-	h.tell("%d: caller %d refunds %d of %d", h.clock.us.Load(), caller, d.Counted, d.At.UnixMicro())
+	h.record("%d: caller %d refunds %d of %d", h.clock.us.Load(), caller, d.Counted, d.At.UnixMicro())
 	for _, c := range h.contenders {
 		if err := c.limiters[caller].Refund(t.Context(), h.event, d); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -307,7 +307,7 @@ func (h *history) refund(t *testing.T, caller int) {
 }
 
 func (h *history) inspect(t *testing.T, caller int) {
-	h.tell("%d: caller %d inspects", h.clock.us.Load(), caller)
+	h.record("%d: caller %d inspects", h.clock.us.Load(), caller)
 	for _, c := range h.contenders {
 		s, err := c.limiters[caller].Inspect(t.Context(), h.event)
 		if err != nil || !s.At.Equal(h.clock.now()) || s.Event != h.event {
@@ -331,7 +331,7 @@ func (h *history) judgeState(t *testing.T, name string, l ar1.Limit, s ar1.Limit
 }
 
 func (h *history) reset(t *testing.T) {
-	h.tell("%d: reset", h.clock.us.Load())
+	h.record("%d: reset", h.clock.us.Load())
 	h.ref, h.decided = newReference(), nil
 	for _, c := range h.contenders {
 		if err := c.limiters[0].Reset(t.Context(), h.event); err != nil {

@@ -50,7 +50,7 @@ func (p plan) runTogether(t *testing.T, seed uint64) (decisions int) {
 			break
 		}
 		if t.Failed() {
-			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.told, "\n"))
+			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.steps, "\n"))
 		}
 	}
 	return decisions + h.decisions
@@ -62,7 +62,7 @@ func (h *history) together(t *testing.T) (decisions int, hinges bool) {
 	t.Helper()
 	who, before := h.rng.IntN(len(h.plan.callers)), h.ref
 	attempts := h.drawAttempts()
-	h.tell("%d: caller %d asks at once, so often in one call: %v", h.clock.us.Load(), who, attempts)
+	h.record("%d: caller %d asks at once, so often in one call: %v", h.clock.us.Load(), who, attempts)
 	for _, c := range h.contenders {
 		h.ref = before.clone()
 		for _, d := range inOrder(askAtOnce(t, c.limiters[who], h.event, attempts)) {

@@ -21,14 +21,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// plainLog is when each unit of one subject was counted.
+// plainLog holds the time at which each unit of one subject was counted.
 type plainLog struct {
 	most  int64
 	per   time.Duration
 	times []time.Time
 }
 
-// wait is how long n more units have to wait.
+// wait returns how long n more units have to wait.
 func (p *plainLog) wait(now time.Time, n int64) time.Duration {
 	for len(p.times) > 0 && now.Sub(p.times[0]) >= p.per {
 		p.times = p.times[1:]
@@ -46,7 +46,8 @@ func (p *plainLog) add(now time.Time, n int64) {
 	}
 }
 
-// TestJointHistories plays random joint attempts, of subjects that come several times too, against plain logs.
+// TestJointHistories compares random joint attempts with plain logs. Some attempts ask about a
+// subject several times.
 func TestJointHistories(t *testing.T) {
 	t.Parallel()
 	for _, client := range []rueidis.Client{nil, redistest.Client(t), redistest.Cluster(t)} {
@@ -90,7 +91,8 @@ func randomChecks(limiters []*window.Limiter) (checks []window.Check, subjects [
 	return checks, subjects
 }
 
-// playAll makes one joint attempt, and compares the answer and what is counted then with the logs.
+// playAll makes one joint attempt. It compares the answer, and the units counted after it, with the
+// logs.
 func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[string]*plainLog, now time.Time) bool {
 	t.Helper()
 	if sum := sums(checks, subjects); slices.ContainsFunc(subjects, func(subject string) bool { return sum[subject] > logs[subject].most }) {
@@ -134,7 +136,7 @@ func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[st
 	return want.Allowed
 }
 
-// sums are what the checks cost each subject.
+// sums returns the cost of the checks for each subject.
 func sums(checks []window.Check, subjects []string) map[string]int64 {
 	sum := map[string]int64{}
 	for i, subject := range subjects {
@@ -148,8 +150,10 @@ func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used
 }
 
-// TestJointUnderLoad: many callers from addresses that they share, on an account that is soon used up, and every fourth time on another that is not. No
-// limit is passed, all that is not admitted comes back, and the test says how many were denied though all that they ask for had room.
+// TestJointUnderLoad runs many callers from addresses that they share. Most attempts are on an
+// account that is soon used up, every fourth on one that is not. The test checks that no limit is
+// passed, and that all units that were not admitted come back. It logs how many attempts were
+// denied although there was room for all their units.
 func TestJointUnderLoad(t *testing.T) {
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
@@ -199,7 +203,7 @@ func TestJointUnderLoad(t *testing.T) {
 	t.Logf("%d of %d attempts were denied though there was room, for charges of others on their way back", denied["free"], callers*times/4)
 }
 
-// joint is two limiters, each on a server of its own.
+// joint holds two limiters, each on a server of its own.
 type joint struct {
 	servers  [2]*redistest.Server
 	clients  [2]rueidis.Client
@@ -232,52 +236,53 @@ func (j *joint) fill(t *testing.T) {
 	must(j.limiters[1].AllowN(t.Context(), "e", 2))
 }
 
-// TestJointReturnsWhatItTook is about every way in which a joint attempt ends after its first check has counted 2 units.
+// TestJointReturnsWhatItTook ends a joint attempt in every possible way after its first check has
+// counted 2 units, and checks how many units stay counted.
 func TestJointReturnsWhatItTook(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
-		befall  func(t *testing.T, j *joint, cancel func())
+		trouble func(t *testing.T, j *joint, cancel func())
 		allowed bool
-		err     error // to be matched
+		err     error // that the returned error must match
 		says    string
 		stay    int64 // of the 2 units
 	}{
-		{name: "nothing happens", allowed: true, stay: 2, befall: func(*testing.T, *joint, func()) {}},
-		{name: "denial", befall: func(t *testing.T, j *joint, _ func()) { j.fill(t) }},
-		{name: "denial, cancelled", befall: func(t *testing.T, j *joint, cancel func()) {
+		{name: "nothing happens", allowed: true, stay: 2, trouble: func(*testing.T, *joint, func()) {}},
+		{name: "denial", trouble: func(t *testing.T, j *joint, _ func()) { j.fill(t) }},
+		{name: "denial, cancelled", trouble: func(t *testing.T, j *joint, cancel func()) {
 			j.fill(t)
 			j.between = cancel
 		}, err: context.Canceled, says: "nothing was sent"},
-		{name: "cancelled", befall: func(_ *testing.T, j *joint, cancel func()) { j.between = cancel }, err: context.Canceled, says: "nothing was sent"},
-		{name: "foreign value", befall: func(t *testing.T, j *joint, _ func()) {
+		{name: "cancelled", trouble: func(_ *testing.T, j *joint, cancel func()) { j.between = cancel }, err: context.Canceled, says: "nothing was sent"},
+		{name: "foreign value", trouble: func(t *testing.T, j *joint, _ func()) {
 			do(t, j.servers[1].Client(t), "RPUSH", key(t, j.limiters[1], "e"), "1")
 		}, says: "WRONGTYPE"},
-		{name: "the second server dies", befall: func(t *testing.T, j *joint, _ func()) {
+		{name: "the second server dies", trouble: func(t *testing.T, j *joint, _ func()) {
 			j.between = func() { j.servers[1].Kill(t) }
 		}, err: window.ErrOutage},
-		{name: "the second server hangs", befall: func(t *testing.T, j *joint, _ func()) {
+		{name: "the second server hangs", trouble: func(t *testing.T, j *joint, _ func()) {
 			j.between = func() { j.servers[1].Pause(t) }
 		}, err: window.ErrUncertain},
-		{name: "denial, and the first server forbids the refund", befall: func(t *testing.T, j *joint, _ func()) {
+		{name: "denial, and the first server forbids the refund", trouble: func(t *testing.T, j *joint, _ func()) {
 			j.fill(t)
 			j.between = func() { do(t, j.servers[0].Client(t), "ACL", "SETUSER", "default", "-evalsha") }
 		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
-		{name: "foreign value, and the first server forbids the refund", befall: func(t *testing.T, j *joint, _ func()) {
+		{name: "foreign value, and the first server forbids the refund", trouble: func(t *testing.T, j *joint, _ func()) {
 			do(t, j.servers[1].Client(t), "RPUSH", key(t, j.limiters[1], "e"), "1")
 			j.between = func() { do(t, j.servers[0].Client(t), "ACL", "SETUSER", "default", "-evalsha") }
 		}, err: window.ErrOutage, says: "2 units stay counted", stay: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 10 * time.Second // in which even a crowded machine gets an answer
+			timeout := 10 * time.Second // enough for an answer on a crowded machine
 			if errors.Is(tt.err, window.ErrUncertain) {
 				timeout = 500 * time.Millisecond
 			}
 			j := newJoint(t, timeout)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			tt.befall(t, j, cancel)
+			tt.trouble(t, j, cancel)
 			got, err := j.allow(ctx)
 			if got.Allowed != tt.allowed || (err != nil) != (tt.err != nil || tt.says != "") || tt.err != nil && !errors.Is(err, tt.err) || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %+v, %v", got, err)
@@ -293,8 +298,8 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 	}
 }
 
-// TestJointTogether: what a check counted that was asked together with one that denies is given back; where that may have counted without a reply, the
-// error beside the denial says so.
+// TestJointTogether checks that units of a check that was asked together with one that denies are
+// given back. If the check may have counted without a reply, the error beside the denial says so.
 func TestJointTogether(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
@@ -317,7 +322,8 @@ func TestJointTogether(t *testing.T) {
 	}
 }
 
-// TestJointTogetherInMemory: without a round trip to save, what comes after a denial is not asked.
+// TestJointTogetherInMemory checks that nothing is asked after a denial in memory, where there is
+// no round trip to save.
 func TestJointTogetherInMemory(t *testing.T) {
 	asked := 0
 	full := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("1/1h")}))
@@ -335,7 +341,8 @@ func countedOf(j window.Joint) (units int64) {
 	return units
 }
 
-// TestJointKeepsDenialsThatCount: a limiter that counts denied attempts keeps the one that it denied, and no other does.
+// TestJointKeepsDenialsThatCount checks that a limiter that counts denied attempts keeps the one
+// that it denied, and that no other limiter does.
 func TestJointKeepsDenialsThatCount(t *testing.T) {
 	first := must(window.NewLocal(window.Config{Name: "first", Limits: parsed("9/1h"), CountDenied: true}))
 	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h"), CountDenied: true}))
@@ -347,7 +354,7 @@ func TestJointKeepsDenialsThatCount(t *testing.T) {
 	}
 }
 
-// TestJointDegraded: what a Fallback counted is given back there.
+// TestJointDegraded checks that units that a Fallback counted are given back there.
 func TestJointDegraded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -363,11 +370,11 @@ func TestJointDegraded(t *testing.T) {
 	}
 }
 
-// TestJointRefuses: what is wrong is told before anything is counted.
+// TestJointRefuses checks that mistakes are reported before anything is counted.
 func TestJointRefuses(t *testing.T) {
 	asked := 0
 	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h"), Observe: func(context.Context, window.Observation) { asked++ }}))
-	sound := window.Check{Limiter: l, Event: "e", N: 1}
+	valid := window.Check{Limiter: l, Event: "e", N: 1}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, tt := range []struct {
@@ -376,15 +383,15 @@ func TestJointRefuses(t *testing.T) {
 		want   string
 	}{
 		{t.Context(), nil, "slidegate: AllowAll has no checks; give it at least one"},
-		{t.Context(), []window.Check{sound, {Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
-		{t.Context(), []window.Check{sound, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
-		{t.Context(), []window.Check{sound, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error() + " (check 2 of AllowAll)"},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: -1}}, `slidegate: limiter "l": ` + window.ErrCost.Error() + ", not -1 (check 2 of AllowAll)"},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e"}, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 3 of AllowAll)"},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 4 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 2 of AllowAll)"},
-		{t.Context(), []window.Check{sound, {Limiter: l, Event: "f", N: 2}, sound, sound}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 4 of AllowAll)"},
+		{t.Context(), []window.Check{valid, {Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
+		{t.Context(), []window.Check{valid, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
+		{t.Context(), []window.Check{valid, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error() + " (check 2 of AllowAll)"},
+		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e", N: -1}}, `slidegate: limiter "l": ` + window.ErrCost.Error() + ", not -1 (check 2 of AllowAll)"},
+		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e"}, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 3 of AllowAll)"},
+		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 4 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 2 of AllowAll)"},
+		{t.Context(), []window.Check{valid, {Limiter: l, Event: "f", N: 2}, valid, valid}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 4 of AllowAll)"},
 		{t.Context(), []window.Check{{Limiter: l, Event: "e", N: 1 << 62}, {Limiter: l, Event: "e", N: 1 << 62}}, `slidegate: limiter "l": 4611686018427387904 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 1 of AllowAll)"},
-		{gone, []window.Check{sound}, `slidegate: limiter "l": nothing was sent: context canceled (check 1 of AllowAll)`},
+		{gone, []window.Check{valid}, `slidegate: limiter "l": nothing was sent: context canceled (check 1 of AllowAll)`},
 	} {
 		got, err := window.AllowAll(tt.ctx, tt.checks...)
 		if diff := cmp.Diff(window.Joint{}, got); err == nil || err.Error() != tt.want || diff != "" {
@@ -396,7 +403,7 @@ func TestJointRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckOfOneUnit: a check that does not say how many units counts one.
+// TestCheckOfOneUnit checks that a check without N counts one unit.
 func TestCheckOfOneUnit(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h")}))
 	j := must(window.AllowAll(t.Context(), window.Check{Limiter: l, Event: "e"}))
@@ -405,8 +412,8 @@ func TestCheckOfOneUnit(t *testing.T) {
 	}
 }
 
-// TestJointWhenTheProcessDies runs this binary again, which ends between the two checks of a joint attempt. What it counted stays until it is
-// forgotten, and no longer.
+// TestJointWhenTheProcessDies runs this binary again, and ends that process between the two checks
+// of a joint attempt. The units that it counted stay until they are forgotten, and no longer.
 func TestJointWhenTheProcessDies(t *testing.T) {
 	t.Parallel()
 	cfg := window.Config{Name: "dying", Limits: parsed("1/2s")}

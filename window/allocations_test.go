@@ -9,7 +9,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestAllocations: a decision makes two allocations, its key and its Usage, beside those of rueidis for a bare EVALSHA.
+// TestAllocations checks that a decision makes two allocations, its key and its Usage, beside those
+// of rueidis for a bare EVALSHA.
 func TestAllocations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector, pools forget at random")

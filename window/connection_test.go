@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// dialTo dials a server.
+// dialTo returns a function that dials a server.
 func dialTo(s *redistest.Server) func(context.Context) (rueidis.Client, error) {
 	return func(context.Context) (rueidis.Client, error) {
 		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true, AlwaysPipelining: true})
@@ -42,8 +42,8 @@ func awaitConnection(t *testing.T, c *window.Connection) {
 	}
 }
 
-// TestStartWhileRedisIsDown: until there is a connection, each call is one of an outage, at once
-// and for certain; then Redis decides.
+// TestStartWhileRedisIsDown checks that before there is a connection each call returns ErrOutage at
+// once, and that Redis decides afterwards.
 func TestStartWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -69,7 +69,7 @@ func TestStartWhileRedisIsDown(t *testing.T) {
 	}
 	server.Restart(t)
 	awaitConnection(t, conn)
-	for range 100 { // a select alone would choose by chance
+	for range 100 { // a select alone would choose at random
 		if err := conn.Wait(short); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,8 @@ func TestStartWhileRedisIsDown(t *testing.T) {
 	}
 }
 
-// TestFallbackUntilConnected, of each kind of limiter, which share one Connection.
+// TestFallbackUntilConnected checks that the Fallback of each kind of limiter decides until their
+// shared Connection is made.
 func TestFallbackUntilConnected(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -107,8 +108,8 @@ func TestFallbackUntilConnected(t *testing.T) {
 	}
 }
 
-// TestLateOnCluster: the Connection finds out that it is one, so that an outage of one shard stays
-// one of a shard.
+// TestLateOnCluster checks that a Connection recognises a cluster. An outage of one shard then
+// stays an outage of that shard.
 func TestLateOnCluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return client, nil })
@@ -127,7 +128,8 @@ func TestLateOnCluster(t *testing.T) {
 	}
 }
 
-// TestConnectionEnds: after Close nobody dials, and a client that comes too late is closed.
+// TestConnectionEnds checks that nothing dials after Close, and that a client that comes too late
+// is closed.
 func TestConnectionEnds(t *testing.T) {
 	dialing, client := make(chan struct{}), make(chan rueidis.Client)
 	conn := window.Connect(func(context.Context) (rueidis.Client, error) {
@@ -147,7 +149,7 @@ func TestConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestConnectionRefuses what could never connect.
+// TestConnectionRefuses checks the errors for a Connection that can never connect.
 func TestConnectionRefuses(t *testing.T) {
 	cfg := window.Config{Name: "x", Limits: parsed("1/1h")}
 	_, none := window.NewOn(nil, cfg)

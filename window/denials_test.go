@@ -19,33 +19,34 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// guarded is a limiter on a server of its own that remembers denials, and a client that it does not know of.
+// guarded is a limiter with a denial cache on a server of its own, and a second client that the
+// limiter does not know.
 type guarded struct {
 	*window.Limiter
-	client rueidis.Client
-	server *redistest.Server
-	admin  rueidis.Client
-	told   *atomic.Int32 // of CacheOff
+	client    rueidis.Client
+	server    *redistest.Server
+	admin     rueidis.Client
+	cacheOffs *atomic.Int32 // how often Observe received CacheOff
 }
 
 func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.ClientOption)) guarded {
 	t.Helper()
-	server, told := redistest.Start(t), &atomic.Int32{}
+	server, cacheOffs := redistest.Start(t), &atomic.Int32{}
 	cfg := window.Config{Name: "guarded", Limits: limits, DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
 		if o.Kind == window.CacheOff {
-			told.Add(1)
+			cacheOffs.Add(1)
 		}
 	}}
 	client := server.NewClient(t, change)
-	return guarded{must(window.New(client, cfg)), client, server, server.Client(t), told}
+	return guarded{must(window.New(client, cfg)), client, server, server.Client(t), cacheOffs}
 }
 
-// other is the same limiter in another process.
+// other returns the same limiter as if in another process.
 func (g guarded) other(limits []window.Limit) *window.Limiter {
 	return must(window.New(g.admin, window.Config{Name: "guarded", Limits: limits}))
 }
 
-// commands is how often the server was sent a command.
+// commands returns how often the server received some commands.
 func (g guarded) commands(t *testing.T, names ...string) (calls int) {
 	t.Helper()
 	info := must(g.admin.Do(t.Context(), g.admin.B().Info().Section("commandstats").Build()).ToString())
@@ -65,7 +66,7 @@ func (g guarded) commands(t *testing.T, names ...string) (calls int) {
 
 var cacheCommands = []string{"evalsha", "eval", "get", "multi", "exec", "pttl", "client|caching"}
 
-// denied has the event e denied until the denial is remembered: nothing is sent for it any more.
+// denied attempts event e until the denial is cached, and nothing is sent for it any more.
 func (g guarded) denied(t *testing.T) window.Decision {
 	t.Helper()
 	for range 1000 {
@@ -79,7 +80,7 @@ func (g guarded) denied(t *testing.T) window.Decision {
 	return window.Decision{}
 }
 
-// TestDenialsCostNothing: one event, 64 callers.
+// TestDenialsCostNothing checks that 64 callers of one denied event send nothing.
 func TestDenialsCostNothing(t *testing.T) {
 	g := newGuarded(t, parsed("5/1h"), nil)
 	g.denied(t)
@@ -104,7 +105,8 @@ func TestDenialsCostNothing(t *testing.T) {
 	}
 }
 
-// TestFirstDenials: many callers that come at once for an event of which a denial is known make few calls, also when the wait is over.
+// TestFirstDenials checks that many callers that come at once for a denied event make few calls,
+// also right after the wait is over.
 func TestFirstDenials(t *testing.T) {
 	g := newGuarded(t, parsed("1/200ms"), nil)
 	g.denied(t)
@@ -128,7 +130,8 @@ func TestFirstDenials(t *testing.T) {
 	}
 }
 
-// TestRememberedDenial is like one of Redis, but for the time that has passed.
+// TestRememberedDenial checks that a cached denial equals one from Redis, except for the time that
+// has passed.
 func TestRememberedDenial(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, parsed("1/5s", "2/1h"), nil)
@@ -159,7 +162,7 @@ func TestRememberedDenial(t *testing.T) {
 	}
 }
 
-// TestOtherUnits: a denial of two units is none of one.
+// TestOtherUnits checks that a cached denial of two units does not deny one.
 func TestOtherUnits(t *testing.T) {
 	g := newGuarded(t, parsed("3/1h"), nil)
 	must(g.AllowN(t.Context(), "e", 2))
@@ -173,7 +176,8 @@ func TestOtherUnits(t *testing.T) {
 	}
 }
 
-// TestCallersWhoLeave in the middle of a turn that others wait for: nobody else fails.
+// TestCallersWhoLeave cancels callers while others wait for their attempt, and checks that nobody
+// else fails.
 func TestCallersWhoLeave(t *testing.T) {
 	faults := &redistest.Faults{}
 	g := newGuarded(t, parsed("1/20ms"), faults.Break)
@@ -197,7 +201,8 @@ func TestCallersWhoLeave(t *testing.T) {
 	callers.Wait()
 }
 
-// TestDeniedWhileConnecting: the server hangs, and somebody makes a connection that the client of a denial waits for.
+// TestDeniedWhileConnecting checks that calls end in time while the server hangs and another caller
+// makes a connection that the cache needs.
 func TestDeniedWhileConnecting(t *testing.T) {
 	t.Parallel()
 	server, faults := redistest.Start(t), &redistest.Faults{}
@@ -212,7 +217,7 @@ func TestDeniedWhileConnecting(t *testing.T) {
 	server.Pause(t)
 	faults.Cut()
 	var callers sync.WaitGroup
-	for range 16 { // one of the connections is the one that looks go by
+	for range 16 { // one of the connections is that of the cache
 		callers.Go(func() { _, _ = other.Allow(context.Background(), "e") })
 	}
 	for range 3 {
@@ -231,8 +236,8 @@ func TestDeniedWhileConnecting(t *testing.T) {
 	faulttest.BackAfter(t, l)
 }
 
-// TestPanicInATurn: an observer that panics keeps nobody out for ever.
-func TestPanicInATurn(t *testing.T) {
+// TestObserverPanics checks that a panic of an observer does not block later calls.
+func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var panics, panicked atomic.Bool
@@ -260,7 +265,8 @@ func TestPanicInATurn(t *testing.T) {
 	}
 }
 
-// TestWhatEndsADenial: each of these is followed by an admission, or by an answer of Redis.
+// TestWhatEndsADenial checks that an admission, or an answer of Redis, follows each of these
+// changes.
 func TestWhatEndsADenial(t *testing.T) {
 	t.Parallel()
 	limits := parsed("2/1h")
@@ -306,7 +312,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestAdmissionElsewhereEndsADenial: a process with a higher Max admits; then Redis is asked again, which denies.
+// TestAdmissionElsewhereEndsADenial lets a process with a higher Max admit, and checks that Redis
+// is then asked again, which denies.
 func TestAdmissionElsewhereEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), nil)
 	must(g.Allow(t.Context(), "e"))
@@ -316,12 +323,12 @@ func TestAdmissionElsewhereEndsADenial(t *testing.T) {
 	must(g.other(parsed("9/1h")).Allow(t.Context(), "e"))
 	for late := time.Now().Add(10 * time.Second); must(g.Allow(t.Context(), "e")).Usage[0].Used != 2; {
 		if time.Now().After(late) {
-			t.Fatal("the denial of before is still told")
+			t.Fatal("the earlier denial is still in the cache")
 		}
 	}
 }
 
-// TestClosedConnectionEndsADenial.
+// TestClosedConnectionEndsADenial checks that a closed connection ends a cached denial.
 func TestClosedConnectionEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), nil)
 	must(g.Allow(t.Context(), "e"))
@@ -335,7 +342,8 @@ func TestClosedConnectionEndsADenial(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionEndsADenial once the client gives it up, and a call has waited for its Timeout.
+// TestSilentConnectionEndsADenial checks that a silent connection ends a cached denial once the
+// client gives it up, and a call has waited for its Timeout.
 func TestSilentConnectionEndsADenial(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
@@ -359,7 +367,7 @@ func TestSilentConnectionEndsADenial(t *testing.T) {
 	g.server.Resume(t)
 }
 
-// TestAllowedCostsNoMore: an allowed event makes the calls that it makes without a cache.
+// TestAllowedCostsNoMore checks that an allowed event makes the same calls as without a cache.
 func TestAllowedCostsNoMore(t *testing.T) {
 	g := newGuarded(t, parsed("100/1h"), nil)
 	must(g.Allow(t.Context(), "another")) // loads the script
@@ -374,7 +382,8 @@ func TestAllowedCostsNoMore(t *testing.T) {
 	}
 }
 
-// TestCacheThatIsNone: with a client that keeps nothing, denials are decided by Redis, and that is told once.
+// TestCacheThatIsNone checks that, with a client that caches nothing, Redis decides about denials,
+// and CacheOff is reported once.
 func TestCacheThatIsNone(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) { o.DisableCache = true })
 	for i := range 50 {
@@ -382,8 +391,8 @@ func TestCacheThatIsNone(t *testing.T) {
 			t.Fatalf("%d: %+v", i, d)
 		}
 	}
-	if told := g.told.Load(); told != 1 {
-		t.Errorf("told %d times", told)
+	if n := g.cacheOffs.Load(); n != 1 {
+		t.Errorf("CacheOff %d times", n)
 	}
 	do(t, g.admin, "CONFIG", "RESETSTAT")
 	must(g.Allow(t.Context(), "e"))
@@ -392,7 +401,7 @@ func TestCacheThatIsNone(t *testing.T) {
 	}
 }
 
-// TestDenialCacheRefuses what it cannot go with.
+// TestDenialCacheRefuses checks the errors for settings that do not go with DenialCache.
 func TestDenialCacheRefuses(t *testing.T) {
 	cfg := window.Config{Name: "x", Limits: parsed("1/1h"), DenialCache: 1}
 	_, local := window.NewLocal(cfg)
@@ -409,7 +418,8 @@ func TestDenialCacheRefuses(t *testing.T) {
 	}
 }
 
-// TestDeniedInAnOutage: callers that wait for one another's attempt learn in time that Redis hangs.
+// TestDeniedInAnOutage checks that callers that wait for one another's attempt learn in time that
+// Redis hangs.
 func TestDeniedInAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -443,8 +453,9 @@ func TestDeniedInAnOutage(t *testing.T) {
 	faulttest.BackAfter(t, l)
 }
 
-// TestLookEndsNoOutage: where a server refuses scripts and still answers the GETs that remember denials, that is one outage.
-func TestLookEndsNoOutage(t *testing.T) {
+// TestCachedReadEndsNoOutage checks that a server that refuses scripts, and still answers the GETs
+// of the denial cache, is one single outage.
+func TestCachedReadEndsNoOutage(t *testing.T) {
 	server := redistest.Start(t)
 	var began, ended atomic.Int32
 	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
@@ -457,7 +468,7 @@ func TestLookEndsNoOutage(t *testing.T) {
 	}}))
 	for i := range 500 {
 		must(l.Allow(t.Context(), strconv.Itoa(i)))
-		must(l.Allow(t.Context(), strconv.Itoa(i))) // the next attempt looks
+		must(l.Allow(t.Context(), strconv.Itoa(i))) // the next attempt reads the cache
 	}
 	if err := server.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
 		t.Fatal(err)
@@ -476,8 +487,8 @@ func TestLookEndsNoOutage(t *testing.T) {
 	}
 }
 
-// TestDenialsAreRightUnderLoad has callers who leave at random moments, and another process that resets and admits. Once the client has
-// heard of all changes, a denial is told only if Redis denies.
+// TestDenialsAreRightUnderLoad has callers that leave at random moments, and another process that
+// resets and admits. Once the client knows of all changes, it denies only if Redis denies.
 func TestDenialsAreRightUnderLoad(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	for range redistest.UnlessShort(200, 20) {
@@ -507,15 +518,16 @@ func TestDenialsAreRightUnderLoad(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		hear(t, admin, client, key(t, l, "e"))
+		awaitChange(t, admin, client, key(t, l, "e"))
 		if got, now := must(l.Allow(t.Context(), "e")), must(other.Peek(t.Context(), "e")); !got.Allowed && now.Allowed {
-			t.Fatalf("got %+v, while Redis says %+v", got, now) // what callers left behind may still be counted meanwhile, but frees nothing
+			t.Fatalf("got %+v, while Redis says %+v", got, now) // attempts of callers that left may still be counted, but they free nothing
 		}
 	}
 }
 
-// hear waits until a client has the value of a key that Redis has, and no look of before holds.
-func hear(t *testing.T, admin, client rueidis.Client, key string) {
+// awaitChange waits until a client has the value of a key that Redis has, and no earlier read of
+// the cache is in use.
+func awaitChange(t *testing.T, admin, client rueidis.Client, key string) {
 	t.Helper()
 	for late := time.Now().Add(10 * time.Second); ; {
 		now, err1 := admin.Do(t.Context(), admin.B().Get().Key(key).Build()).ToString()
@@ -524,14 +536,14 @@ func hear(t *testing.T, admin, client rueidis.Client, key string) {
 			break
 		}
 		if time.Now().After(late) {
-			t.Fatalf("the client does not hear of a change: %v, %v", err1, err2)
+			t.Fatalf("the client does not learn of a change: %v, %v", err1, err2)
 		}
 	}
-	for lease := time.Now().Add(time.Millisecond); time.Now().Before(lease); { // a look holds for a tenth of that
+	for lease := time.Now().Add(time.Millisecond); time.Now().Before(lease); { // a read of the cache is in use for a tenth of that
 	}
 }
 
-// BenchmarkDenied is a remembered denial, of 64 callers.
+// BenchmarkDenied measures a cached denial with 64 callers.
 func BenchmarkDenied(b *testing.B) {
 	client := redistest.Client(b)
 	for _, limits := range [][]string{{"1/1h"}, {"1/5m", "1/1h", "1/1d"}} {

@@ -16,7 +16,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachIsAsOneByOne: batches of events, many of them more than once, are decided as by calls of Allow one after the other.
+// TestEachIsAsOneByOne checks that batches are decided like calls of Allow one after the other.
+// Many of their events occur more than once.
 func TestEachIsAsOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, countDenied := range []bool{false, true} {
@@ -50,7 +51,7 @@ func TestEachIsAsOneByOne(t *testing.T) {
 	}
 }
 
-// TestEachHasItsOwnError: what is wrong with one event is no matter to the others.
+// TestEachHasItsOwnError checks that an error about one event does not affect the others.
 func TestEachHasItsOwnError(t *testing.T) {
 	client := redistest.Client(t)
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
@@ -75,7 +76,7 @@ func TestEachHasItsOwnError(t *testing.T) {
 	}
 }
 
-// many are so many events.
+// many returns n different events.
 func many(n int) []string {
 	events := make([]string, n)
 	for i := range events {
@@ -84,7 +85,7 @@ func many(n int) []string {
 	return events
 }
 
-// TestEachIsObserved, event by event.
+// TestEachIsObserved checks that Observe receives each event of a batch.
 func TestEachIsObserved(t *testing.T) {
 	kinds := map[window.Kind]int{}
 	l := must(window.NewLocal(window.Config{Name: "seen", Limits: parsed("1/1h"), Observe: func(_ context.Context, o window.Observation) {
@@ -99,7 +100,8 @@ func TestEachIsObserved(t *testing.T) {
 	}
 }
 
-// BenchmarkAllowEach is a thousand events in one call, and one by one from one goroutine; per event.
+// BenchmarkAllowEach measures a thousand events in one call, and one by one from one goroutine, per
+// event.
 func BenchmarkAllowEach(b *testing.B) {
 	client, events := redistest.Client(b), many(1000)
 	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/5s", "1000000/1h", "1000000/1d"}} {

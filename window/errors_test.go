@@ -16,6 +16,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// TestBadAttempts checks the errors of attempts that can never be admitted.
 func TestBadAttempts(t *testing.T) {
 	both(t, limits("5/1m", "9/1h"), func(b bench) {
 		ctx := b.Context()
@@ -44,7 +45,7 @@ func TestBadAttempts(t *testing.T) {
 	})
 }
 
-// TestZeroLimiter: a limiter that nobody made says so, whatever it is asked for.
+// TestZeroLimiter checks that each method of a nil or zero limiter panics with the reason.
 func TestZeroLimiter(t *testing.T) {
 	for name, use := range map[string]func(l *window.Limiter){
 		"Allow":     func(l *window.Limiter) { _, _ = l.Allow(t.Context(), "e") },
@@ -69,6 +70,7 @@ func TestZeroLimiter(t *testing.T) {
 	}
 }
 
+// TestClockOutOfRange checks that a clock outside 1970 to 6429 is an error.
 func TestClockOutOfRange(t *testing.T) {
 	both(t, limits("5/1m"), func(b bench) {
 		for _, at := range []time.Time{time.UnixMilli(-1), {}, time.UnixMilli(1 << 47)} {
@@ -89,7 +91,8 @@ func TestClockOutOfRange(t *testing.T) {
 	})
 }
 
-// TestForeignValues puts other things where a record should be: each verb names the key, and leaves it alone.
+// TestForeignValues puts other values where a record should be. Each verb must name the key, and
+// leave it alone.
 func TestForeignValues(t *testing.T) {
 	client := redistest.Client(t)
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("5/1m", "9/1h")}))
@@ -111,7 +114,8 @@ func TestForeignValues(t *testing.T) {
 	b.refuses("list", key, true)
 }
 
-// refuses checks that each verb names the key and changes nothing. A record of ours that is damaged may be Reset.
+// refuses checks that each verb names the key and changes nothing. Reset may remove a damaged
+// record of ours.
 func (b bench) refuses(event, key string, foreign bool) {
 	b.Helper()
 	before := redistest.Stored(b.T, b.redis, key)
@@ -133,8 +137,8 @@ func (b bench) refuses(event, key string, foreign bool) {
 	}
 }
 
-// FuzzForeignValueAdmitsNothing stores any bytes and asks: an error names the key and changes nothing; an admission keeps
-// to the limits.
+// FuzzForeignValueAdmitsNothing stores any bytes and asks. An error must name the key and change
+// nothing. An admission must keep the limits.
 func FuzzForeignValueAdmitsNothing(f *testing.F) {
 	client, name := redistest.Client(f), redistest.Key(f)
 	l := must(window.New(client, window.Config{Name: name, Limits: parsed("5/5s", "9/1h", "200/1d")}))
@@ -164,7 +168,7 @@ func FuzzForeignValueAdmitsNothing(f *testing.F) {
 	})
 }
 
-// FuzzEventsNeverShareAKey checks names and keys.
+// FuzzEventsNeverShareAKey checks that different names and events have different keys.
 func FuzzEventsNeverShareAKey(f *testing.F) {
 	for i, event := range hostile {
 		f.Add("login", event[:min(len(event), 1000)], hostile[(i+1)%len(hostile)][:1], []byte(nil))
@@ -204,7 +208,8 @@ func key(t *testing.T, l *window.Limiter, event string) string {
 	return must(l.Inspect(t.Context(), event)).Key
 }
 
-// TestOtherRefusals checks that an error reply is an outage in which nothing was counted: the script writes last.
+// TestOtherRefusals checks that after any error reply nothing was counted, since the script writes
+// last.
 func TestOtherRefusals(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	client := server.Client(t)
@@ -219,18 +224,19 @@ func TestOtherRefusals(t *testing.T) {
 	}
 }
 
-// TestEviction: every key of a limiter has an expiry, so that volatile-lru drops limiters first, for keys that have none.
+// TestEviction shows that volatile-lru evicts limiters first: every key of a limiter has an expiry,
+// and the keys that fill the memory have none.
 func TestEviction(t *testing.T) {
 	events := redistest.UnlessShort(1000, 200)
 	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
 		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)
 		l := must(window.New(client, window.Config{Name: "evicted", Limits: parsed("1/1d")}))
-		if n := letIn(t, l, events); n != events {
+		if n := countAdmitted(t, l, events); n != events {
 			t.Fatalf("%s: %d of %d new events are admitted", policy, n, events)
 		}
 		fill(t, client, policy)
 		client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build())
-		n := letIn(t, l, events)
+		n := countAdmitted(t, l, events)
 		t.Logf("%s: %d of %d used-up events are admitted again", policy, n, events)
 		if n != want {
 			t.Errorf("%s: %d, not %d", policy, n, want)
@@ -238,8 +244,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// fill writes keys without an expiry until the server refuses them and evicts nothing more. Redis 8.6 refuses some while keys that
-// expire are still there: it looks for these in samples.
+// fill writes keys without an expiry until the server refuses them and evicts nothing more. Redis
+// 8.6 refuses some writes while keys with an expiry are still there, because it samples for these.
 func fill(t *testing.T, client rueidis.Client, policy string) {
 	t.Helper()
 	for i, done := 0, false; !done; i++ {
@@ -251,8 +257,8 @@ func fill(t *testing.T, client rueidis.Client, policy string) {
 	}
 }
 
-// letIn is how many of so many events are admitted.
-func letIn(t *testing.T, l *window.Limiter, events int) (n int) {
+// countAdmitted returns how many of some events are admitted.
+func countAdmitted(t *testing.T, l *window.Limiter, events int) (n int) {
 	t.Helper()
 	for i := range events {
 		if must(l.Allow(t.Context(), strconv.Itoa(i))).Allowed {
@@ -301,7 +307,8 @@ func TestTooManyDenials(t *testing.T) {
 	})
 }
 
-// TestEdgeOfIntegers decides at a Max of 2^53, where a sum of doubles can be one off, and refunds more than can be.
+// TestEdgeOfIntegers decides at a Max of 2^53, where a sum of doubles can be one off, and refunds
+// more than can be counted.
 func TestEdgeOfIntegers(t *testing.T) {
 	most := int64(1 << 53)
 	both(t, window.Config{Limits: []window.Limit{window.PerHour(most)}}, func(b bench) {

@@ -9,8 +9,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// exactLog is what the limiters are judged by: it keeps every counted attempt of one event under its own date, asks the
-// whole log anew for every answer, and finds a wait by trying out. It shares no code with window.
+// exactLog is the model with which limiters are compared. It keeps every counted attempt of one
+// event under its own date, computes every answer anew from the whole log, and finds a wait by
+// trying. It shares no code with window.
 type exactLog struct {
 	windows map[int64][]*entry // by Per in ms, in the order they were counted
 	buckets int                // how many were ever opened
@@ -71,7 +72,7 @@ func (x *exactLog) String() string {
 	return text.String()
 }
 
-// newest is the date of the newest entry, or 0.
+// newest returns the date of the newest entry, or 0.
 func newest(log []*entry) (at int64) {
 	for _, e := range log {
 		at = max(at, e.at)
@@ -79,7 +80,7 @@ func newest(log []*entry) (at int64) {
 	return at
 }
 
-// lastOf is when the bucket of e had its last event.
+// lastOf returns the time of the last event in the bucket of e.
 func lastOf(log []*entry, e *entry) (last int64) {
 	for _, other := range log {
 		if other.bucket == e.bucket {
@@ -89,7 +90,7 @@ func lastOf(log []*entry, e *entry) (last int64) {
 	return last
 }
 
-// repair brings what is dated more than Per ahead down to now + Per, as one bucket.
+// repair moves entries dated more than Per ahead to now + Per, as one bucket.
 func (x *exactLog) repair(now int64) (repaired bool) {
 	for per, log := range x.windows {
 		if newest(log) <= now+per {
@@ -110,7 +111,7 @@ func (x *exactLog) repair(now int64) (repaired bool) {
 	return repaired
 }
 
-// alive is what the window still counts at now.
+// alive returns the entries that the window still counts at now.
 func alive(log []*entry, per, now int64) (kept []*entry) {
 	date := max(now, newest(log))
 	for _, e := range log {
@@ -128,7 +129,8 @@ func sum(log []*entry) (units int64) {
 	return units
 }
 
-// forget drops what is due under these rules, and other windows once they are empty.
+// forget drops the entries that are forgotten under these rules, and other windows once they are
+// empty.
 func (x *exactLog) forget(rules []rule, now int64) {
 	for per, log := range x.windows {
 		ours := slices.ContainsFunc(rules, func(r rule) bool { return r.per == per })
@@ -157,7 +159,8 @@ func (x *exactLog) fits(r rule, n, now int64) bool {
 	return sum(alive(x.windows[r.per], r.per, now))+n <= r.max
 }
 
-// wait finds the soonest moment at which the rule admits n units, by trying every moment at which something is forgotten.
+// wait returns how soon the rule admits n units. It tries every moment at which something is
+// forgotten.
 func (x *exactLog) wait(r rule, n, now int64) int64 {
 	if x.fits(r, n, now) {
 		return 0
@@ -184,7 +187,7 @@ func (x *exactLog) granted(rules []rule, verb string, n, now int64) int64 {
 	return fit
 }
 
-// decide answers as AllowN, PeekN, AllowUpTo or Charge should.
+// decide returns the right answer to AllowN, PeekN, AllowUpTo or Charge.
 func (x *exactLog) decide(limits []window.Limit, verb string, n, now int64, countDenied bool) window.Decision {
 	if verb == "peek" {
 		x = x.clone()
@@ -194,7 +197,7 @@ func (x *exactLog) decide(limits []window.Limit, verb string, n, now int64, coun
 	d := window.Decision{Granted: x.granted(rules, verb, n, now), Remaining: 1 << 62}
 	d.Allowed = d.Granted == n || verb == "upTo" && d.Granted > 0
 	d.At = x.date(rules, now)
-	seen := d.Granted // units of which the usage is told
+	seen := d.Granted // units that the usage includes
 	if verb == "charge" || countDenied && verb != "peek" {
 		seen = n
 	}
@@ -241,7 +244,7 @@ func (x *exactLog) usage(l window.Limit, r rule, n, now int64) window.Usage {
 	return u
 }
 
-// refund takes back what d counted, in every limit that counted it and still has it.
+// refund takes back the units that d counted, in every limit that counted them and still has them.
 func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
 	changed, since := false, d.At.UnixMilli()
 	for _, r := range rulesOf(limits, false) {
@@ -264,7 +267,7 @@ func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
 	}
 }
 
-// take removes units from a bucket. Its last event stays, as long as any unit does.
+// take removes units from a bucket. The time of its last event stays, as long as any unit does.
 func (x *exactLog) take(per int64, bucket int, units int64) {
 	log := x.windows[per]
 	last := lastOf(log, log[slices.IndexFunc(log, func(e *entry) bool { return e.bucket == bucket })])
@@ -285,7 +288,7 @@ func (x *exactLog) take(per int64, bucket int, units int64) {
 	x.windows[per] = kept
 }
 
-// buckets are those of Inspect.
+// inspect returns the states that Inspect should return.
 func (x *exactLog) inspect(limits []window.Limit, now int64, countDenied bool) (states []window.LimitState) {
 	x = x.clone()
 	x.repair(now)

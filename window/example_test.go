@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
@@ -144,7 +145,8 @@ func ExampleLimiter_Refund() {
 	// true 20000
 }
 
-// How do I send at most 10 push notifications a minute, with 30 ms between two, without dropping any?
+// How do I send at most 10 push notifications a minute, with 30 ms between two, without dropping
+// any?
 func ExampleLimiter_Wait() {
 	l, _ := window.NewLocal(window.Config{Name: "push", Limits: []window.Limit{window.PerMinute(10), window.Every(30 * time.Millisecond)}})
 	begin := time.Now()
@@ -162,10 +164,11 @@ func ExampleLimiter_AllowN() {
 	l, _ := window.NewLocal(window.Config{Name: "sms", Limits: []window.Limit{window.PerDay(10)}})
 	_, err := l.AllowN(context.Background(), "+1 555 0100", 11)
 	fmt.Println(errors.Is(err, window.ErrExceedsLimit))
-	fmt.Println(err)
+	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
 	// Output:
 	// true
-	// slidegate: limiter "sms": 11 units under 10/1d: more units than a limit ever admits; ask for fewer, or raise its Max
+	// slidegate: limiter "sms": 11 units under 10/1d: more units than a limit ever admits;
+	// ask for fewer, or raise its Max
 }
 
 // How do I see why an event is denied?

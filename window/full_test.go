@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestFull: a new event that finds no room is denied or admitted, as configured, and counts
+// TestFull checks that a new event without room is denied or admitted, as configured, and counts
 // nowhere. Known events go on.
 func TestFull(t *testing.T) {
 	for _, admit := range []bool{false, true} {
@@ -49,8 +49,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullVerbs: what a peek says, how many units are granted, and that nothing that was used is
-// lost in silence.
+// TestFullVerbs checks the answers to all verbs when there is no room. Used units are never lost
+// without an error.
 func TestFullVerbs(t *testing.T) {
 	for _, admit := range []bool{false, true} {
 		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 1, AllowWhenFull: admit}))
@@ -70,8 +70,8 @@ func TestFullVerbs(t *testing.T) {
 	}
 }
 
-// TestPlaceThatIsFree: peeks of new events and Resets of unknown ones take no place, not even for a
-// moment.
+// TestPlaceThatIsFree checks that peeks of new events and Resets of unknown ones take no place, not
+// even for a moment.
 func TestPlaceThatIsFree(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 50}))
 	for i := range 49 {
@@ -104,7 +104,8 @@ func TestPlaceThatIsFree(t *testing.T) {
 	group.Wait()
 }
 
-// TestForgottenMakeRoom, also by a clock of its own.
+// TestForgottenMakeRoom checks that forgotten events make room, also by a clock of the limiter's
+// own.
 func TestForgottenMakeRoom(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -122,7 +123,7 @@ func TestForgottenMakeRoom(t *testing.T) {
 	}
 }
 
-// TestFallbackIsBounded: a Fallback that says nothing of MaxEvents holds 1,048,576 events.
+// TestFallbackIsBounded checks that a Fallback without MaxEvents holds 1,048,576 events.
 func TestFallbackIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a million events")
@@ -139,9 +140,9 @@ func TestFallbackIsBounded(t *testing.T) {
 	}
 }
 
-// TestFlood: four senders of new addresses, 33,000 a second for a minute of fake time, meet a
-// limiter for 100,000. Its memory stays as it is when it is full, and known events keep their
-// counts.
+// TestFlood sends 33,000 new addresses a second, from four senders for a minute of fake time, to a
+// limiter for 100,000 events. Memory does not grow after the limiter is full, and known events keep
+// their counts.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, known = 100_000, 1000
@@ -186,7 +187,7 @@ func flood(t *testing.T, l *window.Limiter, second int, denied *atomic.Int64) {
 	group.Wait()
 }
 
-// TestMaxEventsRefused where it makes no sense.
+// TestMaxEventsRefused checks the errors for MaxEvents where it makes no sense.
 func TestMaxEventsRefused(t *testing.T) {
 	client := redistest.Client(t)
 	_, below := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: -1})

@@ -17,7 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// decisionsPerPlan is how many decisions the histories of one plan add up to, on Redis and in memory each.
+// decisionsPerPlan is how many decisions the histories of one plan make, on Redis and in memory
+// each.
 const decisionsPerPlan = 10_000
 
 // plan is a kind of history.
@@ -58,7 +59,8 @@ type clock struct{ ms atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()).UTC() }
 
-// TestHistories runs random histories on Redis and in memory, and holds every answer against the exact log.
+// TestHistories runs random histories on Redis and in memory, and compares every answer with the
+// exact log.
 func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
@@ -89,7 +91,7 @@ func (p plan) contenders(t *testing.T, c *clock) []contender {
 	return []contender{remote, local}
 }
 
-// callersOf returns the limiters of all callers, from that of the first.
+// callersOf returns the limiters of all callers. The first caller's limiter is given.
 func (p plan) callersOf(first *window.Limiter) (limiters []*window.Limiter) {
 	for _, limits := range p.callers {
 		limiters = append(limiters, must(first.With(limits...)))
@@ -113,13 +115,13 @@ func (p plan) run(t *testing.T, seed uint64) (decisions int) {
 	for range 30 + rng.IntN(200) {
 		decisions += h.step(t)
 		if t.Failed() {
-			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.told, "\n"))
+			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.steps, "\n"))
 		}
 	}
 	return decisions
 }
 
-// history is what happens to one event.
+// history is the sequence of operations on one event.
 type history struct {
 	plan       plan
 	rng        *rand.Rand
@@ -127,9 +129,9 @@ type history struct {
 	log        *exactLog
 	event      string
 	contenders []contender
-	decided    []window.Decision // those that counted something
+	decided    []window.Decision // decisions that counted something
 	jumped     int64             // how far the clock is ahead
-	told       []string
+	steps      []string
 }
 
 // step lets time pass and does one thing.
@@ -161,7 +163,7 @@ func (h *history) step(t *testing.T) (decisions int) {
 	return 0
 }
 
-// pass moves the clock: a little, as a rule, and where the plan says so by jumps there and back.
+// pass moves the clock, usually a little. If the plan says so, it also jumps ahead and back.
 func (h *history) pass() {
 	limits := h.plan.callers[h.rng.IntN(len(h.plan.callers))]
 	per := limits[h.rng.IntN(len(limits))].Per.Milliseconds()
@@ -196,7 +198,7 @@ func (h *history) decide(t *testing.T, caller int, verb string) {
 		n += h.rng.Int64N(8)
 	}
 	want := h.log.decide(limits, verb, n, now, h.plan.denials)
-	h.tell("%d: caller %d, %s %d: granted %d, wait %v", now, caller, verb, n, want.Granted, want.RetryAfter)
+	h.record("%d: caller %d, %s %d: granted %d, wait %v", now, caller, verb, n, want.Granted, want.RetryAfter)
 	for _, c := range h.contenders {
 		got, err := decide(t.Context(), c.limiters[caller], verb, h.event, n)
 		c.same(t, want, got, err)
@@ -206,7 +208,7 @@ func (h *history) decide(t *testing.T, caller int, verb string) {
 	}
 }
 
-// decide asks a limiter by a verb.
+// decide calls the method of a limiter that a verb names.
 func decide(ctx context.Context, l *window.Limiter, verb, event string, n int64) (window.Decision, error) {
 	switch verb {
 	case "peek":
@@ -226,7 +228,7 @@ func (h *history) settle(t *testing.T, caller int) {
 		return
 	}
 	limits, now, actual := h.plan.callers[caller], h.clock.ms.Load(), h.rng.Int64N(2*d.Counted+3)
-	h.tell("%d: caller %d settles %d of %d to %d", now, caller, d.Counted, d.At.UnixMilli(), actual)
+	h.record("%d: caller %d settles %d of %d to %d", now, caller, d.Counted, d.At.UnixMilli(), actual)
 	want := d
 	switch {
 	case actual < d.Counted:
@@ -247,7 +249,7 @@ func (h *history) settle(t *testing.T, caller int) {
 	h.decided = append(h.decided, want)
 }
 
-// draw takes one of the last decisions that counted something.
+// draw removes and returns one of the last decisions that counted something.
 func (h *history) draw() (d window.Decision, ok bool) {
 	if len(h.decided) == 0 {
 		return d, false
@@ -258,7 +260,8 @@ func (h *history) draw() (d window.Decision, ok bool) {
 	return d, true
 }
 
-// same fails the test unless the contender answered as it should. Comparing by cmp.Diff alone would take longer than Redis.
+// same fails the test unless the contender answered as it should. Using cmp.Diff alone would take
+// longer than Redis.
 func (c contender) same(t *testing.T, want, got any, err error) {
 	t.Helper()
 	if err == nil && reflect.DeepEqual(want, got) {
@@ -287,7 +290,7 @@ func (h *history) refund(t *testing.T, caller int) {
 		return
 	}
 	h.log.refund(h.plan.callers[caller], d, h.clock.ms.Load())
-	h.tell("%d: caller %d refunds %d of %d", h.clock.ms.Load(), caller, d.Counted, d.At.UnixMilli())
+	h.record("%d: caller %d refunds %d of %d", h.clock.ms.Load(), caller, d.Counted, d.At.UnixMilli())
 	for _, c := range h.contenders {
 		if err := c.limiters[caller].Refund(t.Context(), h.event, d); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -297,7 +300,7 @@ func (h *history) refund(t *testing.T, caller int) {
 
 func (h *history) inspect(t *testing.T, caller int) {
 	want := h.log.inspect(h.plan.callers[caller], h.clock.ms.Load(), h.plan.denials)
-	h.tell("%d: caller %d inspects", h.clock.ms.Load(), caller)
+	h.record("%d: caller %d inspects", h.clock.ms.Load(), caller)
 	for _, c := range h.contenders {
 		got, err := c.limiters[caller].Inspect(t.Context(), h.event)
 		c.same(t, want, got.Limits, err)
@@ -306,7 +309,7 @@ func (h *history) inspect(t *testing.T, caller int) {
 
 func (h *history) reset(t *testing.T) {
 	h.log, h.decided = newExactLog(), nil
-	h.tell("%d: reset", h.clock.ms.Load())
+	h.record("%d: reset", h.clock.ms.Load())
 	for _, c := range h.contenders {
 		if err := c.limiters[0].Reset(t.Context(), h.event); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -314,6 +317,6 @@ func (h *history) reset(t *testing.T) {
 	}
 }
 
-func (h *history) tell(format string, args ...any) {
-	h.told = append(h.told, fmt.Sprintf(format, args...))
+func (h *history) record(format string, args ...any) {
+	h.steps = append(h.steps, fmt.Sprintf(format, args...))
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestHotEventsMerge: 64 callers on one event cost at most one script call for eight decisions.
+// TestHotEventsMerge checks that 64 callers on one event cost at most one script call for eight
+// decisions.
 func TestHotEventsMerge(t *testing.T) {
 	for name, cfg := range map[string]window.Config{
 		"admitted":      {Limits: parsed("1000000/1h")},
@@ -54,7 +55,7 @@ func TestHotEventsMerge(t *testing.T) {
 	}
 }
 
-// scriptCalls returns how often the server was sent EVALSHA.
+// scriptCalls returns how many EVALSHA the server received.
 func scriptCalls(t *testing.T, server *redistest.Server) int64 {
 	t.Helper()
 	stats := must(server.Do(t.Context(), "INFO", "commandstats").ToString())
@@ -65,8 +66,9 @@ func scriptCalls(t *testing.T, server *redistest.Server) int64 {
 	return must(strconv.ParseInt(calls[1], 10, 64))
 }
 
-// TestHotEventInTenProcesses: 260 callers in ten processes ask about one event until an hour's units are used up. All of them are
-// admitted, and not one more. No interval of the other limit holds more than its Max.
+// TestHotEventInTenProcesses lets 260 callers in ten processes ask about one event until an hour's
+// units are used up. Exactly these units must be admitted. No interval of the other limit may hold
+// more than its Max.
 func TestHotEventInTenProcesses(t *testing.T) {
 	const most = 20_000
 	cfg := window.Config{Name: "hot", Limits: []window.Limit{limit("4000/20ms"), window.PerHour(most)}, Timeout: 10 * time.Second}
@@ -98,8 +100,8 @@ func TestHotEventInTenProcesses(t *testing.T) {
 	}
 }
 
-// useUp says that it is ready, waits for the end of its input, and has 26 callers ask until the second limit is used up. Then it prints
-// when each unit was admitted.
+// useUp prints that it is ready, and waits for the end of its input. Then 26 callers ask until the
+// second limit is used up. In the end it prints when each unit was admitted.
 func useUp(t *testing.T, l *window.Limiter) {
 	must(l.Peek(t.Context(), "e"))
 	fmt.Println("ready")
@@ -127,7 +129,7 @@ func useUp(t *testing.T, l *window.Limiter) {
 // A process is this binary again, in the test that starts it.
 type process struct {
 	*exec.Cmd
-	start  io.Closer // it waits until this is closed
+	start  io.Closer // the process waits until this is closed
 	output *bufio.Scanner
 }
 
@@ -147,7 +149,7 @@ func (p *process) awaitReady(t *testing.T) {
 	}
 }
 
-// log returns what the process had admitted, once it has ended.
+// log returns the units that the process had admitted, once it has ended.
 func (p *process) log(t *testing.T) (log []admitted) {
 	t.Helper()
 	for p.output.Scan() {

@@ -13,6 +13,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// TestParseLimit checks texts that ParseLimit reads, and how String writes them.
 func TestParseLimit(t *testing.T) {
 	for _, test := range []struct {
 		text  string
@@ -48,6 +49,7 @@ func TestParseLimit(t *testing.T) {
 	}
 }
 
+// TestParseLimitRefuses checks the errors of ParseLimit.
 func TestParseLimitRefuses(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                        "no slash",
@@ -80,7 +82,7 @@ func TestParseLimitRefuses(t *testing.T) {
 	}
 }
 
-// TestLimitInText writes limits where they live: in JSON, as in flags and in the environment.
+// TestLimitInText writes and reads limits in JSON, flags and the environment.
 func TestLimitInText(t *testing.T) {
 	want := []window.Limit{window.Every(5 * time.Second), window.PerDay(100)}
 	text := must(json.Marshal(want))
@@ -97,7 +99,7 @@ func TestLimitInText(t *testing.T) {
 	}
 }
 
-// FuzzParseLimitAndString checks that what is read is shown as something that is read the same.
+// FuzzParseLimitAndString checks that String writes what ParseLimit reads as the same limit.
 func FuzzParseLimitAndString(f *testing.F) {
 	for _, s := range []string{"5/h", "100/1d", "5/1h@10m", "1/1d12h3m4.567s", "61/59ms@1ms", "0/0", "9/0.5d"} {
 		f.Add(s)
@@ -117,6 +119,8 @@ func FuzzParseLimitAndString(f *testing.F) {
 	})
 }
 
+// TestConfigRefuses checks that New and NewLocal refuse a bad Config, with the value and the
+// remedy.
 func TestConfigRefuses(t *testing.T) {
 	limits := func(all ...window.Limit) window.Config { return window.Config{Name: "x", Limits: all} }
 	counting := func(l window.Limit) window.Config {
@@ -172,7 +176,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestFinestResolution takes the Resolution that the refusal of too many buckets names, and none finer.
+// TestFinestResolution checks that the Resolution that the error about too many buckets names is
+// accepted, and none finer.
 func TestFinestResolution(t *testing.T) {
 	for _, per := range []time.Duration{time.Millisecond, 255 * time.Millisecond, 256 * time.Millisecond, time.Second, time.Hour, 1000 * time.Hour} {
 		finest := ms((per.Milliseconds() + 254) / 255)
@@ -187,7 +192,7 @@ func TestFinestResolution(t *testing.T) {
 	}
 }
 
-// TestSecretIsNotInJSON: a Config that is written down, as into a log, does not tell its Secret.
+// TestSecretIsNotInJSON checks that a Config in JSON, as in a log, does not contain its Secret.
 func TestSecretIsNotInJSON(t *testing.T) {
 	cfg := window.Config{Name: "known", Limits: parsed("5/1h"), Secret: []byte("sixteen bytes...")}
 	text := string(must(json.Marshal(cfg)))

@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestLocalForgets counts many events and lets them be forgotten: calls on one other event leave nothing behind. It runs on the fake
-// time of synctest.
+// TestLocalForgets counts many events and lets them be forgotten. Then calls on one other event
+// must release all their memory. It runs on the fake time of synctest.
 func TestLocalForgets(t *testing.T) {
 	synctest.Test(t, forgets)
 }
@@ -47,8 +47,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestLocalStaysSmall sees new events all the time, as under an attack from many addresses: it holds about as many as are
-// still counted.
+// TestLocalStaysSmall sends new events all the time, as under an attack from many addresses. The
+// limiter must hold about as many as still count.
 func TestLocalStaysSmall(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("5/10ms")}))
 	begin := heap()
@@ -68,7 +68,8 @@ func TestLocalStaysSmall(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// TestLocalWithAClockForgetsNothing, as that clock may step back: far ahead, other events come and go, and then it does.
+// TestLocalWithAClockForgetsNothing checks that a limiter with Now keeps events, because its clock
+// may step back. Far ahead, other events come and go, and then it does.
 func TestLocalWithAClockForgetsNothing(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -84,7 +85,8 @@ func TestLocalWithAClockForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestLocalKeepsNothingOfLongEvents holds a hash of what is longer than 128 bytes, and no part of the caller's strings.
+// TestLocalKeepsNothingOfLongEvents checks that memory holds a hash of events above 128 bytes, and
+// no part of the caller's strings.
 func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))
 	begin := heap()
@@ -102,7 +104,8 @@ func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// TestLocalManyEvents counts exactly while goroutines share events, and while records are swept around them.
+// TestLocalManyEvents checks that counts are exact while goroutines share events, and while a sweep
+// removes records around them.
 func TestLocalManyEvents(t *testing.T) {
 	c := &clock{}
 	c.set(noon)

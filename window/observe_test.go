@@ -14,7 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestObserve: every attempt and peek is told once, with what came of it, and without its event.
+// TestObserve checks that Observe receives every attempt and peek once, with its result, and
+// without its event.
 func TestObserve(t *testing.T) {
 	var seen []window.Observation
 	cfg := limits("2/1h")
@@ -38,16 +39,17 @@ func TestObserve(t *testing.T) {
 		}
 		want := []string{"allowed 2 true 1", "denied 1 false 1", "peeked 1 false 1", "refused 3 false 0", "refused 1 false 0", "refused 1 false 0"}
 		if !slices.Equal(kinds, want) {
-			b.Errorf("told  %q\nwant %q", kinds, want)
+			b.Errorf("got  %q\nwant %q", kinds, want)
 		}
 	})
 }
 
-// TestObserveTrouble: an attempt that Redis fails is told as what it is, and one of the Fallback as its answer.
+// TestObserveTrouble checks the kinds of attempts that Redis fails, and of attempts that the
+// Fallback answers.
 func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
-	cfg := window.Config{Name: "told", Limits: parsed("5/1h"), Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
+	cfg := window.Config{Name: "observed", Limits: parsed("5/1h"), Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
 	client := server.NewClient(t, faults.Break)
 	l := must(window.New(client, cfg))
 	must(l.Allow(t.Context(), "e"))
@@ -66,11 +68,12 @@ func TestObserveTrouble(t *testing.T) {
 		kinds = append(kinds, o.Kind)
 	}
 	if want := []window.Kind{window.Allowed, window.Uncertain, window.Outage, window.Allowed}; !slices.Equal(kinds, want) || !seen[3].Decision.Degraded {
-		t.Errorf("told %q, want %q", kinds, want)
+		t.Errorf("got %q, want %q", kinds, want)
 	}
 }
 
-// TestObserveHow: an Observation says how Redis was asked, and comes with the context of the call.
+// TestObserveHow checks that an Observation says how Redis was asked, and comes with the context of
+// the call.
 func TestObserveHow(t *testing.T) {
 	type mark struct{}
 	ctx := context.WithValue(t.Context(), mark{}, "of the caller")
@@ -96,8 +99,7 @@ func TestObserveHow(t *testing.T) {
 	}
 }
 
-// TestObserveBatch: an Observation says how many requests were in its pipeline. So those of a
-// pipeline of n each say n.
+// TestObserveBatch checks that each request in a pipeline of n reports a Batch of n.
 func TestObserveBatch(t *testing.T) {
 	perSize, all := map[int]int{}, 0
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Observe: func(_ context.Context, o window.Observation) {
@@ -120,7 +122,7 @@ func TestObserveBatch(t *testing.T) {
 	}
 }
 
-// TestSlots: a key of ours is in the slot that rueidis sends it to.
+// TestSlots checks that our slot of a key is the slot that rueidis uses.
 func TestSlots(t *testing.T) {
 	client := redistest.Cluster(t)
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
@@ -138,6 +140,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// TestBadFallback checks the errors for a Fallback that cannot be one.
 func TestBadFallback(t *testing.T) {
 	cfg := window.Config{Name: "bad", Limits: parsed("1/1h")}
 	local := must(window.NewLocal(cfg))

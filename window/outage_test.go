@@ -40,7 +40,7 @@ func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, 
 func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, faulttest.Rueidis) }
 func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, faulttest.Rueidis) }
 
-// BenchmarkOpen is a decision while Redis is left alone: by a Fallback in memory.
+// BenchmarkOpen measures a decision by a Fallback in memory while the circuit breaker is open.
 func BenchmarkOpen(b *testing.B) {
 	server := redistest.Start(b)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))

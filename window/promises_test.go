@@ -18,12 +18,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Each promise of docs/guarantees.md has a test of its name here, which tries to break it directly. TestHistories holds all
-// of them at once, against an exact log.
+// Each promise of docs/guarantees.md has a test of its name here, which tries to break it directly.
+// TestHistories checks all of them at once, against an exact log.
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// bench is one limiter under test: on Redis or in memory, on a clock that the test sets.
+// bench is one limiter under test, on Redis or in memory, on a clock that the test sets.
 type bench struct {
 	*testing.T
 	*window.Limiter
@@ -85,7 +85,8 @@ func (b bench) inspect(event string) window.Snapshot {
 	return s
 }
 
-// stored is the key of the event as Redis holds it: its value and when it ends. In memory it is the snapshot.
+// stored returns the value and the expiry of the event's key in Redis. In memory it returns the
+// snapshot.
 func (b bench) stored(event string) string {
 	b.Helper()
 	s := b.inspect(event)
@@ -95,7 +96,7 @@ func (b bench) stored(event string) string {
 	return redistest.Stored(b.T, b.redis, s.Key)
 }
 
-// admitted is an attempt that was admitted, and stays so.
+// admitted is an attempt that was admitted and not refunded.
 type admitted struct {
 	at    time.Time
 	units int64
@@ -117,8 +118,9 @@ func holds(t *testing.T, l window.Limit, log []admitted) {
 	}
 }
 
-// TestBounded attacks at the edges of windows and buckets, with any cost, and with refunds or a clock that steps back. An
-// attempt has the date under which the limit counted it: the clock's, or that of its newest bucket if that is later.
+// TestBounded attacks at the edges of windows and buckets, with any cost, and with refunds or a
+// clock that steps back. Each attempt has the date under which the limit counted it: the clock's,
+// or that of its newest bucket if that is later.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	both(t, limits("3/1s", "9/10s@3s", "80/1m"), func(b bench) {
@@ -155,14 +157,14 @@ func (b bench) give(event string, d window.Decision) {
 	}
 }
 
-// TestBoundedUnderLoad has 64 goroutines hammer one event on the real clock.
+// TestBoundedUnderLoad lets 64 goroutines ask about one event all the time, on the real clock.
 func TestBoundedUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h")}
 	for name, l := range map[string]*window.Limiter{
 		"redis": must(window.New(redistest.Client(t), cfg)), "local": must(window.NewLocal(cfg)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := hammer(t, l, 64, 150)
+			log := attemptAtOnce(t, l, 64, 150)
 			if len(log) < 5 {
 				t.Fatalf("only %d were admitted", len(log))
 			}
@@ -173,8 +175,9 @@ func TestBoundedUnderLoad(t *testing.T) {
 	}
 }
 
-// hammer has some goroutines attempt the event at once, each so many times, and returns what was admitted.
-func hammer(t *testing.T, l *window.Limiter, goroutines, times int) (log []admitted) {
+// attemptAtOnce lets some goroutines attempt the event at the same time, each as often as times
+// says. It returns the attempts that were admitted.
+func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) (log []admitted) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -197,7 +200,8 @@ func hammer(t *testing.T, l *window.Limiter, goroutines, times int) (log []admit
 	return log
 }
 
-// TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and at Per where they stand alone.
+// TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and at
+// Per if their bucket has no others.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	coarse := limit("1000/10s@700ms")
@@ -228,7 +232,7 @@ func TestPrompt(t *testing.T) {
 	})
 }
 
-// younger is how many units were admitted less than age ago.
+// younger returns how many units were admitted less than age ago.
 func younger(log []admitted, now time.Time, age time.Duration) (units int64) {
 	for _, a := range log {
 		if now.Sub(a.at) < age {
@@ -279,7 +283,7 @@ func TestFreeDenial(t *testing.T) {
 	})
 }
 
-// TestFreeDenialByChoice checks the other choice: that denied attempts count, all their units in every limit.
+// TestFreeDenialByChoice checks CountDenied: denied attempts count all their units in every limit.
 func TestFreeDenialByChoice(t *testing.T) {
 	both(t, window.Config{Limits: parsed("2/10s", "9/1m"), CountDenied: true}, func(b bench) {
 		b.allow("e", 2)
@@ -289,7 +293,7 @@ func TestFreeDenialByChoice(t *testing.T) {
 		}
 		b.clock.pass(9999 * time.Millisecond)
 		if d := b.allow("e", 1); d.Allowed || d.Usage[0].Used != 5 {
-			b.Fatalf("hammering is let in: %+v", d)
+			b.Fatalf("a client that keeps retrying is admitted: %+v", d)
 		}
 		b.give("e", d)
 		if s := b.inspect("e"); s.Limits[0].Used != 3 {
@@ -319,7 +323,7 @@ func TestFreeLook(t *testing.T) {
 		}
 		b.clock.pass(-30 * time.Minute) // where an attempt would repair a date
 		look("e")
-		b.clock.pass(24 * time.Hour) // where all is forgotten
+		b.clock.pass(24 * time.Hour) // when all is forgotten
 		look("e")
 	})
 }
@@ -349,7 +353,8 @@ func TestExactRetry(t *testing.T) {
 	}
 }
 
-// retries checks that the request is admitted after the wait of d, and not 1 ms before; likewise each limit alone.
+// retries checks that the request is admitted after the wait of d, and not 1 ms before. It checks
+// each limit alone likewise.
 func (b bench) retries(event string, n int64, d window.Decision) {
 	b.Helper()
 	defer b.clock.set(b.clock.now())
@@ -366,8 +371,8 @@ func (b bench) retries(event string, n int64, d window.Decision) {
 	}
 }
 
-// TestOneKey runs every verb on a cluster, for events and limiters of any slot: one key each, all limiters of an event on
-// one slot, and no error.
+// TestOneKey runs every verb on a cluster, for events and limiters of any slot. Each event and
+// limiter must have one key, all limiters of an event one slot, and no call may fail.
 func TestOneKey(t *testing.T) {
 	t.Parallel()
 	client := redistest.Cluster(t)
@@ -423,7 +428,7 @@ func scan(t *testing.T, c rueidis.Client, pattern string) (keys []string) {
 	return keys
 }
 
-// hostile are events that broke other limiters, or could.
+// hostile holds events that broke other limiters, or could.
 var hostile = []string{
 	"}", "{", "}x", "{}", "{a}b", "a}b{c}", "a}:w", "%7D", "%", "~", "~a", " ", "\x00", "\xff\xfe", "ü", "\r\n*1\r\n$4\r\nQUIT\r\n",
 	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 10<<20), strings.Repeat("\xff", 128), "KEYS[1]", "'..'", "a:w", "*", "a b",
@@ -447,7 +452,8 @@ func TestAnyEvent(t *testing.T) {
 	}
 }
 
-// wellFormed checks that a key is name:{tag}:w, of printable ASCII, and its tag ends where it should.
+// wellFormed checks that a key is name:{tag}:w in printable ASCII, and that its tag ends where it
+// should.
 func wellFormed(t *testing.T, name, key string) {
 	t.Helper()
 	tag, prefixed := strings.CutPrefix(key, name+":{")
@@ -496,7 +502,7 @@ func TestNoTimeTravel(t *testing.T) {
 	both(t, limits("1/10s", "2/1m@1m", "3/1h"), neverLockedOut)
 }
 
-// neverLockedOut jumps the clock by anything up to a year and back, and waits as told.
+// neverLockedOut moves the clock by anything up to a year and back, and then waits for RetryAfter.
 func neverLockedOut(b bench) {
 	for seed := range uint64(60) {
 		rng, event := rand.New(rand.NewPCG(seed, 6)), fmt.Sprint(seed)
@@ -518,7 +524,8 @@ func neverLockedOut(b bench) {
 	}
 }
 
-// TestSelfCleaning checks that Redis drops the key when the last unit is forgotten, on the server's clock.
+// TestSelfCleaning checks that Redis drops the key when the last unit is forgotten, on the server's
+// clock.
 func TestSelfCleaning(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
@@ -542,10 +549,11 @@ func TestSelfCleaning(t *testing.T) {
 	}
 }
 
-// existsAt tells whether the key is there, and when that was.
+// existsAt is a script that returns whether the key exists, and the server's time.
 const existsAt = `local t = redis.call('TIME') return {redis.call('EXISTS', KEYS[1]), t[1] * 1000 + math.floor(t[2] / 1000)}`
 
-// TestKeptOnChange changes limits under one name; the counts of every Per that stays are kept.
+// TestKeptOnChange changes limits under one name, and checks that every Per that stays keeps its
+// counts.
 func TestKeptOnChange(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -592,8 +600,8 @@ func TestKeptOnChange(t *testing.T) {
 	}
 }
 
-// TestHonestOutage loses replies, refuses connections, kills and freezes the server: the caller learns each time whether the
-// attempt was counted, and nothing is sent twice.
+// TestHonestOutage loses replies, refuses connections, kills and freezes the server. Each time the
+// caller must learn whether the attempt was counted, and nothing may be sent twice.
 func TestHonestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -621,7 +629,7 @@ func TestHonestOutage(t *testing.T) {
 
 	faults.Refuse(3)
 	faults.Cut()
-	if d, err := onceOpen(b); err != nil || d.Usage[0].Used > 2 {
+	if d, err := afterCut(b); err != nil || d.Usage[0].Used > 2 {
 		t.Fatalf("refused connections are tried again, and counted once: %+v %v", d, err)
 	}
 
@@ -649,8 +657,9 @@ func TestHonestOutage(t *testing.T) {
 	}
 }
 
-// onceOpen is an attempt on a connection that was just cut: the first ones may still meet the broken one.
-func onceOpen(b bench) (d window.Decision, err error) {
+// afterCut attempts again on a connection that was just cut, until an attempt does not meet the
+// broken one.
+func afterCut(b bench) (d window.Decision, err error) {
 	for range 100 {
 		if d, err = b.Allow(b.Context(), "e"); err == nil || !errors.Is(err, window.ErrUncertain) {
 			break
@@ -660,7 +669,8 @@ func onceOpen(b bench) (d window.Decision, err error) {
 	return d, err
 }
 
-// TestRefundOfOtherLimits refunds by a limiter that has a limit which the attempt did not: that is left alone.
+// TestRefundOfOtherLimits refunds by a limiter with a limit that the attempt did not have. That
+// limit must stay unchanged.
 func TestRefundOfOtherLimits(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	old := bench{T: t, Limiter: must(window.New(client, window.Config{Name: name, Limits: parsed("5/1h")}))}

@@ -16,7 +16,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestAllowUpTo: as many units as every limit admits, and when one more can be.
+// TestAllowUpTo checks that as many units are granted as every limit admits, and when one more can
+// be.
 func TestAllowUpTo(t *testing.T) {
 	both(t, limits("10/1m", "25/1h"), func(b bench) {
 		for _, step := range []struct{ ask, granted, used int64 }{{7, 7, 7}, {7, 3, 10}, {1 << 60, 0, 10}} {
@@ -42,8 +43,8 @@ func TestAllowUpTo(t *testing.T) {
 	})
 }
 
-// TestAllowUpToCountsDenied: where denials count, all units do, and Granted says how many may
-// happen.
+// TestAllowUpToCountsDenied checks that with CountDenied all units count, and that Granted says how
+// many may happen.
 func TestAllowUpToCountsDenied(t *testing.T) {
 	cfg := limits("10/1m")
 	cfg.CountDenied = true
@@ -57,8 +58,7 @@ func TestAllowUpToCountsDenied(t *testing.T) {
 	})
 }
 
-// TestCharge: units are counted above Max, and nothing is admitted until so many are forgotten that
-// it fits.
+// TestCharge charges units above Max. Nothing may be admitted until enough units are forgotten.
 func TestCharge(t *testing.T) {
 	both(t, limits("5/1h"), func(b bench) {
 		if d := b.good(b.Charge(b.Context(), "e", 3)); !d.Allowed || d.Granted != 3 || d.Counted != 3 || d.RetryAfter != 0 {
@@ -79,7 +79,8 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// TestChargesStayFew: charges fill no more buckets than a limit may hold, whatever its Resolution.
+// TestChargesStayFew checks that charges fill no more buckets than a limit may hold, whatever its
+// Resolution.
 func TestChargesStayFew(t *testing.T) {
 	both(t, limits("5/1h", "9/1m@1ms"), func(b bench) {
 		for range 700 {
@@ -94,8 +95,8 @@ func TestChargesStayFew(t *testing.T) {
 	})
 }
 
-// TestChargedBuckets: charged units are in buckets of a sixtieth of the window, with what is
-// admitted meanwhile. A unit is forgotten with the last of its bucket.
+// TestChargedBuckets checks that charged units are in buckets of a sixtieth of the window, together
+// with units that are admitted meanwhile. A unit is forgotten with the last of its bucket.
 func TestChargedBuckets(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		b.good(b.Charge(b.Context(), "e", 1))
@@ -115,7 +116,7 @@ func TestChargedBuckets(t *testing.T) {
 	})
 }
 
-// TestSettle: too many units come back, and too few are charged.
+// TestSettle checks that surplus units come back, and that missing ones are charged.
 func TestSettle(t *testing.T) {
 	both(t, limits("10/1h"), func(b bench) {
 		for _, step := range []struct{ estimate, actual, used int64 }{{4, 1, 1}, {3, 3, 4}, {2, 5, 9}, {1, 0, 9}, {1, 9, 18}} {
@@ -135,7 +136,8 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// TestChargeTooMuch: what one call cannot count is an error, and nothing is counted.
+// TestChargeTooMuch checks that a Charge that one call cannot count is an error, and counts
+// nothing.
 func TestChargeTooMuch(t *testing.T) {
 	both(t, limits("5/1h"), func(b bench) {
 		_, charge := b.Charge(b.Context(), "e", 1<<53+1)
@@ -157,7 +159,7 @@ func TestChargeTooMuch(t *testing.T) {
 	_, _ = (*window.Limiter)(nil).Settle(t.Context(), "e", window.Decision{Counted: 1, Degraded: true}, 2)
 }
 
-// TestSettleOfFallbackObserved by the limiter itself.
+// TestSettleOfFallbackObserved checks that the limiter itself observes a Settle in its Fallback.
 func TestSettleOfFallbackObserved(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -180,9 +182,9 @@ func TestSettleOfFallbackObserved(t *testing.T) {
 	}
 }
 
-// TestSettledInTurn: one decision can be settled again and again, by what Settle returns, as a cost
-// becomes known.
-func TestSettledInTurn(t *testing.T) {
+// TestSettledRepeatedly settles one decision again and again, always by what Settle returned, as a
+// cost becomes known.
+func TestSettledRepeatedly(t *testing.T) {
 	both(t, limits("100/1h"), func(b bench) {
 		d := b.allow("e", 10)
 		for _, cost := range []int64{12, 30, 31, 9, 0} {
@@ -195,9 +197,9 @@ func TestSettledInTurn(t *testing.T) {
 	})
 }
 
-// TestNeverLessThanUsed: callers allow, settle and refund at once, while replies are lost and
-// connections cut. What is counted is never less than what was used, as far as it was settled
-// without an error.
+// TestNeverLessThanUsed lets callers allow, settle and refund at once, while replies are lost and
+// connections cut. The counted units must never be fewer than the used ones, as far as they were
+// settled without an error.
 func TestNeverLessThanUsed(t *testing.T) {
 	t.Parallel()
 	faults := &redistest.Faults{}
@@ -231,7 +233,7 @@ func TestNeverLessThanUsed(t *testing.T) {
 	}
 }
 
-// A ledger knows what was used of one event.
+// A ledger holds what was used of one event.
 type ledger struct {
 	limiter            *window.Limiter
 	used, unsure, lost atomic.Int64 // unsure: units that may be counted, too
@@ -265,7 +267,7 @@ func (l *ledger) lose(t *testing.T, err error, units int64) {
 	}
 }
 
-// TestChargeObserved: a Charge is no attempt.
+// TestChargeObserved checks that Observe receives a Charge as Charged, not as an attempt.
 func TestChargeObserved(t *testing.T) {
 	var kinds []string
 	cfg := window.Config{Name: "charged", Limits: parsed("2/1h")}

@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A place is where limiters count.
+// A place is a Redis, or this process's memory, where limiters count.
 type place struct {
 	name string
 	make func(t *testing.T, cfg window.Config) *window.Limiter
@@ -33,8 +33,9 @@ var places = []place{
 	}},
 }
 
-// TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, and the clock stands still. For each
-// event there must be an order of what was asked in which the exact log gives all the answers, and in the end is what Inspect shows.
+// TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, and the
+// clock stands still. For each event there must be an order of the questions in which the exact log
+// gives all answers, and in the end the state that Inspect returns.
 func TestMerged(t *testing.T) {
 	for _, p := range plans {
 		for _, at := range redistest.UnlessShort(places, places[:1]) {
@@ -49,7 +50,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// rounds are a history of some events.
+// rounds holds a history of some events.
 type rounds struct {
 	*history
 	events   []string
@@ -80,7 +81,7 @@ func newRounds(t *testing.T, p plan, at place, seed uint64) *rounds {
 	return r
 }
 
-// play returns how many attempts it made.
+// play plays the history, and returns how many attempts it made.
 func (r *rounds) play(t *testing.T) (asked int) {
 	t.Helper()
 	for range 20 {
@@ -95,7 +96,7 @@ func (r *rounds) play(t *testing.T) (asked int) {
 	return asked
 }
 
-// A question about an event.
+// A question is a call of a method about an event.
 type question struct {
 	verb   string // allow, peek, upTo, charge or refund
 	caller int    // of the plan: says under which limits
@@ -119,7 +120,7 @@ type caller struct {
 	asks    []*ask
 }
 
-// draw has up to 200 callers, and few in most rounds.
+// draw returns up to 200 random callers, and few in most rounds.
 func (r *rounds) draw() (callers []caller) {
 	refunded := map[string]bool{}
 	for range 1 + r.rng.IntN(200)>>r.rng.IntN(4) {
@@ -151,7 +152,7 @@ func (r *rounds) drawOne(q question) []*ask {
 	return []*ask{{question: q, event: r.events[r.rng.IntN(len(r.events))]}}
 }
 
-// drawEach draws events, many of them several times.
+// drawEach returns random events for one AllowEach, many of them several times.
 func (r *rounds) drawEach(who int) (asks []*ask) {
 	last := map[string]*ask{}
 	for range 1 + r.rng.IntN(20) {
@@ -162,8 +163,8 @@ func (r *rounds) drawEach(who int) (asks []*ask) {
 	return asks
 }
 
-// drawRefund draws a decision of an earlier round, or nothing. There is at most one for each event, since several would let many orders
-// explain the same answers.
+// drawRefund returns a refund of a random decision of an earlier round, or nothing. It returns at
+// most one for each event, since with several many orders would explain the same answers.
 func (r *rounds) drawRefund(who int, refunded map[string]bool) []*ask {
 	event := r.events[r.rng.IntN(len(r.events))]
 	given := r.given[event]
@@ -177,7 +178,7 @@ func (r *rounds) drawRefund(who int, refunded map[string]bool) []*ask {
 	return []*ask{a}
 }
 
-// askAtOnce has all callers ask at the same time.
+// askAtOnce lets all callers ask at the same time.
 func askAtOnce(t *testing.T, callers []caller) {
 	t.Helper()
 	start := make(chan struct{})
@@ -227,8 +228,9 @@ func byEvent(callers []caller) map[string][]*ask {
 	return of
 }
 
-// settle finds the order of what was asked about an event, and carries the log on. Several logs can remain: if a refund empties a bucket, it
-// depends on what came before whether later attempts join that bucket, and no answer tells at once.
+// settle finds the order of the questions about an event, and continues the log. Several logs can
+// remain. If a refund empties a bucket, earlier questions decide whether later attempts join that
+// bucket, and no answer shows which at once.
 func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 	t.Helper()
 	s := search{plan: r.plan, now: r.clock.ms.Load(), asks: asks, fewest: len(asks) + 1}
@@ -256,24 +258,27 @@ func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 	}
 }
 
-// A search looks for an order of what was asked about one event at one time, such that the log gives each of the answers.
+// A search looks for an order of simultaneous questions about one event in which the log gives each
+// of the answers.
 type search struct {
 	plan    plan
 	now     int64
 	asks    []*ask
-	end     [][]window.LimitState // what Inspect shows afterwards, by caller of the plan
+	end     [][]window.LimitState // what Inspect returns afterwards, by caller of the plan
 	steps   int
-	place   int    // after how many attempts that count something the refund comes
+	place   int    // how many attempts that count something come before the refund
 	reached int    // how many of these had a place at once
 	fewest  int    // how many attempts the best try left
-	report  string // of that
+	report  string // of the best try
 }
 
-// tooLong is how many steps a search takes at most. One that goes straight to its end takes one for each attempt.
+// tooLong is the most steps that a search takes. A search without a detour takes one for each
+// attempt.
 const tooLong = 10_000
 
-// explain adds to the logs that remain those after all attempts, from one before them. It has the refund come last or first. If neither
-// explains the answers, it tries all places, the nearest to where the first try ended before others.
+// explain appends to the logs that remain those after all attempts, from one before them. First it
+// puts the refund last or first. If neither explains the answers, it tries all places, beginning
+// near the one where the first try ended.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
 	counting, refunds := s.counting()
 	remain, explained := s.try(remain, log, counting)
@@ -300,7 +305,7 @@ func (s *search) counting() (counting int, refunds bool) {
 	return counting, refunds
 }
 
-// try has the refund come at one place, and adds the log after that, if there is one and it is new.
+// try puts the refund at one place. If the log after it exists and is new, try appends it.
 func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exactLog, explained bool) {
 	for _, a := range s.asks {
 		a.found = false
@@ -317,7 +322,7 @@ func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exa
 	return remain, true
 }
 
-// find returns the log after all attempts whose place is not found yet, or nil if there is no order.
+// find returns the log after all attempts that have no place yet, or nil if there is no order.
 func (s *search) find(log *exactLog, left int) *exactLog {
 	if left == 0 {
 		return s.atEnd(log)
@@ -340,8 +345,9 @@ func (s *search) find(log *exactLog, left int) *exactLog {
 	return nil
 }
 
-// atEnd returns the log if it is what Inspect shows. Another order may explain the answers as well, and leave another one: where a refund takes
-// its units from can depend on what came before.
+// atEnd returns the log if it equals what Inspect returned. Another order may explain the answers
+// as well, and leave another log: earlier questions can decide from which bucket a refund takes its
+// units.
 func (s *search) atEnd(log *exactLog) *exactLog {
 	for i, limits := range s.plan.callers {
 		if diff := gocmp.Diff(s.end[i], log.inspect(limits, s.now, s.plan.denials)); diff != "" {
@@ -358,8 +364,8 @@ type candidate struct {
 	answer
 }
 
-// next returns what can be the next: none if an answer can come no more. Of the same question with the same answer one is enough,
-// unless an order within an AllowEach makes a difference.
+// next returns the candidates, or none if an answer can no longer come. Of equal questions with
+// equal answers it returns one, unless an order within an AllowEach makes a difference.
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
 	counted := s.counted()
@@ -387,7 +393,7 @@ func (s *search) next(log *exactLog) (fit []candidate) {
 	return fit
 }
 
-// counted returns how many of the attempts whose place is found count something.
+// counted returns how many of the attempts that have a place count something.
 func (s *search) counted() (n int) {
 	for _, a := range s.asks {
 		if a.found && a.got.Counted > 0 {
@@ -407,8 +413,8 @@ func (s *search) refundable() (units int64) {
 	return units
 }
 
-// isOver reports whether a limit had less in use when the question was answered than it will ever have from now on, if so many units
-// come back.
+// isOver reports whether an answer is no longer possible: a limit had less in use then than it will
+// ever have from now on, if back units come back.
 func (a *ask) isOver(now window.Decision, back int64) bool {
 	for i := range a.got.Usage {
 		if a.usedBefore(a.got, i) < a.usedBefore(now, i)-back {
@@ -426,7 +432,7 @@ func (q question) usedBefore(d window.Decision, i int) int64 {
 	return d.Usage[i].Used - d.Counted
 }
 
-// An identity is the same for questions whose answer is the same.
+// An identity is equal for questions with the same answer.
 type identity struct {
 	verb           string
 	caller         int
@@ -437,7 +443,7 @@ func (q question) id() identity {
 	return identity{q.verb, q.caller, q.n, q.refund.At.UnixMilli(), q.refund.Counted}
 }
 
-// rank puts first what counts nothing, and then what others come after.
+// rank returns the order in which to try: first what counts nothing, then what others come after.
 func (a *ask) rank() int {
 	switch {
 	case a.verb == "refund":
@@ -450,7 +456,7 @@ func (a *ask) rank() int {
 	return 2
 }
 
-// An answer is what the log says to a question, and the log after it.
+// An answer is the log's answer to a question, and the log after it.
 type answer struct {
 	want window.Decision
 	log  *exactLog
@@ -468,7 +474,8 @@ func (s *search) answer(log *exactLog, q question) (a answer) {
 	return a
 }
 
-// compact joins entries of one bucket and one date, which the log takes for one all the same. It keeps the log short.
+// compact joins entries of one bucket and one date, which the log treats as one anyway. It keeps
+// the log short.
 func compact(x *exactLog) {
 	for per, log := range x.windows {
 		var joined []*entry
@@ -483,7 +490,7 @@ func compact(x *exactLog) {
 	}
 }
 
-// describe says how the answers that are left differ from those of the log.
+// describe returns how the answers that are left differ from those of the log.
 func (s *search) describe(log *exactLog) string {
 	var text strings.Builder
 	shown := map[identity]bool{}

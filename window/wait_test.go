@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWait waits on the fake time of synctest: as long as told and at most 5 % longer.
+// TestWait checks on the fake time of synctest that Wait sleeps RetryAfter and at most 5 % more.
 func TestWait(t *testing.T) {
 	for name, cfg := range map[string]window.Config{
 		"free": limits("1/5s", "3/1h"), "denials count": {Limits: parsed("1/5s", "3/1h"), CountDenied: true},
@@ -36,7 +36,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitGivesUp ends at once where the deadline is sooner, and where the caller goes away.
+// TestWaitGivesUp checks that Wait ends at once if the deadline is sooner, or the caller goes away.
 func TestWaitGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(window.NewLocal(window.Config{Name: "wait", Limits: parsed("1/1m")}))
@@ -61,7 +61,8 @@ func TestWaitGivesUp(t *testing.T) {
 	})
 }
 
-// TestWaitersKeepTheLimit has callers wait for one event on a real Redis.
+// TestWaitersKeepTheLimit lets callers wait for one event on a real Redis, and checks that the
+// limit holds.
 func TestWaitersKeepTheLimit(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("3/30ms")}
 	l := must(window.New(redistest.Client(t), cfg))
@@ -85,8 +86,8 @@ func TestWaitersKeepTheLimit(t *testing.T) {
 	holds(t, cfg.Limits[0], log)
 }
 
-// TestWaitAfterAStepBack: where denied attempts count, one who waits repairs the dates without being counted, so that nobody waits
-// for a clock that stepped back.
+// TestWaitAfterAStepBack checks that Wait repairs dates without being counted where denied attempts
+// count. So nobody waits for a clock that stepped back.
 func TestWaitAfterAStepBack(t *testing.T) {
 	cfg := limits("5/1000s")
 	cfg.CountDenied = true

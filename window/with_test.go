@@ -15,13 +15,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// with returns the limiter under other limits, which must be in order.
+// with returns the limiter under other limits, which must be valid.
 func with(l *window.Limiter, texts ...string) *window.Limiter {
 	return must(l.With(parsed(texts...)...))
 }
 
-// TestWith: a limit of the same Per goes on with its counts, another one begins at zero, and what
-// is left out stays.
+// TestWith checks that a limit of the same Per goes on with its counts, that another one begins at
+// zero, and that a limit that is left out keeps its counts.
 func TestWith(t *testing.T) {
 	both(t, limits("2/1h"), func(b bench) {
 		b.allow("e", 2)
@@ -44,7 +44,7 @@ func TestWith(t *testing.T) {
 	})
 }
 
-// TestWithTooManyLimits: one event counts for at most 31 different Per.
+// TestWithTooManyLimits checks that one event counts for at most 31 different Per.
 func TestWithTooManyLimits(t *testing.T) {
 	both(t, limits("1/1h"), func(b bench) {
 		b.allow("e", 1)
@@ -62,7 +62,7 @@ func TestWithTooManyLimits(t *testing.T) {
 	})
 }
 
-// TestWithRefuses what New refuses.
+// TestWithRefuses checks that With refuses the limits that New refuses.
 func TestWithRefuses(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "plans", Limits: parsed("1/1h")}))
 	for want, limits := range map[string][]window.Limit{
@@ -77,8 +77,8 @@ func TestWithRefuses(t *testing.T) {
 	}
 }
 
-// TestWithFallback: the Fallback decides by the same limits, and takes back what it counted under
-// them.
+// TestWithFallback checks that the Fallback decides by the same limits, and takes back units that
+// it counted under them.
 func TestWithFallback(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -94,7 +94,7 @@ func TestWithFallback(t *testing.T) {
 		if d = must(pro.Settle(t.Context(), "e", d, 3)); !d.Degraded || d.Counted != 3 || d.Remaining != 0 {
 			t.Errorf("settled to %+v", d)
 		}
-		d.Counted = 2 // of which one bucket holds them
+		d.Counted = 2 // one bucket holds them
 		if err := pro.Refund(t.Context(), "e", d); err != nil {
 			t.Error(err)
 		}
@@ -104,7 +104,7 @@ func TestWithFallback(t *testing.T) {
 	}
 }
 
-// TestWithDenialCache: a denial under some limits says nothing about others.
+// TestWithDenialCache checks that a cached denial under some limits does not affect others.
 func TestWithDenialCache(t *testing.T) {
 	remembered := 0
 	l := must(window.New(redistest.Client(t), window.Config{
@@ -128,7 +128,8 @@ func TestWithDenialCache(t *testing.T) {
 	}
 }
 
-// TestWithSharesBreaker: an outage costs three timeouts in all, however many plans there are.
+// TestWithSharesBreaker checks that an outage costs three timeouts in all, however many plans there
+// are.
 func TestWithSharesBreaker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -150,7 +151,7 @@ func TestWithSharesBreaker(t *testing.T) {
 	}
 }
 
-// TestWithCost: With makes three allocations.
+// TestWithCost checks that With makes three allocations.
 func TestWithCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector, more is allocated")
@@ -165,8 +166,8 @@ func TestWithCost(t *testing.T) {
 	}
 }
 
-// BenchmarkWith is With alone, and a decision by one limiter and by With for each of a thousand
-// plans, with 64 callers.
+// BenchmarkWith measures With alone, and a decision by one limiter and by With for each of a
+// thousand plans, with 64 callers.
 func BenchmarkWith(b *testing.B) {
 	for _, plan := range [][]window.Limit{parsed("5000/1h"), parsed("1/5s", "5/1h", "20/1d")} {
 		l := must(window.NewLocal(window.Config{Name: "plans", Limits: plan}))
@@ -195,8 +196,8 @@ func BenchmarkWith(b *testing.B) {
 	}
 }
 
-// TestRepairsOthers: a denied attempt also repairs dates of limits that it does not have, on a
-// clock that stepped back.
+// TestRepairsOthers checks that a denied attempt also repairs dates of limits that it does not
+// have, after the clock stepped back.
 func TestRepairsOthers(t *testing.T) {
 	both(t, limits("1/1m", "1/365d"), func(b bench) {
 		b.allow("e", 1)
@@ -213,7 +214,7 @@ func TestRepairsOthers(t *testing.T) {
 	})
 }
 
-// TestOthersInOrder: Inspect lists what other callers count by Per.
+// TestOthersInOrder checks that Inspect lists the limits of other callers by Per.
 func TestOthersInOrder(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		must(with(b.Limiter, "9/2m").Allow(b.Context(), "e"))
@@ -228,8 +229,8 @@ func TestOthersInOrder(t *testing.T) {
 	})
 }
 
-// TestJointOfPlans: what two checks cost one event together is known before anything is sent, also
-// by limiters from With.
+// TestJointOfPlans checks that AllowAll adds up the units of two checks on one event before
+// anything is sent, also for limiters from With.
 func TestJointOfPlans(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		_, err := window.AllowAll(b.Context(), window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"}, window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"})
