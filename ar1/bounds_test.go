@@ -16,60 +16,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// bench is a limiter under test, on a clock that the test sets.
-type bench struct {
-	*testing.T
-	*ar1.Limiter
-	clock *clock
-}
-
-// both runs a test on Redis and in memory, with a limiter of its own each.
-func both(t *testing.T, cfg ar1.Config, test func(bench)) {
-	t.Helper()
-	t.Run("redis", func(t *testing.T) {
-		c := newClock()
-		cfg.Name, cfg.Now = redistest.Key(t), c.now
-		test(bench{t, must(ar1.New(redistest.Client(t), cfg)), c})
-	})
-	t.Run("local", func(t *testing.T) { test(inMemory(t, cfg)) })
-}
-
-func inMemory(t *testing.T, cfg ar1.Config) bench {
-	t.Helper()
-	c := newClock()
-	cfg.Name, cfg.Now = "local", c.now
-	return bench{t, must(ar1.NewLocal(cfg)), c}
-}
-
-func (b bench) allow(event string, n int64) ar1.Decision {
-	b.Helper()
-	return b.decided(b.AllowN(b.Context(), event, n))
-}
-
-func (b bench) peek(event string, n int64) ar1.Decision {
-	b.Helper()
-	return b.decided(b.PeekN(b.Context(), event, n))
-}
-
-func (b bench) decided(d ar1.Decision, err error) ar1.Decision {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
-	return d
-}
-
-// level is that of the first limit of "e".
-func (b bench) level() float64 {
-	b.Helper()
-	s, err := b.Inspect(b.Context(), "e")
-	if err != nil {
-		b.Fatal(err)
-	}
-	return s.Limits[0].Level
-}
-
-// TestBurstFromRestIsMax: one by one, all at once, and in two parts.
+// TestBurstFromRestIsMax checks that a level of 0 admits exactly Max: one by one, all at once, and
+// in two parts.
 func TestBurstFromRestIsMax(t *testing.T) {
 	for _, text := range []string{"1/1ms", "1/1s", "2/1s", "5/1h", "100/1m", "1000000/1ms", "1000000/1h", "10000000/36500d", "10000000/1s"} {
 		t.Run(text, func(t *testing.T) {
@@ -97,7 +45,7 @@ func TestBurstFromRestIsMax(t *testing.T) {
 	}
 }
 
-// TestLongestWaits: what takes longer than a Duration can say is said to take 290 years.
+// TestLongestWaits checks that waits longer than a Duration holds are reported as 290 years.
 func TestLongestWaits(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("1000000/36500d")}, func(b bench) {
 		d := b.allow("e", 1_000_000)
@@ -107,10 +55,10 @@ func TestLongestWaits(t *testing.T) {
 	})
 }
 
-// entry is what was admitted at a time in us.
+// entry holds units that were admitted at a time in µs.
 type entry struct{ at, units int64 }
 
-// worst is the most that an interval of length Per holds that is open at one end.
+// worst returns the most units in an interval of length Per that is open at one end.
 func worst(log []entry, per time.Duration) (worst int64) {
 	sum, first := int64(0), 0
 	for _, e := range log {
@@ -124,8 +72,9 @@ func worst(log []entry, per time.Duration) (worst int64) {
 
 var flows = []string{"1/1ms", "1/1s", "2/1s", "5/10s", "7/1h", "100/1m", "100/1ms", "1000/1d", "100000/1h"}
 
-// TestNoIntervalHoldsMoreThanTwiceMax attacks: it takes all that it gets at the first microsecond at which it gets anything. It
-// should get 2 x Max, as the documentation says that an interval may hold so much.
+// TestNoIntervalHoldsMoreThanTwiceMax takes all units that it gets, at the first microsecond at
+// which it gets any. It must get 2 x Max, because the documentation says that an interval may hold
+// that.
 func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
 	for _, text := range redistest.UnlessShort(append(flows, "20000/10ms"), flows[:len(flows)-1]) {
 		t.Run(text, func(t *testing.T) {
@@ -148,7 +97,7 @@ func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
 	}
 }
 
-// first goes to the first microsecond at which a unit of "e" is admitted.
+// first moves the clock to the first microsecond at which a unit of "e" is admitted.
 func (b bench) first() {
 	d := b.peek("e", 1)
 	if d.Allowed {
@@ -167,7 +116,8 @@ func (b bench) first() {
 	b.clock.us.Store(late)
 }
 
-// TestRandomAttacks: whatever costs come at whatever times, no interval holds more than 2 x Max.
+// TestRandomAttacks checks that no interval holds more than 2 x Max, whatever costs come at
+// whatever times.
 func TestRandomAttacks(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](40, 10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -178,6 +128,7 @@ func TestRandomAttacks(t *testing.T) {
 	}
 }
 
+// randomAttack asks for random costs at random times.
 func (b bench) randomAttack(seed uint64, l ar1.Limit) {
 	rng := rand.New(rand.NewPCG(seed, 6))
 	var log []entry
@@ -198,8 +149,8 @@ func (b bench) randomAttack(seed uint64, l ar1.Limit) {
 	}
 }
 
-// TestSteadyFlowIsNeverDenied: Max per Per, evenly spaced but for the clock's whole microseconds, and less than that; until the
-// level is as high as it gets.
+// TestSteadyFlowIsNeverDenied sends Max per Per, evenly spaced except for the clock's whole
+// microseconds, and less than that, until the level is at its highest.
 func TestSteadyFlowIsNeverDenied(t *testing.T) {
 	for _, text := range append(flows, "3/1s", "1000000/1h", "1000000/1d", "1000000/7s") {
 		for _, rate := range []float64{1, 0.999, 0.7} {
@@ -228,7 +179,7 @@ func TestSteadyFlowIsNeverDenied(t *testing.T) {
 	}
 }
 
-// flow asks for so many units, one after the other, at a rate in Max per Per.
+// flow asks for some units, one after the other, at a rate in Max per Per.
 func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 	b.Helper()
 	if testing.Short() {
@@ -238,13 +189,13 @@ func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 	for k := range units {
 		b.clock.us.Store(noon + int64(float64(k)*between))
 		if d := b.allow("e", 1); !d.Allowed {
-			b.Fatalf("unit %d of a flow of one every %v us: %+v", k, between, d)
+			b.Fatalf("unit %d of a flow of one every %v µs: %+v", k, between, d)
 		}
 	}
 }
 
-// TestSteadyFlowAtItsPeak begins where a flow of a million in Per would be after a long time: at a level of C - 1, as exactly as
-// the record can say it.
+// TestSteadyFlowAtItsPeak begins where a flow of a million in Per would be after a long time: at a
+// level of C - 1, as exactly as the record can hold it.
 func TestSteadyFlowAtItsPeak(t *testing.T) {
 	l := limits("1000000/1h")
 	c, client := newClock(), redistest.Client(t)
@@ -265,7 +216,8 @@ func TestSteadyFlowAtItsPeak(t *testing.T) {
 	}
 }
 
-// TestExactRetry: a denied request is admitted RetryAfter later, and denied a millisecond before; so is one that would follow.
+// TestExactRetry checks that a denied request is admitted RetryAfter later, and denied a
+// millisecond before. The same must hold for a request that would follow.
 func TestExactRetry(t *testing.T) {
 	for _, text := range []string{"1/1s", "5/1h", "100/1m", "70000/7d", "1000000/1d"} {
 		l := limits(text)
@@ -287,7 +239,8 @@ func TestExactRetry(t *testing.T) {
 	}
 }
 
-// TestClockNeverLowersALevel steps back, by a little and by a lot, before and after attempts of every kind.
+// TestClockNeverLowersALevel steps the clock back, by a little and by a lot, before and after
+// attempts of every kind.
 func TestClockNeverLowersALevel(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("5/10s")}, func(b bench) {
 		rng := rand.New(rand.NewPCG(1, 1))
@@ -315,8 +268,9 @@ func TestClockNeverLowersALevel(t *testing.T) {
 	})
 }
 
-// TestLoweredMaxFreesNobody: while one with a lowered Max and one with the old one take turns, the old one admits no more than it
-// would alone. If the former took a level above its C for C, the latter would admit without end.
+// TestLoweredMaxFreesNobody alternates calls with a lowered Max and with the old one. The old one
+// must admit no more than it would alone. If the new one cut a level above its C down to C, the old
+// one would admit without end.
 func TestLoweredMaxFreesNobody(t *testing.T) {
 	c, name := newClock(), redistest.Key(t)
 	old := bench{t, must(ar1.New(redistest.Client(t), ar1.Config{Name: name, Limits: limits("100/1h"), Now: c.now})), c}
@@ -341,7 +295,8 @@ func TestLoweredMaxFreesNobody(t *testing.T) {
 	}
 }
 
-// TestDeniedAttemptsCount: whoever keeps hammering stays out; who stops is let in after Per/Max.
+// TestDeniedAttemptsCount checks that with CountDenied a client that keeps retrying stays denied,
+// and that one that stops is admitted after Per/Max.
 func TestDeniedAttemptsCount(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("5/10s"), CountDenied: true}, func(b bench) {
 		b.allow("e", 5)
@@ -349,7 +304,7 @@ func TestDeniedAttemptsCount(t *testing.T) {
 		for range 1000 {
 			b.clock.pass(1900 * time.Millisecond)
 			if d := b.allow("e", 1); d.Allowed || d.Counted != 1 || d.RetryAfter != 2*time.Second {
-				b.Fatalf("hammering: %+v", d)
+				b.Fatalf("retrying all the time: %+v", d)
 			}
 		}
 		b.clock.pass(2 * time.Second)
@@ -365,7 +320,8 @@ func TestDeniedAttemptsCount(t *testing.T) {
 	})
 }
 
-// TestRefundOfForgottenUnits gives nothing back: it would be somebody else's.
+// TestRefundOfForgottenUnits checks that nothing is given back, because the level would be another
+// caller's.
 func TestRefundOfForgottenUnits(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("1/10s")}, func(b bench) {
 		forgotten := b.allow("e", 1)
@@ -379,7 +335,8 @@ func TestRefundOfForgottenUnits(t *testing.T) {
 	})
 }
 
-// TestUnderLoad: whatever many callers do at once on the real clock, an interval holds at most 2 x Max, and not less than Max.
+// TestUnderLoad checks that, whatever many callers do at once on the real clock, an interval holds
+// at most 2 x Max, and not less than Max.
 func TestUnderLoad(t *testing.T) {
 	cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("20/200ms", "900/1h")}
 	for name, l := range map[string]*ar1.Limiter{
@@ -412,9 +369,9 @@ func TestUnderLoad(t *testing.T) {
 	}
 }
 
-// TestWaitersDoNotHammer: where denied attempts count, those of a waiter do not. But one dates the levels anew, so that nobody
-// waits for a clock that stepped back.
-func TestWaitersDoNotHammer(t *testing.T) {
+// TestWaitersAreNotCounted checks that attempts of a waiter do not count where denied attempts do.
+// But one dates the levels anew, so that nobody waits for a clock that stepped back.
+func TestWaitersAreNotCounted(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("5/1000s"), CountDenied: true}, func(b bench) {
 		b.allow("e", 5)
 		b.clock.pass(-time.Hour)
@@ -431,7 +388,7 @@ func TestWaitersDoNotHammer(t *testing.T) {
 	})
 }
 
-// TestRefundAfterAStepBack gives back no more than what is left as of the last write.
+// TestRefundAfterAStepBack checks that a refund gives back at most what was left at the last write.
 func TestRefundAfterAStepBack(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("50/1m")}, func(b bench) {
 		d := b.allow("e", 20)
@@ -444,7 +401,7 @@ func TestRefundAfterAStepBack(t *testing.T) {
 	})
 }
 
-// TestRefund gives back what is left of an attempt, and nothing of others.
+// TestRefund checks that a refund gives back what is left of an attempt, and nothing of others.
 func TestRefund(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("50/10s")}, func(b bench) {
 		b.allow("e", 20)
@@ -468,7 +425,8 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// TestRate: once settled, the rate is that of the flow, to half a unit in Per: lowest before a unit, and highest after.
+// TestRate checks that the rate, once settled, is that of the flow, to half a unit in Per: lowest
+// before a unit, and highest after.
 func TestRate(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("1000/1m")}, func(b bench) {
 		var rates []float64

@@ -17,36 +17,39 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// drift is a level that is carried along in another form: the time at which it will have decayed to 1, in ms since the begin.
+// drift is a level in another form: the time at which it will have decayed to 1, in ms since the
+// beginning.
 type drift struct{ per, c, one, now float64 }
 
 func newDrift(l ar1.Limit) *drift { return &drift{per: perOf(l), c: peakOf(l), one: math.Inf(-1)} }
 
 func (d *drift) level() float64 { return math.Exp((d.one - d.now) / d.per) }
 
-// step lets us pass and counts a unit if it fits. It reports whether that hinges on less than 10 us.
-func (d *drift) step(us int64) (fits, hinges bool) {
+// step lets µs pass and counts a unit if it fits. It reports whether that depends on less than 10
+// µs.
+func (d *drift) step(us int64) (fits, ambiguous bool) {
 	d.now += float64(us) / 1000
 	x := d.level()
 	if x < 0.25 {
 		x = 0
 	}
 	fits = x+1 <= d.c
-	hinges = math.Abs(d.per*math.Log(x/(d.c-1))) < hinge || math.Abs(d.per*math.Log(4*d.level())) < hinge
+	ambiguous = math.Abs(d.per*math.Log(x/(d.c-1))) < tolerance || math.Abs(d.per*math.Log(4*d.level())) < tolerance
 	if fits {
 		d.one = d.now + d.per*math.Log(x+1)
 	}
-	return fits, hinges
+	return fits, ambiguous
 }
 
-// attempts are random times between attempts, in us, about as many as the limit admits, and none that hinges.
+// attempts returns random times between attempts, in µs: about as many as the limit admits, and
+// none that depends on less than 10 µs.
 func attempts(l ar1.Limit, n int) (times []int64, admitted int, end *drift) {
 	rng, d := rand.New(rand.NewPCG(7, uint64(l.Max))), newDrift(l)
 	for now := int64(noon); len(times) < n; {
 		us := rng.Int64N(2 * l.Per.Microseconds() / l.Max)
 		try := *d
-		fits, hinges := try.step(us)
-		if hinges {
+		fits, ambiguous := try.step(us)
+		if ambiguous {
 			continue
 		}
 		if fits {
@@ -60,8 +63,9 @@ func attempts(l ar1.Limit, n int) (times []int64, admitted int, end *drift) {
 
 var drifting = []string{"1/1s", "50/1h", "10000/1d"}
 
-// TestAMillionSteps: after a million attempts, as many are admitted as by the reference, and the time at which the level will have
-// decayed to 1 is within a ms of it. On the server, 200,000 have to do.
+// TestAMillionSteps makes a million attempts. As many must be admitted as by the reference, and the
+// time at which the level will have decayed to 1 must be within a ms of it. On the server, it makes
+// 200,000.
 func TestAMillionSteps(t *testing.T) {
 	steps := 1_000_000
 	if testing.Short() {
@@ -88,7 +92,8 @@ func TestAMillionSteps(t *testing.T) {
 	}
 }
 
-// many runs the script ARGV[1] for an attempt at each of the times from ARGV[4] on, under one limit, and returns how many it admits.
+// many runs the script ARGV[1] for an attempt at each of the times from ARGV[4] on, under one
+// limit. It returns how many it admits.
 const many = `
 local script, admitted = assert(loadstring('local KEYS, ARGV = ... ' .. ARGV[1])), 0
 for i = 4, #ARGV do
@@ -96,7 +101,8 @@ for i = 4, #ARGV do
 end
 return admitted`
 
-// onRedis has the server itself run the script for a thousand attempts at a time, since a million calls would take long.
+// onRedis makes the server run the script for a thousand attempts at a time, since a million calls
+// would take long.
 func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 	t.Parallel()
 	c, client := newClock(), redistest.Start(t).Client(t)
@@ -123,7 +129,8 @@ func (b bench) near(l ar1.Limit, got, want int, end *drift) {
 	}
 }
 
-// TestBytes: an event is one key, and takes at most 180 bytes with one limit and 200 with three, all told, however many there are.
+// TestBytes checks that an event is one key, and takes in all at most 180 bytes with one limit and
+// 200 with three, however many events there are.
 func TestBytes(t *testing.T) {
 	counts := redistest.UnlessShort([]int{10_000, 20_000, 40_000, 66_000, 100_000}, []int{10_000})
 	for most, texts := range map[float64][]string{180: {"5/1h"}, 200: {"1/5s", "50/1h", "200/1d"}} {
@@ -147,7 +154,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// addresses are events.
+// addresses returns events.
 func addresses(from, to int) (all []string) {
 	for i := from; i < to; i++ {
 		all = append(all, fmt.Sprintf("198.51.%d.%d", 100+i>>8, i&255))
@@ -155,7 +162,7 @@ func addresses(from, to int) (all []string) {
 	return all
 }
 
-// countAll counts events once each.
+// countAll counts each event once.
 func countAll(t *testing.T, l *ar1.Limiter, events []string) {
 	t.Helper()
 	for part := range slices.Chunk(events, 1000) {
@@ -167,7 +174,8 @@ func countAll(t *testing.T, l *ar1.Limiter, events []string) {
 	}
 }
 
-// lookUp looks up the keys of events. Each look helps the server to grow its hash tables; meanwhile it has two of each.
+// lookUp looks up the keys of events. Each lookup helps the server to grow its hash tables. While
+// they grow, it has two of each.
 func lookUp(t *testing.T, client rueidis.Client, events []string) {
 	t.Helper()
 	for part := range slices.Chunk(events, 1000) {

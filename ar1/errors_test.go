@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestBadConfig: one sentence names the value and the remedy.
+// TestBadConfig checks that one sentence names the value and the remedy.
 func TestBadConfig(t *testing.T) {
 	good := ar1.Config{Name: "x", Limits: limits("5/1h")}
 	local := must(ar1.NewLocal(good))
@@ -46,7 +46,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestBadAttempts: what can never be admitted is an error, and counts nothing.
+// TestBadAttempts checks that attempts that can never be admitted are errors, and count nothing.
 func TestBadAttempts(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("500/1m", "900/1h")}, func(b bench) {
 		_, empty := b.Allow(b.Context(), "")
@@ -71,7 +71,7 @@ func TestBadAttempts(t *testing.T) {
 	})
 }
 
-// is returns err if it matches.
+// is returns err if it matches target, or else nil.
 func is(err, target error) error {
 	if errors.Is(err, target) {
 		return err
@@ -79,12 +79,13 @@ func is(err, target error) error {
 	return nil
 }
 
-// hostile are events that broke other limiters.
+// hostile holds events that broke other limiters.
 var hostile = []string{
 	"}", "{", "{}", "}x", "a{b}c", "}{", "\x00", "\xff\xfe", "~hash", "%7D", " ", "é", "\r\n", strings.Repeat("x", 129), strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
 }
 
-// TestAnyEventOnACluster: each is one key of its own, in the slot of its window, and none disturbs another.
+// TestAnyEventOnACluster checks that each event has one key of its own, in the slot of its window,
+// and affects no other.
 func TestAnyEventOnACluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
@@ -107,8 +108,9 @@ func TestAnyEventOnACluster(t *testing.T) {
 	}
 }
 
-// TestOneKeyThatGoes: on the clock of the server an event is one key, which ends when its last level is below 1/4.
-func TestOneKeyThatGoes(t *testing.T) {
+// TestOneKeyExpires checks on the clock of the server that an event is one key, which expires when
+// its last level is below 1/4.
+func TestOneKeyExpires(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	l := must(ar1.New(client, ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms")}))
 	before := time.Now()
@@ -129,7 +131,8 @@ func TestOneKeyThatGoes(t *testing.T) {
 	}
 }
 
-// TestFreeLook: a peek, an inspection and a denial change nothing; all limits count or none.
+// TestFreeLook checks that a peek, an inspection and a denial change nothing, and that all limits
+// count or none.
 func TestFreeLook(t *testing.T) {
 	client, c := redistest.Client(t), newClock()
 	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now})), c}
@@ -145,7 +148,8 @@ func TestFreeLook(t *testing.T) {
 	}
 }
 
-// TestOutage: a lost reply is ErrUncertain and counted once; a server that refuses is ErrOutage, or the Fallback decides.
+// TestOutage checks that a lost reply is ErrUncertain and counted once. If the server refuses, the
+// error is ErrOutage, or the Fallback decides.
 func TestOutage(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []ar1.Observation
@@ -157,7 +161,7 @@ func TestOutage(t *testing.T) {
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, ar1.ErrUncertain) {
 		t.Error(err)
 	}
-	if used := must(l.Peek(t.Context(), "e")).Usage[0].Used; used != 3 { // a peek that is admitted tells what would be
+	if used := must(l.Peek(t.Context(), "e")).Usage[0].Used; used != 3 { // an admitted peek shows the state after its units
 		t.Errorf("%d used, and one of them uncertain", used)
 	}
 	must("", client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "1").Build()).Error())
@@ -169,7 +173,7 @@ func TestOutage(t *testing.T) {
 		kinds = append(kinds, o.Kind)
 	}
 	if diff := cmp.Diff([]window.Kind{window.Allowed, window.Uncertain, window.Peeked, window.Outage}, kinds); diff != "" {
-		t.Errorf("told:\n%s", diff)
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 	fallsBack(t, client, cfg)
 }
@@ -194,7 +198,8 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	}
 }
 
-// TestWait waits on the fake time of synctest: from the burst of 2 on, 0.36 s at first and then half a second each.
+// TestWait waits on the fake time of synctest: after the burst of 2 first 0.36 s, and then half a
+// second each.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(ar1.NewLocal(ar1.Config{Name: "wait", Limits: limits("2/1s")}))
@@ -213,7 +218,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestSecretIsNotInJSON: a Config that is written down, as into a log, does not tell its Secret.
+// TestSecretIsNotInJSON checks that a Config in JSON, as in a log, does not contain its Secret.
 func TestSecretIsNotInJSON(t *testing.T) {
 	cfg := ar1.Config{Name: "known", Limits: limits("5/1h"), Secret: []byte("sixteen bytes...")}
 	text := string(must(json.Marshal(cfg)))

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// How often may an address try, at one number for each limit?
+// How do I limit the attempts of an IP address, with one number for each limit?
 func Example() {
 	now := time.Date(2025, time.March, 4, 12, 0, 0, 0, time.UTC)
 	l, err := ar1.NewLocal(ar1.Config{
@@ -36,7 +36,8 @@ func Example() {
 	// false 0 1.017s
 }
 
-// How fast do events come, for a dashboard or a score? A limit that is far away never denies, and estimates.
+// How do I measure how fast events come, for a dashboard or a score? A limit far above the traffic
+// never denies, and only estimates.
 func ExampleLimiter_Inspect() {
 	now := time.Date(2025, time.March, 4, 12, 0, 0, 0, time.UTC)
 	l, err := ar1.NewLocal(ar1.Config{Name: "rate", Limits: []ar1.Limit{{Max: 1_000_000, Per: time.Minute}}, Now: func() time.Time { return now }})

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,10 +13,9 @@ import (
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/window"
 )
 
-// decisionsPerPlan is how many decisions the histories of one plan add up to, by each limiter.
+// decisionsPerPlan is how many decisions the histories of one plan make, by each limiter.
 const decisionsPerPlan = 8_000
 
 // plan is a kind of history.
@@ -25,7 +23,7 @@ type plan struct {
 	name    string
 	callers [][]ar1.Limit // each caller has limits of its own; all share one name
 	denials bool          // denied attempts count
-	jumps   bool          // the clock steps back and jumps ahead, by 1 us to 1 year
+	jumps   bool          // the clock steps back and jumps ahead, by 1 µs to 1 year
 	cluster bool
 }
 
@@ -44,51 +42,19 @@ var plans = []plan{
 	{name: "large", callers: [][]ar1.Limit{limits("1000000/1h", "70000/100s")}},
 }
 
-// limits reads limits without a Resolution.
-func limits(texts ...string) (all []ar1.Limit) {
-	for _, text := range texts {
-		l := must(window.ParseLimit(text))
-		l.Resolution = 0
-		all = append(all, l)
-	}
-	return all
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-// clock is a clock that a test sets.
-type clock struct{ us atomic.Int64 }
-
-func (c *clock) now() time.Time { return time.UnixMicro(c.us.Load()).UTC() }
-
-func (c *clock) pass(d time.Duration) { c.us.Add(d.Microseconds()) }
-
-// noon is when tests begin.
-const noon = 1_700_000_000_000_000
-
-func newClock() *clock {
-	c := &clock{}
-	c.us.Store(noon)
-	return c
-}
-
-// TestHistories runs random histories on Redis, on a cluster and in memory, and holds every answer against the reference.
+// TestHistories runs random histories on Redis, on a cluster and in memory, and compares every
+// answer with the reference.
 func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			decisions, enough, hinged := 0, redistest.UnlessShort(decisionsPerPlan, decisionsPerPlan/10), 0
+			decisions, enough, ambiguous := 0, redistest.UnlessShort(decisionsPerPlan, decisionsPerPlan/10), 0
 			for seed := uint64(1); decisions < enough; seed++ {
 				d, h := p.run(t, seed)
-				decisions, hinged = decisions+d, hinged+h
+				decisions, ambiguous = decisions+d, ambiguous+h
 			}
-			if t.Logf("%d decisions, %d of which hinge on less than 10 us", decisions, hinged); hinged > decisions/50 {
-				t.Error("too many hinge for this to be a test")
+			if t.Logf("%d decisions; %d depend on less than 10 µs", decisions, ambiguous); ambiguous > decisions/50 {
+				t.Error("too many are ambiguous for this to be a test")
 			}
 		})
 	}
@@ -117,37 +83,38 @@ func (p plan) contenders(t *testing.T, c *clock) []contender {
 	return []contender{remote, local}
 }
 
-// run plays one history of one event, and returns how many decisions it took and how many of them hinged.
-func (p plan) run(t *testing.T, seed uint64) (decisions, hinged int) {
+// run plays one history of one event. It returns how many decisions it took, and how many of them
+// were ambiguous.
+func (p plan) run(t *testing.T, seed uint64) (decisions, ambiguous int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
 	h := &history{plan: p, rng: rng, ref: newReference(), event: fmt.Sprint("event ", seed)}
 	h.contenders = p.contenders(t, &h.clock)
 	h.clock.us.Store(noon + rng.Int64N(1<<50))
 	for range 30 + rng.IntN(200) {
 		h.pass()
-		if h.ref.hingesOnRest(h.clock.us.Load()) {
-			break // whether a level is forgotten would hinge on less than 10 us
+		if h.ref.nearMinimum(h.clock.us.Load()) {
+			break // whether a level is forgotten would depend on less than 10 µs
 		}
 		h.step(t)
 		if t.Failed() {
 			t.Fatalf("seed %d, after:\n%s", seed, strings.Join(h.steps, "\n"))
 		}
 	}
-	return h.decisions, h.hinged
+	return h.decisions, h.ambiguous
 }
 
-// history is what happens to one event.
+// history is the sequence of operations on one event.
 type history struct {
-	plan              plan
-	rng               *rand.Rand
-	clock             clock
-	ref               *reference
-	event             string
-	contenders        []contender
-	decided           []ar1.Decision // those that counted something
-	jumped            int64          // how far the clock is ahead, in us
-	steps             []string
-	decisions, hinged int
+	plan                 plan
+	rng                  *rand.Rand
+	clock                clock
+	ref                  *reference
+	event                string
+	contenders           []contender
+	decided              []ar1.Decision // decisions that counted something
+	jumped               int64          // how far the clock is ahead, in µs
+	steps                []string
+	decisions, ambiguous int
 }
 
 func (h *history) record(format string, args ...any) {
@@ -171,7 +138,7 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// pass moves the clock: a little, as a rule, and where the plan says so by jumps there and back.
+// pass moves the clock, usually a little. If the plan says so, it also jumps ahead and back.
 func (h *history) pass() {
 	limits := h.plan.callers[h.rng.IntN(len(h.plan.callers))]
 	l := limits[h.rng.IntN(len(limits))]
@@ -192,7 +159,7 @@ func (h *history) pass() {
 	}
 }
 
-// units are how many an attempt asks for.
+// units returns how many units an attempt asks for.
 func (h *history) units(limits []ar1.Limit) int64 {
 	if h.rng.IntN(3) > 0 {
 		return 1
@@ -207,10 +174,10 @@ func (h *history) units(limits []ar1.Limit) int64 {
 func (h *history) decide(t *testing.T, caller int, look bool) {
 	limits, now := h.plan.callers[caller], h.clock.us.Load()
 	n := h.units(limits)
-	fits, hinges := h.ref.fits(limits, n, now)
+	fits, ambiguous := h.ref.fits(limits, n, now)
 	h.decisions++
-	if hinges {
-		h.hinged++
+	if ambiguous {
+		h.ambiguous++
 		return
 	}
 	h.record("%d: caller %d asks for %d (look %v): fits %v", now, caller, n, look, fits)
@@ -251,7 +218,7 @@ func (h *history) ask(t *testing.T, c contender, caller int, n int64, look bool)
 	return d
 }
 
-// judge holds a decision against the levels that the reference has after it.
+// judge compares a decision with the levels that the reference has after it.
 func (h *history) judge(t *testing.T, name string, limits []ar1.Limit, d ar1.Decision, n int64, fits, counts bool) {
 	counted := int64(0)
 	if counts {
@@ -283,7 +250,7 @@ func (h *history) judgeUsage(t *testing.T, name string, l ar1.Limit, u ar1.Usage
 	if w := per * math.Log(4*x); !isWait(u.ResetAfter, max(0, w)) {
 		t.Errorf("%s: %v: level %v is forgotten in %v ms, not %v", name, l, x, w, u.ResetAfter)
 	}
-	fit, moves := peakOf(l)-x, 1e-6+peakOf(l)*hinge/per
+	fit, moves := peakOf(l)-x, 1e-6+peakOf(l)*tolerance/per
 	most, least := min(float64(l.Max), math.Floor(fit+moves)), min(float64(l.Max), math.Floor(fit-moves))
 	if r := float64(u.Remaining); u.Limit != l || u.Used != l.Max-u.Remaining || r > max(0, most) || r < max(0, least) {
 		t.Errorf("%s: %v: level %v, so %v units fit: %+v", name, l, x, fit, u)
@@ -322,7 +289,7 @@ func (h *history) inspect(t *testing.T, caller int) {
 func (h *history) judgeState(t *testing.T, name string, l ar1.Limit, s ar1.LimitState) {
 	h.judgeUsage(t, name, l, s.Usage, 1)
 	x := h.ref.level(perOf(l), h.clock.us.Load())
-	if math.Abs(s.Level-x) > 2e-8+x*hinge/perOf(l) {
+	if math.Abs(s.Level-x) > 2e-8+x*tolerance/perOf(l) {
 		t.Errorf("%s: %v: a level of %v, not %v", name, l, s.Level, x)
 	}
 	if rate := s.Level / l.Per.Seconds(); math.Abs(s.Rate-rate) > 1e-9*rate || s.HalfLife != time.Duration(float64(l.Per)*math.Ln2) {

@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInspectShowsOthers inspects an event by a limiter that has one of three limits. What callers with the other two have counted is
-// shown as they see it, except for what depends on Max.
+// TestInspectShowsOthers inspects an event by a limiter with one of three limits. It must see the
+// levels of callers with the other two as they do, except for values that depend on Max.
 func TestInspectShowsOthers(t *testing.T) {
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 	cfg := ar1.Config{

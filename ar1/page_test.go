@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// TestPage holds the tables of docs/algorithm.md to what a limiter does.
+// TestPage compares the tables of docs/algorithm.md with what a limiter does.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/algorithm.md")
 	if err != nil {
@@ -23,8 +23,9 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// row says of a limit: C; from rest, how long until one more than a burst of Max, until all of Max again, and until rest; and
-// the most that an interval of Per holds.
+// row returns the table row of a limit. It holds Max and C, then four times, and the most units in
+// an interval of Per. Starting from a level of 0, the times are those until one more than a burst
+// of Max, between units of a steady flow, until all of Max again, and until a level of 0.
 func row(t *testing.T, text string) string {
 	t.Helper()
 	l := limits(text)

@@ -7,25 +7,25 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// reference is what the limiters are judged by: it keeps every counted attempt of one event with the time for which it has
-// decayed, and sums all of them anew for every answer, where the limiters carry one number along. It shares no code with
-// ar1, and knows no allowance for rounding: C is 1 / (1 - e^(-1/Max)), and nothing more.
+// reference is the model with which limiters are compared. It keeps every counted attempt of one
+// event with the time for which it has decayed, and adds up all of them anew for every answer,
+// where the limiters keep one number. It shares no code with ar1, and has no tolerance for
+// rounding: C is 1 / (1 - e^(-1/Max)), and nothing more.
 type reference struct {
-	written int64                // when the clock was last looked at for good, in us
+	written int64                // when write was last called, in µs
 	counted map[float64][]counts // by Per in ms
 }
 
-// counts are units, and for how many ms they had decayed when the reference was last written.
+// counts holds units, and for how many ms they had decayed when the reference was last written.
 type counts struct{ units, age float64 }
 
 func newReference() *reference { return &reference{counted: map[float64][]counts{}} }
 
-func perOf(l ar1.Limit) float64 { return float64(l.Per.Microseconds()) / 1000 }
-
-// peakOf is C.
+// peakOf returns C.
 func peakOf(l ar1.Limit) float64 { return -1 / math.Expm1(-1/float64(l.Max)) }
 
-// sum is all that was counted, decayed. A clock that reads earlier than before lets nothing decay.
+// sum returns all counted units, decayed. A clock that reads earlier than before lets nothing
+// decay.
 func (r *reference) sum(per float64, now int64) (sum float64) {
 	passed := float64(max(0, now-r.written)) / 1000
 	for _, c := range r.counted[per] {
@@ -34,7 +34,7 @@ func (r *reference) sum(per float64, now int64) (sum float64) {
 	return sum
 }
 
-// level is the sum, or 0 below 1/4.
+// level returns the sum, or 0 below 1/4.
 func (r *reference) level(per float64, now int64) float64 {
 	if x := r.sum(per, now); x >= 0.25 {
 		return x
@@ -42,17 +42,17 @@ func (r *reference) level(per float64, now int64) float64 {
 	return 0
 }
 
-// hingesOnRest tells whether a level is so near to 1/4 that 10 us decide.
-func (r *reference) hingesOnRest(now int64) bool {
+// nearMinimum reports whether a level is so near to 1/4 that 10 µs decide whether it counts as 0.
+func (r *reference) nearMinimum(now int64) bool {
 	for per := range r.counted {
-		if x := r.sum(per, now); x > 0 && math.Abs(per*math.Log(4*x)) < hinge {
+		if x := r.sum(per, now); x > 0 && math.Abs(per*math.Log(4*x)) < tolerance {
 			return true
 		}
 	}
 	return false
 }
 
-// write lets everything decay until now, for good, and forgets what is below 1/4.
+// write lets everything decay until now, for good, and forgets levels below 1/4.
 func (r *reference) write(now int64) {
 	passed := float64(max(0, now-r.written)) / 1000
 	for per, log := range r.counted {
@@ -66,25 +66,27 @@ func (r *reference) write(now int64) {
 	r.written = now
 }
 
-// hinge is how near in ms an answer may be to another one for the reference not to say which is right.
-const hinge = 0.010
+// tolerance is the distance in ms between two answers within which the reference cannot say which
+// is right.
+const tolerance = 0.010
 
-// wait is how long a level x takes to decay until n units fit, in ms; below 0 if they fit already.
+// wait returns how long a level x takes to decay until n units fit, in ms. It is below 0 if they
+// fit already.
 func wait(l ar1.Limit, x float64, n int64) float64 {
 	return perOf(l) * math.Log(x/(peakOf(l)-float64(n)))
 }
 
-// fits tells whether n units fit in all limits, and whether that hinges on less than 10 us.
-func (r *reference) fits(limits []ar1.Limit, n, now int64) (fits, hinges bool) {
+// fits reports whether n units fit in all limits, and whether that depends on less than 10 µs.
+func (r *reference) fits(limits []ar1.Limit, n, now int64) (fits, ambiguous bool) {
 	fits = true
 	for _, l := range limits {
 		w := wait(l, r.level(perOf(l), now), n)
-		fits, hinges = fits && w <= 0, hinges || math.Abs(w) < hinge
+		fits, ambiguous = fits && w <= 0, ambiguous || math.Abs(w) < tolerance
 	}
-	return fits, hinges
+	return fits, ambiguous
 }
 
-// count adds units to every limit, where they do not fit as many as bring the level to C.
+// count adds units to every limit. If they do not fit, it adds as many as bring the level to C.
 func (r *reference) count(limits []ar1.Limit, n, now int64) {
 	r.write(now)
 	for _, l := range limits {
@@ -95,7 +97,7 @@ func (r *reference) count(limits []ar1.Limit, n, now int64) {
 	}
 }
 
-// refund takes back what is left of a decision, where that is 1/4 of a unit or more.
+// refund takes back what is left of a decision, if that is 1/4 of a unit or more.
 func (r *reference) refund(limits []ar1.Limit, d ar1.Decision, now int64) {
 	passed, left := float64(max(0, max(now, r.written)-d.At.UnixMicro()))/1000, map[float64]float64{}
 	for _, l := range limits {
@@ -121,13 +123,14 @@ func holds(d ar1.Decision, l ar1.Limit) bool {
 	return false
 }
 
-// isWait tells whether a wait is the exact one, rounded up to a whole ms, or to the next where that hinges.
+// isWait reports whether a wait is the exact one, rounded up to a whole ms, or to the next if that
+// is ambiguous.
 func isWait(got time.Duration, exact float64) bool {
 	ms := float64(got) / float64(time.Millisecond)
 	if exact <= 0 {
-		return ms == 0 || exact > -hinge && ms == 1
+		return ms == 0 || exact > -tolerance && ms == 1
 	}
-	return ms == math.Ceil(exact) || ms == math.Ceil(exact-hinge) || ms == math.Ceil(exact+hinge)
+	return ms == math.Ceil(exact) || ms == math.Ceil(exact-tolerance) || ms == math.Ceil(exact+tolerance)
 }
 
 func (r *reference) clone() *reference {

@@ -13,8 +13,9 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMerged plays the histories of TestHistories, and in between up to 200 callers at once ask for one unit while the clock stands
-// still. Each unit that counts raises the levels, so the answers show their order. In that order they are held against the reference.
+// TestMerged plays the histories of TestHistories. In between, up to 200 callers at once ask for
+// one unit while the clock stands still. Each unit that counts raises the levels, so the answers
+// show their order. In that order they are compared with the reference.
 func TestMerged(t *testing.T) {
 	t.Parallel()
 	for _, p := range plans {
@@ -41,12 +42,12 @@ func (p plan) runTogether(t *testing.T, seed uint64) (decisions int) {
 	h.clock.us.Store(noon + rng.Int64N(1<<50))
 	for range 20 {
 		h.pass()
-		if h.ref.hingesOnRest(h.clock.us.Load()) {
+		if h.ref.nearMinimum(h.clock.us.Load()) {
 			break
 		}
 		h.step(t)
-		n, hinges := h.together(t)
-		if decisions += n; hinges {
+		n, ambiguous := h.together(t)
+		if decisions += n; ambiguous {
 			break
 		}
 		if t.Failed() {
@@ -56,13 +57,13 @@ func (p plan) runTogether(t *testing.T, seed uint64) (decisions int) {
 	return decisions + h.decisions
 }
 
-// together has many callers ask at once, and holds each answer against the reference. It ends early where an answer hinges on less
-// than 10 us.
-func (h *history) together(t *testing.T) (decisions int, hinges bool) {
+// together lets many callers ask at once, and compares each answer with the reference. It ends
+// early if an answer depends on less than 10 µs.
+func (h *history) together(t *testing.T) (decisions int, ambiguous bool) {
 	t.Helper()
 	who, before := h.rng.IntN(len(h.plan.callers)), h.ref
 	attempts := h.drawAttempts()
-	h.record("%d: caller %d asks at once, so often in one call: %v", h.clock.us.Load(), who, attempts)
+	h.record("%d: caller %d asks at once, in calls of: %v", h.clock.us.Load(), who, attempts)
 	for _, c := range h.contenders {
 		h.ref = before.clone()
 		for _, d := range inOrder(askAtOnce(t, c.limiters[who], h.event, attempts)) {
@@ -87,7 +88,7 @@ func (h *history) drawAttempts() (attempts []int) {
 	return attempts
 }
 
-// askAtOnce has callers make so many attempts each, at the same time.
+// askAtOnce lets callers attempt at the same time, each as often as attempts says.
 func askAtOnce(t *testing.T, l *ar1.Limiter, event string, attempts []int) []ar1.Decision {
 	t.Helper()
 	answers := make([][]ar1.Decision, len(attempts))
@@ -140,12 +141,13 @@ func earlier(a, b ar1.Decision) int {
 	return 1
 }
 
-// place holds an answer against the reference, and counts the unit there. It reports whether the answer hinges on less than 10 us.
-func (h *history) place(t *testing.T, name string, limits []ar1.Limit, d ar1.Decision) (hinges bool) {
+// place compares an answer with the reference, and counts the unit there. It reports whether the
+// answer depends on less than 10 µs.
+func (h *history) place(t *testing.T, name string, limits []ar1.Limit, d ar1.Decision) (ambiguous bool) {
 	t.Helper()
 	now := h.clock.us.Load()
-	fits, hinges := h.ref.fits(limits, 1, now)
-	if hinges {
+	fits, ambiguous := h.ref.fits(limits, 1, now)
+	if ambiguous {
 		return true
 	}
 	counts := fits || h.plan.denials
@@ -160,7 +162,7 @@ func (h *history) place(t *testing.T, name string, limits []ar1.Limit, d ar1.Dec
 	return false
 }
 
-// compact joins units of one age, so that the reference does not grow without end.
+// compact joins units of one age, so that the reference does not grow without bound.
 func compact(r *reference) {
 	for per, log := range r.counted {
 		if n := len(log); n > 1 && log[n-1].age == log[n-2].age {

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// wrong are limiters that are wrong on purpose, and what has to be found.
+// wrong holds limiters that are wrong on purpose, and the findings that an audit must report.
 var wrong = []struct {
 	name  string
 	make  func(window.Limit, clock) audit.Func
@@ -28,46 +28,16 @@ var wrong = []struct {
 	{"GCRA with burst", gcra, []audit.Kind{audit.Excess}, "a token bucket"},
 	{"two instances", instances, []audit.Kind{audit.Excess}, "twice the limit"},
 	{"none", unlimited, []audit.Kind{audit.Excess}, "no limit"},
-	{"forgets 2 % too early", hasty, []audit.Kind{audit.Excess}, ""},
-	{"looks first, counts later", looksFirst, []audit.Kind{audit.Race}, ""},
+	{"forgets 2 % too early", forgetsEarly, []audit.Kind{audit.Excess}, ""},
+	{"checks first, counts later", checksFirst, []audit.Kind{audit.Race}, ""},
 	{"half the limit", stricter, []audit.Kind{audit.Needless}, ""},
-	{"forgets a tenth too late", lazy, []audit.Kind{audit.Needless}, ""},
+	{"forgets a tenth too late", forgetsLate, []audit.Kind{audit.Needless}, ""},
 	{"charges denials", chargesDenials, []audit.Kind{audit.DeniedCount}, ""},
-	{"waits a bucket too short", waitsOff(-50 * time.Millisecond), []audit.Kind{audit.WaitTooShort}, ""},
-	{"waits a bucket too long", waitsOff(50 * time.Millisecond), []audit.Kind{audit.WaitTooLong}, ""},
+	{"waits a bucket too short", wrongWaits(-50 * time.Millisecond), []audit.Kind{audit.WaitTooShort}, ""},
+	{"waits a bucket too long", wrongWaits(50 * time.Millisecond), []audit.Kind{audit.WaitTooLong}, ""},
 }
 
-// kinds returns those of the findings.
-func kinds(r *audit.Report) (all []audit.Kind) {
-	for _, f := range r.Findings {
-		all = append(all, f.Kind)
-	}
-	return all
-}
-
-func run(tb testing.TB, claims string, c *audit.Clock, f audit.Func) *audit.Report {
-	tb.Helper()
-	limits, err := audit.ParseClaims(claims)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	r, err := audit.Run(tb.Context(), audit.Config{Claims: limits, Attempt: f, Clock: c, Fresh: true})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
-
-func parse(tb testing.TB, claim string) window.Limit {
-	tb.Helper()
-	l, err := window.ParseLimit(claim)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return l
-}
-
-// TestWrong names each fault, and nothing else, on fake time.
+// TestWrong checks on fake time that an audit names each fault, and nothing else.
 func TestWrong(t *testing.T) {
 	all := []string{"20/1s", "5/3s", "5/1h", "100/1d"}
 	for _, claim := range redistest.UnlessShort(all, all[:3]) {
@@ -94,7 +64,7 @@ func check(t *testing.T, r *audit.Report, want []audit.Kind, like string) {
 	}
 }
 
-// TestErrors refuses what cannot be audited, in a sentence.
+// TestErrors checks that an audit refuses what it cannot audit, in a sentence.
 func TestErrors(t *testing.T) {
 	attempt := unlimited(window.Limit{}, nil)
 	for _, tt := range []struct {
@@ -116,7 +86,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestOneByOne finds limits that use up each other's budget, in either order.
+// TestOneByOne checks the finding about limits that use up each other's budget, in either order.
 func TestOneByOne(t *testing.T) {
 	for _, claims := range []string{"1/5s,5/1m", "5/1m,1/5s", "3/1s,10/10s", "10/10s,3/1s"} {
 		t.Run(claims, func(t *testing.T) {
@@ -130,8 +100,8 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-// TestStricterOfTwo takes a limit that is stricter than claimed for that, though each of its denials comes
-// after some of the other limit.
+// TestStricterOfTwo checks that a limit that is stricter than claimed is found to be that, although
+// each of its denials comes after some of the other limit.
 func TestStricterOfTwo(t *testing.T) {
 	for claims, stricter := range map[string]string{"5/1s,20/10s": "5/1s,19/10s", "20/1s,100/10s": "20/1s,99/10s"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -140,8 +110,8 @@ func TestStricterOfTwo(t *testing.T) {
 	}
 }
 
-// TestSlow takes an excess for a race only if attempts one by one were fast enough to show that there is
-// none otherwise.
+// TestSlow checks that an excess counts as a race only if attempts one by one were fast enough to
+// show that there is no other.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempt := instances(parse(t, "20/1s"), time.Now)
@@ -153,32 +123,7 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// local returns a right limiter: that of package window, in memory.
-func local(tb testing.TB, claims string, c *audit.Clock, countDenied bool) audit.Func {
-	tb.Helper()
-	limits, err := audit.ParseClaims(claims)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cfg := window.Config{Name: "audit", Limits: limits, CountDenied: countDenied}
-	if c != nil {
-		cfg.Now = c.Now
-	}
-	l, err := window.NewLocal(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return attempts(l, "somebody")
-}
-
-func attempts(l *window.Limiter, event string) audit.Func {
-	return func(ctx context.Context) (bool, time.Duration, error) {
-		d, err := l.Allow(ctx, event)
-		return d.Allowed, d.RetryAfter, err
-	}
-}
-
-// TestRight finds nothing, on fake time.
+// TestRight checks on fake time that an audit finds nothing in a correct limiter.
 func TestRight(t *testing.T) {
 	all := []string{"1/5s", "1/1ms", "20/1s", "5/1h", "100/1s", "1/5s,5/1m", "61/1d", "1000/1h", "1/5s,5/1h,20/1d"}
 	for _, claims := range redistest.UnlessShort(all, all[:7]) {
@@ -189,7 +134,8 @@ func TestRight(t *testing.T) {
 	}
 }
 
-// TestCountDenied finds that denials prolong the lockout, where that was asked for.
+// TestCountDenied checks the finding that denials prolong the lockout, for a limiter that was
+// configured to count them.
 func TestCountDenied(t *testing.T) {
 	for _, claims := range []string{"20/1s", "5/1h"} {
 		c := audit.NewClock()

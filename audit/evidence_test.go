@@ -10,14 +10,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A simulation is a right limiter, seen through latency. Its clock runs too fast or too slow, and counts
+// A simulation is a correct limiter behind latency. Its clock runs too fast or too slow, and counts
 // in milliseconds.
 type simulation struct {
 	random  *rand.Rand
 	limits  []window.Limit
-	rate    float64 // of the clock of the limiter
+	rate    float64 // speed of the limiter's clock
 	latency time.Duration
-	late    bool // it forgets as late as it may
+	late    bool // whether it forgets as late as it may
 }
 
 func newSimulation(random *rand.Rand) *simulation {
@@ -38,7 +38,7 @@ func (s *simulation) log(clients, attempts int) (log []Attempt) {
 	for range clients {
 		at := time.Duration(0)
 		for range attempts / clients {
-			at += s.rest()
+			at += s.pause()
 			took := time.Duration(1 + s.random.Int64N(int64(s.latency)))
 			decided[len(log)] = at + time.Duration(s.random.Int64N(int64(took)))
 			log = append(log, Attempt{Sent: at, Came: at + took})
@@ -50,8 +50,8 @@ func (s *simulation) log(clients, attempts int) (log []Attempt) {
 	return log
 }
 
-// rest returns a time between attempts: often none, at times a window.
-func (s *simulation) rest() time.Duration {
+// pause returns a random time between attempts: often none, at times a window.
+func (s *simulation) pause() time.Duration {
 	l := s.limits[s.random.IntN(len(s.limits))]
 	switch s.random.IntN(12) {
 	case 0:
@@ -62,7 +62,7 @@ func (s *simulation) rest() time.Duration {
 	return time.Duration(s.random.Int64N(int64(l.Per)/l.Max/8 + 1))
 }
 
-// decide decides in the order of the clock of the limiter.
+// decide answers the attempts in the order of the limiter's clock.
 func (s *simulation) decide(log []Attempt, decided map[int]time.Duration) {
 	order := make([]int, len(log))
 	for i := range order {
@@ -94,7 +94,7 @@ func (s *simulation) wait(counted []time.Duration, now time.Duration) (wait time
 	return wait
 }
 
-// number numbers the events in the order of time.
+// number numbers the begins and ends of attempts in the order of time.
 func number(log []Attempt) {
 	var events []*int64
 	at := map[*int64]time.Duration{}
@@ -109,7 +109,8 @@ func number(log []Attempt) {
 	}
 }
 
-// TestNoFalseFinding: whatever the latency, the clock and the overlap, a right limiter gives no finding.
+// TestNoFalseFinding checks that a correct limiter gives no finding, whatever the latency, the
+// clock and the overlap.
 func TestNoFalseFinding(t *testing.T) {
 	histories := 3000
 	if testing.Short() {
@@ -142,8 +143,8 @@ func TestNoFalseFinding(t *testing.T) {
 	}
 }
 
-// TestLosesNothing: a limiter that forgets 1 % too early is found out by its log, though each answer
-// takes longer than that.
+// TestLosesNothing checks that the log proves that a limiter forgets 1 % too early, though each
+// answer takes longer than that.
 func TestLosesNothing(t *testing.T) {
 	l := window.Limit{Max: 5, Per: time.Second}
 	s := &simulation{random: rand.New(rand.NewPCG(1, 2)), limits: []window.Limit{{Max: 5, Per: 990 * time.Millisecond}}, rate: 1, latency: 30 * time.Millisecond}

@@ -11,17 +11,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A clock is where a limiter reads the time.
+// A clock returns the time for a limiter.
 type clock func() time.Time
 
-// counting is a limiter that keeps the times of what it counted, in order.
+// counting is a limiter that keeps the times of counted units, in order.
 type counting struct {
 	mu      sync.Mutex
 	now     clock
 	counted []time.Time
 }
 
-// attempt has decide look at what was counted. It counts what decide admits.
+// attempt returns a limiter that decides by decide, and counts what it admits.
 func (c *counting) attempt(decide func(at time.Time) (bool, time.Duration)) audit.Func {
 	return func(context.Context) (bool, time.Duration, error) {
 		c.mu.Lock()
@@ -35,7 +35,7 @@ func (c *counting) attempt(decide func(at time.Time) (bool, time.Duration)) audi
 	}
 }
 
-// since counts from an instant on.
+// since returns how many units were counted from an instant on.
 func (c *counting) since(from time.Time) (n int64) {
 	for _, at := range c.counted {
 		if !at.Before(from) {
@@ -45,7 +45,7 @@ func (c *counting) since(from time.Time) (n int64) {
 	return n
 }
 
-// sliding is right: an exact log.
+// sliding returns a correct limiter: an exact log.
 func sliding(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	return c.attempt(func(at time.Time) (bool, time.Duration) { return c.slides(l, at) })
@@ -60,7 +60,7 @@ func (c *counting) slides(l window.Limit, at time.Time) (bool, time.Duration) {
 	return true, 0
 }
 
-// fixedOfClock begins a window with each multiple of Per.
+// fixedOfClock returns a limiter that begins a window with each multiple of Per.
 func fixedOfClock(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
@@ -69,7 +69,7 @@ func fixedOfClock(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// fixedOfFirst begins a window with the first attempt after the last one.
+// fixedOfFirst returns a limiter that begins a window with the first attempt after the last one.
 func fixedOfFirst(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	var begin time.Time
@@ -81,7 +81,7 @@ func fixedOfFirst(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// twoWindows takes what it knows of the last window for spread evenly.
+// twoWindows returns a limiter that assumes that the units of the last window came evenly spread.
 func twoWindows(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	fits := func(at time.Time) bool {
@@ -106,7 +106,7 @@ func twoWindows(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// gcra has a burst of Max.
+// gcra returns a GCRA limiter with a burst of Max.
 func gcra(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	var full time.Time // when all is available again
@@ -124,7 +124,7 @@ func gcra(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// chargesDenials counts whatever comes.
+// chargesDenials returns a limiter that counts denied attempts too.
 func chargesDenials(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
@@ -137,8 +137,8 @@ func chargesDenials(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// waitsOff returns waits that are wrong by a duration.
-func waitsOff(by time.Duration) func(window.Limit, clock) audit.Func {
+// wrongWaits returns limiters whose waits are wrong by a duration.
+func wrongWaits(by time.Duration) func(window.Limit, clock) audit.Func {
 	return func(l window.Limit, now clock) audit.Func {
 		right := sliding(l, now)
 		return func(ctx context.Context) (bool, time.Duration, error) {
@@ -148,8 +148,8 @@ func waitsOff(by time.Duration) func(window.Limit, clock) audit.Func {
 	}
 }
 
-// silent returns no waits.
-func silent(l window.Limit, now clock) audit.Func {
+// withoutWaits returns a limiter that reports no waits.
+func withoutWaits(l window.Limit, now clock) audit.Func {
 	right := sliding(l, now)
 	return func(ctx context.Context) (bool, time.Duration, error) {
 		allowed, _, err := right(ctx)
@@ -157,42 +157,42 @@ func silent(l window.Limit, now clock) audit.Func {
 	}
 }
 
-// instances take turns, and each counts for itself.
+// instances returns two limiters that alternate, and count separately.
 func instances(l window.Limit, now clock) audit.Func {
-	var turn atomic.Int64
+	var calls atomic.Int64
 	each := []audit.Func{sliding(l, now), sliding(l, now)}
-	return func(ctx context.Context) (bool, time.Duration, error) { return each[turn.Add(1)%2](ctx) }
+	return func(ctx context.Context) (bool, time.Duration, error) { return each[calls.Add(1)%2](ctx) }
 }
 
-// stricter admits half.
+// stricter returns a limiter that admits half.
 func stricter(l window.Limit, now clock) audit.Func {
 	l.Max /= 2
 	return sliding(l, now)
 }
 
-// hasty forgets a fiftieth too early.
-func hasty(l window.Limit, now clock) audit.Func {
+// forgetsEarly returns a limiter that forgets a fiftieth too early.
+func forgetsEarly(l window.Limit, now clock) audit.Func {
 	l.Per -= l.Per / 50
 	return sliding(l, now)
 }
 
-// lazy forgets a tenth too late.
-func lazy(l window.Limit, now clock) audit.Func {
+// forgetsLate returns a limiter that forgets a tenth too late.
+func forgetsLate(l window.Limit, now clock) audit.Func {
 	l.Per += l.Per / 10
 	return sliding(l, now)
 }
 
-// looksFirst looks, and counts later.
-func looksFirst(l window.Limit, now clock) audit.Func {
+// checksFirst returns a limiter that checks first, and counts later.
+func checksFirst(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
-	look := func(at time.Time) (bool, time.Duration) {
+	check := func(at time.Time) (bool, time.Duration) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.slides(l, at)
 	}
 	count := c.attempt(func(time.Time) (bool, time.Duration) { return true, 0 })
 	return func(ctx context.Context) (bool, time.Duration, error) {
-		allowed, wait := look(now())
+		allowed, wait := check(now())
 		if !allowed {
 			return false, wait, nil
 		}
@@ -203,12 +203,13 @@ func looksFirst(l window.Limit, now clock) audit.Func {
 	}
 }
 
-// unlimited admits all.
+// unlimited returns a limiter that admits all.
 func unlimited(window.Limit, clock) audit.Func {
 	return func(context.Context) (bool, time.Duration, error) { return true, 0, nil }
 }
 
-// oneByOne asks a limiter for each limit, in order, up to the first that denies.
+// oneByOne returns a limiter that asks one limiter for each limit, in order, up to the first that
+// denies.
 func oneByOne(limits []window.Limit, now clock) audit.Func {
 	var each []audit.Func
 	for _, l := range limits {

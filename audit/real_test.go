@@ -25,7 +25,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// together runs a test for each case, all at once: they mostly wait.
+// together runs a test for each case, all at once, since they mostly wait.
 func together(t *testing.T, cases int, test func(i int) error) {
 	t.Helper()
 	var group errgroup.Group
@@ -37,8 +37,8 @@ func together(t *testing.T, cases int, test func(i int) error) {
 	}
 }
 
-// TestWrongInRealTime names each fault in real time, too. On a machine that is too busy an audit proves
-// less, so each has three; none may find anything else.
+// TestWrongInRealTime checks that an audit in real time names each fault, too. On a busy machine an
+// audit proves less, so each limiter has three. None may find anything else.
 func TestWrongInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 25 s")
@@ -63,7 +63,7 @@ func TestWrongInRealTime(t *testing.T) {
 	})
 }
 
-// TestRightInRealTime finds nothing in limiters that are right.
+// TestRightInRealTime checks that an audit finds nothing in correct limiters.
 func TestRightInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 25 s")
@@ -144,8 +144,8 @@ func limited(t *testing.T, claims string) audit.Func {
 	}
 }
 
-// TestBubble audits limiters that use package time, in a bubble: right ones, and one that is found out
-// only by attacks that take hours there.
+// TestBubble audits limiters that use package time, in a bubble: correct ones, and one whose fault
+// only shows in attacks that take hours there.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, claims := range []string{"20/1s", "5/1h"} {
@@ -169,7 +169,7 @@ func (f *failed) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// TestCheckTestsAll: claims that Check cannot test fail the test, instead of passing it.
+// TestCheckTestsAll checks that claims that Check cannot test fail the test, instead of passing it.
 func TestCheckTestsAll(t *testing.T) {
 	for _, claims := range []string{"5/1h", "1/1s,5/1m"} {
 		f := &failed{TB: t}
@@ -182,7 +182,7 @@ func TestCheckTestsAll(t *testing.T) {
 	}
 }
 
-// TestTooManyAtOnce goes on where attempts fail only because many come at once.
+// TestTooManyAtOnce checks that an audit goes on if attempts fail only because many come at once.
 func TestTooManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		right, open := local(t, "20/1s", nil, false), make(chan bool, 2)
@@ -202,7 +202,7 @@ func TestTooManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestTimeIsUp reports what was seen, where many attempts have no answer yet when the time is up.
+// TestTimeIsUp checks the report if many attempts have no answer yet when the time is up.
 func TestTimeIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		right, one := local(t, "5/1s", nil, false), make(chan bool, 1)
@@ -223,7 +223,7 @@ func TestTimeIsUp(t *testing.T) {
 	})
 }
 
-// TestNoAnswer is no audit in which nothing was found.
+// TestNoAnswer checks that an audit without any answer is an error, not a report without findings.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context) (bool, time.Duration, error) {
@@ -236,9 +236,9 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// TestNeverMore holds an audit to its plan: in attempts, and in time.
+// TestNeverMore checks that an audit keeps to its plan: in attempts, and in time.
 func TestNeverMore(t *testing.T) {
-	for _, f := range []func(window.Limit, clock) audit.Func{sliding, unlimited, stricter, silent} {
+	for _, f := range []func(window.Limit, clock) audit.Func{sliding, unlimited, stricter, withoutWaits} {
 		c := audit.NewClock()
 		count := 0
 		right := f(parse(t, "20/1s"), c.Now)

@@ -145,11 +145,6 @@ func sums(checks []window.Check, subjects []string) map[string]int64 {
 	return sum
 }
 
-func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
-	t.Helper()
-	return must(l.Inspect(t.Context(), event)).Limits[0].Used
-}
-
 // TestJointUnderLoad runs many callers from addresses that they share. Most attempts are on an
 // account that is soon used up, every fourth on one that is not. The test checks that no limit is
 // passed, and that all units that were not admitted come back. It logs how many attempts were

@@ -305,13 +305,6 @@ func TestWhatEndsADenial(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestAdmissionElsewhereEndsADenial lets a process with a higher Max admit, and checks that Redis
 // is then asked again, which denies.
 func TestAdmissionElsewhereEndsADenial(t *testing.T) {

@@ -76,15 +76,6 @@ func TestEachHasItsOwnError(t *testing.T) {
 	}
 }
 
-// many returns n different events.
-func many(n int) []string {
-	events := make([]string, n)
-	for i := range events {
-		events[i] = fmt.Sprint("event-", i)
-	}
-	return events
-}
-
 // TestEachIsObserved checks that Observe receives each event of a batch.
 func TestEachIsObserved(t *testing.T) {
 	kinds := map[window.Kind]int{}

@@ -203,11 +203,6 @@ func FuzzEventsNeverShareAKey(f *testing.F) {
 	})
 }
 
-func key(t *testing.T, l *window.Limiter, event string) string {
-	t.Helper()
-	return must(l.Inspect(t.Context(), event)).Key
-}
-
 // TestOtherRefusals checks that after any error reply nothing was counted, since the script writes
 // last.
 func TestOtherRefusals(t *testing.T) {
@@ -325,11 +320,4 @@ func TestEdgeOfIntegers(t *testing.T) {
 			b.Errorf("%d units are left", used)
 		}
 	})
-}
-
-func do(t *testing.T, c rueidis.Client, command ...string) {
-	t.Helper()
-	if err := c.Do(t.Context(), c.B().Arbitrary(command...).Build()).Error(); err != nil {
-		t.Fatalf("%q: %v", command, err)
-	}
 }

@@ -305,5 +305,3 @@ func (x *exactLog) inspect(limits []window.Limit, now int64, countDenied bool) (
 	}
 	return states
 }
-
-func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,13 +1,11 @@
 package window_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,19 +43,6 @@ var plans = []plan{
 	{name: "many at once, denials count, clock", callers: [][]window.Limit{{limit("40/1s"), limit("150/10s")}}, denials: true, jumps: true},
 	{name: "large", callers: [][]window.Limit{{{Max: 1 << 53, Per: time.Hour}, {Max: 70_000, Per: 100 * time.Second, Resolution: 400 * time.Millisecond}}}},
 }
-
-func limit(s string) window.Limit {
-	l, err := window.ParseLimit(s)
-	if err != nil {
-		panic(err)
-	}
-	return l
-}
-
-// clock is a clock that a test sets.
-type clock struct{ ms atomic.Int64 }
-
-func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()).UTC() }
 
 // TestHistories runs random histories on Redis and in memory, and compares every answer with the
 // exact log.
@@ -97,13 +82,6 @@ func (p plan) callersOf(first *window.Limiter) (limiters []*window.Limiter) {
 		limiters = append(limiters, must(first.With(limits...)))
 	}
 	return limiters
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // run plays one history of one event and returns how many decisions it took.
@@ -206,19 +184,6 @@ func (h *history) decide(t *testing.T, caller int, verb string) {
 	if want.Counted > 0 {
 		h.decided = append(h.decided, want)
 	}
-}
-
-// decide calls the method of a limiter that a verb names.
-func decide(ctx context.Context, l *window.Limiter, verb, event string, n int64) (window.Decision, error) {
-	switch verb {
-	case "peek":
-		return l.PeekN(ctx, event, n)
-	case "upTo":
-		return l.AllowUpTo(ctx, event, n)
-	case "charge":
-		return l.Charge(ctx, event, n)
-	}
-	return l.AllowN(ctx, event, n)
 }
 
 // settle corrects a decision to another cost.

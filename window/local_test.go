@@ -40,13 +40,6 @@ func forgets(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-func heap() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
-
 // TestLocalStaysSmall sends new events all the time, as under an attack from many addresses. The
 // limiter must hold about as many as still count.
 func TestLocalStaysSmall(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,103 +18,6 @@ import (
 
 // Each promise of docs/guarantees.md has a test of its name here, which tries to break it directly.
 // TestHistories checks all of them at once, against an exact log.
-
-var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-
-// bench is one limiter under test, on Redis or in memory, on a clock that the test sets.
-type bench struct {
-	*testing.T
-	*window.Limiter
-	clock *clock
-	redis rueidis.Client // nil in memory
-}
-
-// both runs the test on Redis and in memory.
-func both(t *testing.T, cfg window.Config, test func(b bench)) {
-	t.Helper()
-	c := &clock{}
-	c.set(noon)
-	cfg.Now, cfg.Name, cfg.Timeout = c.now, redistest.Key(t), time.Minute
-	t.Run("redis", func(t *testing.T) {
-		client := redistest.Client(t)
-		test(bench{t, must(window.New(client, cfg)), c, client})
-	})
-	c.set(noon)
-	t.Run("local", func(t *testing.T) {
-		test(bench{t, must(window.NewLocal(cfg)), c, nil})
-	})
-}
-
-func (c *clock) set(at time.Time)      { c.ms.Store(at.UnixMilli()) }
-func (c *clock) pass(d time.Duration)  { c.ms.Add(d.Milliseconds()) }
-func limits(s ...string) window.Config { return window.Config{Limits: parsed(s...)} }
-
-func parsed(s ...string) (all []window.Limit) {
-	for _, text := range s {
-		all = append(all, limit(text))
-	}
-	return all
-}
-
-func (b bench) allow(event string, n int64) window.Decision {
-	b.Helper()
-	return b.good(b.AllowN(b.Context(), event, n))
-}
-
-func (b bench) peek(event string, n int64) window.Decision {
-	b.Helper()
-	return b.good(b.PeekN(b.Context(), event, n))
-}
-
-func (b bench) good(d window.Decision, err error) window.Decision {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
-	return d
-}
-
-func (b bench) inspect(event string) window.Snapshot {
-	b.Helper()
-	s, err := b.Inspect(b.Context(), event)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return s
-}
-
-// stored returns the value and the expiry of the event's key in Redis. In memory it returns the
-// snapshot.
-func (b bench) stored(event string) string {
-	b.Helper()
-	s := b.inspect(event)
-	if b.redis == nil {
-		return fmt.Sprint(s)
-	}
-	return redistest.Stored(b.T, b.redis, s.Key)
-}
-
-// admitted is an attempt that was admitted and not refunded.
-type admitted struct {
-	at    time.Time
-	units int64
-}
-
-// holds checks that no interval of length Per holds more than Max units.
-func holds(t *testing.T, l window.Limit, log []admitted) {
-	t.Helper()
-	slices.SortStableFunc(log, func(a, b admitted) int { return a.at.Compare(b.at) })
-	units, first := int64(0), 0
-	for _, a := range log {
-		units += a.units
-		for ; a.at.Sub(log[first].at) >= l.Per; first++ {
-			units -= log[first].units
-		}
-		if units > l.Max {
-			t.Fatalf("%v: %d units from %v to %v", l, units, log[first].at, a.at)
-		}
-	}
-}
 
 // TestBounded attacks at the edges of windows and buckets, with any cost, and with refunds or a
 // clock that steps back. Each attempt has the date under which the limit counted it: the clock's,
@@ -148,13 +49,6 @@ func TestBounded(t *testing.T) {
 			}
 		}
 	})
-}
-
-func (b bench) give(event string, d window.Decision) {
-	b.Helper()
-	if err := b.Refund(b.Context(), event, d); err != nil {
-		b.Fatal(err)
-	}
 }
 
 // TestBoundedUnderLoad lets 64 goroutines ask about one event all the time, on the real clock.
@@ -395,22 +289,6 @@ func TestOneKey(t *testing.T) {
 	}
 }
 
-// everyVerb uses every verb, leaves one unit counted, and returns the key.
-func everyVerb(t *testing.T, l *window.Limiter, event string) string {
-	t.Helper()
-	_, err1 := l.Peek(t.Context(), event)
-	d, err2 := l.Allow(t.Context(), event)
-	again, err3 := l.Allow(t.Context(), event)
-	err4 := l.Refund(t.Context(), event, d)
-	err5 := l.Reset(t.Context(), event)
-	d2, err6 := l.Wait(t.Context(), event)
-	s, err7 := l.Inspect(t.Context(), event)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil || !d.Allowed || again.Allowed || !d2.Allowed {
-		t.Fatalf("%.40q: %v, allowed %v %v %v", event, err, d.Allowed, again.Allowed, d2.Allowed)
-	}
-	return s.Key
-}
-
 func scan(t *testing.T, c rueidis.Client, pattern string) (keys []string) {
 	t.Helper()
 	for _, node := range c.Nodes() {
@@ -428,12 +306,6 @@ func scan(t *testing.T, c rueidis.Client, pattern string) (keys []string) {
 	return keys
 }
 
-// hostile holds events that broke other limiters, or could.
-var hostile = []string{
-	"}", "{", "}x", "{}", "{a}b", "a}b{c}", "a}:w", "%7D", "%", "~", "~a", " ", "\x00", "\xff\xfe", "ü", "\r\n*1\r\n$4\r\nQUIT\r\n",
-	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 10<<20), strings.Repeat("\xff", 128), "KEYS[1]", "'..'", "a:w", "*", "a b",
-}
-
 func TestAnyEvent(t *testing.T) {
 	t.Parallel()
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
@@ -449,18 +321,6 @@ func TestAnyEvent(t *testing.T) {
 			keys[key] = event
 			wellFormed(t, cfg.Name, key)
 		}
-	}
-}
-
-// wellFormed checks that a key is name:{tag}:w in printable ASCII, and that its tag ends where it
-// should.
-func wellFormed(t *testing.T, name, key string) {
-	t.Helper()
-	tag, prefixed := strings.CutPrefix(key, name+":{")
-	tag, suffixed := strings.CutSuffix(tag, "}:w")
-	odd := strings.ContainsFunc(tag, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '{' || r == '}' })
-	if !prefixed || !suffixed || odd || tag == "" || len(tag) > 3*128 {
-		t.Fatalf("key %q", key)
 	}
 }
 

@@ -15,11 +15,6 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// with returns the limiter under other limits, which must be valid.
-func with(l *window.Limiter, texts ...string) *window.Limiter {
-	return must(l.With(parsed(texts...)...))
-}
-
 // TestWith checks that a limit of the same Per goes on with its counts, that another one begins at
 // zero, and that a limit that is left out keeps its counts.
 func TestWith(t *testing.T) {

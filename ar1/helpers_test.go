@@ -1,0 +1,104 @@
+package ar1_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
+
+// must returns a value, and panics on an error.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// limits parses limits, and removes their Resolution.
+func limits(texts ...string) (all []ar1.Limit) {
+	for _, text := range texts {
+		l := must(window.ParseLimit(text))
+		l.Resolution = 0
+		all = append(all, l)
+	}
+	return all
+}
+
+// perOf returns Per in ms.
+func perOf(l ar1.Limit) float64 { return float64(l.Per.Microseconds()) / 1000 }
+
+// noon is when tests begin, in µs.
+const noon = 1_700_000_000_000_000
+
+// clock is a clock that a test sets.
+type clock struct{ us atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.us.Store(noon)
+	return c
+}
+
+func (c *clock) now() time.Time { return time.UnixMicro(c.us.Load()).UTC() }
+
+func (c *clock) pass(d time.Duration) { c.us.Add(d.Microseconds()) }
+
+// bench is a limiter under test, on a clock that the test sets.
+type bench struct {
+	*testing.T
+	*ar1.Limiter
+	clock *clock
+}
+
+// both runs a test on Redis and in memory, each with a limiter of its own.
+func both(t *testing.T, cfg ar1.Config, test func(bench)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		c := newClock()
+		cfg.Name, cfg.Now = redistest.Key(t), c.now
+		test(bench{t, must(ar1.New(redistest.Client(t), cfg)), c})
+	})
+	t.Run("local", func(t *testing.T) { test(inMemory(t, cfg)) })
+}
+
+// inMemory returns a limiter in memory.
+func inMemory(t *testing.T, cfg ar1.Config) bench {
+	t.Helper()
+	c := newClock()
+	cfg.Name, cfg.Now = "local", c.now
+	return bench{t, must(ar1.NewLocal(cfg)), c}
+}
+
+func (b bench) allow(event string, n int64) ar1.Decision {
+	b.Helper()
+	return b.decided(b.AllowN(b.Context(), event, n))
+}
+
+func (b bench) peek(event string, n int64) ar1.Decision {
+	b.Helper()
+	return b.decided(b.PeekN(b.Context(), event, n))
+}
+
+func (b bench) decided(d ar1.Decision, err error) ar1.Decision {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d
+}
+
+// level returns the level of the first limit of "e".
+func (b bench) level() float64 {
+	b.Helper()
+	s, err := b.Inspect(b.Context(), "e")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s.Limits[0].Level
+}

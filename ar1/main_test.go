@@ -1,9 +1,0 @@
-package ar1_test
-
-import (
-	"testing"
-
-	"github.com/slidegate/slidegate/internal/redistest"
-)
-
-func TestMain(m *testing.M) { redistest.MainSideBySide(m) }

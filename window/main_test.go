@@ -1,9 +1,0 @@
-package window_test
-
-import (
-	"testing"
-
-	"github.com/slidegate/slidegate/internal/redistest"
-)
-
-func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
