@@ -60,8 +60,8 @@ import (
 type (
 	// Limit bounds admission: exactly Max units at once after a rest, a steady Max per Per, and up
 	// to 2 x Max in any span of Per. Max is 1 to 10^7. Resolution must be 0: a level has no
-	// buckets, though String shows one for a large Max. window.PerHour and window.ParseLimit make
-	// such limits. window.Every does not fit, because a level is no minimum distance.
+	// buckets, though String shows one for a large Max. Make limits by PerHour or ParseLimit of
+	// window, but not by Every, because a level is no minimum distance.
 	Limit = window.Limit
 
 	// Decision is as in window, with two differences. At is in whole microseconds, and shows the

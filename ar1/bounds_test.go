@@ -194,8 +194,8 @@ func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 	}
 }
 
-// TestSteadyFlowAtItsPeak begins where a flow of a million in Per would be after a long time: at a
-// level of C - 1, as exactly as the record can hold it.
+// TestSteadyFlowAtItsPeak begins at the level of a flow of a million in Per after a long time. That
+// is C - 1, as exactly as the record can hold it.
 func TestSteadyFlowAtItsPeak(t *testing.T) {
 	l := limits("1000000/1h")
 	c, client := newClock(), redistest.Client(t)

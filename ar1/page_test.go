@@ -24,8 +24,8 @@ func TestPage(t *testing.T) {
 }
 
 // row returns the table row of a limit. It holds Max and C, then four times, and the most units in
-// an interval of Per. Starting from a level of 0, the times are those until one more than a burst
-// of Max, between units of a steady flow, until all of Max again, and until a level of 0.
+// an interval of Per. From a level of 0, a burst takes Max. The times are those until one more
+// unit, between units of a steady flow, until Max units again, and until a level of 0.
 func row(t *testing.T, text string) string {
 	t.Helper()
 	l := limits(text)

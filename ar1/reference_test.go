@@ -8,7 +8,7 @@ import (
 )
 
 // reference is the model with which limiters are compared. It keeps every counted attempt of one
-// event with the time for which it has decayed, and adds up all of them anew for every answer,
+// event, with the time for which it has decayed. For every answer it adds up all of them anew,
 // where the limiters keep one number. It shares no code with ar1, and has no tolerance for
 // rounding: C is 1 / (1 - e^(-1/Max)), and nothing more.
 type reference struct {

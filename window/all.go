@@ -26,7 +26,7 @@ type Check struct {
 // Joint is the answer of AllowAll.
 type Joint struct {
 	Allowed    bool          // all checks were admitted, and counted
-	RetryAfter time.Duration // of the check that denied; 0 if Allowed. Another check may deny then
+	RetryAfter time.Duration // of the check that denied, 0 if Allowed; after it, another check may deny
 
 	// Decisions are those that were made, in the order of the checks: all if Allowed, else up to
 	// the denial. Counted does not include units that were given back.

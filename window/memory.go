@@ -278,8 +278,8 @@ func (v *view) date(now int64) int64 {
 	return max(now, v.section.last())
 }
 
-// usage returns three numbers for the time after some units were added: how much of the limit is
-// used, how long until it admits again, and how long until it is as if never used.
+// usage returns how much of a limit is used after some units were added. It also returns how long
+// until the limit admits the next request, and how long until it is as if never used.
 func (v *view) usage(most, again, added, date, now int64) (used, retry, reset int64) {
 	used = v.total + added
 	last := date

@@ -23,10 +23,11 @@
 //	}
 //
 // The parameter event of every method names the subject that is limited: an address, an account, an
-// API key. Each event has counts of its own, in one Redis key.
+// API key. Each event has counts of its own, in one Redis key. All processes with the same Name on
+// the same Redis share them.
 //
 // One call of a Lua script decides all limits of an event. It counts the attempt in every limit or
-// in none, so a denied attempt costs nothing. No interval of length Per ever holds more than Max
+// in none, so a denied attempt uses up nothing. No interval of length Per ever holds more than Max
 // admitted units. Retrying after exactly RetryAfter succeeds, unless another caller used the slot.
 // All promises, with their exceptions:
 // https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md
@@ -204,10 +205,10 @@ func newLimiter(e engine.Limiter, cfg Config) *Limiter {
 // Observe, and the Fallback, which then decides by these limits too. It sends nothing and needs no
 // Close. Call it for each request, or keep what it returns.
 //
-// If both limiters have a limit with the same Per, its counts go on, as after a deployment: a
-// customer who has used 2 of 2/1h, and gets 4/1h, has 2 left. A limit with another Per starts at
-// zero. The counts of a limit that is left out stay until they are forgotten. One event can be
-// counted for at most 31 different Per. The errors are those of New about limits.
+// If both limiters have a limit with the same Per, its counts go on, as after a deployment. For
+// example, a customer who has used 2 of 2/1h, and gets 4/1h, has 2 left. A limit with another Per
+// starts at zero. The counts of a limit that is left out stay until they are forgotten. One event
+// can be counted for at most 31 different Per. The errors are those of New about limits.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	var few [4]engine.Limit
 	e, err := l.made().With(appendEngine(few[:0], limits, l.engine.CountDenied))
@@ -365,9 +366,9 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 }
 
 // Refund gives back the units that d counted, in every limit that still counts them. It never goes
-// below zero, and gives back no units as old as Per. d.Counted and d.At say how many and from which
-// bucket: the first whose last event is not before d.At. If d.Usage is not empty, limits that are
-// not in it are left alone.
+// below zero, and gives back no units as old as Per. d.Counted says how many units, and d.At from
+// which bucket: the first whose last event is not before d.At. If d.Usage is not empty, limits that
+// are not in it are left alone.
 //
 // Refund a decision once: a second Refund gives back units of another caller. A decision that
 // counted nothing changes nothing, without an error. A Degraded decision is given back in the

@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWith checks that a limit of the same Per goes on with its counts, that another one begins at
-// zero, and that a limit that is left out keeps its counts.
+// TestWith checks that a limit of the same Per goes on with its counts, and another one begins at
+// zero. A limit that is left out keeps its counts.
 func TestWith(t *testing.T) {
 	both(t, limits("2/1h"), func(b bench) {
 		b.allow("e", 2)
