@@ -53,7 +53,7 @@ const (
 //	u[i+Max] ≥ u[i] + shorter(Per)      (2)
 //
 // We do not know which attempt is the i-th. But if a ≤ u ≤ b for each of them, the same holds for
-// the i-th smallest a, u and b. For example, at least i values of u are below the i-th smallest b.
+// the i-th smallest a, u and b, since at least i values of u are at most the i-th smallest b.
 // So let s[i] be the i-th smallest Sent − step, and c[i] the i-th smallest Came. By (1) and (2),
 // every limiter that keeps the limit has u[i] ≥ d[i], where
 //
@@ -66,13 +66,13 @@ const (
 //
 // # Denied without need (needless)
 //
-// Let a denial overlap no other attempt. A unit can be the reason for it only if it was admitted, or
-// may have been, and is not forgotten yet. Then
+// Let a denial overlap no other attempt. A unit can be the reason for it only if it was admitted,
+// or may have been, and is not forgotten yet. Then
 //
 //	Came of the unit > Sent of the denial − step − longer(Per + Resolution)      (3)
 //
-// If there are fewer than Max such units under each claim, there is no reason. An attempt without an
-// answer counts as if admitted at any time after. Windows that reach back before the audit prove
+// If there are fewer than Max such units under each claim, there is no reason. An attempt without
+// an answer counts as if admitted at any time after. Windows that reach back before the audit prove
 // nothing, unless it is Fresh.
 //
 // # Waits
