@@ -184,7 +184,7 @@ func foundRace(c Claim) Finding {
 		Kind:   Race,
 		Title:  "Attempts at once slip past " + nameOf(c.Limit),
 		Seen:   fmt.Sprintf("%d attempts were admitted within one window of %s, when %d came at once. Without these, the audit proves no more than %d.", c.Most, brief(c.Limit.Per), parallelAttempts, c.Limit.Max),
-		Means:  "It looks first and counts later, or parallel connections have budgets of their own.",
+		Means:  "It checks first and counts later, or parallel connections have budgets of their own.",
 		Repair: "Decide and count in one atomic step: a script in Redis, or a lock.",
 	}
 }
