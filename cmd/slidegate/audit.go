@@ -13,23 +13,23 @@ import (
 //go:embed audit.txt
 var auditHelp string
 
-// Help is shown by slidegate audit --help.
+// Help returns the text of slidegate audit --help.
 func (auditCommand) Help() string { return auditHelp }
 
-// auditCommand is the command line of audit. Its fields are those of webaudit.Command.
+// auditCommand is the command line of audit. It has the same fields as webaudit.Command.
 type auditCommand struct {
-	URL         flags.Text    `arg:"" optional:"" help:"The service, such as http://127.0.0.1:8080/login."`
-	Claims      flags.Limits  `placeholder:"MAX/PER" help:"What it claims to keep, such as 20/10s. Repeat it, or write 1/5s,5/1m, for more."`
-	Own         bool          `help:"The service is yours, though it is neither on this machine nor in a private network."`
-	Method      flags.Text    `placeholder:"METHOD" help:"The method of requests. Without it: GET."`
-	Header      []string      `placeholder:"NAME:VALUE" sep:"none" help:"A header field of requests. Repeat it for more."`
-	Body        flags.Text    `placeholder:"TEXT" help:"The body of requests."`
-	Denied      []int         `placeholder:"STATUS" help:"The status of a denied request, instead of 429."`
-	MaxRequests int           `placeholder:"N" default:"5000" help:"Send at most N requests. Without it: 5000."`
-	MaxTime     time.Duration `placeholder:"TIME" default:"5m" help:"Take at most this long. Without it: 5m."`
-	Picture     flags.Text    `name:"picture" placeholder:"FILE" help:"Also draw a picture there, as SVG or PNG: what was admitted in one window, over time."`
-	JSON        bool          `name:"json" xor:"form" help:"Print one JSON object, with each attempt."`
-	Markdown    bool          `xor:"form" help:"Print Markdown."`
+	URL         flags.Text    `arg:"" optional:"" help:"The URL to send requests to, such as http://127.0.0.1:8080/login."`
+	Claims      flags.Limits  `placeholder:"MAX/PER" help:"The limits that the service claims to keep, such as 20/10s. For several, repeat the flag or write 1/5s,5/1m."`
+	Own         bool          `help:"Confirm that the service is yours. Required unless it is on this machine or in a private network."`
+	Method      flags.Text    `placeholder:"METHOD" help:"The HTTP method of the requests. Default: GET."`
+	Header      []string      `placeholder:"NAME:VALUE" sep:"none" help:"A header of the requests. For several, repeat the flag."`
+	Body        flags.Text    `placeholder:"TEXT" help:"The body of the requests."`
+	Denied      []int         `placeholder:"STATUS" help:"The HTTP status of a denied request, instead of 429. For several, write 429,503."`
+	MaxRequests int           `placeholder:"N" default:"5000" help:"Send at most N requests. Default: 5000."`
+	MaxTime     time.Duration `placeholder:"TIME" default:"5m" help:"Run for at most TIME, such as 90s or 10m. Default: 5m."`
+	Picture     flags.Text    `name:"picture" placeholder:"FILE" help:"Also draw a chart into FILE (.svg or .png): the requests admitted in one window, over time."`
+	JSON        bool          `name:"json" xor:"form" help:"Print the report as one JSON object, with every attempt."`
+	Markdown    bool          `xor:"form" help:"Print the report as Markdown."`
 }
 
 // Run audits a service, and prints the report.

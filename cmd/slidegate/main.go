@@ -1,6 +1,10 @@
-// Command slidegate shows what limits do: what they would have done to a log (replay), and what they count now for an event in
-// Redis (inspect), which it can also forget (reset). It limits requests on their way to a server (proxy), and it finds out whether
-// the rate limit of a service keeps what it claims (audit).
+// Command slidegate works with rate limits from the command line:
+//
+//   - replay shows what limits would have done to a log
+//   - inspect shows how much of its limits an event has used in Redis
+//   - reset deletes these counts
+//   - proxy is an HTTP reverse proxy that limits requests
+//   - audit attacks the rate limit of a service, and reports what it does not keep
 package main
 
 import (
@@ -19,13 +23,13 @@ import (
 )
 
 type commandLine struct {
-	Version kong.VersionFlag `help:"Tell the version, and the Go that it was built with."`
+	Version kong.VersionFlag `help:"Print the version, and the Go version that built it."`
 
 	Replay  replayCommand  `cmd:"" help:"Show what limits would have done to a log."`
-	Inspect inspectCommand `cmd:"" help:"Show what is counted for an event in Redis, and what is free."`
-	Reset   resetCommand   `cmd:"" help:"Forget what is counted for an event in Redis."`
-	Proxy   proxyCommand   `cmd:"" help:"Limit requests on their way to a server."`
-	Audit   auditCommand   `cmd:"" help:"Find out whether the rate limit of a service keeps what it claims."`
+	Inspect inspectCommand `cmd:"" help:"Show how much of its limits an event has used in Redis, and what is free."`
+	Reset   resetCommand   `cmd:"" help:"Delete the counts of an event from Redis."`
+	Proxy   proxyCommand   `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
+	Audit   auditCommand   `cmd:"" help:"Attack the rate limit of a service, and report what it does not keep."`
 }
 
 func main() {
@@ -34,11 +38,12 @@ func main() {
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	os.Exit(run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// run is the whole program. It returns the exit status: 0 or a cli.ExitStatus, 1 for an error, or 130 for an interrupt.
+// run runs the program. It returns the exit status: 0 or a cli.ExitStatus, 1 for an error, or 130
+// for an interrupt.
 func run(ctx context.Context, args []string, s cli.Streams) int {
 	command, err := cli.Parse(&commandLine{}, args, s.Out)
 	if err == nil && command != nil {
@@ -50,7 +55,7 @@ func run(ctx context.Context, args []string, s cli.Streams) int {
 		return int(answer)
 	}
 	screen := output.ScreenOf(s.Err)
-	text := strings.TrimPrefix(err.Error(), "slidegate: ") // the library's errors begin so
+	text := strings.TrimPrefix(err.Error(), "slidegate: ") // the prefix of the library's errors
 	_, _ = fmt.Fprintln(s.Err, screen.Wrap(screen.Bad("slidegate:")+" "+text))
 	if ctx.Err() != nil {
 		return 130

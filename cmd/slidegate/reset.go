@@ -12,19 +12,19 @@ import (
 type resetCommand struct {
 	subjectFlags
 	Args struct {
-		Name  flags.Argument `arg:"" help:"The Name of the limiter."`
-		Event flags.Argument `arg:"" help:"The event, as the service names it. One that begins with a dash comes after --."`
+		Name  flags.Argument `arg:"" help:"The Name in the limiter's Config."`
+		Event flags.Argument `arg:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
 	} `embed:""`
-	Yes bool `help:"Forget without a question."`
+	Yes bool `help:"Delete without asking."`
 }
 
-// Help is shown by slidegate reset --help.
+// Help returns the text of slidegate reset --help.
 func (resetCommand) Help() string {
-	return "Shows what is stored for the event, asks, and removes its key from Redis. All limits of the limiter are then as if never used by it; other events and other limiters keep their counts.\n\n" +
+	return "Shows what is stored for the event, asks for confirmation, and deletes its key from Redis. The event then has the full budget of every limit. Other events and other limiters keep their counts.\n\n" +
 		"    slidegate reset login 198.51.100.7"
 }
 
-// Run forgets the event, if that is what the user wants.
+// Run deletes the counts of the event, if the user confirms it.
 func (c *resetCommand) Run(ctx context.Context, s cli.Streams) error {
 	command := inspect.Reset{Subject: c.subject(c.Args.Name, c.Args.Event), Yes: c.Yes}
 	return command.Run(ctx, s)
