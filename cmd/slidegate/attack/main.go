@@ -1,5 +1,6 @@
-// Command attack simulates a week of a login form under attack, without the guard, with it, and with challenges and their alarm, and prints what came of it as Markdown.
-// docs/login.md explains the figures. The same seed gives the same week.
+// Command attack simulates a week of a login form under attack: without the login guard, with it,
+// and with challenges and their alarm. It prints the results as Markdown. docs/login.md explains
+// the figures. The same seed gives the same week.
 //
 //	go run ./cmd/slidegate/attack
 package main
@@ -14,13 +15,13 @@ import (
 )
 
 func main() {
-	seed := flag.Uint64("seed", 1, "what users do by chance follows from it")
+	seed := flag.Uint64("seed", 1, "the seed of all random choices of users")
 	var site window.Limit
 	flag.Func("site", "failures over the whole service at which the alarm goes on, such as 10000000/1h for never (default 1000/1h)", func(text string) (err error) {
 		site, err = window.ParseLimit(text)
 		return err
 	})
-	svg := flag.String("svg", "", "also draw the passwords tried into this `file`")
+	svg := flag.String("svg", "", "also draw a chart of the passwords tried into this SVG `file`")
 	flag.Parse()
 	if err := attack.Simulate(os.Stdout, *seed, site, *svg); err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)

@@ -1,5 +1,5 @@
-// Package attack simulates a week of a login form under attack, without the guard, with it, and with challenges and their alarm.
-// docs/login.md explains the figures.
+// Package attack simulates a week of a login form under attack: without the login guard, with it,
+// and with challenges and their alarm. docs/login.md explains the figures.
 package attack
 
 import (
@@ -9,8 +9,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Simulate runs all scenarios and writes their tables, as Markdown, and a picture of the passwords tried if svg names a file. The same seed gives
-// the same week. The alarm goes on at site, or at its default without one.
+// Simulate runs all scenarios and writes their tables, as Markdown. If svg names a file, it also
+// draws a chart of the passwords tried. The same seed gives the same week. The alarm goes on at the
+// rate site, or at its default if site is zero.
 func Simulate(w io.Writer, seed uint64, site window.Limit, svg string) error {
 	weeks, err := simulate(seed, site)
 	if err != nil {
@@ -29,11 +30,11 @@ func Simulate(w io.Writer, seed uint64, site window.Limit, svg string) error {
 	return file.Close()
 }
 
-// A scenario is who attacks.
+// A scenario is a kind of attack.
 type scenario struct {
 	name    string
 	attacks func(*world) []*attacker
-	solvers bool // attackers solve challenges
+	solvers bool // the attackers solve challenges
 	only    bool // simulated with challenges only
 }
 
@@ -47,20 +48,20 @@ var scenarios = []scenario{
 	}},
 	{name: "botnet, all accounts", attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...)} }},
 	{name: "botnet, all accounts, a new address each time", only: true, attacks: func(w *world) []*attacker { return []*attacker{w.freshBotnet(w.users...)} }},
-	{name: "botnet, all accounts, silent during an alarm", only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).lurking()} }},
+	{name: "botnet, all accounts, silent during an alarm", only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).pausing()} }},
 	{name: "one address, that of the office", attacks: func(w *world) []*attacker { return []*attacker{w.oneAddress(office)} }},
 	{name: "stolen cookie, one account", attacks: func(w *world) []*attacker { return []*attacker{w.thief(w.users[owner])} }},
 	{name: "botnet with solvers, one account", solvers: true, only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users[owner]).solving()} }},
 	{name: "botnet with solvers, all accounts", solvers: true, only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).solving()} }},
 }
 
-// A week is a scenario under each form. Of some scenarios only challenged is there.
+// A week has the results of a scenario with each kind of form. Some scenarios have only challenged.
 type week struct {
 	scenario
 	without, with, challenged *world
 }
 
-// simulate runs all scenarios, on the same users.
+// simulate runs all scenarios, with the same users.
 func simulate(seed uint64, site window.Limit) (weeks []week, err error) {
 	for _, s := range scenarios {
 		var runs [forms]*world
@@ -82,7 +83,7 @@ func (s scenario) run(seed uint64, f form, site window.Limit) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.settle(seed)
+	w.addUsers(seed)
 	w.attackers = s.attacks(w)
 	for _, a := range w.attackers {
 		w.after(0, a.act)

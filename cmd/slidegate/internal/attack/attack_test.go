@@ -19,13 +19,13 @@ import (
 
 var update = flag.Bool("update", false, "write the tables into docs/login.md, and draw docs/login-attack.svg")
 
-// TestMain collects garbage less often: it is a fifth of the time otherwise.
+// TestMain runs the tests with fewer garbage collections, which otherwise take a fifth of the time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-// simulated is the week of seed 1, which all tests look at.
+// simulated returns the results of seed 1, which all tests check.
 var simulated = sync.OnceValues(func() ([]week, error) { return simulate(1, window.Limit{}) })
 
 func weeks(t *testing.T) map[string]week {
@@ -44,7 +44,8 @@ func weeks(t *testing.T) map[string]week {
 	return named
 }
 
-// TestDocs holds the tables of docs/login.md, and its picture, to this program. To write them again: go test ./cmd/slidegate/internal/attack -update.
+// TestDocs compares the tables and the chart of docs/login.md with this program. To write them
+// again: go test ./cmd/slidegate/internal/attack -update.
 func TestDocs(t *testing.T) {
 	const page, picturePage = "../../../../docs/login.md", "../../../../docs/login-attack.svg"
 	weeks(t)
@@ -70,7 +71,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// The tables stand between these.
+// The tables are between these two texts.
 const begin, end = "<!-- go run ./cmd/slidegate/attack -->\n\n", "\n<!-- end -->\n"
 
 func rewrite(t *testing.T, page, tables string) {
@@ -95,10 +96,10 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestSameSeed: a seed gives a week, and another seed another week.
+// TestSameSeed checks that a seed always gives the same week, and another seed another week.
 func TestSameSeed(t *testing.T) {
 	const guesser = "one address, all accounts"
-	row := func(w *world) string { return w.got() + w.costs() }
+	row := func(w *world) string { return w.gainCells() + w.costCells() }
 	s := weeks(t)[guesser]
 	again, err1 := s.run(1, waiting, window.Limit{})
 	another, err2 := s.run(2, waiting, window.Limit{})
@@ -113,7 +114,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestAttackersAreBounded: what each attacker may do in any hour and day by the guard's defaults, it does not exceed in these.
+// TestAttackersAreBounded checks that no attacker exceeds what the guard's defaults allow it in any
+// hour and in the week.
 func TestAttackersAreBounded(t *testing.T) {
 	for _, tt := range []struct {
 		scenario           string
@@ -149,7 +151,8 @@ func TestAttackersAreBounded(t *testing.T) {
 	}
 }
 
-// TestChallengesCostNothing: who has no solvers tries no more passwords where there are challenges.
+// TestChallengesCostNothing checks that an attacker without solvers tries no more passwords if
+// there are challenges.
 func TestChallengesCostNothing(t *testing.T) {
 	all := weeks(t)
 	for name, k := range all {
@@ -163,7 +166,8 @@ func TestChallengesCostNothing(t *testing.T) {
 	}
 }
 
-// TestAlarm: it goes on in attacks on all accounts and in no other week, and does not flap. Then few have to solve a challenge, and fewer passwords are tried.
+// TestAlarm checks that the alarm goes on in attacks on all accounts and in no other week, and does
+// not flap. While it is on, few users have to solve a challenge, and fewer passwords are tried.
 func TestAlarm(t *testing.T) {
 	all := weeks(t)
 	for name, k := range all {
@@ -183,12 +187,13 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestChallengesLetIn: with challenges nearly nobody waits, unless attackers solve them too; and where nobody attacks, nearly nobody solves one.
+// TestChallengesLetIn checks that with challenges hardly any user waits, unless attackers solve
+// them, too. Without an attack, hardly any user solves one.
 func TestChallengesLetIn(t *testing.T) {
 	for name, k := range weeks(t) {
 		for g, tally := range k.challenged.tallies {
 			if waited := len(tally.waits) + tally.gaveUp; 100*waited > tally.logins && (!k.solvers || group(g) == known || group(g) == ownerKnown) {
-				t.Errorf("%s, %s: %d of %d were told to wait, more than 1 %%", name, who[g], waited, tally.logins)
+				t.Errorf("%s, %s: %d of %d had to wait, more than 1 %%", name, who[g], waited, tally.logins)
 			}
 			if name == "nobody attacks" && 100*tally.solved > tally.logins {
 				t.Errorf("%s: %d of %d had to solve a challenge", who[g], tally.solved, tally.logins)
@@ -197,14 +202,15 @@ func TestChallengesLetIn(t *testing.T) {
 	}
 }
 
-// TestPatientIsNeverDenied: the patient attacker is as close to the limits as it can be unseen.
+// TestPatientIsNeverDenied checks that the patient attacker stays just below the limits.
 func TestPatientIsNeverDenied(t *testing.T) {
 	if n := weeks(t)["patient, 100 addresses, all accounts"].with.attackers[0].denied; n != 0 {
 		t.Errorf("denied %d times", n)
 	}
 }
 
-// TestHonestUsers: those who are not in the way of an attack hardly wait, and known devices never wait for others.
+// TestHonestUsers checks that users who are not in the way of an attack hardly wait, and that known
+// devices never wait for others.
 func TestHonestUsers(t *testing.T) {
 	quiet := weeks(t)["nobody attacks"]
 	for name, k := range weeks(t) {
@@ -233,7 +239,7 @@ func TestHonestUsers(t *testing.T) {
 func few(t *testing.T, name string, l tally) {
 	t.Helper()
 	if waited := len(l.waits) + l.gaveUp; 100*waited > 1*l.logins {
-		t.Errorf("%s: %d of %d were told to wait, more than 1 %%", name, waited, l.logins)
+		t.Errorf("%s: %d of %d had to wait, more than 1 %%", name, waited, l.logins)
 	}
 	if 1000*l.gaveUp > 3*l.logins {
 		t.Errorf("%s: %d of %d gave up, more than 0.3 %%", name, l.gaveUp, l.logins)

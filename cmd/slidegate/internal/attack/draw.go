@@ -14,13 +14,14 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// How a form without the guard is drawn, and one with it.
+// The lines of a form without the guard, and of one with it.
 var (
 	without = plotter.Line{LineStyle: draw.LineStyle{Color: look.Vermilion, Width: 1.5}}
 	with    = plotter.Line{LineStyle: draw.LineStyle{Color: look.Blue, Width: 1.5}}
 )
 
-// picture draws what the attackers of the first scenarios tried, each by itself.
+// picture draws the passwords that the attackers of the first scenarios tried, one panel per
+// scenario.
 func picture(w io.Writer, weeks []week) error {
 	const panels, headingRoom, panelHeight = 3, 40, 190
 	legend := sheet.Legend{{Name: "without the guard", Sample: &without}, {Name: "with the guard", Sample: &with}}
@@ -48,10 +49,10 @@ func (k week) draw(c draw.Canvas) {
 	p.Draw(c)
 }
 
-// none is where no password at all is drawn.
+// none is the height at which no password at all is drawn.
 const none = 0.3
 
-// steps outline the passwords tried in each hour.
+// steps returns the outline of the passwords tried in each hour.
 func (w *world) steps() (outline plotter.XYs) {
 	for hour := range hours {
 		n := 0

@@ -7,48 +7,49 @@ import (
 	"time"
 )
 
-// tables are what the program prints: what attackers got, and what it cost the users.
+// tables returns the output of the program: what attackers achieved, and what it cost the users.
 func tables(weeks []week) string {
 	var b strings.Builder
 	b.WriteString("| passwords tried | guard | an hour, mean | worst hour | on one account, worst hour | on one account, in the week |\n|---|---|---:|---:|---:|---:|\n")
 	for _, k := range weeks {
 		switch {
 		case k.only:
-			fmt.Fprintf(&b, "| %s | with challenges | %s |\n", k.name, k.challenged.got())
+			fmt.Fprintf(&b, "| %s | with challenges | %s |\n", k.name, k.challenged.gainCells())
 		case len(k.with.attackers) > 0:
-			fmt.Fprintf(&b, "| %s | no | %s |\n| | yes | %s |\n| | with challenges | %s |\n", k.name, k.without.got(), k.with.got(), k.challenged.got())
+			fmt.Fprintf(&b, "| %s | no | %s |\n| | yes | %s |\n| | with challenges | %s |\n", k.name, k.without.gainCells(), k.with.gainCells(), k.challenged.gainCells())
 		}
 	}
-	heads(&b, "users told to wait (and who gave up), with the guard", "median wait", "longest")
+	writeHead(&b, "users who had to wait (and who gave up), with the guard", "median wait", "longest")
 	for _, k := range weeks {
 		if !k.only {
-			fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.with.costs())
+			fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.with.costCells())
 		}
 	}
-	heads(&b, "the same, with challenges", "median wait", "longest")
+	writeHead(&b, "the same, with challenges", "median wait", "longest")
 	for _, k := range weeks {
-		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.costs())
+		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.costCells())
 	}
-	heads(&b, "users who solved a challenge", "challenges solved by attackers", "alarm on (how often)")
+	writeHead(&b, "users who solved a challenge", "challenges solved by attackers", "alarm on (how often)")
 	for _, k := range weeks {
-		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.solved())
+		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.challenged.challengeCells())
 	}
 	return b.String()
 }
 
-// heads begins a table with a column for each group, and others after these.
-func heads(b *strings.Builder, first string, last ...string) {
+// writeHead writes the head of a table, with a column for each group and others after these.
+func writeHead(b *strings.Builder, first string, last ...string) {
 	all := slices.Concat([]string{first}, who[:], last)
 	fmt.Fprintf(b, "\n| %s |\n|---|%s\n", strings.Join(all, " | "), strings.Repeat("---:|", len(all)-1))
 }
 
-// got is what the attackers of a run got, together.
-func (w *world) got() string {
+// gainCells returns the passwords that all attackers of a run tried, as cells of a table.
+func (w *world) gainCells() string {
 	all := w.gains()
 	return strings.Join([]string{number(float64(all.total) / float64(hours)), number(float64(all.worst)), number(float64(all.hourly)), number(float64(all.account))}, " | ")
 }
 
-// gains are the passwords tried: in all, in the worst hour, and on one account in its worst hour and in all.
+// gains are numbers of passwords tried: in all, in the worst hour, and on one account in its worst
+// hour and in all.
 type gains struct{ total, worst, hourly, account int }
 
 func (w *world) gains() (g gains) {
@@ -72,8 +73,9 @@ var who = [groups]string{
 	ownerUnknown: "owner of the one account, unknown device", ownerKnown: "the same, known device",
 }
 
-// costs is what became of the logins of each group, and how long those took that had to wait and got in.
-func (w *world) costs() string {
+// costCells returns, as cells of a table, the share of each group that had to wait, and the median and
+// the longest wait of users who got in later.
+func (w *world) costCells() string {
 	var cells []string
 	var waits []time.Duration
 	for _, t := range w.tallies {
@@ -86,8 +88,9 @@ func (w *world) costs() string {
 	return strings.Join(append(cells, brief(waits[len(waits)/2]), brief(waits[len(waits)-1])), " | ")
 }
 
-// solved is who had to solve challenges, how many attackers solved, and what became of the alarm.
-func (w *world) solved() string {
+// challengeCells returns who had to solve challenges, how many the attackers solved, and how long
+// the alarm was on, as cells of a table.
+func (w *world) challengeCells() string {
 	var cells []string
 	for _, t := range w.tallies {
 		cells = append(cells, t.percent(t.solved))
@@ -99,7 +102,7 @@ func (w *world) solved() string {
 	return strings.Join(append(cells, number(float64(n)), w.alarm()), " | ")
 }
 
-// alarm is how much of the week the alarm was on, and how often it went on.
+// alarm returns the share of the week in which the alarm was on, and how often it went on.
 func (w *world) alarm() string {
 	if len(w.alarms) == 0 {
 		return "0"
@@ -107,7 +110,7 @@ func (w *world) alarm() string {
 	return fmt.Sprintf("%.1f %% (%d)", 100*w.alarmed().Hours()/length.Hours(), (len(w.alarms)+1)/2)
 }
 
-// String is how many were told to wait, and of all how many gave up.
+// String returns the share of logins that had to wait, and of all logins the share that gave up.
 func (t tally) String() string {
 	if t.gaveUp == 0 {
 		return t.percent(len(t.waits))
@@ -125,7 +128,7 @@ func (t tally) percent(n int) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(t.logins))
 }
 
-// brief is a wait as people say it.
+// brief returns a wait rounded to seconds or minutes.
 func brief(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0f s", d.Seconds())
@@ -133,7 +136,7 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// number has commas between thousands, and a decimal only if it is small.
+// number returns a number with commas between thousands. Only a small one has a decimal.
 func number(x float64) string {
 	if x < 10 && x != float64(int(x)) {
 		return fmt.Sprintf("%.1f", x)

@@ -12,22 +12,22 @@ const (
 	inOffice   = 100  // of them, behind one address
 	onIPv6     = 300  // of them, each with a /64
 	aDay       = 3    // logins of a user: one from 8 to 9, the others later
-	ofOwner    = 24   // logins a day of who owns the account that the botnet attacks: more than others, for the statistics
+	ofOwner    = 24   // logins a day of the owner of the account that the botnet attacks: more than others, for the statistics
 
-	fromKnown = 0.5  // of the logins are from a known device
-	mistyped  = 0.08 // of the passwords of somebody who knows it
-	forgotten = 0.02 // of the logins are by somebody who is not sure of the password,
-	recalled  = 0.25 // and gets it right so often
+	fromKnown = 0.5  // share of logins from a known device
+	mistyped  = 0.08 // share of wrong passwords of somebody who knows it
+	forgotten = 0.02 // share of logins by somebody who is not sure of the password
+	recalled  = 0.25 // share of right passwords of these
 
 	checking = 100 * time.Millisecond // from Begin to the answer
-	patience = time.Hour              // who had to wait longer, or would have to, gives up
+	patience = time.Hour              // a user who would have to wait longer in all gives up
 )
 
-const phone = "phone" // is the known device of each user
+const phone = "phone" // the known device of each user
 
 var office, abroad = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
 
-// A group is some of the logins, by what may be in their way.
+// A group is a class of logins, by what an attack may do to them.
 type group int
 
 const (
@@ -39,15 +39,16 @@ const (
 	groups
 )
 
-// A tally is what became of the logins of a group.
+// A tally counts what became of the logins of a group.
 type tally struct {
 	logins int
-	waits  []time.Duration // of who was told to wait, and got in later
+	waits  []time.Duration // of users who had to wait, and got in later
 	gaveUp int
-	solved int // who solved a challenge at least once
+	solved int // users who solved a challenge at least once
 }
 
-// A user acts by a chance of its own, and so does the same in each run, as far as the guard lets.
+// A user has a random source of its own, and so does the same in each run, as far as the guard
+// allows.
 type user struct {
 	*rand.Rand
 	*world
@@ -55,11 +56,11 @@ type user struct {
 	account string
 }
 
-// owner is the user that the botnet is after.
+// owner is the number of the user whose account the botnet attacks.
 const owner = population - 1
 
-// settle makes the users, and plans their week.
-func (w *world) settle(seed uint64) {
+// addUsers creates the users, and plans their week.
+func (w *world) addUsers(seed uint64) {
 	for i := range population {
 		u := &user{rand.New(rand.NewPCG(seed, uint64(i))), w, i, fmt.Sprintf("user%d", i)}
 		w.users = append(w.users, u)
@@ -80,20 +81,20 @@ func (u *user) plan(begin time.Duration) {
 	}
 }
 
-// between is a time by chance, in whole milliseconds, as the guard's.
+// between returns a random time in whole milliseconds, the precision of the guard.
 func (u *user) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(u.Int64N((most-least).Milliseconds()))*time.Millisecond
 }
 
-// A visit is one login, from its first attempt until it came to something.
+// A visit is one login, from its first attempt until it succeeded or was given up.
 type visit struct {
 	*user
 	client
 	group  group
 	sure   bool          // of the password
 	denied bool          // at least once
-	asked  bool          // for a solved challenge, at least once
-	waited time.Duration // for that, and until the user was there again
+	asked  bool          // asked for a solved challenge at least once
+	waited time.Duration // for denials to end, and until the user came back
 }
 
 func (u *user) visit(at time.Duration) {
@@ -101,11 +102,11 @@ func (u *user) visit(at time.Duration) {
 	if u.Float64() < fromKnown {
 		v.device = phone
 	}
-	v.group = v.of()
+	v.group = v.groupOf()
 	u.after(at, v.try)
 }
 
-// address is the user's. One of IPv6 changes within its /64.
+// address returns the user's address. An IPv6 address changes within its /64.
 func (u *user) address() netip.Addr {
 	high, low := byte(u.number>>8), byte(u.number)
 	switch {
@@ -118,8 +119,8 @@ func (u *user) address() netip.Addr {
 	}
 }
 
-// of tells the group of a login.
-func (v *visit) of() group {
+// groupOf returns the group of a login.
+func (v *visit) groupOf() group {
 	switch isKnown := v.device != ""; {
 	case v.number == owner && isKnown:
 		return ownerKnown
@@ -133,7 +134,7 @@ func (v *visit) of() group {
 	return own
 }
 
-// try sends a password, if it may be tried.
+// try sends a password, if the guard allows the attempt.
 func (v *visit) try() {
 	a := v.begin(v.client)
 	v.solved = false
@@ -147,7 +148,7 @@ func (v *visit) try() {
 		return
 	}
 	v.after(checking, func() {
-		if v.right() {
+		if v.isRight() {
 			v.succeed(a)
 			v.end(true)
 			return
@@ -156,7 +157,8 @@ func (v *visit) try() {
 	})
 }
 
-func (v *visit) right() bool {
+// isRight reports whether the user types the right password this time.
+func (v *visit) isRight() bool {
 	if v.sure {
 		return v.Float64() >= mistyped
 	}

@@ -20,20 +20,21 @@ const (
 // start is a Monday.
 var start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 
-// A world is one run: a clock that only what happens moves, and the form, with its guard if it has one.
+// A world is one run: a clock that only the events of the simulation move, and the form, with its
+// guard if it has one.
 type world struct {
 	now   time.Duration // since start
 	end   time.Duration // of all attacks: a week, or an hour without the guard, where all hours are the same
 	queue queue
 	form  form
-	guard *login.Guard // nil: none
-	open  login.Attempt
+	guard *login.Guard  // nil: none
+	free  login.Attempt // the answer without a guard
 	err   error
 
 	attackers []*attacker
 	users     []*user
 	tallies   [groups]tally
-	alarms    []time.Duration // when the alarm went on and off, in turns
+	alarms    []time.Duration // when the alarm went on, off, on and so on
 }
 
 // A form is how the form is guarded.
@@ -41,14 +42,14 @@ type form int
 
 const (
 	unguarded form = iota // without the guard
-	waiting               // who is denied waits
-	solvable              // who is denied can solve a challenge
+	waiting               // with the guard: a denied user waits
+	solvable              // with challenges: a denied user can solve one
 	forms
 )
 
-// newWorld has no users yet. Its guard has the defaults.
+// newWorld returns a world without users. Its guard has the defaults.
 func newWorld(f form, site window.Limit) (w *world, err error) {
-	w = &world{end: length, form: f, open: login.Attempt{Allowed: true}}
+	w = &world{end: length, form: f, free: login.Attempt{Allowed: true}}
 	if f == unguarded {
 		w.end = time.Hour
 		return w, nil
@@ -73,7 +74,7 @@ func (w *world) repeat() {
 	}
 }
 
-// alarmed is how long the alarm was on.
+// alarmed returns how long the alarm was on.
 func (w *world) alarmed() (all time.Duration) {
 	for i, at := range w.alarms {
 		if i%2 == 0 {
@@ -88,7 +89,7 @@ func (w *world) alarmed() (all time.Duration) {
 	return all
 }
 
-// A client is where an attempt comes from, and the account that it is on.
+// A client is the origin of an attempt, and the account that it is on.
 type client struct {
 	account string
 	address netip.Addr
@@ -101,7 +102,7 @@ func (w *world) begin(c client) (a *login.Attempt) {
 	var err error
 	switch ctx := context.Background(); {
 	case w.guard == nil:
-		return &w.open
+		return &w.free
 	case c.solved:
 		a, err = w.guard.BeginChallenged(ctx, c.account, c.address)
 	case c.device == "":
@@ -115,18 +116,19 @@ func (w *world) begin(c client) (a *login.Attempt) {
 	return a
 }
 
-// succeed tells the guard that the password was right.
+// succeed reports to the guard that the password was right.
 func (w *world) succeed(a *login.Attempt) {
 	w.err = cmp.Or(w.err, a.Succeed(context.Background()))
 }
 
-// after has something done later.
+// after calls do after a pause.
 func (w *world) after(pause time.Duration, do func()) {
 	w.queue.number++
 	heap.Push(&w.queue, event{w.now + pause, w.queue.number, do})
 }
 
-// run does all that is to be done, in the order of its times, and at the same time in the order in which it was asked for.
+// run runs all events in the order of their times. Events at the same time run in the order in
+// which they were added.
 func (w *world) run() error {
 	for len(w.queue.events) > 0 && w.err == nil {
 		next := heap.Pop(&w.queue).(event)
