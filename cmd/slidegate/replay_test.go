@@ -354,7 +354,7 @@ func TestRedisOverTLS(t *testing.T) {
 	defer encrypted.Close()
 	defer plain.Close()
 	for _, tt := range []struct{ address, want string }{
-		{encrypted.Listener.Addr().String(), "; correct the host in its URL, or have this system trust the certificate\n"},
+		{encrypted.Listener.Addr().String(), "; correct the host in its URL, or make this system trust the certificate\n"},
 		{redistest.Addr(t), ": it speaks no TLS (it answers PING without TLS); correct the address, or write redis:// where it speaks no TLS\n"},
 		{plain.Listener.Addr().String(), "; correct the address, or write redis:// where it speaks no TLS\n"},
 	} {

@@ -1,5 +1,4 @@
-// Package cli reads the command line of slidegate, and puts what is wrong with it into words for
-// everybody.
+// Package cli parses the command line of slidegate, and explains mistakes in it in plain words.
 package cli
 
 import (
@@ -13,8 +12,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Parse reads arguments into line, a struct of commands for kong. It returns no command if the
-// arguments ask for help or for the version, which it prints.
+// Parse reads arguments into line, a struct of commands for kong. If the arguments ask for help or
+// for the version, it prints that and returns no command.
 func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -42,7 +41,7 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	return command, nil
 }
 
-// version returns what the program was built from.
+// version returns the version that the program was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -60,9 +59,9 @@ func versionOf(info *debug.BuildInfo) string {
 	return "slidegate " + v + ", " + info.GoVersion
 }
 
-// plain puts what kong says into words for everybody.
+// plain rewrites an error of kong in plain words.
 func plain(err error, k *kong.Kong, args []string) error {
-	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // its guess for every short flag
+	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong guesses this for every short flag
 	if rest, ok := strings.CutPrefix(text, "unexpected argument "); ok && (rest == "" || rest[0] == ',') {
 		text = `unexpected argument ""` + rest
 	}
@@ -73,24 +72,25 @@ func plain(err error, k *kong.Kong, args []string) error {
 		return fmt.Errorf("%s comes after the command, as in slidegate %s %s", early, command, early)
 	case isSwitch:
 		return fmt.Errorf("%s takes no value; leave out the = and what follows", flag)
-	case strings.HasPrefix(text, "--"), strings.HasPrefix(text, "<"), strings.HasPrefix(text, "[<"), strings.HasSuffix(text, "?"): // explains itself
+	case strings.HasPrefix(text, "--"), strings.HasPrefix(text, "<"), strings.HasPrefix(text, "[<"), strings.HasSuffix(text, "?"): // already clear
 		return errors.New(text)
 	}
 	if short, ok := strings.CutPrefix(text, "unknown flag -"); ok && len(short) == 1 && single(args, short) {
 		text += "; flags begin with two dashes, as in --limit"
 	}
-	return fmt.Errorf("%s; slidegate help%s shows what there is", text, of(k, args[0]))
+	return fmt.Errorf("%s; slidegate help%s shows what there is", text, helpArgument(k, args[0]))
 }
 
-// of returns the command for the command line of its help, if it is one.
-func of(k *kong.Kong, name string) string {
+// helpArgument returns " " and the name if it is a command, to follow slidegate help, or an empty
+// text.
+func helpArgument(k *kong.Kong, name string) string {
 	if slices.ContainsFunc(k.Model.Children, func(command *kong.Node) bool { return command.Name == name }) {
 		return " " + name
 	}
 	return ""
 }
 
-// owner returns a command that has the flag, if one has.
+// owner returns the name of a command that has the flag, or an empty text.
 func owner(k *kong.Kong, flag string) string {
 	for _, command := range k.Model.Children {
 		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return "--"+f.Name == flag }) {
@@ -100,15 +100,15 @@ func owner(k *kong.Kong, flag string) string {
 	return ""
 }
 
-// single reports whether there is a word of several letters, this one among them, that begins with
-// one dash.
+// single reports whether an argument begins with exactly one dash, has several letters, and
+// contains this letter, such as -limit.
 func single(args []string, letter string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		return len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, letter)
 	})
 }
 
-// Unexpected returns what kong says of an argument too many.
+// Unexpected returns the error text of kong for a surplus argument.
 func Unexpected(arg string) string {
 	if arg == "" {
 		arg = `""`

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Streams are what a command reads and writes.
+// Streams are the input and the outputs of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	Now      func() time.Time // the clock of tests; nil: Redis says what time it is
+	Now      func() time.Time // the clock, set by tests; nil: Redis reports the time
 }
 
-// ExitStatus is the answer of a command that ran well, if that is not 0. A command returns it as an
-// error.
+// ExitStatus is the nonzero exit status of a command that succeeded, such as 3 for a denied event.
+// A command returns it as an error.
 type ExitStatus int
 
-// Error returns the status as text. Nobody sees it, since it is no error of the command.
+// Error returns the status as text. It is never printed, because the command did not fail.
 func (s ExitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }

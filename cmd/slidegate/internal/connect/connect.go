@@ -1,5 +1,5 @@
-// Package connect reaches a Redis or a cluster by what a user writes after --redis, and explains
-// what is wrong with it.
+// Package connect connects to the Redis server or cluster that a user writes after --redis, and
+// explains why a connection fails.
 package connect
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Timeout is how long Redis may take over one call of a command.
+// Timeout is how long one call of a command may wait for Redis.
 const Timeout = 5 * time.Second
 
-// Addresses are how to reach a Redis, or nodes of one cluster.
+// Addresses are the addresses of a Redis server, or of nodes of one cluster.
 type Addresses struct{ rueidis.ClientOption }
 
-// Add adds a server, as host:port or as a URL. A URL stands alone.
+// Add adds a server, as host:port or as a URL. A URL excludes other addresses.
 func (as *Addresses) Add(s string) error {
 	if strings.Contains(s, "://") {
 		return as.addURL(s)
@@ -38,8 +38,7 @@ func (as *Addresses) Add(s string) error {
 	return nil
 }
 
-// addURL takes everything from a URL. Its text is not repeated in an error, since it may hold a
-// password.
+// addURL takes all options from a URL. Its errors do not repeat the URL, which may hold a password.
 func (as *Addresses) addURL(s string) error {
 	o, err := rueidis.ParseURL(s)
 	if err != nil || len(as.InitAddress) > 0 {
@@ -58,32 +57,32 @@ func (as Addresses) String() string {
 	return text
 }
 
-// Connect connects a command that asks one thing after the other.
+// Connect returns a client for a command, which sends one request after the other.
 func (as Addresses) Connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.Dialer = net.Dialer{Timeout: Timeout}
 	o.ConnWriteTimeout = Timeout
-	o.PipelineMultiplex = -1 // one connection: over several, a call that timed out could run after the removal of what it wrote
+	o.PipelineMultiplex = -1 // one connection: with several, a call that timed out could run after its key was deleted
 	o.DisableCache = true
 	return as.dial(ctx, o)
 }
 
-// Serve connects a service, with the options of docs/servers.md.
+// Serve returns a client for a service, with the options of docs/servers.md.
 func (as Addresses) Serve(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.AlwaysPipelining = true
 	o.Dialer = net.Dialer{Timeout: time.Second}
 	o.ConnWriteTimeout = 2 * time.Second
 	client, err := as.dial(ctx, o)
-	if errors.Is(err, rueidis.ErrNoCache) { // then Redis decides about every denial
+	if errors.Is(err, rueidis.ErrNoCache) { // the client then asks Redis about every denial
 		o.DisableCache = true
 		client, err = as.dial(ctx, o)
 	}
 	return client, err
 }
 
-// dial finds out by itself whether the addresses are of one server or of a cluster. The end of ctx
-// ends the wait for it.
+// dial connects to the addresses. rueidis finds out whether they are of one server or of a cluster.
+// The end of ctx ends the wait.
 func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
 	type connected struct {
 		rueidis.Client
@@ -106,18 +105,18 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	cause, _, _ := strings.Cut(err.Error(), ", ") // NOAUTH goes on for long
+	cause, _, _ := strings.Cut(err.Error(), ", ") // the text of NOAUTH is long
 	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, complaint(err), cause, remedy(err, o.TLSConfig != nil)), err}
 }
 
-// tlsPatience is how long a TLS handshake may take before plainPort asks without TLS.
+// tlsPatience is how long a TLS handshake may take before plainPort tries without TLS.
 const tlsPatience = 500 * time.Millisecond
 
 var errPlain = errors.New("it answers PING without TLS")
 
-// plainPort sends errPlain if the server answers without TLS, where a TLS connection takes longer
-// than one should: a Redis without TLS takes the greeting for the beginning of a command, and waits
-// for the rest. It sends nothing otherwise.
+// plainPort sends errPlain if the server answers without TLS while the TLS handshake takes longer
+// than tlsPatience. A Redis server without TLS takes the handshake for the beginning of a command,
+// and waits for the rest. Otherwise plainPort sends nothing.
 func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
 	found := make(chan error, 1)
 	if o.TLSConfig == nil {
@@ -135,13 +134,13 @@ func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
 	return found
 }
 
-// answersPlain reports whether a Redis at the address answers PING without TLS.
+// answersPlain reports whether a Redis server at the address answers PING without TLS.
 func answersPlain(ctx context.Context, address string) bool {
 	conn, err := (&net.Dialer{Timeout: Timeout}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = conn.Close() }() // nothing is lost with it
+	defer func() { _ = conn.Close() }() // only a probe, so its error does not matter
 	_ = conn.SetDeadline(time.Now().Add(Timeout))
 	answer := make([]byte, 1)
 	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
@@ -167,7 +166,7 @@ func complaint(err error) string {
 	return "no Redis and no cluster answers there"
 }
 
-// unreachable is an error of a connection that could not be made, and what to do.
+// unreachable is the error of a failed connection. Its text says what to do.
 type unreachable struct {
 	text  string
 	cause error
@@ -175,15 +174,15 @@ type unreachable struct {
 
 func (e *unreachable) Error() string { return e.text }
 
-// Unwrap returns what the client says.
+// Unwrap returns the error of the client.
 func (e *unreachable) Unwrap() error { return e.cause }
 
-// remedy returns what to do about a Redis that cannot be connected to.
+// remedy returns what to do about a failed connection.
 func remedy(err error, encrypted bool) string {
 	switch {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "correct the host in its URL, or have this system trust the certificate"
-	case encrypted && (errors.Is(err, errPlain) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))): // Redis waits for more of what it takes for a command
+		return "correct the host in its URL, or make this system trust the certificate"
+	case encrypted && (errors.Is(err, errPlain) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))): // Redis waits for the rest of the supposed command
 		return "correct the address, or write redis:// where it speaks no TLS"
 	}
 	reply, isReply := rueidis.IsRedisErr(err)
@@ -200,14 +199,14 @@ func remedy(err error, encrypted bool) string {
 	return "start it, or correct the address"
 }
 
-// Failed returns an error that says why Redis failed, and what to do: otherwise, unless the user
-// lacks a permission. It leaves out what the library says about the count.
+// Failed returns an error that says why Redis failed, and then what to do. That is otherwise,
+// unless the user lacks a permission. It leaves out whether the library counted the attempt.
 func (as Addresses) Failed(err error, otherwise string) error {
 	why := cause(err)
 	return fmt.Errorf("--redis %v failed (%s); %s", as, why, next(why, otherwise))
 }
 
-// next returns what to do about why Redis failed: otherwise, unless the user lacks a permission.
+// next returns what to do about a failure of Redis: otherwise, unless the user lacks a permission.
 func next(why, otherwise string) string {
 	if slices.ContainsFunc(forbidden, func(words string) bool { return strings.Contains(why, words) }) {
 		return "name a user who may, as in redis://user:password@host:6379"
@@ -215,11 +214,11 @@ func next(why, otherwise string) string {
 	return otherwise
 }
 
-// forbidden are the words in which servers refuse what an ACL does not permit: a call by the
-// client, and one by the script up to Redis 7.0 and since.
+// forbidden are the texts with which servers refuse what an ACL does not permit: a call by the
+// client, and a call by the script up to Redis 7.0 and since.
 var forbidden = []string{"NOPERM", "The user executing the script can't", "ACL failure in script"}
 
-// cause returns why Redis failed, without what the library says about the count.
+// cause returns why Redis failed. It leaves out whether the library counted the attempt.
 func cause(err error) string {
 	text := err.Error()
 	for _, e := range []error{window.ErrOutage, window.ErrUncertain} {

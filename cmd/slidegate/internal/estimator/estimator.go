@@ -1,4 +1,5 @@
-// Package estimator makes limiters that count by windows or by levels, and says how the two differ.
+// Package estimator creates limiters of packages window and ar1, and describes the differences
+// between the two.
 package estimator
 
 import (
@@ -14,19 +15,19 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter is one of window or of ar1, on Redis or in memory.
+// Limiter is a limiter of package window or ar1, on Redis or in memory.
 type Limiter interface {
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	Reset(ctx context.Context, event string) error
 }
 
-// Estimator says how limits count. The zero Estimator is Window that nobody chose.
+// Estimator is how limits count. The zero Estimator is the default, Window.
 type Estimator string
 
 // The estimators.
 const (
-	Window Estimator = "window" // windows, in which units are counted
-	AR1    Estimator = "ar1"    // levels, which decay
+	Window Estimator = "window" // sliding windows
+	AR1    Estimator = "ar1"    // decaying levels
 )
 
 // String returns the name of the estimator.
@@ -37,7 +38,7 @@ func (e Estimator) String() string {
 	return string(e)
 }
 
-// Check refuses limits that the estimator cannot count by.
+// Check returns an error if the estimator does not support one of the limits.
 func (e Estimator) Check(limits []window.Limit) error {
 	for _, l := range limits {
 		text, width, _ := strings.Cut(l.String(), "@")
@@ -53,8 +54,8 @@ func (e Estimator) Check(limits []window.Limit) error {
 
 const mostOfLevel = 10_000_000 // the largest Max of ar1
 
-// Limiter makes a limiter on Redis, or in memory without a client. It uses what both
-// estimators have: the Name, Limits, Secret, Now and Timeout of cfg.
+// Limiter creates a limiter on Redis, or in memory if client is nil. It uses the fields of cfg that
+// both estimators have: Name, Limits, Secret, Now and Timeout.
 func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, error) {
 	levels := ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: cfg.Secret, Now: cfg.Now, Timeout: cfg.Timeout}
 	switch {
@@ -68,8 +69,8 @@ func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, e
 	return window.New(client, cfg)
 }
 
-// Memory returns how long a limit remembers a unit at most: a window for Per, and a level until it
-// is below 1/4.
+// Memory returns the longest time that a limit remembers a unit. That is Per for a window. For a
+// level it is the time until the level is below 1/4.
 func (e Estimator) Memory(l window.Limit) time.Duration {
 	if e == AR1 {
 		return time.Duration(min(float64(l.Per)*math.Log(4*float64(l.Max+1)), math.MaxInt64/2))
@@ -77,7 +78,7 @@ func (e Estimator) Memory(l window.Limit) time.Duration {
 	return l.Per
 }
 
-// Text returns a limit as a person reads it.
+// Text returns a limit as a person reads it, such as 5/1h.
 func (e Estimator) Text(l window.Limit) string {
 	text := l.String()
 	if e == AR1 {
@@ -86,10 +87,10 @@ func (e Estimator) Text(l window.Limit) string {
 	return text
 }
 
-// Needless returns another of the limits that keeps this one from ever denying: in a longer time it
-// holds no more. It returns an empty text if there is none.
+// Needless returns another of the limits with which this one never denies, because it allows no
+// more in a longer time. It returns an empty text if there is none.
 func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
-	late := time.Duration(0) // a limit in slices forgets a unit up to a slice late
+	late := time.Duration(0) // a limit with slices forgets a unit up to one slice late
 	if _, _, slices := strings.Cut(e.Text(l), "@"); slices {
 		late = max(l.Per/60, l.Resolution)
 	}

@@ -1,5 +1,6 @@
-// Package flags has the types of flags and arguments. Each reads its value for kong (Decode), and
-// explains what is wrong with it. Many embed a type of the package that uses the value.
+// Package flags has the types of flags and arguments. Each type reads its value for kong in the
+// method Decode, and explains what is wrong with it. Many embed a type of the package that uses the
+// value.
 package flags
 
 import (
@@ -13,10 +14,11 @@ import (
 
 var errTwice = errors.New("it is given twice; choose one")
 
-// Text is a text that must not be empty: an empty one comes from a variable that is not set.
+// Text is a text that must not be empty. An empty one usually comes from a shell variable that is
+// not set.
 type Text string
 
-// Decode reads the text as it is: kong itself would take a file name for UTF-8.
+// Decode reads the text unchanged. kong itself would change a file name that is not UTF-8.
 func (t *Text) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write one, or leave out the flag")
@@ -32,7 +34,7 @@ func (t *Text) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Argument is the name of a limiter or an event, whatever bytes it has.
+// Argument is the name of a limiter, or an event. It may hold any bytes.
 type Argument string
 
 // Decode reads the argument.
@@ -45,7 +47,7 @@ func (a *Argument) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// isMissing reports whether a flag stands without a value.
+// isMissing reports whether a flag has no value.
 func isMissing(c *kong.DecodeContext) bool {
 	return c.Scan.Peek().InferredType().IsAny(kong.EOLToken, kong.FlagToken)
 }
@@ -58,8 +60,8 @@ func value(c *kong.DecodeContext, hint string) (string, error) {
 	return c.Scan.Pop().String(), nil
 }
 
-// eachValue takes a list apart. An empty value is no empty list: it comes from a variable that is
-// not set.
+// eachValue calls add for each value of a comma-separated list. An empty value is an error, because
+// it usually comes from a shell variable that is not set.
 func eachValue(c *kong.DecodeContext, example string, add func(string) error) error {
 	list, err := value(c, "one, as in "+example)
 	if err != nil {
@@ -73,7 +75,8 @@ func eachValue(c *kong.DecodeContext, example string, add func(string) error) er
 	return nil
 }
 
-// duration reads a time within bounds. The error for any other begins with what it is not.
+// duration reads a duration from low to high. The error for any other value contains wrong, which
+// says what it is not, and an example.
 func duration(c *kong.DecodeContext, d *time.Duration, low, high time.Duration, wrong, example string) error {
 	text, err := value(c, "one, as in "+example)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// maxLimits is how many limits a limiter takes.
+// maxLimits is the most limits that a limiter can have.
 const maxLimits = 31
 
-// Limits are those of all --limit flags, each of which may hold several after commas.
+// Limits are the limits of all --limit flags. Each flag may hold several, with commas between them.
 type Limits []window.Limit
 
 // Decode adds the limits of one flag.
@@ -38,7 +38,7 @@ func (ls *Limits) add(s string) error {
 	return err
 }
 
-// ParseLimits reads limits with commas between them, as in 1/5s,5/1h.
+// ParseLimits reads limits with commas between them, such as 1/5s,5/1h.
 func ParseLimits(text string) (ls Limits, err error) {
 	for limit := range strings.SplitSeq(text, ",") {
 		if err := ls.add(limit); err != nil {
@@ -56,7 +56,7 @@ func (ls Limits) Texts() (texts []string) {
 	return texts
 }
 
-// Sets are the limits of all --compare flags: one set a flag.
+// Sets are the limits of all --compare flags: one set per flag.
 type Sets []Limits
 
 // Decode adds the set of one flag.

@@ -14,7 +14,7 @@ import (
 // By is the flag --by of replay.
 type By struct {
 	logs.By
-	Text string // of the flag, for the report
+	Text string // the value of the flag, for the report
 }
 
 // Decode reads the flag.
@@ -46,7 +46,7 @@ func (r *TimeRegex) Decode(c *kong.DecodeContext) (err error) {
 	return err
 }
 
-// Share is the flag --delay-honest.
+// Share is the value of --delay-honest.
 type Share struct {
 	Of   float64 // from 0 to 1
 	Text string  // empty if the flag is not given

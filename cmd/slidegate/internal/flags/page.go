@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Interval is the time between two looks.
+// Interval is the time between two refreshes, of at least 100 ms.
 type Interval time.Duration
 
 // Decode reads the flag.
@@ -19,14 +19,14 @@ func (i *Interval) Decode(c *kong.DecodeContext) error {
 	return duration(c, (*time.Duration)(i), 100*time.Millisecond, math.MaxInt64, "no time between two looks; write one of at least 100ms", "5s")
 }
 
-// PageAddress is where a page is served. It is empty without the flag --web.
+// PageAddress is the address to serve a page at. It is empty without the flag --web.
 type PageAddress string
 
 // DefaultPage is the address of --web without a value.
 const DefaultPage PageAddress = "127.0.0.1:8002"
 
-// Decode reads the flag. A word after it is its value only if it is an address, since it could be
-// NAME.
+// Decode reads the flag. It takes the next word as the value only if that is an address, because it
+// could be NAME.
 func (a *PageAddress) Decode(c *kong.DecodeContext) error {
 	if *a != "" {
 		return errTwice

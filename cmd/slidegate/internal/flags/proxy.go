@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// Upstream is the server behind the proxy.
+// Upstream is the URL of the server behind the proxy.
 type Upstream struct{ *url.URL }
 
 // Decode reads the flag.
@@ -38,9 +38,10 @@ func (to *Upstream) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Who says who is limited: the flag --by of proxy, or the end of a route.
+// Who is what a budget belongs to, such as an address: the value of the flag --by of proxy, or the
+// end of a route.
 type Who struct {
-	Text string        // of the flag
+	Text string        // the value of the flag
 	Key  httplimit.Key // nil for an address, which depends on --behind
 }
 
@@ -75,8 +76,8 @@ func (w *Who) read(text string) error {
 	return nil
 }
 
-// only returns a key for requests that have one value to limit by. With several, the server could
-// use another one than the limiter.
+// only returns a key that accepts only requests with exactly one value to limit by. With several
+// values, the server could use another one than the limiter.
 func only(key httplimit.Key, values func(*http.Request) int) httplimit.Key {
 	return func(r *http.Request) string {
 		if values(r) > 1 {
@@ -86,13 +87,13 @@ func only(key httplimit.Key, values func(*http.Request) int) httplimit.Key {
 	}
 }
 
-// Routes are those of all --route flags.
+// Routes are the routes of all --route flags.
 type Routes []Route
 
-// Route is a pattern of requests with limits of their own.
+// Route is a pattern of requests, with limits of their own.
 type Route struct {
 	Pattern string
-	Limits  Limits // none: not limited
+	Limits  Limits // empty: not limited
 	By      Who
 }
 
@@ -108,8 +109,8 @@ func (rs *Routes) Decode(c *kong.DecodeContext) error {
 	return err
 }
 
-// read takes a route apart: a pattern, which is a path or a method and a path, then limits or none,
-// then perhaps by WHO.
+// read parses a route. It begins with a pattern, which is a path, or a method and a path. Then come
+// limits or none, and optionally by WHO.
 func (rt *Route) read(text string) (err error) {
 	words := strings.Fields(text)
 	n := 1
@@ -132,10 +133,10 @@ func (rt *Route) read(text string) (err error) {
 	return nil
 }
 
-// Networks are the proxies of all --behind flags.
+// Networks are the trusted proxies of all --behind flags.
 type Networks []netip.Prefix
 
-// Decode adds those of one flag.
+// Decode adds the networks of one flag.
 func (ns *Networks) Decode(c *kong.DecodeContext) error {
 	return eachValue(c, "10.0.0.0/24", ns.add)
 }
@@ -152,7 +153,7 @@ func (ns *Networks) add(text string) error {
 	return err
 }
 
-// Outage says what a proxy does while Redis does not answer: local, open or closed. It is empty
+// Outage is what a proxy does while Redis does not answer: local, open or closed. It is empty
 // without the flag.
 type Outage string
 
@@ -172,7 +173,7 @@ func (o *Outage) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Timeout is how long Redis may take.
+// Timeout is how long a request waits for Redis at most.
 type Timeout time.Duration
 
 // Decode reads the flag.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestOneValue: who says twice who he is, is nobody, as the server could go by the other.
+// TestOneValue checks that a request with two values to limit by has no key, because the server
+// could use the other value.
 func TestOneValue(t *testing.T) {
 	for _, tt := range []struct {
 		by     string

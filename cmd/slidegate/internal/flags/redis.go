@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 )
 
-// Redis are the addresses of all --redis flags.
+// Redis has the addresses of all --redis flags.
 type Redis struct{ connect.Addresses }
 
 // Decode adds the addresses of one flag.
@@ -21,7 +21,7 @@ func (r *Redis) Decode(c *kong.DecodeContext) error {
 	return eachValue(c, "127.0.0.1:6379", r.Add)
 }
 
-// Secret is what the file of --secret-file holds, without a newline at its end.
+// Secret is the content of the file of --secret-file, without a newline at its end.
 type Secret []byte
 
 // Decode reads the file.
@@ -52,7 +52,7 @@ func (s *Secret) Decode(c *kong.DecodeContext) error {
 // maxSecret is the most bytes that a file with a secret may hold.
 const maxSecret = 64 << 10
 
-// readSecret reads the file, and stops after one byte too many, since some files never end.
+// readSecret reads the file, and stops after maxSecret+1 bytes, because some files never end.
 func readSecret(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {

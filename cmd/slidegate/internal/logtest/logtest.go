@@ -1,4 +1,4 @@
-// Package logtest makes logs for tests.
+// Package logtest writes logs for tests.
 package logtest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Write makes a file in a directory of the test.
+// Write writes a text to a file in a directory of the test, and returns its name.
 func Write(tb testing.TB, text string) string {
 	tb.Helper()
 	f, err := os.CreateTemp(tb.TempDir(), "*.log")
@@ -24,7 +24,7 @@ func Write(tb testing.TB, text string) string {
 	return f.Name()
 }
 
-// Packed is a text as gzip packs it.
+// Packed returns a text compressed with gzip.
 func Packed(tb testing.TB, text string) string {
 	tb.Helper()
 	var b bytes.Buffer

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Live is a terminal whose alternate screen shows one text after the other. Close gives back what it
+// Live is a terminal whose alternate screen shows one text after the other. Close restores what it
 // showed before.
 type Live struct {
-	Signals chan os.Signal // what Obey is to be called with, before the next Draw
+	Signals chan os.Signal // call Obey with each, before the next Draw
 
 	out *os.File
 }
 
-// NewLive takes over a terminal.
+// NewLive switches a terminal to its alternate screen.
 func NewLive(out *os.File) *Live {
 	l := &Live{make(chan os.Signal, 1), out}
 	notify(l.Signals)
@@ -24,19 +24,19 @@ func NewLive(out *os.File) *Live {
 	return l
 }
 
-// Close gives the terminal back.
+// Close restores the terminal.
 func (l *Live) Close() {
 	signal.Stop(l.Signals)
 	l.leave()
 }
 
-// The sequences are those of xterm, which all terminals of today know: the alternate screen, and the
-// cursor.
+// enter switches to the alternate screen and hides the cursor. The sequences are those of xterm,
+// which all current terminals know.
 func (l *Live) enter() { _, _ = l.out.WriteString("\x1b[?1049h\x1b[?25l") }
 func (l *Live) leave() { _, _ = l.out.WriteString("\x1b[?25h\x1b[?1049l") }
 
-// Obey does what a signal asks for: to give the terminal back while the program is stopped. That the
-// size has changed, the next Draw sees.
+// Obey handles a signal. It restores the terminal while the program is stopped. A changed size
+// needs nothing here, because Draw reads the size each time.
 func (l *Live) Obey(s os.Signal) {
 	if suspends(s) {
 		l.leave()
@@ -45,15 +45,15 @@ func (l *Live) Obey(s os.Signal) {
 	}
 }
 
-// Screen returns the screen as it is now.
+// Screen returns the current state of the screen.
 func (l *Live) Screen() Screen { return ScreenOf(l.out) }
 
-// Draw shows a head and below it a body, of which brief is a shorter form, as much of it as there is
-// room for.
+// Draw shows a head, a blank line, and the body. If the body does not fit, it shows as many lines
+// of its shorter form, brief, as fit.
 func (l *Live) Draw(head, body, brief string) error {
 	s := l.Screen()
 	lines := slices.Collect(strings.Lines(head))
-	room := max(1, s.Height-len(lines)-1) // a blank line is between them
+	room := max(1, s.Height-len(lines)-1) // with a blank line between them
 	rest := slices.Collect(strings.Lines(body))
 	if len(rest) > room {
 		rest = slices.Collect(strings.Lines(brief))
@@ -65,6 +65,6 @@ func (l *Live) Draw(head, body, brief string) error {
 	for i, line := range lines {
 		lines[i] = crop(strings.TrimSuffix(line, "\n"), s.Width) + "\x1b[K" // clear what is right of it
 	}
-	_, err := l.out.WriteString("\x1b[H" + strings.Join(lines[:min(len(lines), max(1, s.Height))], "\n") + "\x1b[J") // home; clear what is below
+	_, err := l.out.WriteString("\x1b[H" + strings.Join(lines[:min(len(lines), max(1, s.Height))], "\n") + "\x1b[J") // begin at the top left; clear what is below
 	return err
 }

@@ -4,7 +4,7 @@ package output
 
 import "os"
 
-// notify asks for nothing: there is no signal of a new size, which the next Draw sees.
+// notify does nothing: there is no signal for a new size, which the next Draw reads.
 func notify(chan os.Signal) {}
 
 func suspends(os.Signal) bool { return false }

@@ -24,17 +24,17 @@ func JSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// Table aligns all columns except the last, which is as wide as its text. The flags are those of
-// package tabwriter.
+// Table aligns all columns except the last, which is not padded. The flags are those of package
+// tabwriter.
 func Table(b *strings.Builder, flags uint, rows [][]string) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', flags)
 	for _, row := range rows {
-		_, _ = io.WriteString(t, strings.Join(row, "\t")+"\n") // a strings.Builder takes everything
+		_, _ = io.WriteString(t, strings.Join(row, "\t")+"\n") // a strings.Builder returns no error
 	}
 	_ = t.Flush()
 }
 
-// Count returns a number of things in words, as in "1 attempt" and "2 attempts".
+// Count returns a number with its noun, as in "1 attempt" and "2 attempts".
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -42,8 +42,8 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Duration returns a time in milliseconds as limits write theirs, such as 1h30m. From a minute on
-// it is in whole seconds.
+// Duration returns a number of milliseconds in the form that limits use, such as 1h30m. From a
+// minute on, it is in whole seconds.
 func Duration(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	if d >= time.Minute {

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen is what a text is laid out for: a terminal, or a file or pipe, which takes text of any height
-// and no escape sequences.
+// Screen is the output that a text is laid out for: a terminal, or a file or pipe. A file or pipe
+// takes text of any height, and no escape sequences.
 type Screen struct {
 	Width    int // in columns, at least 40; 80 where it is not known
 	Height   int // in lines; 0 if there is no end
 	Terminal bool
-	Live     bool // a terminal that can be drawn on
+	Live     bool // a terminal that can redraw the screen
 	Colours  bool // a terminal that can show colours, and whose user wants them
 }
 
-// ScreenOf returns the screen behind a stream. It has no colours where NO_COLOR is set, as
+// ScreenOf returns the screen behind a stream. It has no colours if NO_COLOR is set, as
 // https://no-color.org asks.
 func ScreenOf(out io.Writer) Screen {
 	s := Screen{Width: 80}
@@ -38,8 +38,8 @@ func ScreenOf(out io.Writer) Screen {
 	return s
 }
 
-// Fit returns the text with the most rows, at most that many, which leaves a line of the screen for the
-// prompt of a shell. The last resort is the text with one row and with fewer blank lines.
+// Fit returns the text with the most rows, up to most, that leaves one line of the screen for the
+// prompt of a shell. If even one row does not fit, Fit removes blank lines as well.
 func (s Screen) Fit(most int, text func(rows int) string) string {
 	for rows := most; rows > 0; rows-- {
 		if t := text(rows); s.Height == 0 || s.lines(t) < s.Height {
@@ -58,12 +58,13 @@ func (s Screen) lines(text string) (n int) {
 	return n
 }
 
-// End writes the last two lines of a report: its verdict, and a command to try.
+// End writes the last two lines of a report: its verdict, and a command to try next.
 func (s Screen) End(b *strings.Builder, verdict string, next ...string) {
 	b.WriteString("\n" + s.Bold(verdict) + "\n" + s.Command("next: slidegate", next) + "\n")
 }
 
-// Command returns the words of a command, on several lines of the shell if they are too many for one.
+// Command returns a command line. It continues on the next line, as a shell reads it, where the
+// words do not fit.
 func (s Screen) Command(begin string, words []string) string {
 	text, width := begin, columns(begin)
 	for _, word := range words {
@@ -75,7 +76,8 @@ func (s Screen) Command(begin string, words []string) string {
 	return text
 }
 
-// Wrap breaks a sentence between words where it is too long for a terminal. A file or pipe gets one line.
+// Wrap breaks a sentence between words if it is too long for the terminal. A file or pipe gets one
+// line.
 func (s Screen) Wrap(text string) string {
 	if !s.Terminal {
 		return text
@@ -83,7 +85,7 @@ func (s Screen) Wrap(text string) string {
 	return strings.Join(Wrapped(strings.Split(text, " "), " ", s.Width), "\n")
 }
 
-// Wrapped joins words to lines of at most so many columns, if no word is wider.
+// Wrapped joins words to lines of at most width columns. A wider word has a line of its own.
 func Wrapped(words []string, separator string, width int) (lines []string) {
 	line := words[0]
 	for _, word := range words[1:] {
@@ -100,13 +102,13 @@ func Wrapped(words []string, separator string, width int) (lines []string) {
 // Bold returns a text in bold.
 func (s Screen) Bold(text string) string { return s.paint(text, color.Bold) }
 
-// Faint returns a text that matters less.
+// Faint returns a less important text.
 func (s Screen) Faint(text string) string { return s.paint(text, color.Faint) }
 
-// Good returns a text about what is as it should be.
+// Good returns a text about something that is in order.
 func (s Screen) Good(text string) string { return s.paint(text, color.FgGreen) }
 
-// Warn returns a text to look at.
+// Warn returns a text that deserves attention.
 func (s Screen) Warn(text string) string { return s.paint(text, color.FgYellow) }
 
 // Bad returns a text about a denial or an error.
@@ -120,13 +122,14 @@ func (s Screen) paint(text string, as ...color.Attribute) string {
 	return c.Sprint(text)
 }
 
-// sequence matches what paint puts around a text.
+// sequence matches the escape sequences that paint adds.
 var sequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// columns returns how wide a text is on a terminal.
+// columns returns the width of a text on a terminal.
 func columns(text string) int { return uniseg.StringWidth(sequence.ReplaceAllString(text, "")) }
 
-// crop cuts a line to so many columns. It keeps escape sequences, as those behind the cut end colours.
+// crop cuts a line to width columns. It keeps all escape sequences, because those behind the cut
+// end the colours.
 func crop(line string, width int) string {
 	var b strings.Builder
 	for line != "" {

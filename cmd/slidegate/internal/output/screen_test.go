@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestCrop: columns count, not bytes or runes, and colours end behind the cut.
+// TestCrop checks that crop counts columns, not bytes or runes, and that colours end behind the
+// cut.
 func TestCrop(t *testing.T) {
 	red := Screen{Colours: true}.Bad
 	for _, tt := range []struct {
@@ -27,7 +28,7 @@ func TestCrop(t *testing.T) {
 	}
 }
 
-// TestWrap: words stay whole, and only a terminal gets several lines.
+// TestWrap checks that words stay whole, and that only a terminal gets several lines.
 func TestWrap(t *testing.T) {
 	s := Screen{Width: 10, Terminal: true}
 	for text, want := range map[string]string{
@@ -50,8 +51,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestFit: as many rows as leave a line for the prompt, then fewer blank lines, and all rows where there
-// is no end.
+// TestFit checks that Fit leaves a line for the prompt, then removes blank lines, and keeps all
+// rows if the height is unlimited.
 func TestFit(t *testing.T) {
 	text := func(rows int) string { return "head\n\n" + strings.Repeat("row\n", rows) + "\nend\n" }
 	for height, want := range map[int]string{0: text(9), 20: text(9), 10: text(5), 6: text(1), 5: "head\nrow\n\nend\n", 4: "head\nrow\nend\n", 1: "head\nrow\nend\n"} {
@@ -65,7 +66,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestEnd: a command that is too long for a line goes on in the next, as a shell reads it.
+// TestEnd checks that a command that is too long for a line continues on the next one, as a shell
+// reads it.
 func TestEnd(t *testing.T) {
 	var b strings.Builder
 	Screen{Width: 40, Colours: true}.End(&b, "1 of 2 denied", "replay", "--by user", "--limit 5/1h,20/1d", "auth.log")

@@ -1,4 +1,5 @@
-// Package sheet is what the pictures of this command are drawn on, as SVG or PNG.
+// Package sheet draws the page, the title and the legend of the charts of this command, as SVG or
+// PNG.
 package sheet
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/slidegate/slidegate/internal/look"
 )
 
-// The letters, and the lines of axes and grids.
+// The styles of texts, and of the lines of axes and grids.
 var (
 	Title   = style(look.TitleSize, true, look.Ink)
 	Heading = style(look.HeadingSize, true, look.Ink)
@@ -41,21 +42,22 @@ func style(size float64, bold bool, c color.Color) text.Style {
 	return text.Style{Color: c, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// Fit makes a text legible, and shortens it to a width.
+// Fit makes a text printable, and shortens it to a width.
 func Fit(s text.Style, t string, width vg.Length) string {
-	if t = legible(t); s.Width(t) <= width {
+	if t = printable(t); s.Width(t) <= width {
 		return t
 	}
 	runes := []rune(t)
-	runes = runes[:min(len(runes), 1000)] // far more than fit, and far less than a name may have
+	runes = runes[:min(len(runes), 1000)] // far more than fit; a name may have many more
 	for len(runes) > 0 && s.Width(string(runes)+"…") > width {
 		runes = runes[:len(runes)-1]
 	}
 	return string(runes) + "…"
 }
 
-// legible replaces what a text in an SVG cannot have or nobody can see: invalid bytes, and characters that control.
-func legible(t string) string {
+// printable replaces what a text in an SVG cannot hold or nobody can see: invalid bytes, and
+// control characters.
+func printable(t string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return unicode.ReplacementChar
@@ -64,22 +66,24 @@ func legible(t string) string {
 	}, t)
 }
 
-// A Format is a kind of file for pictures.
+// A Format is a file format for charts.
 type Format string
 
-// The formats. An SVG is light or dark, as the reader prefers. A PNG is light, and has 2000 pixels across.
+// The formats. An SVG is light or dark, as the reader prefers. A PNG is light, and 2000 pixels
+// wide.
 const (
 	SVG Format = ".svg"
 	PNG Format = ".png"
 )
 
-// FormatOf returns the format that the name of a file asks for, and reports whether there is one.
+// FormatOf returns the format for the extension of a file name, and reports whether there is one.
 func FormatOf(file string) (f Format, ok bool) {
 	f = Format(strings.ToLower(filepath.Ext(file)))
 	return f, f == SVG || f == PNG
 }
 
-// New returns a page with a title and a legend, and the room below these: as wide as the page without its margins, and this high.
+// New returns a page with a title and a legend, and the canvas below them. The canvas is as wide as
+// the page without its margins, and has this height.
 func New(f Format, title string, l Legend, height vg.Length) (vg.CanvasWriterTo, draw.Canvas) {
 	const titleRoom = 24
 	places, legendRoom := l.places()
@@ -120,10 +124,11 @@ func widthOf(t string, size float64, bold bool) float64 {
 	return style(size, bold, look.Ink).Width(t).Points()
 }
 
-// A Legend explains what a picture shows. Its entries stand side by side, in as many lines as they need.
+// A Legend explains what a chart shows. Its entries are placed side by side, in as many lines as
+// they need.
 type Legend []Entry
 
-// An Entry is a name, and a sample of what has it.
+// An Entry is a name, and a sample of its line or area.
 type Entry struct {
 	Name   string
 	Sample plot.Thumbnailer
@@ -135,10 +140,11 @@ const (
 	sampleWidth = 19
 )
 
-// name returns the name as far as there is room for it.
+// name returns the name, shortened to the width of the legend.
 func (e Entry) name() string { return Fit(Label, e.Name, width-sampleWidth-5) }
 
-// places returns where the entries stand, from the left and from the top, and how high they are together.
+// places returns the positions of the entries, from the left and from the top, and their total
+// height.
 func (l Legend) places() (places []vg.Point, height vg.Length) {
 	const gap = 16
 	at := vg.Point{}
@@ -160,7 +166,7 @@ func (e Entry) draw(c draw.Canvas) {
 	l.Draw(c)
 }
 
-// A sample leaves some room before the name.
+// A sample is drawn with some space between it and the name.
 type sample struct{ plot.Thumbnailer }
 
 // Thumbnail implements plot.Thumbnailer.
