@@ -11,14 +11,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A line is an attempt of a log that is made up.
+// A line is an attempt of a made-up log.
 type line struct {
-	at    time.Duration // after the beginning
+	at    time.Duration // since the beginning
 	event string
 	units int64
 }
 
-// madeUp is a log in order of time, of a few events, with an attacker in every second one. Some attempts ask for more units than one.
+// madeUp returns a random log in order of time, with a few events. Every second one has an
+// attacker. Some attempts ask for more than one unit.
 func madeUp(r *rand.Rand) (all []line) {
 	span := []time.Duration{time.Minute, 2 * time.Hour, 20 * 24 * time.Hour}[r.IntN(3)]
 	for range 2 + r.IntN(100) {
@@ -34,7 +35,8 @@ func madeUp(r *rand.Rand) (all []line) {
 	return all
 }
 
-// exactly counts the attempts that an exact log of all units denies, and those of honest events.
+// exactly returns how many attempts are denied by a model that keeps every unit, and how many of
+// them are of honest events.
 func exactly(log []line, limits []window.Limit, honest map[string]bool) (stopped, delayed int) {
 	counted := map[string][]line{}
 	for _, l := range log {
@@ -60,11 +62,12 @@ func exactly(log []line, limits []window.Limit, honest map[string]bool) (stopped
 	return stopped, delayed
 }
 
-// TestProposalsAreExact: the figures of a proposal are those of an exact log, and no other single limit that is tried stops more. Limits above
-// 60 units are left out, as they count in buckets.
+// TestProposalsAreExact checks the figures of each proposal by a model that keeps every unit, and
+// that no other single limit that is tried stops more. It leaves out limits above 60 units, which
+// count in buckets.
 func TestProposalsAreExact(t *testing.T) {
 	for i := range uint64(100) {
-		seed := []uint64{430, 1690, 1840, 1950}[i%4] + i/4 // among them some where a tighter limit delays fewer
+		seed := []uint64{430, 1690, 1840, 1950}[i%4] + i/4 // with some in which a tighter limit delays fewer
 		r := rand.New(rand.NewPCG(seed, 7))
 		log, text := madeUp(r), strings.Builder{}
 		for _, l := range log {

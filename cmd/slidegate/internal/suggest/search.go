@@ -15,16 +15,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A search tries sets of limits on a history, each once.
+// A search tries sets of limits on a history, each set once.
 type search struct {
 	h       *History
-	ctx     context.Context // a search is one call of Propose
-	mayWait int
+	ctx     context.Context // in the struct because a search is one call of Propose
+	mayWait int             // the most honest attempts that may be delayed
 	known   map[string]Set
-	err     error // the first; after it, every set counts as one that stops nothing
+	err     error // the first error; after it, every set counts as one that stops nothing
 }
 
-// A choice is a set of limits, each as a window and a step, in the order of the windows.
+// A choice is a set of limits, in the order of their windows. Each limit is a window and an index
+// in steps.
 type choice []point
 
 type point struct {
@@ -39,7 +40,7 @@ func (c choice) limits() (ls []window.Limit) {
 	return ls
 }
 
-// try returns what a choice does.
+// try returns what a choice would have stopped and delayed.
 func (s *search) try(c choice) Set {
 	key := fmt.Sprint(c)
 	set, ok := s.known[key]
@@ -50,13 +51,15 @@ func (s *search) try(c choice) Set {
 	return set
 }
 
-func (s *search) good(c choice) bool { return s.try(c).Delayed <= s.mayWait && s.err == nil }
+// isGood reports whether a choice delays few enough honest attempts.
+func (s *search) isGood(c choice) bool { return s.try(c).Delayed <= s.mayWait && s.err == nil }
 
-// tightest returns the lowest step of a window that is good, found by halving, as if each step delayed no more than the one before it. As
-// that is not always so, it then looks a few steps below, and for a better one beside.
+// tightest returns the tightest good limit of a window. It searches by bisection, as if each larger
+// limit delayed at most as much. Because that is not always so, it also tries a few tighter limits,
+// and then climbs.
 func (s *search) tightest(per time.Duration) choice {
 	const below = 3
-	good := func(step int) bool { return s.good(choice{{per, step}}) }
+	good := func(step int) bool { return s.isGood(choice{{per, step}}) }
 	step := sort.Search(len(steps)-1, good)
 	for next := step - 1; next >= max(0, step-below); next-- {
 		if good(next) {
@@ -86,9 +89,10 @@ func (s *search) pairs(singles []choice) (all []choice) {
 	return all
 }
 
-// climb loosens a choice until it is good, and then moves one limit by one step as long as a good choice that stops more is there.
+// climb loosens a choice until it is good. Then it moves one limit by one step, as long as a good
+// choice stops more.
 func (s *search) climb(c choice) choice {
-	for !s.good(c) && s.err == nil {
+	for !s.isGood(c) && s.err == nil {
 		looser := s.neighbours(c, +1)
 		if len(looser) == 0 {
 			return c
@@ -105,7 +109,7 @@ func (s *search) climb(c choice) choice {
 	return c
 }
 
-// compare prefers what delays fewer honest attempts, and then what stops more.
+// compare orders first the choices that delay fewer honest attempts, and then those that stop more.
 func (s *search) compare(a, b choice) int {
 	x, y := s.try(a), s.try(b)
 	if x.Delayed != y.Delayed {
@@ -114,7 +118,7 @@ func (s *search) compare(a, b choice) int {
 	return y.Stopped - x.Stopped
 }
 
-// neighbours returns the choices in which one limit is some steps away.
+// neighbours returns the choices in which one limit is away by this number of steps.
 func (s *search) neighbours(c choice, away int) (all []choice) {
 	for i, p := range c {
 		if step := p.step + away; step >= 0 && step < len(steps) {
@@ -126,17 +130,17 @@ func (s *search) neighbours(c choice, away int) (all []choice) {
 	return all
 }
 
-// best returns the first of the good choices that stops most, or nil if none is good.
+// best returns the first good choice that stops most, or nil if none is good.
 func (s *search) best(all []choice) (best choice) {
 	for _, c := range all {
-		if s.good(c) && (best == nil || s.try(c).Stopped > s.try(best).Stopped) {
+		if s.isGood(c) && (best == nil || s.try(c).Stopped > s.try(best).Stopped) {
 			best = c
 		}
 	}
 	return best
 }
 
-// withEach climbs from a choice with each single limit whose window it does not have.
+// withEach adds to a choice each single limit with another window, and climbs from each result.
 func (s *search) withEach(c choice, singles []choice) (all []choice) {
 	if c == nil {
 		return nil
@@ -152,7 +156,7 @@ func (s *search) withEach(c choice, singles []choice) (all []choice) {
 	return all
 }
 
-// decide asks the library about all attempts, under some limits, on all processors.
+// decide replays all attempts under some limits, on all processors.
 func (h *History) decide(ctx context.Context, limits []window.Limit) (Set, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := runtime.GOMAXPROCS(0)
@@ -172,14 +176,14 @@ func (h *History) decide(ctx context.Context, limits []window.Limit) (Set, error
 	return total, err
 }
 
-// decidePart decides one event of every few, beginning with the first that is given.
-func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, every int) (set Set, err error) {
+// decidePart replays every n-th event, beginning with the one at index first.
+func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, n int) (set Set, err error) {
 	var now time.Time
 	l, err := window.NewLocal(window.Config{Name: "suggest", Limits: limits, Now: func() time.Time { return now }})
 	if err != nil {
 		return set, err
 	}
-	for i := first; i < len(h.events); i += every {
+	for i := first; i < len(h.events); i += n {
 		if ctx.Err() != nil {
 			return set, ctx.Err()
 		}
@@ -205,7 +209,7 @@ func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, 
 	return set, nil
 }
 
-// deny returns how many of the attempts of a line are denied.
+// deny returns how many attempts of a line are denied.
 func deny(ctx context.Context, l *window.Limiter, name string, a attempt) (denied int, err error) {
 	for range a.times {
 		d, err := l.AllowN(ctx, name, a.units)

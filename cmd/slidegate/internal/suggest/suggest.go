@@ -1,4 +1,5 @@
-// Package suggest proposes limits from a log: the tightest ones that hardly delay anybody honest.
+// Package suggest proposes limits for a log: the tightest ones that delay hardly any honest
+// attempt.
 package suggest
 
 import (
@@ -15,26 +16,26 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A History is a log that is held in memory, by event. Read makes one.
+// A History is a log in memory, by event. Read creates one.
 type History struct {
-	BySuccess bool // the log says which attempts succeeded, and these are honest; else the events below the 99th percentile are
+	BySuccess bool // true: the attempts that succeeded are honest; false: the log does not say, and those of events below the 99th percentile are
 	Attempts  int
-	Honest    int // attempts that should not have to wait
+	Honest    int // honest attempts, which should not have to wait
 
 	from, to time.Time
 	events   []event
 }
 
-// An event is what one address, account or the like attempted, in the order of the log.
+// An event is an address, an account or the like with its attempts, in the order of the log.
 type event struct {
 	name     string
 	attempts []attempt
-	total    int   // with repetitions
-	units    int64 // that all of them ask for, or maxUnits if that is more
+	total    int   // attempts, including repetitions
+	units    int64 // units that all attempts ask for, at most maxUnits
 	honest   bool
 }
 
-// maxUnits is beyond every limit that is tried.
+// maxUnits is more than every limit that is tried.
 const maxUnits = 1 << 40
 
 type attempt struct {
@@ -44,19 +45,19 @@ type attempt struct {
 	succeeded bool
 }
 
-// A Set is what some limits would have done to a log.
+// A Set is a set of limits, and what it would have done to a log.
 type Set struct {
 	Limits  []window.Limit
 	Stopped int // attempts denied
-	Delayed int // honest attempts among them
+	Delayed int // honest attempts denied
 }
 
-// A Proposal is the tightest set of one limit, of two, and of three, and what else was tried. A larger set is left out unless it stops
-// more attempts than the smaller ones.
+// A Proposal has the tightest set of one limit, of two, and of three. A larger set is left out
+// unless it stops more attempts than the smaller ones.
 type Proposal struct {
-	MayWait int // honest attempts that may be delayed
+	MayWait int // the most honest attempts that may be delayed
 	Sets    []Set
-	Tried   []Set
+	Tried   []Set // all sets that were tried
 }
 
 // Read reads all attempts of a log.
@@ -87,8 +88,8 @@ func Read(log *logs.Reader) (*History, error) {
 	return h, nil
 }
 
-// findHonest marks the events below the 99th percentile where the log does not say what succeeded: all but the hundredth part of them,
-// and at least one, that attempted most.
+// findHonest marks the honest events, for a log without results. These are all events except the 1
+// %, but at least one, with the most attempts.
 func (h *History) findHonest() {
 	var totals []int
 	for _, e := range h.events {
@@ -114,10 +115,11 @@ func (h *History) isHonest(e event, a attempt) bool {
 	return e.honest
 }
 
-// The windows that are tried, if the log is longer.
+// windows are the windows that are tried if they are shorter than the log.
 var windows = []time.Duration{time.Second, 5 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
 
-// steps are the numbers of units that are tried: round ones, each about a quarter more than the one before.
+// steps are the values of Max that are tried: round numbers, each about a quarter more than the one
+// before.
 var steps = func() (all []int64) {
 	for ten := int64(1); ten <= 1e9; ten *= 10 {
 		for _, n := range []int64{10, 12, 15, 20, 25, 30, 40, 50, 60, 80} {
@@ -131,12 +133,12 @@ var steps = func() (all []int64) {
 	return slices.Compact(all)
 }()
 
-// Propose finds the tightest limits under which at most a share of the honest attempts is delayed. It tries every window alone, all pairs
-// of windows, and the best pair with each other window. From the limits that are tightest alone, it moves one limit at a time by one step,
-// as long as that stops more.
+// Propose finds the tightest limits that delay at most a share of the honest attempts. It tries
+// every window alone, all pairs of windows, and the best pair with each other window. Starting from
+// the tightest single limits, it moves one limit at a time by one step, as long as that stops more.
 func (h *History) Propose(ctx context.Context, share float64) (*Proposal, error) {
 	s := &search{h: h, ctx: ctx, known: map[string]Set{}}
-	for _, more := range []float64{Reach, 10, 3, 0, 1} { // what other shares would bring, for the picture; last the one asked for
+	for _, more := range []float64{Reach, 10, 3, 0, 1} { // other shares for the chart, and last the requested one
 		s.mayWait = int(math.Floor(more*share*float64(h.Honest) + 1e-9))
 		s.singles()
 	}
@@ -152,7 +154,7 @@ func (h *History) Propose(ctx context.Context, share float64) (*Proposal, error)
 	return p, s.err
 }
 
-// Reach is up to how many times the share of delays other sets are tried, to show the trade-off.
+// Reach is the largest multiple of the share for which sets are tried, to show the trade-off.
 const Reach = 30
 
 // add adds a set if it stops more than those before it.

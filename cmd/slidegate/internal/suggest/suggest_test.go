@@ -7,24 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/window"
 )
 
-func read(t *testing.T, log string) *History {
-	t.Helper()
-	r, err := logs.OpenText("a log", log, logs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := Read(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-// TestHonest: without results, the event that attempted most is not honest, and of hundreds the hundredth part of them.
+// TestHonest checks that without results the event with the most attempts is not honest, and that
+// of hundreds of events 1 % are not.
 func TestHonest(t *testing.T) {
 	for log, want := range map[string]int{
 		"1,alice\n2,alice\n":                                  2, // the only one
@@ -43,7 +30,7 @@ func TestHonest(t *testing.T) {
 	}
 }
 
-// hundredEvents are lines of so many events.
+// hundredEvents returns one line for each of n events.
 func hundredEvents(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -52,7 +39,7 @@ func hundredEvents(n int) string {
 	return b.String()
 }
 
-// TestSteps: the numbers of units rise, each by at most a half from 4 on.
+// TestSteps checks that the steps rise, each by at most a half from 4 on.
 func TestSteps(t *testing.T) {
 	for i, n := range steps[1:] {
 		if last := steps[i]; n <= last || last >= 4 && 2*n > 3*last {
@@ -64,7 +51,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestProposeEnds: with the context.
+// TestProposeEnds checks that the end of the context ends the search.
 func TestProposeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -73,7 +60,8 @@ func TestProposeEnds(t *testing.T) {
 	}
 }
 
-// TestProposeNothing: where no limit is good, or no window is shorter than the log.
+// TestProposeNothing checks that nothing is proposed if no limit is good, or no window is shorter
+// than the log.
 func TestProposeNothing(t *testing.T) {
 	for _, log := range []string{
 		"1,alice,9000000000000\n9000,alice,9000000000000\n",
