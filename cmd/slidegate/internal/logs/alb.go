@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// alb reads the access logs of AWS application load balancers:
+// alb reads the access logs of AWS application load balancers. This is one line:
 //
-//	https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 10.0.0.1:80 0.086 0.048 0.037 200 200 0 57 "GET https://example.org:443/a HTTP/1.1" "curl/8.5.0" …
+//	https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 10.0.0.1:80
+//	    0.086 0.048 0.037 200 200 0 57 "GET https://example.org:443/a HTTP/1.1" "curl/8.5.0" …
 //
-// Nothing that the client chooses stands before its address.
+// The client chooses nothing that comes before its address.
 type alb struct{}
 
 var errALB = errors.New("it does not begin as https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 does")
@@ -45,12 +46,12 @@ func (alb) read(line, field string) (Attempt, error) {
 	case "agent":
 		_, rest := cutQuoted(request)
 		agent, _ := cutQuoted(strings.TrimPrefix(rest, ` "`))
-		a.Event = orNothing(agent)
+		a.Event = withoutDash(agent)
 	}
 	return a, nil
 }
 
-// cutALB takes a line apart, up to the client.
+// cutALB splits a line after the client's address.
 func cutALB(line string) (at time.Time, client netip.Addr, rest string, ok bool) {
 	kind, rest, _ := strings.Cut(line, " ")
 	stamp, rest, _ := strings.Cut(rest, " ")

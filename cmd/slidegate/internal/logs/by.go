@@ -11,15 +11,18 @@ import (
 	"github.com/slidegate/slidegate/internal/subnet"
 )
 
-// By says what the event of a line is. The zero By is the first field of the log's format, such as the address.
+// By selects the event of a line. The zero By selects the default field of the log's format, such
+// as the address.
 type By struct {
-	Field   string         // a field that the format has, such as user
-	Bits    int            // 1 to 128: the field is an address, and an IPv6 one stands for its network of so many bits; 0: take the field as it is
-	Pattern *regexp.Regexp // takes the event from the whole line, by its one group; then the others are empty
+	Field   string         // a field of the format, such as user; empty: the default field
+	Bits    int            // 1 to 128: the field is an address, and an IPv6 address counts as its network with this prefix length; 0: use the field unchanged
+	Pattern *regexp.Regexp // finds the event in the whole line, by its one group; Field and Bits are then zero
 }
 
-// ParseBy reads a field as "user", a field of addresses cut to networks as "address/64", or a regular expression, which
-// is what has a parenthesis, as "rip=([0-9a-f.:]+)". Whether a log has the field shows when it is read.
+// ParseBy reads the value of --by. That is a field such as "user", a field of addresses with a
+// prefix length such as "address/64", or a regular expression such as "rip=([0-9a-f.:]+)". A text
+// with a parenthesis is a regular expression. Whether a log has the field is checked when the log
+// is read.
 func ParseBy(s string) (By, error) {
 	if strings.Contains(s, "(") {
 		return parsePattern(s)
@@ -49,12 +52,12 @@ func parsePattern(s string) (By, error) {
 
 const exampleBy = "rip=([0-9a-f.:]+)"
 
-// ParseTimeRegex reads a regular expression with a group around the time.
+// ParseTimeRegex reads a regular expression with one group around the time.
 func ParseTimeRegex(s string) (*regexp.Regexp, error) {
 	return oneGroup(s, `write one group around the time, as in ^\[(.*?)\]`)
 }
 
-// oneGroup compiles an expression that has one group.
+// oneGroup compiles a regular expression, and checks that it has one group.
 func oneGroup(s, remedy string) (*regexp.Regexp, error) {
 	pattern, err := regexp.Compile(s)
 	if err != nil {
@@ -66,7 +69,8 @@ func oneGroup(s, remedy string) (*regexp.Regexp, error) {
 	return pattern, nil
 }
 
-// field is what By means in a log of this format. Where a log has an address and no ip, ip is the address.
+// field returns the field that By selects in a log of this format. If a log has the field address
+// and no field ip, ip selects the address.
 func (b By) field(f format, line string) string {
 	switch {
 	case b.Field == "":
@@ -77,7 +81,7 @@ func (b By) field(f format, line string) string {
 	return b.Field
 }
 
-// An emptyFieldError is a line that is no attempt because this field is empty or missing.
+// An emptyFieldError says that a line is no attempt because this field is empty or missing.
 type emptyFieldError string
 
 func (field emptyFieldError) Error() string {
@@ -86,7 +90,8 @@ func (field emptyFieldError) Error() string {
 
 func (field emptyFieldError) Unwrap() error { return errNoAttempt }
 
-// event reads a line, which is no attempt if it has no event. The event does not keep the line in memory.
+// event reads the attempt of a line. A line without an event is no attempt. The event does not keep
+// the line in memory.
 func (b By) event(f format, line string) (Attempt, error) {
 	if b.Pattern != nil {
 		return b.match(f, line)
@@ -108,7 +113,8 @@ func (b By) event(f format, line string) (Attempt, error) {
 	return a, err
 }
 
-// match reads each line, so that the format sees all times, but a line that does not match may be of any kind.
+// match reads the attempt of a line by the pattern. It reads every line, so that the format sees
+// all times. A line that does not match may have any content.
 func (b By) match(f format, line string) (Attempt, error) {
 	a, err := f.read(line, anyField)
 	m := b.Pattern.FindStringSubmatch(line)
@@ -119,8 +125,8 @@ func (b By) match(f format, line string) (Attempt, error) {
 	return a, err
 }
 
-// withoutPort returns the address of an address with a port, such as 192.0.2.1:4022, which is another for each connection. All else stays
-// as it is.
+// withoutPort returns the address of an address with a port, such as 192.0.2.1:4022, because each
+// connection has another port. It returns any other text unchanged.
 func withoutPort(event string) string {
 	colon := strings.LastIndexByte(event, ':')
 	if colon < 0 || event[0] != '[' && strings.IndexByte(event, ':') != colon {
@@ -132,7 +138,8 @@ func withoutPort(event string) string {
 	return event
 }
 
-// network is the network of an IPv6 address, such as 2001:db8:1:2::/64, or an IPv4 address as a whole.
+// network returns the network of an IPv6 address, such as 2001:db8:1:2::/64, or an IPv4 address
+// unchanged.
 func network(event string, bits int) (string, error) {
 	address, err := netip.ParseAddr(withoutPort(event))
 	if err != nil {

@@ -67,18 +67,19 @@ func TestParseByRefuses(t *testing.T) {
 	}
 }
 
-// webFrom is a line of a web log from an address, and jsonFrom one of JSON where ip is the address.
+// webFrom returns a line of a web log from an address.
 func webFrom(address string) string {
 	return address + ` - - [10/Oct/2000:13:55:36 +0000] "GET /a HTTP/1.1" 200 5`
 }
 
+// jsonFrom returns a line of JSON in which ip is the address.
 func jsonFrom(address string) string {
 	return `{"time":"2000-10-10T13:55:36Z","ip":"` + address + `","event":"the default","address":"198.51.100.9","units":2}`
 }
 
 func TestByEvent(t *testing.T) {
 	for _, tt := range []struct {
-		by   string // nothing: the zero By
+		by   string // empty: the zero By
 		f    format
 		line string
 		want string
@@ -106,7 +107,7 @@ func TestByEvent(t *testing.T) {
 		{"ip", jsonBy("time"), jsonFrom("alice:443"), "alice:443"},
 		{"ip/64", jsonBy("time"), jsonFrom("2001:DB8:1:2::A"), "2001:db8:1:2::/64"},
 		{"ip/64", jsonBy("time"), jsonFrom("::ffff:192.0.2.1"), "192.0.2.1"},
-		{"ip", jsonBy("time"), jsonFrom("::ffff:192.0.2.1"), "::ffff:192.0.2.1"}, // as it is
+		{"ip", jsonBy("time"), jsonFrom("::ffff:192.0.2.1"), "::ffff:192.0.2.1"}, // unchanged
 		{"request.remote_ip/64", jsonBy("ts"), strings.Replace(caddyLine, "1741064767.089", "971186136", 1), "2001:db8:1:2::/64"},
 
 		// Patterns.
@@ -167,7 +168,7 @@ func TestByNoEvent(t *testing.T) {
 	}
 }
 
-// TestEventIsACopy: what the event holds in memory is not the line.
+// TestEventIsACopy checks that an event does not keep its line in memory.
 func TestEventIsACopy(t *testing.T) {
 	line := webFrom("192.0.2.1")
 	first := uintptr(unsafe.Pointer(unsafe.StringData(line)))
@@ -183,7 +184,8 @@ func TestEventIsACopy(t *testing.T) {
 	}
 }
 
-// FuzzByNeverPanics: any By on any line gives an attempt that can be decided, or an error.
+// FuzzByNeverPanics checks that any By on any line gives an attempt that can be decided, or an
+// error.
 func FuzzByNeverPanics(f *testing.F) {
 	for _, by := range []string{"", "ip/64", "user", "path", "request.remote_ip/56", `"GET (\S+)`, `(?:a|(b))`, "a.b/1"} {
 		f.Add(by, webFrom("2001:db8::1%1"))

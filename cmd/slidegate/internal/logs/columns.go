@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// columns are lines "time,event" or "time,event,units". A field may be quoted as in CSV, within the line; spaces around a
-// field do not count.
+// columns reads lines "time,event" or "time,event,units". A field may be quoted as in CSV, within
+// the line. Spaces around a field are ignored.
 type columns struct{}
 
 func (columns) fields() string          { return defaultEvent }
@@ -49,7 +49,7 @@ var (
 	errOpen   = fmt.Errorf("%w; a field cannot hold the end of a line here", errQuotes)
 )
 
-// splitFields takes a line apart at its commas.
+// splitFields splits a line at its commas.
 func splitFields(line string) (fields []string, err error) {
 	if !strings.Contains(line, `"`) {
 		return strings.Split(line, ","), nil
@@ -64,7 +64,7 @@ func splitFields(line string) (fields []string, err error) {
 	return fields, nil
 }
 
-// cutField cuts the first field off, and reports whether there are more.
+// cutField splits off the first field, and reports whether there are more.
 func cutField(s string) (field, rest string, more bool, err error) {
 	if !strings.HasPrefix(s, `"`) {
 		field, rest, more = strings.Cut(s, ",")
@@ -96,20 +96,22 @@ func parseUnits(s string) (int64, error) {
 	return n, nil
 }
 
-// isHeader reports whether a line names the columns instead of filling them.
+// isHeader reports whether a line holds the names of the columns instead of values.
 func isHeader(line string) bool {
 	first, _, found := strings.Cut(line, ",")
 	return found && !strings.ContainsAny(first, "0123456789")
 }
 
-// csvLines are lines whose columns a header names, the first line that holds something.
+// csvLines reads lines whose columns are named by a header, which is the first line that is not
+// empty.
 type csvLines struct {
 	named
 	line   string // the header
 	header []string
 }
 
-// asCSV returns the format of a log that begins with such a header: it names the column of the time.
+// asCSV returns the format of a log that begins with this line, or nil unless the line is a header
+// with a column for the time.
 func asCSV(line string, o Options, dated bool) format {
 	c := newCSV(line, o)
 	if c == nil || dated {
@@ -124,7 +126,8 @@ func asCSV(line string, o Options, dated bool) format {
 	return c
 }
 
-// newCSV returns the format of a log that begins with such a header, whichever column has the time, or nil if the line is none.
+// newCSV returns the format of a log that begins with this header, or nil if the line is no header.
+// It does not matter which column has the time.
 func newCSV(line string, o Options) *csvLines {
 	names, err := splitFields(line)
 	if err != nil || len(names) < 2 || !isHeader(line) {
@@ -139,7 +142,8 @@ func newCSV(line string, o Options) *csvLines {
 	return &csvLines{newNamed(o, false), line, names}
 }
 
-// byDefault returns the first well-known name of the header, or else the first that is not the time.
+// byDefault returns the first well-known name of the header, or else the first column that is not
+// the time.
 func (c *csvLines) byDefault(string) string {
 	if c.event == "" {
 		c.event = firstOf(row{c.header, c.header}, eventNames)
@@ -168,7 +172,7 @@ func (c *csvLines) read(line, field string) (Attempt, error) {
 	return c.named.read(row{c.header, fields}, field)
 }
 
-// A row is a line with what its header says. Columns that it leaves out at its end are empty.
+// A row is a line with its header. Columns that are missing at its end are empty.
 type row struct{ header, fields []string }
 
 func (r row) field(name string) (string, bool, error) {

@@ -67,7 +67,7 @@ func TestColumnsRefused(t *testing.T) {
 	}
 }
 
-// TestQuotedNewlines: what a client sent is no line of its own because it stands in quotes that begin in a line before.
+// TestQuotedNewlines checks that a client cannot forge a line by a newline in a quoted field.
 func TestQuotedNewlines(t *testing.T) {
 	for _, header := range []string{"", "time,event,note\n"} {
 		var got []string
@@ -86,7 +86,8 @@ func TestQuotedNewlines(t *testing.T) {
 	}
 }
 
-// FuzzEventNotEmpty: whatever the line, an attempt has an event, and units and a time that a limiter takes.
+// FuzzEventNotEmpty checks that an attempt of any line has an event, and units and a time that a
+// limiter accepts.
 func FuzzEventNotEmpty(f *testing.F) {
 	f.Add("2025-03-04T05:06:07Z,alice,3")
 	f.Add(`1741064767.125, "a, ""b""" ,2`)
@@ -98,7 +99,8 @@ func FuzzEventNotEmpty(f *testing.F) {
 	})
 }
 
-// FuzzSplitFields: a line is taken apart as encoding/csv does it, but for spaces around.
+// FuzzSplitFields checks that lines are split as encoding/csv splits them, except for the spaces
+// around fields.
 func FuzzSplitFields(f *testing.F) {
 	for _, line := range []string{`1,"a, ""b""",2`, `a,b"c`, `"a`, `"a"b`, `"",,""`, `a, "b"`, `""""`} {
 		f.Add(line)
@@ -115,7 +117,8 @@ func FuzzSplitFields(f *testing.F) {
 	})
 }
 
-// TestUnusualHeader: where a header names the columns, the third is no number of units unless it says so, and --by may name any.
+// TestUnusualHeader checks that with a header the third column holds units only if its name says
+// so, and that --by may name any column.
 func TestUnusualHeader(t *testing.T) {
 	file := write(t, "when,customer,duration_ms\n2025-03-04T05:06:07Z,carol,134\n")
 	for _, by := range []string{"", "customer"} {

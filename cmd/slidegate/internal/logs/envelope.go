@@ -9,16 +9,16 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// An envelope is what a container engine puts around the lines of a program: a time, and sometimes more. The lines in it may be of any
-// format, and need no time of their own.
+// An envelope removes what a container engine writes around each line of a program: a time, and
+// sometimes more. The lines inside may have any format, and need no time of their own.
 type envelope func(line string) (c content, ok bool)
 
-// content is what an envelope holds.
+// content is the line inside an envelope.
 type content struct {
 	text   string
 	at     time.Time
-	stream string // which of the outputs of the program it is, if the envelope says so
-	cut    bool   // the next line of that stream goes on with this one
+	stream string // stdout or stderr, if the envelope says which
+	cut    bool   // the next line of this stream continues this line
 }
 
 var (
@@ -39,8 +39,9 @@ func envelopeOf(line string) envelope {
 	return nil
 }
 
-// openDockerFile opens a line of Docker's json-file driver: {"log":"a line\n","stream":"stdout","time":"2025-03-04T05:06:07.089Z"}.
-// Docker splits a line of more than 16 KiB. Only the last part has the end of the line.
+// openDockerFile opens a line of Docker's json-file driver: {"log":"a
+// line\n","stream":"stdout","time":"2025-03-04T05:06:07.089Z"}. Docker splits lines of more than 16
+// KiB. Only the last part holds the end of the line.
 func openDockerFile(line string) (c content, ok bool) {
 	if !strings.HasPrefix(line, `{"log":`) || !gjson.Valid(line) {
 		return c, false
@@ -51,7 +52,8 @@ func openDockerFile(line string) (c content, ok bool) {
 	return c, ok && v[0].Type == gjson.String && v[1].Type == gjson.String
 }
 
-// openCRI opens a line as Kubernetes keeps it: a time, the stream, F or P for a whole line or a part of one, and the line.
+// openCRI opens a line as Kubernetes keeps it: a time, the stream, F or P for a full line or a part
+// of one, and the line.
 func openCRI(line string) (c content, ok bool) {
 	stamp, rest, _ := strings.Cut(line, " ")
 	stream, rest, _ := strings.Cut(rest, " ")
@@ -63,7 +65,8 @@ func openCRI(line string) (c content, ok bool) {
 	return content{text, at, stream, tag == "P"}, ok
 }
 
-// isDockerLogs reports whether a line is as docker logs -t writes it: a time with nine digits after the second, and the line.
+// isDockerLogs reports whether a line is as docker logs -t writes it: a time with nine digits after
+// the second, and the line.
 func isDockerLogs(line string) bool {
 	const width = len("2025-03-04T05:06:07.089000000Z")
 	if len(line) < width || line[19] != '.' || line[width-1] != 'Z' || len(line) > width && line[width] != ' ' {
@@ -73,7 +76,8 @@ func isDockerLogs(line string) bool {
 	return ok
 }
 
-// openStamped opens a line that begins with a time. Programs that write such times themselves leave out zeros at the end.
+// openStamped opens a line that begins with a time. Programs that write such times themselves leave
+// out zeros at the end.
 func openStamped(line string) (c content, ok bool) {
 	stamp, text, _ := strings.Cut(line, " ")
 	at, ok := parseRFC3339(stamp)

@@ -11,19 +11,20 @@ import (
 
 // A record is a line whose fields have names.
 type record interface {
-	// field returns what the field of that name holds. Where it is no text, err says so.
+	// field returns the value of a field. If the value is an object or an array, err says so.
 	field(name string) (text string, found bool, err error)
 	// names returns the names of the fields.
 	names() []string
 }
 
-// A named log has lines whose fields have names. Loggers choose different ones: the first line that has a well-known name for
-// the time settles where it stands. The event has the well-known name that most of the first lines have.
+// A named format reads lines whose fields have names. Loggers choose different names. The first
+// line that has a well-known name for the time decides which field the time is. The event is the
+// field with the well-known name that most of the first lines have.
 type named struct {
 	timeField string // empty until it is known
-	event     string // the same
-	layout    string // how the time is written; empty: in one of the known ways
-	dated     bool   // an envelope dates the lines, so no field has to
+	event     string // empty until it is known
+	layout    string // the layout of the time; empty: one of the known forms
+	dated     bool   // an envelope has the times of the lines, so no field is needed
 }
 
 var (
@@ -47,10 +48,10 @@ func newNamed(o Options, dated bool) named {
 func (*named) fields() string        { return "event, or any other field of the lines" }
 func (*named) has(field string) bool { return field != anyField }
 
-// hasTimeField marks formats that --time-field is about.
+// hasTimeField marks formats for which --time-field makes sense.
 func (*named) hasTimeField() {}
 
-// firstOf returns the first of some names under which a record has a text, or nothing.
+// firstOf returns the first of these names under which a record has a text, or an empty text.
 func firstOf(r record, names []string) string {
 	for _, name := range names {
 		if _, found, err := r.field(name); found && err == nil {
@@ -60,13 +61,13 @@ func firstOf(r record, names []string) string {
 	return ""
 }
 
-// elected settles the event.
-func (n *named) elected(name string) { n.event = name }
+// setEvent sets the field that is the event.
+func (n *named) setEvent(name string) { n.event = name }
 
-// eventField returns the field that is the event, once a line has one.
+// eventField returns the field that is the event, or an empty text before any line had one.
 func (n *named) eventField() string { return n.event }
 
-// eventOf returns the field that is the event unless --by names one.
+// eventOf returns the field that is the event if --by names none.
 func (n *named) eventOf(r record) string {
 	if n.event == "" {
 		n.event = firstOf(r, eventNames)
@@ -121,7 +122,8 @@ func (n *named) at(r record) (at time.Time, err error) {
 	return parseLayout(n.layout, text)
 }
 
-// parseLayout reads a time in a layout of package time, or in one of the known forms without one.
+// parseLayout reads a time in a layout of package time. If the layout is empty, it reads one of the
+// known forms.
 func parseLayout(layout, text string) (time.Time, error) {
 	if layout == "" {
 		return parseAnyTime(text)
@@ -133,7 +135,7 @@ func parseLayout(layout, text string) (time.Time, error) {
 	return at.UTC(), nil
 }
 
-// missingTime says which fields there are instead of that of the time.
+// missingTime returns an error that lists the fields that could hold the time.
 func missingTime(r record, name string) error {
 	names := r.names()
 	if names == nil {
@@ -145,14 +147,15 @@ func missingTime(r record, name string) error {
 	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", name, shorten(names))
 }
 
-// holdsTime reports whether a field holds a time of our age. A small number is rather something else.
+// holdsTime reports whether a field holds a time from 1990 to 2099. Smaller numbers are probably no
+// times.
 func holdsTime(r record, name string) bool {
 	text, _, err := r.field(name)
 	at, errTime := parseAnyTime(text)
 	return err == nil && errTime == nil && at.Year() >= 1990 && at.Year() < 2100
 }
 
-// A missingFieldError is a line that is no attempt because it lacks the field of --by.
+// A missingFieldError says that a line is no attempt because it lacks the field of --by.
 type missingFieldError struct {
 	name   string
 	record record
@@ -168,7 +171,7 @@ func (e missingFieldError) Error() string {
 
 func (missingFieldError) Unwrap() error { return errNoAttempt }
 
-const maxNamed = 12 // how many fields an error names
+const maxNamed = 12 // the most fields that an error lists
 
 func shorten(names []string) string {
 	text := strconv.Quote(strings.Join(names[:min(maxNamed, len(names))], ", "))
@@ -178,7 +181,8 @@ func shorten(names []string) string {
 	return text
 }
 
-// logfmt reads lines of pairs: time=2025-03-04T05:06:07Z level=INFO msg="log in" ip=192.0.2.1, as slog's TextHandler writes them.
+// logfmt reads lines of pairs, as slog's TextHandler writes them: time=2025-03-04T05:06:07Z
+// level=INFO msg="log in" ip=192.0.2.1.
 type logfmt struct{ named }
 
 func (l *logfmt) byDefault(line string) string { return l.eventOf(pairs(line)) }
@@ -187,7 +191,8 @@ func (l *logfmt) vote(line string) string { return firstOf(pairs(line), eventNam
 
 func (l *logfmt) read(line, field string) (Attempt, error) { return l.named.read(pairs(line), field) }
 
-// asLogfmt returns the format of a line that has a time in a pair, or at least two pairs where it needs no time.
+// asLogfmt returns the format of a line that has its time in a pair. If an envelope has the time,
+// the line needs at least two pairs.
 func asLogfmt(line string, o Options, dated bool) format {
 	l := &logfmt{newNamed(o, dated)}
 	if _, err := l.read(line, anyField); err != nil || len(pairs(line).names()) < 2 {
@@ -196,8 +201,9 @@ func asLogfmt(line string, o Options, dated bool) format {
 	return l
 }
 
-// goLog reads what package log writes: a time such as 2025/03/04 05:06:07.089, and a message, which may end in pairs as slog's
-// default handler writes them. It does not quote the message, so a pair that the line has twice counts as none.
+// goLog reads the output of package log: a time such as 2025/03/04 05:06:07.089, and a message. The
+// message may end in pairs, as slog's default handler writes them. The message is not quoted, so
+// goLog rejects a pair that the line has twice.
 type goLog struct{ named }
 
 var errGoLog = errors.New("it does not begin with a time as 2025/03/04 05:06:07 is one")
@@ -227,10 +233,11 @@ func asGoLog(line string, _ Options, _ bool) format {
 	return l
 }
 
-// pairs are the key=value pairs of a line. A value in quotes is as strconv.Quote writes it. Other words do not count.
+// pairs are the key=value pairs of a line. A quoted value is as strconv.Quote writes it. Other
+// words are ignored.
 type pairs string
 
-// next cuts the first pair off, with its value as it is written. A word without = has no key.
+// next splits off the first pair, with its value as it is written. A word without = has no key.
 func (p pairs) next() (key, value string, rest pairs) {
 	s := strings.TrimLeft(string(p), " ")
 	end := strings.IndexAny(s, "= ")
@@ -274,7 +281,7 @@ func (p pairs) names() (all []string) {
 	return all
 }
 
-// unquote returns what a quoted value holds. One that was cut off stays as it is.
+// unquote returns the content of a quoted value. A value that was cut off stays unchanged.
 func unquote(value string) string {
 	if !strings.HasPrefix(value, `"`) {
 		return value

@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	maxLine    = 1 << 20 // the longest line in bytes, without its end; a longer one is skipped, and counted as unreadable
-	maxUnknown = 20      // how many lines may pass before one shows the format of its file
-	maxAhead   = 1000    // how many lines, of 1 MiB in all, may choose the event
+	maxLine    = 1 << 20 // the longest line in bytes, without its end; longer lines are skipped, and counted as unreadable
+	maxUnknown = 20      // how many lines are read to find the format of a file
+	maxAhead   = 1000    // how many lines, of at most 1 MiB in all, are read to choose the event
 	buffer     = 1 << 16
 )
 
-// checkNames finds the files that cannot be read before any is.
+// checkNames returns an error if one of the files cannot be read. Open calls it before it reads
+// any.
 func checkNames(names []string) error {
 	for i, name := range names {
 		if name == "-" {
@@ -44,7 +45,8 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// Size is how many bytes the files have in all, or -1 if one is no regular file, so that nobody knows.
+// Size returns the number of bytes of all files, or -1 if one is not a regular file, whose size is
+// unknown.
 func Size(names []string) (bytes int64) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -56,51 +58,51 @@ func Size(names []string) (bytes int64) {
 	return bytes
 }
 
-// unreadable says why a file cannot be read, and what to do.
+// unreadable returns an error that says why a file cannot be read, and what to do.
 func unreadable(name string, err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
-		err = path.Err // which does not name the file once more
+		err = path.Err // does not repeat the name of the file
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no file %q; name a log (slidegate help replay tells how to get one), or none for the built-in sample", name)
+		return fmt.Errorf("there is no file %q; name a log (slidegate help replay shows how to get one), or none for the built-in sample", name)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%q may be read by others only; try sudo, or copy it", name)
 	}
 	return fmt.Errorf("cannot read %q (%w); name a log that can be read", name, err)
 }
 
-// A file is one log while it is read.
+// A file is one log that is being read.
 type file struct {
 	name    string
 	in      *bufio.Reader
 	source  io.ReadCloser
-	stop    func() bool // no longer closes it when the context ends
+	stop    func() bool // cancels the close at the end of the context
 	gzipped bool
 	r       *Reader
 
-	envelope envelope        // what is around each line, if anything is
-	cut      map[string]bool // the streams in it whose last line is cut
-	format   format          // nil until a line shows it
+	envelope envelope        // opens each line; nil: there is no envelope
+	cut      map[string]bool // the streams whose last line was cut
+	format   format          // nil until it is known
 	lines    int
-	waiting  []logLine // read, and not yet taken
-	header   int       // the line that names columns instead of filling them, if one does
-	start    time.Time // of the line that showed the format
-	yearless bool      // start is without a year
+	waiting  []logLine // lines that were read, and not yet taken
+	header   int       // the number of the line with the names of the columns, if there is one
+	start    time.Time // the time of the line that showed the format
+	yearless bool      // start has no year
 	next     Attempt
 	ended    bool
-	inQuotes bool // a quoted field of CSV goes on in the next line, so what stands there may be what a client sent
+	inQuotes bool // a quoted field of CSV continues in the next line, whose text a client may have chosen
 }
 
 // A logLine is one line of a log.
 type logLine struct {
 	number int
 	text   string
-	at     time.Time // of the envelope, if it has one
+	at     time.Time // the time of the envelope, if there is one
 	err    error
 }
 
-// open opens a file, and reads it until it shows its format.
+// open opens a file, and reads it until its format is known.
 func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 	if name == "-" {
 		f := newFile("standard input", interruptible(ctx, r.options.Stdin), r)
@@ -119,7 +121,7 @@ func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 	return f, nil
 }
 
-// openFile lets the end of the context end the wait for whoever writes to a pipe.
+// openFile opens a file. The end of the context ends the wait for a program that writes to a pipe.
 func openFile(ctx context.Context, name string) (*os.File, error) {
 	type opened struct {
 		*os.File
@@ -138,7 +140,8 @@ func openFile(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// interruptible lets the end of the context end the wait for input, which closing a terminal does not.
+// interruptible returns a reader of the input that ends with the context. Closing a terminal would
+// not end the wait for it.
 func interruptible(ctx context.Context, in io.Reader) io.ReadCloser {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
@@ -164,7 +167,7 @@ func (f *file) close() {
 	_ = f.source.Close() // it was only read
 }
 
-// begin reads on until the format is known, or the file ends.
+// begin reads lines until the format is known, or the file ends.
 func (f *file) begin() error {
 	if err := f.unpack(); err != nil {
 		return err
@@ -192,12 +195,12 @@ func (f *file) begin() error {
 	if err := f.r.options.checkOptions(f.name, f.format); err != nil {
 		return err
 	}
-	return f.elect()
+	return f.chooseEvent()
 }
 
-// elect lets the first lines choose the field that is the event, if --by does not. A program that starts names other things than one that
-// serves.
-func (f *file) elect() error {
+// chooseEvent chooses the field that is the event by a vote of the first lines, unless --by names
+// one. One line is not enough, because a program logs other fields when it starts than later.
+func (f *file) chooseEvent() error {
 	format, ok := f.format.(voters)
 	if by := f.r.options.By; !ok || by.Field != "" || by.Pattern != nil {
 		return nil
@@ -211,7 +214,7 @@ func (f *file) elect() error {
 	}
 	most := slices.MaxFunc(eventNames, func(a, b string) int { return cmp.Compare(votes[a], votes[b]) }) // the first of the largest
 	if votes[most] > 0 {
-		format.elected(most)
+		format.setEvent(most)
 	}
 	return nil
 }
@@ -232,7 +235,8 @@ func (f *file) readAhead() error {
 	return nil
 }
 
-// open takes a line out of its envelope. The first one that has one shows that the file has.
+// open takes a line out of its envelope. If the first lines have an envelope, all lines must have
+// it.
 func (f *file) open(l logLine) logLine {
 	if f.envelope == nil && f.format == nil {
 		f.envelope = envelopeOf(l.text)
@@ -249,20 +253,21 @@ func (f *file) open(l logLine) logLine {
 		l.err = errContinues
 	}
 	if l.text, l.at = c.text, c.at; c.cut || l.err != nil {
-		f.cuts(c)
+		f.setCut(c)
 	}
 	return l
 }
 
-// cuts remembers whether the next line of a stream goes on with this one.
-func (f *file) cuts(c content) {
+// setCut remembers whether the next line of a stream continues this one.
+func (f *file) setCut(c content) {
 	if f.cut == nil {
 		f.cut = map[string]bool{}
 	}
 	f.cut[c.stream] = c.cut
 }
 
-// recognised reports whether the format and the first time of the file are known, now that this line is.
+// recognised tries to find the format with this line. It reports whether the format and the first
+// time of the file are now known.
 func (f *file) recognised(l logLine) bool {
 	if f.format == nil {
 		f.format = recognise(l.text, f.r.options, f.envelope != nil)
@@ -275,8 +280,8 @@ func (f *file) recognised(l logLine) bool {
 	return err == nil
 }
 
-// findText takes a file of no known format for lines of any kind, if --by is a regular expression. A date in any of the first lines counts
-// more than a number that could be a time.
+// findText reads a file of no known format as free text, if --by is a regular expression. A date in
+// any of the first lines takes precedence over a number that could be a time.
 func (f *file) findText() {
 	if f.r.options.By.Pattern == nil || f.r.options.TimeRegex != nil {
 		return
@@ -290,13 +295,13 @@ func (f *file) findText() {
 	}
 }
 
-// read takes a line apart, at the time of its envelope if it has one.
+// read reads a line, with the time of its envelope if it has one.
 func (f *file) read(l logLine, field string) (Attempt, error) {
 	a, err := f.format.read(l.text, field)
 	return l.dated(a), err
 }
 
-// dated gives an attempt the time of the envelope.
+// dated returns an attempt with the time of the envelope, if there is one.
 func (l logLine) dated(a Attempt) Attempt {
 	if !l.at.IsZero() {
 		a.At, a.Yearless = l.at, false
@@ -304,7 +309,7 @@ func (l logLine) dated(a Attempt) Attempt {
 	return a
 }
 
-// startsAt lets a file without years begin at that time.
+// startsAt makes a file without years begin at that time.
 func (f *file) startsAt(t time.Time) {
 	f.start = t
 	if c, ok := f.format.(interface{ startAt(time.Time) }); ok {
@@ -312,7 +317,7 @@ func (f *file) startsAt(t time.Time) {
 	}
 }
 
-// compressed are how files begin that the programs unpack.
+// compressed are the first bytes of compressed files, with the programs that decompress them.
 var compressed = []struct{ start, program string }{
 	{"\x1f\x8b", "gzip -dc"},
 	{"\xfd7zXZ\x00", "xz -dc"},
@@ -321,7 +326,7 @@ var compressed = []struct{ start, program string }{
 	{"PK\x03\x04", "unzip -p"},
 }
 
-// unpack unpacks gzip, and refuses what is certainly no log in plain text.
+// unpack decompresses gzip, and returns an error for a file that is certainly no log in plain text.
 func (f *file) unpack() error {
 	if start, _ := f.in.Peek(2); string(start) == compressed[0].start {
 		f.gzipped = true
@@ -347,14 +352,14 @@ func (f *file) checkText(start []byte) error {
 	switch {
 	case bytes.IndexByte(start, 0) >= 0:
 		return fmt.Errorf("%q is a binary file; name a log in plain text (UTF-8), or one packed by gzip", f.name)
-	case bytes.HasPrefix(start, []byte("\ufeff")): // some editors begin a text so
+	case bytes.HasPrefix(start, []byte("\ufeff")): // some editors write this first
 		_, err := f.in.Discard(len("\ufeff"))
 		return err
 	}
 	return nil
 }
 
-// failed says why reading stopped in the middle.
+// failed returns an error that says why reading stopped in the middle of the file.
 func (f *file) failed(err error) error {
 	switch {
 	case f.gzipped && errors.Is(err, io.ErrUnexpectedEOF):
@@ -385,7 +390,8 @@ func (f *file) readLine() (logLine, error) {
 	return l, err
 }
 
-// readLong reads the rest of a line that does not fit the buffer. Of one that is too long it keeps nothing.
+// readLong reads the rest of a line that does not fit the buffer. It keeps nothing of a line that
+// is too long.
 func (f *file) readLong(text []byte) ([]byte, error) {
 	for {
 		more, err := f.in.ReadSlice('\n')
@@ -402,7 +408,7 @@ func (f *file) readLong(text []byte) ([]byte, error) {
 	}
 }
 
-// advance goes to the next attempt of the file. Other lines are counted, and do not stop it.
+// advance reads up to the next attempt of the file. It counts other lines and skips them.
 func (f *file) advance() error {
 	for {
 		l, err := f.take()
@@ -420,7 +426,7 @@ func (f *file) advance() error {
 	}
 }
 
-// take returns the first of the waiting lines, and then those that are read.
+// take returns the first waiting line, or else reads one.
 func (f *file) take() (logLine, error) {
 	if len(f.waiting) == 0 {
 		l, err := f.readLine()
@@ -431,7 +437,7 @@ func (f *file) take() (logLine, error) {
 	return l, nil
 }
 
-// attempt reads a line.
+// attempt returns the attempt of a line.
 func (f *file) attempt(l logLine) (Attempt, error) {
 	switch {
 	case l.err != nil:
@@ -449,13 +455,14 @@ func (f *file) attempt(l logLine) (Attempt, error) {
 	return l.dated(a), err
 }
 
-// isEmpty reports whether a line holds nothing. Journalctl writes lines such as "-- Boot 5c1a --" around a log.
+// isEmpty reports whether a line holds nothing. Lines such as "-- Boot 5c1a --", which journalctl
+// writes around a log, count as empty.
 func isEmpty(text string) bool {
 	return strings.TrimSpace(text) == "" || strings.HasPrefix(text, "-- ")
 }
 
-// findHeader looks for a header in the first line that holds something. Lines below one that names three columns or more are CSV: the third
-// need not be units.
+// findHeader looks for a header in the first line that is not empty. If it names three columns or
+// more, the lines below are CSV, because the third column need not hold units.
 func (f *file) findHeader() {
 	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !isEmpty(l.text) })
 	_, timed := f.format.(columns)
@@ -469,7 +476,8 @@ func (f *file) findHeader() {
 	}
 }
 
-// unrecognised tells a file without content from one of an unknown format.
+// unrecognised returns an error for a file of an unknown format, and nil for a file without
+// content.
 func (f *file) unrecognised() error {
 	f.findHeader()
 	full := slices.DeleteFunc(slices.Clone(f.waiting), func(l logLine) bool { return l.number == f.header || isEmpty(l.text) && l.err == nil })
@@ -490,7 +498,8 @@ func (f *file) unrecognised() error {
 	return fmt.Errorf("%q is of no known format (slidegate help replay lists them): its line %d, %.60q, %w", f.name, l.number, l.text, f.guess(l))
 }
 
-// typical returns the first line with a time and an address, or else with a time, or else the first.
+// typical returns the first line with a time and an address, or else the first with a time, or else
+// the first.
 func (f *file) typical(lines []logLine) logLine {
 	best, most := lines[0], 0
 	for _, l := range lines {
@@ -508,10 +517,11 @@ func (f *file) typical(lines []logLine) logLine {
 	return best
 }
 
-// composePrefix is what docker compose logs writes before a line.
+// composePrefix matches what docker compose logs writes before a line.
 var composePrefix = regexp.MustCompile(`^[\w.-]+ +\| `)
 
-// guess says why a line is not of the format that it resembles most, or how to read it.
+// guess returns an error that says why a line does not have the format that it resembles most, or
+// how to read it.
 func (f *file) guess(l logLine) error {
 	h := f.hint(l)
 	flags := h.flags()
@@ -537,7 +547,7 @@ func (f *file) guess(l logLine) error {
 	return fmt.Errorf("is not read as time,event: %w; or %s", err, flags)
 }
 
-// hint is about a line and the others that were read.
+// hint returns a hint about a line and the others that were read.
 func (f *file) hint(l logLine) hint {
 	h := hint{lines: []string{l.text}, dated: f.envelope != nil, given: f.r.options.By.Pattern}
 	for _, other := range f.waiting {

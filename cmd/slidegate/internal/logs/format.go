@@ -6,33 +6,36 @@ import (
 	"strings"
 )
 
-// A format reads lines of one kind of log. It holds what it must remember from line to line, and serves one file.
+// A format reads lines of one kind of log. It may keep state from line to line, and serves one
+// file.
 type format interface {
-	// fields are the names that By may have here, for a sentence.
+	// fields returns the names that By may have in this format, as part of a sentence.
 	fields() string
 	// has reports whether By may name the field.
 	has(field string) bool
-	// byDefault returns the field that By means if it names none.
+	// byDefault returns the field that is the event if By names none.
 	byDefault(line string) string
-	// read takes a line apart. Event is the value of the field, or empty if the field is: that a line has to have an event
-	// is for others to see to. A line that is no attempt is an error that wraps errNoAttempt; any other error says
-	// why the line cannot be read. Where the format knows who logs in, Account is that. With the field anyField, every line that has a time is an attempt.
+	// read parses a line. Event is the value of the field, which may be empty: the caller checks
+	// that. Account is set if the format knows who logs in. With the field anyField, every line
+	// that has a time is an attempt. For a line that is no attempt, the error wraps errNoAttempt.
+	// Any other error says why the line cannot be read.
 	read(line, field string) (Attempt, error)
 }
 
-// voters are formats whose first lines choose the field that is the event: each votes for the first well-known name that it has.
+// voters are formats whose first lines choose the field that is the event. Each line votes for the
+// first well-known name that it has.
 type voters interface {
 	vote(line string) string
-	elected(field string)
+	setEvent(field string)
 }
 
-// anyField asks a format for the time alone.
+// anyField makes a format read only the time.
 const anyField = ""
 
 var errNoAttempt = errors.New("no attempt")
 
-// formats are the kinds of logs, in the order in which a line is tried. Each returns nil for a line that is of another kind. The lines
-// are dated if an envelope has their times.
+// formats are the known formats, in the order in which they are tried. Each function returns nil if
+// the line has another format. The lines are dated if an envelope has their times.
 var formats = []struct {
 	name string
 	of   func(line string, o Options, dated bool) format
@@ -47,7 +50,7 @@ var formats = []struct {
 	{"CSV with a header", asCSV},
 }
 
-// recognise returns the format of files that hold such a line, or nil if the line does not tell.
+// recognise returns the format of a file with such a line, or nil if the line does not show it.
 func recognise(line string, o Options, dated bool) format {
 	if o.TimeRegex != nil {
 		return asText(line, o, dated)
@@ -60,7 +63,7 @@ func recognise(line string, o Options, dated bool) format {
 	return nil
 }
 
-// checkOptions refuses options that the format of the file has no use for.
+// checkOptions returns an error for options that the format of the file does not support.
 func (o Options) checkOptions(name string, f format) error {
 	_, named := f.(interface{ hasTimeField() })
 	_, isText := f.(*freeText)
@@ -71,12 +74,12 @@ func (o Options) checkOptions(name string, f format) error {
 		return fmt.Errorf("%s has times of a known form; leave out --time-format, or write --time-regex too", name)
 	}
 	if _, sshd := f.(*syslog); o.Accounts && !sshd {
-		return fmt.Errorf("%s is no log of sshd, and so does not tell the address, the account and the result of each login; name a log of sshd, or leave out --login", name)
+		return fmt.Errorf("%s is no log of sshd, and so lacks the address, the account or the result of each login; name a log of sshd, or leave out --login", name)
 	}
 	return o.checkField(name, f, isText)
 }
 
-// checkField refuses a field that no line can have.
+// checkField returns an error for a field that no line can have.
 func (o Options) checkField(name string, f format, isText bool) error {
 	switch field := o.By.field(f, ""); {
 	case o.By.Pattern != nil || o.By.Field == "" && !isText:
@@ -89,7 +92,8 @@ func (o Options) checkField(name string, f format, isText bool) error {
 	return nil
 }
 
-// account is that of an attempt, if it is asked for. It does not keep the line in memory.
+// account returns the account of an attempt, if Options ask for it. It does not keep the line in
+// memory.
 func (o Options) account(a Attempt) string {
 	if !o.Accounts {
 		return ""

@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,10 +12,11 @@ import (
 	"unicode/utf8"
 )
 
-// noon is the time of the first attempt of every sample, in UTC.
+// noon is the time of the first attempt in every sample, in UTC.
 var noon = time.Date(2025, 3, 4, 12, 0, 7, 0, time.UTC)
 
-// samples are logs as programs write them, made up, and what is made of them without a flag, or with --by.
+// samples are made-up logs as programs write them, with the attempts that are read without flags,
+// or with --by.
 var samples = []struct {
 	name, kind string
 	by         string
@@ -195,7 +195,7 @@ var samples = []struct {
 	},
 }
 
-// TestSamples is what detection makes of each sample.
+// TestSamples checks which format and attempts are found in each sample.
 func TestSamples(t *testing.T) {
 	for _, tt := range samples {
 		t.Run(tt.name, func(t *testing.T) {
@@ -223,22 +223,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// events are all attempts.
-func events(tb testing.TB, r *Reader) (all []Attempt) {
-	tb.Helper()
-	for {
-		a, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
-		all = append(all, a)
-	}
-}
-
-// TestUnknownFormats: the error shows the line and flags, and with these flags the log is read.
+// TestUnknownFormats checks that the error shows the line and flags, and that the log can be read
+// with these flags.
 func TestUnknownFormats(t *testing.T) {
 	flags := regexp.MustCompile(`(?:--time-regex '(.*?)' --time-format '?(.*?)'? )?--by '(.*?)'$`)
 	for line, want := range map[string]string{
@@ -292,7 +278,7 @@ func TestUnknownFormats(t *testing.T) {
 	}
 }
 
-// TestOtherHints: what is not read by --by alone.
+// TestOtherHints checks the hints for lines that --by alone does not read.
 func TestOtherHints(t *testing.T) {
 	for log, want := range map[string]string{
 		"Date,Server,Client IP\n2025-03-04 12:00:07,web1,203.0.113.7\n":                   "name its columns: --time-field Date --by 'Client IP'",
@@ -311,7 +297,7 @@ func TestOtherHints(t *testing.T) {
 	}
 }
 
-// TestColumnsOfHint: a header with its own names is read by the flags of its hint.
+// TestColumnsOfHint checks that the flags of the hint read a header with unknown names.
 func TestColumnsOfHint(t *testing.T) {
 	r, err := OpenText("a log", "Date,Server,Client IP\n2025-03-04 12:00:07,web1,203.0.113.7\n", Options{TimeField: "Date", By: by(t, "Client IP")})
 	if err != nil {
@@ -322,7 +308,8 @@ func TestColumnsOfHint(t *testing.T) {
 	}
 }
 
-// TestYearlessFormat: a layout without a year goes on from December to January. One without a date is refused.
+// TestYearlessFormat checks that times in a layout without a year continue from December to
+// January, and that a layout without a date is refused.
 func TestYearlessFormat(t *testing.T) {
 	where, err := ParseTimeRegex(`^\w(.*?)\.`)
 	if err != nil {
@@ -340,7 +327,7 @@ func TestYearlessFormat(t *testing.T) {
 	}
 }
 
-// TestTimeFlags: where the time is, and how it is written.
+// TestTimeFlags checks the flags for the place and the layout of the time.
 func TestTimeFlags(t *testing.T) {
 	for _, tt := range []struct{ field, regex, format, by, text, want string }{
 		{"", `at=(\S+)`, "", `who=(\S+)`, "id=1741000000 at=2025-03-04T12:00:07Z who=alice", "alice"},
@@ -379,7 +366,8 @@ func TestTimeFlags(t *testing.T) {
 	}
 }
 
-// TestDockerTimesCount: the envelope dates what is in it, and a line without one is unreadable.
+// TestDockerTimesCount checks that a line has the time of its envelope, and that a line without an
+// envelope is unreadable.
 func TestDockerTimesCount(t *testing.T) {
 	r, err := OpenText("a log", "2025-03-04T12:00:07.000000000Z Mar  1 00:00:00"+strings.TrimSuffix(failed, "\n")+"\noops\n2025-03-04T12:00:08.500000000Z\n", Options{})
 	if err != nil {
@@ -392,7 +380,8 @@ func TestDockerTimesCount(t *testing.T) {
 	}
 }
 
-// TestDockerSplitsLongLines: what a client sent is no line of its own because Docker split the line after 16 KiB.
+// TestDockerSplitsLongLines checks that a client cannot forge a line by the split that Docker makes
+// after 16 KiB.
 func TestDockerSplitsLongLines(t *testing.T) {
 	const stamp = `","time":"2025-03-04T12:00:07Z"}` + "\n"
 	r, err := OpenText("a log", `{"log":"192.0.2.1 - - [04/Mar/2025:12:00:07 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"a","stream":"stdout`+stamp+
@@ -412,8 +401,8 @@ func TestDockerSplitsLongLines(t *testing.T) {
 	}
 }
 
-// TestMostLinesNameTheEvent: the first line settles the field of the time, and most of the first lines settle that of the event, whatever a
-// program writes when it starts.
+// TestMostLinesNameTheEvent checks that the first line decides the field of the time, and that most
+// of the first lines decide that of the event, whatever a program writes when it starts.
 func TestMostLinesNameTheEvent(t *testing.T) {
 	for _, tt := range []struct{ log, want string }{
 		{`{"ts":1,"msg":"up"}` + "\n" + `{"ts":2,"remote_ip":"192.0.2.1"}` + "\n" + `{"ts":3,"time":9,"ip":"192.0.2.2"}` + "\n" + `{"ts":4,"ip":"192.0.2.2","remote_ip":"192.0.2.3"}`, "03 192.0.2.2, 04 192.0.2.2"},
@@ -436,7 +425,7 @@ func TestMostLinesNameTheEvent(t *testing.T) {
 	}
 }
 
-// TestGoLogClientCannotForge: where the message of Go's log holds pairs, no line counts for an address that a client may have made up.
+// TestGoLogClientCannotForge checks that pairs in a message of Go's log cannot forge an address.
 func TestGoLogClientCannotForge(t *testing.T) {
 	const at = "2025/03/04 05:06:07 WARN wrong password of "
 	r, err := OpenText("a log", strings.Join([]string{
@@ -450,7 +439,7 @@ func TestGoLogClientCannotForge(t *testing.T) {
 	}
 }
 
-// TestPairs: what slog quotes it also finds.
+// TestPairs checks that pairs reads what slog quotes.
 func TestPairs(t *testing.T) {
 	const line = `time=1 msg="a b=\"c\" ip=1.2.3.4" bare "quoted ip=5.6.7.8" ip=192.0.2.1 empty= q="" cut="to the e`
 	for name, want := range map[string]string{"msg": `a b="c" ip=1.2.3.4`, "ip": "192.0.2.1", "empty": "", "q": "", "cut": "to the e", "time": "1"} {
@@ -464,7 +453,7 @@ func TestPairs(t *testing.T) {
 	same(t, []string{"time", "msg", "ip", "empty", "q", "cut"}, pairs(line).names())
 }
 
-// FuzzFormats: whatever the line, no parser fails, and an attempt is one that can be decided.
+// FuzzFormats checks that no parser panics on any line, and that every attempt can be decided.
 func FuzzFormats(f *testing.F) {
 	for _, s := range samples {
 		for _, line := range s.lines {
@@ -494,7 +483,7 @@ func FuzzFormats(f *testing.F) {
 	})
 }
 
-// FuzzEnvelope: what Docker puts a line into comes out again.
+// FuzzEnvelope checks that an envelope returns the line that Docker put into it.
 func FuzzEnvelope(f *testing.F) {
 	f.Add("203.0.113.7 - -", int64(1741089607089123456))
 	f.Fuzz(func(t *testing.T, line string, nanos int64) {
@@ -509,12 +498,13 @@ func FuzzEnvelope(f *testing.F) {
 			t.Errorf("%q: %+v, %v", wrapped, c, ok)
 		}
 		for _, open := range []envelope{openDockerFile, openCRI, openStamped} {
-			open(line) // and no line makes it fail
+			open(line) // no line makes it panic
 		}
 	})
 }
 
-// FuzzDateTime: a date is read as time.Parse reads it, and what is written is read.
+// FuzzDateTime checks that a date is read as time.Parse reads it, and that every written date is
+// read.
 func FuzzDateTime(f *testing.F) {
 	f.Add("2025-03-04T05:06:07.089+01:00", int64(1741089607), int16(60))
 	f.Add("2025-02-29T24:00:00Z", int64(5), int16(-210))
@@ -535,8 +525,8 @@ func FuzzDateTime(f *testing.F) {
 	})
 }
 
-// FuzzSlogClientCannotForge: whatever a client sends as a message or a value, the address and the value are what slog wrote, as text and as
-// JSON.
+// FuzzSlogClientCannotForge checks that a client cannot change the address and the value that slog
+// wrote, as text and as JSON, by any message or value.
 func FuzzSlogClientCannotForge(f *testing.F) {
 	f.Add("login", "alice")
 	f.Add(`x ip=198.51.100.4`, `" ip=198.51.100.4 "`)
@@ -563,7 +553,7 @@ func FuzzSlogClientCannotForge(f *testing.F) {
 	})
 }
 
-// FuzzHint: whatever the lines, an error names an expression that compiles.
+// FuzzHint checks that the error about any lines names an expression that compiles.
 func FuzzHint(f *testing.F) {
 	f.Add("[client [2001:db8::7]:40022] (a*b+ 203.0.113.7) \t 10.0.0.1:80", "#Fields: date c-ip", true)
 	f.Add("a,b\n", `"1,::,:1.2.3.4`, false)

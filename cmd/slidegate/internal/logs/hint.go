@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// strangeTimes are ways to write a time that are not recognised by themselves, most of them because they do not show which number is the
-// month: what finds one, and its layout.
-var strangeTimes = []struct {
+// unusualTimes are forms of times that are not recognised by themselves, most of them because they
+// do not show which number is the month. Each has an expression that finds such a time, and its
+// layout.
+var unusualTimes = []struct {
 	where  *regexp.Regexp
 	layout string
 }{
@@ -27,14 +28,14 @@ var strangeTimes = []struct {
 	{regexp.MustCompile(`^[DIWEF](\d{4} \d\d:\d\d:\d\d\.\d+)`), "0102 15:04:05"},
 }
 
-// A hint is about the lines of a file of unknown format.
+// A hint proposes flags that would read a file of unknown format.
 type hint struct {
 	lines []string
-	dated bool           // an envelope dates them
-	given *regexp.Regexp // what --by is; nil: a field, or nothing
+	dated bool           // an envelope has their times
+	given *regexp.Regexp // the expression of --by; nil: it is a field, or missing
 }
 
-// flags returns flags that would read the lines, for a sentence. The first of these lines is that to go by.
+// flags returns flags that would read the lines, as part of a sentence. It goes by the first line.
 func (h hint) flags() string {
 	if flags := h.columns(); flags != "" {
 		return "name its columns: " + flags
@@ -43,24 +44,24 @@ func (h hint) flags() string {
 	if h.found() {
 		return "say what is limited: " + by
 	}
-	if i := strangeTime(h.lines[0]); i >= 0 {
-		strange := strangeTimes[i]
+	if i := unusualTime(h.lines[0]); i >= 0 {
+		unusual := unusualTimes[i]
 		return fmt.Sprintf("say where its time is, how that is written, and what is limited: --time-regex %s --time-format %s %s",
-			ShellQuoted(strange.where.String()), ShellQuoted(strange.layout), by)
+			ShellQuoted(unusual.where.String()), ShellQuoted(unusual.layout), by)
 	}
 	return "no time is found in it; if it has one, write --time-regex with a group around it, as in '^\\[(.*?)\\]', " +
 		"--time-format as 2006-01-02 15:04:05 would stand there, and " + by
 }
 
-// hasTime reports whether flags can name the time of the first line.
-func (h hint) hasTime() bool { return h.found() || strangeTime(h.lines[0]) >= 0 }
+// hasTime reports whether the time of the first line can be read, with flags if needed.
+func (h hint) hasTime() bool { return h.found() || unusualTime(h.lines[0]) >= 0 }
 
-// found reports whether the time of the first line is found without a flag.
+// found reports whether the time of the first line is found without flags.
 func (h hint) found() bool {
 	return asText(h.lines[0], Options{}, h.dated) != nil || asUnixText(h.lines[0], Options{}, h.dated) != nil
 }
 
-// columns returns flags that name the columns of CSV whose header has other names for the time.
+// columns returns flags that name the columns of CSV whose header has unknown names.
 func (h hint) columns() string {
 	if len(h.lines) < 2 || h.given != nil || !isHeader(h.lines[1]) {
 		return ""
@@ -84,18 +85,19 @@ func (h hint) columns() string {
 	return "--time-field " + ShellQuoted(strings.TrimSpace(names[at])) + " --by " + ShellQuoted(strings.TrimSpace(names[by]))
 }
 
-// strangeTime returns which of the strange times a line has, or -1.
-func strangeTime(line string) int {
-	for i, strange := range strangeTimes {
-		if strange.where.MatchString(line) {
+// unusualTime returns the index of the unusual form of time that a line has, or -1.
+func unusualTime(line string) int {
+	for i, unusual := range unusualTimes {
+		if unusual.where.MatchString(line) {
 			return i
 		}
 	}
 	return -1
 }
 
-// by returns an expression that finds what is probably limited: the client's address of W3C logs, or else the first address in the line and
-// in others like it, or what follows the first =, or the last word.
+// by returns an expression that finds what is probably to be limited. In W3C logs that is the
+// client's address. Otherwise it is the first address in this line and in similar ones, or the
+// value after the first =, or the last word.
 func (h hint) by() string {
 	if h.given != nil {
 		return h.given.String()
@@ -115,7 +117,8 @@ func (h hint) by() string {
 	return `(\S+)$`
 }
 
-// byColumn finds the client where a line such as "#Fields: date time s-ip c-ip" names the columns.
+// byColumn returns an expression for the client's address, if a line such as "#Fields: date time
+// s-ip c-ip" names the columns.
 func (h hint) byColumn() string {
 	for _, l := range h.lines {
 		if names, ok := strings.CutPrefix(l, "#Fields: "); ok {
@@ -127,7 +130,8 @@ func (h hint) byColumn() string {
 	return ""
 }
 
-// byAddress returns which expression finds the first address in a line, and addresses in most of the other lines.
+// byAddress returns an expression that finds the first address in a line, and addresses in most
+// other lines.
 func (h hint) byAddress(line string) (best string) {
 	address, start, expression := findAddress(line)
 	if address == "" {
@@ -146,7 +150,7 @@ func (h hint) byAddress(line string) (best string) {
 	return best
 }
 
-// addresses returns in how many lines an expression finds an address.
+// addresses returns the number of lines in which an expression finds an address.
 func (h hint) addresses(by *regexp.Regexp) (n int) {
 	for _, l := range h.lines {
 		if m := by.FindStringSubmatch(l); m != nil {
@@ -163,7 +167,8 @@ var (
 	lastWords    = regexp.MustCompile(`(\S*)(\s*)(\S*)$`)
 )
 
-// findAddress returns the first address in a line, where it starts, and an expression that matches it, without its port.
+// findAddress returns the first address in a line, its position, and an expression that matches it
+// without its port.
 func findAddress(line string) (address string, start int, expression string) {
 	for _, at := range maybeAddress.FindAllStringIndex(line, -1) {
 		start, word := at[0], strings.TrimRight(line[at[0]:at[1]], ".:")
@@ -171,7 +176,7 @@ func findAddress(line string) (address string, start int, expression string) {
 			start, word = start+1, rest
 		}
 		if start > 0 && (isWordByte(line[start-1]) || strings.IndexByte("/-", line[start-1]) >= 0) {
-			continue // as the version in a user agent
+			continue // such as the version in a user agent
 		}
 		if !strings.HasPrefix(word, "[") {
 			word = strings.TrimRight(word, "]")
@@ -187,8 +192,8 @@ func findAddress(line string) (address string, start int, expression string) {
 	return "", 0, ""
 }
 
-// contexts returns expressions for what stands before an address: the word before it, if that has no number, which would be another in each
-// line; or how many words there are.
+// contexts returns expressions for the text before an address. One has the word before it, unless
+// that word holds a number, which would differ from line to line. Another counts the words.
 func contexts(before string) (all []string) {
 	m := lastWords.FindStringSubmatch(before)
 	word, space, attached := m[1], m[2], m[3]
@@ -217,7 +222,8 @@ func hasLetter(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x80 && isWordByte(byte(r)) && (r < '0' || r > '9') })
 }
 
-// ShellQuoted returns a text as a shell takes it: in single quotes, unless it is plain, so that a regular expression appears as typed.
+// ShellQuoted returns a text as a shell reads it. It is in single quotes unless it is plain, so
+// that a regular expression appears as it was typed.
 func ShellQuoted(text string) string {
 	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.,:/@%+"
 	if text != "" && strings.Trim(text, plain) == "" {

@@ -9,8 +9,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// jsonLines are logs of one JSON object a line. A name of a field is looked up at the top of the object as it stands, and then as a
-// path into objects: request.remote_ip. The field units says what an attempt asks for, if it is there.
+// jsonLines reads logs with one JSON object per line. A field is looked up by its name at the top
+// of the object, and then as a path into nested objects, such as request.remote_ip. If there is a
+// field units, it holds the units of the attempt.
 type jsonLines struct{ named }
 
 var errNoObject = errors.New("it is no JSON object")
@@ -43,7 +44,7 @@ func (j *jsonLines) read(line, field string) (a Attempt, err error) {
 	return j.named.read(jsonObject{gjson.Parse(line)}, field)
 }
 
-// A jsonObject is a line of JSON.
+// A jsonObject is a line with a JSON object.
 type jsonObject struct{ gjson.Result }
 
 func (o jsonObject) field(name string) (string, bool, error) {
@@ -57,7 +58,8 @@ func (o jsonObject) field(name string) (string, bool, error) {
 
 func (o jsonObject) names() []string { return namesIn(o.Result, "") }
 
-// namesIn are the fields of an object that hold one value, and of the objects in it, with the path to them.
+// namesIn returns the paths of the fields of an object, and of the objects in it, that hold one
+// value.
 func namesIn(object gjson.Result, path string) (names []string) {
 	for key, value := range object.ForEach {
 		if name := path + key.Str; value.IsObject() {
@@ -82,7 +84,8 @@ func lookUp(object gjson.Result, name string) gjson.Result {
 	return v
 }
 
-// member finds a name in an object as it stands, though some characters mean more to gjson. The first of two wins.
+// member finds a name in an object, even if it has characters that are special to gjson. If the
+// name occurs twice, the first wins.
 func member(v gjson.Result, name string) gjson.Result {
 	if !v.IsObject() {
 		return gjson.Result{}
@@ -90,7 +93,7 @@ func member(v gjson.Result, name string) gjson.Result {
 	return v.Get(gjson.Escape(name))
 }
 
-// text is what a field holds, without quotes; of null it is nothing.
+// text returns the value of a field without quotes. It returns an empty text for null.
 func text(v gjson.Result, name string) (string, error) {
 	switch {
 	case v.IsObject():
@@ -103,7 +106,7 @@ func text(v gjson.Result, name string) (string, error) {
 	return literal(v), nil
 }
 
-// literal keeps a number as it is written.
+// literal returns a value as text. A number stays as it is written.
 func literal(v gjson.Result) string {
 	if v.Type == gjson.String {
 		return v.Str
@@ -111,7 +114,7 @@ func literal(v gjson.Result) string {
 	return v.Raw
 }
 
-// wholeNumber writes 3.0 as 3, and 1e2 as 100.
+// wholeNumber returns 3.0 as 3, and 1e2 as 100.
 func wholeNumber(s string) string {
 	s = withoutExponent(s)
 	if whole, fraction, _ := strings.Cut(s, "."); strings.Trim(fraction, "0") == "" {
@@ -120,8 +123,8 @@ func wholeNumber(s string) string {
 	return s
 }
 
-// withoutExponent writes 1.741064767e9 as 1741064767, exactly. What is no such number, or is beyond all times and units,
-// stays as it is.
+// withoutExponent returns 1.741064767e9 as 1741064767, exactly. It returns a text unchanged if it
+// is no such number, or is far beyond all times and units.
 func withoutExponent(s string) string {
 	e := strings.IndexAny(s, "eE")
 	if e < 0 {

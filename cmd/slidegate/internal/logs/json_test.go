@@ -14,16 +14,6 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-const (
-	// caddyLine is an access log of Caddy, pinoLine one of Node's pino with other fields, ecsLine one of Elastic's common schema.
-	caddyLine = `{"level":"info","ts":1741064767.089,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"2001:db8:1:2::a1","remote_port":"4022","proto":"HTTP/2.0","method":"POST","host":"example.org","uri":"/login","headers":{"User-Agent":["curl/8.5.0"]}},"user_id":"","duration":0.0012,"size":42,"status":401}`
-	pinoLine  = `{"level":30,"time":1741064767089,"pid":7,"hostname":"web1","msg":"login","user":"alice"}`
-	ecsLine   = `{"@timestamp":"2025-03-04T05:06:07.089Z","source.ip":"192.0.2.1","source":{"ip":"198.51.100.1"},"user":{"name":"alice"},"a|b":"pipe","#":"hash","*":"star","":"none"}`
-)
-
-// jsonBy reads lines whose time is in a field.
-func jsonBy(timeField string) *jsonLines { return &jsonLines{named{timeField: timeField}} }
-
 func TestJSON(t *testing.T) {
 	const at = `"time":"2025-03-04T05:06:07.089Z"`
 	for _, tt := range []struct{ timeField, line, field, want string }{
@@ -42,7 +32,7 @@ func TestJSON(t *testing.T) {
 		{"time", `{` + at + `}`, "event", ""},
 		{"time", `{` + at + `,"event":"first","event":"second"}`, "event", "first"},
 
-		// Names as they stand, then paths.
+		// Names at the top, then paths.
 		{"ts", caddyLine, "request.remote_ip", "2001:db8:1:2::a1"},
 		{"ts", caddyLine, "request.host", "example.org"},
 		{"ts", caddyLine, "request.none", ""},
@@ -66,7 +56,7 @@ func TestJSON(t *testing.T) {
 		want := Attempt{At: time.Date(2025, 3, 4, 5, 6, 7, 89e6, time.UTC), Event: tt.want, Units: 1, Times: 1}
 		got, err := jsonBy(tt.timeField).read(tt.line, tt.field)
 		if missing := (missingFieldError{}); tt.want == "" && errors.As(err, &missing) {
-			err = nil // that is no event either
+			err = nil // an empty event is no event either
 		}
 		if err != nil || got != want {
 			t.Errorf("%s of %s\ngot %v, %v\nwant %v", tt.field, tt.line, got, err, want)
@@ -127,7 +117,7 @@ func TestJSONTime(t *testing.T) {
 	}
 }
 
-// TestJSONWithoutField: whoever names a field that is not there learns which are.
+// TestJSONWithoutField checks that the error about a missing field lists the fields that exist.
 func TestJSONWithoutField(t *testing.T) {
 	for field, want := range map[string]string{
 		"remote_ip": `no attempt: it has no field "remote_ip"; choose one with --by: level, ts, logger, msg, request.remote_ip, request.remote_port, request.proto, request.method, request.host, request.uri, user_id, duration, ...`,
@@ -203,7 +193,8 @@ func TestIsJSON(t *testing.T) {
 	}
 }
 
-// FuzzJSONAgreesWithStdlib: a line is an object to both or to none, and each field holds the same.
+// FuzzJSONAgreesWithStdlib checks that a line is an object to both this package and encoding/json
+// or to neither, and that each field has the same value.
 func FuzzJSONAgreesWithStdlib(f *testing.F) {
 	for _, line := range []string{
 		caddyLine, pinoLine, ecsLine, `{}`, `{"a":"\u00e9\ud83d\ude00","b":1e5,"c":null,"d":true}`, `{"a":[1,{"b":2}],"a.b":3}`,
@@ -221,20 +212,20 @@ func FuzzJSONAgreesWithStdlib(f *testing.F) {
 		if valid {
 			gjson.Parse(line).ForEach(func(_, _ gjson.Result) bool { members++; return true })
 		}
-		if members != len(object) { // a name stands there twice
+		if members != len(object) { // a name occurs twice
 			return
 		}
 		for name, raw := range object {
 			got, err := text(member(gjson.Parse(line), name), name)
 			want, isText := stdlibText(raw)
-			if !spoilt(name+want) && (got != want || isText != (err == nil)) {
+			if !replaced(name+want) && (got != want || isText != (err == nil)) {
 				t.Errorf("%q of %q: got %q, %v; want %q", name, line, got, err, want)
 			}
 		}
 	})
 }
 
-// stdlibText is what text finds, by encoding/json.
+// stdlibText returns the value of text by encoding/json.
 func stdlibText(raw json.RawMessage) (s string, isText bool) {
 	switch {
 	case raw[0] == '{' || raw[0] == '[':
@@ -247,10 +238,12 @@ func stdlibText(raw json.RawMessage) (s string, isText bool) {
 	return string(raw), true
 }
 
-// spoilt reports whether encoding/json has replaced what is no UTF-8, or half of a surrogate pair: gjson keeps the bytes.
-func spoilt(s string) bool { return strings.ContainsRune(s, utf8.RuneError) }
+// replaced reports whether encoding/json replaced invalid UTF-8, or half of a surrogate pair. gjson
+// keeps these bytes.
+func replaced(s string) bool { return strings.ContainsRune(s, utf8.RuneError) }
 
-// FuzzJSONFindsAnyName: every name finds its own field at the top, and at the end of a path.
+// FuzzJSONFindsAnyName checks that every name finds its own field, at the top and at the end of a
+// path.
 func FuzzJSONFindsAnyName(f *testing.F) {
 	for _, name := range []string{"user", "source.ip", "@timestamp", "a|b", "#", "*", `\*`, "@this", "!x", "{a,b}", "[a]", "..", "", "\x00", `"`, "é"} {
 		f.Add(name)
@@ -267,7 +260,7 @@ func FuzzJSONFindsAnyName(f *testing.F) {
 			}
 			want := "found"
 			if path != name && strings.Contains(name, ".") {
-				want = "" // the path goes on
+				want = "" // the path is longer
 			}
 			if got := lookUp(gjson.ParseBytes(line), path); got.Str != want {
 				t.Errorf("%q of %s: got %q; want %q", path, line, got.Str, want)
@@ -276,7 +269,8 @@ func FuzzJSONFindsAnyName(f *testing.F) {
 	})
 }
 
-// FuzzJSONTimeIsExact: a time is its number of seconds as the line writes it, cut to nanoseconds.
+// FuzzJSONTimeIsExact checks that a time is the exact number of seconds in the line, cut to
+// nanoseconds.
 func FuzzJSONTimeIsExact(f *testing.F) {
 	f.Add(uint64(1741064767089), int8(-3), uint8(1))
 	f.Add(uint64(1741064767123456789), int8(-9), uint8(0))

@@ -1,6 +1,13 @@
-// Package logs reads the attempts that logs tell of, in the order of their times: lines of sshd and of other programs in
-// syslog form, access logs, lines of named fields (JSON, logfmt, CSV), what package log writes, lines time,event, and any other
-// lines that have a time. Docker may have written them.
+// Package logs reads the attempts in logs, in the order of their times. It reads:
+//
+//   - the messages of sshd and of other programs in a syslog
+//   - access logs of web servers and load balancers
+//   - lines with named fields: JSON, logfmt, CSV
+//   - the output of Go's package log
+//   - lines time,event
+//   - any other lines that have a time
+//
+// The lines may be as Docker or Kubernetes keeps them.
 package logs
 
 import (
@@ -17,49 +24,50 @@ import (
 	"unicode/utf8"
 )
 
-// An Attempt is what one line of a log asks for.
+// An Attempt is the request of one line of a log.
 type Attempt struct {
 	At        time.Time
 	Event     string
-	Account   string // who wants to log in; empty unless Options.Accounts asks for it
+	Account   string // the account of a login; empty unless Options.Accounts is true
 	Units     int64  // 1 or more
-	Times     int    // how often: syslog writes "message repeated 5 times"
+	Times     int    // repetitions: syslog writes "message repeated 5 times"
 	Succeeded bool   // the log says that the right password or key was given
 	HasResult bool   // the log says whether it was
 	Yearless  bool   // the line has no year, so it was assumed
 }
 
-// Options say how logs are to be read.
+// Options select how logs are read.
 type Options struct {
 	By         By
-	TimeField  string         // of lines whose fields have names; empty: the first that has a well-known name, and files may have any format
-	TimeRegex  *regexp.Regexp // finds the time by its one group, in lines of any kind; nil: lines have a known format
-	TimeFormat string         // the layout of the time in TimeField or TimeRegex, as package time has it; empty: a known form
-	Accounts   bool           // also tell the account of each attempt, as logs of sshd can; the files must be such logs
-	Sort       bool           // put all attempts in order of time first; else only the files are merged
-	Stdin      io.Reader      // what the name "-" stands for
-	Progress   io.Writer      // is told every byte that is read from files; nil: nobody is
+	TimeField  string         // the field with the time, in lines with named fields; empty: the first with a well-known name, and files may have any format
+	TimeRegex  *regexp.Regexp // finds the time by its one group, in lines of any format; nil: lines have a known format
+	TimeFormat string         // the layout of the time in TimeField or TimeRegex, as in package time; empty: a known form
+	Accounts   bool           // also set the account of each attempt; the files must then be logs of sshd
+	Sort       bool           // sort all attempts by time first; otherwise only the files are merged
+	Stdin      io.Reader      // is read for the file name "-"
+	Progress   io.Writer      // gets every byte that is read from files; may be nil
 }
 
-// Stats are what was read so far.
+// Stats counts what was read so far.
 type Stats struct {
 	Lines           int
-	NoAttempt       int    // lines that can be read and ask for nothing, empty ones too
-	FirstNoEvent    string // why the first line that could be an attempt has no event, if one has none
+	NoAttempt       int    // readable lines without an attempt, including empty ones
+	FirstNoEvent    string // where the first line is that could be an attempt but has no event, and why; or empty
 	Unreadable      int
-	FirstUnreadable string // where, and why
+	FirstUnreadable string // where the first unreadable line is, and why; or empty
 	Attempts        int
-	WithResult      int           // attempts of which the log says whether they succeeded
-	Succeeded       int           // attempts of which it says that they did
+	WithResult      int           // attempts with a result in the log: success or failure
+	Succeeded       int           // attempts that succeeded
 	Yearless        int           // attempts in lines without a year
-	OutOfOrder      int           // attempts dated before one that stands above them
-	FurthestBack    time.Duration // by how much, at most
+	OutOfOrder      int           // attempts dated before an earlier line
+	FurthestBack    time.Duration // the most that any is dated before an earlier line
 	From, To        time.Time     // the earliest and the latest attempt
 }
 
-// A Reader reads the attempts of several files in the order of their times: again and again the file whose next attempt
-// is the earliest. Within a file the order of the lines stays, so that a clock that steps back there is seen. It holds
-// one attempt per file, unless it sorts.
+// A Reader merges the attempts of several files in the order of their times: it always takes the
+// file whose next attempt is the earliest. Within a file it keeps the order of the lines, so clock
+// steps in a log remain visible. It holds one attempt per file in memory, or all if Options.Sort is
+// true.
 type Reader struct {
 	Stats
 
@@ -69,8 +77,8 @@ type Reader struct {
 	sorted  []Attempt // all that remain, if it sorts
 }
 
-// Open opens the logs and finds out their formats. The name "-" is the standard input. If the context ends, so does the
-// wait for a pipe. Every error is one sentence for the user.
+// Open opens the logs and finds out their formats. The name "-" is the standard input. The end of
+// the context ends the wait for a pipe. Every error is one sentence for the user.
 func Open(ctx context.Context, names []string, o Options) (*Reader, error) {
 	if err := checkNames(names); err != nil {
 		return nil, err
@@ -89,7 +97,7 @@ func Open(ctx context.Context, names []string, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// OpenText reads one log that is in memory.
+// OpenText returns a Reader of one log in memory.
 func OpenText(name, text string, o Options) (*Reader, error) {
 	r := &Reader{options: o}
 	f := newFile(name, io.NopCloser(strings.NewReader(text)), r)
@@ -106,7 +114,8 @@ func (r *Reader) Close() {
 	}
 }
 
-// Next returns the next attempt, or io.EOF. Another error is one sentence for the user, and the end.
+// Next returns the next attempt, or io.EOF. Any other error is one sentence for the user, and
+// final.
 func (r *Reader) Next() (a Attempt, err error) {
 	switch {
 	case !r.options.Sort:
@@ -124,7 +133,8 @@ func (r *Reader) Next() (a Attempt, err error) {
 	return a, err
 }
 
-// merge takes the earliest of the files' next attempts; if several are at the same time, that of the file that begins first.
+// merge returns the earliest of the files' next attempts. Of several at the same time, it takes the
+// one in the file that begins first.
 func (r *Reader) merge() (Attempt, error) {
 	if err := r.begin(); err != nil {
 		return Attempt{}, err
@@ -155,7 +165,7 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// sort reads everything.
+// sort reads all attempts, and sorts them by time.
 func (r *Reader) sort() error {
 	held := map[string]string{}
 	for {
@@ -166,15 +176,15 @@ func (r *Reader) sort() error {
 		if err != nil {
 			return err
 		}
-		a.Event, a.Account = once(held, a.Event), once(held, a.Account)
+		a.Event, a.Account = intern(held, a.Event), intern(held, a.Account)
 		r.sorted = append(r.sorted, a)
 	}
 	slices.SortStableFunc(r.sorted, func(a, b Attempt) int { return a.At.Compare(b.At) })
 	return nil
 }
 
-// once is a text that is held once, however often it is read.
-func once(held map[string]string, text string) string {
+// intern returns the text from held, so that equal texts share one copy in memory.
+func intern(held map[string]string, text string) string {
 	if first, ok := held[text]; ok {
 		return first
 	}
@@ -212,7 +222,7 @@ func (s *Stats) count(a Attempt) {
 	}
 }
 
-// skip counts a line that asks for nothing, or that cannot be read.
+// skip counts a line without an attempt, or one that cannot be read.
 func (s *Stats) skip(name string, number int, why error) {
 	switch {
 	case errors.Is(why, errNoAttempt):
@@ -228,7 +238,8 @@ func (s *Stats) skip(name string, number int, why error) {
 	}
 }
 
-// anyAttempt is io.EOF, but for logs that hold no attempt, which are rather the wrong ones.
+// anyAttempt returns io.EOF. If the logs hold no attempt at all, which probably means that they are
+// the wrong ones, it returns an error that says so.
 func (r *Reader) anyAttempt() error {
 	switch names := r.names(); {
 	case r.Attempts > 0 || len(r.sorted) > 0:
@@ -247,7 +258,8 @@ func (r *Reader) anyAttempt() error {
 	}
 }
 
-// Field returns the field that is the event in the first log whose fields have names, unless By names one.
+// Field returns the field that is the event in the first log with named fields. It returns an empty
+// text if By names the event.
 func (r *Reader) Field() string {
 	if r.options.By.Field != "" || r.options.By.Pattern != nil {
 		return ""
@@ -268,7 +280,8 @@ func (r *Reader) names() string {
 	return strings.Join(s, ", ")
 }
 
-// Shown is a text as a terminal may show it: quoted if it holds what could control one, or is no UTF-8.
+// Shown returns a text that is safe on a terminal: quoted if it holds control characters, or is not
+// UTF-8.
 func Shown(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -283,9 +296,10 @@ func lines(n int) string {
 	return fmt.Sprintf("%d lines", n)
 }
 
-// assumeYears dates the files that name no year. Such a file begins in the year that brings it nearest to the file that
-// names one and begins last. If none names a year, the files stand in a circle of one year, and the first is the one after
-// the largest gap: so rotated logs follow each other over the new year, whatever the order of their names.
+// assumeYears chooses years for the files without years. Such a file begins in the year that brings
+// it nearest to the file with years that begins last. If no file has years, all begin within a
+// circle of one year, and the first is the one after the largest gap. So rotated logs follow each
+// other over the new year, whatever the order of their names.
 func (r *Reader) assumeYears() {
 	var dated time.Time
 	var yearless []*file
@@ -305,7 +319,7 @@ func (r *Reader) assumeYears() {
 	}
 }
 
-// chain lets each file begin after the one before it.
+// chain makes each file begin after the one before it.
 func (r *Reader) chain(files []*file) {
 	slices.SortStableFunc(files, func(a, b *file) int { return cmp.Compare(inYear(a.start), inYear(b.start)) })
 	first, largest := 0, time.Duration(-1)
@@ -325,13 +339,13 @@ func (r *Reader) chain(files []*file) {
 	}
 }
 
-// inYear is how long after the beginning of its year a time is, in a leap year.
+// inYear returns how long after the beginning of its year a time is, in a leap year.
 func inYear(t time.Time) time.Duration {
 	const leap = 2000
 	return time.Date(leap, t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC).Sub(time.Date(leap, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
-// nearest moves t to the year that brings it nearest to the other time.
+// nearest moves t to the year that brings it nearest to other.
 func nearest(t, other time.Time) (best time.Time) {
 	for year := other.Year() - 8; year <= other.Year()+8; year++ { // a leap day may be 8 years away
 		c := sameDate(t, year)

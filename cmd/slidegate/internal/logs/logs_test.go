@@ -12,11 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
 )
-
-var write, packed = logtest.Write, logtest.Packed
 
 // readAll returns the events with their times, as in "alice@1.5", and the reader at its end.
 func readAll(tb testing.TB, o Options, names ...string) ([]string, *Reader) {
@@ -39,7 +35,7 @@ func readAll(tb testing.TB, o Options, names ...string) ([]string, *Reader) {
 	}
 }
 
-// stamps are the times alone, with their years.
+// stamps returns the times of all attempts, with their years.
 func stamps(tb testing.TB, names ...string) []string {
 	tb.Helper()
 	all, _ := readAll(tb, Options{}, names...)
@@ -53,28 +49,9 @@ func stamps(tb testing.TB, names ...string) []string {
 	return all
 }
 
-// by is what the flag --by says, or its default.
-func by(tb testing.TB, flag string) By {
-	tb.Helper()
-	if flag == "" {
-		return By{}
-	}
-	b, err := ParseBy(flag)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return b
-}
-
-func same(tb testing.TB, want, got any) {
-	tb.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		tb.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestFilesAreMerged: files are read in the order of their times, whatever the order of their names, and whether they
-// follow each other or overlap; at the same time, the file that begins first goes first. Within a file, a step back stays.
+// TestFilesAreMerged checks that files are read in the order of their times, whatever the order of
+// their names, and whether or not they overlap. At the same time, the file that begins first goes
+// first. A clock step within a file stays visible.
 func TestFilesAreMerged(t *testing.T) {
 	newest := write(t, "7,newest\n8,newest")
 	middle := write(t, packed(t, "4,middle\n6,middle\n5,middle\n7,middle\n"))
@@ -91,9 +68,8 @@ func TestFilesAreMerged(t *testing.T) {
 	same(t, want, r.Stats)
 }
 
-const failed = " h sshd[1]: Failed password for root from 192.0.2.1 port 22 ssh2\n"
-
-// TestYearsOfFiles: rotated logs without years follow each other, in whatever order a shell names them.
+// TestYearsOfFiles checks that rotated logs without years follow each other, in whatever order a
+// shell names them.
 func TestYearsOfFiles(t *testing.T) {
 	dec20, dec27 := write(t, "Dec 20 00:00:01"+failed+"Dec 26 23:00:00"+failed), write(t, "Dec 27 00:00:01"+failed+"Jan  2 23:00:00"+failed)
 	jan3 := write(t, "Jan  3 00:00:01"+failed)
@@ -109,7 +85,8 @@ func TestYearsOfFiles(t *testing.T) {
 	same(t, []string{"2004-02-29 12:00:00", "2004-03-01 12:00:00"}, stamps(t, write(t, "Mar  1 12:00:00"+failed), write(t, "Feb 29 12:00:00"+failed)))
 }
 
-// TestFormatIsRecognised: by the first line that tells, after some that do not.
+// TestFormatIsRecognised checks that the first line that shows the format decides, after some that
+// do not.
 func TestFormatIsRecognised(t *testing.T) {
 	for text, want := range map[string]string{
 		"Mar  4 05:06:07" + failed: "192.0.2.1@9.83682367e+08",
@@ -137,13 +114,14 @@ func TestStandardInput(t *testing.T) {
 	same(t, 3, r.Lines)
 }
 
-// TestInterruptEndsTheWait: neither a pipe nor the standard input holds up a program that is to end.
+// TestInterruptEndsTheWait checks that an interrupted program does not wait for a pipe or the
+// standard input.
 func TestInterruptEndsTheWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stdin, w := io.Pipe()
 	defer w.Close()
 	go func() {
-		_, _ = io.WriteString(w, "1,alice\n2,bob\n") // all of it is read before more is waited for
+		_, _ = io.WriteString(w, "1,alice\n2,bob\n") // the reader reads all of it before it waits for more
 		cancel()
 	}()
 	r, err := Open(ctx, []string{"-"}, Options{Stdin: stdin})
@@ -155,7 +133,8 @@ func TestInterruptEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestLongestLine: a line of 1 MiB without its end is read, a longer one is not.
+// TestLongestLine checks that a line of 1 MiB without its end is read, and that a longer one is
+// not.
 func TestLongestLine(t *testing.T) {
 	event := strings.Repeat("x", maxLine-len("1,"))
 	got, r := readAll(t, Options{}, write(t, "1,"+event+"\r\n2,"+event+"y\n3,"+strings.Repeat(event, 3)+"\n4,alice\n5,"+event))
@@ -164,7 +143,7 @@ func TestLongestLine(t *testing.T) {
 	}
 }
 
-// TestLinesAddUp: every line is an attempt, none, or unreadable.
+// TestLinesAddUp checks that every line counts as an attempt, as none, or as unreadable.
 func TestLinesAddUp(t *testing.T) {
 	file := write(t, "\nwhen,who\n1,alice\noops\n\n2,alice\n3,bob,none\n4,bob")
 	_, r := readAll(t, Options{}, file)
@@ -175,25 +154,25 @@ func TestLinesAddUp(t *testing.T) {
 	same(t, want, r.Stats)
 }
 
-func TestProgressIsToldOfEveryByte(t *testing.T) {
+func TestProgressGetsEveryByte(t *testing.T) {
 	plain, gz := write(t, "1,alice\n"), write(t, packed(t, strings.Repeat("2,bob\n", 9999)))
-	var told bytes.Buffer
-	readAll(t, Options{Progress: &told}, plain, gz)
-	if size := Size([]string{plain, gz}); size < 50 || size != int64(told.Len()) {
-		t.Errorf("told of %d bytes of %d", told.Len(), size)
+	var progress bytes.Buffer
+	readAll(t, Options{Progress: &progress}, plain, gz)
+	if size := Size([]string{plain, gz}); size < 50 || size != int64(progress.Len()) {
+		t.Errorf("progress got %d bytes of %d", progress.Len(), size)
 	}
 	if size := Size([]string{plain, "-"}); size != -1 {
 		t.Errorf("with the standard input: %d", size)
 	}
 }
 
-// TestTrouble: one sentence for each.
-func TestTrouble(t *testing.T) {
+// TestLogErrors checks that each error is one sentence for the user.
+func TestLogErrors(t *testing.T) {
 	gz := packed(t, strings.Repeat("1,alice\n2,bob\n", 50_000))
 	cut, cutEarly, damaged := write(t, gz[:len(gz)-100]), write(t, gz[:5]), write(t, gz[:len(gz)-8]+"\x00\x00\x00\x00"+gz[len(gz)-4:])
 	directory := t.TempDir()
 	for _, tt := range []struct{ name, want string }{
-		{filepath.Join(directory, "no.log"), `there is no file "NAME"; name a log (slidegate help replay tells how to get one), or none for the built-in sample`},
+		{filepath.Join(directory, "no.log"), `there is no file "NAME"; name a log (slidegate help replay shows how to get one), or none for the built-in sample`},
 		{directory, `"NAME" is a directory; name the logs in it`},
 		{cut, `"NAME" ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -`},
 		{cutEarly, `"NAME" ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -`},
@@ -236,7 +215,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// readError is the error that ends the reading of a log.
+// readError returns the error that ends the reading of a log.
 func readError(tb testing.TB, name string) error {
 	tb.Helper()
 	r, err := Open(tb.Context(), []string{name}, Options{})
@@ -251,7 +230,8 @@ func readError(tb testing.TB, name string) error {
 	}
 }
 
-// TestOptionsThatDoNotFit: what a format does not have is no reason to find no attempt in silence.
+// TestOptionsThatDoNotFit checks that options which a format does not support are errors, not logs
+// without attempts.
 func TestOptionsThatDoNotFit(t *testing.T) {
 	web := write(t, `192.0.2.1 - - [04/Mar/2025:06:06:07 +0100] "GET /a?b HTTP/1.1" 200 12`)
 	sshd, columns := write(t, "Mar  4 05:06:07"+failed), write(t, "1,alice\n")
@@ -269,8 +249,8 @@ func TestOptionsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestByWhat: the same logs by other fields, networks and expressions.
-func TestByWhat(t *testing.T) {
+// TestByFields reads the same logs by other fields, networks and expressions.
+func TestByFields(t *testing.T) {
 	web := write(t, `2001:db8::1 - alice [04/Mar/2025:06:06:07 +0100] "POST /login?b HTTP/1.1" 200 12`+"\n"+
 		`2001:db8::2 - - [04/Mar/2025:06:06:07 +0100] "GET /a?b HTTP/1.1" 200 12`+"\n")
 	sshd := write(t, "Mar  4 05:06:07"+failed+"Mar  4 05:06:07 h dovecot: imap-login: Aborted login (auth failed): user=<bob>, rip=192.0.2.9, lip=192.0.2.1\n"+
@@ -301,7 +281,7 @@ func TestByWhat(t *testing.T) {
 	}
 }
 
-// TestResults: what the log of sshd says of success is counted, and other logs say nothing.
+// TestResults checks that the results in a log of sshd are counted, and that other logs have none.
 func TestResults(t *testing.T) {
 	_, r := readAll(t, Options{}, write(t, "Mar  4 05:06:07"+failed+"Mar  4 05:06:08 h sshd[1]: Accepted password for alice from 192.0.2.1 port 22 ssh2\n"))
 	if r.WithResult != 2 || r.Succeeded != 1 || r.Yearless != 2 {

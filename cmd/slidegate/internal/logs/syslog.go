@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// syslog reads the log of sshd, which is one of the forms of syslog: a time, a host, a program, a message. An attempt is
-// "Failed <method> for <user> from <address> port <port>", or Accepted, said by sshd or one of its processes. Without a
-// field, it is any line of any program.
+// syslog reads the log of sshd, in one of the forms of syslog: a time, a host, a program, a
+// message. An attempt is a message of sshd or one of its processes "Failed <method> for <user> from
+// <address> port <port>", or the same with Accepted. With anyField, an attempt is any line of any
+// program.
 type syslog struct{ calendar }
 
 var (
 	errHeader = errors.New("what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso")
 	errTime   = errors.New("no time that is known stands at its beginning; write the log with journalctl -o short-iso")
 
-	// saidBySSHD ends where a message of sshd begins, whatever the header.
+	// saidBySSHD matches the header of a message of sshd, in any form, up to the message.
 	saidBySSHD = regexp.MustCompile(`\bsshd(?:-session|-auth)?(?:(?:\[\d+\])?:| \d+ - -) +`)
 )
 
@@ -54,7 +55,7 @@ func (s *syslog) read(line, field string) (Attempt, error) {
 	return a.login(message, field)
 }
 
-// login fills in what a message of sshd tells.
+// login returns the attempt with the account, address and result of a message of sshd.
 func (a Attempt) login(message, field string) (Attempt, error) {
 	user, from, err := cutLogin(message)
 	if err != nil {
@@ -71,7 +72,8 @@ func (a Attempt) login(message, field string) (Attempt, error) {
 	return a, nil
 }
 
-// cutTag takes apart what follows the time: the host, facility and level on some systems, the program and its process.
+// cutTag splits what follows the time: the host, the facility and level on some systems, the
+// program and its process, and the message.
 func cutTag(rest string) (program, message string, ok bool) {
 	host, rest, _ := strings.Cut(rest, " ")
 	tag, message, ok := strings.Cut(rest, ": ")
@@ -96,7 +98,8 @@ func isNumber(s string) bool {
 	return s != ""
 }
 
-// cutRepeated unpacks "message repeated 5 times: [ … ]".
+// cutRepeated unpacks "message repeated 5 times: [ … ]". It returns the message and the number of
+// repetitions.
 func cutRepeated(message string) (string, int) {
 	rest, ok := strings.CutPrefix(message, "message repeated ")
 	if !ok {
@@ -111,7 +114,8 @@ func cutRepeated(message string) (string, int) {
 	return inner, n
 }
 
-// headerError is what a line is whose header is unknown: an attempt that cannot be read, if sshd tells of one, or none.
+// headerError returns the error for a line whose header is unknown. If it is an attempt of sshd, it
+// cannot be read; any other line is no attempt.
 func headerError(line string) error {
 	if said := saidBySSHD.FindStringIndex(line); said != nil {
 		message, _ := cutRepeated(line[said[1]:])
@@ -122,9 +126,10 @@ func headerError(line string) error {
 	return errNoAttempt
 }
 
-// cutLogin finds who attempts a login, and from where. Whoever attempts it chooses the user name, which may look like the
-// rest of the line, and what a certificate says of itself, which may look like another end of it. So an origin counts only if
-// nothing follows that sshd would not write, and the line is unreadable if there are two of them.
+// cutLogin returns who attempts a login, and from where. The client chooses the user name, which
+// may imitate the rest of the line, and the texts in a certificate, which may imitate another end
+// of the line. Therefore an origin counts only if nothing follows it that sshd would not write. A
+// line with two such origins is unreadable.
 func cutLogin(message string) (user, from string, err error) {
 	method, rest, ok := strings.Cut(message, " for ")
 	_, method, spaced := strings.Cut(method, " ")
@@ -152,12 +157,13 @@ func cutLogin(message string) (user, from string, err error) {
 var (
 	errTwoOrigins = errors.New("it names two addresses in such a way that a client may have made one up")
 
-	// keyInfo is what sshd tells after the port of an attempt by a key: its type and fingerprint, the certificate it is in,
-	// the names that a host vouches for; or the principal of GSSAPI.
+	// keyInfo matches what sshd writes after the port of an attempt by a key: its type and
+	// fingerprint, its certificate, and the names that a host vouches for; or the principal of
+	// GSSAPI.
 	keyInfo = regexp.MustCompile(`^: (?:\S+|\S+ \S+|\S+-CERT (?:\S+ )?ID .* \(serial \d+\) CA \S+ \S+)(?:, client user ".*", client host ".*")?$`)
 )
 
-// cutOrigin reads "<address> port <port>", after which the protocol, [preauth] and the key may come.
+// cutOrigin reads "<address> port <port>". The protocol, [preauth] and the key may follow.
 func cutOrigin(s string) (address string, ok bool) {
 	address, s, _ = strings.Cut(s, " port ")
 	port := len(s) - len(strings.TrimLeft(s, "0123456789"))
@@ -172,7 +178,8 @@ func cutOrigin(s string) (address string, ok bool) {
 	return address, s == "" || isKeyInfo(s)
 }
 
-// isKeyInfo is keyInfo.MatchString, soon done with what is usual: a type and a fingerprint.
+// isKeyInfo reports whether keyInfo matches. It checks the usual form, a type and a fingerprint,
+// without the regular expression, which is faster.
 func isKeyInfo(s string) bool {
 	key, ok := strings.CutPrefix(s, ": ")
 	kind, fingerprint, _ := strings.Cut(key, " ")
@@ -182,7 +189,8 @@ func isKeyInfo(s string) bool {
 	return keyInfo.MatchString(s)
 }
 
-// isSSHD knows the names of OpenSSH's processes: those with a dash came with versions 9.8 and 10.
+// isSSHD reports whether a program is a process of OpenSSH's server. The names with a dash came
+// with versions 9.8 and 10.
 func isSSHD(program string) bool {
 	return program == "sshd" || program == "sshd-session" || program == "sshd-auth"
 }

@@ -12,7 +12,7 @@ func TestSSHD(t *testing.T) {
 	const header = "Mar  4 05:06:07 bastion "
 	for _, tt := range []struct {
 		line string
-		want string // the address, or nothing for no attempt
+		want string // the address, or empty for no attempt
 	}{
 		{header + "sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{header + "sshd[99]: Failed password for invalid user admin from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
@@ -58,7 +58,7 @@ func TestSSHD(t *testing.T) {
 		{header + "sshd[99]: pam_unix(sshd:auth): authentication failure; logname= uid=0 rhost=192.0.2.1", ""},
 		{header + "sshd[99]: message repeated 2 times: [ Connection reset by 192.0.2.1 port 4022]", ""},
 
-		// Lines of others.
+		// Lines of other programs.
 		{header + "ftpd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
 		{header + "notsshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
 		{header + "app[7]: sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", ""},
@@ -89,7 +89,8 @@ func TestRepeatedMessages(t *testing.T) {
 	}
 }
 
-// TestTwoOrigins: what a client writes into its certificate neither moves the attempt to another address nor hides it.
+// TestTwoOrigins checks that the texts in a client's certificate neither move the attempt to
+// another address nor hide it.
 func TestTwoOrigins(t *testing.T) {
 	const header = "Mar  4 05:06:07 h sshd[1]: "
 	for message, want := range map[string]string{
@@ -116,7 +117,7 @@ func TestAttemptWithoutAddress(t *testing.T) {
 	}
 }
 
-// TestUnknownHeader: an attempt with a header that nobody knows is no line to pass over in silence.
+// TestUnknownHeader checks that an attempt with an unknown header is reported, not skipped.
 func TestUnknownHeader(t *testing.T) {
 	const failed = "Failed password for root from 192.0.2.1 port 4022 ssh2"
 	for line, want := range map[string]error{
@@ -139,7 +140,8 @@ func TestUnknownHeader(t *testing.T) {
 	}
 }
 
-// FuzzSSHDAddress: whatever the line, an attempt comes from an address, and at a time that a limiter takes.
+// FuzzSSHDAddress checks that an attempt of any line comes from an address, at a time that a
+// limiter accepts.
 func FuzzSSHDAddress(f *testing.F) {
 	f.Add("Mar  4 05:06:07 bastion sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2")
 	f.Add("Mar  4 05:06:07 h sshd-session[9]: message repeated 3 times: [ Accepted password for a from ::1 port 1 ssh2]")
@@ -157,14 +159,14 @@ func FuzzSSHDAddress(f *testing.F) {
 	})
 }
 
-// FuzzSSHDUserName: no user name changes the address.
+// FuzzSSHDUserName checks that no user name changes the address.
 func FuzzSSHDUserName(f *testing.F) {
 	f.Add("a from 198.51.100.4 port 5 ssh2")
 	f.Add("a from 198.51.100.4 port 5 ssh2: RSA x")
 	f.Add("]")
 	f.Fuzz(func(t *testing.T, user string) {
 		if strings.ContainsAny(user, "\r\n") {
-			return // sshd writes them otherwise
+			return // sshd escapes them
 		}
 		a, err := new(syslog).read("Mar  4 05:06:07 bastion sshd[9]: Failed password for invalid user "+user+" from 192.0.2.1 port 22 ssh2", "address")
 		if err != nil || a.Event != "192.0.2.1" {
@@ -173,14 +175,8 @@ func FuzzSSHDUserName(f *testing.F) {
 	})
 }
 
-func checkAttempt(t *testing.T, line string, a Attempt) {
-	t.Helper()
-	if a.Event == "" || a.Units < 1 || a.Times < 1 || a.Times > 999999 || !inRange(a.At) {
-		t.Errorf("%q asks for %v", line, a)
-	}
-}
-
-// TestAccounts: the account stands beside the address where that is asked for, and only there; other formats have none.
+// TestAccounts checks that an attempt has an account only if the options ask for it. Other formats
+// have no accounts.
 func TestAccounts(t *testing.T) {
 	const log = "Mar  4 05:06:07 h sshd[9]: Failed password for invalid user x from 198.51.100.1 port 1 from 192.0.2.1 port 22 ssh2\n" +
 		"Mar  4 05:06:08 h sshd[9]: Failed none for invalid user  from 192.0.2.1 port 22 ssh2\n"
@@ -200,7 +196,7 @@ func TestAccounts(t *testing.T) {
 	}
 	for _, log := range []string{"1,alice\n", `{"time":1,"event":"alice"}`, `192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2326`} {
 		_, err := OpenText("a log", log, Options{Accounts: true})
-		const want = "a log is no log of sshd, and so does not tell the address, the account and the result of each login; name a log of sshd, or leave out --login"
+		const want = "a log is no log of sshd, and so lacks the address, the account or the result of each login; name a log of sshd, or leave out --login"
 		if err == nil || err.Error() != want {
 			t.Errorf("%s\ngot %v\nwant %s", log, err, want)
 		}

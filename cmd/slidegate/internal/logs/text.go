@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// freeText reads lines of any kind, of which --by is a regular expression, and which have a time somewhere.
+// freeText reads lines of any format. They have a time somewhere, and --by is a regular expression.
 type freeText struct {
 	calendar
-	where  *regexp.Regexp // finds the time by its one group; nil: the first time that is found in a line
-	layout string         // how the time is written; empty: in one of the known ways
-	unix   bool           // times are numbers, as none of the first lines has a date
-	dated  bool           // an envelope dates the lines
+	where  *regexp.Regexp // finds the time by its one group; nil: use the first time in a line
+	layout string         // the layout of the time; empty: one of the known forms
+	unix   bool           // times are numbers, because none of the first lines has a date
+	dated  bool           // an envelope has the times of the lines
 }
 
 var (
@@ -72,7 +72,7 @@ func (t *freeText) find(line string) (at time.Time, ok bool) {
 	return t.findTime(line)
 }
 
-// byRegex reads the time that the group of --time-regex finds.
+// byRegex reads the time that the group of --time-regex matches.
 func (t *freeText) byRegex(line string) (time.Time, error) {
 	m := t.where.FindStringSubmatch(line)
 	if m == nil {

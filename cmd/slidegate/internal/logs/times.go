@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// A calendar reads the times of syslog lines. Traditional syslog writes no year, so the calendar keeps the log moving
-// forward: a line takes the earliest year in which it is at most 30 days before the newest line so far. From December to
-// January the year goes up; a smaller step back is one of the clock. The first line takes 2001, whatever today's date
-// is; or 2004 if it is of a 29th of February. Where a later line is of one, that year gets a day more: from then on, times are
-// a day later than their dates, so that spans are right. Such times are read as UTC.
+// A calendar reads the times of syslog lines, as UTC. Traditional syslog writes no year, so the
+// calendar keeps the log moving forward: a line gets the earliest year in which it is at most 30
+// days before the newest line so far. So the year goes up from December to January, and a smaller
+// step back is a step of the clock. The first line gets 2001, whatever today's date is, or 2004 if
+// it is of a 29th of February. If a later line is of a 29th of February in a year without one, that
+// year gets an extra day. From then on, times are a day later than their dates, so that the spans
+// between them are right.
 type calendar struct {
-	newest  time.Time // over all lines, attempts or not
-	assumed bool      // the year of the line at hand is not from the log
-	leap    int       // the year that has a day more, if one has
+	newest  time.Time // the newest time of all lines, attempts or not
+	assumed bool      // the current line has no year
+	leap    int       // the year with an extra day, or 0
 }
 
 const (
@@ -24,7 +26,7 @@ const (
 	stepBack      = 30 * 24 * time.Hour
 )
 
-// cut splits a line at the end of its time, which ends at a space. A priority such as <38> may stand before it.
+// cut splits a line at the space after its time. A priority such as <38> may come first.
 func (c *calendar) cut(line string) (at time.Time, rest string, ok bool) {
 	if strings.HasPrefix(line, "<") {
 		_, line, _ = strings.Cut(line, ">")
@@ -58,7 +60,8 @@ func (c *calendar) withYear(at time.Time) time.Time {
 	}
 }
 
-// inYear is the time of a date in a year. The 29th of February is the 1st of March where there is none.
+// inYear returns the time of a date in a year. In a year without a 29th of February, it returns the
+// 1st of March instead.
 func (c *calendar) inYear(at time.Time, year int) time.Time {
 	t := sameDate(at, year)
 	if c.leap != 0 && (year > c.leap || year == c.leap && at.Month() > time.February) {
@@ -67,7 +70,7 @@ func (c *calendar) inYear(at time.Time, year int) time.Time {
 	return t
 }
 
-// firstTime is the first time of a log.
+// firstTime returns the first time of a log.
 func firstTime(at time.Time) time.Time {
 	year := firstYear
 	if at.Month() == time.February && at.Day() == 29 {
@@ -106,8 +109,9 @@ func cutStamp(s string) (at time.Time, rest string, ok bool) {
 	return at.Add(fraction), rest, ok
 }
 
-// cutDateTime reads a time such as 2025-03-04T05:06:07.089+01:00 at the beginning of s. The date may have slashes, a space may
-// stand for the T, and a time without a zone is in UTC. It takes none that goes on with AM or PM.
+// cutDateTime reads a time such as 2025-03-04T05:06:07.089+01:00 at the beginning of s. The date
+// may have slashes, and a space may replace the T. A time without a zone is in UTC. It rejects a
+// time that continues with AM or PM.
 func cutDateTime(s string) (at time.Time, rest string, ok bool) {
 	const shortest = len("2025-03-04T05:06:07")
 	if len(s) < shortest || s[4] != s[7] || s[4] != '-' && s[4] != '/' || s[10] != 'T' && s[10] != ' ' && s[10] != '\t' || s[13] != ':' || s[16] != ':' {
@@ -140,8 +144,8 @@ func parseWebTime(s string) (time.Time, bool) {
 	return at, ok && rest == ""
 }
 
-// date returns the time of a clock such as 05:06:07 on a day, in UTC. It takes no 31st of February, of which time.Date
-// makes the 3rd of March.
+// date returns the time of a clock such as 05:06:07 on a day, in UTC. It rejects dates such as the
+// 31st of February, which time.Date makes the 3rd of March.
 func date(year int, month time.Month, day int, clock string) (time.Time, bool) {
 	hour, minute, second := digits(clock[:2]), digits(clock[3:5]), digits(clock[6:8])
 	at := time.Date(year, month, day, hour, minute, second, 0, time.UTC)
@@ -158,7 +162,8 @@ func monthOf(name string) time.Month {
 	return time.Month(n/3 + 1)
 }
 
-// cutFraction reads the fraction of a second, to the nanosecond. A comma before it, as Python writes one, needs three digits.
+// cutFraction reads the fraction of a second, to the nanosecond. A comma before it, as Python
+// writes one, needs three digits.
 func cutFraction(s string) (fraction time.Duration, rest string) {
 	if s == "" || s[0] != '.' && s[0] != ',' {
 		return 0, s
@@ -210,7 +215,7 @@ func parseZone(s string) (east time.Duration, ok bool) {
 	return east, s[0] == '-' || s[0] == '+'
 }
 
-// digits is a number without a sign, or -1, which no part of a time is.
+// digits returns the value of a number without a sign, or -1 if s is none.
 func digits(s string) (n int) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -236,8 +241,9 @@ const (
 	maxSeconds = maxMS/1000 + 1
 )
 
-// parseTime reads RFC 3339, or seconds since 1970 with or without a fraction. So many seconds that they lie beyond inRange
-// are milliseconds, so many milliseconds are microseconds, and so many of these are nanoseconds.
+// parseTime reads RFC 3339, or seconds since 1970 with or without a fraction. Seconds beyond
+// inRange are read as milliseconds, milliseconds beyond it as microseconds, and these as
+// nanoseconds.
 func parseTime(s string) (time.Time, error) {
 	if at, ok := parseRFC3339(s); ok {
 		return at, nil
@@ -261,7 +267,7 @@ func parseTime(s string) (time.Time, error) {
 	return at, nil
 }
 
-// parseAnyTime reads what parseTime reads, and other dates, as a field of a log may hold them.
+// parseAnyTime reads what parseTime reads, and the other forms of dates in fields of logs.
 func parseAnyTime(s string) (time.Time, error) {
 	if at, rest, ok := cutDateTime(s); ok && rest == "" {
 		return at, nil
@@ -272,7 +278,7 @@ func parseAnyTime(s string) (time.Time, error) {
 	return parseTime(withoutExponent(s))
 }
 
-// findTime returns the first date and time in a line, wherever it stands.
+// findTime returns the first date and time anywhere in a line.
 func (c *calendar) findTime(line string) (at time.Time, ok bool) {
 	c.assumed = false
 	for i := range len(line) {
@@ -293,7 +299,8 @@ func (c *calendar) findTime(line string) (at time.Time, ok bool) {
 	return at, false
 }
 
-// dated gives a stamp the year that follows it, as in "Mar  4 05:06:07 2025", or else one that fits the lines before.
+// dated returns a stamp with the year that follows it, as in "Mar  4 05:06:07 2025", or else with a
+// year that fits the lines before.
 func (c *calendar) dated(stamp time.Time, rest string) time.Time {
 	if year, ok := strings.CutPrefix(rest, " "); ok && len(year) >= 4 && digits(year[:4]) >= 1970 && (len(year) == 4 || !isWordByte(year[4])) {
 		return sameDate(stamp, digits(year[:4]))
@@ -301,7 +308,8 @@ func (c *calendar) dated(stamp time.Time, rest string) time.Time {
 	return c.withYear(stamp)
 }
 
-// findUnix returns the first number in a line that is seconds since 1970, of ten digits, perhaps with a fraction, or milliseconds.
+// findUnix returns the first number in a line that could be seconds since 1970, with ten digits and
+// optionally a fraction, or milliseconds.
 func findUnix(line string) (at time.Time, ok bool) {
 	const seconds, millis = 10, 13
 	for i := 0; i < len(line); {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestYears steps through logs: a line, and the time it takes.
+// TestYears steps through logs: each row is a line, and the time that it gets.
 func TestYears(t *testing.T) {
 	type step struct{ stamp, want string }
 	for name, steps := range map[string][]step{

@@ -9,15 +9,17 @@ import (
 
 // A web log is an access log in the common or combined format of Apache, nginx and others:
 //
-//	192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /login?x=1 HTTP/1.1" 200 2326 "http://ref/" "Mozilla/5.0"
+//	192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 23 "http://ref/" "curl/8"
 //
-// Apache's vhost_combined format has the virtual host and its port before the address, as in example.org:443.
+// Apache's vhost_combined format has the virtual host and its port before the address, as in
+// example.org:443.
 //
-// The client chooses the user, the request, the referer and the agent. They may imitate any part of the line, but the
-// servers escape their quotes, as \" or \x22: so the first bare quote after a bracket begins the request, the time stands
-// before it, and the address before the first space. Nothing after that quote can change or hide the two.
+// The client chooses the user, the request, the referer and the agent, which may imitate any part
+// of the line. But the servers escape their quotes, as \" or \x22. So the first bare quote after a
+// bracket begins the request. The time is before it, and the address before the first space.
+// Nothing after that quote can change or hide the two.
 //
-// The event is text as the log writes it, escapes and all, but for the address, which is written in one way.
+// The event is the text of the log including its escapes. Only an address is normalized.
 type web struct{}
 
 var errWeb = errors.New(`it does not begin as 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" does`)
@@ -56,18 +58,18 @@ func (web) read(line, field string) (Attempt, error) {
 	}
 	switch field {
 	case "address":
-		a.Event = orNothing(address)
+		a.Event = withoutDash(address)
 	case "user":
-		a.Event = orNothing(user)
+		a.Event = withoutDash(user)
 	case "path":
 		a.Event = webPath(request)
 	case "agent":
-		a.Event = orNothing(webAgent(request))
+		a.Event = withoutDash(webAgent(request))
 	}
 	return a, nil
 }
 
-// cutWeb takes a line apart, up to the quote that begins the request.
+// cutWeb splits a line, up to the quote that begins the request.
 func cutWeb(line string) (host, ident, user, stamp, request string, ok bool) {
 	host, rest, _ := strings.Cut(line, " ")
 	if isVirtualHost(host) {
@@ -78,7 +80,7 @@ func cutWeb(line string) (host, ident, user, stamp, request string, ok bool) {
 	if !quoted || start < 0 || head[start:start+len(" [")] != " [" {
 		return "", "", "", "", "", false
 	}
-	ident, user, ok = strings.Cut(head[:start], " ") // ident is what identd says, nearly always -
+	ident, user, ok = strings.Cut(head[:start], " ") // ident is the answer of identd, nearly always -
 	return host, ident, user, head[start+len(" ["):], request, ok
 }
 
@@ -92,16 +94,18 @@ func isVirtualHost(word string) bool {
 	return err != nil
 }
 
-// orNothing is what a field holds: servers write - for nothing, and Apache "" for a user without a name.
-func orNothing(field string) string {
+// withoutDash returns the value of a field. Servers write - for an empty field, and Apache "" for a
+// user without a name.
+func withoutDash(field string) string {
 	if field == "-" || field == `""` {
 		return ""
 	}
 	return field
 }
 
-// webAddress writes an address in one way, and takes a host name as it is. What is neither stands first in formats that only
-// look like this one. So does a word in front of a whole line, as Docker Compose writes one: no - of identd follows it.
+// webAddress normalizes an address, and returns a host name unchanged. Any other text comes first
+// in formats that only resemble this one. The same holds for a word in front of a whole line, as
+// Docker Compose writes one: the - of identd does not follow it.
 func webAddress(host, ident string) (string, error) {
 	address, err := netip.ParseAddr(host)
 	switch {
@@ -118,7 +122,7 @@ func webAddress(host, ident string) (string, error) {
 	return host, nil
 }
 
-// isWord knows host names and the methods of HTTP.
+// isWord reports whether a text could be a host name or an HTTP method.
 func isWord(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !isWordByte(c) && c != '.' && c != '-' && c != '_' {
@@ -128,8 +132,8 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-// webPath is the path that a request asks for, or nothing if it is no request for a path. A fragment does not belong to
-// it, as servers drop one. A target may hold spaces, and HTTP/0.9 has no version after it.
+// webPath returns the path of a request, or an empty text if it requests no path. It leaves out a
+// fragment, as servers do. A target may hold spaces, and HTTP/0.9 has no version after it.
 func webPath(rest string) string {
 	request, _ := cutQuoted(rest)
 	method, target, _ := strings.Cut(request, " ")
@@ -152,7 +156,8 @@ func webPath(rest string) string {
 	return ""
 }
 
-// webAgent is the second of the quoted texts after the status and the size. The common format has none.
+// webAgent returns the user agent: the second quoted text after the status and the size. The common
+// format has none.
 func webAgent(rest string) string {
 	_, rest = cutQuoted(rest)
 	for range 3 { // " 200 2326 "
@@ -168,8 +173,8 @@ func webAgent(rest string) string {
 	return agent
 }
 
-// cutQuoted cuts what stands after a quote at the quote that ends it, which has no backslash before it that is not itself
-// escaped. A line that was cut off has none.
+// cutQuoted splits the text after a quote at the quote that ends it: the first that is not escaped
+// by a backslash. A line that was cut off has none.
 func cutQuoted(s string) (quoted, rest string) {
 	for end := 0; ; end++ {
 		next := strings.IndexByte(s[end:], '"')
