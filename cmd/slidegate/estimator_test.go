@@ -94,7 +94,7 @@ func TestEstimatorAR1(t *testing.T) {
 func TestEstimatorIsTold(t *testing.T) {
 	file := t.TempDir() + "/levels.svg"
 	stdout, stderr, status := command(t.Context(), "replay", "--estimator", "ar1", "--limit", "100/1m", "--picture", file)
-	if status != 0 || !strings.Contains(stdout, "estimator   ar1: a limit holds MAX at once, and up to 2 x MAX in a PER\n") || strings.Contains(stdout, "100/1m@") {
+	if status != 0 || !strings.Contains(stdout, "estimator   ar1: a limit allows MAX at once, and up to 2 x MAX in one PER\n") || strings.Contains(stdout, "100/1m@") {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 	checkSVG(t, text(t, file), "denied by levels (ar1)")
@@ -114,9 +114,9 @@ func TestEstimatorIsTold(t *testing.T) {
 // TestNeedlessLimit: a limit that can never deny beside another is pointed out, and no other is.
 func TestNeedlessLimit(t *testing.T) {
 	for limits, want := range map[string]string{
-		"100/1m,5/1h":       "\n100/1m@1s can never deny beside 5/1h, which holds no more in a longer time; leave it out.\n",
-		"5/1m,5/1h":         "\n5/1m can never deny beside 5/1h, which holds no more in a longer time; leave it out.\n",
-		"3/1m,5/1h,4/1d":    "\n5/1h can never deny beside 4/1d, which holds no more in a longer time; leave it out.\n",
+		"100/1m,5/1h":       "\n100/1m@1s denies nothing beyond 5/1h, which allows no more in a longer time; leave it out.\n",
+		"5/1m,5/1h":         "\n5/1m denies nothing beyond 5/1h, which allows no more in a longer time; leave it out.\n",
+		"3/1m,5/1h,4/1d":    "\n5/1h denies nothing beyond 4/1d, which allows no more in a longer time; leave it out.\n",
 		"4/1m,5/1h":         "",
 		"1/5s,5/1h,20/1d":   "",
 		"100/60m,100/60m1s": "", // the first counts up to a minute late
@@ -130,7 +130,7 @@ func TestNeedlessLimit(t *testing.T) {
 				}
 			}
 			stdout, stderr, status := command(t.Context(), "replay", "--estimator", how, "--limit", limits)
-			if status != 0 || !strings.Contains(stdout, want) || strings.Contains(stdout, "can never deny") != (want != "") {
+			if status != 0 || !strings.Contains(stdout, want) || strings.Contains(stdout, "denies nothing beyond") != (want != "") {
 				t.Errorf("%s by %s: status %d, %s%s", limits, how, status, stderr, stdout)
 			}
 		}

@@ -168,19 +168,19 @@ func (g *exactGuard) result() guardCounts {
 	c := g.guardCounts
 	c.All, c.Delayed, c.Most = map[string]int{}, map[string]int{}, map[string][]replay.Event{}
 	for kind, events := range g.subjects {
-		var delayed, hurt []replay.Event
+		var delayed, mistakes []replay.Event
 		for _, e := range events {
 			if e.Denied > 0 {
 				delayed = append(delayed, e)
 			}
 			if e.Succeeded > 0 {
-				hurt = append(hurt, e)
+				mistakes = append(mistakes, e)
 			}
 		}
 		c.All[kind], c.Delayed[kind] = len(events), len(delayed)
 		c.Most[kind] = firstTen(delayed, func(e replay.Event) int { return e.Denied })
 		if kind == "pairs" {
-			c.Most["hurt"] = firstTen(hurt, func(e replay.Event) int { return e.Succeeded })
+			c.Most["by mistake"] = firstTen(mistakes, func(e replay.Event) int { return e.Succeeded })
 		}
 	}
 	return c
@@ -204,7 +204,7 @@ func loginCounts(p *replay.LoginReport) guardCounts {
 		Allowed: p.Allowed, Denied: p.Denied, Mistakes: p.DeniedSucceeded, By: map[string]int{},
 		All:     map[string]int{"addresses": p.Addresses.Count, "accounts": p.Accounts.Count, "pairs": p.Pairs.Count},
 		Delayed: map[string]int{"addresses": p.Addresses.Denied, "accounts": p.Accounts.Denied, "pairs": p.Pairs.Denied},
-		Most:    map[string][]replay.Event{"addresses": p.Addresses.Top, "accounts": p.Accounts.Top, "pairs": p.Pairs.Top, "hurt": p.Hurt},
+		Most:    map[string][]replay.Event{"addresses": p.Addresses.Top, "accounts": p.Accounts.Top, "pairs": p.Pairs.Top, "by mistake": p.ByMistake},
 	}
 	for _, b := range p.Budgets {
 		if b.Denied > 0 {
@@ -374,13 +374,13 @@ func TestLoginSkips(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	stdout, _, _ := command(t.Context(), "replay", "--login", file)
-	for _, want := range []string{"skipped    3 without an account, 1 without an address\nlooked at  1 (100.0 %)\n", `the attempt comes from "host.example.org", which is no address`} {
+	for _, want := range []string{"skipped   3 without an account, 1 without an address\nchecked   1 (100.0 %)\n", `the attempt comes from "host.example.org", which is no address`} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}
 	}
 	none := write(t, sshdLogin{at, "192.0.2.1", "", false, 1}.String())
-	if stdout, _, status := command(t.Context(), "replay", "--login", none); status != 0 || !strings.Contains(stdout, "looked at  0 (0.0 %)\n") {
+	if stdout, _, status := command(t.Context(), "replay", "--login", none); status != 0 || !strings.Contains(stdout, "checked   0 (0.0 %)\n") {
 		t.Errorf("nothing but such: status %d, %s", status, stdout)
 	}
 }

@@ -252,8 +252,8 @@ func TestUnits(t *testing.T) {
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--limit", "5/1h,9/1d", file)...)
 		want := counts{6, 3, 3, 3, map[string]int{"5/1h": 3, "9/1d": 1}, map[string]time.Duration{"alice": time.Hour - time.Second, "bob": 0, "carol": 0}}
-		if diff := cmp.Diff(want, countsOf(&got)); diff != "" || got.Sets[0].Hopeless != 2 {
-			t.Errorf("%s: %d never admissible, %s", place, got.Sets[0].Hopeless, diff)
+		if diff := cmp.Diff(want, countsOf(&got)); diff != "" || got.Sets[0].NeverAdmissible != 2 {
+			t.Errorf("%s: %d never admissible, %s", place, got.Sets[0].NeverAdmissible, diff)
 		}
 	}
 }

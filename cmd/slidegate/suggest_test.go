@@ -216,7 +216,7 @@ func TestSuggestPrints(t *testing.T) {
 	checkSVG(t, text(t, svg), "Attempts stopped by one, two and three limits")
 
 	one := write(t, "1,alice\n2,bob\n3,carol\n")
-	if stdout, _, _ := command(t.Context(), "replay", "--suggest", one); !strings.Contains(stdout, "\nno limits are proposed: all that stop anything would delay more than that\n") {
+	if stdout, _, _ := command(t.Context(), "replay", "--suggest", one); !strings.Contains(stdout, "\nno limits are proposed: all that stop anything would delay more honest attempts\n") {
 		t.Error(stdout)
 	}
 }

@@ -87,8 +87,8 @@ func (e Estimator) Text(l window.Limit) string {
 	return text
 }
 
-// Needless returns another of the limits with which this one never denies, because it allows no
-// more in a longer time. It returns an empty text if there is none.
+// Needless returns another of the limits that denies everything that this one denies, because it
+// allows no more in a longer time. It returns an empty text if there is none.
 func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
 	late := time.Duration(0) // a limit with slices forgets a unit up to one slice late
 	if _, _, slices := strings.Cut(e.Text(l), "@"); slices {

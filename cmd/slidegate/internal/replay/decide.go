@@ -24,25 +24,25 @@ import (
 )
 
 const (
-	inFlight = 128     // workers on Redis: each waits for one reply at a time
-	ahead    = 1024    // attempts that may wait for a worker
-	maxQuiet = 1 << 16 // events without an attempt for long whose tallies are kept
+	inFlight = 128     // workers with Redis; each waits for one reply at a time
+	ahead    = 1024    // the most attempts that wait for a worker
+	maxIdle  = 1 << 16 // the most idle events whose tallies are kept
 )
 
-// A replay decides the attempts of a log at the times that the log tells. Each event has its worker, so that its attempts
-// are decided one after the other, in order; those of other events meanwhile.
+// A replay decides the attempts of a log at the times in the log. Each event has a fixed worker, so
+// its attempts are decided one after the other, in order. Different workers run in parallel.
 type replay struct {
 	sets     flags.Sets
 	how      estimator.Estimator
 	redis    connect.Addresses
 	client   rueidis.Client // nil: decide in memory
 	name     string         // of the limiters in Redis
-	timeline bool           // a picture is asked for
+	timeline bool           // count attempts over time, for a chart
 	seed     maphash.Seed
 	workers  []*worker
 }
 
-// newReplay takes how many quiet events it is to keep in all.
+// newReplay creates the workers. They keep the tallies of at most this many idle events in all.
 func newReplay(ctx context.Context, sets flags.Sets, how estimator.Estimator, redis connect.Addresses, timeline bool, keep int) (r *replay, err error) {
 	r = &replay{sets: sets, how: how, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
 	workers := runtime.GOMAXPROCS(0)
@@ -69,7 +69,7 @@ func (r *replay) close() {
 	}
 }
 
-// limiter makes the limiter of one set, in Redis under a name that no other run has.
+// limiter creates the limiter of one set. Its name in Redis is unique to this run.
 func (r *replay) limiter(set int, now func() time.Time) (estimator.Limiter, error) {
 	name := r.name
 	if len(r.sets) > 1 {
@@ -78,7 +78,7 @@ func (r *replay) limiter(set int, now func() time.Time) (estimator.Limiter, erro
 	return r.how.Limiter(r.client, window.Config{Name: name, Limits: r.sets[set], Now: now, Timeout: connect.Timeout})
 }
 
-// run decides all attempts, and removes what it wrote to Redis, whatever happens.
+// run decides all attempts. In any case it then removes the keys that it wrote to Redis.
 func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	err := r.decideAll(ctx, log)
 	err = interruptedAfter(ctx, err, r.decided())
@@ -92,10 +92,10 @@ func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	if err == nil {
 		err = left
 	}
-	return fmt.Errorf("%w; keys named %s* may stay there until a day after they are forgotten", err, r.name)
+	return fmt.Errorf("%w; keys named %s* may stay there until they expire, up to a day after their units are forgotten", err, r.name)
 }
 
-// decideAll hands the attempts to the workers, and ends with the first error.
+// decideAll sends the attempts to the workers, and ends with the first error.
 func (r *replay) decideAll(ctx context.Context, log *logs.Reader) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range r.workers {
@@ -142,12 +142,12 @@ func (r *replay) decided() (attempts int) {
 	return attempts
 }
 
-// wrote reports whether Redis may hold anything.
+// wrote reports whether Redis may hold keys of this run.
 func (r *replay) wrote() bool {
 	return r.decided() > 0 || slices.ContainsFunc(r.workers, func(w *worker) bool { return w.uncertain })
 }
 
-// forget removes all events from Redis.
+// forget removes the keys of all events from Redis.
 func (r *replay) forget(ctx context.Context) error {
 	var g errgroup.Group
 	for _, w := range r.workers {
@@ -160,11 +160,11 @@ func (r *replay) forget(ctx context.Context) error {
 type worker struct {
 	r         *replay
 	attempts  chan logs.Attempt
-	limiters  []estimator.Limiter // one a set
-	now       time.Time           // of the attempt at hand
-	uncertain bool                // a call may have been counted though it failed
+	limiters  []estimator.Limiter // one per set
+	now       time.Time           // the time of the current attempt
+	uncertain bool                // a call that failed may have been counted
 	sets      []*outcome
-	admitted  []bool            // the attempt at hand, by each set
+	admitted  []bool            // whether each set admits the current attempt
 	timeline  *picture.Timeline // nil without a picture
 	tallies
 }
@@ -185,7 +185,8 @@ func newWorker(r *replay, keep int) (*worker, error) {
 	return w, nil
 }
 
-// work decides until the log ends. After an error it lets the rest pass, so that nobody waits for it.
+// work decides attempts until the log ends. After an error it receives the rest without deciding,
+// so that the sender does not block.
 func (w *worker) work(ctx context.Context) (err error) {
 	for a := range w.attempts {
 		if err == nil {
@@ -195,14 +196,14 @@ func (w *worker) work(ctx context.Context) (err error) {
 	return err
 }
 
-// decide asks the limiters for each attempt of a line, and counts the answers. A call that has begun ends in peace: whoever
-// cuts it off does not know when Redis runs it.
+// decide asks the limiters for each attempt of a line, and counts the decisions. It does not cancel
+// a call that has begun, because Redis could run it at any time later.
 func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	ctx = context.WithoutCancel(ctx)
-	t := w.of(a.Event, a.At)
+	t := w.tallyOf(a.Event, a.At)
 	w.now = a.At
 	for range a.Times {
 		t.attempts++
@@ -221,7 +222,8 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 	return w.sweep(ctx, w.forget)
 }
 
-// ask has the limiter decide. Units that can never be admitted are a denial like any other, with no wait to name.
+// ask asks a limiter for a decision. If an attempt asks for more units than a limit holds, the
+// decision is a denial without a wait.
 func (w *worker) ask(ctx context.Context, l estimator.Limiter, a logs.Attempt) (window.Decision, error) {
 	d, err := l.AllowN(ctx, a.Event, a.Units)
 	if errors.Is(err, window.ErrExceedsLimit) {

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
-// draw writes the picture, if one is asked for.
+// draw writes the chart, if Picture names a file.
 func (p *Report) draw() error {
 	if p.Picture == "" {
 		return nil
@@ -22,7 +22,7 @@ func (p *Report) draw() error {
 	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.Draw(w, f, d) })
 }
 
-// draw writes the picture, if one is asked for.
+// draw writes the chart, if Picture names a file.
 func (p *LoginReport) draw() error {
 	if p.Picture == "" {
 		return nil
@@ -35,7 +35,8 @@ func (p *LoginReport) draw() error {
 	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawLogins(w, f, d) })
 }
 
-// zone returns the time zone that a picture names. A log without years has its own time.
+// zone returns the time zone that a chart shows. It is empty for a log without years, whose times
+// have no zone.
 func (p *logReport) zone() string {
 	if p.yearless() {
 		return ""

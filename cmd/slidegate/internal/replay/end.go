@@ -24,13 +24,14 @@ func (p *Report) end() (verdict string, next []string) {
 	return verdict, p.again("--limit " + strings.Join(p.Sets[0].limitTexts(), ","))
 }
 
-// denied says how many attempts a set denies, and whom by mistake if the log tells.
+// denied returns how many attempts a set denies, and how many people by mistake if the log has
+// results.
 func (p *Report) denied(s *result) string {
-	return fmt.Sprintf("%d of %d denied", s.Denied, p.Attempts) + p.hurt(s.Hurt, s.MoreHurt)
+	return fmt.Sprintf("%d of %d denied", s.Denied, p.Attempts) + p.byMistake(s.ByMistake, s.MoreByMistake)
 }
 
-// hurt says how many were denied by mistake, if the log tells.
-func (p *logReport) hurt(events []Event, more int) string {
+// byMistake returns how many people were denied by mistake, if the log has results.
+func (p *logReport) byMistake(events []Event, more int) string {
 	switch n := len(events) + more; {
 	case p.WithResult == 0:
 		return ""
@@ -55,7 +56,8 @@ func (p *Report) best() string {
 	return fmt.Sprintf("%s under %s: %s", which, s.limits(), p.denied(s))
 }
 
-// more returns the words of the same comparison with a picture, or of a search for limits.
+// more returns the words of the same comparison with a chart or, if it had one, of a search for
+// limits.
 func (p *Report) more() []string {
 	if p.Picture != "" {
 		return p.again("--suggest")
@@ -67,12 +69,12 @@ func (p *Report) more() []string {
 	return p.again(append(words, "--picture limits.svg")...)
 }
 
-// again returns the words of a replay of the same log, with other flags.
+// again returns the words of a replay of the same log with other flags.
 func (p *logReport) again(words ...string) []string {
 	return slices.Concat([]string{"replay"}, words, p.reading)
 }
 
-// reading returns the flags and files by which a log is read, quoted for a shell.
+// reading returns the flags and files with which a log is read, quoted for a shell.
 func (c *Command) reading() (words []string) {
 	flag := func(name string, value flags.Text) {
 		if value != "" {
@@ -94,12 +96,13 @@ func (c *Command) reading() (words []string) {
 	return words
 }
 
-// verdict says how many attempts the guard delays, and whom by mistake.
+// verdict returns how many attempts the guard delays, and how many people by mistake.
 func (p *LoginReport) verdict() string {
-	return fmt.Sprintf("%d of %d delayed", p.Denied, p.Allowed+p.Denied) + p.hurt(p.Hurt, p.MoreHurt)
+	return fmt.Sprintf("%d of %d delayed", p.Denied, p.Allowed+p.Denied) + p.byMistake(p.ByMistake, p.MoreByMistake)
 }
 
-// end returns the verdict on the tightest proposal, and the words of a command that compares all.
+// end returns the verdict on the tightest proposal, and the words of a command that compares all
+// proposals.
 func (p *SuggestReport) end() (verdict string, next []string) {
 	if len(p.Sets) == 0 {
 		return "no limits are proposed: " + p.nothing(), p.again()
@@ -112,10 +115,10 @@ func (p *SuggestReport) end() (verdict string, next []string) {
 		s.Stopped, output.Count(p.Attempts, "attempt"), strings.Join(s.Limits.Texts(), ", "), s.Delayed, p.Honest), p.again(next...)
 }
 
-// nothing says why no limits are proposed.
+// nothing returns why no limits are proposed.
 func (p *SuggestReport) nothing() string {
 	if p.Period <= time.Second.Milliseconds() {
-		return "the log is too short, as the shortest window that is tried is a second"
+		return "the log is too short; the shortest window that is tried is 1s"
 	}
-	return "all that stop anything would delay more than that"
+	return "all that stop anything would delay more honest attempts"
 }

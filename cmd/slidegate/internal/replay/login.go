@@ -21,7 +21,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// runLogin is Run with the login guard in place of limits.
+// runLogin runs the command with the login guard instead of limits.
 func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
@@ -29,12 +29,12 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := picture.Check(string(c.Picture)); err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" { // most of what a decision allocates is garbage soon
+	if os.Getenv("GOGC") == "" { // decisions allocate much that is garbage soon
 		defer debug.SetGCPercent(debug.SetGCPercent(200))
 	}
 	var p *LoginReport
 	err := c.watched(ctx, s, func(log *logs.Reader) error {
-		r, err := newGuardReplay(ctx, login.Config{Name: "replay"}, maxQuiet)
+		r, err := newGuardReplay(ctx, login.Config{Name: "replay"}, maxIdle)
 		if err != nil {
 			return err
 		}
@@ -54,24 +54,24 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	return p.print(s.Out, c.JSON)
 }
 
-// checkLogin refuses flags that the guard has no use for.
+// checkLogin returns an error for flags that the guard does not support.
 func (c *Command) checkLogin() error {
 	return refuse("login", []conflict{
 		{len(c.Limits) > 0, "limit", "the login guard has limits of its own"},
 		{len(c.Compare) > 0, "compare", "the login guard has limits of its own"},
 		{c.Estimator.Estimator != "", "estimator", "the login guard counts by windows"},
 		{c.By.Text != "", "by", "the login guard counts by address, by account, and by both"},
-		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
+		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the same result as on Redis"},
 	})
 }
 
-// A conflict is a flag that another one has no use for.
+// A conflict is another flag that a flag excludes.
 type conflict struct {
 	given     bool
 	flag, why string
 }
 
-// refuse returns an error about the first conflict with a flag that is given.
+// refuse returns an error about the first given flag that conflicts with this one.
 func refuse(flag string, conflicts []conflict) error {
 	for _, other := range conflicts {
 		if other.given {
@@ -81,40 +81,43 @@ func refuse(flag string, conflicts []conflict) error {
 	return nil
 }
 
-// A guardReplay asks the login guard about the attempts of a log, at the times that the log tells. One attempt is charged to several subjects,
-// each of which it shares with others: so they are decided one after the other.
+// A guardReplay asks the login guard about the attempts of a log, at the times in the log. It
+// decides them one after the other, because each attempt is charged to several subjects, which it
+// shares with other attempts.
 type guardReplay struct {
 	guard                *login.Guard
-	now                  time.Time // of the attempt at hand
-	budgets              []*spent
+	now                  time.Time // the time of the current attempt
+	budgets              []*budgetDenials
 	allowed              int
-	noAccount, noAddress int // attempts that no guard can decide
+	noAccount, noAddress int // attempts that a guard cannot decide
 	waits                *picture.Waits
-	timeline             *picture.Timeline // the first set is what was allowed, and each other one what a budget denied
+	timeline             *picture.Timeline // the first set are the allowed attempts, each other set those that one budget denied
 	subjects             [3]subjects
 }
 
-// spent is what became of attempts for one budget: a denial is that of the first budget that denies.
-type spent struct {
+// budgetDenials are the denials of one budget. A denial counts for the first budget that denies.
+type budgetDenials struct {
 	budget login.Budget
 	limits flags.Limits
-	fate
+	denials
 }
 
-// The subjects that the report has a list of.
+// The kinds of subjects, each with a list in the report.
 const (
 	byAddress = iota
 	byAccount
 	byPair
 )
 
-// subjects are the tallies of one kind, under one set of limits, and how the guard forgets one that has gone quiet.
+// subjects are the tallies of one kind of subject, under one set of limits. forget makes the guard
+// forget an idle subject.
 type subjects struct {
 	tallies
 	forget func(ctx context.Context, subject string) error
 }
 
-// newGuardReplay takes how many quiet subjects of each kind it is to keep.
+// newGuardReplay creates a guard. It keeps the tallies of at most this many idle subjects of each
+// kind.
 func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardReplay, err error) {
 	r = &guardReplay{now: time.Unix(0, 0), waits: &picture.Waits{}}
 	cfg.Now = func() time.Time { return r.now }
@@ -122,11 +125,11 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 		return nil, err
 	}
 	of := map[login.Budget]flags.Limits{}
-	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} { // as Begin asks them
+	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} { // in the order in which Begin asks them
 		if of[b], err = limitsOf(ctx, r.guard, b); err != nil {
 			return nil, err
 		}
-		r.budgets = append(r.budgets, &spent{budget: b, limits: of[b]})
+		r.budgets = append(r.budgets, &budgetDenials{budget: b, limits: of[b]})
 	}
 	r.timeline = picture.NewTimeline(1 + len(r.budgets))
 	tally := func(limits flags.Limits) tallies { return newTallies(flags.Sets{limits}, estimator.Window, keep) }
@@ -138,7 +141,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 	return r, nil
 }
 
-// limitsOf asks a guard what it allows.
+// limitsOf returns the limits of a budget of the guard.
 func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls flags.Limits, err error) {
 	d, err := g.Limiter(b).Peek(ctx, "anybody")
 	for _, u := range d.Usage {
@@ -147,7 +150,7 @@ func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls flags.Lim
 	return ls, err
 }
 
-// run decides all attempts of the log, while those after them are read.
+// run decides all attempts of the log, and reads ahead meanwhile.
 func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
 	attempts := make(chan logs.Attempt, ahead)
 	g, running := errgroup.WithContext(ctx)
@@ -159,7 +162,8 @@ func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
 	return interruptedAfter(ctx, g.Wait(), r.decided())
 }
 
-// decideAll decides attempts until there are no more. After an error it lets the rest pass, so that nobody waits for it.
+// decideAll decides attempts until there are no more. After an error it receives the rest without
+// deciding, so that the sender does not block.
 func (r *guardReplay) decideAll(ctx context.Context, attempts <-chan logs.Attempt) (err error) {
 	for a := range attempts {
 		if err == nil {
@@ -172,21 +176,21 @@ func (r *guardReplay) decideAll(ctx context.Context, attempts <-chan logs.Attemp
 	return err
 }
 
-// decided is how many attempts the guard allowed or denied.
+// decided returns how many attempts the guard allowed or denied.
 func (r *guardReplay) decided() int { return r.allowed + r.total().denied }
 
-// total is what became of attempts for all budgets.
-func (r *guardReplay) total() (f fate) {
+// total returns the denials of all budgets.
+func (r *guardReplay) total() (d denials) {
 	for _, b := range r.budgets {
-		f.denied += b.denied
-		f.succeeded += b.succeeded
+		d.denied += b.denied
+		d.succeeded += b.succeeded
 	}
-	return f
+	return d
 }
 
-// decide asks the guard for each attempt of a line, and says how it ended.
+// decide asks the guard for each attempt of a line, and reports a success to it.
 func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
-	ip, _ := netip.ParseAddr(a.Event) // what is no address, the guard refuses
+	ip, _ := netip.ParseAddr(a.Event) // the guard rejects an invalid address
 	r.now = a.At
 	for range a.Times {
 		answer, err := r.guard.Begin(ctx, a.Account, ip)
@@ -208,16 +212,16 @@ func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 	return r.sweep(ctx)
 }
 
-// count counts an answer of the guard for all that the attempt was charged to.
+// count counts an answer of the guard for all subjects that the attempt was charged to.
 func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt) {
-	var fates []*fate
+	var all []*denials
 	address := subnet.Client(ip)
 	for i, subject := range [...]string{byAddress: address, byAccount: a.Account, byPair: address + " " + a.Account} {
-		t := r.subjects[i].of(subject, a.At)
+		t := r.subjects[i].tallyOf(subject, a.At)
 		t.attempts++
-		fates = append(fates, &t.sets[0])
+		all = append(all, &t.sets[0])
 	}
-	budget := slices.IndexFunc(r.budgets, func(b *spent) bool { return b.budget == answer.Denied }) // -1 if it was allowed
+	budget := slices.IndexFunc(r.budgets, func(b *budgetDenials) bool { return b.budget == answer.Denied }) // -1 if it was allowed
 	outcome := make([]bool, 1+len(r.budgets))
 	outcome[1+budget] = true
 	r.timeline.Add(a.At, outcome)
@@ -226,12 +230,12 @@ func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt
 		return
 	}
 	r.waits.Add(answer.RetryAfter)
-	for _, f := range append(fates, &r.budgets[budget].fate) {
-		f.deny(answer.RetryAfter, a.Succeeded)
+	for _, d := range append(all, &r.budgets[budget].denials) {
+		d.add(answer.RetryAfter, a.Succeeded)
 	}
 }
 
-// sweep bounds the memory, also that of the guard.
+// sweep bounds the memory of the tallies and of the guard.
 func (r *guardReplay) sweep(ctx context.Context) error {
 	for i := range r.subjects {
 		if err := r.subjects[i].sweep(ctx, r.subjects[i].forget); err != nil {

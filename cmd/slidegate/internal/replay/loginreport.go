@@ -12,22 +12,22 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// LoginReport is the outcome of a replay with the login guard, as --json prints it. What is delayed is
-// denied there, as in Report.
+// LoginReport is the outcome of a replay with the login guard, as --json prints it. Delayed
+// attempts are called denied there, as in Report.
 type LoginReport struct {
 	logReport
-	NoAccount       int            `json:"skipped_without_account"` // attempts that no guard can decide
+	NoAccount       int            `json:"skipped_without_account"` // attempts that a guard cannot decide
 	NoAddress       int            `json:"skipped_without_address"`
-	Allowed         int            `json:"allowed"` // passwords that are looked at
+	Allowed         int            `json:"allowed"` // attempts whose password is checked
 	Denied          int            `json:"denied"`
-	DeniedSucceeded int            `json:"denied_succeeded"` // of the denied: the log says that they succeeded
-	waitReport                     // of the denied
-	Budgets         []budgetReport `json:"budgets"` // in the order in which they are asked
+	DeniedSucceeded int            `json:"denied_succeeded"` // denied attempts that succeeded in the log
+	waitReport                     // the waits of denied attempts
+	Budgets         []budgetReport `json:"budgets"` // in the order in which the guard asks them
 	Addresses       subjectReport  `json:"addresses"`
 	Accounts        subjectReport  `json:"accounts"`
 	Pairs           subjectReport  `json:"pairs"`
-	Hurt            []Event        `json:"denied_though_succeeded"` // pairs of most successes denied
-	MoreHurt        int            `json:"denied_though_succeeded_more"`
+	ByMistake       []Event        `json:"denied_though_succeeded"` // the pairs with the most successes denied
+	MoreByMistake   int            `json:"denied_though_succeeded_more"`
 	Picture         string         `json:"picture,omitempty"`
 
 	timeline *picture.Timeline
@@ -37,19 +37,20 @@ type LoginReport struct {
 type budgetReport struct {
 	Budget    login.Budget `json:"budget"`
 	Limits    []string     `json:"limits"`
-	Denied    int          `json:"denied"` // for this budget, and none before it
+	Denied    int          `json:"denied"` // denied by this budget, and by none before it
 	Succeeded int          `json:"denied_succeeded"`
 	Longest   int64        `json:"longest_wait_ms"`
 }
 
-// subjectReport is about the addresses, the accounts, or the pairs: an address, a space, and an account.
+// subjectReport is about the addresses, the accounts, or the pairs. A pair is an address, a space,
+// and an account.
 type subjectReport struct {
 	Count     int     `json:"count"`
-	Denied    int     `json:"denied"`    // of them, those that were denied something
-	Estimated bool    `json:"estimated"` // there were too many to keep: their numbers are within about 2 %
+	Denied    int     `json:"denied"`    // subjects with at least one denied attempt
+	Estimated bool    `json:"estimated"` // there were too many to keep all: the numbers of subjects are within about 2 %
 	Top       []Event `json:"denied_most"`
-	More      int     `json:"denied_more"`            // denied, and not in denied_most
-	Lost      int     `json:"denials_lost,omitempty"` // if estimated, one may have had so many more, long before or after
+	More      int     `json:"denied_more"`            // denied subjects that denied_most leaves out
+	Lost      int     `json:"denials_lost,omitempty"` // if estimated: how many more denials one may have had, long before or after
 }
 
 func (r *guardReplay) report(log logReport) *LoginReport {
@@ -63,7 +64,7 @@ func (r *guardReplay) report(log logReport) *LoginReport {
 	for _, b := range r.budgets {
 		p.Budgets = append(p.Budgets, budgetReport{b.budget, b.limits.Texts(), b.denied, b.succeeded, b.longest.Milliseconds()})
 	}
-	p.Hurt, p.MoreHurt = hurt(r.subjects[byPair].deniedBy(0))
+	p.ByMistake, p.MoreByMistake = deniedByMistake(r.subjects[byPair].deniedBy(0))
 	return p
 }
 
@@ -73,7 +74,7 @@ func (s *subjects) report() (p subjectReport) {
 	if s.lost >= 0 {
 		p.Estimated, p.Lost = true, s.lost
 	}
-	p.Top, p.More = most(s.deniedBy(0), func(e Event) int { return e.Denied })
+	p.Top, p.More = topBy(s.deniedBy(0), func(e Event) int { return e.Denied })
 	return p
 }
 
@@ -87,7 +88,7 @@ func (p *LoginReport) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// text returns the report with lists of at most so many rows.
+// text returns the report. Its lists have at most this many rows.
 func (p *LoginReport) text(screen output.Screen, rows int) string {
 	var b strings.Builder
 	p.printHead(&b)
@@ -96,7 +97,7 @@ func (p *LoginReport) text(screen output.Screen, rows int) string {
 	for _, s := range p.kinds() {
 		lists = append(lists, eventList{func(name string) string { return fmt.Sprintf("%-7s  %s", s.one, s.show(name)) }, s.Top})
 	}
-	p.printEvents(&b, screen, "delayed", rows, lists, eventList{printablePair, p.Hurt})
+	p.printEvents(&b, screen, "delayed", rows, lists, eventList{printablePair, p.ByMistake})
 	p.printNotes(&b, screen)
 	for _, s := range p.kinds() {
 		if s.Estimated {
@@ -108,7 +109,7 @@ func (p *LoginReport) text(screen output.Screen, rows int) string {
 	return b.String()
 }
 
-// kind is a list of subjects with its names.
+// kind is a list of subjects, with the names of their kind.
 type kind struct {
 	one, many string
 	show      func(string) string
@@ -123,7 +124,7 @@ func (p *LoginReport) kinds() []kind {
 	}
 }
 
-// printablePair shows both on one line of a terminal, each for itself. An address has no space.
+// printablePair makes the address and the account printable separately. An address has no space.
 func printablePair(pair string) string {
 	address, account, _ := strings.Cut(pair, " ")
 	return printable(address) + " " + printable(account)
@@ -132,16 +133,16 @@ func printablePair(pair string) string {
 func (p *LoginReport) printHead(b *strings.Builder) {
 	p.printSample(b, "slidegate replay --login")
 	rows := [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts()}}
-	output.Table(b, 0, append(rows, p.outcome()...))
+	output.Table(b, 0, append(rows, p.outcomeRows()...))
 }
 
-// outcome is in rows what the guard did.
-func (p *LoginReport) outcome() (rows [][]string) {
+// outcomeRows returns what the guard did, as rows of a table.
+func (p *LoginReport) outcomeRows() (rows [][]string) {
 	decided := p.Allowed + p.Denied
 	if p.NoAccount+p.NoAddress > 0 {
 		rows = append(rows, []string{"skipped", fmt.Sprintf("%d without an account, %d without an address", p.NoAccount, p.NoAddress)})
 	}
-	rows = append(rows, []string{"looked at", share(p.Allowed, decided)},
+	rows = append(rows, []string{"checked", share(p.Allowed, decided)},
 		[]string{"delayed", share(p.Denied, decided) + "; by mistake " + p.mistakes(p.DeniedSucceeded)},
 		[]string{"affected", p.affected()})
 	if p.Denied > 0 {
@@ -150,7 +151,7 @@ func (p *LoginReport) outcome() (rows [][]string) {
 	return rows
 }
 
-// affected says how many subjects of each kind there are, and how many of them are delayed.
+// affected returns how many subjects of each kind there are, and how many of them are delayed.
 func (p *LoginReport) affected() string {
 	var counts []string
 	for _, k := range p.kinds() {
@@ -166,8 +167,8 @@ func (l budgetReport) longest() string {
 	return output.Duration(l.Longest)
 }
 
-// printBudgets prints how many attempts each budget delayed. An attempt counts for the first that
-// denies it, from above.
+// printBudgets prints how many attempts each budget delayed. An attempt counts for the first budget
+// that denies it, from the top.
 func (p *LoginReport) printBudgets(b *strings.Builder, screen output.Screen) {
 	rows := [][]string{{"delayed", "by mistake", "longest wait", "  by budget, with its limits"}}
 	for _, l := range p.Budgets {

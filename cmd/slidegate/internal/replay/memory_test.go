@@ -16,11 +16,11 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// A stream generates a log while it is read, so that no test holds one.
+// A stream generates a log while it is read, so that tests hold no log in memory.
 type stream struct {
 	lines int
 	line  func(n int) string
-	at    func(n int) // is told how many lines are out
+	at    func(n int) // is called before line n is generated
 	n     int
 	rest  bytes.Buffer
 }
@@ -53,7 +53,7 @@ func replayStream(tb testing.TB, r *replay, s *stream) *Report {
 	return (&Command{Files: []flags.Text{"-"}}).report(r, log)
 }
 
-// inUse is the memory that is reachable now.
+// inUse returns the number of bytes that are reachable now.
 func inUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -61,8 +61,8 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// growth replays a stream and returns how much more memory is in use in its last quarter than in its
-// second. It takes the least of each, as memory goes up and down while quiet events are swept.
+// growth replays a stream. It returns how many more bytes are in use in its last quarter than in its
+// second. It takes the least of each, because memory goes up and down while idle events are swept.
 func growth(tb testing.TB, s *stream) (grown int64, p *Report) {
 	tb.Helper()
 	r, err := newReplay(tb.Context(), flags.Sets{{{Max: 5, Per: time.Minute}}}, estimator.Window, connect.Addresses{}, true, 2000)
@@ -80,8 +80,8 @@ func growth(tb testing.TB, s *stream) (grown int64, p *Report) {
 	return slices.Min(used[3]) - slices.Min(used[1]), p
 }
 
-// TestMemoryIsConstant: neither the number of lines nor the number of events that have gone quiet needs memory. All
-// lines would be 14 MB, the tallies of all events of the second case more than that.
+// TestMemoryIsConstant checks that memory grows neither with the lines nor with the idle events.
+// All lines would be 14 MB, and the tallies of all events in the second case more than that.
 func TestMemoryIsConstant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs many lines")
@@ -90,11 +90,11 @@ func TestMemoryIsConstant(t *testing.T) {
 		event  func(n int) int
 		events int
 	}{
-		"a thousand events":  {func(n int) int { return n % 1000 }, 1000},
-		"always new events":  {func(n int) int { return n / 2 }, 100_000},
-		"denied once, all":   {func(n int) int { return n / 12 }, 16_667},
-		"one event only":     {func(int) int { return 0 }, 1},
-		"two, long silences": {func(n int) int { return n / 25_000 % 2 }, 2},
+		"a thousand events": {func(n int) int { return n % 1000 }, 1000},
+		"always new events": {func(n int) int { return n / 2 }, 100_000},
+		"denied once, all":  {func(n int) int { return n / 12 }, 16_667},
+		"one event only":    {func(int) int { return 0 }, 1},
+		"two, long pauses":  {func(n int) int { return n / 25_000 % 2 }, 2},
 	} {
 		s := &stream{lines: 200_000, line: func(n int) string {
 			return fmt.Sprintf("%d,event-%d-%s", 1_700_000_000+n/50, tt.event(n), "of-some-length-as-addresses-and-accounts-have")
@@ -110,7 +110,8 @@ func TestMemoryIsConstant(t *testing.T) {
 	}
 }
 
-// TestLoginMemoryIsConstant: neither lines nor subjects that have gone quiet need memory, in the guard or beside it.
+// TestLoginMemoryIsConstant checks that memory grows neither with the lines nor with the idle
+// subjects, in the guard and outside it.
 func TestLoginMemoryIsConstant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs many lines")
@@ -121,8 +122,8 @@ func TestLoginMemoryIsConstant(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
-	var used []int64                                        // after each tenth: it goes up and down, as what has gone quiet is swept now and then
-	s := &stream{lines: 120_000, line: func(n int) string { // each address and account makes ten attempts, one every five minutes
+	var used []int64                                        // sampled often, because it goes up and down as idle subjects are swept
+	s := &stream{lines: 120_000, line: func(n int) string { // ten attempts of each address and account, one every five minutes
 		at := begin.Add(time.Duration(n) * 5 * time.Minute)
 		return fmt.Sprintf("%s h sshd[1]: Failed password for %s%d from 2001:db8:%x:%x::1 port 22 ssh2", at.Format(time.RFC3339), name, n/10, n/10>>8, n/10&255)
 	}}
@@ -147,7 +148,7 @@ func TestLoginMemoryIsConstant(t *testing.T) {
 	}
 	grown := slices.Min(used[10:]) - slices.Min(used[:10])
 	if grown > 2<<20 || p.Allowed != s.lines {
-		t.Errorf("%d looked at, %d bytes more in use at the end", p.Allowed, grown)
+		t.Errorf("%d allowed, %d bytes more in use at the end", p.Allowed, grown)
 	}
 	t.Logf("grown by %d bytes: %d", grown, used)
 }

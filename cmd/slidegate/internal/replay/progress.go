@@ -10,27 +10,28 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// newProgress returns a bar that is told of the bytes read, or nil where nobody watches: anywhere but on a terminal.
+// newProgress returns a progress bar that gets the bytes read, or nil unless the output is a
+// terminal.
 func newProgress(to io.Writer, files []string) *progressbar.ProgressBar {
 	if len(files) == 0 || !output.IsTerminal(to) {
 		return nil
 	}
-	return progressbar.NewOptions64(logs.Size(files), progressbar.OptionSetWriter(&patient{Writer: to, begin: time.Now()}),
+	return progressbar.NewOptions64(logs.Size(files), progressbar.OptionSetWriter(&delayedWriter{Writer: to, begin: time.Now()}),
 		progressbar.OptionSetDescription("reading"), progressbar.OptionSetWidth(30), progressbar.OptionShowBytes(true), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetRenderBlankState(false), progressbar.OptionSpinnerType(14))
 }
 
-// silent is how long nobody asks what is going on.
-const silent = time.Second
+// barDelay is how long a read takes before it has a progress bar.
+const barDelay = time.Second
 
-// patient writes nothing for so long: what is soon over needs no bar.
-type patient struct {
+// delayedWriter discards everything until barDelay has passed, so that a short read has no bar.
+type delayedWriter struct {
 	io.Writer
 	begin time.Time
 }
 
-func (p *patient) Write(b []byte) (int, error) {
-	if time.Since(p.begin) < silent {
+func (p *delayedWriter) Write(b []byte) (int, error) {
+	if time.Since(p.begin) < barDelay {
 		return len(b), nil
 	}
 	return p.Writer.Write(b)

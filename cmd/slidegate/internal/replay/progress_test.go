@@ -13,13 +13,14 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 )
 
-// TestProgressBar: on a terminal a long read has a bar, which is gone at the end; a short one has none.
+// TestProgressBar checks that on a terminal a long read has a bar, which disappears at the end, and
+// that a short read has none.
 func TestProgressBar(t *testing.T) {
 	for _, long := range []bool{true, false} {
 		screen := ttytest.Screen(t, func(tty *os.File) {
 			bar := newProgress(tty, []string{"sample.log"})
 			if long {
-				progressbar.OptionSetWriter(&patient{tty, time.Now().Add(-2 * silent)})(bar)
+				progressbar.OptionSetWriter(&delayedWriter{tty, time.Now().Add(-2 * barDelay)})(bar)
 			}
 			if n, err := bar.Write(make([]byte, 10_000)); n != 10_000 || err != nil {
 				t.Errorf("%d, %v", n, err)
@@ -37,7 +38,7 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
-// TestNoProgressBarInAPipe: nor with the sample.
+// TestNoProgressBarInAPipe checks that there is no bar in a pipe, nor for the sample.
 func TestNoProgressBarInAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

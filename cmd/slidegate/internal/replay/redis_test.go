@@ -16,8 +16,9 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestQuietEventsLeaveRedis: the keys of events that have gone quiet go during the replay, not only at its end.
-func TestQuietEventsLeaveRedis(t *testing.T) {
+// TestIdleEventsLeaveRedis checks that the keys of idle events are removed during the replay, not
+// only at its end.
+func TestIdleEventsLeaveRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it needs many lines")
@@ -33,10 +34,10 @@ func TestQuietEventsLeaveRedis(t *testing.T) {
 	}
 	defer r.close()
 	var lines strings.Builder
-	for n := range 20_000 { // a thousand events in turn
+	for n := range 20_000 { // a thousand events in rotation
 		fmt.Fprintf(&lines, "%d,event-%d\n", n/100, n%1000)
 	}
-	for n := range 100_000 { // each is heard of once
+	for n := range 100_000 { // each event occurs once
 		fmt.Fprintf(&lines, "%d,once-%d\n", 10_000+n, n)
 	}
 	log, err := logs.OpenText("a log", lines.String(), logs.Options{})
@@ -57,7 +58,8 @@ func TestQuietEventsLeaveRedis(t *testing.T) {
 	}
 }
 
-// TestRedisDies: what the library says about counts is of no use to somebody who replays a log.
+// TestRedisDies checks that the error leaves out whether the library counted the attempt, which
+// does not help a user who replays a log.
 func TestRedisDies(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -65,7 +67,7 @@ func TestRedisDies(t *testing.T) {
 	if err := to.Add(server.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplay(t.Context(), flags.Sets{defaultLimits}, estimator.Window, to, false, maxQuiet)
+	r, err := newReplay(t.Context(), flags.Sets{defaultLimits}, estimator.Window, to, false, maxIdle)
 	if err != nil {
 		t.Fatal(err)
 	}

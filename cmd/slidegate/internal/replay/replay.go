@@ -1,5 +1,5 @@
-// Package replay shows what limits, or the login guard, would have done to a log. It also proposes
-// limits.
+// Package replay shows what limits, or the login guard, would have done to a log. It can also
+// propose limits.
 package replay
 
 import (
@@ -20,28 +20,28 @@ import (
 //go:embed sample.log
 var sample string
 
-// Command is a replay as the flags of slidegate replay describe it.
+// Command holds the flags of slidegate replay.
 type Command struct {
-	Limits      flags.Limits    // none: 1/5s, 5/1h and 20/1d
+	Limits      flags.Limits    // empty: 1/5s, 5/1h and 20/1d
 	Compare     flags.Sets      // sets of limits side by side, instead of Limits
 	Estimator   flags.Estimator // how limits count
-	By          flags.By        // what is limited
-	Login       bool            // run the login guard over a log of sshd, instead of limits
+	By          flags.By        // what to limit by
+	Login       bool            // replay a log of sshd through the login guard, instead of limits
 	Suggest     bool            // propose limits, instead of replaying any
-	DelayHonest flags.Share     // how many honest attempts the proposed limits may delay
+	DelayHonest flags.Share     // the share of honest attempts that proposed limits may delay at most
 	TimeField   flags.Text      // the field that holds the time; empty: a usual name
-	TimeRegex   flags.TimeRegex // finds the time in lines of any kind
+	TimeRegex   flags.TimeRegex // finds the time in lines of any format
 	TimeFormat  flags.Text      // the layout of the time; empty: a known form
-	Sort        bool            // put the whole log in order of time first, in memory
-	Picture     flags.Text      // a file for a picture; empty: none
+	Sort        bool            // sort the whole log by time first, in memory
+	Picture     flags.Text      // the file for a chart; empty: no chart
 	JSON        bool            // print JSON instead of text
-	Redis       flags.Redis     // no address: decide in memory
-	Files       []flags.Text    // none: the sample; - is the standard input
+	Redis       flags.Redis     // without an address: decide in memory
+	Files       []flags.Text    // empty: the sample; - is the standard input
 }
 
 var defaultLimits = flags.Limits{window.Every(5 * time.Second), window.PerHour(5), window.PerDay(20)}
 
-// sets are those that the replay compares: one, unless --compare names several.
+// sets returns the sets of limits to replay: one, unless --compare is given several times.
 func (c *Command) sets() (ss flags.Sets, err error) {
 	switch {
 	case len(c.Compare) > 0 && len(c.Limits) > 0:
@@ -90,14 +90,15 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	return p.print(s.Out, c.JSON)
 }
 
-// watched reads the log with a progress bar, if there is a terminal, and takes it away.
+// watched opens the log and calls read, with a progress bar on a terminal, which it removes at the
+// end.
 func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
 		Accounts: c.Login, Sort: c.Sort, Stdin: s.In,
 	}
 	if bar := newProgress(s.Err, c.files()); bar != nil {
-		defer func() { _ = bar.Clear() }() // where it cannot draw, it has not drawn
+		defer func() { _ = bar.Clear() }() // a bar that cannot be removed was never drawn
 		o.Progress = bar
 	}
 	log, err := c.open(ctx, o)
@@ -123,7 +124,8 @@ func (c *Command) files() (names []string) {
 	return names
 }
 
-// interrupted is what to say of an error that may only mean that the user has had enough.
+// interrupted returns the error, or that of an interrupt if that may have caused it, before the
+// first attempt.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted before the first attempt")
@@ -131,7 +133,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// interruptedAfter is the same of an error in the middle of the log.
+// interruptedAfter does the same in the middle of the log.
 func interruptedAfter(ctx context.Context, err error, attempts int) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted after %s", output.Count(attempts, "attempt"))
@@ -139,9 +141,9 @@ func interruptedAfter(ctx context.Context, err error, attempts int) error {
 	return err
 }
 
-// replay decides the attempts of the log, and reports.
+// replay decides the attempts of the log, and returns the report.
 func (c *Command) replay(ctx context.Context, sets flags.Sets, log *logs.Reader) (*Report, error) {
-	r, err := newReplay(ctx, sets, c.Estimator.Estimator, c.Redis.Addresses, c.Picture != "", maxQuiet)
+	r, err := newReplay(ctx, sets, c.Estimator.Estimator, c.Redis.Addresses, c.Picture != "", maxIdle)
 	if err != nil {
 		return nil, err
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 )
 
-const topEvents = 10 // how many of the events denied most are reported
+const topEvents = 10 // the most events in a list of the report
 
 // Report is the outcome of a replay, as --json prints it. Durations are in milliseconds.
 type Report struct {
 	logReport
-	By            string    `json:"by,omitempty"`    // the flag
-	Redis         string    `json:"redis,omitempty"` // the addresses; in memory without
+	By            string    `json:"by,omitempty"`    // the value of the flag
+	Redis         string    `json:"redis,omitempty"` // the addresses; empty: decided in memory
 	Limiter       string    `json:"limiter,omitempty"`
 	Estimator     string    `json:"estimator"`
 	Events        int       `json:"events"`
-	Estimated     bool      `json:"estimated"` // there were too many events to keep: their numbers are within about 2 %
+	Estimated     bool      `json:"estimated"` // there were too many events to keep all: the numbers of events are within about 2 %
 	DefaultLimits bool      `json:"default_limits"`
 	Sets          []*result `json:"sets"`
 	Picture       string    `json:"picture,omitempty"`
@@ -28,7 +28,7 @@ type Report struct {
 	timeline *picture.Timeline
 }
 
-// logReport is what was read.
+// logReport describes the log that was read.
 type logReport struct {
 	Sample          bool      `json:"sample"`          // the built-in log, no file
 	Files           []string  `json:"files,omitempty"` // as named
@@ -37,11 +37,11 @@ type logReport struct {
 	FirstNoEvent    string    `json:"first_without_event,omitempty"`
 	Unreadable      int       `json:"unreadable_lines"`
 	FirstUnreadable string    `json:"first_unreadable,omitempty"`
-	Field           string    `json:"field,omitempty"` // the event, where fields have names and the flag --by names none
+	Field           string    `json:"field,omitempty"` // the field that is the event, in a log with named fields, unless --by names it
 	Attempts        int       `json:"attempts"`
-	WithResult      int       `json:"attempts_with_result"` // of which the log says whether they succeeded
-	Succeeded       int       `json:"attempts_succeeded"`   // of which it says that they did
-	OutOfOrder      int       `json:"out_of_order"`         // attempts dated before one that stands above them
+	WithResult      int       `json:"attempts_with_result"` // attempts with a result in the log: success or failure
+	Succeeded       int       `json:"attempts_succeeded"`   // attempts that succeeded
+	OutOfOrder      int       `json:"out_of_order"`         // attempts dated before an earlier line
 	FurthestBack    int64     `json:"furthest_back_ms"`
 	Sorted          bool      `json:"sorted"`
 	From            time.Time `json:"from"`
@@ -49,31 +49,31 @@ type logReport struct {
 	Period          int64     `json:"period_ms"`
 	YearsAssumed    int       `json:"years_assumed"` // attempts from lines without a year
 
-	reading []string // the flags and files by which it was read
+	reading []string // the flags and files with which it was read
 }
 
-// result is what became of the attempts under one set of limits.
+// result is the outcome under one set of limits.
 type result struct {
 	Limits          []limitReport `json:"limits"`
 	Admitted        int           `json:"admitted"`
 	Denied          int           `json:"denied"`
-	Hopeless        int           `json:"never_admissible"` // of the denied: they ask for more units than a limit holds
-	DeniedSucceeded int           `json:"denied_succeeded"` // of the denied: the log says that they succeeded
+	NeverAdmissible int           `json:"never_admissible"` // denied attempts that ask for more units than a limit holds
+	DeniedSucceeded int           `json:"denied_succeeded"` // denied attempts that succeeded in the log
 	DeniedEvents    int           `json:"denied_events"`
 	waitReport
-	Top        []Event `json:"denied_most"`
-	MoreDenied int     `json:"denied_more"`             // events denied that denied_most leaves out
-	Hurt       []Event `json:"denied_though_succeeded"` // of most successes denied
-	MoreHurt   int     `json:"denied_though_succeeded_more"`
-	Lost       int     `json:"denials_lost,omitempty"` // if estimated, an event may have had so many more, long before or after
+	Top           []Event `json:"denied_most"`
+	MoreDenied    int     `json:"denied_more"`             // events denied that denied_most leaves out
+	ByMistake     []Event `json:"denied_though_succeeded"` // the events with the most successes denied
+	MoreByMistake int     `json:"denied_though_succeeded_more"`
+	Lost          int     `json:"denials_lost,omitempty"` // if estimated: how many more denials an event may have had, long before or after
 
 	waits *picture.Waits
 }
 
-// waitReport is how long those denied had to wait.
+// waitReport is how long denied attempts had to wait.
 type waitReport struct {
-	Wait50      int64 `json:"wait_50_ms"` // half of the denied had to wait no longer; up to 4.5 % too high
-	Wait99      int64 `json:"wait_99_ms"`
+	Wait50      int64 `json:"wait_50_ms"` // the median; up to 4.5 % too high
+	Wait99      int64 `json:"wait_99_ms"` // the 99th percentile; up to 4.5 % too high
 	LongestWait int64 `json:"longest_wait_ms"`
 }
 
@@ -83,21 +83,22 @@ func waited(waits *picture.Waits) waitReport {
 
 type limitReport struct {
 	Limit    string `json:"limit"`
-	Needless string `json:"never_denies_because_of,omitempty"` // another limit of the set, which always denies before this one does
-	Denied   int    `json:"denied"`                            // attempts that this limit denies, whatever the others say; of those never admissible, only for limits that never hold them
+	Needless string `json:"never_denies_because_of,omitempty"` // another limit of the set, which denies everything that this one denies
+	Denied   int    `json:"denied"`                            // attempts that this limit denies, whatever the others decide; one that is never admissible counts only for limits that never hold it
 }
 
-// Event is what became of the attempts of one event under one set of limits: those of an address, an account or the like.
+// Event is the outcome of the attempts of one event, such as an address or an account, under one
+// set of limits.
 type Event struct {
 	Event     string `json:"event"`
 	Attempts  int    `json:"attempts"`
 	Denied    int    `json:"denied"`
 	Succeeded int    `json:"denied_succeeded"`
-	Never     bool   `json:"never"`                     // all that it was denied asked for more units than a limit holds: no wait helps
+	Never     bool   `json:"never"`                     // all its denied attempts asked for more units than a limit holds: no wait helps
 	Longest   int64  `json:"longest_wait_ms,omitempty"` // left out if never
 }
 
-// report adds up what the workers counted.
+// report adds up the counts of the workers.
 func (c *Command) report(r *replay, log *logs.Reader) *Report {
 	p := &Report{
 		logReport: c.readFrom(log), By: c.By.Text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
@@ -148,7 +149,7 @@ func newResult(r *replay, set int, limits flags.Limits) *result {
 		total.add(w.sets[set])
 	}
 	s := &result{
-		Admitted: total.admitted, Denied: total.denied, Hopeless: total.hopeless, DeniedSucceeded: total.succeeded,
+		Admitted: total.admitted, Denied: total.denied, NeverAdmissible: total.neverAdmissible, DeniedSucceeded: total.succeeded,
 		waitReport: waited(total.waits), waits: total.waits,
 	}
 	for i, l := range limits {
@@ -158,19 +159,19 @@ func newResult(r *replay, set int, limits flags.Limits) *result {
 	for _, w := range r.workers {
 		events = append(events, w.deniedBy(set)...)
 	}
-	s.Top, s.MoreDenied = most(events, func(e Event) int { return e.Denied })
-	s.Hurt, s.MoreHurt = hurt(events)
+	s.Top, s.MoreDenied = topBy(events, func(e Event) int { return e.Denied })
+	s.ByMistake, s.MoreByMistake = deniedByMistake(events)
 	return s
 }
 
-// hurt are the first of those that were denied what had succeeded.
-func hurt(events []Event) (top []Event, more int) {
+// deniedByMistake returns the events with the most denied successes, and how many more there are.
+func deniedByMistake(events []Event) (top []Event, more int) {
 	events = slices.DeleteFunc(events, func(e Event) bool { return e.Succeeded == 0 })
-	return most(events, func(e Event) int { return e.Succeeded })
+	return topBy(events, func(e Event) int { return e.Succeeded })
 }
 
-// most are the first by number, and how many more there are.
-func most(events []Event, number func(Event) int) (top []Event, more int) {
+// topBy returns the events with the largest numbers, and how many more there are.
+func topBy(events []Event, number func(Event) int) (top []Event, more int) {
 	slices.SortFunc(events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(number(b), number(a)), cmp.Compare(b.Longest, a.Longest), cmp.Compare(a.Event, b.Event))
 	})

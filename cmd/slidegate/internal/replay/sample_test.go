@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite sample.log")
 
-// TestSampleIsMade holds sample.log to the program below that made it. To change it: go test ./cmd/slidegate/internal/replay -update.
+// TestSampleIsMade compares sample.log with the output of makeSample. To rewrite it: go test
+// ./cmd/slidegate/internal/replay -update.
 func TestSampleIsMade(t *testing.T) {
 	made := makeSample()
 	if *update {
@@ -32,7 +33,7 @@ func TestSampleIsMade(t *testing.T) {
 	}
 }
 
-// A sampleLog is two days of made-up logins on a made-up host, from documentation addresses.
+// A sampleLog has two days of made-up logins on a made-up host, from documentation addresses.
 type sampleLog struct {
 	*rand.Rand
 	lines []sampleLine
@@ -49,7 +50,7 @@ func makeSample() []byte {
 	s.burst("203.0.113.77", clock(1, "02:14:07"), 118)
 	s.patient("198.51.100.23", clock(1, "00:03:40"), 94)
 	s.fromOneNetwork(clock(2, "03:41:12"))
-	s.trickster("198.51.100.99", clock(1, "13:20:31"))
+	s.forger("198.51.100.99", clock(1, "13:20:31"))
 	s.honest()
 	s.cron()
 	slices.SortStableFunc(s.lines, func(a, b sampleLine) int { return a.at.Compare(b.at) })
@@ -60,7 +61,8 @@ func makeSample() []byte {
 	return b.Bytes()
 }
 
-// clock is a time on the first or second day, which are the last of December and the first of January.
+// clock returns a time on the first or second day, which are the last of December and the first of
+// January.
 func clock(day int, hms string) time.Time {
 	t, err := time.Parse(time.TimeOnly, hms)
 	if err != nil {
@@ -91,7 +93,7 @@ func (s *sampleLog) accept(at time.Time, user, address string) {
 
 var guesses = []string{"root", "root", "root", "invalid user admin", "invalid user test", "invalid user oracle", "invalid user ubuntu"}
 
-// burst is a program that tries passwords as fast as it can.
+// burst adds a program that tries passwords as fast as it can.
 func (s *sampleLog) burst(address string, at time.Time, attempts int) {
 	for n := 0; n < attempts; n++ {
 		s.fail(at, guesses[s.IntN(len(guesses))], address)
@@ -104,7 +106,8 @@ func (s *sampleLog) burst(address string, at time.Time, attempts int) {
 	s.say(at, "Disconnecting authenticating user root %s port 40022: Too many authentication failures [preauth]", address)
 }
 
-// patient is a program that tries four passwords an hour, day and night, to stay below an hourly limit.
+// patient adds a program that tries four passwords an hour, day and night, to stay below an hourly
+// limit.
 func (s *sampleLog) patient(address string, at time.Time, attempts int) {
 	for range attempts {
 		s.fail(at, guesses[s.IntN(len(guesses))], address)
@@ -112,7 +115,7 @@ func (s *sampleLog) patient(address string, at time.Time, attempts int) {
 	}
 }
 
-// fromOneNetwork is one attacker with many addresses of one network.
+// fromOneNetwork adds one attacker with many addresses of one network.
 func (s *sampleLog) fromOneNetwork(at time.Time) {
 	for n := range 36 {
 		s.fail(at, guesses[s.IntN(len(guesses))], fmt.Sprintf("2001:db8:bad:1::%x", 0xa0+n%6))
@@ -120,15 +123,15 @@ func (s *sampleLog) fromOneNetwork(at time.Time) {
 	}
 }
 
-// trickster puts the address of somebody else into the name of a user.
-func (s *sampleLog) trickster(address string, at time.Time) {
+// forger adds an attacker who puts the address of somebody else into the user name.
+func (s *sampleLog) forger(address string, at time.Time) {
 	for range 9 {
 		s.fail(at, "invalid user x from 192.0.2.10 port 22 ssh2", address)
 		at = at.Add(s.between(20, 90))
 	}
 }
 
-// honest are people who work on the host. Some mistype.
+// honest adds people who work on the host. Some mistype.
 func (s *sampleLog) honest() {
 	s.accept(clock(1, "07:58:12"), "alice", "192.0.2.10")
 	s.accept(clock(1, "12:47:55"), "alice", "192.0.2.10")
@@ -151,7 +154,7 @@ func (s *sampleLog) honest() {
 	}
 }
 
-// cron is what else such a log holds.
+// cron adds lines of another program.
 func (s *sampleLog) cron() {
 	for hour := range 48 {
 		at := clock(1, "00:17:01").Add(time.Duration(hour) * time.Hour)
@@ -164,7 +167,8 @@ var documentation = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"),
 }
 
-// TestSampleHoldsNoRealAddress allows the addresses that RFC 5737 and RFC 3849 set aside for documentation.
+// TestSampleHoldsNoRealAddress checks that all addresses are among those that RFC 5737 and RFC 3849
+// reserve for documentation.
 func TestSampleHoldsNoRealAddress(t *testing.T) {
 	log, err := logs.OpenText("sample.log", sample, logs.Options{})
 	for n := 0; err == nil; n++ {

@@ -18,29 +18,29 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
 )
 
-// SuggestReport is what replay --suggest found, as --json prints it.
+// SuggestReport is the outcome of replay --suggest, as --json prints it.
 type SuggestReport struct {
 	logReport
 	By          string       `json:"by,omitempty"`
-	DelayHonest string       `json:"delay_honest"` // the flag
-	BySuccess   bool         `json:"by_success"`   // the honest attempts are those that succeeded; else those of the events below the 99th percentile
+	DelayHonest string       `json:"delay_honest"` // the value of the flag
+	BySuccess   bool         `json:"by_success"`   // true: the honest attempts are those that succeeded; false: those of the events below the 99th percentile
 	Honest      int          `json:"honest"`
 	MayWait     int          `json:"honest_may_wait"`
-	Sets        []suggestion `json:"sets"` // the more limits, the more they stop
+	Sets        []suggestion `json:"sets"` // each has more limits, and stops more, than the one before
 	Picture     string       `json:"picture,omitempty"`
 
 	share    float64
 	proposal *suggest.Proposal
 }
 
-// suggestion is one set of limits that is proposed.
+// suggestion is one proposed set of limits.
 type suggestion struct {
 	Limits  flags.Limits `json:"limits"`
 	Stopped int          `json:"denied"`
 	Delayed int          `json:"honest_denied"`
 }
 
-// runSuggest is Run with a search for limits.
+// runSuggest runs the command with a search for limits.
 func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := c.checkSuggest(); err != nil {
 		return err
@@ -74,17 +74,17 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	return p.print(s.Out, c.JSON)
 }
 
-// checkSuggest refuses flags that a search for limits has no use for.
+// checkSuggest returns an error for flags that a search for limits does not support.
 func (c *Command) checkSuggest() error {
 	if c.DelayHonest.Text == "" {
 		c.DelayHonest = flags.DefaultShare
 	}
 	return refuse("suggest", []conflict{
 		{c.Login, "login", "the login guard has limits of its own"},
-		{len(c.Limits) > 0, "limit", "limits are what is searched for"},
-		{len(c.Compare) > 0, "compare", "limits are what is searched for"},
-		{c.Estimator.Estimator != "", "estimator", "what is proposed counts by windows"},
-		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the answers that Redis would give"},
+		{len(c.Limits) > 0, "limit", "--suggest searches for limits"},
+		{len(c.Compare) > 0, "compare", "--suggest searches for limits"},
+		{c.Estimator.Estimator != "", "estimator", "proposed limits count by windows"},
+		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the same result as on Redis"},
 	})
 }
 
@@ -106,7 +106,8 @@ func (p *SuggestReport) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// honest says which attempts should not have to wait, and how many of them may.
+// honest returns which attempts are honest, how many there are, and how many of them may be
+// delayed.
 func (p *SuggestReport) honest() string {
 	which := "succeeded"
 	if !p.BySuccess {
@@ -129,11 +130,11 @@ func (p *SuggestReport) printSuggestions(b *strings.Builder, screen output.Scree
 	b.WriteString("\n")
 	output.Table(b, tabwriter.AlignRight, rows)
 	if p.MayWait == 0 && p.DelayHonest != "0%" {
-		printNote(b, screen, "There are too few honest attempts for that share: none may be delayed. A longer log gives surer limits.")
+		printNote(b, screen, "There are too few honest attempts for that share: none may be delayed. A longer log gives more reliable limits.")
 	}
 }
 
-// draw writes the picture of the trade-off, if one is asked for.
+// draw writes the chart of the trade-off, if Picture names a file.
 func (p *SuggestReport) draw() error {
 	if p.Picture == "" {
 		return nil
@@ -153,4 +154,4 @@ func (p *SuggestReport) tried(sets []suggest.Set) (all []picture.Tried) {
 	return all
 }
 
-var errNoSuggest = errors.New("--delay-honest is about --suggest; add that, or leave it out")
+var errNoSuggest = errors.New("--delay-honest needs --suggest; add that flag, or leave out --delay-honest")

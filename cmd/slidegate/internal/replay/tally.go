@@ -15,13 +15,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// An outcome is what became of the attempts under one set of limits.
+// An outcome counts the decisions of one worker under one set of limits.
 type outcome struct {
 	limits           flags.Limits
 	admitted, denied int
-	hopeless         int   // of the denied: they ask for more units than a limit holds
-	succeeded        int   // of the denied: the log says that they gave the right password or key
-	by               []int // denied by each limit, whatever the others say
+	neverAdmissible  int   // denied attempts that ask for more units than a limit holds
+	succeeded        int   // denied attempts with the right password or key in the log
+	by               []int // attempts denied by each limit, whatever the others decide
 	waits            *picture.Waits
 }
 
@@ -29,18 +29,19 @@ func newOutcome(limits flags.Limits) *outcome {
 	return &outcome{limits: limits, by: make([]int, len(limits)), waits: &picture.Waits{}}
 }
 
-// count counts one decision. A limit denies if it alone would ask for a wait, or could never hold the units.
-func (o *outcome) count(a logs.Attempt, d window.Decision, f *fate) {
+// count counts one decision. A limit denies if it alone would require a wait, or could never hold
+// the units.
+func (o *outcome) count(a logs.Attempt, d window.Decision, of *denials) {
 	if d.Allowed {
 		o.admitted++
 		return
 	}
 	o.denied++
-	if f.deny(d.RetryAfter, a.Succeeded); a.Succeeded {
+	if of.add(d.RetryAfter, a.Succeeded); a.Succeeded {
 		o.succeeded++
 	}
 	if d.Usage == nil {
-		o.hopeless++
+		o.neverAdmissible++
 	} else {
 		o.waits.Add(d.RetryAfter)
 	}
@@ -51,11 +52,11 @@ func (o *outcome) count(a logs.Attempt, d window.Decision, f *fate) {
 	}
 }
 
-// add adds what another worker counted.
+// add adds the counts of another worker.
 func (o *outcome) add(other *outcome) {
 	o.admitted += other.admitted
 	o.denied += other.denied
-	o.hopeless += other.hopeless
+	o.neverAdmissible += other.neverAdmissible
 	o.succeeded += other.succeeded
 	o.waits.Merge(other.waits)
 	for i := range o.by {
@@ -63,48 +64,51 @@ func (o *outcome) add(other *outcome) {
 	}
 }
 
-// A tally is what one event asked for, and got.
+// A tally counts the attempts of one event.
 type tally struct {
 	attempts int
-	last     time.Time // the latest attempt
-	sets     []fate
+	last     time.Time // the time of the latest attempt
+	sets     []denials // under each set of limits
 }
 
-// fate is what became of one event under one set of limits.
-type fate struct {
+// denials counts the denied attempts of one event under one set of limits, how many of them
+// succeeded in the log, and the longest wait.
+type denials struct {
 	denied, succeeded int
 	longest           time.Duration
 }
 
-// deny counts a denial.
-func (f *fate) deny(wait time.Duration, succeeded bool) {
-	f.denied++
-	f.longest = max(f.longest, wait)
+// add counts a denial.
+func (d *denials) add(wait time.Duration, succeeded bool) {
+	d.denied++
+	d.longest = max(d.longest, wait)
 	if succeeded {
-		f.succeeded++
+		d.succeeded++
 	}
 }
 
 func (t *tally) denied() (n int) {
-	for _, f := range t.sets {
-		n += f.denied
+	for _, d := range t.sets {
+		n += d.denied
 	}
 	return n
 }
 
-// tallies hold what one worker counts for each event. Memory has a bound: of the events that asked for nothing for longer
-// than the longest window and for as long as they are remembered, only so many are kept, those denied most. From then on, the number of events is an estimate. How late
-// it is, the earliest of the last attempts tells: those few that are dated far ahead make no event quiet.
+// tallies hold the tally of each event of one worker, in bounded memory. An event is idle if it has
+// had no attempt for longer than the longest window plus the time for which a limit remembers it.
+// Only keep idle events are kept, those denied most. Once any was dropped, the number of events is
+// an estimate. The current time of the log is taken from the earliest recent attempts, so that a
+// few lines dated far ahead make no event idle.
 type tallies struct {
 	events  map[string]*tally
-	all     *hyperloglog.Sketch   // of all events ever
-	denied  []*hyperloglog.Sketch // of those denied, for each set
-	recent  [2]time.Time          // the earliest of the last 100 attempts or fewer, and of the 100 before
+	all     *hyperloglog.Sketch   // all events ever
+	denied  []*hyperloglog.Sketch // the denied events, for each set
+	recent  [2]time.Time          // the earliest time in the current block of 100 attempts, and in the block before
 	seen    int                   // attempts in all
-	quiet   time.Duration         // how long after its last attempt an event is quiet
-	keep    int                   // quiet events to keep
-	sweepAt int                   // events at which to look for quiet ones
-	lost    int                   // the most denials that a tally had when it was dropped, or -1 if none was
+	idle    time.Duration         // an event is idle if its last attempt is longer ago
+	keep    int                   // idle events to keep
+	sweepAt int                   // number of events at which to look for idle ones
+	lost    int                   // the most denials of a dropped tally, or -1 if none was dropped
 }
 
 func newTallies(sets flags.Sets, how estimator.Estimator, keep int) tallies {
@@ -112,26 +116,26 @@ func newTallies(sets flags.Sets, how estimator.Estimator, keep int) tallies {
 	for _, set := range sets {
 		t.denied = append(t.denied, hyperloglog.New14())
 		for _, l := range set {
-			t.quiet = max(t.quiet, l.Per+how.Memory(l))
+			t.idle = max(t.idle, l.Per+how.Memory(l))
 		}
 	}
 	return t
 }
 
-// of is the tally of an event that attempts something at that time.
-func (ts *tallies) of(event string, at time.Time) *tally {
+// tallyOf returns the tally of an event that has an attempt at this time.
+func (ts *tallies) tallyOf(event string, at time.Time) *tally {
 	t := ts.events[event]
 	if t == nil {
-		t = &tally{sets: make([]fate, len(ts.denied))}
+		t = &tally{sets: make([]denials, len(ts.denied))}
 		ts.events[event] = t
 	}
 	t.last = later(t.last, at)
-	ts.pass(at)
+	ts.observe(at)
 	return t
 }
 
-// pass is told the time of each attempt.
-func (ts *tallies) pass(at time.Time) {
+// observe records the time of an attempt.
+func (ts *tallies) observe(at time.Time) {
 	if ts.seen%100 == 0 {
 		ts.recent = [2]time.Time{at, ts.recent[0]}
 	}
@@ -141,7 +145,7 @@ func (ts *tallies) pass(at time.Time) {
 	}
 }
 
-// now is how late it certainly is.
+// now returns the current time of the log, or an earlier one if attempts are out of order.
 func (ts *tallies) now() time.Time {
 	if ts.recent[1].Before(ts.recent[0]) {
 		return ts.recent[1]
@@ -156,52 +160,54 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// sweep drops quiet events once there are many. The function is told of each.
+// sweep drops the tallies of idle events once there are many events. It calls drop for each.
 func (ts *tallies) sweep(ctx context.Context, drop func(context.Context, string) error) error {
 	if len(ts.events) < ts.sweepAt {
 		return nil
 	}
-	now, quiet := ts.now(), []string(nil)
+	now, idle := ts.now(), []string(nil)
 	for event, t := range ts.events {
-		if now.Sub(t.last) > ts.quiet {
-			quiet = append(quiet, event)
+		if now.Sub(t.last) > ts.idle {
+			idle = append(idle, event)
 		}
 	}
-	slices.SortFunc(quiet, func(a, b string) int { return cmp.Compare(ts.events[b].denied(), ts.events[a].denied()) })
-	for _, event := range quiet[min(ts.keep, len(quiet)):] {
+	slices.SortFunc(idle, func(a, b string) int { return cmp.Compare(ts.events[b].denied(), ts.events[a].denied()) })
+	for _, event := range idle[min(ts.keep, len(idle)):] {
 		if err := drop(ctx, event); err != nil {
 			return err
 		}
-		ts.forgotten(event)
+		ts.dropTally(event)
 	}
 	ts.sweepAt = 2 * max(ts.keep, len(ts.events))
 	return nil
 }
 
-// forgotten drops a tally. Only the estimates know of it from now on.
-func (ts *tallies) forgotten(event string) {
+// dropTally drops the tally of an event. From now on only the estimates include it.
+func (ts *tallies) dropTally(event string) {
 	t := ts.events[event]
 	ts.lost = max(ts.lost, t.denied())
-	ts.remember(event, t)
+	ts.estimate(event, t)
 	delete(ts.events, event)
 }
 
-func (ts *tallies) remember(event string, t *tally) {
+// estimate adds an event to the estimated numbers of events.
+func (ts *tallies) estimate(event string, t *tally) {
 	ts.all.Insert([]byte(event))
-	for i, f := range t.sets {
-		if f.denied > 0 {
+	for i, d := range t.sets {
+		if d.denied > 0 {
 			ts.denied[i].Insert([]byte(event))
 		}
 	}
 }
 
-// count is how many events there were, and how many of them each set denied, exactly if no tally was dropped.
+// count returns how many events there were, and how many of them each set denied. The numbers are
+// exact if no tally was dropped.
 func (ts *tallies) count() (all int, denied []int) {
 	if ts.lost < 0 {
 		return len(ts.events), ts.countDenied()
 	}
 	for event, t := range ts.events {
-		ts.remember(event, t)
+		ts.estimate(event, t)
 	}
 	for _, sketch := range ts.denied {
 		denied = append(denied, int(sketch.Estimate()))
@@ -212,8 +218,8 @@ func (ts *tallies) count() (all int, denied []int) {
 func (ts *tallies) countDenied() []int {
 	denied := make([]int, len(ts.denied))
 	for _, t := range ts.events {
-		for i, f := range t.sets {
-			if f.denied > 0 {
+		for i, d := range t.sets {
+			if d.denied > 0 {
 				denied[i]++
 			}
 		}
@@ -221,11 +227,11 @@ func (ts *tallies) countDenied() []int {
 	return denied
 }
 
-// deniedBy are all events that a set denied something.
+// deniedBy returns all events with an attempt that a set denied.
 func (ts *tallies) deniedBy(set int) (events []Event) {
 	for event, t := range ts.events {
-		if f := t.sets[set]; f.denied > 0 {
-			events = append(events, Event{event, t.attempts, f.denied, f.succeeded, f.longest == 0, f.longest.Milliseconds()})
+		if d := t.sets[set]; d.denied > 0 {
+			events = append(events, Event{event, t.attempts, d.denied, d.succeeded, d.longest == 0, d.longest.Milliseconds()})
 		}
 	}
 	return events

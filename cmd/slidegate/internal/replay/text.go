@@ -24,7 +24,7 @@ func (p *Report) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// text returns the report with lists of at most so many rows.
+// text returns the report. Its lists have at most this many rows.
 func (p *Report) text(screen output.Screen, rows int) string {
 	var b strings.Builder
 	p.printHead(&b)
@@ -44,12 +44,12 @@ func (p *Report) printHead(b *strings.Builder) {
 	rows := [][]string{{"log", p.source() + ", " + p.lines()}, {"period", p.period()}, {"attempts", p.attempts() + p.events()}}
 	rows = slices.Concat(p.how(), rows)
 	if len(p.Sets) == 1 {
-		rows = slices.Concat([][]string{{"limits", p.limits()}}, rows, p.outcome(p.Sets[0]))
+		rows = slices.Concat([][]string{{"limits", p.limits()}}, rows, p.outcomeRows(p.Sets[0]))
 	}
 	output.Table(b, 0, rows)
 }
 
-// printSample tells what to do about the sample, if it is that.
+// printSample prints how to replay a log of one's own, if this is the sample.
 func (p *logReport) printSample(b *strings.Builder, command string) {
 	if p.Sample {
 		fmt.Fprintf(b, "A built-in sample. Your own log: %s /var/log/auth.log\n\n", command)
@@ -63,10 +63,10 @@ func (p *Report) limits() string {
 	return p.Sets[0].limits()
 }
 
-// how says how limits count and where, if not by windows in memory.
+// how returns rows that name the estimator and Redis, unless limits count by windows in memory.
 func (p *Report) how() (rows [][]string) {
 	if p.Estimator != "window" {
-		rows = append(rows, []string{"estimator", p.Estimator + ": a limit holds MAX at once, and up to 2 x MAX in a PER"})
+		rows = append(rows, []string{"estimator", p.Estimator + ": a limit allows MAX at once, and up to 2 x MAX in one PER"})
 	}
 	if p.Redis != "" {
 		rows = append(rows, []string{"decided", "on Redis at " + p.Redis})
@@ -102,10 +102,11 @@ func (p *logReport) lines() string {
 	if p.NoAttempt == 0 {
 		return output.Count(p.Lines, "line")
 	}
-	return fmt.Sprintf("%s, of which %d without an attempt", output.Count(p.Lines, "line"), p.NoAttempt)
+	return fmt.Sprintf("%s (%d without an attempt)", output.Count(p.Lines, "line"), p.NoAttempt)
 }
 
-// period leaves out years and a zone if the log tells none.
+// period returns the first and the last time and the span between them. It leaves out years and the
+// zone if the log has no years.
 func (p *logReport) period() string {
 	layout, zone := time.DateTime, " UTC"
 	if p.yearless() {
@@ -116,7 +117,7 @@ func (p *logReport) period() string {
 
 func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 
-// events says whose attempts they are.
+// events returns the number of events, and the field that they are.
 func (p *Report) events() string {
 	text := ", from " + p.estimate(output.Count(p.Events, "event"))
 	if by := cmp.Or(p.By, p.Field); by != "" {
@@ -138,11 +139,11 @@ func (p *logReport) attempts() string {
 	if p.WithResult == 0 {
 		return strconv.Itoa(p.Attempts)
 	}
-	return fmt.Sprintf("%d, of which %d succeeded", p.Attempts, p.Succeeded)
+	return fmt.Sprintf("%d (%d succeeded)", p.Attempts, p.Succeeded)
 }
 
-// outcome is in rows what one set of limits did.
-func (p *Report) outcome(s *result) [][]string {
+// outcomeRows returns what one set of limits did, as rows of a table.
+func (p *Report) outcomeRows(s *result) [][]string {
 	rows := [][]string{{"admitted", share(s.Admitted, p.Attempts)}, {"denied", share(s.Denied, p.Attempts)}}
 	if s.Denied > 0 {
 		rows[1][1] += ", from " + p.estimate(output.Count(s.DeniedEvents, "event"))
@@ -153,26 +154,26 @@ func (p *Report) outcome(s *result) [][]string {
 	if p.WithResult > 0 {
 		rows = append(rows, []string{"by mistake", p.mistakes(s.DeniedSucceeded)})
 	}
-	if s.Denied > s.Hopeless {
+	if s.Denied > s.NeverAdmissible {
 		rows = append(rows, []string{"waits", s.spans()})
 	}
 	return rows
 }
 
-// byLimit says how many attempts each limit denied.
+// byLimit returns how many attempts each limit denied.
 func (s *result) byLimit() string {
 	var counts []string
 	for _, l := range s.Limits {
 		counts = append(counts, fmt.Sprintf("%d by %s", l.Denied, l.Limit))
 	}
-	return strings.Join(counts, ", ") + "; several may deny one"
+	return strings.Join(counts, ", ") + "; may overlap"
 }
 
 func (p *logReport) mistakes(n int) string {
 	return fmt.Sprintf("%d of %s that had succeeded", n, output.Count(p.Succeeded, "attempt"))
 }
 
-// spans tells the waits: one that half of the denied did not exceed, and so on.
+// spans returns the median, the 99th percentile and the longest of the waits.
 func (w *waitReport) spans() string {
 	return fmt.Sprintf("half up to %s, 99 %% up to %s, the longest %s", w.about(w.Wait50), w.about(w.Wait99), output.Duration(w.LongestWait))
 }
@@ -184,30 +185,31 @@ func share(n, of int) string {
 // printSet prints the details of a single set of limits.
 func (p *Report) printSet(b *strings.Builder, screen output.Screen, s *result, rows int) {
 	printWidths(b, screen, s.limitTexts())
-	p.printEvents(b, screen, "denied", rows, []eventList{{printable, s.Top}}, eventList{printable, s.Hurt})
+	p.printEvents(b, screen, "denied", rows, []eventList{{printable, s.Top}}, eventList{printable, s.ByMistake})
 }
 
-// printWidths explains what stands after an @.
+// printWidths explains the width of buckets, which follows an @.
 func printWidths(b *strings.Builder, screen output.Screen, limits []string) {
 	for _, l := range limits {
 		if _, width, ok := strings.Cut(l, "@"); ok {
-			printNote(b, screen, "%s counts in slices of %s: a unit is forgotten up to that much late, and never more is admitted.", l, width)
-			return // of one, the others are understood
+			printNote(b, screen, "%s counts in buckets of %s: units come back up to that much late, never early.", l, width)
+			return // one example explains the others
 		}
 	}
 }
 
-// An eventList is a part of the table of events, with a way to show an event.
+// An eventList is a part of the table of events. show makes an event printable.
 type eventList struct {
 	show   func(event string) string
 	events []Event
 }
 
-// printEvents prints lists as one table, of each at most so many rows. Those hurt come last.
-func (p *logReport) printEvents(b *strings.Builder, screen output.Screen, denied string, most int, lists []eventList, hurt eventList) {
+// printEvents prints lists as one table, with at most maxRows rows of each. Those denied by mistake
+// come last.
+func (p *logReport) printEvents(b *strings.Builder, screen output.Screen, denied string, maxRows int, lists []eventList, byMistake eventList) {
 	rows := [][]string{{denied, "of attempts", "by mistake", "longest wait", "  " + denied + " most"}}
-	for _, l := range append(lists, hurt) {
-		rows = append(rows, l.rows(most)...)
+	for _, l := range append(lists, byMistake) {
+		rows = append(rows, l.rows(maxRows)...)
 	}
 	if len(rows) == 1 {
 		return
@@ -217,16 +219,16 @@ func (p *logReport) printEvents(b *strings.Builder, screen output.Screen, denied
 	header, body, _ := strings.Cut(table.String(), "\n")
 	b.WriteString("\n" + screen.Faint(header) + "\n")
 	lines := slices.Collect(strings.Lines(body))
-	last := len(lines) - min(most, len(hurt.events))
+	last := len(lines) - min(maxRows, len(byMistake.events))
 	b.WriteString(strings.Join(lines[:last], ""))
 	if last < len(lines) {
-		b.WriteString(screen.Warn("  by mistake, as they had succeeded:") + "\n" + strings.Join(lines[last:], ""))
+		b.WriteString(screen.Warn("  by mistake (the log says that they succeeded):") + "\n" + strings.Join(lines[last:], ""))
 	}
 }
 
-// rows returns the first of the events.
-func (l *eventList) rows(most int) (rows [][]string) {
-	for _, e := range l.events[:min(most, len(l.events))] {
+// rows returns the first of the events as rows of a table.
+func (l *eventList) rows(maxRows int) (rows [][]string) {
+	for _, e := range l.events[:min(maxRows, len(l.events))] {
 		rows = append(rows, []string{
 			strconv.Itoa(e.Denied), strconv.Itoa(e.Attempts), strconv.Itoa(e.Succeeded), e.longest(), "  " + l.show(e.Event),
 		})
@@ -241,7 +243,8 @@ func (e Event) longest() string {
 	return output.Duration(e.Longest)
 }
 
-// printSets prints several sets of limits side by side. What is too long of the limits goes on below.
+// printSets prints several sets of limits side by side. Limits that do not fit continue on the next
+// line.
 func (p *Report) printSets(b *strings.Builder, screen output.Screen) {
 	rows := [][]string{{"denied", "events", "mistakes", "half wait", "99 %", "longest", ""}}
 	for _, s := range p.Sets {
@@ -262,13 +265,13 @@ func (p *Report) printSets(b *strings.Builder, screen output.Screen) {
 }
 
 func (s *result) wait(text string) string {
-	if s.Denied == s.Hopeless {
+	if s.Denied == s.NeverAdmissible {
 		return "-"
 	}
 	return text
 }
 
-// writeResults leaves out the column of what was denied by mistake, if the log does not know.
+// writeResults writes a table. It leaves out the column of mistakes if the log has no results.
 func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes int) {
 	for i := range rows {
 		if p.WithResult == 0 {
@@ -278,16 +281,16 @@ func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes i
 	output.Table(b, tabwriter.AlignRight, rows)
 }
 
-// printNotes tells what else a reader must know to believe the counts.
+// printNotes prints notes that a reader needs to judge the counts.
 func (p *Report) printNotes(b *strings.Builder, screen output.Screen) {
 	for _, s := range p.Sets {
 		for _, l := range s.Limits {
 			if l.Needless != "" {
-				printNote(b, screen, "%s can never deny beside %s, which holds no more in a longer time; leave it out.", l.Limit, l.Needless)
+				printNote(b, screen, "%s denies nothing beyond %s, which allows no more in a longer time; leave it out.", l.Limit, l.Needless)
 			}
 		}
-		if s.Hopeless > 0 {
-			printNote(b, screen, "Never admissible under %s: %d of the denied, for more units than a limit holds, so no wait helps.", s.limits(), s.Hopeless)
+		if s.NeverAdmissible > 0 {
+			printNote(b, screen, "Never admissible under %s: %d of the denied attempts ask for more units than a limit holds, so no wait helps.", s.limits(), s.NeverAdmissible)
 		}
 	}
 	p.logReport.printNotes(b, screen)
@@ -302,7 +305,7 @@ func printNote(b *strings.Builder, screen output.Screen, format string, args ...
 	b.WriteString("\n" + screen.Wrap(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// printPicture names the file of the picture, if there is one.
+// printPicture prints the name of the file with the chart, if there is one.
 func printPicture(b *strings.Builder, screen output.Screen, file string) {
 	if file != "" {
 		printNote(b, screen, "Picture: %s", logs.Shown(file))
@@ -310,13 +313,13 @@ func printPicture(b *strings.Builder, screen output.Screen, file string) {
 }
 
 func printTooMany(b *strings.Builder, screen output.Screen, things, thing string, lost int) {
-	printNote(b, screen, "Too many %s to keep all: their numbers are estimates, and an %s of the lists may have had up to %d more denials at another time.", things, thing, lost)
+	printNote(b, screen, "Too many %s to keep all: their numbers are estimates, and each %s in the lists may have had up to %d more denials at another time.", things, thing, lost)
 }
 
-// printNotes tells what was odd in the log.
+// printNotes prints what was unusual in the log.
 func (p *logReport) printNotes(b *strings.Builder, screen output.Screen) {
 	if p.OutOfOrder > 0 {
-		printNote(b, screen, "Out of order: %s, dated up to %s before one above. None is decided earlier than the last one counted for its event; --sort puts the log in order first.",
+		printNote(b, screen, "Out of order: %s, dated up to %s before an earlier line. Each is decided no earlier than the last one counted for its event; --sort sorts the log first.",
 			output.Count(p.OutOfOrder, "attempt"), output.Duration(p.FurthestBack))
 	}
 	if p.YearsAssumed > 0 && !p.yearless() {
@@ -330,7 +333,7 @@ func (p *logReport) printNotes(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// printable is an event on one line of a terminal, whatever bytes it has.
+// printable returns an event for one line of a terminal, whatever bytes it has.
 func printable(event string) string {
 	s := logs.Shown(event)
 	if s == event && strings.ContainsAny(s, " \"") {
@@ -342,7 +345,7 @@ func printable(event string) string {
 	return s
 }
 
-// about is a wait that is only known to about 4 %, rounded up.
+// about returns a wait, rounded up because it is known to about 4 %.
 func (w *waitReport) about(ms int64) string {
 	unit := int64(100)
 	for _, u := range []int64{1000, 10_000, 60_000, 600_000, 3_600_000} {
