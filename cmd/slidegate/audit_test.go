@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/webaudit"
 )
 
-// TestAudit audits a service without a limit, in each form.
+// TestAudit audits a service without a limit, and checks each form of the report.
 func TestAudit(t *testing.T) {
 	var served atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// checkForm checks that a report can be read, and fits a terminal.
+// checkForm checks that a report can be parsed, or fits a terminal.
 func checkForm(t *testing.T, form []string, report string, served int64) {
 	t.Helper()
 	if len(form) == 0 {
@@ -63,7 +63,7 @@ func checkForm(t *testing.T, form []string, report string, served int64) {
 	}
 }
 
-// TestAuditErrors says what to do instead.
+// TestAuditErrors checks that each error says what to do instead.
 func TestAuditErrors(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"--claims 5/1s", "the URL is missing; write the one of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s"},

@@ -25,11 +25,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// screens is where TestScreens puts its pictures.
+// screens is the directory for the pictures of TestScreens.
 var screens = flag.String("screens", "", "a directory for pictures of the page, at 1280 and 390 pixels, light and dark")
 
-// chromium starts a browser, which ends with the test. What it complains of fails the test: errors
-// of scripts, and what the policy forbids.
+// chromium starts a browser, which ends with the test. Errors of scripts and violations of the
+// content policy fail the test.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
@@ -58,7 +58,7 @@ func chromium(t *testing.T) context.Context {
 }
 
 // profile returns a directory for a browser, which is removed after the test. The processes of a
-// browser that was killed can still write to it for a moment.
+// killed browser can still write to it for a moment.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	}
 }
 
-// holds waits for a condition in JavaScript.
+// holds waits until a condition in JavaScript is true.
 func holds(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(20*time.Second))
 }
@@ -88,12 +88,12 @@ func says(id, text string) chromedp.Action {
 	return holds(fmt.Sprintf("document.getElementById(%q)?.textContent.includes(%q)", id, text))
 }
 
-// free waits until so many units of the first limit are free.
+// free waits until this many units of the first limit are free.
 func free(units int) chromedp.Action {
 	return holds(fmt.Sprintf(`document.querySelector(".free").textContent.startsWith("%d free")`, units))
 }
 
-// served is the output of a program that serves a page.
+// served records the output of a program that serves a page.
 type served struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -118,14 +118,14 @@ func servePage(t *testing.T, args ...string) string {
 	return servePageOf(t, redistest.Addr(t), args...)
 }
 
-// servePageOf is servePage on another Redis.
+// servePageOf does the same with another Redis.
 func servePageOf(t *testing.T, redis string, args ...string) string {
 	t.Helper()
 	url, _ := runPage(t, append([]string{"inspect", "--web", "127.0.0.1:0", "--redis", redis}, args...)...)
 	return url
 }
 
-// runPage runs slidegate until the test ends, and returns the address of its page, and its output.
+// runPage runs slidegate until the test ends. It returns the address of its page, and its output.
 func runPage(t *testing.T, args ...string) (url string, out *served) {
 	t.Helper()
 	out = &served{url: make(chan string, 1)}
@@ -146,12 +146,12 @@ func runPage(t *testing.T, args ...string) (url string, out *served) {
 	case url := <-found:
 		return url, out
 	case <-ended:
-		t.FailNow() // the end of the test says why
+		t.FailNow() // the cleanup reports why
 		return "", nil
 	}
 }
 
-// limiterOf is the service's limiter, on the clock of Redis.
+// limiter returns the service's limiter, on the clock of Redis.
 func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
 	t.Helper()
 	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret})
@@ -168,8 +168,8 @@ func allow(t *testing.T, l *window.Limiter, event string, want bool) {
 	}
 }
 
-// TestPageLive: an event is denied, its bars roll, the countdown ends, and the next attempt is
-// allowed and appears within a second.
+// TestPageLive checks that an event is denied, its bars move, and the countdown ends. The next
+// attempt is then allowed, and appears within a second.
 func TestPageLive(t *testing.T) {
 	s := newService(t)
 	l := s.limiter(t, "5/8s")
@@ -186,7 +186,7 @@ func TestPageLive(t *testing.T) {
 	do(t, ctx, holds(bars), chromedp.Evaluate(position, &before), holds(fmt.Sprintf("%s < %f - 20", position, before)))
 	do(t, ctx, holds(`/^([0-2][.][0-9] s|now)$/.test(document.getElementById("countdown").textContent)`), says("answer", "Allowed"), free(5))
 	took := time.Hour
-	for left := 4; took > time.Second && left >= 0; left-- { // the machine may stand still meanwhile
+	for left := 4; took > time.Second && left >= 0; left-- { // the machine may stall for a moment
 		began := time.Now()
 		allow(t, l, "alice", true)
 		do(t, ctx, free(left))
@@ -202,7 +202,8 @@ func TestPageLive(t *testing.T) {
 	}
 }
 
-// TestPageOfOtherLimits: the page says that what it is not asked for may deny, too.
+// TestPageOfOtherLimits checks that the page warns of limits that are stored but not named, which
+// may deny, too.
 func TestPageOfOtherLimits(t *testing.T) {
 	s := newService(t)
 	l := s.limiter(t, "1/1h,1000000/1d")
@@ -213,11 +214,12 @@ func TestPageOfOtherLimits(t *testing.T) {
 		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
 }
 
-// TestPageReset: it asks first, by keyboard; Cancel keeps, and Reset forgets just this event.
+// TestPageReset checks the reset by keyboard: the page asks first, Cancel keeps the event, and
+// Reset forgets only this event.
 func TestPageReset(t *testing.T) {
 	s := newService(t)
 	l := s.limiter(t, "1/1h")
-	name := "a\xff<b>" // no UTF-8
+	name := "a\xff<b>" // not UTF-8
 	allow(t, l, name, true)
 	allow(t, l, "other", true)
 	url := servePage(t, "--allow-reset", "--limit", "1/1h", s.name, name)
@@ -239,14 +241,14 @@ func TestPageReset(t *testing.T) {
 	allow(t, l, "other", false)
 }
 
-// TestPageResetUncertain: if Redis hangs, the event may be forgotten when it goes on, and the page
-// does not say that it is not.
+// TestPageResetUncertain checks that if Redis hangs during a reset, the page says that the event
+// may be forgotten later.
 func TestPageResetUncertain(t *testing.T) {
 	server := redistest.Start(t)
 	s := &service{name: "login", client: server.NewClient(t, nil)}
 	allow(t, s.limiter(t, "1/1h"), "alice", true)
 	ctx := chromium(t)
-	// The browser logs the status of the answer as an error, which is none of the page.
+	// The browser logs the status of the answer as an error, although the page handles it.
 	do(t, ctx, log.Disable(), chromedp.Navigate(servePageOf(t, server.Addr(), "--allow-reset", "--limit", "1/1h", s.name, "alice")), says("answer", "Denied"))
 	server.Pause(t)
 	defer server.Resume(t)
@@ -254,7 +256,7 @@ func TestPageResetUncertain(t *testing.T) {
 		says("failed", "Perhaps not everything is forgotten: --redis "))
 }
 
-// TestPageHostile: an event that holds markup is shown as text, and runs nothing.
+// TestPageHostile checks that an event with markup is shown as text, and runs nothing.
 func TestPageHostile(t *testing.T) {
 	s := newService(t)
 	l := s.limiter(t, "1/1h")
@@ -277,8 +279,8 @@ func TestPageHostile(t *testing.T) {
 	}
 }
 
-// TestPageAccount: all budgets of an account at once, and why it is kept out; each budget leads to
-// its event.
+// TestPageAccount checks that the page shows all budgets of an account and why it is denied, and
+// that each budget links to its event.
 func TestPageAccount(t *testing.T) {
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
@@ -293,8 +295,8 @@ func TestPageAccount(t *testing.T) {
 	do(t, ctx, says("shown", "192.0.2.31 alice"), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
-// TestPageChallenged: the budgets of attempts with a challenge, and whether one would help. The verdict
-// is about attempts without one.
+// TestPageChallenged checks that the page shows the budgets of attempts with a challenge, and
+// whether one would help. The verdict is about attempts without one.
 func TestPageChallenged(t *testing.T) {
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--challenged", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
@@ -310,8 +312,8 @@ func TestPageChallenged(t *testing.T) {
 		says("answer", "Allowed"), says("because", "denied after 5 more failures"))
 }
 
-// TestPageHostileAccount: an account that is no UTF-8, or turns the direction of the text, is shown
-// as text, and its budgets lead to its events.
+// TestPageHostileAccount checks that an account that is not UTF-8, or reverses the direction of the
+// text, is shown as text, and that its budgets link to its events.
 func TestPageHostileAccount(t *testing.T) {
 	g := newGuardedService(t)
 	account := "a\xff\u202e<b>"
@@ -325,7 +327,7 @@ func TestPageHostileAccount(t *testing.T) {
 	do(t, ctx, says("shown", `"192.0.2.31 a\xff\u202e<b>"`), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
-// failNow fails so often, by the clock of this machine.
+// failNow fails this many times, by the clock of this machine.
 func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 	t.Helper()
 	for range times {
@@ -336,8 +338,8 @@ func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 	}
 }
 
-// TestPageWithoutRedis: while Redis hangs or is gone, the page says so, and goes on by itself
-// afterwards.
+// TestPageWithoutRedis checks that the page says when Redis hangs or is gone, and recovers by
+// itself.
 func TestPageWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	ctx := chromium(t)
@@ -353,8 +355,8 @@ func TestPageWithoutRedis(t *testing.T) {
 	do(t, ctx, says("live", "live"), holds(`document.getElementById("trouble").hidden`))
 }
 
-// TestPageOfProxy: the page shows the last hour and who is denied most, and leads to the event,
-// live.
+// TestPageOfProxy checks that the page shows the last hour and who is denied most, and links to the
+// live page of an event.
 func TestPageOfProxy(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
@@ -431,7 +433,7 @@ func shot(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
-// busyProxy returns the page of a proxy that has seen an hour of traffic.
+// busyProxy returns the page of a proxy with an hour of traffic.
 func busyProxy(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -457,7 +459,7 @@ func busyProxy(t *testing.T) string {
 	return p.admin
 }
 
-// statusOf is the status that a request gets.
+// statusOf returns the status of the answer to a request.
 func statusOf(t *testing.T, r *http.Request) int {
 	t.Helper()
 	res, err := http.DefaultClient.Do(r)
@@ -468,7 +470,7 @@ func statusOf(t *testing.T, r *http.Request) int {
 	return res.StatusCode
 }
 
-// past counts single units, so long before now.
+// past counts single units at these times before now.
 func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ...time.Duration) {
 	t.Helper()
 	var at time.Time
@@ -484,7 +486,7 @@ func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ..
 	}
 }
 
-// pastFailures are of several people.
+// pastFailures adds the failures of several people.
 func (g *guardedService) pastFailures(t *testing.T, now time.Time) {
 	t.Helper()
 	for _, ago := range []time.Duration{26 * h, 25 * h, 7 * h, 55 * m, 54 * m, 53 * m, 38 * m, 37 * m, 25 * m, 24 * m, 23 * m, 12 * m, 11 * m} {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// openSSH is a public log of a real attack, from Loghub. It is no part of this repository: where it is missing, the test is skipped.
+// openSSH returns the file of a public log of a real attack, from Loghub. It is not part of this
+// repository. Without it, the test is skipped.
 func openSSH(tb testing.TB) string {
 	tb.Helper()
 	directory := os.Getenv("SLIDEGATE_DATA")
@@ -25,12 +26,12 @@ func openSSH(tb testing.TB) string {
 	return file
 }
 
-// TestReadme runs what the README shows of the sample.
+// TestReadme runs the command that the README shows with its output.
 func TestReadme(t *testing.T) {
 	checkShown(t, text(t, "../../README.md"), 1)
 }
 
-// TestDocs runs what docs/replay.md shows of a public log.
+// TestDocs runs the commands that docs/replay.md shows with their output on a public log.
 func TestDocs(t *testing.T) {
 	log, page := openSSH(t), text(t, "../../docs/replay.md")
 	repository, err := filepath.Abs("../..")
@@ -46,7 +47,8 @@ func TestDocs(t *testing.T) {
 	checkDrawn(t, repository+"/docs/openssh-login.svg", "logins.svg")
 }
 
-// checkShown runs the commands of a page that stand in its text with what they print, in which ... leaves lines out.
+// checkShown runs the commands in the text of a page, and compares their output with the lines
+// below them. A line ... stands for any lines.
 func checkShown(t *testing.T, page string, commands int) {
 	t.Helper()
 	page = strings.ReplaceAll(page, "go run ./cmd/slidegate replay", "slidegate replay")
@@ -64,7 +66,7 @@ func checkShown(t *testing.T, page string, commands int) {
 	}
 }
 
-// indented are the lines of a block, up to the first that is not.
+// indented returns the lines of a block, up to the first that is not indented.
 func indented(page string) (lines []string) {
 	for line := range strings.Lines(page) {
 		text, ok := strings.CutPrefix(line, "    ")
@@ -78,10 +80,10 @@ func indented(page string) (lines []string) {
 	return lines
 }
 
-// checkLines looks for the lines in the output, one after the other.
+// checkLines checks that the output has these lines, in this order.
 func checkLines(t *testing.T, args string, want []string, output string) {
 	t.Helper()
-	next := true // the line has to be the next one
+	next := true // the line must follow immediately
 	for _, line := range want {
 		if line == "..." {
 			next = false
@@ -96,7 +98,7 @@ func checkLines(t *testing.T, args string, want []string, output string) {
 	}
 }
 
-// cutTrimmed cuts the output at a line, whatever its indent.
+// cutTrimmed splits the output at a line, whatever its indent.
 func cutTrimmed(output, line string) (before, after string, found bool) {
 	for rest := output; rest != ""; {
 		var text string
@@ -109,7 +111,8 @@ func cutTrimmed(output, line string) (before, after string, found bool) {
 	return output, "", false
 }
 
-// TestPictureOfReadme holds the picture of the README to the program. To draw it again: go test ./cmd/slidegate -update.
+// TestPictureOfReadme compares the chart of the README with the program. To draw it again: go test
+// ./cmd/slidegate -update.
 func TestPictureOfReadme(t *testing.T) {
 	drawn := filepath.Join(t.TempDir(), "sample.svg")
 	if _, stderr, status := command(t.Context(), "replay", "--picture", drawn); status != 0 {
@@ -118,7 +121,7 @@ func TestPictureOfReadme(t *testing.T) {
 	checkDrawn(t, "../../docs/sample.svg", drawn)
 }
 
-// checkDrawn compares a picture of the documentation with the one just drawn.
+// checkDrawn compares a chart of the documentation with the one just drawn.
 func checkDrawn(t *testing.T, file, drawn string) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {

@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/internal/look/looktest"
 )
 
-// TestPicture: the picture is SVG, says what it shows, and is the same each time.
+// TestPicture checks that the chart is valid SVG, has its title, and is the same each time.
 func TestPicture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "limits.svg")
 	for name, args := range map[string][]string{
@@ -39,7 +39,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// checkSVG fails the test if a picture is not well-formed, or lacks a text.
+// checkSVG fails the test if a chart is not well-formed, or lacks a text.
 func checkSVG(t *testing.T, svg, want string) {
 	t.Helper()
 	var texts strings.Builder
@@ -69,7 +69,7 @@ func text(t *testing.T, file string) string {
 	return string(b)
 }
 
-// TestPNG: a name that ends in .png gets a PNG, whatever its case.
+// TestPNG checks that a name that ends in .png gives a PNG, whatever its case.
 func TestPNG(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it draws in one goroutine, for seconds under the race detector")
@@ -87,7 +87,7 @@ func TestPNG(t *testing.T) {
 	}
 }
 
-// picturesIn returns a directory that has the name of a picture.
+// picturesIn returns a directory with the name of a picture.
 func picturesIn(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pictures.svg")
@@ -97,7 +97,7 @@ func picturesIn(t *testing.T) string {
 	return dir
 }
 
-// older returns a file of this name and content.
+// older creates a file with this name and content.
 func older(t *testing.T, name, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
@@ -107,7 +107,8 @@ func older(t *testing.T, name, content string) string {
 	return file
 }
 
-// TestNoPictureAfterAnError: an older picture stays as it is, and no new one appears.
+// TestNoPictureAfterAnError checks that after an error an older picture is unchanged, and no new
+// one appears.
 func TestNoPictureAfterAnError(t *testing.T) {
 	old, fresh, link := older(t, "old.svg", "<svg>old"), filepath.Join(t.TempDir(), "fresh.svg"), filepath.Join(t.TempDir(), "link.svg")
 	if err := os.Symlink(filepath.Join(t.TempDir(), "nowhere"), link); err != nil {
@@ -129,7 +130,8 @@ func TestNoPictureAfterAnError(t *testing.T) {
 	}
 }
 
-// TestPictureReplacesNoLog: who forgets the name of the picture, or of the log, keeps the log.
+// TestPictureReplacesNoLog checks that the picture never replaces a log whose name was given by
+// mistake.
 func TestPictureReplacesNoLog(t *testing.T) {
 	log := older(t, "log.svg", "1,alice\n")
 	for _, args := range [][]string{{"replay", "--picture", log, log}, {"replay", "--picture", log}} {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An exactLevel decides about one event and limit by the sum of all that was admitted, each unit decayed since. It shares no
-// code with the program.
+// An exactLevel is a model of ar1 for one event and limit: the sum of all admitted units, each
+// decayed since. It shares no code with the program.
 type exactLevel struct {
 	max      float64
 	per      time.Duration
@@ -27,7 +27,7 @@ func (l *exactLevel) at(t time.Time) (x float64) {
 	return x
 }
 
-// fits tells whether one more does, or in how many ms it will.
+// fits reports whether one more unit fits, or in how many ms it will.
 func (l *exactLevel) fits(t time.Time) (fits bool, wait int64) {
 	room := 1/(1-math.Exp(-1/l.max)) - 1
 	x := l.at(t)
@@ -41,7 +41,8 @@ func (l *exactLevel) add(t time.Time) {
 	l.admitted = append(l.admitted, t)
 }
 
-// decideExactly replays moments: what is admitted, what each of the limits denies, and the longest wait.
+// decideExactly replays moments on the model. It returns the units admitted, the denials of each
+// limit, and the longest wait.
 func decideExactly(moments []moment, limits map[string]exactLevel) (admitted int, deniedBy map[string]int, longest int64) {
 	levels := map[string]*exactLevel{}
 	deniedBy = map[string]int{}
@@ -68,8 +69,8 @@ func decideExactly(moments []moment, limits map[string]exactLevel) (admitted int
 	return admitted, deniedBy, longest
 }
 
-// TestEstimatorAR1: by levels a history has the counts and waits of sums that share no code, in memory, on a server and on a
-// cluster, and nothing is left there.
+// TestEstimatorAR1 compares a replay by levels with the model, in memory, on a server and on a
+// cluster, and checks that no key is left there.
 func TestEstimatorAR1(t *testing.T) {
 	moments := history(2000)
 	var log strings.Builder
@@ -90,8 +91,9 @@ func TestEstimatorAR1(t *testing.T) {
 	}
 }
 
-// TestEstimatorIsTold: in the report, in the picture, and by what is wrong with its flags.
-func TestEstimatorIsTold(t *testing.T) {
+// TestEstimatorIsReported checks that the report, the chart and the errors about flags name the
+// estimator.
+func TestEstimatorIsReported(t *testing.T) {
 	file := t.TempDir() + "/levels.svg"
 	stdout, stderr, status := command(t.Context(), "replay", "--estimator", "ar1", "--limit", "100/1m", "--picture", file)
 	if status != 0 || !strings.Contains(stdout, "estimator   ar1: a limit allows MAX at once, and up to 2 x MAX in one PER\n") || strings.Contains(stdout, "100/1m@") {
@@ -102,7 +104,7 @@ func TestEstimatorIsTold(t *testing.T) {
 		`there is no estimator "ewma"; choose window or ar1`: {"--estimator", "ewma"},
 		"its value is missing; write window or ar1":          {"--estimator"},
 		"it is given twice; replay twice":                    {"--estimator", "ar1", "--estimator", "window"},
-		"5/1h@10m has slices, and a level":                   {"--estimator", "ar1", "--limit", "5/1h@10m"},
+		"5/1h@10m has buckets, and a level":                  {"--estimator", "ar1", "--limit", "5/1h@10m"},
 		"choose at most 10000000 units":                      {"--estimator", "ar1", "--limit", "20000000/1h"},
 	} {
 		if _, stderr, status := command(t.Context(), append([]string{"replay"}, args...)...); status != 1 || !strings.Contains(stderr, says) {
@@ -111,7 +113,8 @@ func TestEstimatorIsTold(t *testing.T) {
 	}
 }
 
-// TestNeedlessLimit: a limit that can never deny beside another is pointed out, and no other is.
+// TestNeedlessLimit checks that a limit that denies nothing beyond another is reported, and no
+// other limit.
 func TestNeedlessLimit(t *testing.T) {
 	for limits, want := range map[string]string{
 		"100/1m,5/1h":       "\n100/1m@1s denies nothing beyond 5/1h, which allows no more in a longer time; leave it out.\n",
@@ -126,7 +129,7 @@ func TestNeedlessLimit(t *testing.T) {
 			if how == "ar1" {
 				want = strings.Replace(want, "@1s", "", 1)
 				if limits == "100/60m,100/60m1s" {
-					continue // levels are not late
+					continue // levels have no buckets
 				}
 			}
 			stdout, stderr, status := command(t.Context(), "replay", "--estimator", how, "--limit", limits)

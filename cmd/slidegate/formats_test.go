@@ -15,13 +15,14 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// A moment is one attempt of a history that every format can tell.
+// A moment is one attempt of a history that every format can express.
 type moment struct {
 	at      time.Time
 	address string
 }
 
-// history is made up, at whole seconds and in order: some addresses hammer, some do not.
+// history returns a made-up history, at whole seconds and in order. Some addresses keep retrying,
+// some do not.
 func history(n int) (all []moment) {
 	r := rand.New(rand.NewPCG(3, 4))
 	at := time.Date(2025, time.December, 31, 22, 50, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func history(n int) (all []moment) {
 	return all
 }
 
-// formats tell a moment in one line each.
+// formats write a moment as one line each.
 var formats = map[string]func(moment) string{
 	"syslog": func(m moment) string {
 		return m.at.Format(time.Stamp) + " bastion sshd[7]: Failed password for root from " + m.address + " port 4022 ssh2"
@@ -88,14 +89,15 @@ var formats = map[string]func(moment) string{
 	"columns": func(m moment) string { return fmt.Sprintf("%d.250,%s", m.at.Unix(), m.address) },
 }
 
-// headers are the first lines of those that have one, and formatFlags what some formats need.
+// headers are the first lines of formats with a header, and formatFlags the flags that some formats
+// need.
 var (
 	headers     = map[string]string{"csv": "timestamp,user,ip,status\n"}
 	formatFlags = map[string][]string{"python": {"--by", "login of (\\S+)"}}
 )
 
-// TestEveryFormatIsDecidedExactly: the same history in every format, plain and packed, gives the counts of the exact log
-// in memory, on a server and on a cluster.
+// TestEveryFormatIsDecidedExactly checks that the same history in every format, plain and
+// compressed, gives the counts of the model, in memory, on a server and on a cluster.
 func TestEveryFormatIsDecidedExactly(t *testing.T) {
 	moments := history(redistest.UnlessShort(1500, 200))
 	decided := func() *exactLog {
@@ -131,7 +133,7 @@ func TestEveryFormatIsDecidedExactly(t *testing.T) {
 	checkForgotten(t, "")
 }
 
-// TestCompareIsManyReplays: each set of --compare has the outcome that it has alone.
+// TestCompareIsManyReplays checks that each set of --compare has the same outcome as alone.
 func TestCompareIsManyReplays(t *testing.T) {
 	var log strings.Builder
 	for _, m := range history(redistest.UnlessShort(2000, 500)) {
@@ -161,7 +163,8 @@ func asJSON(t *testing.T, v any) string {
 	return b.String()
 }
 
-// TestSort: a log in any order has the outcome of the log in order, and no attempt out of it.
+// TestSort checks that with --sort a log in any order has the outcome of the log in order, and no
+// attempt out of order.
 func TestSort(t *testing.T) {
 	moments := history(2000)
 	rand.New(rand.NewPCG(5, 6)).Shuffle(len(moments), func(i, j int) { moments[i], moments[j] = moments[j], moments[i] })

@@ -13,10 +13,11 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// guardedService is a service with a login guard. Its attempts fail so long before the tests look.
+// guardedService is a service with a login guard. Its attempts fail at given times before the
+// afternoon.
 type guardedService struct {
 	*service
-	file string // with the secret
+	file string // holds the secret
 	now  time.Time
 	*login.Guard
 }
@@ -26,7 +27,7 @@ func newGuardedService(t *testing.T) *guardedService {
 	return guard(t, newService(t))
 }
 
-// guard gives a service a login guard of its name.
+// guard adds a login guard with the name of the service.
 func guard(t *testing.T, s *service) *guardedService {
 	t.Helper()
 	g := &guardedService{service: s}
@@ -49,7 +50,7 @@ func (g *guardedService) fail(t *testing.T, account, ip string, ago ...time.Dura
 	}
 }
 
-// challenged returns the guard of a service with challenges at a time before the tests look.
+// challenged returns the guard of a service with challenges, at a time before the afternoon.
 func (g *guardedService) challenged(t *testing.T, ago time.Duration) *login.Guard {
 	t.Helper()
 	then := func() time.Time { return afternoon.Add(-ago) }
@@ -87,7 +88,7 @@ func (g *guardedService) inspect(t *testing.T, want int, flags string, args ...s
 	return onDefault(t, g.name, stdout)
 }
 
-// seconds are so many moments, a second apart.
+// seconds returns n moments, a second apart.
 func seconds(from time.Duration, n int) (all []time.Duration) {
 	for i := range n {
 		all = append(all, from-time.Duration(i)*time.Second)
@@ -95,7 +96,7 @@ func seconds(from time.Duration, n int) (all []time.Duration) {
 	return all
 }
 
-// TestInspectLoginGolden: what a person on call sees of an account, and the exit status.
+// TestInspectLoginGolden compares the text about an account and the exit status with golden files.
 func TestInspectLoginGolden(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...)...)
@@ -114,8 +115,8 @@ func TestInspectLoginGolden(t *testing.T) {
 	}
 }
 
-// TestInspectChallengedGolden: what a person on call sees of an account where the service has challenges.
-// The verdict and the exit status are about attempts without a challenge.
+// TestInspectChallengedGolden does the same for a service with challenges. The verdict and the exit
+// status are about attempts without a challenge.
 func TestInspectChallengedGolden(t *testing.T) {
 	g := newGuardedService(t)
 	g.failBoth(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...), seconds(10*m, 3))
@@ -135,8 +136,8 @@ func TestInspectChallengedGolden(t *testing.T) {
 	}
 }
 
-// TestInspectChallengedAsGuard: what --json says of a challenge is what the guard answers, and the
-// resets that the text shows end the denials of both.
+// TestInspectChallengedAsGuard checks that --json gives the same answer about a challenge as the
+// guard, and that the resets in the text end the denials of both.
 func TestInspectChallengedAsGuard(t *testing.T) {
 	g := newGuardedService(t)
 	for n := range 6 {
@@ -167,7 +168,7 @@ func TestInspectChallengedAsGuard(t *testing.T) {
 	}
 }
 
-// TestInspectChallengedTotal: the total also denies attempts with a challenge.
+// TestInspectChallengedTotal checks that the total also denies attempts with a challenge.
 func TestInspectChallengedTotal(t *testing.T) {
 	g := newGuardedService(t)
 	for range 5 {
@@ -183,7 +184,7 @@ func TestInspectChallengedTotal(t *testing.T) {
 	}
 }
 
-// TestInspectLoginJSON: what --json prints says the same as the guard, and until when.
+// TestInspectLoginJSON checks that --json gives the same answer as the guard, and until when.
 func TestInspectLoginJSON(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "b {}%\xff 'b", "192.0.2.31", seconds(20*time.Second, 5)...)
@@ -214,8 +215,8 @@ func TestInspectLoginJSON(t *testing.T) {
 	}
 }
 
-// TestInspectLoginOnlyLooks: nothing is written, and an account's reset is the command that the
-// text shows.
+// TestInspectLoginOnlyLooks checks that nothing is written, and that the command in the text resets
+// an account.
 func TestInspectLoginOnlyLooks(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "o'hara", "2001:db8::1", seconds(20*time.Second, 5)...)
@@ -233,7 +234,7 @@ func TestInspectLoginOnlyLooks(t *testing.T) {
 	g.inspect(t, 0, "", "o'hara", "2001:db8::ffff")
 }
 
-// TestInspectLoginAddress: an address is shown as the guard takes it.
+// TestInspectLoginAddress checks that an address is shown as the guard counts it.
 func TestInspectLoginAddress(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "alice", "192.0.2.31", seconds(20*time.Second, 5)...)
@@ -244,7 +245,7 @@ func TestInspectLoginAddress(t *testing.T) {
 	}
 }
 
-// TestInspectStatus: the exit status of an event says what its text says.
+// TestInspectStatus checks that the exit status of an event agrees with its text.
 func TestInspectStatus(t *testing.T) {
 	s := newService(t)
 	s.count(t, "2/1h", "full", 2, 30*m)

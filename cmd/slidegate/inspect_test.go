@@ -22,10 +22,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// afternoon is when the tests look.
+// afternoon is the time at which the tests inspect.
 var afternoon = time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 
-// service is one that counts events, on the shared server unless the client is another.
+// service is a service that counts events, on the shared server unless the client is another.
 type service struct {
 	name   string
 	client rueidis.Client
@@ -37,7 +37,7 @@ func newService(t *testing.T) *service {
 	return &service{name: redistest.Key(t), client: redistest.Client(t)}
 }
 
-// count counts units under limits, so long before the tests look.
+// count counts units under limits, at these times before the afternoon.
 func (s *service) count(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
@@ -45,7 +45,7 @@ func (s *service) count(t *testing.T, limits, event string, units int64, ago ...
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
-// raise is count by levels.
+// raise does the same by levels.
 func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
@@ -75,7 +75,7 @@ func parsed(t *testing.T, text string) flags.Limits {
 	return ls
 }
 
-// inspected is what the program prints in the afternoon.
+// inspected returns the output of the program in the afternoon.
 func inspected(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := inAfternoon(t.Context(), args...)
@@ -91,13 +91,13 @@ func inAfternoon(ctx context.Context, args ...string) (stdout, stderr string, st
 	return out.String(), errs.String(), status
 }
 
-// m and h make the histories below short.
+// m and h keep the histories below short.
 const (
 	m = time.Minute
 	h = time.Hour
 )
 
-// TestInspectGolden: what a person on call sees.
+// TestInspectGolden compares the text about an event with golden files.
 func TestInspectGolden(t *testing.T) {
 	s := newService(t)
 	const login, address = "1/5s,5/1h,20/1d", "198.51.100.7"
@@ -126,17 +126,17 @@ func TestInspectGolden(t *testing.T) {
 	}
 }
 
-// onDefault returns what the program would have printed of a limiter named login at the address that it
-// takes without --redis.
+// onDefault returns an output as it would be for a limiter named login, at the default address of
+// --redis.
 func onDefault(t *testing.T, name, shown string) string {
 	t.Helper()
 	return strings.NewReplacer(" \\\n     ", "", name, "login", " --redis "+redistest.Addr(t), "", redistest.Addr(t), "127.0.0.1:6379").Replace(shown)
 }
 
-// TestInspectLooksOnly: whatever is asked for, nothing is written and no key made.
+// TestInspectLooksOnly checks that no use of inspect writes or creates a key.
 func TestInspectLooksOnly(t *testing.T) {
 	s := newService(t)
-	s.count(t, "1/5s,5/1h", "e", 1, 30*m, -10*m) // also where an attempt would repair a date
+	s.count(t, "1/5s,5/1h", "e", 1, 30*m, -10*m) // an attempt would correct the last date
 	s.raise(t, "5/1h", "e", 1, 30*m)
 	for _, key := range []string{s.name + ":{e}:w", s.name + ":{e}:a", s.name + ":{nobody}:w"} {
 		before := redistest.Stored(t, s.client, key)
@@ -149,7 +149,8 @@ func TestInspectLooksOnly(t *testing.T) {
 	}
 }
 
-// TestInspectAsLibrary: what --json prints is what the library says, event by event and limit by limit.
+// TestInspectAsLibrary checks that --json agrees with the library, event by event and limit by
+// limit.
 func TestInspectAsLibrary(t *testing.T) {
 	s := newService(t)
 	for event, ago := range map[string][]time.Duration{"a": {59 * m, 58 * m, 2 * m, time.Second}, "b {}%\xff": {3 * h, 2 * h, 61 * m}, "c": {-5 * m}} {
@@ -192,7 +193,8 @@ func decoded(t *testing.T, text string) (st inspect.State) {
 	return st
 }
 
-// TestNextComesBack: the units named are free at the time named, and not a millisecond before.
+// TestNextComesBack checks that the units come back at exactly the time shown, and not a
+// millisecond before.
 func TestNextComesBack(t *testing.T) {
 	s := newService(t)
 	for event, ago := range map[string][]time.Duration{"even": {50 * m, 40 * m, 30 * m}, "burst": {7 * m, 7 * m, 7 * m}, "ahead": {30 * m, -20 * m, -20 * m}} {
@@ -215,7 +217,7 @@ func TestNextComesBack(t *testing.T) {
 	}
 }
 
-// TestInspectClockBehind looks after the clock stepped back: the page says so, with and without the limits.
+// TestInspectClockBehind checks the notes after the clock stepped back, with and without limits.
 func TestInspectClockBehind(t *testing.T) {
 	s := newService(t)
 	s.count(t, "5/1h,9/1d", "e", 1, -5*m)
@@ -229,7 +231,7 @@ func TestInspectClockBehind(t *testing.T) {
 	}
 }
 
-// TestInspectHidden: an event whose key is a hash is found by the same secret alone, of the same bytes.
+// TestInspectHidden checks that an event whose key is a hash is found only with the same secret.
 func TestInspectHidden(t *testing.T) {
 	s := newService(t)
 	s.secret = []byte("sixteen bytes\x00\xff\r")
@@ -245,7 +247,7 @@ func TestInspectHidden(t *testing.T) {
 	}
 }
 
-// TestInspectCluster: any node of a cluster will do, for events of all of them.
+// TestInspectCluster checks that any node of a cluster gives access to the events of all nodes.
 func TestInspectCluster(t *testing.T) {
 	node, _, _ := strings.Cut(clusterAddresses(t), ",")
 	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
@@ -263,7 +265,7 @@ func TestInspectCluster(t *testing.T) {
 	}
 }
 
-// TestInspectPassword: a password in a URL is used, and not shown.
+// TestInspectPassword checks that a password in a URL is used, and not shown.
 func TestInspectPassword(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "hunter2")
 	for _, tt := range []struct{ redis, want string }{
@@ -278,7 +280,8 @@ func TestInspectPassword(t *testing.T) {
 	}
 }
 
-// TestInspectFails: one sentence that names what is wrong, and what to do; and nothing is repaired.
+// TestInspectFails checks that an error is one sentence that says what is wrong and what to do, and
+// that nothing is repaired.
 func TestInspectFails(t *testing.T) {
 	s, server := newService(t), redistest.Start(t)
 	for _, set := range [][]string{
@@ -293,7 +296,7 @@ func TestInspectFails(t *testing.T) {
 		}
 	}
 	blind := server.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "blind", "pass" })
-	refusal := blind.Do(t.Context(), blind.B().Arbitrary("EVALSHA", "0", "0").Build()).Error() // each version has words of its own
+	refusal := blind.Do(t.Context(), blind.B().Arbitrary("EVALSHA", "0", "0").Build()).Error() // the text depends on the version of Redis
 	ours := "SLIDEGATE key " + s.name + ":{text}:w holds no record that this version reads (first byte 104, or cut short); remove it, or rename the limiter\n"
 	for _, tt := range []struct{ redis, args, want string }{
 		{server.Addr(), "text", ours},
@@ -320,7 +323,7 @@ func TestInspectFails(t *testing.T) {
 	}
 }
 
-// TestWatch: one look after the other, until interrupted, which is no error.
+// TestWatch checks that the output is refreshed until interrupted, which is not an error.
 func TestWatch(t *testing.T) {
 	s := newService(t)
 	s.count(t, "5/1h", "e", 1, 30*m)
@@ -337,7 +340,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchGoesOn while Redis fails: an error instead of a look, and looks again.
+// TestWatchGoesOn checks that the watch shows an error while Redis fails, and then continues.
 func TestWatchGoesOn(t *testing.T) {
 	server := redistest.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -360,7 +363,7 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 }
 
-// steps does one thing at each write, and then the last at all that follow.
+// steps calls one function at each write, and then the last one at all writes that follow.
 type steps struct {
 	do   []func(text string)
 	then func(text string)
@@ -376,7 +379,7 @@ func (s *steps) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// stopper stops after so many writes.
+// stopper calls stop at the given write.
 type stopper struct {
 	after int
 	stop  func()
@@ -392,7 +395,7 @@ func (s *stopper) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// TestInspectLongest: the longest window there is, with the most that it can hold.
+// TestInspectLongest checks the longest possible window, with the most units that it can hold.
 func TestInspectLongest(t *testing.T) {
 	s := newService(t)
 	s.count(t, "9007199254740992/36525d", "e", 1<<53, 30*m)
@@ -404,7 +407,7 @@ func TestInspectLongest(t *testing.T) {
 	}
 }
 
-// TestInspectPage holds docs/inspect.md to what the program prints.
+// TestInspectPage compares docs/inspect.md with the output of the program.
 func TestInspectPage(t *testing.T) {
 	page := text(t, "../../docs/inspect.md")
 	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1", "inspect-login-denied"} {

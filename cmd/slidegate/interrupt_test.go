@@ -32,7 +32,7 @@ func TestRedisForgetsAfterAnInterrupt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for len(keys(t, "slidegate-replay-")) == 0 { // or the test would prove nothing
+			for len(keys(t, "slidegate-replay-")) == 0 { // otherwise the test would prove nothing
 				if t.Context().Err() != nil {
 					t.Fatal("no key")
 				}
@@ -49,7 +49,7 @@ func TestRedisForgetsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// pipe is a named pipe, to be opened for writing once somebody reads it.
+// pipe creates a named pipe, and opens it for writing once the program reads it.
 func pipe(t *testing.T) (name string, open func() *os.File) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "log")

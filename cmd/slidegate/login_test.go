@@ -17,13 +17,13 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 )
 
-// A shelf is one limit of one subject: its units lie in slots, each of which is forgotten once its last one is as old as the window.
-// It shares no code with the library.
-type shelf struct {
+// An exactWindow is a model of one limit of one subject. Its units are in slots. A slot is
+// forgotten once its last unit is as old as the window. It shares no code with the library.
+type exactWindow struct {
 	max        int
 	per, width time.Duration
 	slots      []slot
-	closed     bool // a unit that comes now begins a slot
+	closed     bool // the next unit begins a slot
 }
 
 type slot struct {
@@ -31,7 +31,7 @@ type slot struct {
 	units int
 }
 
-func (s *shelf) wait(now time.Time) (wait time.Duration) {
+func (s *exactWindow) wait(now time.Time) (wait time.Duration) {
 	s.slots = slices.DeleteFunc(s.slots, func(x slot) bool { return now.Sub(x.last) >= s.per })
 	used := 0
 	for _, x := range s.slots {
@@ -44,7 +44,7 @@ func (s *shelf) wait(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-func (s *shelf) charge(now time.Time) {
+func (s *exactWindow) charge(now time.Time) {
 	n := len(s.slots)
 	if n == 0 || s.closed || s.slots[n-1].last.UnixMilli()/s.width.Milliseconds() != now.UnixMilli()/s.width.Milliseconds() {
 		s.slots, s.closed = append(s.slots, slot{now, 1}), false
@@ -54,7 +54,7 @@ func (s *shelf) charge(now time.Time) {
 	s.slots[n-1].units++
 }
 
-func (s *shelf) giveBack(charged time.Time) {
+func (s *exactWindow) giveBack(charged time.Time) {
 	i := slices.IndexFunc(s.slots, func(x slot) bool { return !x.last.Before(charged) })
 	if s.slots[i].units--; s.slots[i].units == 0 {
 		s.closed = i == len(s.slots)-1
@@ -62,14 +62,15 @@ func (s *shelf) giveBack(charged time.Time) {
 	}
 }
 
-// An exactGuard is the login guard, written down once more: its limits too.
+// An exactGuard is a model of the login guard with its default limits. It shares no code with the
+// library.
 type exactGuard struct {
-	shelves map[string][]*shelf // by budget and subject
+	windows map[string][]*exactWindow // by budget and subject
 	guardCounts
 	subjects map[string]map[string]replay.Event // by kind
 }
 
-// guardCounts is what a replay and the exact guard must agree in.
+// guardCounts are the results in which a replay and the exact guard must agree.
 type guardCounts struct {
 	Allowed, Denied, Mistakes int
 	By                        map[string]int // denials
@@ -79,17 +80,17 @@ type guardCounts struct {
 
 func newExactGuard() *exactGuard {
 	return &exactGuard{
-		shelves:     map[string][]*shelf{},
+		windows:     map[string][]*exactWindow{},
 		guardCounts: guardCounts{By: map[string]int{}},
 		subjects:    map[string]map[string]replay.Event{"addresses": {}, "accounts": {}, "pairs": {}},
 	}
 }
 
-func (g *exactGuard) of(budget, subject string) []*shelf {
+func (g *exactGuard) windowsOf(budget, subject string) []*exactWindow {
 	const ms, day = time.Millisecond, 24 * time.Hour
 	key := budget + " " + subject
-	if g.shelves[key] == nil {
-		g.shelves[key] = map[string][]*shelf{
+	if g.windows[key] == nil {
+		g.windows[key] = map[string][]*exactWindow{
 			"address": {{max: 20, per: time.Minute, width: ms}, {max: 50, per: time.Hour, width: ms}, {max: 100, per: day, width: 24 * time.Minute}},
 			"pair":    {{max: 5, per: time.Minute, width: ms}, {max: 7, per: 10 * time.Minute, width: ms}, {max: 10, per: time.Hour, width: ms}, {max: 20, per: day, width: ms}, {max: 30, per: 30 * day, width: ms}},
 			"account": {{max: 10, per: 10 * time.Minute, width: ms}, {max: 20, per: time.Hour, width: ms}, {max: 50, per: day, width: ms}},
@@ -97,7 +98,7 @@ func (g *exactGuard) of(budget, subject string) []*shelf {
 			"total":   {{max: 100, per: time.Hour, width: time.Minute}},
 		}[budget]
 	}
-	return g.shelves[key]
+	return g.windows[key]
 }
 
 func (g *exactGuard) attempt(at time.Time, from, account string, succeeded bool) {
@@ -105,22 +106,22 @@ func (g *exactGuard) attempt(at time.Time, from, account string, succeeded bool)
 	subject := map[string]string{"address": address, "pair": address + " " + account, "account": account, "streak": account, "total": account}
 	denied, wait := "", time.Duration(0)
 	for i, budget := range asked {
-		for _, s := range g.of(budget, subject[budget]) {
+		for _, s := range g.windowsOf(budget, subject[budget]) {
 			wait = max(wait, s.wait(at))
 		}
 		if wait > 0 {
 			denied, asked = budget, asked[:i]
 			break
 		}
-		for _, s := range g.of(budget, subject[budget]) {
+		for _, s := range g.windowsOf(budget, subject[budget]) {
 			s.charge(at)
 		}
 	}
 	for _, budget := range asked {
 		if succeeded && denied == "" && (budget == "pair" || budget == "streak") {
-			delete(g.shelves, budget+" "+subject[budget])
+			delete(g.windows, budget+" "+subject[budget])
 		} else if succeeded || denied != "" {
-			for _, s := range g.of(budget, subject[budget]) {
+			for _, s := range g.windowsOf(budget, subject[budget]) {
 				s.giveBack(at)
 			}
 		}
@@ -128,7 +129,7 @@ func (g *exactGuard) attempt(at time.Time, from, account string, succeeded bool)
 	for kind, name := range map[string]string{"addresses": address, "accounts": account, "pairs": address + " " + account} {
 		g.subjects[kind][name] = counted(g.subjects[kind][name], name, wait, succeeded)
 	}
-	g.tell(denied, succeeded)
+	g.count(denied, succeeded)
 }
 
 func clientOf(from string) string {
@@ -151,7 +152,7 @@ func counted(e replay.Event, name string, wait time.Duration, succeeded bool) re
 	return e
 }
 
-func (g *exactGuard) tell(denied string, succeeded bool) {
+func (g *exactGuard) count(denied string, succeeded bool) {
 	if denied == "" {
 		g.Allowed++
 		return
@@ -163,7 +164,8 @@ func (g *exactGuard) tell(denied string, succeeded bool) {
 	}
 }
 
-// result adds up. Of equals, a list has the one that waits longest first, and then the name that sorts first.
+// result adds up the counts. A list is in order of its number, then of the longest wait, then of
+// the name.
 func (g *exactGuard) result() guardCounts {
 	c := g.guardCounts
 	c.All, c.Delayed, c.Most = map[string]int{}, map[string]int{}, map[string][]replay.Event{}
@@ -214,7 +216,7 @@ func loginCounts(p *replay.LoginReport) guardCounts {
 	return c
 }
 
-// guarded runs the command with --login and --json, and reads what it prints.
+// guarded runs the command with --login and --json, and parses its output.
 func guarded(tb testing.TB, args ...string) replay.LoginReport {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--login", "--json"}, args...)...)
@@ -230,7 +232,8 @@ func guarded(tb testing.TB, args ...string) replay.LoginReport {
 
 var exactLogin = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(Failed|Accepted) \S+ for (?:invalid user )?(.*) from ([0-9a-f.:]+) port \d+ `)
 
-// guardExactly asks an exact guard about a log, read by one regular expression. Its months run from July to June.
+// guardExactly replays a log on an exact guard. It reads the log by one regular expression, as if
+// it began in July.
 func guardExactly(tb testing.TB, log string) *exactGuard {
 	tb.Helper()
 	exact := newExactGuard()
@@ -250,7 +253,8 @@ func guardExactly(tb testing.TB, log string) *exactGuard {
 	return exact
 }
 
-// TestLoginOnARealAttack replays a public log of a real attack, which is not part of this repository.
+// TestLoginOnARealAttack replays a public log of a real attack, which is not part of this
+// repository.
 func TestLoginOnARealAttack(t *testing.T) {
 	file := openSSH(t)
 	exact, got := guardExactly(t, text(t, file)), guarded(t, file)
@@ -286,8 +290,8 @@ func (l sshdLogin) String() string {
 	return l.at.Format("2006-01-02T15:04:05.000Z07:00") + " h sshd[1]: " + text
 }
 
-// someWeeks are logins at random: a botnet on root, one address that tries lists of accounts, a few that hammer on alice, and people who
-// mostly have it right.
+// someWeeks returns n random logins: a botnet on root, one address that tries lists of accounts, a
+// few addresses that keep retrying on alice, and people who mostly have the right password.
 func someWeeks(n int) (all []sshdLogin) {
 	r := rand.New(rand.NewPCG(7, 8))
 	at := time.Date(2025, time.January, 2, 3, 4, 5, 0, time.UTC)
@@ -312,7 +316,8 @@ func someWeeks(n int) (all []sshdLogin) {
 	return all
 }
 
-// TestLoginIsDecidedExactly: weeks of logins at random are decided as by the exact guard, in order or sorted.
+// TestLoginIsDecidedExactly checks that weeks of random logins are decided as by the exact guard,
+// in order or sorted.
 func TestLoginIsDecidedExactly(t *testing.T) {
 	exact, logins := newExactGuard(), someWeeks(12_000)
 	var lines []string
@@ -340,7 +345,7 @@ func TestLoginIsDecidedExactly(t *testing.T) {
 	t.Logf("%+v", exact.guardCounts)
 }
 
-// loginNotes is a log with all that a report has to remark on.
+// loginNotes returns a log that causes every note of a report.
 func loginNotes() string {
 	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
 	logins := []sshdLogin{
@@ -361,7 +366,8 @@ func loginNotes() string {
 	return b.String()
 }
 
-// TestLoginSkips: what the guard cannot decide is counted, and the rest is decided.
+// TestLoginSkips checks that attempts which the guard cannot decide are counted, and the rest is
+// decided.
 func TestLoginSkips(t *testing.T) {
 	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
 	var log strings.Builder

@@ -11,7 +11,8 @@ import (
 	"github.com/slidegate/slidegate/internal/look/looktest"
 )
 
-// TestLoginPicture: the picture of --login says what each budget denied, as the report does.
+// TestLoginPicture checks that the chart of --login shows the same denials of each budget as the
+// report.
 func TestLoginPicture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "logins.svg")
 	got := guarded(t, "--picture", file)
@@ -38,7 +39,7 @@ func TestLoginPicture(t *testing.T) {
 	}
 }
 
-// TestLoginPictureReplacesNoLog: who forgets the name of the picture keeps the log.
+// TestLoginPictureReplacesNoLog checks that the picture never replaces a log.
 func TestLoginPictureReplacesNoLog(t *testing.T) {
 	log := older(t, "log.svg", "1,alice\n")
 	_, stderr, status := command(t.Context(), "replay", "--login", "--picture", log, log)

@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPicturesInBrowser: a browser draws the pictures of docs light or dark, as its user prefers, and no text goes beyond the
-// edge, whatever fonts it has.
+// TestPicturesInBrowser checks that a browser draws the charts of docs light or dark, as its user
+// prefers, and that all text fits, whatever fonts it has.
 func TestPicturesInBrowser(t *testing.T) {
 	ctx := chromium(t)
 	pictures, _ := filepath.Glob("../../docs/*.svg")

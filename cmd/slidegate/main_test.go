@@ -20,23 +20,24 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the files in testdata and the pictures of docs")
 
-// asProgram is the environment variable in which this test binary is slidegate: a test that needs a process of its own runs the binary
-// again, instead of building the program.
+// asProgram is the environment variable that makes this test binary run as slidegate. A test that
+// needs a process of its own runs the binary again, instead of building the program.
 const asProgram = "SLIDEGATE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	if err := os.Setenv(asProgram, "1"); err != nil { // for those that it starts
+	if err := os.Setenv(asProgram, "1"); err != nil { // for the processes that it starts
 		panic(err)
 	}
 	redistest.MainSideBySide(m)
 }
 
-// TestGolden holds what the program prints to the files in testdata. To rewrite them: go test ./cmd/slidegate -update.
+// TestGolden compares the output of the program with the files in testdata. To rewrite them: go
+// test ./cmd/slidegate -update.
 func TestGolden(t *testing.T) {
-	t.Setenv("COLUMNS", "") // else the help is as wide as the terminal
+	t.Setenv("COLUMNS", "") // otherwise the help is as wide as the terminal
 	notes := write(t, "time,event,units\n"+
 		"2025-03-04T05:06:07Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n2025-03-04T05:06:08Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n"+
 		"2025-03-04T06:06:07+01:00,bob\nyesterday,bob\n2025-03-04T05:06:09.5Z,bob,6\n2025-03-04T05:06:10Z,"+strings.Repeat("ab", 99)+",6\n")
@@ -99,11 +100,11 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// nextSentence matches where a second sentence begins.
+// nextSentence matches the beginning of a second sentence.
 var nextSentence = regexp.MustCompile(`[.!] +[A-Z]`)
 
-// TestBadInput makes mistakes with each command: each gets one sentence on the standard error, and the
-// status 1. What is wrong with the lines of a file is tested where they are read.
+// TestBadInput makes mistakes with each command. It checks that each gets one sentence on the
+// standard error, and status 1. Mistakes in the lines of a file are tested in package logs.
 func TestBadInput(t *testing.T) {
 	taken := busy(t)
 	empty, broken, columns := write(t, ""), write(t, "1,alice\nMar\n"), write(t, "1,alice\n")
@@ -276,7 +277,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestRegexAsTyped: a regular expression appears in the report and in errors as it was typed.
+// TestRegexAsTyped checks that a regular expression appears in the report and in errors as it was
+// typed.
 func TestRegexAsTyped(t *testing.T) {
 	const regex = `from ([0-9a-f.:]+)\b`
 	if stdout, stderr, _ := command(t.Context(), "replay", "--by", regex); !strings.Contains(stdout, " by '"+regex+"'\n") {
@@ -289,7 +291,7 @@ func TestRegexAsTyped(t *testing.T) {
 	}
 }
 
-// busy is an address whose port is taken.
+// busy returns an address whose port is taken.
 func busy(t *testing.T) string {
 	held, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -299,7 +301,7 @@ func busy(t *testing.T) string {
 	return held.Addr().String()
 }
 
-// TestBadRoutes have spaces in them.
+// TestBadRoutes checks the errors about routes, whose values have spaces.
 func TestBadRoutes(t *testing.T) {
 	for route, want := range map[string]string{
 		"POST /login 5":          `--route: "POST /login 5": limit "5": has no slash; write units per time, as in 5/1h`,
@@ -318,7 +320,8 @@ func TestBadRoutes(t *testing.T) {
 	}
 }
 
-// TestEmptyArguments are those of variables that are not set.
+// TestEmptyArguments checks the errors about empty arguments, which come from shell variables that
+// are not set.
 func TestEmptyArguments(t *testing.T) {
 	for _, tt := range []struct {
 		args []string

@@ -16,8 +16,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
-// BenchmarkMillionLines replays a log of a million lines under the default limits, and reads it without deciding. Beyond is
-// what the replay takes more than twice the reading.
+// BenchmarkMillionLines replays a log of a million lines with the default limits, and also only
+// reads it. s-beyond is the time of the replay minus twice that of the reading.
 func BenchmarkMillionLines(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(formats)) {
 		b.Run(name, func(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkMillionLines(b *testing.B) {
 	}
 }
 
-// byOf is the flag --by that a format needs.
+// byOf returns the value of the flag --by that a format needs.
 func byOf(tb testing.TB, format string) (b flags.By) {
 	tb.Helper()
 	if len(formatFlags[format]) == 0 {
@@ -48,7 +48,8 @@ func byOf(tb testing.TB, format string) (b flags.By) {
 	return b
 }
 
-// millionLines is a log of 20,000 addresses; one in ten lines is of one that hammers.
+// millionLines returns a log of 20,000 addresses. One in ten lines is of an address that keeps
+// retrying.
 func millionLines(tb testing.TB, format string) string {
 	tb.Helper()
 	var b strings.Builder

@@ -36,7 +36,7 @@ func BenchmarkMillionLogins(b *testing.B) {
 	}
 }
 
-// millionLogins is a log of people who mostly have the right password, and of three attackers.
+// millionLogins returns a log of people who mostly have the right password, and of three attackers.
 func millionLogins(tb testing.TB) string {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(7, 8))
@@ -50,7 +50,7 @@ func millionLogins(tb testing.TB) string {
 			l.from, l.account = fmt.Sprintf("2001:db8:%x::%x", r.IntN(5000), r.IntN(5)), "root"
 		case actor < 4: // a list of names
 			l.from, l.account = fmt.Sprintf("203.0.113.%d", r.IntN(100)), fmt.Sprintf("user-%d", r.IntN(9000))
-		case actor < 5: // one who hammers
+		case actor < 5: // one address that keeps retrying
 			l.from, l.account = "198.51.100.7", "admin"
 		default: // people
 			name := r.IntN(4000)

@@ -21,16 +21,16 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// process is a slidegate proxy that runs by itself.
+// process is a running slidegate proxy.
 type process struct {
 	*exec.Cmd
 	url, admin string
-	log        chan string // what it logs from then on, a line each
+	log        chan string // the lines that it logs once it is ready
 }
 
 var ready = regexp.MustCompile(`msg=ready listen=(\S+) .*admin=(\S+)`)
 
-// startProxy runs the program until it is ready.
+// startProxy starts the program, and waits until it is ready.
 func startProxy(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(program, append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...), log: make(chan string, 1000)}
@@ -59,7 +59,7 @@ func startProxy(t *testing.T, program string, args ...string) *process {
 	return nil
 }
 
-// get is what a URL answers.
+// get returns the body of the answer at a URL.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	res, err := http.Get(url)
@@ -74,8 +74,8 @@ func get(t *testing.T, url string) string {
 	return string(text)
 }
 
-// told is the sum of the metrics whose name and labels match.
-func (p *process) told(t *testing.T, pattern string) (sum int) {
+// metric returns the sum of the metrics whose name and labels match.
+func (p *process) metric(t *testing.T, pattern string) (sum int) {
 	t.Helper()
 	for _, found := range regexp.MustCompile(`(?m)^(?:`+pattern+`) (\S+)$`).FindAllStringSubmatch(get(t, p.admin+"/metrics"), -1) {
 		value, err := strconv.ParseFloat(found[1], 64)
@@ -87,19 +87,19 @@ func (p *process) told(t *testing.T, pattern string) (sum int) {
 	return sum
 }
 
-// requests are those that the metrics tell of, by the status that they got.
+// requests returns the requests in the metrics, by the status that they got.
 func (p *process) requests(t *testing.T) map[int]int {
 	t.Helper()
 	got := map[int]int{}
 	for status, decision := range map[int]string{200: "admitted", 429: "denied", 503: "refused"} {
-		if n := p.told(t, `slidegate_requests_total\{[^}]*decision="`+decision+`"[^}]*\}`); n > 0 {
+		if n := p.metric(t, `slidegate_requests_total\{[^}]*decision="`+decision+`"[^}]*\}`); n > 0 {
 			got[status] = n
 		}
 	}
 	return got
 }
 
-// server counts what reaches it.
+// server counts the requests that reach it.
 type server struct {
 	*httptest.Server
 	reached atomic.Int64
@@ -114,24 +114,24 @@ func startServer(t *testing.T) *server {
 
 func (s *server) count() int { return int(s.reached.Load()) }
 
-// load is what many clients at once got.
+// load is the result of many concurrent requests.
 type load struct {
 	mu       sync.Mutex
-	statuses map[int]int // 0: the proxy was gone
+	statuses map[int]int // 0: no answer from the proxy
 	longest  time.Duration
 }
 
-// drive sends requests to each URL in turn, by many connections, while there are any to send.
+// drive sends requests to the URLs in rotation, on many connections, as long as next returns true.
 func drive(next func() bool, urls ...string) *load {
 	l := &load{statuses: map[int]int{}}
 	transport := &http.Transport{MaxIdleConnsPerHost: 32}
 	defer transport.CloseIdleConnections()
-	var turn atomic.Int64
+	var sent atomic.Int64
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
 			for next() {
-				l.send(transport, urls[int(turn.Add(1))%len(urls)])
+				l.send(transport, urls[int(sent.Add(1))%len(urls)])
 			}
 		})
 	}
@@ -156,14 +156,14 @@ func (l *load) send(transport *http.Transport, url string) {
 	l.longest = max(l.longest, time.Since(began))
 }
 
-// times is true so often.
+// times returns a function that returns true n times.
 func times(n int64) func() bool {
 	var left atomic.Int64
 	left.Store(n)
 	return func() bool { return left.Add(-1) >= 0 }
 }
 
-// until is true until the channel is closed.
+// until returns a function that returns true until the channel is closed.
 func until(end <-chan struct{}) func() bool {
 	return func() bool {
 		select {
@@ -175,7 +175,7 @@ func until(end <-chan struct{}) func() bool {
 	}
 }
 
-// relay is an address that stays, in front of a Redis whose own changes when it starts again.
+// relay returns a fixed address in front of a Redis whose own address changes when it restarts.
 func relay(t *testing.T, s *redistest.Server) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -206,7 +206,7 @@ func pass(from, to net.Conn) {
 	to.Close()
 }
 
-// TestProxies runs the program.
+// TestProxies runs the program in several scenarios.
 func TestProxies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs five histories of proxies")
@@ -223,7 +223,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// Two programs on one Redis, under load, admit the budget and not one request more; and their metrics are what clients and the server saw.
+// testTwoAdmitOneBudget checks that two programs on one Redis, under load, admit exactly the
+// budget, and that their metrics agree with what clients and the server counted.
 func testTwoAdmitOneBudget(t *testing.T, program string) {
 	s := startServer(t)
 	args := []string{"--to", s.URL, "--limit", "100/200ms,500/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
@@ -234,17 +235,18 @@ func testTwoAdmitOneBudget(t *testing.T, program string) {
 	if s.count() != 500 || got.statuses[200] != 500 || len(got.statuses) != 2 {
 		t.Errorf("%d reached the server; clients got %v", s.count(), got.statuses)
 	}
-	told := a.requests(t)
+	reported := a.requests(t)
 	for status, n := range b.requests(t) {
-		told[status] += n
+		reported[status] += n
 	}
-	if diff := cmp.Diff(got.statuses, told); diff != "" {
-		t.Errorf("clients and metrics (-got +told):\n%s", diff)
+	if diff := cmp.Diff(got.statuses, reported); diff != "" {
+		t.Errorf("clients and metrics (-clients +metrics):\n%s", diff)
 	}
 	t.Logf("%v, the longest took %v", got.statuses, got.longest)
 }
 
-// What the killed one has counted stays counted, and the other goes on.
+// testOneIsKilled checks that the counts of a killed program remain, and that the other one
+// continues.
 func testOneIsKilled(t *testing.T, program string) {
 	s := startServer(t)
 	args := []string{"--to", s.URL, "--limit", "2000/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
@@ -268,19 +270,20 @@ func testOneIsKilled(t *testing.T, program string) {
 	t.Logf("%d of 2000 reached the server, clients got %v", reached, got.statuses)
 }
 
-// No request hangs, each is answered as --outage says, and the metrics tell which were decided in memory.
+// testRedisIsKilled checks that no request hangs, that each is answered as --outage says, and that
+// the metrics count those decided in memory.
 func testRedisIsKilled(t *testing.T, program string) {
 	s, redis := startServer(t), redistest.Start(t)
 	p := startProxy(t, program, "--to", s.URL, "--limit", "1000000/1h", "--redis", relay(t, redis), "--timeout", "2s")
 	const byRedis, byMemory = `slidegate_requests_total\{by="redis",.*`, `slidegate_requests_total\{by="memory",.*`
 	all := []*load{drive(times(500), p.url)}
-	if n := p.told(t, byRedis); n != 500 {
-		t.Errorf("with Redis: %d of 500 are told of as decided by it", n)
+	if n := p.metric(t, byRedis); n != 500 {
+		t.Errorf("with Redis: the metrics count %d of 500 as decided by it", n)
 	}
 	redis.Kill(t)
 	all = append(all, drive(times(2000), p.url))
-	if n := p.told(t, byMemory); n != 2000 || p.told(t, `slidegate_outages\{.*`) != 1 {
-		t.Errorf("without Redis: %d of 2000 are told of as decided in memory, %d outages", n, p.told(t, `slidegate_outages\{.*`))
+	if n := p.metric(t, byMemory); n != 2000 || p.metric(t, `slidegate_outages\{.*`) != 1 {
+		t.Errorf("without Redis: the metrics count %d of 2000 as decided in memory, and %d outages", n, p.metric(t, `slidegate_outages\{.*`))
 	}
 	redis.Restart(t)
 	outage, again := <-p.log, make(chan struct{})
@@ -305,20 +308,21 @@ func testRedisIsKilled(t *testing.T, program string) {
 			got[status] += n
 		}
 	}
-	if diff := cmp.Diff(got, p.requests(t)); diff != "" || len(got) != 1 || got[200] != s.count() || p.told(t, `slidegate_outages\{.*`) != 0 || p.told(t, `slidegate_outages_total\{.*`) != 1 {
-		t.Errorf("%d reached the server; clients and metrics (-got +told):\n%s", s.count(), diff)
+	if diff := cmp.Diff(got, p.requests(t)); diff != "" || len(got) != 1 || got[200] != s.count() || p.metric(t, `slidegate_outages\{.*`) != 0 || p.metric(t, `slidegate_outages_total\{.*`) != 1 {
+		t.Errorf("%d reached the server; clients and metrics (-clients +metrics):\n%s", s.count(), diff)
 	}
 	t.Log(got)
 }
 
-// The proxy starts while Redis is down, decides in memory and tells of an outage; and shares its budgets once Redis is there.
+// testRedisComesLater checks that a proxy that starts while Redis is down decides in memory and
+// reports an outage, and shares its budgets once Redis is there.
 func testRedisComesLater(t *testing.T, program string) {
 	s, redis := startServer(t), redistest.Start(t)
 	redis.Kill(t)
 	p := startProxy(t, program, "--to", s.URL, "--limit", "1000000/1h", "--redis", relay(t, redis), "--timeout", "100ms")
 	const byRedis, outages = `slidegate_requests_total\{by="redis",.*`, `slidegate_outages\{.*`
-	if got := drive(times(50), p.url); got.statuses[200] != 50 || p.told(t, byRedis) != 0 || p.told(t, outages) != 1 {
-		t.Errorf("without Redis: %v, %d by Redis, %d outages", got.statuses, p.told(t, byRedis), p.told(t, outages))
+	if got := drive(times(50), p.url); got.statuses[200] != 50 || p.metric(t, byRedis) != 0 || p.metric(t, outages) != 1 {
+		t.Errorf("without Redis: %v, %d by Redis, %d outages", got.statuses, p.metric(t, byRedis), p.metric(t, outages))
 	}
 	redis.Restart(t)
 	for line := range p.log {
@@ -326,7 +330,7 @@ func testRedisComesLater(t *testing.T, program string) {
 			break
 		}
 	}
-	for began := time.Now(); p.told(t, byRedis) == 0 || p.told(t, outages) != 0; {
+	for began := time.Now(); p.metric(t, byRedis) == 0 || p.metric(t, outages) != 0; {
 		if drive(times(10), p.url); time.Since(began) > time.Minute {
 			t.Fatal("Redis never decides")
 		}

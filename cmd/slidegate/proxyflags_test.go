@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
 )
 
-// TestLoop: the proxy does not start where it would send requests to itself.
+// TestLoop checks that the proxy does not start if it would send requests to itself.
 func TestLoop(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestLoop(t *testing.T) {
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	_ = free.Close()
 	for _, tt := range [][2]string{{"127.0.0.1:", "127.0.0.1:"}, {":", "localhost:"}, {":", "127.0.0.2:"}, {"127.0.0.1:", "0.0.0.0:"}} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would serve for ever
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would serve for ever
 		args := []string{"proxy", "--limit", "1/1s", "--listen", tt[0] + port, "--admin", "127.0.0.1:0", "--to", "http://" + tt[1] + port + "/x"}
 		_, stderr, status := command(ctx, args...)
 		cancel()
@@ -35,7 +35,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestConfig: what the flags say, and what they do not.
+// TestConfig compares the configuration with the flags, given and default.
 func TestConfig(t *testing.T) {
 	var line commandLine
 	secret := write(t, "0123456789abcdef\n")
@@ -69,7 +69,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestRedisOfTheEnvironment: whoever writes no --redis has the one of SLIDEGATE_REDIS, which the list of processes does not show; but for replay, which decides in memory then.
+// TestRedisOfTheEnvironment checks that without --redis the commands use SLIDEGATE_REDIS, which the
+// list of processes does not show. Only replay does not, and decides in memory.
 func TestRedisOfTheEnvironment(t *testing.T) {
 	t.Setenv("SLIDEGATE_REDIS", "redis://:secret@127.0.0.1:1")
 	if _, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 1 || !strings.HasPrefix(stderr, "slidegate: --redis 127.0.0.1:1: no Redis") {

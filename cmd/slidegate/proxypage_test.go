@@ -15,7 +15,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
 )
 
-// TestProxyPage: the command lines of docs/proxy.md, the help and the README are such as the program takes, and the page tells of each metric, and of no other.
+// TestProxyPage checks that the program accepts the command lines of docs/proxy.md, the help and
+// the README, and that the page lists every metric, and no other.
 func TestProxyPage(t *testing.T) {
 	page := text(t, "../../docs/proxy.md")
 	lines := regexp.MustCompile(`(?m)^    slidegate proxy ((?:.*\\\n)*.*)`).FindAllStringSubmatch(page+proxyHelp+text(t, "../../README.md"), -1)
@@ -53,7 +54,7 @@ func TestProxyPage(t *testing.T) {
 	}
 }
 
-// words are those of a shell, as far as single quotes go.
+// words splits a command line as a shell does, as far as single quotes go.
 func words(line string) (words []string) {
 	for i, part := range strings.Split(line, "'") {
 		if i%2 == 1 {

@@ -27,17 +27,18 @@ import (
 
 var write, packed = logtest.Write, logtest.Packed
 
-// sample is the file of the built-in sample.
+// sample is the name of the file with the built-in sample.
 const sample = "internal/replay/sample.log"
 
-// counts is what a replay and the exact log below must agree in.
+// counts are the results in which a replay and the exact log must agree.
 type counts struct {
 	Attempts, Admitted, Denied, Events int
 	DeniedBy                           map[string]int           // by limit
-	Longest                            map[string]time.Duration // by event, of the ten denied most
+	Longest                            map[string]time.Duration // by event, for the ten denied most
 }
 
-// An exactLog decides by the list of all admitted times of each event. It shares no code with the program.
+// An exactLog is a model of the limits: it keeps all admitted times of each event. It shares no
+// code with the program.
 type exactLog struct {
 	limits   map[string]exactLimit
 	admitted map[string][]time.Time
@@ -83,7 +84,8 @@ func (l *exactLog) attempt(event string, at time.Time) {
 	l.admitted[event] = append(l.admitted[event], at)
 }
 
-// result adds up. An event whose first attempt is denied cannot be: so all have admissions.
+// result adds up the counts. Every event has an admission, because its first attempt is never
+// denied.
 func (l *exactLog) result(top []replay.Event) counts {
 	l.Events = len(l.admitted)
 	for _, e := range top {
@@ -94,7 +96,8 @@ func (l *exactLog) result(top []replay.Event) counts {
 
 var exactLine = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(?:Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
 
-// readExactly replays a log in an exactLog, reading it by one regular expression. Its months run from July to June.
+// readExactly replays a log in an exactLog. It reads the log by one regular expression, as if it
+// began in July.
 func readExactly(tb testing.TB, log []byte, limits map[string]exactLimit) *exactLog {
 	tb.Helper()
 	exact := newExactLog(limits)
@@ -114,7 +117,7 @@ func readExactly(tb testing.TB, log []byte, limits map[string]exactLimit) *exact
 	return exact
 }
 
-// replayed runs the command with --json and reads what it prints.
+// replayed runs the command with --json, and parses its output.
 func replayed(tb testing.TB, args ...string) replay.Report {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--json"}, args...)...)
@@ -140,7 +143,8 @@ func countsOf(p *replay.Report) counts {
 	return c
 }
 
-// places are where a replay can decide: in memory, on one server, on a cluster.
+// places returns the flags for each place where a replay can decide: in memory, on one server, on a
+// cluster.
 func places(tb testing.TB) map[string][]string {
 	tb.Helper()
 	return map[string][]string{
@@ -150,7 +154,8 @@ func places(tb testing.TB) map[string][]string {
 	}
 }
 
-// clusterAddresses are those that the nodes of the cluster call themselves, as a user would name them.
+// clusterAddresses returns the nodes of the cluster by their own addresses, as a user would name
+// them.
 func clusterAddresses(tb testing.TB) string {
 	tb.Helper()
 	var reachable []string
@@ -191,7 +196,8 @@ func TestSampleIsDecidedExactly(t *testing.T) {
 	}
 }
 
-// TestEventsAreDecidedExactly: the same for lines time,event, with odd events and times to the millisecond.
+// TestEventsAreDecidedExactly compares a replay of lines time,event, with odd events and times to
+// the millisecond, with the exact log.
 func TestEventsAreDecidedExactly(t *testing.T) {
 	exact := newExactLog(map[string]exactLimit{"2/1s": {2, time.Second}, "7/1m": {7, time.Minute}})
 	events := []string{"alice", "{}", "}x{", "a, \"b\"", "~", "%41", "\u00e9\x00", strings.Repeat("long", 99)}
@@ -199,7 +205,7 @@ func TestEventsAreDecidedExactly(t *testing.T) {
 	for n := range 2000 {
 		at, event := time.UnixMilli(1_700_000_000_000+int64(n*n%977)+int64(n)*61), events[n*n%len(events)]
 		if at.Before(newest(exact.admitted[event])) {
-			continue // steps back are another matter
+			continue // TestClockStepsBack tests steps back
 		}
 		exact.attempt(event, at)
 		lines.WriteString(at.UTC().Format(time.RFC3339Nano) + `,"` + strings.ReplaceAll(event, `"`, `""`) + "\"\n")
@@ -226,7 +232,7 @@ func checkForgotten(tb testing.TB, limiter string) {
 	}
 }
 
-// keys are those on any server whose names begin so.
+// keys returns the keys with this prefix on any server.
 func keys(tb testing.TB, prefix string) (all []string) {
 	tb.Helper()
 	for _, client := range []rueidis.Client{redistest.Client(tb), redistest.Cluster(tb)} {
@@ -246,7 +252,8 @@ func keys(tb testing.TB, prefix string) (all []string) {
 	return all
 }
 
-// TestUnits: an attempt for several units is counted whole or not at all, and one for more than a limit holds is denied.
+// TestUnits checks that an attempt for several units counts whole or not at all, and that one for
+// more than a limit holds is denied.
 func TestUnits(t *testing.T) {
 	file := write(t, "time,event,units\n0,alice,3\n1,alice,3\n2,alice,2\n3,bob,6\n4,bob,5\n5,carol,9007199254740993\n")
 	for place, args := range places(t) {
@@ -258,7 +265,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestClockStepsBack: a time before the last one of its event is decided as that one.
+// TestClockStepsBack checks that an attempt dated before the last one of its event is decided at
+// the time of that one.
 func TestClockStepsBack(t *testing.T) {
 	file := write(t, "100,alice\n90,alice\n104.999,alice\n105,alice\n95,bob\n")
 	for place, args := range places(t) {
@@ -282,7 +290,8 @@ func TestSeveralFiles(t *testing.T) {
 	}
 }
 
-// TestOtherHeaders: attempts under a header that nobody knows are counted as unreadable, and lines of journalctl's own are not.
+// TestOtherHeaders checks that attempts with an unknown header count as unreadable, and that the
+// lines which journalctl itself writes do not.
 func TestOtherHeaders(t *testing.T) {
 	const failed = "sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2\n"
 	file := write(t, "-- Logs begin at Tue 2025-03-04 05:00:00 UTC. --\nTue 2025-03-04 06:00:05 UTC h "+failed+
@@ -293,8 +302,8 @@ func TestOtherHeaders(t *testing.T) {
 	}
 }
 
-// TestPeriod: both ends are in one zone, a year that no line tells is not shown, or is said to be assumed, and a span is not
-// rounded up.
+// TestPeriod checks the line with the period: both ends are in one zone, an assumed year is not
+// shown or is noted, and the span is not rounded up.
 func TestPeriod(t *testing.T) {
 	const failed = " h sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2\n"
 	for _, tt := range []struct{ log, period, note string }{
@@ -309,7 +318,7 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// TestMoreDenied: of more than ten events denied it says how many more there are.
+// TestMoreDenied checks that the report counts the denied events beyond the ten that it lists.
 func TestMoreDenied(t *testing.T) {
 	var lines strings.Builder
 	for n := range 60 {
@@ -324,7 +333,8 @@ func TestMoreDenied(t *testing.T) {
 	}
 }
 
-// TestRedisThatWantsMore: a Redis with a password, and one that hangs up on plain text, as with TLS.
+// TestRedisThatWantsMore checks the errors about a Redis with a password, and about one that closes
+// plain connections, as with TLS.
 func TestRedisThatWantsMore(t *testing.T) {
 	locked := redistest.Start(t)
 	client := locked.Client(t)
@@ -346,7 +356,8 @@ func TestRedisThatWantsMore(t *testing.T) {
 	}
 }
 
-// TestRedisOverTLS: a certificate that nobody vouches for, a Redis that waits for more of the greeting of TLS, and a server that takes the greeting of TLS for plain text.
+// TestRedisOverTLS checks the errors about an untrusted certificate, about a Redis that takes the
+// TLS handshake for a command, and about a server that takes it for plain text.
 func TestRedisOverTLS(t *testing.T) {
 	encrypted, plain := httptest.NewUnstartedServer(nil), httptest.NewServer(nil)
 	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0) // it says that the client hung up
@@ -365,7 +376,8 @@ func TestRedisOverTLS(t *testing.T) {
 	}
 }
 
-// TestRedisThatForbids: a user who may not call the script, and one who may, but not all that it calls.
+// TestRedisThatForbids checks the errors about a user who may not call the script, and about one
+// who may not call a command in it.
 func TestRedisThatForbids(t *testing.T) {
 	server := redistest.Start(t)
 	for user, missing := range map[string]string{"blind": "-evalsha", "halfblind": "-set"} {
@@ -380,8 +392,8 @@ func TestRedisThatForbids(t *testing.T) {
 	}
 }
 
-// TestTimesAnywhere: attempts at any times, back and forth by days, are decided in memory as on Redis: no event is forgotten
-// because another one is dated ahead.
+// TestTimesAnywhere checks that attempts days ahead and behind are decided in memory as on Redis.
+// No event is forgotten because another is dated ahead.
 func TestTimesAnywhere(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -400,7 +412,7 @@ func TestTimesAnywhere(t *testing.T) {
 		admitted   int
 	}{
 		"one far ahead": {far.String(), "1/6h", 10_001},
-		"a log twice":   {twice.String(), "1/1h", 40_000 - 2*180}, // the second time each event waits until its last bucket is an hour old
+		"a log twice":   {twice.String(), "1/1h", 40_000 - 2*180}, // in the second pass each event waits until its last bucket is an hour old
 	} {
 		for place, args := range places(t) {
 			got := replayed(t, append(args, "--limit", tt.limit, write(t, tt.log))...)
@@ -411,7 +423,7 @@ func TestTimesAnywhere(t *testing.T) {
 	}
 }
 
-// hangUp is a server that closes every connection.
+// hangUp starts a server that closes every connection, and returns its address.
 func hangUp(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -431,7 +443,8 @@ func hangUp(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// TestRedisForgetsAfterAnError: a file that is damaged in the middle ends the replay, and what came before is forgotten.
+// TestRedisForgetsAfterAnError checks that a damaged file ends the replay, and that the keys
+// written before are removed.
 func TestRedisForgetsAfterAnError(t *testing.T) {
 	whole := packed(t, manyEvents(30_000))
 	cut := write(t, whole[:len(whole)-100])
@@ -444,7 +457,7 @@ func TestRedisForgetsAfterAnError(t *testing.T) {
 	}
 }
 
-// manyEvents are lines time,event, of a thousand events in turn.
+// manyEvents returns lines time,event, of a thousand events in rotation.
 func manyEvents(lines int) string {
 	var b strings.Builder
 	for n := range lines {
@@ -462,7 +475,7 @@ func limit(tb testing.TB, s string) window.Limit {
 	return l
 }
 
-// command runs the program with no standard input.
+// command runs the program with an empty standard input.
 func command(ctx context.Context, args ...string) (stdout, stderr string, status int) {
 	return commandWith(ctx, strings.NewReader(""), args...)
 }

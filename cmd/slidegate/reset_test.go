@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestReset: only yes forgets, and only this event of this limiter.
+// TestReset checks that only the answer yes resets, and only this event of this limiter.
 func TestReset(t *testing.T) {
 	for answer, forgets := range map[string]bool{"y\n": true, "YES \n": true, "n\n": false, "\n": false, "yesterday\n": false, "\x04": false} {
 		s := newService(t)
@@ -36,7 +36,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// answered runs the program in the afternoon with somebody at the keyboard.
+// answered runs the program in the afternoon, with these answers at the keyboard.
 func answered(t *testing.T, answer string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	terminal, tty, err := pty.Open()
@@ -52,7 +52,8 @@ func answered(t *testing.T, answer string, args ...string) (stdout, stderr strin
 	return out.String(), errs.String(), status
 }
 
-// TestResetUnasked: without a terminal nobody is asked, and so nothing forgotten but by --yes.
+// TestResetUnasked checks that without a terminal nothing is asked, and nothing is reset unless
+// --yes is given.
 func TestResetUnasked(t *testing.T) {
 	s := newService(t)
 	s.secret = []byte("a secret of 18 b..")
@@ -76,7 +77,7 @@ func TestResetUnasked(t *testing.T) {
 	}
 }
 
-// TestResetInterrupted: an interrupt at the question forgets nothing.
+// TestResetInterrupted checks that an interrupt at the question resets nothing.
 func TestResetInterrupted(t *testing.T) {
 	s := newService(t)
 	s.count(t, "5/1h", "alice", 1, 30*m)

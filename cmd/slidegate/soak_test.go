@@ -17,8 +17,8 @@ import (
 
 var soak = flag.Duration("soak", 6*time.Second, "how long TestProxies/soak runs")
 
-// Whatever comes, the program takes no more memory and no more goroutines with time: 100,000 clients, some of which hammer and some of which hang up, and a Redis that
-// hangs now and then. Ten minutes of it:
+// testSoak checks that the program's memory and goroutines do not grow with time. 100,000 clients
+// send requests; some keep retrying, some hang up, and Redis hangs now and then. Ten minutes of it:
 //
 //	go test ./cmd/slidegate -run Proxies/soak -v -soak 10m -timeout 20m
 func testSoak(t *testing.T, program string) {
@@ -27,7 +27,7 @@ func testSoak(t *testing.T, program string) {
 	end := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range uint64(16) {
-		all.Go(func() { annoy(p.url, rand.New(rand.NewPCG(i, 3)), until(end)) })
+		all.Go(func() { sendMixed(p.url, rand.New(rand.NewPCG(i, 3)), until(end)) })
 	}
 	const rounds = 12
 	var readings []reading
@@ -35,11 +35,11 @@ func testSoak(t *testing.T, program string) {
 		if i%3 == 1 {
 			redis.Pause(t)
 		}
-		rest(t, *soak/rounds/2)
+		sleep(t, *soak/rounds/2)
 		if i%3 == 1 {
 			redis.Resume(t)
 		}
-		rest(t, *soak/rounds/2)
+		sleep(t, *soak/rounds/2)
 		readings = append(readings, p.reading(t))
 		t.Log(readings[i])
 	}
@@ -52,13 +52,13 @@ func testSoak(t *testing.T, program string) {
 	if before, after := median(middle, reading.routines), median(last, reading.routines); after > before*5/4+20 {
 		t.Errorf("%d goroutines in the second third of the time, %d in the last", before, after)
 	}
-	if sum := p.told(t, `slidegate_requests_total\{.*`); sum == 0 {
+	if sum := p.metric(t, `slidegate_requests_total\{.*`); sum == 0 {
 		t.Error("no requests")
 	}
 }
 
-// rest lets others work.
-func rest(t *testing.T, d time.Duration) {
+// sleep waits, unless the test ends.
+func sleep(t *testing.T, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-t.Context().Done():
@@ -66,8 +66,9 @@ func rest(t *testing.T, d time.Duration) {
 	}
 }
 
-// annoy sends requests of many clients: one in three is of ten that hammer, and one in five hangs up.
-func annoy(url string, rnd *rand.Rand, more func() bool) {
+// sendMixed sends requests of many clients. One in three is of ten clients that keep retrying, and
+// one in five hangs up.
+func sendMixed(url string, rnd *rand.Rand, more func() bool) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	for more() {
@@ -92,20 +93,20 @@ func annoy(url string, rnd *rand.Rand, more func() bool) {
 	}
 }
 
-// reading is what the program takes.
+// reading is the resource use of the program at one time.
 type reading struct{ heap, resident, goroutines, requests, denied, memory int }
 
 func (s reading) live() int     { return s.heap }
 func (s reading) routines() int { return s.goroutines }
 
 func (s reading) String() string {
-	return fmt.Sprintf("%.1f MB of heap live, %.1f MB resident, %d goroutines, %d requests, of which %d denied and %d decided in memory", float64(s.heap)/1e6, float64(s.resident)/1e6, s.goroutines, s.requests, s.denied, s.memory)
+	return fmt.Sprintf("%.1f MB of heap live, %.1f MB resident, %d goroutines, %d requests (%d denied, %d decided in memory)", float64(s.heap)/1e6, float64(s.resident)/1e6, s.goroutines, s.requests, s.denied, s.memory)
 }
 
 func (p *process) reading(t *testing.T) reading {
 	return reading{
-		heap: p.told(t, `go_gc_heap_live_bytes`), resident: p.told(t, `process_resident_memory_bytes`), goroutines: p.told(t, `go_goroutines`),
-		requests: p.told(t, `slidegate_requests_total\{.*`), denied: p.told(t, `slidegate_requests_total\{.*decision="denied".*`), memory: p.told(t, `slidegate_requests_total\{by="memory".*`),
+		heap: p.metric(t, `go_gc_heap_live_bytes`), resident: p.metric(t, `process_resident_memory_bytes`), goroutines: p.metric(t, `go_goroutines`),
+		requests: p.metric(t, `slidegate_requests_total\{.*`), denied: p.metric(t, `slidegate_requests_total\{.*decision="denied".*`), memory: p.metric(t, `slidegate_requests_total\{by="memory".*`),
 	}
 }
 

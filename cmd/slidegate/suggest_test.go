@@ -15,15 +15,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A known attempt is one of which the test knows who made it.
+// A knownAttempt is an attempt whose origin the test knows.
 type knownAttempt struct {
 	at       time.Time
 	event    string
-	honest   bool // or somebody who must not wait
+	honest   bool // must not wait
 	attacker bool
 }
 
-// suggested runs replay --suggest.
+// suggested runs replay --suggest, and parses its output.
 func suggested(tb testing.TB, args ...string) (p replay.SuggestReport) {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--suggest", "--json"}, args...)...)
@@ -36,7 +36,8 @@ func suggested(tb testing.TB, args ...string) (p replay.SuggestReport) {
 	return p
 }
 
-// judge decides all attempts under limits, by the list of all admitted times of each event. It shares no code with the program.
+// judge decides all attempts under limits by a model that keeps all admitted times of each event.
+// It shares no code with the program.
 func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attackers int) {
 	admitted := map[string][]time.Time{}
 	for _, a := range all {
@@ -65,7 +66,7 @@ func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attacker
 	return stopped, honest, attackers
 }
 
-// checkSuggestions compares each set with the judge, and the first with the next tighter limit.
+// checkSuggestions compares each set with the model, and the first with the next tighter limit.
 func checkSuggestions(t *testing.T, p replay.SuggestReport, all []knownAttempt) {
 	t.Helper()
 	honest := 0
@@ -95,7 +96,7 @@ func checkSuggestions(t *testing.T, p replay.SuggestReport, all []knownAttempt) 
 	}
 }
 
-// TestSuggestOnARealAttack: the same on a public log, which is no part of this repository.
+// TestSuggestOnARealAttack does the same on a public log, which is not part of this repository.
 func TestSuggestOnARealAttack(t *testing.T) {
 	file := openSSH(t)
 	line := regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (message repeated 5 times: \[ )?(Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
@@ -110,17 +111,17 @@ func TestSuggestOnARealAttack(t *testing.T) {
 	checkSuggestions(t, suggested(t, file), all)
 }
 
-// A plan is who attempts how often in a simulated log.
+// A plan says who attempts how often in a simulated log.
 type plan struct {
 	people    int
-	most      int           // attempts of one person a session
-	pause     time.Duration // at most, between these
+	most      int           // the most attempts of one person per session
+	pause     time.Duration // the longest time between these
 	attackers int
-	every     time.Duration // at most, between two attempts of an attacker
-	succeeds  bool          // the log says so: each session ends in a success
+	every     time.Duration // the longest time between two attempts of an attacker
+	succeeds  bool          // the log has results, and each session ends in a success
 }
 
-// simulate makes up a log of two days.
+// simulate returns a made-up log of two days.
 func (p plan) simulate(seed uint64) (all []knownAttempt) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	begin := time.Date(2025, 3, 4, 0, 0, 0, 0, time.UTC)
@@ -147,7 +148,8 @@ func (p plan) simulate(seed uint64) (all []knownAttempt) {
 	return all
 }
 
-// TestSuggestOnPlantedAttackers: on simulated logs, the figures are exact and the attackers are found.
+// TestSuggestOnPlantedAttackers checks that on simulated logs the figures are exact and the
+// attackers are found.
 func TestSuggestOnPlantedAttackers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it works in one goroutine, for half a minute under the race detector")
@@ -155,7 +157,7 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plan   plan
 		line   func(knownAttempt) string
-		caught float64 // of the attackers' attempts, at least
+		caught float64 // the least share of the attackers' attempts
 	}{
 		"logins with results": {
 			plan{people: 1200, most: 4, pause: 40 * time.Second, attackers: 5, every: 2 * time.Minute, succeeds: true},
@@ -184,7 +186,7 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 				log.WriteString(tt.line(a) + "\n")
 			}
 			p := suggested(t, write(t, log.String()))
-			if !p.BySuccess { // 8 of 808 events are the hundredth part, and the next one sets the measure
+			if !p.BySuccess { // 8 of 808 events are the top 1 %, and the next one sets the threshold
 				for i := range all {
 					all[i].honest = !all[i].attacker
 				}
@@ -205,7 +207,8 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 	}
 }
 
-// TestSuggestPrints: a golden each of the sample and of a log without results, and a picture.
+// TestSuggestPrints compares the output for the sample with a golden file, and checks the chart and
+// the output for a log without results.
 func TestSuggestPrints(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "x.svg")
 	stdout, stderr, status := command(t.Context(), "replay", "--suggest", "--picture", svg)
@@ -221,7 +224,8 @@ func TestSuggestPrints(t *testing.T) {
 	}
 }
 
-// TestSuggestNothing: where no limits are proposed, the text says why, and the JSON has an empty list.
+// TestSuggestNothing checks that if no limits are proposed, the text says why, and the JSON has an
+// empty list.
 func TestSuggestNothing(t *testing.T) {
 	short := write(t, "2025-03-04T05:06:07Z,alice\n2025-03-04T05:06:07.5Z,alice\n")
 	if stdout, _, status := command(t.Context(), "replay", "--suggest", short); status != 0 || !strings.Contains(stdout, "no limits are proposed: the log is too short") {
@@ -232,7 +236,7 @@ func TestSuggestNothing(t *testing.T) {
 	}
 }
 
-// TestFieldIsNamed: the report names the field that most lines have as their event.
+// TestFieldIsNamed checks that the report names the field that is the event in most lines.
 func TestFieldIsNamed(t *testing.T) {
 	log := write(t, `{"ts":1741064767,"address":"localhost:2019"}
 {"ts":1741064768,"request":{"remote_ip":"192.0.2.1"}}

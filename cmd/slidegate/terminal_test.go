@@ -23,7 +23,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// onTerminal returns what a terminal of 80 columns gets from the program in the afternoon.
+// onTerminal runs the program in the afternoon on a terminal of 80 columns, and returns what it
+// shows.
 func onTerminal(t *testing.T, rows uint16, args ...string) string {
 	t.Helper()
 	return ttytest.Screen(t, func(tty *os.File) {
@@ -34,14 +35,14 @@ func onTerminal(t *testing.T, rows uint16, args ...string) string {
 	})
 }
 
-// colourful makes the program believe in its terminal, wherever the test runs.
+// colourful sets the environment of a terminal with colours, wherever the test runs.
 func colourful(t *testing.T) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
 }
 
-// sequence matches what the program writes to a terminal beside text.
+// sequence matches the escape sequences that the program writes to a terminal.
 var sequence = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]")
 
 // checkFits fails the test if a text does not fit above the prompt of a terminal of 80 x 24.
@@ -100,8 +101,8 @@ func mainUses(t *testing.T) map[string]string {
 	return shown
 }
 
-// TestTerminal holds what a terminal of 80 x 24 shows to the files in testdata/terminal, where ^[ stands
-// for an escape. To look at one: sed 's/\^\[/\x1b/g' FILE.
+// TestTerminal compares the screens of a terminal of 80 x 24 with the files in testdata/terminal,
+// where ^[ stands for an escape. To look at one: sed 's/\^\[/\x1b/g' FILE.
 func TestTerminal(t *testing.T) {
 	colourful(t)
 	t.Setenv("COLUMNS", "80") // kong asks the standard output how wide its help may be
@@ -115,7 +116,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestHelpFits: the help of each command is no wider than a terminal of 80 columns.
+// TestHelpFits checks that the help of each command fits a terminal of 80 columns.
 func TestHelpFits(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	for _, name := range []string{"replay", "inspect", "reset", "proxy"} {
@@ -128,7 +129,8 @@ func TestHelpFits(t *testing.T) {
 	}
 }
 
-// TestVerdictIsLast: a report on a terminal ends in its verdict, in bold, and a command that runs.
+// TestVerdictIsLast checks that a report on a terminal ends in its verdict, in bold, and a command
+// that runs.
 func TestVerdictIsLast(t *testing.T) {
 	colourful(t)
 	next := regexp.MustCompile(`(?s)\n\x1b\[1m[^\n]+\x1b\[22m\nnext: slidegate (.*)$`)
@@ -147,8 +149,8 @@ func TestVerdictIsLast(t *testing.T) {
 	}
 }
 
-// TestPlain: a terminal whose user wants no colours, and anything but a terminal, gets text alone. What
-// a low terminal leaves out of a list, a pipe gets.
+// TestPlain checks that a terminal whose user wants no colours, and a file or pipe, get no escape
+// sequences. A pipe gets the lists that a low terminal shortens.
 func TestPlain(t *testing.T) {
 	for variable, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
 		colourful(t)
@@ -173,7 +175,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// watching is a slidegate inspect --watch on a terminal of its own.
+// watching is a running slidegate inspect --watch on a terminal of its own.
 type watching struct {
 	*exec.Cmd
 	terminal *os.File
@@ -195,7 +197,7 @@ func startWatch(t *testing.T) *watching {
 	return w
 }
 
-// until returns what the terminal gets up to the end of a text.
+// until returns the output of the terminal up to the end of a text.
 func (w *watching) until(t *testing.T, text string) string {
 	t.Helper()
 	for b := make([]byte, 1024); !strings.Contains(w.unread, text); {
@@ -219,21 +221,21 @@ func (w *watching) signal(t *testing.T, s os.Signal) {
 
 const entered, left = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
-// TestWatchGivesTheTerminalBack, whatever ends it.
+// TestWatchGivesTheTerminalBack checks that the terminal is restored, whatever ends the watch.
 func TestWatchGivesTheTerminalBack(t *testing.T) {
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		w := startWatch(t)
 		w.until(t, entered)
 		w.signal(t, s)
-		rest, _ := io.ReadAll(w.terminal) // the end of a terminal is an error on Linux
+		rest, _ := io.ReadAll(w.terminal) // on Linux, the end of a terminal is an error
 		if err := w.Wait(); err != nil || !strings.HasSuffix(w.unread+string(rest), left) {
 			t.Errorf("%v: %v, %q", s, err, rest)
 		}
 	}
 }
 
-// TestWatchFollowsTheTerminal to other sizes: soon a frame has as much as there is room for, and begins
-// with the head.
+// TestWatchFollowsTheTerminal checks that after a change of size the next frames fill the new size,
+// and begin with the head.
 func TestWatchFollowsTheTerminal(t *testing.T) {
 	w := startWatch(t)
 	for _, size := range []struct {
@@ -245,7 +247,7 @@ func TestWatchFollowsTheTerminal(t *testing.T) {
 		}
 		var lines []string
 		fits := func() bool { return len(lines) == size.high && widest(lines[size.high-1:]) == size.last }
-		for range 100 { // some of another size may be on their way
+		for range 100 { // some frames of the old size may still arrive
 			w.until(t, "\x1b[H")
 			lines = strings.Split(sequence.ReplaceAllString(w.until(t, "\x1b[J"), ""), "\r\n")
 			if fits() {
@@ -265,7 +267,8 @@ func widest(lines []string) (widest int) {
 	return widest
 }
 
-// TestWatchStops: by control-Z the shell gets its screen, and by fg the watch goes on.
+// TestWatchStops checks that control-Z restores the screen of the shell, and that fg continues the
+// watch.
 func TestWatchStops(t *testing.T) {
 	w := startWatch(t)
 	w.until(t, entered)
@@ -282,7 +285,7 @@ func TestWatchStops(t *testing.T) {
 	w.until(t, left)
 }
 
-// TestProxyOnTerminal: the start of a proxy ends in where it listens, and what to open.
+// TestProxyOnTerminal checks that the start of a proxy ends with its addresses.
 func TestProxyOnTerminal(t *testing.T) {
 	proxy := exec.Command(os.Args[0], "proxy", "--to", "http://127.0.0.1:9", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", redistest.Addr(t))
 	proxy.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")

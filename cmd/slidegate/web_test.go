@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestWebAddress: a word after --web is its value only if it is an address.
+// TestWebAddress checks that a word after --web is its value only if it is an address.
 func TestWebAddress(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
@@ -44,7 +44,7 @@ func TestWebAddress(t *testing.T) {
 	}
 }
 
-// TestWebWarns: who serves the page to others learns what they can do.
+// TestWebWarns checks that serving the page to others prints what they can do.
 func TestWebWarns(t *testing.T) {
 	for args, want := range map[string]string{
 		"--web 127.0.0.1:0 --allow-reset": "",
@@ -60,8 +60,8 @@ func TestWebWarns(t *testing.T) {
 	}
 }
 
-// TestPagesOnRedis: 200 pages on one event ask Redis twice a second together, and nothing of them
-// is left when they are closed.
+// TestPagesOnRedis checks that 200 pages on one event together ask Redis twice a second, and leave
+// nothing behind when they are closed.
 func TestPagesOnRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.NewClient(t, nil)
@@ -74,7 +74,7 @@ func TestPagesOnRedis(t *testing.T) {
 	}
 	all.Wait()
 	seconds := time.Since(began).Seconds()
-	if n := scriptCalls(t, client) - calls; float64(n) > 2*seconds+2 { // at once, and one that loads the script
+	if n := scriptCalls(t, client) - calls; float64(n) > 2*seconds+2 { // one immediately, and one that loads the script
 		t.Errorf("%d calls in %.1f s", n, seconds)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -85,7 +85,7 @@ func TestPagesOnRedis(t *testing.T) {
 	}
 }
 
-// TestPageOnCluster: pages about events of several shards, by way of any node.
+// TestPageOnCluster checks pages about events of several shards, through any node.
 func TestPageOnCluster(t *testing.T) {
 	node, _, _ := strings.Cut(clusterAddresses(t), ",")
 	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
@@ -99,7 +99,7 @@ func TestPageOnCluster(t *testing.T) {
 	}
 }
 
-// firstUpdate is what a stream of updates begins with.
+// firstUpdate returns the first event of a stream of updates.
 func firstUpdate(t *testing.T, address string) string {
 	t.Helper()
 	res, err := http.Get(address)
@@ -113,7 +113,7 @@ func firstUpdate(t *testing.T, address string) string {
 	return lines.Text()
 }
 
-// readUpdates reads so many updates of a stream, and closes it.
+// readUpdates reads n updates of a stream, and closes it.
 func readUpdates(t *testing.T, address string, n int) {
 	res, err := http.Get(address)
 	if err != nil {

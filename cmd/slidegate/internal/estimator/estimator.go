@@ -44,7 +44,7 @@ func (e Estimator) Check(limits []window.Limit) error {
 		text, width, _ := strings.Cut(l.String(), "@")
 		switch {
 		case e == AR1 && l.Resolution != 0:
-			return fmt.Errorf("%s@%s has slices, and a level of --estimator ar1 has none; write %s", text, width, text)
+			return fmt.Errorf("%s@%s has buckets, and a level of --estimator ar1 has none; write %s", text, width, text)
 		case e == AR1 && l.Max > mostOfLevel:
 			return fmt.Errorf("%s is too much for --estimator ar1; choose at most %d units, or --estimator window", text, mostOfLevel)
 		}
@@ -90,8 +90,8 @@ func (e Estimator) Text(l window.Limit) string {
 // Needless returns another of the limits that denies everything that this one denies, because it
 // allows no more in a longer time. It returns an empty text if there is none.
 func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
-	late := time.Duration(0) // a limit with slices forgets a unit up to one slice late
-	if _, _, slices := strings.Cut(e.Text(l), "@"); slices {
+	late := time.Duration(0) // a limit with buckets forgets a unit up to one bucket late
+	if _, _, buckets := strings.Cut(e.Text(l), "@"); buckets {
 		late = max(l.Per/60, l.Resolution)
 	}
 	for _, other := range limits {
