@@ -17,45 +17,13 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/window"
 )
 
 // screens is the directory for the pictures of TestScreens.
 var screens = flag.String("screens", "", "a directory for pictures of the page, at 1280 and 390 pixels, light and dark")
-
-// chromium starts a browser, which ends with the test. Errors of scripts and violations of the
-// content policy fail the test.
-func chromium(t *testing.T) context.Context {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
-	}
-	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(time.Minute))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
-	t.Cleanup(cancel)
-	chromedp.ListenTarget(ctx, func(event any) {
-		switch e := event.(type) {
-		case *runtime.EventExceptionThrown:
-			t.Errorf("the page: %v", e.ExceptionDetails)
-		case *log.EventEntryAdded:
-			if e.Entry.Level == log.LevelError {
-				t.Errorf("the browser: %s %s", e.Entry.Text, e.Entry.URL)
-			}
-		}
-	})
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute) // a browser on a busy machine is slow
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // profile returns a directory for a browser, which is removed after the test. The processes of a
 // killed browser can still write to it for a moment.
@@ -68,14 +36,6 @@ func profile(t *testing.T) string {
 		}
 	})
 	return dir
-}
-
-// do runs actions in a browser.
-func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
-	t.Helper()
-	if err := chromedp.Run(ctx, actions...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // holds waits until a condition in JavaScript is true.
@@ -116,56 +76,6 @@ func (s *served) Write(b []byte) (int, error) {
 func servePage(t *testing.T, args ...string) string {
 	t.Helper()
 	return servePageOf(t, redistest.Addr(t), args...)
-}
-
-// servePageOf does the same with another Redis.
-func servePageOf(t *testing.T, redis string, args ...string) string {
-	t.Helper()
-	url, _ := runPage(t, append([]string{"inspect", "--web", "127.0.0.1:0", "--redis", redis}, args...)...)
-	return url
-}
-
-// runPage runs slidegate until the test ends. It returns the address of its page, and its output.
-func runPage(t *testing.T, args ...string) (url string, out *served) {
-	t.Helper()
-	out = &served{url: make(chan string, 1)}
-	found := out.url
-	ctx, cancel := context.WithCancel(t.Context())
-	status, ended := 0, make(chan struct{})
-	go func() {
-		defer close(ended)
-		status = run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if <-ended; status != 0 {
-			t.Errorf("status %d: %s", status, out.text.String())
-		}
-	})
-	select {
-	case url := <-found:
-		return url, out
-	case <-ended:
-		t.FailNow() // the cleanup reports why
-		return "", nil
-	}
-}
-
-// limiter returns the service's limiter, on the clock of Redis.
-func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
-	t.Helper()
-	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func allow(t *testing.T, l *window.Limiter, event string, want bool) {
-	t.Helper()
-	if d, err := l.Allow(t.Context(), event); err != nil || d.Allowed != want {
-		t.Fatalf("%+v, %v", d, err)
-	}
 }
 
 // TestPageLive checks that an event is denied, its bars move, and the countdown ends. The next
@@ -327,17 +237,6 @@ func TestPageHostileAccount(t *testing.T) {
 	do(t, ctx, says("shown", `"192.0.2.31 a\xff\u202e<b>"`), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
-// failNow fails this many times, by the clock of this machine.
-func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
-	t.Helper()
-	for range times {
-		g.now = time.Now()
-		if _, err := g.Begin(t.Context(), account, netip.MustParseAddr(ip)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestPageWithoutRedis checks that the page says when Redis hangs or is gone, and recovers by
 // itself.
 func TestPageWithoutRedis(t *testing.T) {
@@ -468,31 +367,4 @@ func statusOf(t *testing.T, r *http.Request) int {
 	}
 	defer res.Body.Close()
 	return res.StatusCode
-}
-
-// past counts single units at these times before now.
-func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ...time.Duration) {
-	t.Helper()
-	var at time.Time
-	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Now: func() time.Time { return at }})
-	for _, a := range ago {
-		if err == nil {
-			at = now.Add(-a)
-			_, err = l.Allow(t.Context(), event)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// pastFailures adds the failures of several people.
-func (g *guardedService) pastFailures(t *testing.T, now time.Time) {
-	t.Helper()
-	for _, ago := range []time.Duration{26 * h, 25 * h, 7 * h, 55 * m, 54 * m, 53 * m, 38 * m, 37 * m, 25 * m, 24 * m, 23 * m, 12 * m, 11 * m} {
-		g.now = now.Add(-ago)
-		if _, err := g.Begin(t.Context(), "alice", netip.MustParseAddr("192.0.2.31")); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -8,24 +8,6 @@ import (
 	"testing"
 )
 
-// openSSH returns the file of a public log of a real attack, from Loghub. It is not part of this
-// repository. Without it, the test is skipped.
-func openSSH(tb testing.TB) string {
-	tb.Helper()
-	directory := os.Getenv("SLIDEGATE_DATA")
-	if directory == "" {
-		directory = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	file, err := filepath.Abs(filepath.Join(directory, "OpenSSH_2k.log"))
-	if err == nil {
-		_, err = os.Stat(file)
-	}
-	if err != nil {
-		tb.Skipf("no OpenSSH_2k.log of Loghub here: %v; set SLIDEGATE_DATA to its directory", err)
-	}
-	return file
-}
-
 // TestReadme runs the command that the README shows with its output.
 func TestReadme(t *testing.T) {
 	checkShown(t, text(t, "../../README.md"), 1)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/xml"
 	"errors"
 	"image/png"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,36 +37,6 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// checkSVG fails the test if a chart is not well-formed, or lacks a text.
-func checkSVG(t *testing.T, svg, want string) {
-	t.Helper()
-	var texts strings.Builder
-	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s, ok := token.(xml.CharData); ok {
-			texts.Write(s)
-		}
-	}
-	if !strings.Contains(texts.String(), want) {
-		t.Errorf("no %q in the picture", want)
-	}
-}
-
-func text(t *testing.T, file string) string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // TestPNG checks that a name that ends in .png gives a PNG, whatever its case.
 func TestPNG(t *testing.T) {
 	if testing.Short() {
@@ -85,26 +53,6 @@ func TestPNG(t *testing.T) {
 			t.Errorf("%v, %d pixels across", err, size.Width)
 		}
 	}
-}
-
-// picturesIn returns a directory with the name of a picture.
-func picturesIn(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "pictures.svg")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// older creates a file with this name and content.
-func older(t *testing.T, name, content string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.Rename(write(t, content), file); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // TestNoPictureAfterAnError checks that after an error an older picture is unchanged, and no new

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -13,87 +12,6 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/internal/redistest"
-)
-
-// A moment is one attempt of a history that every format can express.
-type moment struct {
-	at      time.Time
-	address string
-}
-
-// history returns a made-up history, at whole seconds and in order. Some addresses keep retrying,
-// some do not.
-func history(n int) (all []moment) {
-	r := rand.New(rand.NewPCG(3, 4))
-	at := time.Date(2025, time.December, 31, 22, 50, 0, 0, time.UTC)
-	for range n {
-		at = at.Add(time.Duration(r.IntN(3)) * time.Second)
-		all = append(all, moment{at, fmt.Sprintf("192.0.2.%d", 1+r.IntN(1+r.IntN(40)))})
-	}
-	return all
-}
-
-// formats write a moment as one line each.
-var formats = map[string]func(moment) string{
-	"syslog": func(m moment) string {
-		return m.at.Format(time.Stamp) + " bastion sshd[7]: Failed password for root from " + m.address + " port 4022 ssh2"
-	},
-	"journal": func(m moment) string {
-		return m.at.Format("2006-01-02T15:04:05-0700") + " bastion sshd-session[7]: Accepted publickey for alice from " + m.address + " port 4022 ssh2: ED25519 SHA256:abc"
-	},
-	"common": func(m moment) string {
-		return m.address + " - - [" + m.at.In(time.FixedZone("", -3*3600-1800)).Format("02/Jan/2006:15:04:05 -0700") + `] "GET /index.html HTTP/1.1" 200 2326`
-	},
-	"combined": func(m moment) string {
-		return m.address + " - alice [" + m.at.Format("02/Jan/2006:15:04:05 -0700") + `] "POST /login HTTP/2.0" 401 97 "https://example.org/" "Mozilla/5.0 (\"quoted\")"`
-	},
-	"json": func(m moment) string {
-		return fmt.Sprintf(`{"level":"info","time":%d.25,"event":%q,"request":{"remote_ip":"203.0.113.1"}}`, m.at.Unix(), m.address)
-	},
-	"json-rfc3339": func(m moment) string {
-		return fmt.Sprintf(`{"event":%q,"units":1,"time":%q}`, m.address, m.at.Format(time.RFC3339Nano))
-	},
-	"vhost": func(m moment) string {
-		return "www.example.org:443 " + m.address + " - - [" + m.at.Format("02/Jan/2006:15:04:05 -0700") + `] "GET / HTTP/1.1" 200 5124 "-" "curl/8.5.0"`
-	},
-	"alb": func(m moment) string {
-		return "h2 " + m.at.Format("2006-01-02T15:04:05.000000Z") + " app/web/50dc6c495c0c9188 " + m.address +
-			`:2817 10.0.0.66:9000 0.000 0.002 0.000 200 200 5 257 "GET https://example.org:443/a HTTP/2.0" "curl/8.5.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2`
-	},
-	"slog": func(m moment) string {
-		return "time=" + m.at.Format("2006-01-02T15:04:05.000Z07:00") + ` level=WARN msg="wrong password" user="alice smith" remote_addr=` + m.address + ":4022"
-	},
-	"go-log": func(m moment) string {
-		return m.at.Format("2006/01/02 15:04:05.000000") + " WARN wrong password user=alice ip=" + m.address
-	},
-	"docker-file": func(m moment) string {
-		return `{"log":"{\"msg\":\"wrong password\",\"client_ip\":\"` + m.address + `\"}\n","stream":"stdout","time":"` + m.at.Format("2006-01-02T15:04:05.000000000Z07:00") + `"}`
-	},
-	"docker-logs": func(m moment) string {
-		return m.at.Format("2006-01-02T15:04:05.000000000Z07:00") + " " + m.address + ` - - [04/Mar/2025:05:06:07 +0000] "GET / HTTP/1.1" 200 5124`
-	},
-	"caddy": func(m moment) string {
-		return fmt.Sprintf(`{"level":"info","ts":%d.089,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":%q,"remote_port":"4022","client_ip":%q,"proto":"HTTP/2.0","method":"POST","host":"example.org","uri":"/login","headers":{"User-Agent":["curl/8.5.0"]}},"user_id":"","duration":0.0012,"size":42,"status":401}`,
-			m.at.Unix(), m.address, m.address)
-	},
-	"traefik": func(m moment) string {
-		return fmt.Sprintf(`{"ClientAddr":"%s:4022","ClientHost":%q,"DownstreamStatus":401,"Duration":81733,"RequestMethod":"POST","RequestPath":"/login","level":"info","msg":"","time":%q}`,
-			m.address, m.address, m.at.Format(time.RFC3339))
-	},
-	"csv": func(m moment) string {
-		return m.at.Format(time.DateTime) + `,"Smith, Alice",` + m.address + ",401"
-	},
-	"python": func(m moment) string {
-		return m.at.Format(time.DateTime) + ",089 - app.login - WARNING - failed login of " + m.address
-	},
-	"columns": func(m moment) string { return fmt.Sprintf("%d.250,%s", m.at.Unix(), m.address) },
-}
-
-// headers are the first lines of formats with a header, and formatFlags the flags that some formats
-// need.
-var (
-	headers     = map[string]string{"csv": "timestamp,user,ip,status\n"}
-	formatFlags = map[string][]string{"python": {"--by", "login of (\\S+)"}}
 )
 
 // TestEveryFormatIsDecidedExactly checks that the same history in every format, plain and

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,67 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
-
-// afternoon is the time at which the tests inspect.
-var afternoon = time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
-
-// service is a service that counts events, on the shared server unless the client is another.
-type service struct {
-	name   string
-	client rueidis.Client
-	secret []byte
-}
-
-func newService(t *testing.T) *service {
-	t.Helper()
-	return &service{name: redistest.Key(t), client: redistest.Client(t)}
-}
-
-// count counts units under limits, at these times before the afternoon.
-func (s *service) count(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
-	t.Helper()
-	var now time.Time
-	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
-	s.allow(t, l, err, event, units, &now, ago)
-}
-
-// raise does the same by levels.
-func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
-	t.Helper()
-	var now time.Time
-	l, err := ar1.New(s.client, ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
-	s.allow(t, l, err, event, units, &now, ago)
-}
-
-func (s *service) allow(t *testing.T, l estimator.Limiter, err error, event string, units int64, now *time.Time, ago []time.Duration) {
-	t.Helper()
-	for _, a := range ago {
-		if err == nil {
-			*now = afternoon.Add(-a)
-			_, err = l.AllowN(t.Context(), event, units)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func parsed(t *testing.T, text string) flags.Limits {
-	t.Helper()
-	ls, err := flags.ParseLimits(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ls
-}
 
 // inspected returns the output of the program in the afternoon.
 func inspected(t *testing.T, args ...string) string {
@@ -84,18 +27,6 @@ func inspected(t *testing.T, args ...string) string {
 	}
 	return stdout
 }
-
-func inAfternoon(ctx context.Context, args ...string) (stdout, stderr string, status int) {
-	var out, errs strings.Builder
-	status = run(ctx, append([]string{"inspect"}, args...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Now: func() time.Time { return afternoon }})
-	return out.String(), errs.String(), status
-}
-
-// m and h keep the histories below short.
-const (
-	m = time.Minute
-	h = time.Hour
-)
 
 // TestInspectGolden compares the text about an event with golden files.
 func TestInspectGolden(t *testing.T) {
@@ -124,13 +55,6 @@ func TestInspectGolden(t *testing.T) {
 		shown := onDefault(t, s.name, inspected(t, args...))
 		checkGolden(t, filepath.Join("testdata", name+".golden"), shown)
 	}
-}
-
-// onDefault returns an output as it would be for a limiter named login, at the default address of
-// --redis.
-func onDefault(t *testing.T, name, shown string) string {
-	t.Helper()
-	return strings.NewReplacer(" \\\n     ", "", name, "login", " --redis "+redistest.Addr(t), "", redistest.Addr(t), "127.0.0.1:6379").Replace(shown)
 }
 
 // TestInspectLooksOnly checks that no use of inspect writes or creates a key.
@@ -379,22 +303,6 @@ func (s *steps) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// stopper calls stop at the given write.
-type stopper struct {
-	after int
-	stop  func()
-	text  strings.Builder
-}
-
-func (s *stopper) String() string { return s.text.String() }
-
-func (s *stopper) Write(b []byte) (int, error) {
-	if s.after--; s.after == 0 {
-		s.stop()
-	}
-	return s.text.Write(b)
-}
-
 // TestInspectLongest checks the longest possible window, with the most units that it can hold.
 func TestInspectLongest(t *testing.T) {
 	s := newService(t)
@@ -418,15 +326,4 @@ func TestInspectPage(t *testing.T) {
 		}
 	}
 	checkFields(t, text(t, "testdata/inspect-json.golden")+text(t, "testdata/inspect-ar1-json.golden"))
-}
-
-// checkFields looks for each field of a JSON text in docs/inspect.md.
-func checkFields(t *testing.T, json string) {
-	t.Helper()
-	page := text(t, "../../docs/inspect.md")
-	for _, field := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(json, -1) {
-		if !strings.Contains(page, "`"+field[1]+"`") {
-			t.Errorf("docs/inspect.md does not explain %s", field[1])
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -216,20 +215,6 @@ func loginCounts(p *replay.LoginReport) guardCounts {
 	return c
 }
 
-// guarded runs the command with --login and --json, and parses its output.
-func guarded(tb testing.TB, args ...string) replay.LoginReport {
-	tb.Helper()
-	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--login", "--json"}, args...)...)
-	if status != 0 || stderr != "" {
-		tb.Fatalf("status %d: %s", status, stderr)
-	}
-	var p replay.LoginReport
-	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
-		tb.Fatal(err)
-	}
-	return p
-}
-
 var exactLogin = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(Failed|Accepted) \S+ for (?:invalid user )?(.*) from ([0-9a-f.:]+) port \d+ `)
 
 // guardExactly replays a log on an exact guard. It reads the log by one regular expression, as if
@@ -269,25 +254,6 @@ func TestLoginOnTheSample(t *testing.T) {
 	if diff := cmp.Diff(exact.result(), loginCounts(&got)); diff != "" {
 		t.Errorf("it differs from the exact guard (-exact +replay):\n%s", diff)
 	}
-}
-
-// An sshdLogin is a line of sshd.
-type sshdLogin struct {
-	at            time.Time
-	from, account string
-	succeeded     bool
-	times         int
-}
-
-func (l sshdLogin) String() string {
-	text := fmt.Sprintf("Failed password for %s from %s port 22 ssh2", l.account, l.from)
-	if l.succeeded {
-		text = fmt.Sprintf("Accepted publickey for %s from %s port 22 ssh2: ED25519 SHA256:abc", l.account, l.from)
-	}
-	if l.times > 1 {
-		text = fmt.Sprintf("message repeated %d times: [ %s]", l.times, text)
-	}
-	return l.at.Format("2006-01-02T15:04:05.000Z07:00") + " h sshd[1]: " + text
 }
 
 // someWeeks returns n random logins: a botnet on root, one address that tries lists of accounts, a
@@ -343,27 +309,6 @@ func TestLoginIsDecidedExactly(t *testing.T) {
 		t.Errorf("sorted, it differs from the exact guard (-exact +replay):\n%s", diff)
 	}
 	t.Logf("%+v", exact.guardCounts)
-}
-
-// loginNotes returns a log that causes every note of a report.
-func loginNotes() string {
-	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
-	logins := []sshdLogin{
-		{at, "192.0.2.1", "alice\x1b[2J", false, 6},
-		{at.Add(9 * time.Second), "192.0.2.1", "alice\x1b[2J", true, 1},
-		{at.Add(time.Minute), "192.0.2.1", "alice\x1b[2J", true, 1},
-		{at.Add(2 * time.Second), "2001:db8::1", "bob", false, 3},
-		{at.Add(3 * time.Second), "2001:db8::2", "bob", false, 3},
-		{at.Add(4 * time.Second), "2001:db8::3", "bob", true, 2},
-		{at, "192.0.2.1", "", false, 3},
-		{at, "0.0.0.0", "root", false, 1},
-		{at, "host.example.org", "root", false, 1},
-	}
-	var b strings.Builder
-	for _, l := range logins {
-		b.WriteString(l.String() + "\n")
-	}
-	return b.String()
 }
 
 // TestLoginSkips checks that attempts which the guard cannot decide are counted, and the rest is

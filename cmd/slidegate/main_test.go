@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
@@ -62,22 +60,6 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: status %d, %s", name, status, stderr)
 		}
 		checkGolden(t, filepath.Join("testdata", name+".golden"), strings.NewReplacer(notes, "FILE", logins, "FILE").Replace(stdout))
-	}
-}
-
-func checkGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
 

@@ -2,12 +2,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,23 +44,6 @@ func byOf(tb testing.TB, format string) (b flags.By) {
 		tb.Fatal(err)
 	}
 	return b
-}
-
-// millionLines returns a log of 20,000 addresses. One in ten lines is of an address that keeps
-// retrying.
-func millionLines(tb testing.TB, format string) string {
-	tb.Helper()
-	var b strings.Builder
-	b.WriteString(headers[format])
-	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
-	for n := range 1_000_000 {
-		address := fmt.Sprintf("10.0.%d.%d", n*7919%20_000/250, n*7919%250)
-		if n%10 == 0 {
-			address = fmt.Sprintf("192.0.2.%d", n/100_000)
-		}
-		b.WriteString(formats[format](moment{at.Add(time.Duration(n/10) * time.Second), address}) + "\n")
-	}
-	return write(tb, b.String())
 }
 
 func elapsed(f func()) time.Duration {

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,98 +17,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// process is a running slidegate proxy.
-type process struct {
-	*exec.Cmd
-	url, admin string
-	log        chan string // the lines that it logs once it is ready
-}
-
 var ready = regexp.MustCompile(`msg=ready listen=(\S+) .*admin=(\S+)`)
-
-// startProxy starts the program, and waits until it is ready.
-func startProxy(t *testing.T, program string, args ...string) *process {
-	t.Helper()
-	p := &process{Cmd: exec.Command(program, append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...), log: make(chan string, 1000)}
-	stderr, err := p.StderrPipe()
-	if err == nil {
-		err = p.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		if at := ready.FindStringSubmatch(lines.Text()); at != nil {
-			p.url, p.admin = "http://"+at[1], "http://"+at[2]
-			go func() {
-				defer close(p.log)
-				for lines.Scan() {
-					p.log <- lines.Text()
-				}
-			}()
-			return p
-		}
-	}
-	t.Fatal("the proxy ended before it was ready")
-	return nil
-}
-
-// get returns the body of the answer at a URL.
-func get(t *testing.T, url string) string {
-	t.Helper()
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// metric returns the sum of the metrics whose name and labels match.
-func (p *process) metric(t *testing.T, pattern string) (sum int) {
-	t.Helper()
-	for _, found := range regexp.MustCompile(`(?m)^(?:`+pattern+`) (\S+)$`).FindAllStringSubmatch(get(t, p.admin+"/metrics"), -1) {
-		value, err := strconv.ParseFloat(found[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += int(value)
-	}
-	return sum
-}
-
-// requests returns the requests in the metrics, by the status that they got.
-func (p *process) requests(t *testing.T) map[int]int {
-	t.Helper()
-	got := map[int]int{}
-	for status, decision := range map[int]string{200: "admitted", 429: "denied", 503: "refused"} {
-		if n := p.metric(t, `slidegate_requests_total\{[^}]*decision="`+decision+`"[^}]*\}`); n > 0 {
-			got[status] = n
-		}
-	}
-	return got
-}
-
-// server counts the requests that reach it.
-type server struct {
-	*httptest.Server
-	reached atomic.Int64
-}
-
-func startServer(t *testing.T) *server {
-	s := &server{}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.reached.Add(1) }))
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (s *server) count() int { return int(s.reached.Load()) }
 
 // load is the result of many concurrent requests.
 type load struct {
@@ -154,25 +59,6 @@ func (l *load) send(transport *http.Transport, url string) {
 	defer l.mu.Unlock()
 	l.statuses[status]++
 	l.longest = max(l.longest, time.Since(began))
-}
-
-// times returns a function that returns true n times.
-func times(n int64) func() bool {
-	var left atomic.Int64
-	left.Store(n)
-	return func() bool { return left.Add(-1) >= 0 }
-}
-
-// until returns a function that returns true until the channel is closed.
-func until(end <-chan struct{}) func() bool {
-	return func() bool {
-		select {
-		case <-end:
-			return false
-		default:
-			return true
-		}
-	}
 }
 
 // relay returns a fixed address in front of a Redis whose own address changes when it restarts.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -16,83 +14,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/window"
 )
-
-var write, packed = logtest.Write, logtest.Packed
-
-// sample is the name of the file with the built-in sample.
-const sample = "internal/replay/sample.log"
-
-// counts are the results in which a replay and the exact log must agree.
-type counts struct {
-	Attempts, Admitted, Denied, Events int
-	DeniedBy                           map[string]int           // by limit
-	Longest                            map[string]time.Duration // by event, for the ten denied most
-}
-
-// An exactLog is a model of the limits: it keeps all admitted times of each event. It shares no
-// code with the program.
-type exactLog struct {
-	limits   map[string]exactLimit
-	admitted map[string][]time.Time
-	denials  map[string]int
-	longest  map[string]time.Duration
-	counts
-}
-
-type exactLimit struct {
-	max int
-	per time.Duration
-}
-
-func newExactLog(limits map[string]exactLimit) *exactLog {
-	return &exactLog{
-		limits: limits, admitted: map[string][]time.Time{}, denials: map[string]int{},
-		longest: map[string]time.Duration{}, counts: counts{DeniedBy: map[string]int{}, Longest: map[string]time.Duration{}},
-	}
-}
-
-func (l *exactLog) attempt(event string, at time.Time) {
-	l.Attempts++
-	var wait time.Duration
-	for name, limit := range l.limits {
-		var last []time.Time
-		for _, t := range l.admitted[event] {
-			if t.After(at.Add(-limit.per)) {
-				last = append(last, t)
-			}
-		}
-		if len(last) >= limit.max {
-			l.DeniedBy[name]++
-			wait = max(wait, last[len(last)-limit.max].Add(limit.per).Sub(at))
-		}
-	}
-	if wait > 0 {
-		l.Denied++
-		l.denials[event]++
-		l.longest[event] = max(l.longest[event], wait)
-		return
-	}
-	l.Admitted++
-	l.admitted[event] = append(l.admitted[event], at)
-}
-
-// result adds up the counts. Every event has an admission, because its first attempt is never
-// denied.
-func (l *exactLog) result(top []replay.Event) counts {
-	l.Events = len(l.admitted)
-	for _, e := range top {
-		l.Longest[e.Event] = l.longest[e.Event]
-	}
-	return l.counts
-}
 
 var exactLine = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(?:Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
 
@@ -115,59 +39,6 @@ func readExactly(tb testing.TB, log []byte, limits map[string]exactLimit) *exact
 		}
 	}
 	return exact
-}
-
-// replayed runs the command with --json, and parses its output.
-func replayed(tb testing.TB, args ...string) replay.Report {
-	tb.Helper()
-	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--json"}, args...)...)
-	if status != 0 || stderr != "" {
-		tb.Fatalf("status %d: %s", status, stderr)
-	}
-	var p replay.Report
-	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
-		tb.Fatal(err)
-	}
-	return p
-}
-
-func countsOf(p *replay.Report) counts {
-	s := p.Sets[0]
-	c := counts{p.Attempts, s.Admitted, s.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
-	for _, l := range s.Limits {
-		c.DeniedBy[l.Limit] = l.Denied
-	}
-	for _, e := range s.Top {
-		c.Longest[e.Event] = time.Duration(e.Longest) * time.Millisecond
-	}
-	return c
-}
-
-// places returns the flags for each place where a replay can decide: in memory, on one server, on a
-// cluster.
-func places(tb testing.TB) map[string][]string {
-	tb.Helper()
-	return map[string][]string{
-		"memory":  nil,
-		"redis":   {"--redis", redistest.Addr(tb)},
-		"cluster": {"--redis", clusterAddresses(tb)},
-	}
-}
-
-// clusterAddresses returns the nodes of the cluster by their own addresses, as a user would name
-// them.
-func clusterAddresses(tb testing.TB) string {
-	tb.Helper()
-	var reachable []string
-	for a := range redistest.Cluster(tb).Nodes() {
-		c, err := net.DialTimeout("tcp", a, time.Second)
-		if err != nil {
-			tb.Skipf("the node %s cannot be reached from here, as is so with Docker on systems other than Linux: %v", a, err)
-		}
-		c.Close()
-		reachable = append(reachable, a)
-	}
-	return strings.Join(reachable, ",")
 }
 
 // TestRealAttack replays a public log of a real attack, which is not part of this repository.
@@ -222,34 +93,6 @@ func TestEventsAreDecidedExactly(t *testing.T) {
 
 func newest(ts []time.Time) time.Time {
 	return slices.MaxFunc(append(ts, time.Time{}), time.Time.Compare)
-}
-
-// checkForgotten fails the test if the servers still hold a key of the limiter.
-func checkForgotten(tb testing.TB, limiter string) {
-	tb.Helper()
-	if left := keys(tb, "slidegate-replay-"+strings.TrimPrefix(limiter, "slidegate-replay-")); len(left) > 0 {
-		tb.Errorf("keys are left: %q", left)
-	}
-}
-
-// keys returns the keys with this prefix on any server.
-func keys(tb testing.TB, prefix string) (all []string) {
-	tb.Helper()
-	for _, client := range []rueidis.Client{redistest.Client(tb), redistest.Cluster(tb)} {
-		for _, node := range client.Nodes() {
-			for cursor := uint64(0); ; {
-				page, err := node.Do(tb.Context(), node.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
-				if err != nil {
-					tb.Fatal(err)
-				}
-				all = append(all, page.Elements...)
-				if cursor = page.Cursor; cursor == 0 {
-					break
-				}
-			}
-		}
-	}
-	return all
 }
 
 // TestUnits checks that an attempt for several units counts whole or not at all, and that one for
@@ -464,24 +307,4 @@ func manyEvents(lines int) string {
 		fmt.Fprintf(&b, "%d,event-%d\n", n/100, n%1000)
 	}
 	return b.String()
-}
-
-func limit(tb testing.TB, s string) window.Limit {
-	tb.Helper()
-	l, err := window.ParseLimit(s)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return l
-}
-
-// command runs the program with an empty standard input.
-func command(ctx context.Context, args ...string) (stdout, stderr string, status int) {
-	return commandWith(ctx, strings.NewReader(""), args...)
-}
-
-func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
-	var out, errs strings.Builder
-	status = run(ctx, args, cli.Streams{In: stdin, Out: &out, Err: &errs})
-	return out.String(), errs.String(), status
 }

@@ -1,0 +1,877 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
+)
+
+// chromium starts a browser, which ends with the test. Errors of scripts and violations of the
+// content policy fail the test.
+func chromium(t *testing.T) context.Context {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
+	}
+	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(time.Minute))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
+	t.Cleanup(cancel)
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page: %v", e.ExceptionDetails)
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.LevelError {
+				t.Errorf("the browser: %s %s", e.Entry.Text, e.Entry.URL)
+			}
+		}
+	})
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute) // a browser on a busy machine is slow
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// do runs actions in a browser.
+func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// servePageOf does the same with another Redis.
+func servePageOf(t *testing.T, redis string, args ...string) string {
+	t.Helper()
+	url, _ := runPage(t, append([]string{"inspect", "--web", "127.0.0.1:0", "--redis", redis}, args...)...)
+	return url
+}
+
+// runPage runs slidegate until the test ends. It returns the address of its page, and its output.
+func runPage(t *testing.T, args ...string) (url string, out *served) {
+	t.Helper()
+	out = &served{url: make(chan string, 1)}
+	found := out.url
+	ctx, cancel := context.WithCancel(t.Context())
+	status, ended := 0, make(chan struct{})
+	go func() {
+		defer close(ended)
+		status = run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if <-ended; status != 0 {
+			t.Errorf("status %d: %s", status, out.text.String())
+		}
+	})
+	select {
+	case url := <-found:
+		return url, out
+	case <-ended:
+		t.FailNow() // the cleanup reports why
+		return "", nil
+	}
+}
+
+// limiter returns the service's limiter, on the clock of Redis.
+func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
+	t.Helper()
+	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// allow makes one attempt, and checks whether it is allowed.
+func allow(t *testing.T, l *window.Limiter, event string, want bool) {
+	t.Helper()
+	if d, err := l.Allow(t.Context(), event); err != nil || d.Allowed != want {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+// failNow fails this many times, by the clock of this machine.
+func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
+	t.Helper()
+	for range times {
+		g.now = time.Now()
+		if _, err := g.Begin(t.Context(), account, netip.MustParseAddr(ip)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// past counts single units at these times before now.
+func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ...time.Duration) {
+	t.Helper()
+	var at time.Time
+	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Now: func() time.Time { return at }})
+	for _, a := range ago {
+		if err == nil {
+			at = now.Add(-a)
+			_, err = l.Allow(t.Context(), event)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pastFailures adds the failures of several people.
+func (g *guardedService) pastFailures(t *testing.T, now time.Time) {
+	t.Helper()
+	for _, ago := range []time.Duration{26 * h, 25 * h, 7 * h, 55 * m, 54 * m, 53 * m, 38 * m, 37 * m, 25 * m, 24 * m, 23 * m, 12 * m, 11 * m} {
+		g.now = now.Add(-ago)
+		if _, err := g.Begin(t.Context(), "alice", netip.MustParseAddr("192.0.2.31")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// openSSH returns the file of a public log of a real attack, from Loghub. It is not part of this
+// repository. Without it, the test is skipped.
+func openSSH(tb testing.TB) string {
+	tb.Helper()
+	directory := os.Getenv("SLIDEGATE_DATA")
+	if directory == "" {
+		directory = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	file, err := filepath.Abs(filepath.Join(directory, "OpenSSH_2k.log"))
+	if err == nil {
+		_, err = os.Stat(file)
+	}
+	if err != nil {
+		tb.Skipf("no OpenSSH_2k.log of Loghub here: %v; set SLIDEGATE_DATA to its directory", err)
+	}
+	return file
+}
+
+// checkSVG fails the test if a chart is not well-formed, or lacks a text.
+func checkSVG(t *testing.T, svg, want string) {
+	t.Helper()
+	var texts strings.Builder
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := token.(xml.CharData); ok {
+			texts.Write(s)
+		}
+	}
+	if !strings.Contains(texts.String(), want) {
+		t.Errorf("no %q in the picture", want)
+	}
+}
+
+// text returns the content of a file.
+func text(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// picturesIn returns a directory with the name of a picture.
+func picturesIn(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "pictures.svg")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// older creates a file with this name and content.
+func older(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.Rename(write(t, content), file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A moment is one attempt of a history that every format can express.
+type moment struct {
+	at      time.Time
+	address string
+}
+
+// history returns a made-up history, at whole seconds and in order. Some addresses keep retrying,
+// some do not.
+func history(n int) (all []moment) {
+	r := rand.New(rand.NewPCG(3, 4))
+	at := time.Date(2025, time.December, 31, 22, 50, 0, 0, time.UTC)
+	for range n {
+		at = at.Add(time.Duration(r.IntN(3)) * time.Second)
+		all = append(all, moment{at, fmt.Sprintf("192.0.2.%d", 1+r.IntN(1+r.IntN(40)))})
+	}
+	return all
+}
+
+// formats write a moment as one line each.
+var formats = map[string]func(moment) string{
+	"syslog": func(m moment) string {
+		return m.at.Format(time.Stamp) + " bastion sshd[7]: Failed password for root from " + m.address + " port 4022 ssh2"
+	},
+	"journal": func(m moment) string {
+		return m.at.Format("2006-01-02T15:04:05-0700") + " bastion sshd-session[7]: Accepted publickey for alice from " + m.address + " port 4022 ssh2: ED25519 SHA256:abc"
+	},
+	"common": func(m moment) string {
+		return m.address + " - - [" + m.at.In(time.FixedZone("", -3*3600-1800)).Format("02/Jan/2006:15:04:05 -0700") + `] "GET /index.html HTTP/1.1" 200 2326`
+	},
+	"combined": func(m moment) string {
+		return m.address + " - alice [" + m.at.Format("02/Jan/2006:15:04:05 -0700") + `] "POST /login HTTP/2.0" 401 97 "https://example.org/" "Mozilla/5.0 (\"quoted\")"`
+	},
+	"json": func(m moment) string {
+		return fmt.Sprintf(`{"level":"info","time":%d.25,"event":%q,"request":{"remote_ip":"203.0.113.1"}}`, m.at.Unix(), m.address)
+	},
+	"json-rfc3339": func(m moment) string {
+		return fmt.Sprintf(`{"event":%q,"units":1,"time":%q}`, m.address, m.at.Format(time.RFC3339Nano))
+	},
+	"vhost": func(m moment) string {
+		return "www.example.org:443 " + m.address + " - - [" + m.at.Format("02/Jan/2006:15:04:05 -0700") + `] "GET / HTTP/1.1" 200 5124 "-" "curl/8.5.0"`
+	},
+	"alb": func(m moment) string {
+		return "h2 " + m.at.Format("2006-01-02T15:04:05.000000Z") + " app/web/50dc6c495c0c9188 " + m.address +
+			`:2817 10.0.0.66:9000 0.000 0.002 0.000 200 200 5 257 "GET https://example.org:443/a HTTP/2.0" "curl/8.5.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2`
+	},
+	"slog": func(m moment) string {
+		return "time=" + m.at.Format("2006-01-02T15:04:05.000Z07:00") + ` level=WARN msg="wrong password" user="alice smith" remote_addr=` + m.address + ":4022"
+	},
+	"go-log": func(m moment) string {
+		return m.at.Format("2006/01/02 15:04:05.000000") + " WARN wrong password user=alice ip=" + m.address
+	},
+	"docker-file": func(m moment) string {
+		return `{"log":"{\"msg\":\"wrong password\",\"client_ip\":\"` + m.address + `\"}\n","stream":"stdout","time":"` + m.at.Format("2006-01-02T15:04:05.000000000Z07:00") + `"}`
+	},
+	"docker-logs": func(m moment) string {
+		return m.at.Format("2006-01-02T15:04:05.000000000Z07:00") + " " + m.address + ` - - [04/Mar/2025:05:06:07 +0000] "GET / HTTP/1.1" 200 5124`
+	},
+	"caddy": func(m moment) string {
+		return fmt.Sprintf(`{"level":"info","ts":%d.089,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":%q,"remote_port":"4022","client_ip":%q,"proto":"HTTP/2.0","method":"POST","host":"example.org","uri":"/login","headers":{"User-Agent":["curl/8.5.0"]}},"user_id":"","duration":0.0012,"size":42,"status":401}`,
+			m.at.Unix(), m.address, m.address)
+	},
+	"traefik": func(m moment) string {
+		return fmt.Sprintf(`{"ClientAddr":"%s:4022","ClientHost":%q,"DownstreamStatus":401,"Duration":81733,"RequestMethod":"POST","RequestPath":"/login","level":"info","msg":"","time":%q}`,
+			m.address, m.address, m.at.Format(time.RFC3339))
+	},
+	"csv": func(m moment) string {
+		return m.at.Format(time.DateTime) + `,"Smith, Alice",` + m.address + ",401"
+	},
+	"python": func(m moment) string {
+		return m.at.Format(time.DateTime) + ",089 - app.login - WARNING - failed login of " + m.address
+	},
+	"columns": func(m moment) string { return fmt.Sprintf("%d.250,%s", m.at.Unix(), m.address) },
+}
+
+// headers are the first lines of formats with a header, and formatFlags the flags that some formats
+// need.
+var (
+	headers     = map[string]string{"csv": "timestamp,user,ip,status\n"}
+	formatFlags = map[string][]string{"python": {"--by", "login of (\\S+)"}}
+)
+
+// guardedService is a service with a login guard. Its attempts fail at given times before the
+// afternoon.
+type guardedService struct {
+	*service
+	file string // holds the secret
+	now  time.Time
+	*login.Guard
+}
+
+// newGuardedService returns a guarded service with a name of its own.
+func newGuardedService(t *testing.T) *guardedService {
+	t.Helper()
+	return guard(t, newService(t))
+}
+
+// guard adds a login guard with the name of the service.
+func guard(t *testing.T, s *service) *guardedService {
+	t.Helper()
+	g := &guardedService{service: s}
+	g.secret = []byte("sixteen bytes, or more")
+	g.file = write(t, string(g.secret)+"\n")
+	var err error
+	if g.Guard, err = login.New(g.client, login.Config{Name: g.name, Secret: g.secret, Now: func() time.Time { return g.now }}); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// fail makes failed attempts, at these times before the afternoon.
+func (g *guardedService) fail(t *testing.T, account, ip string, ago ...time.Duration) {
+	t.Helper()
+	for _, a := range ago {
+		g.now = afternoon.Add(-a)
+		if _, err := g.Begin(t.Context(), account, netip.MustParseAddr(ip)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// challenged returns the guard of a service with challenges, at a time before the afternoon.
+func (g *guardedService) challenged(t *testing.T, ago time.Duration) *login.Guard {
+	t.Helper()
+	then := func() time.Time { return afternoon.Add(-ago) }
+	c, err := login.New(g.client, login.Config{Name: g.name, Secret: g.secret, Now: then, Challenged: &login.Challenged{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// failBoth fails without challenges, and later with challenges.
+func (g *guardedService) failBoth(t *testing.T, account, ip string, without, with []time.Duration) {
+	t.Helper()
+	address := netip.MustParseAddr(ip)
+	for _, ago := range without {
+		if a, err := g.challenged(t, ago).Begin(t.Context(), account, address); err != nil || !a.Allowed {
+			t.Fatal(a, err)
+		}
+	}
+	for _, ago := range with {
+		if a, err := g.challenged(t, ago).BeginChallenged(t.Context(), account, address); err != nil || !a.Allowed {
+			t.Fatal(a, err)
+		}
+	}
+}
+
+// inspect runs slidegate inspect --login in the afternoon.
+func (g *guardedService) inspect(t *testing.T, want int, flags string, args ...string) string {
+	t.Helper()
+	all := append([]string{"--login", "--redis", redistest.Addr(t), "--secret-file", g.file}, strings.Fields(flags)...)
+	stdout, stderr, status := inAfternoon(t.Context(), append(append(all, g.name), args...)...)
+	if status != want || stderr != "" {
+		t.Errorf("%q: status %d, not %d: %s", args, status, want, stderr)
+	}
+	return onDefault(t, g.name, stdout)
+}
+
+// seconds returns n moments, a second apart.
+func seconds(from time.Duration, n int) (all []time.Duration) {
+	for i := range n {
+		all = append(all, from-time.Duration(i)*time.Second)
+	}
+	return all
+}
+
+// afternoon is the time at which the tests inspect.
+var afternoon = time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
+
+// service is a service that counts events, on the shared server unless the client is another.
+type service struct {
+	name   string
+	client rueidis.Client
+	secret []byte
+}
+
+// newService returns a service with a name of its own, on the shared server.
+func newService(t *testing.T) *service {
+	t.Helper()
+	return &service{name: redistest.Key(t), client: redistest.Client(t)}
+}
+
+// count counts units under limits, at these times before the afternoon.
+func (s *service) count(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
+	t.Helper()
+	var now time.Time
+	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	s.allow(t, l, err, event, units, &now, ago)
+}
+
+// raise does the same by levels.
+func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
+	t.Helper()
+	var now time.Time
+	l, err := ar1.New(s.client, ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	s.allow(t, l, err, event, units, &now, ago)
+}
+
+func (s *service) allow(t *testing.T, l estimator.Limiter, err error, event string, units int64, now *time.Time, ago []time.Duration) {
+	t.Helper()
+	for _, a := range ago {
+		if err == nil {
+			*now = afternoon.Add(-a)
+			_, err = l.AllowN(t.Context(), event, units)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// parsed parses limits.
+func parsed(t *testing.T, text string) flags.Limits {
+	t.Helper()
+	ls, err := flags.ParseLimits(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ls
+}
+
+// inAfternoon runs slidegate inspect in the afternoon.
+func inAfternoon(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	var out, errs strings.Builder
+	status = run(ctx, append([]string{"inspect"}, args...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Now: func() time.Time { return afternoon }})
+	return out.String(), errs.String(), status
+}
+
+// m and h keep the histories below short.
+const (
+	m = time.Minute
+	h = time.Hour
+)
+
+// onDefault returns an output as it would be for a limiter named login, at the default address of
+// --redis.
+func onDefault(t *testing.T, name, shown string) string {
+	t.Helper()
+	return strings.NewReplacer(" \\\n     ", "", name, "login", " --redis "+redistest.Addr(t), "", redistest.Addr(t), "127.0.0.1:6379").Replace(shown)
+}
+
+// stopper calls stop at the given write.
+type stopper struct {
+	after int
+	stop  func()
+	text  strings.Builder
+}
+
+func (s *stopper) String() string { return s.text.String() }
+
+func (s *stopper) Write(b []byte) (int, error) {
+	if s.after--; s.after == 0 {
+		s.stop()
+	}
+	return s.text.Write(b)
+}
+
+// checkFields looks for each field of a JSON text in docs/inspect.md.
+func checkFields(t *testing.T, json string) {
+	t.Helper()
+	page := text(t, "../../docs/inspect.md")
+	for _, field := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(json, -1) {
+		if !strings.Contains(page, "`"+field[1]+"`") {
+			t.Errorf("docs/inspect.md does not explain %s", field[1])
+		}
+	}
+}
+
+// guarded runs the command with --login and --json, and parses its output.
+func guarded(tb testing.TB, args ...string) replay.LoginReport {
+	tb.Helper()
+	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--login", "--json"}, args...)...)
+	if status != 0 || stderr != "" {
+		tb.Fatalf("status %d: %s", status, stderr)
+	}
+	var p replay.LoginReport
+	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// An sshdLogin is a line of sshd.
+type sshdLogin struct {
+	at            time.Time
+	from, account string
+	succeeded     bool
+	times         int
+}
+
+func (l sshdLogin) String() string {
+	text := fmt.Sprintf("Failed password for %s from %s port 22 ssh2", l.account, l.from)
+	if l.succeeded {
+		text = fmt.Sprintf("Accepted publickey for %s from %s port 22 ssh2: ED25519 SHA256:abc", l.account, l.from)
+	}
+	if l.times > 1 {
+		text = fmt.Sprintf("message repeated %d times: [ %s]", l.times, text)
+	}
+	return l.at.Format("2006-01-02T15:04:05.000Z07:00") + " h sshd[1]: " + text
+}
+
+// loginNotes returns a log that causes every note of a report.
+func loginNotes() string {
+	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
+	logins := []sshdLogin{
+		{at, "192.0.2.1", "alice\x1b[2J", false, 6},
+		{at.Add(9 * time.Second), "192.0.2.1", "alice\x1b[2J", true, 1},
+		{at.Add(time.Minute), "192.0.2.1", "alice\x1b[2J", true, 1},
+		{at.Add(2 * time.Second), "2001:db8::1", "bob", false, 3},
+		{at.Add(3 * time.Second), "2001:db8::2", "bob", false, 3},
+		{at.Add(4 * time.Second), "2001:db8::3", "bob", true, 2},
+		{at, "192.0.2.1", "", false, 3},
+		{at, "0.0.0.0", "root", false, 1},
+		{at, "host.example.org", "root", false, 1},
+	}
+	var b strings.Builder
+	for _, l := range logins {
+		b.WriteString(l.String() + "\n")
+	}
+	return b.String()
+}
+
+// checkGolden compares a text with a file, or writes the file with -update.
+func checkGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// millionLines returns a log of 20,000 addresses. One in ten lines is of an address that keeps
+// retrying.
+func millionLines(tb testing.TB, format string) string {
+	tb.Helper()
+	var b strings.Builder
+	b.WriteString(headers[format])
+	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
+	for n := range 1_000_000 {
+		address := fmt.Sprintf("10.0.%d.%d", n*7919%20_000/250, n*7919%250)
+		if n%10 == 0 {
+			address = fmt.Sprintf("192.0.2.%d", n/100_000)
+		}
+		b.WriteString(formats[format](moment{at.Add(time.Duration(n/10) * time.Second), address}) + "\n")
+	}
+	return write(tb, b.String())
+}
+
+// process is a running slidegate proxy.
+type process struct {
+	*exec.Cmd
+	url, admin string
+	log        chan string // the lines that it logs once it is ready
+}
+
+// startProxy starts the program, and waits until it is ready.
+func startProxy(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(program, append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...), log: make(chan string, 1000)}
+	stderr, err := p.StderrPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if at := ready.FindStringSubmatch(lines.Text()); at != nil {
+			p.url, p.admin = "http://"+at[1], "http://"+at[2]
+			go func() {
+				defer close(p.log)
+				for lines.Scan() {
+					p.log <- lines.Text()
+				}
+			}()
+			return p
+		}
+	}
+	t.Fatal("the proxy ended before it was ready")
+	return nil
+}
+
+// get returns the body of the answer at a URL.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// metric returns the sum of the metrics whose name and labels match.
+func (p *process) metric(t *testing.T, pattern string) (sum int) {
+	t.Helper()
+	for _, found := range regexp.MustCompile(`(?m)^(?:`+pattern+`) (\S+)$`).FindAllStringSubmatch(get(t, p.admin+"/metrics"), -1) {
+		value, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += int(value)
+	}
+	return sum
+}
+
+// requests returns the requests in the metrics, by the status that they got.
+func (p *process) requests(t *testing.T) map[int]int {
+	t.Helper()
+	got := map[int]int{}
+	for status, decision := range map[int]string{200: "admitted", 429: "denied", 503: "refused"} {
+		if n := p.metric(t, `slidegate_requests_total\{[^}]*decision="`+decision+`"[^}]*\}`); n > 0 {
+			got[status] = n
+		}
+	}
+	return got
+}
+
+// server counts the requests that reach it.
+type server struct {
+	*httptest.Server
+	reached atomic.Int64
+}
+
+// startServer starts a server, which ends with the test.
+func startServer(t *testing.T) *server {
+	s := &server{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.reached.Add(1) }))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) count() int { return int(s.reached.Load()) }
+
+// times returns a function that returns true n times.
+func times(n int64) func() bool {
+	var left atomic.Int64
+	left.Store(n)
+	return func() bool { return left.Add(-1) >= 0 }
+}
+
+// until returns a function that returns true until the channel is closed.
+func until(end <-chan struct{}) func() bool {
+	return func() bool {
+		select {
+		case <-end:
+			return false
+		default:
+			return true
+		}
+	}
+}
+
+var write, packed = logtest.Write, logtest.Packed
+
+// sample is the name of the file with the built-in sample.
+const sample = "internal/replay/sample.log"
+
+// counts are the results in which a replay and the exact log must agree.
+type counts struct {
+	Attempts, Admitted, Denied, Events int
+	DeniedBy                           map[string]int           // by limit
+	Longest                            map[string]time.Duration // by event, for the ten denied most
+}
+
+// An exactLog is a model of the limits: it keeps all admitted times of each event. It shares no
+// code with the program.
+type exactLog struct {
+	limits   map[string]exactLimit
+	admitted map[string][]time.Time
+	denials  map[string]int
+	longest  map[string]time.Duration
+	counts
+}
+
+type exactLimit struct {
+	max int
+	per time.Duration
+}
+
+func newExactLog(limits map[string]exactLimit) *exactLog {
+	return &exactLog{
+		limits: limits, admitted: map[string][]time.Time{}, denials: map[string]int{},
+		longest: map[string]time.Duration{}, counts: counts{DeniedBy: map[string]int{}, Longest: map[string]time.Duration{}},
+	}
+}
+
+func (l *exactLog) attempt(event string, at time.Time) {
+	l.Attempts++
+	var wait time.Duration
+	for name, limit := range l.limits {
+		var last []time.Time
+		for _, t := range l.admitted[event] {
+			if t.After(at.Add(-limit.per)) {
+				last = append(last, t)
+			}
+		}
+		if len(last) >= limit.max {
+			l.DeniedBy[name]++
+			wait = max(wait, last[len(last)-limit.max].Add(limit.per).Sub(at))
+		}
+	}
+	if wait > 0 {
+		l.Denied++
+		l.denials[event]++
+		l.longest[event] = max(l.longest[event], wait)
+		return
+	}
+	l.Admitted++
+	l.admitted[event] = append(l.admitted[event], at)
+}
+
+// result adds up the counts. Every event has an admission, because its first attempt is never
+// denied.
+func (l *exactLog) result(top []replay.Event) counts {
+	l.Events = len(l.admitted)
+	for _, e := range top {
+		l.Longest[e.Event] = l.longest[e.Event]
+	}
+	return l.counts
+}
+
+// replayed runs the command with --json, and parses its output.
+func replayed(tb testing.TB, args ...string) replay.Report {
+	tb.Helper()
+	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--json"}, args...)...)
+	if status != 0 || stderr != "" {
+		tb.Fatalf("status %d: %s", status, stderr)
+	}
+	var p replay.Report
+	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// countsOf returns the counts of a report.
+func countsOf(p *replay.Report) counts {
+	s := p.Sets[0]
+	c := counts{p.Attempts, s.Admitted, s.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
+	for _, l := range s.Limits {
+		c.DeniedBy[l.Limit] = l.Denied
+	}
+	for _, e := range s.Top {
+		c.Longest[e.Event] = time.Duration(e.Longest) * time.Millisecond
+	}
+	return c
+}
+
+// places returns the flags for each place where a replay can decide: in memory, on one server, on a
+// cluster.
+func places(tb testing.TB) map[string][]string {
+	tb.Helper()
+	return map[string][]string{
+		"memory":  nil,
+		"redis":   {"--redis", redistest.Addr(tb)},
+		"cluster": {"--redis", clusterAddresses(tb)},
+	}
+}
+
+// clusterAddresses returns the nodes of the cluster by their own addresses, as a user would name
+// them.
+func clusterAddresses(tb testing.TB) string {
+	tb.Helper()
+	var reachable []string
+	for a := range redistest.Cluster(tb).Nodes() {
+		c, err := net.DialTimeout("tcp", a, time.Second)
+		if err != nil {
+			tb.Skipf("the node %s cannot be reached from here, as is so with Docker on systems other than Linux: %v", a, err)
+		}
+		c.Close()
+		reachable = append(reachable, a)
+	}
+	return strings.Join(reachable, ",")
+}
+
+// checkForgotten fails the test if the servers still hold a key of the limiter.
+func checkForgotten(tb testing.TB, limiter string) {
+	tb.Helper()
+	if left := keys(tb, "slidegate-replay-"+strings.TrimPrefix(limiter, "slidegate-replay-")); len(left) > 0 {
+		tb.Errorf("keys are left: %q", left)
+	}
+}
+
+// keys returns the keys with this prefix on any server.
+func keys(tb testing.TB, prefix string) (all []string) {
+	tb.Helper()
+	for _, client := range []rueidis.Client{redistest.Client(tb), redistest.Cluster(tb)} {
+		for _, node := range client.Nodes() {
+			for cursor := uint64(0); ; {
+				page, err := node.Do(tb.Context(), node.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+				if err != nil {
+					tb.Fatal(err)
+				}
+				all = append(all, page.Elements...)
+				if cursor = page.Cursor; cursor == 0 {
+					break
+				}
+			}
+		}
+	}
+	return all
+}
+
+// limit parses a limit.
+func limit(tb testing.TB, s string) window.Limit {
+	tb.Helper()
+	l, err := window.ParseLimit(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// command runs the program with an empty standard input.
+func command(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	return commandWith(ctx, strings.NewReader(""), args...)
+}
+
+// commandWith runs the program with this standard input.
+func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
+	var out, errs strings.Builder
+	status = run(ctx, args, cli.Streams{In: stdin, Out: &out, Err: &errs})
+	return out.String(), errs.String(), status
+}
