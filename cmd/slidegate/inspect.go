@@ -26,7 +26,7 @@ type inspectCommand struct {
 	Login      bool           `help:"Treat NAME as a login guard and EVENT as an account, and show all budgets of the account."`
 	Budgets    flags.Budgets  `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget that does not have the defaults of package login, such as account=10/10m,20/1h. For several budgets, repeat the flag."`
 	Challenged bool           `help:"With --login: the service uses challenges, such as a captcha. Also show their budgets, and whether a challenge would let the user in."`
-	Limits     flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h, to show also what is free. For several, repeat the flag or write 1/5s,5/1h."`
+	Limits     flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h. With limits, inspect also shows what is free. For several, repeat the flag or write 1/5s,5/1h."`
 	JSON       bool           `name:"json" help:"Print the report as one JSON object."`
 	Watch      bool           `help:"Refresh every second, until interrupted."`
 	Every      flags.Interval `placeholder:"5s" help:"Like --watch, but refresh at this interval, such as 5s; at least 100ms."`

@@ -26,10 +26,10 @@ type commandLine struct {
 	Version kong.VersionFlag `help:"Print the version, and the Go version that built it."`
 
 	Replay  replayCommand  `cmd:"" help:"Show what limits would have done to a log."`
-	Inspect inspectCommand `cmd:"" help:"Show how much of its limits an event has used in Redis, and what is free."`
+	Inspect inspectCommand `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
 	Reset   resetCommand   `cmd:"" help:"Delete the counts of an event from Redis."`
 	Proxy   proxyCommand   `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
-	Audit   auditCommand   `cmd:"" help:"Attack the rate limit of a service, and report what it does not keep."`
+	Audit   auditCommand   `cmd:"" help:"Test whether the rate limit of a service keeps what it claims."`
 }
 
 func main() {

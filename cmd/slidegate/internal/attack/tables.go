@@ -73,7 +73,7 @@ var who = [groups]string{
 	ownerUnknown: "owner of the one account, unknown device", ownerKnown: "the same, known device",
 }
 
-// costCells returns, as cells of a table, the share of each group that had to wait, and the median and
+// costCells returns cells of a table: the share of each group that had to wait, and the median and
 // the longest wait of users who got in later.
 func (w *world) costCells() string {
 	var cells []string

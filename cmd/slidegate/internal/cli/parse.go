@@ -26,7 +26,7 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	}
 	helped := false
 	k, err := kong.New(line, kong.Name("slidegate"), kong.Writers(stdout, stdout), kong.Exit(func(int) { helped = true }),
-		kong.Description("Slidegate limits how often events happen.\n\nTry: slidegate replay"), kong.HelpOptions{Compact: true, WrapUpperBound: 100},
+		kong.Description("The tools of Slidegate, a distributed rate limiter for Redis.\n\nTry: slidegate replay"), kong.HelpOptions{Compact: true, WrapUpperBound: 100},
 		kong.Vars{"version": version()})
 	if err != nil {
 		return nil, err

@@ -124,8 +124,8 @@ func (c *Command) files() (names []string) {
 	return names
 }
 
-// interrupted returns the error, or that of an interrupt if that may have caused it, before the
-// first attempt.
+// interrupted returns an error that reports an interrupt before the first attempt, or err if the
+// context has not ended.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted before the first attempt")
@@ -133,7 +133,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// interruptedAfter does the same in the middle of the log.
+// interruptedAfter returns an error that reports an interrupt after this many attempts, or err if
+// it is nil or the context has not ended.
 func interruptedAfter(ctx context.Context, err error, attempts int) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted after %s", output.Count(attempts, "attempt"))
