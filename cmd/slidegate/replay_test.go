@@ -140,7 +140,7 @@ func TestOtherHeaders(t *testing.T) {
 	file := write(t, "-- Logs begin at Tue 2025-03-04 05:00:00 UTC. --\nTue 2025-03-04 06:00:05 UTC h "+failed+
 		"2025-03-04T06:00:06+0000 h "+failed+"-- Boot 5c1a --\n2025-03-04 06:00:10 h "+failed+"2025-03-04T06:00:11+0000 "+failed+"<38>2025-03-04T06:00:12+00:00 h "+failed)
 	got := replayed(t, file)
-	if got.Attempts != 2 || got.Unreadable != 3 || got.FirstUnreadable != "line 2 of "+file+": "+"what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso" {
+	if got.Attempts != 2 || got.Unreadable != 3 || got.FirstUnreadable != "line 2 of "+file+": "+"the header before sshd has an unknown form; write the log with journalctl -u ssh -o short-iso" {
 		t.Errorf("%+v", got)
 	}
 }

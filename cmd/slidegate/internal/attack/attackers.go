@@ -43,8 +43,8 @@ type resource struct {
 	worst  int // the most in any hour
 }
 
-// rotation holds resources that are used one after the other. first is the one that is free first;
-// of several, the one unused for longest. It implements heap.Interface.
+// rotation holds resources that are used one after the other. first is the resource that is free
+// first. Of several, it is the one unused for longest. It implements heap.Interface.
 type rotation struct {
 	all  []*resource
 	uses int

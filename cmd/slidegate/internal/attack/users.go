@@ -15,9 +15,9 @@ const (
 	ofOwner    = 24   // logins a day of the owner of the account that the botnet attacks: more than others, for the statistics
 
 	fromKnown = 0.5  // share of logins from a known device
-	mistyped  = 0.08 // share of wrong passwords of somebody who knows it
-	forgotten = 0.02 // share of logins by somebody who is not sure of the password
-	recalled  = 0.25 // share of right passwords of these
+	mistyped  = 0.08 // share of wrong passwords typed by users who know theirs
+	forgotten = 0.02 // share of logins by users who are not sure of their password
+	recalled  = 0.25 // share of right passwords typed by these
 
 	checking = 100 * time.Millisecond // from Begin to the answer
 	patience = time.Hour              // a user who would have to wait longer in all gives up

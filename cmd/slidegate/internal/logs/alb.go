@@ -15,7 +15,7 @@ import (
 // The client chooses nothing that comes before its address.
 type alb struct{}
 
-var errALB = errors.New("it does not begin as https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 does")
+var errALB = errors.New("it does not begin like https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817")
 
 func asALB(line string, _ Options, _ bool) format {
 	if _, err := (alb{}).read(line, anyField); err != nil {

@@ -38,7 +38,7 @@ func ParseBy(s string) (By, error) {
 	case network && !isNumber(bits) && bits != "":
 		return By{}, fmt.Errorf("%q is no field; write one as in user, or address/64, or a regular expression with a group around the event, as in rip=([0-9a-f.:]+)", s)
 	case strings.ContainsFunc(field, unicode.IsControl):
-		return By{}, fmt.Errorf("%q holds a control character, as no field does; leave it out", s)
+		return By{}, fmt.Errorf("%q holds a control character, which no field has; leave it out", s)
 	case network && (err != nil || n < 1 || n > 128):
 		return By{}, fmt.Errorf("%q has no number from 1 to 128 after the slash; write %s/64", s, field)
 	}

@@ -22,8 +22,8 @@ type content struct {
 }
 
 var (
-	errEnvelope  = errors.New("it is not as Docker writes the others")
-	errContinues = fmt.Errorf("%w: it goes on with a line that was too long for Docker", errNoAttempt)
+	errEnvelope  = errors.New("it is not in the format in which Docker wrote the others")
+	errContinues = fmt.Errorf("%w: it continues a line that was too long for Docker", errNoAttempt)
 )
 
 // envelopeOf returns the envelope of a line, or nil if it has none.

@@ -130,7 +130,7 @@ func parseLayout(layout, text string) (time.Time, error) {
 	}
 	at, err := time.Parse(layout, text)
 	if err != nil || !inRange(at) {
-		return at, fmt.Errorf("%q is no time as --time-format %q writes one; write there how 2006-01-02 15:04:05 would stand in the log", text, layout)
+		return at, fmt.Errorf("%q does not match --time-format %q; write there how the log would show 2006-01-02 15:04:05", text, layout)
 	}
 	return at.UTC(), nil
 }
@@ -206,7 +206,7 @@ func asLogfmt(line string, o Options, dated bool) format {
 // goLog rejects a pair that the line has twice.
 type goLog struct{ named }
 
-var errGoLog = errors.New("it does not begin with a time as 2025/03/04 05:06:07 is one")
+var errGoLog = errors.New("it does not begin with a time such as 2025/03/04 05:06:07")
 
 func (l *goLog) byDefault(line string) string { return l.eventOf(pairs(line)) }
 

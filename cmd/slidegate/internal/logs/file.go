@@ -67,7 +67,7 @@ func unreadable(name string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no file %q; name a log (slidegate help replay shows how to get one), or none for the built-in sample", name)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%q may be read by others only; try sudo, or copy it", name)
+		return fmt.Errorf("%q may not be read by this user; try sudo, or copy it", name)
 	}
 	return fmt.Errorf("cannot read %q (%w); name a log that can be read", name, err)
 }
@@ -346,7 +346,7 @@ func (f *file) unpack() error {
 func (f *file) checkText(start []byte) error {
 	for _, c := range compressed {
 		if bytes.HasPrefix(start, []byte(c.start)) {
-			return fmt.Errorf("%q is compressed in a way that is not read here; unpack it, as in: %s FILE | slidegate replay -", f.name, c.program)
+			return fmt.Errorf("%q has a compression that is not supported; unpack it, as in: %s FILE | slidegate replay -", f.name, c.program)
 		}
 	}
 	switch {
@@ -493,7 +493,7 @@ func (f *file) unrecognised() error {
 	}
 	l := f.typical(full)
 	if l.err != nil {
-		return fmt.Errorf("%q is of no known format: its line %d cannot be read, as %w; name a log with one line for each attempt", f.name, l.number, l.err)
+		return fmt.Errorf("%q is of no known format: its line %d cannot be read: %w; name a log with one line for each attempt", f.name, l.number, l.err)
 	}
 	return fmt.Errorf("%q is of no known format (slidegate help replay lists them): its line %d, %.60q, %w", f.name, l.number, l.text, f.guess(l))
 }
@@ -530,16 +530,16 @@ func (f *file) guess(l logLine) error {
 		_, err := (&freeText{where: f.r.options.TimeRegex, layout: f.r.options.TimeFormat}).at(l.text)
 		return fmt.Errorf("is not read by the flags: %w", err)
 	case composePrefix.MatchString(l.text):
-		return errors.New("is as docker compose logs writes it; write the log with docker compose logs --no-log-prefix -t SERVICE")
+		return errors.New("is in the format of docker compose logs; write the log with docker compose logs --no-log-prefix -t SERVICE")
 	case strings.HasPrefix(l.text, "{"):
-		return errors.New("begins as JSON does, but is no whole object; write one object a line, as by jq -c")
+		return errors.New("begins like JSON, but is not a whole object; write one object per line, as with jq -c")
 	case strings.Contains(l.text, "] \""):
 		_, err := web{}.read(l.text, "address")
 		return fmt.Errorf("is not read as a line of a web access log: %w; %s", err, flags)
 	}
 	_, err := columns{}.read(l.text, defaultEvent)
 	if _, parseErr := splitFields(l.text); parseErr != nil || strings.Count(l.text, ",") != 1 {
-		return fmt.Errorf("is read by no parser; %s", flags)
+		return fmt.Errorf("matches no format; %s", flags)
 	}
 	if !h.hasTime() {
 		return fmt.Errorf("is not read as time,event: %w", err)

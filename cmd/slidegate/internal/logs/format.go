@@ -68,7 +68,7 @@ func (o Options) checkOptions(name string, f format) error {
 	_, named := f.(interface{ hasTimeField() })
 	_, isText := f.(*freeText)
 	if o.TimeField != "" && !named {
-		return fmt.Errorf("%s has no fields with names, and so none that is %q; leave out --time-field", name, o.TimeField)
+		return fmt.Errorf("%s has no named fields, and so none named %q; leave out --time-field", name, o.TimeField)
 	}
 	if o.TimeFormat != "" && !named && !isText {
 		return fmt.Errorf("%s has times of a known form; leave out --time-format, or write --time-regex too", name)

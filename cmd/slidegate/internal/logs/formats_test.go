@@ -343,7 +343,7 @@ func TestTimeFlags(t *testing.T) {
 		{"", `on=(\S+)`, "", `who=(\S+)`, "at=2025-03-04T12:00:07Z who=alice", `is not read by the flags: --time-regex on=(\S+) finds no time in it`},
 		{
 			"", `at=(\S+)`, "02.01.2006", `who=(\S+)`, "at=2025-03-04T12:00:07Z who=alice",
-			`"2025-03-04T12:00:07Z" is no time as --time-format "02.01.2006" writes one; write there how 2006-01-02 15:04:05 would stand in the log`,
+			`"2025-03-04T12:00:07Z" does not match --time-format "02.01.2006"; write there how the log would show 2006-01-02 15:04:05`,
 		},
 	} {
 		o := Options{By: by(t, tt.by), TimeField: tt.field, TimeFormat: tt.format}
@@ -375,7 +375,7 @@ func TestDockerTimesCount(t *testing.T) {
 	}
 	got := events(t, r)
 	want := Attempt{At: noon, Event: "192.0.2.1", Units: 1, Times: 1, HasResult: true}
-	if len(got) != 1 || got[0] != want || r.NoAttempt != 1 || r.Unreadable != 1 || r.FirstUnreadable != "line 2 of a log: it is not as Docker writes the others" {
+	if len(got) != 1 || got[0] != want || r.NoAttempt != 1 || r.Unreadable != 1 || r.FirstUnreadable != "line 2 of a log: it is not in the format in which Docker wrote the others" {
 		t.Errorf("%v, %+v", got, r.Stats)
 	}
 }

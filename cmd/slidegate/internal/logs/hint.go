@@ -95,9 +95,9 @@ func unusualTime(line string) int {
 	return -1
 }
 
-// by returns an expression that finds what is probably to be limited. In W3C logs that is the
-// client's address. Otherwise it is the first address in this line and in similar ones, or the
-// value after the first =, or the last word.
+// by returns an expression that finds the probable event. In W3C logs that is the client's address.
+// Otherwise it is the first address in this line and in similar ones, or the value after the first
+// =, or the last word.
 func (h hint) by() string {
 	if h.given != nil {
 		return h.given.String()

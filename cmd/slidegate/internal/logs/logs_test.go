@@ -177,8 +177,8 @@ func TestLogErrors(t *testing.T) {
 		{cut, `"NAME" ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -`},
 		{cutEarly, `"NAME" ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -`},
 		{damaged, `"NAME" holds damaged gzip data (gzip: invalid checksum); copy it again`},
-		{write(t, packed(t, gz)), `"NAME" is compressed in a way that is not read here; unpack it, as in: gzip -dc FILE | slidegate replay -`},
-		{write(t, "BZh91AY&SY"), `"NAME" is compressed in a way that is not read here; unpack it, as in: bzip2 -dc FILE | slidegate replay -`},
+		{write(t, packed(t, gz)), `"NAME" has a compression that is not supported; unpack it, as in: gzip -dc FILE | slidegate replay -`},
+		{write(t, "BZh91AY&SY"), `"NAME" has a compression that is not supported; unpack it, as in: bzip2 -dc FILE | slidegate replay -`},
 		{write(t, "\x7fELF\x00"), `"NAME" is a binary file; name a log in plain text (UTF-8), or one packed by gzip`},
 		{write(t, ""), `nothing to replay: NAME is empty`},
 		{write(t, packed(t, "")), `nothing to replay: NAME is empty`},
@@ -191,18 +191,18 @@ func TestLogErrors(t *testing.T) {
 			`no attempt in 1 line of NAME; unreadable: 1, the first is line 1 of NAME: the attempt comes from "UNKNOWN", which is no address`,
 		},
 		{
-			write(t, "Once upon a time\n"), `"NAME" is of no known format (slidegate help replay lists them): its line 1, "Once upon a time", is read by no parser; ` +
+			write(t, "Once upon a time\n"), `"NAME" is of no known format (slidegate help replay lists them): its line 1, "Once upon a time", matches no format; ` +
 				`no time is found in it; if it has one, write --time-regex with a group around it, as in '^\[(.*?)\]', --time-format as 2006-01-02 15:04:05 would stand there, and --by '(\S+)$'`,
 		},
 		{write(t, "day,who\n4.3.2025,alice\n"), `its line 2, "4.3.2025,alice", is not read as time,event: "4.3.2025" is no time; write `},
-		{write(t, strings.Repeat("hello\n", 100)+"1,alice\n"), `its line 1, "hello", is read by no parser; `},
-		{write(t, "{\n\"time\": 1\n}\n"), `its line 1, "{", begins as JSON does, but is no whole object; write one object a line, as by jq -c`},
+		{write(t, strings.Repeat("hello\n", 100)+"1,alice\n"), `its line 1, "hello", matches no format; `},
+		{write(t, "{\n\"time\": 1\n}\n"), `its line 1, "{", begins like JSON, but is not a whole object; write one object per line, as with jq -c`},
 		{write(t, `{"when":1,"event":"alice"}`), `has no field "time"`},
 		{write(t, `192.0.2.1 - - [31/Feb/2025:06:06:07 +0100] "GET / HTTP/1.1" 200 12`), `is not read as a line of a web access log: `},
-		{write(t, strings.Repeat("x", 2*maxLine)), `"NAME" is of no known format: its line 1 cannot be read, as it is longer than 1 MiB; name a log with one line for each attempt`},
+		{write(t, strings.Repeat("x", 2*maxLine)), `"NAME" is of no known format: its line 1 cannot be read: it is longer than 1 MiB; name a log with one line for each attempt`},
 		{
 			write(t, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :: port 22.\n"),
-			`"NAME" is a log of sshd, but in its line 1, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :", what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso`,
+			`"NAME" is a log of sshd, but in its line 1, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :", the header before sshd has an unknown form; write the log with journalctl -u ssh -o short-iso`,
 		},
 	} {
 		err := readError(t, tt.name)
@@ -239,7 +239,7 @@ func TestOptionsThatDoNotFit(t *testing.T) {
 		{sshd, "path", "", `NAME has no field "path"; --by may be one of address, user there, or a regular expression with a group, as in "user=(\S+)"`},
 		{columns, "address", "", `NAME has no field "address"; --by may be one of event there, or a regular expression with a group, as in "user=(\S+)"`},
 		{web, "country", "", `NAME has no field "country"; --by may be one of address, user, path, agent there, or a regular expression with a group, as in "user=(\S+)"`},
-		{web, "", "ts", `NAME has no fields with names, and so none that is "ts"; leave out --time-field`},
+		{web, "", "ts", `NAME has no named fields, and so none named "ts"; leave out --time-field`},
 	} {
 		by := by(t, tt.by)
 		_, err := Open(t.Context(), []string{tt.name}, Options{By: by, TimeField: tt.timeField})

@@ -16,8 +16,8 @@ import (
 type syslog struct{ calendar }
 
 var (
-	errHeader = errors.New("what stands before sshd is of an unknown form; write the log with journalctl -u ssh -o short-iso")
-	errTime   = errors.New("no time that is known stands at its beginning; write the log with journalctl -o short-iso")
+	errHeader = errors.New("the header before sshd has an unknown form; write the log with journalctl -u ssh -o short-iso")
+	errTime   = errors.New("it does not begin with a time of a known form; write the log with journalctl -o short-iso")
 
 	// saidBySSHD matches the header of a message of sshd, in any form, up to the message.
 	saidBySSHD = regexp.MustCompile(`\bsshd(?:-session|-auth)?(?:(?:\[\d+\])?:| \d+ - -) +`)
@@ -155,7 +155,7 @@ func cutLogin(message string) (user, from string, err error) {
 }
 
 var (
-	errTwoOrigins = errors.New("it names two addresses in such a way that a client may have made one up")
+	errTwoOrigins = errors.New("it names two addresses, and a client may have made one up")
 
 	// keyInfo matches what sshd writes after the port of an attempt by a key: its type and
 	// fingerprint, its certificate, and the names that a host vouches for; or the principal of

@@ -22,7 +22,7 @@ import (
 // The event is the text of the log including its escapes. Only an address is normalized.
 type web struct{}
 
-var errWeb = errors.New(`it does not begin as 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" does`)
+var errWeb = errors.New(`it does not begin like 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1"`)
 
 func asWeb(line string, _ Options, _ bool) format {
 	if _, err := (web{}).read(line, anyField); err != nil {

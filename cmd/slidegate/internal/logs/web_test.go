@@ -106,7 +106,7 @@ func TestWeb(t *testing.T) {
 }
 
 func TestWebUnreadable(t *testing.T) {
-	const form = `it does not begin as 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" does`
+	const form = `it does not begin like 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1"`
 	for _, tt := range []struct{ line, want string }{
 		{"", form},
 		{" ", form},
