@@ -8,10 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,50 +22,14 @@ import (
 // screens is the directory for the pictures of TestScreens.
 var screens = flag.String("screens", "", "a directory for pictures of the page, at 1280 and 390 pixels, light and dark")
 
-// profile returns a directory for a browser, which is removed after the test. The processes of a
-// killed browser can still write to it for a moment.
-func profile(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	t.Cleanup(func() {
-		for late := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(late); {
-			<-time.After(20 * time.Millisecond)
-		}
-	})
-	return dir
-}
-
 // holds waits until a condition in JavaScript is true.
 func holds(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(20*time.Second))
 }
 
-// says waits until an element has a text.
-func says(id, text string) chromedp.Action {
-	return holds(fmt.Sprintf("document.getElementById(%q)?.textContent.includes(%q)", id, text))
-}
-
 // free waits until this many units of the first limit are free.
 func free(units int) chromedp.Action {
 	return holds(fmt.Sprintf(`document.querySelector(".free").textContent.startsWith("%d free")`, units))
-}
-
-// served records the output of a program that serves a page.
-type served struct {
-	mu   sync.Mutex
-	text strings.Builder
-	url  chan string
-}
-
-func (s *served) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.text.Write(b)
-	if found := regexp.MustCompile(`http://[^ ]+`).FindString(s.text.String()); found != "" && s.url != nil {
-		s.url <- found
-		s.url = nil
-	}
-	return len(b), nil
 }
 
 // servePage runs slidegate inspect --web with these arguments until the test ends, and returns its
@@ -319,16 +280,6 @@ func shots(t *testing.T, ctx context.Context, name, url string) {
 				shot(t, ctx, fmt.Sprintf("reset-%d-%s", width, scheme))
 			}
 		}
-	}
-}
-
-// shot takes one picture of the whole page.
-func shot(t *testing.T, ctx context.Context, name string) {
-	t.Helper()
-	var png []byte
-	do(t, ctx, chromedp.FullScreenshot(&png, 100))
-	if err := os.WriteFile(filepath.Join(*screens, name+".png"), png, 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 

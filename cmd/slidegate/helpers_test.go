@@ -17,9 +17,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -875,3 +875,52 @@ func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, 
 	status = run(ctx, args, cli.Streams{In: stdin, Out: &out, Err: &errs})
 	return out.String(), errs.String(), status
 }
+
+// profile returns a directory for a browser, which is removed after the test. The processes of a
+// killed browser can still write to it for a moment.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		for late := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(late); {
+			<-time.After(20 * time.Millisecond)
+		}
+	})
+	return dir
+}
+
+// says waits until an element has a text.
+func says(id, text string) chromedp.Action {
+	return holds(fmt.Sprintf("document.getElementById(%q)?.textContent.includes(%q)", id, text))
+}
+
+// served records the output of a program that serves a page.
+type served struct {
+	mu   sync.Mutex
+	text strings.Builder
+	url  chan string
+}
+
+func (s *served) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(b)
+	if found := regexp.MustCompile(`http://[^ ]+`).FindString(s.text.String()); found != "" && s.url != nil {
+		s.url <- found
+		s.url = nil
+	}
+	return len(b), nil
+}
+
+// shot takes one picture of the whole page.
+func shot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	var png []byte
+	do(t, ctx, chromedp.FullScreenshot(&png, 100))
+	if err := os.WriteFile(filepath.Join(*screens, name+".png"), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// root is the root of the repository, seen from this package.
+const root = "../.."

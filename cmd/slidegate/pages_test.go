@@ -9,9 +9,6 @@ import (
 	"unicode"
 )
 
-// root is the root of the repository, seen from this package.
-const root = "../.."
-
 // TestReadmeIsShort checks that a reader gets through the README in a few minutes.
 func TestReadmeIsShort(t *testing.T) {
 	const most = 120
@@ -52,7 +49,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// markdownFiles returns all Markdown files, except those of hidden directories and of other projects.
+// markdownFiles returns all Markdown files, except those of hidden directories and of other
+// projects.
 func markdownFiles(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {

@@ -19,8 +19,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestSite builds the site, checks its links, and reads every page in Chromium: wide and narrow, with
-// nothing from elsewhere. It searches, and it opens the list of pages on a narrow screen.
+// TestSite builds the site, checks its links, and reads every page in Chromium: wide and narrow,
+// with nothing from elsewhere. It searches, and it opens the list of pages on a narrow screen.
 func TestSite(t *testing.T) {
 	ctx, site := chromium(t), buildSite(t)
 	server := httptest.NewServer(http.FileServer(http.Dir(site)))
