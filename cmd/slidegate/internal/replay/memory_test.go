@@ -61,8 +61,9 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// growth replays a stream. It returns how many more bytes are in use in its last quarter than in its
-// second. It takes the least of each, because memory goes up and down while idle events are swept.
+// growth replays a stream. It returns how many more bytes are in use in its last quarter than in
+// its second. It takes the least of each, because memory goes up and down while idle events are
+// swept.
 func growth(tb testing.TB, s *stream) (grown int64, p *Report) {
 	tb.Helper()
 	r, err := newReplay(tb.Context(), flags.Sets{{{Max: 5, Per: time.Minute}}}, estimator.Window, connect.Addresses{}, true, 2000)
