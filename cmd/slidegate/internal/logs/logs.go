@@ -24,7 +24,7 @@ import (
 	"unicode/utf8"
 )
 
-// An Attempt is the request of one line of a log.
+// An Attempt is an attempt that one line of a log records, with its repetitions.
 type Attempt struct {
 	At        time.Time
 	Event     string
@@ -297,9 +297,9 @@ func lines(n int) string {
 }
 
 // assumeYears chooses years for the files without years. Such a file begins in the year that brings
-// it nearest to the file with years that begins last. If no file has years, all begin within a
-// circle of one year, and the first is the one after the largest gap. So rotated logs follow each
-// other over the new year, whatever the order of their names.
+// it nearest to the file with years that begins last. If no file has years, their beginnings lie on
+// a circle of one year, and the first file is the one after the largest gap. So rotated logs follow
+// each other over the new year, whatever the order of their names.
 func (r *Reader) assumeYears() {
 	var dated time.Time
 	var yearless []*file

@@ -94,8 +94,8 @@ func isVirtualHost(word string) bool {
 	return err != nil
 }
 
-// withoutDash returns the value of a field. Servers write - for an empty field, and Apache "" for a
-// user without a name.
+// withoutDash returns the value of a field, or an empty text for what servers write if there is
+// none: a dash, and in Apache "" for a user without a name.
 func withoutDash(field string) string {
 	if field == "-" || field == `""` {
 		return ""
@@ -103,9 +103,9 @@ func withoutDash(field string) string {
 	return field
 }
 
-// webAddress normalizes an address, and returns a host name unchanged. Any other text comes first
-// in formats that only resemble this one. The same holds for a word in front of a whole line, as
-// Docker Compose writes one: the - of identd does not follow it.
+// webAddress normalizes an address, and returns a host name unchanged. Any other text is an error:
+// it begins the lines of formats that only resemble this one. A word in front of a whole line, as
+// Docker Compose writes one, is an error as well: the - of identd does not follow it.
 func webAddress(host, ident string) (string, error) {
 	address, err := netip.ParseAddr(host)
 	switch {

@@ -188,7 +188,8 @@ func (r *guardReplay) total() (d denials) {
 	return d
 }
 
-// decide asks the guard for each attempt of a line, and reports a success to it.
+// decide asks the guard for each attempt of a line. If the guard allows it and it succeeded in the
+// log, decide reports the success to the guard.
 func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 	ip, _ := netip.ParseAddr(a.Event) // the guard rejects an invalid address
 	r.now = a.At

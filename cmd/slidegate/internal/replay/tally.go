@@ -96,9 +96,9 @@ func (t *tally) denied() (n int) {
 
 // tallies hold the tally of each event of one worker, in bounded memory. An event is idle if it has
 // had no attempt for longer than the longest window plus the time for which a limit remembers it.
-// Only keep idle events are kept, those denied most. Once any was dropped, the number of events is
-// an estimate. The current time of the log is taken from the earliest recent attempts, so that a
-// few lines dated far ahead make no event idle.
+// Of the idle events, only a fixed number are kept, those denied most. Once any was dropped, the
+// number of events is an estimate. The current time of the log is taken from the earliest recent
+// attempts, so that a few lines dated far ahead make no event idle.
 type tallies struct {
 	events  map[string]*tally
 	all     *hyperloglog.Sketch   // all events ever
