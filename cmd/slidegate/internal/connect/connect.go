@@ -199,19 +199,20 @@ func remedy(err error, encrypted bool) string {
 	return "start it, or correct the address"
 }
 
-// Failed returns an error that says why Redis failed, and then what to do. That is otherwise,
-// unless the user lacks a permission. It leaves out whether the library counted the attempt.
-func (as Addresses) Failed(err error, otherwise string) error {
+// Failed returns an error that says why Redis failed, and what to do: the advice, or to name
+// another user if this one lacks a permission. It leaves out whether the library counted the
+// attempt.
+func (as Addresses) Failed(err error, advice string) error {
 	why := cause(err)
-	return fmt.Errorf("--redis %v failed (%s); %s", as, why, next(why, otherwise))
+	return fmt.Errorf("--redis %v failed (%s); %s", as, why, next(why, advice))
 }
 
-// next returns what to do about a failure of Redis: otherwise, unless the user lacks a permission.
-func next(why, otherwise string) string {
+// next returns the advice, or to name another user if this one lacks a permission.
+func next(why, advice string) string {
 	if slices.ContainsFunc(forbidden, func(words string) bool { return strings.Contains(why, words) }) {
 		return "name a user who may, as in redis://user:password@host:6379"
 	}
-	return otherwise
+	return advice
 }
 
 // forbidden are the texts with which servers refuse what an ACL does not permit: a call by the

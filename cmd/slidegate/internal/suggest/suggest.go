@@ -88,8 +88,8 @@ func Read(log *logs.Reader) (*History, error) {
 	return h, nil
 }
 
-// findHonest marks the honest events, for a log without results. These are all events except the 1
-// %, but at least one, with the most attempts.
+// findHonest marks the honest events, for a log without results. These are all events except one in
+// a hundred, and at least one, with the most attempts.
 func (h *History) findHonest() {
 	var totals []int
 	for _, e := range h.events {
