@@ -14,7 +14,7 @@ import (
 )
 
 // TestMain runs eight tests side by side, because most of them wait for Redis.
-func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
+func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
 var (
 	noon   = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)

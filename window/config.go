@@ -15,7 +15,7 @@ const maxTime = 1 << 47 // the first ms that the script refuses, in the year 642
 // engine converts the configuration into the form that limiters of every kind share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
-		Kind: "w", Script: lua.Window, SomeSuffices: true, MaxUnits: maxUnits,
+		Kind: "w", Script: lua.Window, MergeAsSome: true, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
 		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
 		Clock: clock.Clock{Now: cfg.Now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},

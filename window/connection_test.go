@@ -74,7 +74,7 @@ func TestStartWhileRedisIsDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	faulttest.Answered(t, l, "e")
+	faulttest.AwaitAnswer(t, l, "e")
 	if d := must(l.Allow(ctx, "e")); d.Allowed || conn.Err() != nil {
 		t.Errorf("%+v, %v", d, conn.Err())
 	}
@@ -102,7 +102,7 @@ func TestFallbackUntilConnected(t *testing.T) {
 	}
 	server.Restart(t)
 	awaitConnection(t, conn)
-	faulttest.Answered(t, l, "e")
+	faulttest.AwaitAnswer(t, l, "e")
 	if d := must(l.Allow(t.Context(), "e")); d.Allowed || d.Degraded {
 		t.Errorf("%+v", d)
 	}

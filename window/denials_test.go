@@ -212,7 +212,7 @@ func TestDeniedWhileConnecting(t *testing.T) {
 	cfg.Name = "other"
 	other := must(window.New(client, cfg))
 	for range 5 {
-		faulttest.Answered(t, l, "e")
+		faulttest.AwaitAnswer(t, l, "e")
 	}
 	server.Pause(t)
 	faults.Cut()
@@ -233,7 +233,7 @@ func TestDeniedWhileConnecting(t *testing.T) {
 	}
 	callers.Wait()
 	server.Resume(t)
-	faulttest.BackAfter(t, l)
+	faulttest.AwaitRecovery(t, l)
 }
 
 // TestObserverPanics checks that a panic of an observer does not block later calls.
@@ -248,7 +248,7 @@ func TestObserverPanics(t *testing.T) {
 		}
 	}}))
 	for range 5 {
-		faulttest.Answered(t, l, "e")
+		faulttest.AwaitAnswer(t, l, "e")
 	}
 	panics.Store(true)
 	server.Pause(t)
@@ -259,7 +259,7 @@ func TestObserverPanics(t *testing.T) {
 		}()
 	}
 	server.Resume(t)
-	faulttest.BackAfter(t, l)
+	faulttest.AwaitRecovery(t, l)
 	if _, err := l.Allow(t.Context(), "e"); err != nil || !panicked.Load() {
 		t.Errorf("%v; it has panicked: %v", err, panicked.Load())
 	}
@@ -343,7 +343,7 @@ func TestSilentConnectionEndsADenial(t *testing.T) {
 		o.ConnWriteTimeout, o.Dialer.KeepAlive = time.Second, time.Second
 	})
 	g.Limiter = must(window.New(g.client, window.Config{Name: "guarded", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: faulttest.Slack}))
-	faulttest.Answered(t, g.Limiter, "e")
+	faulttest.AwaitAnswer(t, g.Limiter, "e")
 	g.denied(t)
 	g.server.Pause(t)
 	begin := time.Now()
@@ -421,8 +421,8 @@ func TestDeniedInAnOutage(t *testing.T) {
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	degraded := must(window.New(server.Client(t), cfg))
 	for range 5 {
-		faulttest.Answered(t, l, "e")
-		faulttest.Answered(t, degraded, "f")
+		faulttest.AwaitAnswer(t, l, "e")
+		faulttest.AwaitAnswer(t, degraded, "f")
 	}
 	server.Pause(t)
 	for over := time.Now().Add(150 * time.Millisecond); time.Now().Before(over); { // the waits of the denials
@@ -443,7 +443,7 @@ func TestDeniedInAnOutage(t *testing.T) {
 	}
 	callers.Wait()
 	server.Resume(t)
-	faulttest.BackAfter(t, l)
+	faulttest.AwaitRecovery(t, l)
 }
 
 // TestCachedReadEndsNoOutage checks that a server that refuses scripts, and still answers the GETs

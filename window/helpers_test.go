@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) { redistest.MainSideBySide(m) }
+func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
 // must returns a value, and panics on an error.
 func must[T any](v T, err error) T {

@@ -205,7 +205,7 @@ func TestNeverLessThanUsed(t *testing.T) {
 	faults := &redistest.Faults{}
 	client := redistest.NewClient(t, faults.Break)
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("100000000/1h"), Timeout: time.Minute}))
-	faulttest.Answered(t, l, "e")
+	faulttest.AwaitAnswer(t, l, "e")
 	ledger := &ledger{limiter: l}
 	var group sync.WaitGroup
 	for caller := range 16 {
@@ -223,7 +223,7 @@ func TestNeverLessThanUsed(t *testing.T) {
 		})
 	}
 	group.Wait()
-	faulttest.Answered(t, l, "e")
+	faulttest.AwaitAnswer(t, l, "e")
 	used := usedOf(t, l, "e")
 	if least, most := ledger.used.Load(), ledger.used.Load()+ledger.unsure.Load()+2; used < least || used > most {
 		t.Errorf("%d counted, %d used, and %d unsure", used, least, ledger.unsure.Load())

@@ -129,7 +129,7 @@ func TestWithSharesBreaker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := must(window.New(server.Client(t), window.Config{Name: "plans", Limits: parsed("2/1h"), Timeout: 200 * time.Millisecond}))
-	faulttest.Answered(t, l, "e")
+	faulttest.AwaitAnswer(t, l, "e")
 	server.Pause(t)
 	begin, waited := time.Now(), 0
 	for i := range 1000 {

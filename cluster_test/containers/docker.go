@@ -16,7 +16,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/network"
 	"github.com/testcontainers/testcontainers-go/wait"
 
-	"github.com/slidegate/slidegate/internal/redistest/boxes"
+	"github.com/slidegate/slidegate/internal/redistest/containers"
 )
 
 const (
@@ -57,13 +57,13 @@ func (d *docker) Network(_ struct{}, name *string) error {
 
 // Start starts a server in a new container. If the container has a network, Start returns its IP
 // address there.
-func (d *docker) Start(b boxes.Box, ip *string) error {
+func (d *docker) Start(b containers.Container, ip *string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pullLimit)
 	defer cancel()
 	c, err := testcontainers.Run(ctx, d.image,
 		testcontainers.WithCmd(b.Command...),
 		testcontainers.WithFiles(files(b)...),
-		testcontainers.WithExposedPorts(fmt.Sprint(boxes.Port, "/tcp")),
+		testcontainers.WithExposedPorts(fmt.Sprint(containers.Port, "/tcp")),
 		testcontainers.WithHostConfigModifier(publish(b.Port)),
 		testcontainers.WithWaitStrategyAndDeadline(askLimit,
 			wait.ForLog(b.Ready).WithPollInterval(20*time.Millisecond)))
@@ -80,7 +80,7 @@ func (d *docker) Start(b boxes.Box, ip *string) error {
 }
 
 // files returns the files of the server, in its directory.
-func files(b boxes.Box) (all []testcontainers.ContainerFile) {
+func files(b containers.Container) (all []testcontainers.ContainerFile) {
 	for name, text := range b.Files {
 		all = append(all, testcontainers.ContainerFile{Reader: strings.NewReader(text), ContainerFilePath: "/data/" + name, FileMode: 0o644})
 	}
@@ -91,7 +91,7 @@ func files(b boxes.Box) (all []testcontainers.ContainerFile) {
 func publish(port int) func(*container.HostConfig) {
 	return func(c *container.HostConfig) {
 		c.PortBindings = ports.PortMap{
-			ports.MustParsePort(fmt.Sprint(boxes.Port, "/tcp")): {{HostPort: strconv.Itoa(port)}},
+			ports.MustParsePort(fmt.Sprint(containers.Port, "/tcp")): {{HostPort: strconv.Itoa(port)}},
 		}
 	}
 }

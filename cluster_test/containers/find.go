@@ -9,7 +9,7 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 
-	"github.com/slidegate/slidegate/internal/redistest/boxes"
+	"github.com/slidegate/slidegate/internal/redistest/containers"
 )
 
 // image is the default image of servers. SLIDEGATE_REDIS_IMAGE names another.
@@ -17,9 +17,9 @@ const image = "redis:8.6-alpine"
 
 // Find returns the Docker daemon that answers, or an error after the limit. Some daemons accept a
 // connection and never answer.
-func (d *docker) Find(limit time.Duration, found *boxes.Found) error {
+func (d *docker) Find(limit time.Duration, found *containers.Daemon) error {
 	type answer struct {
-		boxes.Found
+		containers.Daemon
 		err error
 	}
 	got := make(chan answer, 1)
@@ -31,7 +31,7 @@ func (d *docker) Find(limit time.Duration, found *boxes.Found) error {
 	}()
 	select {
 	case a := <-got:
-		d.image, *found = a.Image, a.Found
+		d.image, *found = a.Image, a.Daemon
 		return a.err
 	case <-ctx.Done():
 		return fmt.Errorf("no answer in %v", limit)
@@ -40,7 +40,7 @@ func (d *docker) Find(limit time.Duration, found *boxes.Found) error {
 
 // find returns the Docker daemon that answers. It may hang, because testcontainers sets no
 // deadline.
-func find(ctx context.Context) (f boxes.Found, err error) {
+func find(ctx context.Context) (f containers.Daemon, err error) {
 	if err := pingDockerHost(ctx); err != nil {
 		return f, err
 	}
@@ -54,7 +54,7 @@ func find(ctx context.Context) (f boxes.Found, err error) {
 		return f, err
 	}
 	address, err := p.DaemonHost(ctx)
-	return boxes.Found{Image: imageName(), Version: info.Info.ServerVersion, Address: address}, err
+	return containers.Daemon{Image: imageName(), Version: info.Info.ServerVersion, Address: address}, err
 }
 
 // pingDockerHost returns an error if the daemon of DOCKER_HOST does not answer. testcontainers

@@ -1,4 +1,4 @@
-// Command containers runs the servers of internal/redistest in Docker. The package boxes there
+// Command containers runs the servers of internal/redistest in Docker. The package containers there
 // describes its input and output. It is a separate program so that the libraries do not require
 // testcontainers.
 package main

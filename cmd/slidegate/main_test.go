@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv(asProgram, "1"); err != nil { // for the processes that it starts
 		panic(err)
 	}
-	redistest.MainSideBySide(m)
+	redistest.MainParallel(m)
 }
 
 // TestGolden compares the output of the program with the files in testdata. To rewrite them: go

@@ -13,17 +13,17 @@ import (
 // Config is what the configurations of all limiters have in common. See window.Config for what
 // users set.
 type Config struct {
-	Kind         string // of the record, the last part of each key
-	Script       string // source of the script that decides on Redis
-	Name         string
-	CountDenied  bool
-	Secret       []byte
-	Clock        clock.Clock
-	Timeout      time.Duration // of one call to Redis; below 0: none
-	MaxUnits     int64         // the most units of one call that the script takes
-	SomeSuffices bool          // the replies to single attempts follow from that to the verb some: see Reply.rewind
-	Fallback     *Limiter
-	DenialCache  int
+	Kind        string // of the record, the last part of each key
+	Script      string // source of the script that decides on Redis
+	Name        string
+	CountDenied bool
+	Secret      []byte
+	Clock       clock.Clock
+	Timeout     time.Duration // of one call to Redis; below 0: none
+	MaxUnits    int64         // the most units of one call that the script takes
+	MergeAsSome bool          // the replies to single attempts follow from that to the verb some: see Reply.rewind
+	Fallback    *Limiter
+	DenialCache int
 
 	MaxEvents     int  // in memory; 0: no bound
 	AllowWhenFull bool // decides about events that find no room

@@ -76,7 +76,7 @@ func (s *server) client(t *testing.T, change ...func(*rueidis.ClientOption)) rue
 func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limiter {
 	t.Helper()
 	cfg := Config{
-		Kind: "t", Script: theScript, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, SomeSuffices: true,
+		Kind: "t", Script: theScript, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, MergeAsSome: true,
 		Clock: clock.Clock{Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: 1 << 47, Year: 6429},
 		Text:  func(l Limit) string { return fmt.Sprint(l.Max, " in ", l.Per, " ms") },
 	}

@@ -16,7 +16,7 @@ var mergings = []struct {
 	change func(*Config)
 }{
 	{string(Some), func(*Config) {}},
-	{verbEach, func(c *Config) { c.SomeSuffices = false }},
+	{verbEach, func(c *Config) { c.MergeAsSome = false }},
 	{verbCountEach, func(c *Config) { c.CountDenied = true }},
 }
 
@@ -238,7 +238,7 @@ func TestEachJoinsOthers(t *testing.T) {
 // TestManyMergedAttempts: one script call takes at most 4096 attempts.
 func TestManyMergedAttempts(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t), func(c *Config) { c.SomeSuffices = false })
+		l := limiter(t, s.client(t), func(c *Config) { c.MergeAsSome = false })
 		occupySenders(t, s, l)
 		big := startEach(t.Context(), l, append(slices.Repeat([]string{"hot"}, maxAttempts-1), fillers(1)...))
 		synctest.Wait()

@@ -86,7 +86,7 @@ func (s *redis) merging(verb string) string {
 	switch {
 	case verb == string(Count):
 		return verbCountEach
-	case s.SomeSuffices:
+	case s.MergeAsSome:
 		return string(Some)
 	}
 	return verbEach

@@ -63,7 +63,7 @@ func EachInTime(t *testing.T, open Open) {
 	l := must(window.NewOn(conn, cfg))
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	degraded := must(window.NewOn(conn, cfg))
-	Answered(t, l, "warm")
+	AwaitAnswer(t, l, "warm")
 	server.Pause(t)
 	events, begin := many(redistest.UnlessShort(10_000, 4000)), time.Now()
 	results := l.AllowEach(t.Context(), events)
@@ -87,7 +87,7 @@ func EachInTime(t *testing.T, open Open) {
 		}
 	}
 	server.Resume(t)
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 	patient := must(window.NewOn(conn, window.Config{Name: "patient", Limits: parsed("1/1h"), Timeout: -1}))
 	for i, r := range patient.AllowEach(t.Context(), append(events, events...)) {
 		if r.Err != nil || r.Allowed != (i < len(events)) {

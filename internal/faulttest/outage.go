@@ -126,7 +126,7 @@ func (tr trouble) test(t *testing.T, open Open, withFallback bool) {
 		cfg.Fallback = must(window.NewLocal(cfg))
 	}
 	l := must(window.NewOn(open(t, server.Options(faults.Break)), cfg))
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 	end := tr.begin(t, server, faults, admin)
 	seen := &witness{}
 	for range 10 { // on a busy machine, the breaker can open for lateness, and the next probe comes a second later
@@ -136,7 +136,7 @@ func (tr trouble) test(t *testing.T, open Open, withFallback bool) {
 	}
 	tr.check(t, seen, withFallback)
 	end()
-	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), BackAfter(t, l))
+	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), AwaitRecovery(t, l))
 }
 
 // A witness is what callers saw in a trouble.
@@ -227,11 +227,11 @@ func (tr trouble) check(t *testing.T, w *witness, withFallback bool) {
 	}
 }
 
-// BackAfter returns how long it takes until Redis decides again.
-func BackAfter(t *testing.T, l *window.Limiter) time.Duration {
+// AwaitRecovery returns how long it takes until Redis decides again.
+func AwaitRecovery(t *testing.T, l *window.Limiter) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	Answered(t, l, "e")
+	AwaitAnswer(t, l, "e")
 	took := time.Since(begin)
 	if took > backIn+Slack {
 		t.Errorf("Redis decided again only after %v", took)
@@ -239,8 +239,8 @@ func BackAfter(t *testing.T, l *window.Limiter) time.Duration {
 	return took.Round(time.Millisecond)
 }
 
-// Answered attempts an event until Redis decides. The first call of a limiter connects, which can take longer than a short Timeout.
-func Answered(t *testing.T, l *window.Limiter, event string) {
+// AwaitAnswer attempts an event until Redis decides. The first call of a limiter connects, which can take longer than a short Timeout.
+func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 	t.Helper()
 	begin, pace := time.Now(), time.NewTicker(time.Millisecond)
 	defer pace.Stop()
@@ -276,7 +276,7 @@ func EveryCallIsAccountedFor(t *testing.T, open Open) {
 			if told := seen.Kinds(); len(told) > 0 {
 				t.Errorf("told of %v", told)
 			}
-			BackAfter(t, l)
+			AwaitRecovery(t, l)
 			for event, a := range accounts {
 				a.check(t, must(l.Inspect(t.Context(), event)).Limits[0].Used, most)
 			}
@@ -475,7 +475,7 @@ func OutageBeginsAndEnds(t *testing.T, open Open) {
 	var fallback atomic.Int64
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("3/1h"), Observe: func(context.Context, window.Observation) { fallback.Add(1) }}))
 	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "begin", Limits: parsed("5/1h"), Timeout: Timeout, Fallback: local, Observe: seen.Observe}))
-	Answered(t, l, "warm")
+	AwaitAnswer(t, l, "warm")
 	server.Pause(t)
 	for n := range 5 {
 		if d, err := l.Allow(t.Context(), "e"); err != nil || !d.Degraded || d.Allowed != (n < 3) || d.Usage[0].Limit.Max != 3 {
@@ -486,7 +486,7 @@ func OutageBeginsAndEnds(t *testing.T, open Open) {
 		t.Errorf("told %v", seen.Kinds())
 	}
 	server.Resume(t)
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 	if same := slices.Equal(seen.Kinds(), []window.Kind{window.OutageBegan, window.OutageEnded}); !same || fallback.Load() != 0 {
 		t.Errorf("told %v, and the Fallback told %d times", seen.Kinds(), fallback.Load())
 	}
@@ -498,7 +498,7 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
 	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: Timeout, Fallback: local}))
-	Answered(t, l, "warm")
+	AwaitAnswer(t, l, "warm")
 	first := must(l.AllowN(t.Context(), "e", 2))
 	server.Pause(t)
 	d := must(l.AllowN(t.Context(), "e", 2))
@@ -513,7 +513,7 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 		t.Errorf("a decision of Redis is given back there alone: %v", err)
 	}
 	server.Resume(t)
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 	if err := l.Reset(t.Context(), "e"); err != nil || must(local.Inspect(t.Context(), "e")).Limits[0].Used != 0 {
 		t.Errorf("after a Reset the Fallback still counts: %v", err)
 	}
@@ -572,7 +572,7 @@ func OneShardDown(t *testing.T, open Open) {
 		t.Errorf("told of %d outages for events in %d parts", began, len(of[0]))
 	}
 	down.Refuse(0)
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 }
 
 // eventsByNode finds a few events of each node.
@@ -603,7 +603,7 @@ func TimeoutIsKept(t *testing.T, open Open) {
 			server, faults := redistest.Start(t), &redistest.Faults{}
 			l := must(window.NewOn(open(t, server.Options(faults.Break)), window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: Timeout}))
 			for range 100 { // all connections are made
-				Answered(t, l, "e")
+				AwaitAnswer(t, l, "e")
 			}
 			server.Pause(t)
 			if cut {
@@ -621,7 +621,7 @@ func TimeoutIsKept(t *testing.T, open Open) {
 			}
 			callers.Wait()
 			server.Resume(t)
-			BackAfter(t, l)
+			AwaitRecovery(t, l)
 		})
 	}
 }
@@ -641,9 +641,9 @@ func ConnectingTakesLonger(t *testing.T, open Open) {
 		}
 	}))
 	l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 20 * time.Millisecond}))
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 	faults.Cut()
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 }
 
 // DeadlinesOfCallers that are shorter than Timeout: a Redis that refuses is noticed, and the Fallback asked, before they end.
@@ -731,5 +731,5 @@ func AbandonedCallsAreBounded(t *testing.T, open Open) {
 		t.Errorf("%d goroutines", n)
 	}
 	server.Resume(t)
-	BackAfter(t, l)
+	AwaitRecovery(t, l)
 }

@@ -14,12 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/redistest/boxes"
+	"github.com/slidegate/slidegate/internal/redistest/containers"
 )
 
 // docker runs servers in containers.
 type docker struct {
-	boxes.Found
+	containers.Daemon
 	helper  *helper
 	network string // of the nodes of a cluster
 }
@@ -31,7 +31,7 @@ func findDocker(limit time.Duration) (host, error) {
 		return nil, err
 	}
 	d := docker{helper: h}
-	if err := h.Call("Docker.Find", limit, &d.Found); err != nil {
+	if err := h.Call("Docker.Find", limit, &d.Daemon); err != nil {
 		return nil, errors.Join(err, h.end())
 	}
 	atEnd(func() {
@@ -47,7 +47,7 @@ func (d docker) String() string {
 }
 
 func (d docker) node(port int, l launch) node {
-	return &box{docker: d, port: port, launch: l}
+	return &container{docker: d, port: port, launch: l}
 }
 
 // cluster makes a network for the nodes. Ports of the Docker host lead to them through another, so a node that leaves it can still be reached.
@@ -55,9 +55,9 @@ func (d docker) cluster() (host, error) {
 	return d, d.helper.Call("Docker.Network", struct{}{}, &d.network)
 }
 
-// box is a server in a container. Each start makes a new container, on the
+// container is a server in a container. Each start makes a new container, on the
 // same port of the Docker host.
-type box struct {
+type container struct {
 	docker docker
 	port   int
 	launch launch
@@ -65,47 +65,47 @@ type box struct {
 	ip atomic.Value // a string: its address on the network of a cluster, which each start and rejoin can change
 }
 
-func (b *box) addr() string { return net.JoinHostPort(b.docker.Address, strconv.Itoa(b.port)) }
+func (c *container) addr() string { return net.JoinHostPort(c.docker.Address, strconv.Itoa(c.port)) }
 
-func (b *box) peer() string {
-	ip, _ := b.ip.Load().(string)
-	return net.JoinHostPort(ip, strconv.Itoa(boxes.Port))
+func (c *container) peer() string {
+	ip, _ := c.ip.Load().(string)
+	return net.JoinHostPort(ip, strconv.Itoa(containers.Port))
 }
 
-func (b *box) start() error {
-	return b.moved("Docker.Start", boxes.Box{
-		Port: b.port, Network: b.docker.network, Files: b.launch.files, Ready: b.launch.ready,
-		Command: b.launch.commandLine(append(b.launch.portFlags(boxes.Port), "--protected-mode", "no")...),
+func (c *container) start() error {
+	return c.moved("Docker.Start", containers.Container{
+		Port: c.port, Network: c.docker.network, Files: c.launch.files, Ready: c.launch.ready,
+		Command: c.launch.commandLine(append(c.launch.portFlags(containers.Port), "--protected-mode", "no")...),
 	})
 }
 
-func (b *box) kill() error   { return b.ask("Docker.Kill") }
-func (b *box) pause() error  { return b.ask("Docker.Pause") }
-func (b *box) resume() error { return b.ask("Docker.Resume") }
+func (c *container) kill() error   { return c.ask("Docker.Kill") }
+func (c *container) pause() error  { return c.ask("Docker.Pause") }
+func (c *container) resume() error { return c.ask("Docker.Resume") }
 
-func (b *box) isolate() error {
-	if b.docker.network == "" {
+func (c *container) isolate() error {
+	if c.docker.network == "" {
 		return errNoCluster
 	}
-	return b.ask("Docker.Isolate")
+	return c.ask("Docker.Isolate")
 }
 
-func (b *box) rejoin() error {
-	if b.docker.network == "" {
+func (c *container) rejoin() error {
+	if c.docker.network == "" {
 		return errNoCluster
 	}
-	return b.moved("Docker.Rejoin", b.port)
+	return c.moved("Docker.Rejoin", c.port)
 }
 
-func (b *box) ask(method string) error {
-	return b.docker.helper.Call(method, b.port, new(struct{}))
+func (c *container) ask(method string) error {
+	return c.docker.helper.Call(method, c.port, new(struct{}))
 }
 
 // moved calls a method that returns the server's new address.
-func (b *box) moved(method string, args any) error {
+func (c *container) moved(method string, args any) error {
 	var ip string
-	err := b.docker.helper.Call(method, args, &ip)
-	b.ip.Store(ip)
+	err := c.docker.helper.Call(method, args, &ip)
+	c.ip.Store(ip)
 	return err
 }
 

@@ -60,9 +60,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// MainSideBySide is as [Main], for tests that mostly wait for a server: it runs eight side by side, however few cores there are,
+// MainParallel is as [Main], for tests that mostly wait for a server: it runs eight side by side, however few cores there are,
 // unless -parallel says otherwise.
-func MainSideBySide(m *testing.M) {
+func MainParallel(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
