@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// maxRedirects bounds how often a script call is sent on by MOVED or ASK. The node that replies so has
+// maxRedirects bounds how often a script call follows MOVED or ASK. The node that replies so has
 // not run it.
 const maxRedirects = 3
 
@@ -27,8 +27,8 @@ type cluster struct {
 	nodes        sync.Map // of *node, by address
 }
 
-// newCluster asks for the slots in the background. Otherwise the first callers would wait for that,
-// and for a node that hangs if go-redis happens to ask it.
+// newCluster returns a Client of a cluster, and loads its slots in the background. Otherwise the
+// first callers would wait for that, even for a node that hangs if go-redis happens to ask it.
 func newCluster(client *redis.ClusterClient) *cluster {
 	client.ReloadState(context.Background())
 	options := client.Options()
@@ -39,10 +39,10 @@ func newCluster(client *redis.ClusterClient) *cluster {
 type node struct {
 	addr string
 	of   *redis.Client // the client of go-redis; nil for a node that go-redis does not know
-	once *redis.Client // the one that sends nothing twice
+	once *redis.Client // the client that sends nothing twice
 
 	prober prober
-	inUse  sync.RWMutex // held for reading while requests are under way
+	inUse  sync.RWMutex // held for reading while requests are in flight
 }
 
 // send sends commands to the node.
@@ -52,8 +52,8 @@ func (n *node) send(ctx context.Context, commands []redis.Cmder) error {
 	return send(ctx, n.once, commands)
 }
 
-// close closes the client of the node if this package made it, once no request is under way. A
-// request that comes later is not sent.
+// close closes the client of the node if this package made it, once no request is in flight. A
+// later request is not sent.
 func (n *node) close() {
 	if n.of == nil {
 		go func() {
@@ -70,18 +70,18 @@ type place struct {
 	asking bool // the slot is moving there, so ASKING comes before each call
 }
 
-// A delivery is what goes to one place at once.
+// A delivery is the script calls that go to one place in one pipeline.
 type delivery struct {
 	place
 	calls    []*engine.ScriptCall
 	commands []*command
-	err      error // why some commands may have no reply
+	err      error // why some commands may have no reply; nil if none failed
 }
 
 // Cluster reports true.
 func (*cluster) Cluster() bool { return true }
 
-// Close closes the clients that this package made. The one of the caller of Connect stays open.
+// Close closes the clients that this package made. The client passed to Connect stays open.
 func (c *cluster) Close() {
 	for _, n := range c.nodes.Range {
 		n.(*node).close()
@@ -89,7 +89,8 @@ func (c *cluster) Close() {
 	c.nodes.Clear()
 }
 
-// Send sends script calls as one pipeline for each node, follows redirections, and answers each call.
+// Send sends script calls as one pipeline for each node, follows redirections, and answers each
+// call.
 func (c *cluster) Send(ctx context.Context, name, script string, calls []*engine.ScriptCall) {
 	if err := ctx.Err(); err != nil {
 		answerAll(calls, &engine.UnsentError{Cause: err})
@@ -106,7 +107,7 @@ func (c *cluster) Send(ctx context.Context, name, script string, calls []*engine
 	}
 }
 
-// sort returns what goes to which master. It answers the calls for which no master is known.
+// sort groups calls by their master. It answers the calls whose master is unknown.
 func (c *cluster) sort(ctx context.Context, calls []*engine.ScriptCall) []*delivery {
 	var all []*delivery
 	for _, call := range calls {
@@ -125,7 +126,7 @@ func (c *cluster) sort(ctx context.Context, calls []*engine.ScriptCall) []*deliv
 	return all
 }
 
-// master returns the node that has the slot of a key, as far as go-redis knows.
+// master returns the node that serves the slot of a key, as far as go-redis knows.
 func (c *cluster) master(ctx context.Context, key string) (*node, error) {
 	of, err := c.client.MasterForKey(ctx, key)
 	if err != nil {
@@ -146,8 +147,8 @@ func (c *cluster) master(ctx context.Context, key string) (*node, error) {
 	return n, nil
 }
 
-// at returns the node to which another one redirects. Until a node has a slot, go-redis does not
-// know it. It then gets a client with the options of the other.
+// at returns the node at an address to which another node redirects. go-redis does not know a node
+// until it serves a slot. Such a node gets a client with the options of the other one.
 func (c *cluster) at(addr string, from *node) *node {
 	if known, ok := c.nodes.Load(addr); ok {
 		return known.(*node)
@@ -175,8 +176,8 @@ func (c *cluster) sendAll(ctx context.Context, name, script string, all []*deliv
 	others.Wait()
 }
 
-// send sends a delivery. Where connections allow reads on replicas, a master that has become a
-// replica would run the script. READWRITE makes it reply MOVED.
+// send sends a delivery. If connections allow reads on replicas, a master that has become a replica
+// would run the script, so READWRITE comes first and makes it reply MOVED.
 func (c *cluster) send(ctx context.Context, name, script string, d *delivery) {
 	var pipeline []redis.Cmder
 	if c.readReplicas {
@@ -196,8 +197,8 @@ func (c *cluster) send(ctx context.Context, name, script string, d *delivery) {
 	d.err = d.send(ctx, pipeline)
 }
 
-// answer answers the calls of a delivery, except those that a node redirects, if they may be: they are
-// added to next. A node in trouble makes go-redis ask for the slots again.
+// answer answers the calls of a delivery. If redirect is true, it adds redirected calls to next
+// instead. After a failure, go-redis reloads the slots.
 func (c *cluster) answer(ctx context.Context, d *delivery, next map[place]*delivery, redirect bool) {
 	for i, call := range d.calls {
 		reply, err := result(d.commands[i], d.err)
@@ -217,8 +218,8 @@ func (c *cluster) answer(ctx context.Context, d *delivery, next map[place]*deliv
 	}
 }
 
-// learn makes go-redis ask for the slots again, unless the node replied an error that says nothing of
-// them. It forgets a node whose client go-redis has closed.
+// learn makes go-redis reload the slots, unless the node replied an error that has nothing to do
+// with them. It forgets a node whose client go-redis has closed.
 func (c *cluster) learn(ctx context.Context, n *node, err error) {
 	var reply *engine.ReplyError
 	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
@@ -232,8 +233,8 @@ func (c *cluster) learn(ctx context.Context, n *node, err error) {
 	}
 }
 
-// redirection returns where a node redirects a call by MOVED or ASK, if err is one of these. A node
-// that leaves out the host means its own.
+// redirection returns the address to which a node redirects a call, if err is MOVED or ASK. A reply
+// without a host means the host of the node itself.
 func redirection(err error, from string) (addr string, asking, ok bool) {
 	var reply *engine.ReplyError
 	if !errors.As(err, &reply) {

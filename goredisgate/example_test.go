@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// How does a service that has a go-redis client limit requests by it?
+// How do I limit requests with my go-redis client?
 func Example() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}) // or redis.NewClusterClient, redis.NewFailoverClient
 	defer client.Close()

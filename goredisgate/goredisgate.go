@@ -1,34 +1,51 @@
-// Package goredisgate runs the rate limiters of window, ar1 and login on a go-redis client, so that
-// a service which has one needs no second client for Redis or Redis Cluster.
+// Package goredisgate is distributed rate limiting with go-redis: it runs the sliding window rate
+// limiters of Slidegate on the go-redis client that a service already has. Redis can be a single
+// server, Redis Sentinel or Redis Cluster.
 //
+//	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	conn, err := goredisgate.Connect(client)
-//	...
+//	if err != nil {
+//		return err
+//	}
+//	limits := []window.Limit{window.PerHour(100)}
 //	limiter, err := window.NewOn(conn, window.Config{Name: "api", Limits: limits})
+//	if err != nil {
+//		return err
+//	}
+//	d, err := limiter.Allow(ctx, "198.51.100.7") // d.Allowed, d.Remaining, d.RetryAfter
 //
-// ar1.NewOn and login.NewOn take the same Connection.
+// The rate limiters of package ar1 (ar1.NewOn) and the login guard of package login (login.NewOn)
+// take the same Connection.
 //
-// Every promise of docs/guarantees.md holds as it does on rueidis. Requests made at the same time
-// share a pipeline. A request that may have run is never sent again, whatever the client's
-// MaxRetries: a lost reply is window.ErrUncertain. Config.Timeout and the deadline of a context end
-// the waiting of one caller and nobody else's. The limiter sends its scripts to masters only, also
-// where the client reads from replicas, and follows MOVED and ASK. Hooks of the client see what it
-// sends.
+// # What it promises
 //
-// Config.DenialCache needs a client that tracks keys, so NewOn refuses it here.
+// Every promise of docs/guarantees.md holds as it does on rueidis:
+//
+//   - Requests made at the same time share a pipeline.
+//   - A request that may have run is never sent again, whatever the client's MaxRetries. A lost
+//     reply is window.ErrUncertain.
+//   - Config.Timeout and the deadline of a context end the wait of one caller, and of no other.
+//   - Scripts go to masters only, even if the client reads from replicas. MOVED and ASK are
+//     followed.
+//   - Hooks of the client see what is sent.
+//
+// Config.DenialCache needs a client that tracks keys. go-redis does not, so NewOn refuses it here.
 //
 // # Options of the client
 //
-// Set ReadTimeout to a second or two, and never to -1. While a server hangs, each connection that
-// waits for a reply stays busy for ReadTimeout, and other commands of your program share the pool.
-// Callers of a limiter leave after Config.Timeout.
+// Set ReadTimeout to a second or two, and never to -1. Callers of a limiter leave after
+// Config.Timeout. But while a server hangs, each connection that waits for a reply stays busy for
+// ReadTimeout, and other commands of your program share the pool.
 //
-// Keep PoolSize at 10 or more. A limiter has at most four pipelines under way for each slot range.
+// Keep PoolSize at 10 or more. A limiter has at most four pipelines in flight for each slot range.
 // A single server is one range, and a cluster has 64. If the pool is smaller, requests wait for a
-// connection, and callers no longer than Config.Timeout.
+// connection, and callers wait no longer than Config.Timeout.
 //
-// Where the options have DialerRetries, set it to 1 if Config.Timeout is below a second. Otherwise
-// go-redis may still be dialling a dead server when the caller leaves, and the caller gets
-// window.ErrUncertain though nothing was sent. ContextTimeoutEnabled changes nothing for limiters.
+// If Config.Timeout is below a second, set DialerRetries to 1 where the options have it. Otherwise
+// go-redis may still be dialling a dead server when the caller leaves. The caller then gets
+// window.ErrUncertain although nothing was sent. ContextTimeoutEnabled changes nothing for
+// limiters.
+//
 // The section "go-redis" of docs/servers.md has more.
 package goredisgate
 
@@ -42,17 +59,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Connect returns a Connection to the Redis of a *redis.Client, for one server or under Sentinel, or
-// of a *redis.ClusterClient. It waits for nothing, so Redis may be down. Any number of limiters and
-// guards can share the Connection, and it shares the client's connection pools.
+// Connect returns a Connection that sends through a *redis.Client, for one server or under
+// Sentinel, or through a *redis.ClusterClient. It returns at once, so Redis may be down. Any number
+// of limiters and guards can share the Connection, and it shares the client's connection pools.
 //
 // Add hooks to a *redis.Client before Connect: limiters do not see those that come later. On a
 // *redis.ClusterClient, limiters call the hooks of its nodes (OnNewNode), and not its own.
 //
 // The client is yours to close, after its last use. Close of the Connection leaves it open.
 //
-// An error says that the client is nil, or of another type. A *redis.Ring is refused: it moves keys to
-// other servers when one fails, so their counts would begin anew.
+// Connect returns an error if the client is nil or of another type. It refuses a *redis.Ring, which
+// moves keys to other servers when one fails, so that their counts would begin anew.
 func Connect(client redis.UniversalClient) (*window.Connection, error) {
 	switch c := client.(type) {
 	case *redis.Client:

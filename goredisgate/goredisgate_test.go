@@ -23,7 +23,7 @@ import (
 // perHour is the limits of these tests.
 var perHour = []window.Limit{window.PerHour(3)}
 
-// servers returns the options of clients by all ways to reach Redis.
+// servers returns client options for every way to reach Redis.
 func servers(tb testing.TB) map[string]*redis.UniversalOptions {
 	tb.Helper()
 	single, cluster := redistest.Options(tb, nil), redistest.ClusterOptions(tb)
@@ -36,7 +36,7 @@ func servers(tb testing.TB) map[string]*redis.UniversalOptions {
 	return all
 }
 
-// TestEveryKind decides by every kind of limiter: on one server and on a cluster, in both versions of
+// TestEveryKind plays every kind of limiter: on one server and on a cluster, in both versions of
 // the protocol, alone and in a pipeline.
 func TestEveryKind(t *testing.T) {
 	for name, options := range servers(t) {
@@ -66,7 +66,8 @@ func TestEveryKind(t *testing.T) {
 	}
 }
 
-// TestScriptIsLoaded: servers that do not know the script get it, also in the middle of a pipeline.
+// TestScriptIsLoaded checks that servers that do not know the script get it, also in the middle of
+// a pipeline.
 func TestScriptIsLoaded(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +86,8 @@ func TestScriptIsLoaded(t *testing.T) {
 	}
 }
 
-// TestClientIsLeftAsItWas: the client still repeats its own commands, and Close of the Connection leaves
-// it open.
+// TestClientIsLeftAsItWas checks that the client still repeats its own commands, and that closing
+// the Connection leaves it open.
 func TestClientIsLeftAsItWas(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), WriteTimeout: time.Minute})
 	defer client.Close()
@@ -130,7 +131,7 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// TestHooks of the client see what a limiter sends.
+// TestHooks checks that hooks of the client see what a limiter sends.
 func TestHooks(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +178,7 @@ func (wrapper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// TestHookWrapsErrors: a limiter still knows NOSCRIPT, and brings the script.
+// TestHookWrapsErrors checks that a limiter still recognises NOSCRIPT, and loads the script.
 func TestHookWrapsErrors(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
 	defer client.Close()
@@ -188,7 +189,7 @@ func TestHookWrapsErrors(t *testing.T) {
 	}
 }
 
-// TestRefusals: what Connect and NewOn cannot work with.
+// TestRefusals checks the errors of Connect and NewOn for clients that they cannot use.
 func TestRefusals(t *testing.T) {
 	for want, client := range map[string]redis.UniversalClient{
 		"not <nil>; pass the one from":                nil,
@@ -208,7 +209,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestACL: the user that docs/keys.md describes may do what a limiter does.
+// TestACL checks that the user that docs/keys.md describes has all permissions that a limiter
+// needs.
 func TestACL(t *testing.T) {
 	server := redistest.Start(t)
 	rule := "limiter on >password ~login:* +evalsha +eval +get +set +del +time +hello +ping +asking +cluster|slots"

@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// TestRedirection reads what nodes reply.
+// TestRedirection parses what nodes reply.
 func TestRedirection(t *testing.T) {
 	for reply, want := range map[string]struct {
 		addr       string

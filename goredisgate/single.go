@@ -13,13 +13,14 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// errRepeats is why a client is refused. It protects from versions of go-redis that are not known yet.
+// errRepeats refuses a client that could send a request twice. No known version of go-redis does; a
+// future one could.
 var errRepeats = errors.New("slidegate: this version of go-redis cannot be kept from sending requests twice; use an older one, and report it")
 
 // unrepeating returns a client of the same server that shares the pool and the hooks, and sends
 // nothing twice. By default go-redis repeats a pipeline up to three times if the connection breaks,
-// or if the first reply is an error such as LOADING. It decides so by the options, of which
-// WithTimeout makes a copy.
+// or if the first reply is an error such as LOADING. The options decide that, and WithTimeout
+// copies them.
 func unrepeating(client *redis.Client) (*redis.Client, error) {
 	own := client.Options()
 	once := client.WithTimeout(own.ReadTimeout)
@@ -34,7 +35,7 @@ func unrepeating(client *redis.Client) (*redis.Client, error) {
 	return once, nil
 }
 
-// loader loads scripts. To load one twice does no harm.
+// loader loads scripts. Loading one twice does no harm.
 type loader struct{ client redis.UniversalClient }
 
 // Load loads a script into all servers, and returns its hash.
@@ -85,20 +86,21 @@ func isBroken(err error) bool {
 		(!errors.As(err, &timeout) || !timeout.Timeout())
 }
 
-// A prober makes go-redis notice which connections of a node broke together with another one. Otherwise
-// each could cost a request, because go-redis checks none that uses TLS before it sends on it. The
-// requests that fail until then count as one failure: all of them began before the first has ended.
+// A prober makes go-redis find the connections of a node that broke together with another one.
+// Otherwise each could cost a request, because go-redis does not check a TLS connection before it
+// sends on it. The requests that fail until then count as one failure, because all of them began
+// before the first has ended.
 type prober struct {
 	mu   sync.Mutex
-	done chan struct{} // closed when the probe that runs is over; nil if none runs
+	done chan struct{} // closed when the current probe ends; nil if there is none
 }
 
 const (
-	maxProbe = 100 * time.Millisecond // how long a probe waits for the replies of a node that may hang
-	recess   = 5 * time.Millisecond   // in which connections that were in use return to the pool
+	probeTimeout = 100 * time.Millisecond // how long a probe waits for the replies of a node that may hang
+	reprobeDelay = 5 * time.Millisecond   // time for connections in use to return to the pool
 )
 
-// probe waits for the probe that runs, or for a new one.
+// probe waits for the current probe, or starts one and waits for that.
 func (p *prober) probe(client *redis.Client) {
 	p.mu.Lock()
 	if p.done == nil {
@@ -112,7 +114,7 @@ func (p *prober) probe(client *redis.Client) {
 
 func (p *prober) run(client *redis.Client) {
 	pingIdle(client)
-	<-time.After(recess)
+	<-time.After(reprobeDelay)
 	pingIdle(client)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +132,7 @@ func pingIdle(client *redis.Client) {
 			probed <- struct{}{}
 		}()
 	}
-	late := time.After(maxProbe)
+	late := time.After(probeTimeout)
 	for range idle {
 		select {
 		case <-probed:
@@ -153,8 +155,8 @@ type command struct {
 }
 
 // A verb is an argument of a command. go-redis asks for its bytes when it writes the command to a
-// connection. Until then it can fail in many ways, and nothing was sent: no connection is free,
-// OnConnect or a Dialer returns an error, a hook or the Limiter option refuses.
+// connection. Until then nothing was sent. The command can fail in many ways before: no connection
+// is free, OnConnect or a Dialer returns an error, or a hook or the Limiter option refuses.
 type verb struct {
 	text    string
 	written bool
@@ -180,7 +182,7 @@ func build(ctx context.Context, name, script string, c *engine.ScriptCall) *comm
 	return &command{redis.NewIntSliceCmd(ctx, args...), v}
 }
 
-// send sends commands to a node at once. The error is why some of them may have no reply.
+// send sends commands to a node as one pipeline. Its error says why some of them may have no reply.
 func send(ctx context.Context, node *redis.Client, commands []redis.Cmder) error {
 	if len(commands) == 1 {
 		return node.Process(ctx, commands[0])
@@ -193,8 +195,8 @@ func send(ctx context.Context, node *redis.Client, commands []redis.Cmder) error
 	return err
 }
 
-// result returns the reply to a command. Where go-redis got no connection, the commands of a pipeline
-// have neither a reply nor an error, and the reason is the error of the pipeline.
+// result returns the reply to a command. If go-redis got no connection, the commands of a pipeline
+// have neither a reply nor an error, and the error of the pipeline says why.
 func result(c *command, pipeline error) ([]int64, error) {
 	reply, err := c.Result()
 	if reply == nil && err == nil {
@@ -206,14 +208,14 @@ func result(c *command, pipeline error) ([]int64, error) {
 	return reply, translate(err)
 }
 
-// isCut reports whether an open connection failed. The circuit breaker counts each unsent call, but a
-// connection that breaks only once. So such a call is not known to be unsent.
+// isCut reports whether an open connection failed. Such a call is not reported as unsent: the
+// circuit breaker counts each unsent call as a failure, but a broken connection only once.
 func isCut(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op != "dial" || errors.Is(err, io.EOF)
 }
 
-// unsent returns an error from before a command was sent in the terms of the engine.
+// unsent converts an error from before a command was sent to the errors of the engine.
 func unsent(err error) error {
 	if err = translate(err); errors.As(err, new(*engine.ReplyError)) {
 		return err
@@ -221,8 +223,8 @@ func unsent(err error) error {
 	return &engine.UnsentError{Cause: err}
 }
 
-// translate returns an error of go-redis in the terms of the engine. A hook may have wrapped what the
-// server replied. Its first word must stay the first.
+// translate converts an error of go-redis to the errors of the engine. If a hook wrapped an error
+// reply, it unwraps it, because the engine reads the first word of the reply.
 func translate(err error) error {
 	var reply redis.Error
 	if errors.Is(err, redis.Nil) || !errors.As(err, &reply) {

@@ -14,13 +14,14 @@ import (
 
 var errRefused = errors.New("refused")
 
-// refusing is a Limiter option that lets nothing through.
+// refusing is a Limiter option that refuses everything.
 type refusing struct{}
 
 func (refusing) Allow() error       { return errRefused }
 func (refusing) ReportResult(error) {}
 
-// TestUnsent: what is refused before a command is written is certainly unsent, whatever the error.
+// TestUnsent checks that a call that is refused before it is written is reported as unsent,
+// whatever the error.
 func TestUnsent(t *testing.T) {
 	for name, options := range map[string]*redis.Options{
 		"Limiter":   {Addr: redistest.Addr(t), Limiter: refusing{}},

@@ -1,11 +1,28 @@
-// Package grpclimit rate limits gRPC calls: interceptors for servers and clients over a limiter of
-// window or ar1. A denied call gets the status ResourceExhausted, with RetryInfo and QuotaFailure.
+// Package grpclimit is rate limiting for gRPC: a gRPC interceptor for servers and clients. It asks
+// a distributed rate limiter of package window, a sliding window on Redis or Redis Cluster, or of
+// package ar1.
 //
-//	limit, err := grpclimit.New(grpclimit.Config{Limiter: limiter, Key: grpclimit.Peer, Outage: grpclimit.Open})
-//	...
-//	grpc.NewServer(grpc.UnaryInterceptor(limit.UnaryServer), grpc.StreamInterceptor(limit.StreamServer))
+//	limits := []window.Limit{window.PerHour(1000)}
+//	limiter, err := window.New(client, window.Config{Name: "grpc", Limits: limits})
+//	if err != nil {
+//		return err
+//	}
+//	limit, err := grpclimit.New(grpclimit.Config{
+//		Limiter: limiter,
+//		Key:     grpclimit.Peer, // by IP address
+//		Outage:  grpclimit.Open, // calls pass while Redis is down
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	server := grpc.NewServer(
+//		grpc.UnaryInterceptor(limit.UnaryServer),
+//		grpc.StreamInterceptor(limit.StreamServer),
+//	)
 //
-// A stream counts once, when it opens. Its messages do not count.
+// A denied call fails with the status ResourceExhausted. Its details are RetryInfo, which says when
+// to retry, and QuotaFailure, which names the limits that deny. A stream counts once, when it
+// opens. Its messages do not count. docs/grpc.md has more.
 package grpclimit
 
 import (
@@ -25,50 +42,50 @@ import (
 
 // Limiter decides about calls. Both *window.Limiter and *ar1.Limiter are Limiters.
 type Limiter interface {
-	// AllowN decides about a call that costs n units, at least 1. An error that matches
-	// window.ErrExceedsLimit means InvalidArgument. Any other error means an outage.
+	// AllowN decides about a call that costs n units, at least 1. After an error that matches
+	// window.ErrExceedsLimit, the call fails with InvalidArgument. Any other error is an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	// WaitN waits until the units are allowed. If the deadline of ctx is sooner, it returns the
-	// denial and an error. Config.Wait calls it instead of AllowN.
+	// denial and an error. With Config.Wait it is called instead of AllowN.
 	WaitN(ctx context.Context, event string, n int64) (window.Decision, error)
 }
 
-// Outage says what happens to calls while the limiter gives no answer.
+// Outage represents the choice of what happens to calls while the limiter gives no answer.
 type Outage string
 
-// What to do in an outage. A limiter with a Fallback asks that first.
+// What to do in an outage. If the limiter has a Fallback, that decides first.
 const (
 	Open   Outage = "open"   // calls pass, without any limit
 	Closed Outage = "closed" // calls fail with the status Unavailable
 )
 
-// Config says what to limit, and how. Limiter, Key and Outage are required.
+// Config configures an Interceptor. Limiter, Key and Outage are required.
 type Config struct {
 	Limiter Limiter // decides, and holds the limits
-	Key     Key     // names whom to limit
-	Outage  Outage  // has no default, because either choice can hurt
+	Key     Key     // returns the event key of a call: calls with the same key share the limits
+	Outage  Outage  // has no default, because either choice can do harm
 
-	// Cost returns how many units a call costs. A nil Cost means 1 for each. The request is nil for
-	// a stream. A cost of 0 is not limited. A negative cost, or one above a limit's Max, fails with
-	// InvalidArgument.
+	// Cost returns how many units a call costs. A nil Cost means 1 for each call. The request is
+	// nil for a stream. A call that costs 0 is not limited. A negative cost, or one above a limit's
+	// Max, fails with InvalidArgument.
 	Cost func(ctx context.Context, method string, request any) int64
 
 	// Wait makes a call wait until the limiter allows it. If the deadline of its context is sooner,
 	// the call fails at once, like a denied one. It is meant for clients.
 	Wait bool
 
-	// Log receives one line at the begin and one at the end of an outage, and of the time in which
-	// a Fallback decides. It also receives the first call without a key, and each error of a single
-	// key, such as a foreign value in Redis. nil means slog.Default().
+	// Log receives one line when an outage begins and one when it ends, and the same for the use of
+	// a Fallback. It also receives the first call without a key, and each error of a single key,
+	// such as a value in Redis that is not Slidegate's. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Interceptor limits calls. Make it with New. It is safe for concurrent use.
+// Interceptor limits the rate of calls. Make it with New. It is safe for concurrent use.
 type Interceptor struct {
 	cfg     Config
 	decide  func(ctx context.Context, event string, n int64) (window.Decision, error)
 	state   journal.Journal
-	keyless sync.Once // the log has the first call without a key
+	keyless sync.Once // logs the first call without a key
 }
 
 // New returns an Interceptor. It returns an error if Limiter, Key or Outage is missing, or if
@@ -92,7 +109,7 @@ func New(cfg Config) (*Interceptor, error) {
 	return i, nil
 }
 
-// UnaryServer is a grpc.UnaryServerInterceptor. The handler never sees a denied call.
+// UnaryServer implements grpc.UnaryServerInterceptor. A denied call never reaches the handler.
 func (i *Interceptor) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if err := i.admit(ctx, info.FullMethod, request); err != nil {
 		pushBack(ctx, err)
@@ -101,7 +118,7 @@ func (i *Interceptor) UnaryServer(ctx context.Context, request any, info *grpc.U
 	return next(ctx, request)
 }
 
-// StreamServer is a grpc.StreamServerInterceptor. It counts a stream once, when it opens.
+// StreamServer implements grpc.StreamServerInterceptor. It counts a stream once, when it opens.
 func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if err := i.admit(stream.Context(), info.FullMethod, nil); err != nil {
 		pushBack(stream.Context(), err)
@@ -110,7 +127,8 @@ func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *g
 	return next(server, stream)
 }
 
-// UnaryClient is a grpc.UnaryClientInterceptor. It counts a call once, even if grpc retries it.
+// UnaryClient implements grpc.UnaryClientInterceptor. It counts a call once, even if grpc retries
+// it.
 func (i *Interceptor) UnaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if err := i.admit(ctx, method, request); err != nil {
 		return err
@@ -118,7 +136,7 @@ func (i *Interceptor) UnaryClient(ctx context.Context, method string, request, r
 	return next(ctx, method, request, reply, conn, opts...)
 }
 
-// StreamClient is a grpc.StreamClientInterceptor. It counts a stream once, when it opens.
+// StreamClient implements grpc.StreamClientInterceptor. It counts a stream once, when it opens.
 func (i *Interceptor) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if err := i.admit(ctx, method, nil); err != nil {
 		return nil, err
@@ -126,7 +144,7 @@ func (i *Interceptor) StreamClient(ctx context.Context, desc *grpc.StreamDesc, c
 	return next(ctx, desc, conn, method, opts...)
 }
 
-// admit returns nil if the call may go on. Otherwise it returns the status of the refusal.
+// admit returns nil if the call is allowed. Otherwise it returns the status of the refusal.
 func (i *Interceptor) admit(ctx context.Context, method string, request any) error {
 	n := int64(1)
 	if i.cfg.Cost != nil {
@@ -149,7 +167,7 @@ func (i *Interceptor) admit(ctx context.Context, method string, request any) err
 	return i.verdict(ctx, d, err)
 }
 
-// verdict returns the status for an answer of the limiter, or nil if the call may go on.
+// verdict returns the status for an answer of the limiter, or nil if the call is allowed.
 func (i *Interceptor) verdict(ctx context.Context, d window.Decision, err error) error {
 	switch {
 	case errors.Is(err, window.ErrExceedsLimit):

@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWrongConfiguration: New says what is missing, and what to do.
+// TestWrongConfiguration checks that New says what is missing, and what to do.
 func TestWrongConfiguration(t *testing.T) {
 	const (
 		noLimiter = `slidegate: grpclimit has no Limiter; make one with window.New or ar1.New`
@@ -45,7 +45,8 @@ func TestWrongConfiguration(t *testing.T) {
 	}
 }
 
-// TestDenied: the status of a denied call has the exact wait, and names the limit that denies.
+// TestDenied checks that the status of a denied call has the exact wait, and names the limit that
+// denies.
 func TestDenied(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: standing("1/1h", "5/1d")}))
@@ -60,7 +61,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestBudget: of 64 calls at once under 5/1h, on Redis, exactly five pass.
+// TestBudget checks that exactly five of 64 calls at once pass under 5/1h, on Redis.
 func TestBudget(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "5/1h")}))
@@ -85,7 +86,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestCost: a call takes as many units as Cost says, and one that costs nothing is not limited.
+// TestCost checks that a call takes as many units as Cost says, and one that costs nothing is not
+// limited.
 func TestCost(t *testing.T) {
 	var n int64
 	l := standing("5/1h")
@@ -112,8 +114,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestOutage: while Redis is dead, calls pass if Open, and get Unavailable with RetryInfo if
-// Closed. The log has one line for each interceptor.
+// TestOutage checks that while Redis is dead, calls pass if Outage is Open, and get Unavailable
+// with RetryInfo if it is Closed. The log has one line for each interceptor.
 func TestOutage(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second}))
@@ -139,8 +141,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestFallback: while Redis is dead, the limits of the Fallback hold, although Outage is Open, and
-// the log has one line.
+// TestFallback checks that while Redis is dead, the limits of the Fallback hold, although Outage is
+// Open, and the log has one line.
 func TestFallback(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(s.Client(t), window.Config{
@@ -160,7 +162,7 @@ func TestFallback(t *testing.T) {
 	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"`+"\n")
 }
 
-// TestForeignValue: the log gets each error of a single key, because it is no outage.
+// TestForeignValue checks that each error of a single key is logged, because it is no outage.
 func TestForeignValue(t *testing.T) {
 	l, client := onRedis(t, "5/1h"), redistest.Client(t)
 	key := must(l.Inspect(t.Context(), "everybody")).Key
@@ -177,8 +179,8 @@ func TestForeignValue(t *testing.T) {
 	log.check(t, strings.Repeat(`level=ERROR msg="slidegate: the limiter cannot decide about a call" outage=closed`+"\n", 2))
 }
 
-// TestRefusals: a call that can never pass is InvalidArgument, and nothing makes clients retry it.
-// The log has the first call without a key.
+// TestRefusals checks that a call that can never pass gets InvalidArgument, and that nothing makes
+// clients retry it. The first call without a key is logged.
 func TestRefusals(t *testing.T) {
 	cost := func(n int64) func(context.Context, string, any) int64 {
 		return func(context.Context, string, any) int64 { return n }
@@ -207,7 +209,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWait: a call waits until the limiter allows it. One whose deadline is sooner fails at once.
+// TestWait checks that a call waits until the limiter allows it. A call whose deadline is sooner
+// fails at once.
 func TestWait(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "1/300ms"), Wait: true}))
@@ -229,8 +232,9 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestCallerLeaves: a caller that leaves while its call waits, for the limiter or for a Redis that
-// hangs, gets the status of its context. The log gets nothing, and the handler no call.
+// TestCallerLeaves checks that a caller that leaves while its call waits gets the status of its
+// context. The call waits for the limiter, or for a Redis that hangs. Nothing is logged, and the
+// handler is not called.
 func TestCallerLeaves(t *testing.T) {
 	s := redistest.Start(t)
 	hung := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
@@ -272,7 +276,7 @@ func direct(ctx context.Context, t *testing.T, i *grpclimit.Interceptor) error {
 	return err
 }
 
-// TestTrailer: the trailer of a server's refusal has the wait in milliseconds.
+// TestTrailer checks that the trailer of a server's refusal holds the wait in milliseconds.
 func TestTrailer(t *testing.T) {
 	now := noon
 	l := local(&now, "1/1h")
@@ -287,8 +291,8 @@ func TestTrailer(t *testing.T) {
 	}
 }
 
-// TestRetryPolicy: grpc's own retry waits as long as the server says, and not its backoff of 100 s.
-// The limiter's clock stands still until the retry comes.
+// TestRetryPolicy checks that grpc's own retry waits as long as the server says, and not its
+// backoff of 100 s. The limiter's clock stands still until the retry comes.
 func TestRetryPolicy(t *testing.T) {
 	const wait = 50 * time.Millisecond
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "100s",
@@ -318,7 +322,7 @@ func TestRetryPolicy(t *testing.T) {
 	}
 }
 
-// TestKeys: keys as a real server sees them.
+// TestKeys compares keys with what a real server sees.
 func TestKeys(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "api-key", "a", "api-key", "b")
 	for want, key := range map[string]grpclimit.Key{

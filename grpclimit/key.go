@@ -12,16 +12,17 @@ import (
 	"github.com/slidegate/slidegate/internal/subnet"
 )
 
-// Key returns the event key of a call: calls of one key share their limits. The method is the full
-// one, such as "/orders.Orders/Place". A call with an empty key fails with InvalidArgument, because
-// all such calls would share one budget. The keys of this package never overlap with each other.
+// Key returns the event key of a call. Calls with the same key share the limits. The method is the
+// full one, such as "/orders.Orders/Place". A call with an empty key fails with InvalidArgument,
+// because all such calls would share one budget. The keys of this package's functions never
+// overlap.
 type Key func(ctx context.Context, method string) string
 
 // Peer returns the IP address of the connection, on a server: an IPv4 address, or the /64 of an
 // IPv6 address. Behind a proxy it is the proxy's. A connection without an IP address has no key.
 func Peer(ctx context.Context, _ string) string {
 	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // such a client chooses its own name
+	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // a client chooses the name of its Unix socket
 		return ""
 	}
 	both, err := netip.ParseAddrPort(p.Addr.String())
@@ -35,9 +36,10 @@ func Peer(ctx context.Context, _ string) string {
 // and clients.
 func Method(_ context.Context, method string) string { return "method " + method }
 
-// Metadata returns the Key of a value in the metadata that a server receives. If there are several
-// values, it takes the last. The event key is "metadata NAME VALUE", with the name in lower case.
-// Verify the value first: otherwise a client gets a new budget with each value that it invents.
+// Metadata returns a Key that reads a value of the metadata that a server receives. If there are
+// several values, it takes the last. The event key is "metadata NAME VALUE", with the name in lower
+// case. Verify the value first: otherwise a client gets a new budget with each value that it
+// invents.
 func Metadata(name string) Key {
 	if name == "" {
 		return nil // which New refuses
@@ -52,9 +54,9 @@ func Metadata(name string) Key {
 	}
 }
 
-// And returns a Key that joins two: calls share a limit if both keys are the same. If one is empty,
-// so is the result. The event key is the length of the first, and both, with spaces between, such
-// as "27 method /orders.Orders/Place 198.51.100.7".
+// And returns a Key that joins two keys: calls share the limits only if both keys are the same. If
+// one is empty, so is the result. The event key is the length of the first key, then both keys,
+// with spaces between, such as "27 method /orders.Orders/Place 198.51.100.7".
 func (k Key) And(other Key) Key {
 	if k == nil || other == nil {
 		return nil // which New refuses

@@ -12,8 +12,8 @@ import (
 	"github.com/slidegate/slidegate/grpclimit"
 )
 
-// TestPeer: one client is an IPv4 address or the /64 of an IPv6 address, and nothing else has a
-// key.
+// TestPeer checks that an IPv4 address or the /64 of an IPv6 address is one client, and that
+// nothing else has a key.
 func TestPeer(t *testing.T) {
 	tcp := func(address string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address)) }
 	for _, of := range []struct {
@@ -40,7 +40,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestMetadata: the last value counts, and an empty one is no key.
+// TestMetadata checks that the last value counts, and that an empty value is no key.
 func TestMetadata(t *testing.T) {
 	for _, of := range []struct {
 		values []string
@@ -64,8 +64,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// FuzzNoOverlap: two clients have the same joined key only if both parts are the same. No joined
-// key is one of another kind, and no value looks like an IP address.
+// FuzzNoOverlap checks that two clients have the same joined key only if both parts are the same.
+// No joined key is a key of another kind, and no value looks like an IP address.
 func FuzzNoOverlap(f *testing.F) {
 	f.Add("a", "/b", "a", "/b")
 	f.Add("a", "/b method /c", "a method /b", "/c")

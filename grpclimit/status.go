@@ -16,9 +16,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// The first three are InvalidArgument, because they fail whatever the limiter counts: no client
-// should retry them. A missing key is not Unauthenticated, because a Key need not be a credential,
-// and clients would renew their tokens.
+// The first three are InvalidArgument: they fail whatever the count, so no client should retry
+// them. A missing key is not Unauthenticated, because a Key need not be a credential, and clients
+// would renew their tokens.
 var (
 	errNoKey     = status.Error(codes.InvalidArgument, "the call has no key to count it by: a required metadata value or IP address is missing")
 	errNoCost    = status.Error(codes.InvalidArgument, "the call has a negative cost")
@@ -26,8 +26,8 @@ var (
 	errOutage    = withDetails(codes.Unavailable, "calls cannot be counted at the moment; try again soon", retryInfo(time.Second))
 )
 
-// denial returns the status of a denied call: when to retry, and which limits deny. It returns nil
-// for an allowed one.
+// denial returns the status of a denied call, with the time to retry and the limits that deny. It
+// returns nil for an allowed call.
 func denial(d window.Decision) error {
 	if d.Allowed {
 		return nil
@@ -47,8 +47,8 @@ func retryInfo(after time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(after)}
 }
 
-// withDetails returns a status with details. It panics if protobuf cannot encode one, which is a
-// mistake in this package.
+// withDetails returns a status with details. It panics if protobuf cannot encode one, which would
+// be a bug of this package.
 func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) error {
 	s, err := status.New(code, text).WithDetails(details...)
 	if err != nil {
@@ -57,9 +57,10 @@ func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) 
 	return s.Err()
 }
 
-// pushBack sets the trailer that makes clients with a retry policy wait as long as RetryInfo says,
-// which is whole milliseconds. A refusal without RetryInfo gets no trailer. In gRFC A6 the trailer
-// is a signed 32-bit number, so some clients do not retry after a wait above 24 days.
+// pushBack sets the trailer grpc-retry-pushback-ms. It makes clients with a retry policy wait as
+// long as RetryInfo says, in whole milliseconds. A refusal without RetryInfo gets no trailer. In
+// gRFC A6 the trailer is a signed 32-bit number, so some clients do not retry after a wait above 24
+// days.
 func pushBack(ctx context.Context, err error) {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

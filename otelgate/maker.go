@@ -9,12 +9,12 @@ import (
 // prefix begins the name of each metric.
 const prefix = "slidegate.limiter."
 
-// boundaries are those of both histograms, in seconds: 50 µs is less than a round trip to Redis in
-// one rack, and 5 s more than the default Timeout.
+// boundaries are the bucket boundaries of both histograms, in seconds. The lowest, 50 µs, is less
+// than a round trip to Redis in one rack. The highest, 5 s, is more than the default Timeout.
 var boundaries = metric.WithExplicitBucketBoundaries(
 	.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5)
 
-// A maker makes instruments. Its err has all that were refused.
+// A maker makes instruments. Its err joins the errors of all instruments that the provider refused.
 type maker struct {
 	meter metric.Meter
 	err   error
@@ -27,7 +27,7 @@ func (m *maker) histogram(name, text string) metric.Float64Histogram {
 	return h
 }
 
-// sizes returns a histogram of how many requests there were, up to the most in a batch.
+// sizes returns a histogram of batch sizes, in requests, up to the largest batch.
 func (m *maker) sizes(name, text string) metric.Int64Histogram {
 	h, err := m.meter.Int64Histogram(prefix+name, metric.WithUnit("{request}"), metric.WithDescription(text),
 		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))

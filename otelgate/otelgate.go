@@ -1,12 +1,23 @@
-// Package otelgate reports to OpenTelemetry what rate limiters of window, ar1 and login do: metrics
-// of all decisions, and an event on the caller's span for each.
+// Package otelgate exports OpenTelemetry metrics and traces of Slidegate's distributed rate
+// limiters. It records metrics of all decisions, and adds an event for each decision to the
+// caller's span. It serves the limiters of packages window and ar1, and the login guard of package
+// login.
 //
 //	observe, err := otelgate.New(otel.GetMeterProvider())
-//	...
-//	limiter, err := window.New(client, window.Config{Name: "api", Limits: limits, Observe: observe})
+//	if err != nil {
+//		return err
+//	}
+//	limiter, err := window.New(client, window.Config{
+//		Name: "api", Limits: []window.Limit{window.PerHour(100)}, Observe: observe,
+//	})
 //
-// Metrics and events name the limiter, never the event that is limited. docs/monitoring.md
-// lists them, and has a Grafana dashboard and Prometheus alerts for them.
+// The metrics count allowed and denied requests, outages of Redis and uses of the fallback. They
+// also measure the latency of decisions and of Redis, and the size of batches. Metrics and span
+// events name the limiter, never the event key, so their number stays small and no user appears in
+// them.
+//
+// docs/monitoring.md lists all metrics and attributes. It also has a Grafana dashboard and alerts
+// for Prometheus.
 package otelgate
 
 import (
@@ -22,12 +33,12 @@ import (
 )
 
 // New returns a function for Config.Observe of window, ar1 and login. One function can serve all
-// limiters of a program: their names tell them apart. It is safe for concurrent use.
+// limiters of a program, because each observation names its limiter. It is safe for concurrent use.
 //
-// It keeps a few attribute sets for each Config.Name, and never forgets them. So a Name should not
-// come from a customer: use With for limits of their own.
+// It keeps a few attribute sets for each Config.Name, and never drops them. So do not use a Name
+// for each customer: use With to give customers their own limits.
 //
-// An error says that provider is nil, or that it refuses an instrument.
+// New returns an error if provider is nil, or if it refuses an instrument.
 func New(provider metric.MeterProvider) (func(context.Context, window.Observation), error) {
 	if provider == nil {
 		return nil, errors.New("slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()")
@@ -41,8 +52,8 @@ func New(provider metric.MeterProvider) (func(context.Context, window.Observatio
 
 // An observer records observations.
 type observer struct {
-	duration metric.Float64Histogram // of a decision, from call to answer
-	redis    metric.Float64Histogram // of that, the time in Redis
+	duration metric.Float64Histogram // from call to answer
+	redis    metric.Float64Histogram // the part of duration in Redis
 	batch    metric.Int64Histogram
 	merged   metric.Int64Counter
 	full     metric.Int64Counter
@@ -70,7 +81,7 @@ func newObserver(meter metric.Meter) (*observer, error) {
 	return o, m.err
 }
 
-// observe is what New returns.
+// observe records one observation. New returns it.
 func (o *observer) observe(ctx context.Context, seen window.Observation) {
 	s := o.options(ctx, seriesOf(&seen))
 	switch seen.Kind {
@@ -102,7 +113,7 @@ func (o *observer) decided(ctx context.Context, seen *window.Observation, s *opt
 	}
 }
 
-// options returns the options of a series. They are made once.
+// options returns the options of a series, and makes them on first use.
 func (o *observer) options(ctx context.Context, of series) *options {
 	if s := (*o.known.Load())[of]; s != nil {
 		return s
@@ -110,8 +121,8 @@ func (o *observer) options(ctx context.Context, of series) *options {
 	return o.learn(ctx, of)
 }
 
-// learn makes the options of a series, unless another goroutine has made them. The counters of a
-// new limiter start at zero, so that Prometheus sees their first increment.
+// learn makes the options of a series, unless another goroutine has made them. For a new limiter it
+// starts the counters at zero, so that Prometheus sees their first increment.
 func (o *observer) learn(ctx context.Context, of series) *options {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,7 +141,7 @@ func (o *observer) learn(ctx context.Context, of series) *options {
 	return all[of]
 }
 
-// start lets the counters of a limiter start at zero.
+// start adds zero to the counters of a limiter.
 func (o *observer) start(ctx context.Context, s *options) {
 	for _, counter := range []interface {
 		Add(context.Context, int64, ...metric.AddOption)
@@ -139,11 +150,11 @@ func (o *observer) start(ctx context.Context, s *options) {
 	}
 }
 
-// options are the attributes of a series, ready for the API. To make them takes more time than to
-// record.
+// options holds the attributes of a series, ready for the API. Making them takes more time than
+// recording.
 type options struct {
-	attributes     []attribute.KeyValue  // those of a decision
-	recordDecision []metric.RecordOption // with these
+	attributes     []attribute.KeyValue  // of a decision
+	recordDecision []metric.RecordOption // with all attributes
 	record         []metric.RecordOption // with the limiter only
 	add            []metric.AddOption    // with the limiter only
 }

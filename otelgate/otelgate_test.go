@@ -26,7 +26,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestNoProvider: New says what is missing, and what to do.
+// TestNoProvider checks that New says what is missing, and what to do.
 func TestNoProvider(t *testing.T) {
 	const want = `slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()`
 	if observe, err := otelgate.New(nil); observe != nil || err == nil || err.Error() != want {
@@ -34,7 +34,7 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
-// TestBuckets: durations that matter are in different buckets of both histograms.
+// TestBuckets checks that durations that matter are in different buckets of both histograms.
 func TestBuckets(t *testing.T) {
 	b := newBook()
 	took := []time.Duration{200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}
@@ -62,8 +62,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestDecisions: each decision is counted once, by how it ended and who decided. All that Redis
-// took part in have a time in Redis.
+// TestDecisions checks that each decision is counted once, by how it ended and who decided. Those
+// that asked Redis have a time in Redis.
 func TestDecisions(t *testing.T) {
 	b := newBook()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: b.observe}
@@ -100,8 +100,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestOutage: an outage is counted when it begins, and is active until it ends. Decisions say who
-// made them meanwhile.
+// TestOutage checks that an outage is counted when it begins, and is active until it ends.
+// Meanwhile, decisions say who made them.
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newBook()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
@@ -138,7 +138,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestKinds: what no server here does is recorded, too.
+// TestKinds checks that kinds of observations that no server here causes are recorded, too.
 func TestKinds(t *testing.T) {
 	b := newBook()
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Uncertain, Took: time.Second, InRedis: time.Second})
@@ -152,7 +152,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestEveryLimiter: ar1 and login take the function, and each budget of login has its own name.
+// TestEveryLimiter checks that ar1 and login take the function, and each budget of login has its
+// own name.
 func TestEveryLimiter(t *testing.T) {
 	b := newBook()
 	must(must(ar1.NewLocal(ar1.Config{Name: "level", Limits: parsed("5/1h"), Observe: b.observe})).Allow(t.Context(), "e"))
@@ -178,8 +179,8 @@ func traced(t *testing.T) (context.Context, func() []trace.Event) {
 	}
 }
 
-// TestSpan: the caller's span has an event for each decision, with how long to wait, and the
-// tightest limit.
+// TestSpan checks that the caller's span has an event for each decision, with how long to wait, and
+// the tightest limit.
 func TestSpan(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	l := must(window.NewLocal(window.Config{
@@ -208,7 +209,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestExemplars: a bucket has the trace of a decision that fell into it.
+// TestExemplars checks that a bucket has the trace of a decision that fell into it.
 func TestExemplars(t *testing.T) {
 	b := newBook()
 	ctx, _ := traced(t)
@@ -222,7 +223,7 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// TestNoEvent: what is limited gets neither into metrics nor into traces.
+// TestNoEvent checks that event keys appear neither in metrics nor in traces.
 func TestNoEvent(t *testing.T) {
 	b := newBook()
 	ctx, events := traced(t)
@@ -236,7 +237,7 @@ func TestNoEvent(t *testing.T) {
 	}
 }
 
-// TestConventions: names, units and attributes are as the semantic conventions want them.
+// TestConventions checks that names, units and attributes follow the semantic conventions.
 func TestConventions(t *testing.T) {
 	b, name := newBook(), regexp.MustCompile(`^slidegate(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
 	b.observe(t.Context(), seen(window.Allowed, time.Millisecond))
@@ -286,7 +287,7 @@ func keys(data metricdata.Aggregation) (all []string) {
 	return all
 }
 
-// TestAtOnce: many goroutines that see many limiters for the first time lose nothing.
+// TestAtOnce checks that nothing is lost when many goroutines see many limiters for the first time.
 func TestAtOnce(t *testing.T) {
 	b := newBook()
 	var all sync.WaitGroup
@@ -305,7 +306,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoAllocations: a decision whose span is not recorded allocates nothing here.
+// TestNoAllocations checks that a decision whose span is not recorded allocates nothing here.
 func TestNoAllocations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector, pools forget at random")

@@ -29,7 +29,7 @@ const (
 	byNobody      = "none"         // there is only an error
 )
 
-// A series is what the attributes of a decision say.
+// A series represents the decisions that share all attributes.
 type series struct {
 	limiter string
 	outcome window.Kind
@@ -55,7 +55,7 @@ func sourceOf(o *window.Observation) string {
 	return byMemory
 }
 
-// attributes returns those of a decision.
+// attributes returns the attributes of a decision.
 func (s series) attributes() []attribute.KeyValue {
 	all := []attribute.KeyValue{limiterName.String(s.limiter), outcome.String(string(s.outcome)), source.String(s.source)}
 	if s.outcome == window.Outage || s.outcome == window.Uncertain || s.outcome == window.Refused {
@@ -64,7 +64,7 @@ func (s series) attributes() []attribute.KeyValue {
 	return all
 }
 
-// addEvent adds a decision to the caller's span, if that is recorded.
+// addEvent adds a decision to the caller's span, if the span is recording.
 func addEvent(ctx context.Context, o *window.Observation, s *options) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {

@@ -107,7 +107,7 @@ func wantDenied(t *testing.T, c *Cache, key string, want bool) {
 	}
 }
 
-// TestDenialIsRemembered: the third request is answered without a call of the script, until the wait is over.
+// TestDenialIsRemembered checks that the third request is answered without a call of the script, until the wait is over.
 func TestDenialIsRemembered(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		deny(t, c, "k")
@@ -127,7 +127,7 @@ func TestDenialIsRemembered(t *testing.T) {
 	})
 }
 
-// TestWaitCountsFromTheRequest: the wait began when the request was sent, not when its reply came.
+// TestWaitCountsFromTheRequest checks that the wait began when the request was sent, not when its reply came.
 func TestWaitCountsFromTheRequest(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		deny(t, c, "k")
@@ -141,7 +141,7 @@ func TestWaitCountsFromTheRequest(t *testing.T) {
 	})
 }
 
-// TestChangeEndsDenial: neither a change of the value nor a new copy of the same one is a denial.
+// TestChangeEndsDenial checks that neither a change of the value nor a new copy of the same one is a denial.
 func TestChangeEndsDenial(t *testing.T) {
 	for _, value := range []string{"less", "full", ""} {
 		onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
@@ -154,7 +154,7 @@ func TestChangeEndsDenial(t *testing.T) {
 	}
 }
 
-// TestMissIsNoDenial: a value that the client had to get says nothing, even if it is the same copy.
+// TestMissIsNoDenial checks that a value that the client had to get says nothing, even if it is the same copy.
 func TestMissIsNoDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hit := true
@@ -170,7 +170,7 @@ func TestMissIsNoDenial(t *testing.T) {
 	})
 }
 
-// TestOtherUnits: a denial of one unit says nothing of two.
+// TestOtherUnits checks that a denial of one unit says nothing of two.
 func TestOtherUnits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
@@ -189,7 +189,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestAdmissions: one of a key that is known keeps the wait, so that the next request is looked up. Others are not kept.
+// TestAdmissions checks that one of a key that is known keeps the wait, so that the next request is looked up. Others are not kept.
 func TestAdmissions(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		c.Remember(mustLook(t, c, "new"), time.Now(), true, minute)
@@ -213,7 +213,7 @@ func TestAdmissions(t *testing.T) {
 	})
 }
 
-// TestLease: callers within 0.1 ms share a look.
+// TestLease checks that callers within 0.1 ms share a look.
 func TestLease(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -230,7 +230,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestCallersShareALook: of those who come at once, one looks.
+// TestCallersShareALook checks that of those who come at once, one looks.
 func TestCallersShareALook(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -247,7 +247,7 @@ func TestCallersShareALook(t *testing.T) {
 	})
 }
 
-// TestLeavers: the one who looks may leave, and so may those who wait for it. The others send their requests.
+// TestLeavers checks that the one who looks may leave, and so may those who wait for it. The others send their requests.
 func TestLeavers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -275,7 +275,7 @@ func TestLeavers(t *testing.T) {
 	})
 }
 
-// TestPanicFreesOthers: if the one who looks panics, those who wait for it send their requests.
+// TestPanicFreesOthers checks that if the one who looks panics, those who wait for it send their requests.
 func TestPanicFreesOthers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
@@ -309,7 +309,7 @@ func TestErrorIsReturned(t *testing.T) {
 	})
 }
 
-// TestCapacity: a cache of two denials holds two.
+// TestCapacity checks that a cache of two denials holds two.
 func TestCapacity(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		for i := range 100 {
@@ -322,7 +322,7 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// TestOff: a client that never keeps what it gets is found out. From then on it is not asked.
+// TestOff checks that a client that never keeps what it gets is found out. From then on it is not asked.
 func TestOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		off := 0
@@ -337,7 +337,7 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// TestTimeoutOfTwoGets: the second get has only the rest of the time, and at least a nanosecond. Without a Timeout, neither has one.
+// TestTimeoutOfTwoGets checks that the second get has only the rest of the time, and at least a nanosecond. Without a Timeout, neither has one.
 func TestTimeoutOfTwoGets(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{time.Minute: 59 * time.Second, time.Millisecond: 1, -1: -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestTimeoutOfTwoGets(t *testing.T) {
 	}
 }
 
-// TestLongWaits: a wait of centuries is remembered for a year, as no Duration holds it.
+// TestLongWaits checks that a wait of centuries is remembered for a year, as no Duration holds it.
 func TestLongWaits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		for range 2 {

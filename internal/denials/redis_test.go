@@ -210,7 +210,7 @@ func (p process) hear(t *testing.T, key string) {
 	}
 }
 
-// TestSameBytesAreAnotherCopy: after a Reset and an admission in the same millisecond, the key has the bytes that it had before a denial.
+// TestSameBytesAreAnotherCopy checks that after a Reset and an admission in the same millisecond, the key has the bytes that it had before a denial.
 func TestSameBytesAreAnotherCopy(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	p, other := newProcess(client, name), newProcess(redistest.NewClient(t, nil), name).limiter
@@ -237,7 +237,7 @@ func TestSameBytesAreAnotherCopy(t *testing.T) {
 	}
 }
 
-// TestDenialsAreFew: no more are remembered than were asked for.
+// TestDenialsAreFew checks that no more are remembered than were asked for.
 func TestDenialsAreFew(t *testing.T) {
 	p := newProcess(redistest.Client(t), redistest.Key(t))
 	for i := range 100 {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestOutagesAreReportedInOrder: however requests end at once, an outage begins before it ends.
+// TestOutagesAreReportedInOrder checks that however requests end at once, an outage begins before it ends.
 func TestOutagesAreReportedInOrder(t *testing.T) {
 	open, reports := false, 0
 	b := &breaker{notify: func(_ context.Context, opened bool) { // never two at once
@@ -70,7 +70,7 @@ func wantRest(t *testing.T, c *caller) {
 	}
 }
 
-// TestBreaker: three failures in a row open it, and it rests for a second. Then one request probes. Once a probe succeeds, all go.
+// TestBreaker checks that three failures in a row open it, and it rests for a second. Then one request probes. Once a probe succeeds, all go.
 func TestBreaker(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		var d diary
@@ -120,7 +120,7 @@ func testProbe(t *testing.T, s *server, l *Limiter, f fate) {
 	wantEqual(t, "sent", len(s.receivedCalls()), sent+1)
 }
 
-// TestProbeThatLeaves: a probe whose caller leaves is no answer. The next one comes a second after it.
+// TestProbeThatLeaves checks that a probe whose caller leaves is no answer. The next one comes a second after it.
 func TestProbeThatLeaves(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -164,7 +164,7 @@ func TestTroublesThatOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// TestNoFailures: what the caller ended, or the script refused, does not open the breaker.
+// TestNoFailures checks that what the caller ended, or the script refused, does not open the breaker.
 func TestNoFailures(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -203,7 +203,7 @@ func TestNoFailures(t *testing.T) {
 	}
 }
 
-// TestConnectionBreaksOnce: however many requests were on a connection that breaks, it is one failure.
+// TestConnectionBreaksOnce checks that however many requests were on a connection that breaks, it is one failure.
 func TestConnectionBreaksOnce(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -221,7 +221,7 @@ func TestConnectionBreaksOnce(t *testing.T) {
 	})
 }
 
-// TestLateFailures: requests that began before one that succeeded say nothing of what comes.
+// TestLateFailures checks that requests that began before one that succeeded say nothing of what comes.
 func TestLateFailures(t *testing.T) {
 	b := &breaker{notify: func(context.Context, bool) { t.Error("opened") }}
 	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)

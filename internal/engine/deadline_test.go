@@ -31,7 +31,7 @@ var hangs = []struct {
 	}},
 }
 
-// TestTimeoutHolds: whatever Redis does, a caller gets an answer when its time is up, neither sooner nor later.
+// TestTimeoutHolds checks that whatever Redis does, a caller gets an answer when its time is up, neither sooner nor later.
 func TestTimeoutHolds(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
 		for _, hang := range hangs {
@@ -80,7 +80,7 @@ func testTimes(t *testing.T, l *Limiter) {
 	}
 }
 
-// TestOwnContextEndsCallsWithoutTimeout: under a negative Timeout, the context alone ends a call.
+// TestOwnContextEndsCallsWithoutTimeout checks that under a negative Timeout, the context alone ends a call.
 func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
@@ -94,7 +94,7 @@ func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	})
 }
 
-// TestDeadlineAffectsNobodyElse: of three callers in one script call two leave. The third gets its answer, and the connection
+// TestDeadlineAffectsNobodyElse checks that of three callers in one script call two leave. The third gets its answer, and the connection
 // stays.
 func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
@@ -131,7 +131,7 @@ func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestLeaversAreCertainlyNotSent: a caller that leaves before its batch is built was not sent, and the error says so.
+// TestLeaversAreCertainlyNotSent checks that a caller that leaves before its batch is built was not sent, and the error says so.
 func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
@@ -171,7 +171,7 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	})
 }
 
-// TestLateCallersAreNotSent: neither is one whose context has ended already.
+// TestLateCallersAreNotSent checks that neither is one whose context has ended already.
 func TestLateCallersAreNotSent(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -187,7 +187,7 @@ func TestLateCallersAreNotSent(t *testing.T) {
 	})
 }
 
-// TestWhatDidNotRunStaysCertain: a caller whose request was sent and did not run, and that leaves before it is sent again, gets
+// TestWhatDidNotRunStaysCertain checks that a caller whose request was sent and did not run, and that leaves before it is sent again, gets
 // the reason.
 func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
@@ -211,7 +211,7 @@ func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	})
 }
 
-// TestManyConnections: where the client has several connections, one that hangs does not hold requests on the others.
+// TestManyConnections checks that where the client has several connections, one that hangs does not hold requests on the others.
 func TestManyConnections(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		client := s.client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 })
@@ -235,7 +235,7 @@ func TestManyConnections(t *testing.T) {
 	})
 }
 
-// TestContextThatEndsWithTheTimeout: if both are over at once, the error matches one of them.
+// TestContextThatEndsWithTheTimeout checks that if both are over at once, the error matches one of them.
 func TestContextThatEndsWithTheTimeout(t *testing.T) {
 	for range 8 { // since either can be noticed first
 		onFakeTime(t, func(t *testing.T, s *server) {

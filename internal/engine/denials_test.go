@@ -58,7 +58,7 @@ func TestRememberedDenials(t *testing.T) {
 	})
 }
 
-// TestChangeIsNoticed: once Redis has reported a change, the next request is sent.
+// TestChangeIsNoticed checks that once Redis has reported a change, the next request is sent.
 func TestChangeIsNoticed(t *testing.T) {
 	remembering(t, func(t *testing.T, s *server, l *Limiter) {
 		other := limiter(t, s.client(t))
@@ -80,7 +80,7 @@ func TestOwnResetIsNoticed(t *testing.T) {
 	})
 }
 
-// TestLostConnectionEndsDenials: what the client kept is worth nothing without the connection.
+// TestLostConnectionEndsDenials checks that what the client kept is worth nothing without the connection.
 func TestLostConnectionEndsDenials(t *testing.T) {
 	remembering(t, func(t *testing.T, s *server, l *Limiter) {
 		s.cut()
@@ -90,7 +90,7 @@ func TestLostConnectionEndsDenials(t *testing.T) {
 	})
 }
 
-// TestTimeoutCoversTheLook: a look and the request after it take one Timeout together, and a caller that leaves meanwhile was not
+// TestTimeoutCoversTheLook checks that a look and the request after it take one Timeout together, and a caller that leaves meanwhile was not
 // sent.
 func TestTimeoutCoversTheLook(t *testing.T) {
 	remembering(t, func(t *testing.T, s *server, l *Limiter) {
@@ -123,7 +123,7 @@ func TestTimeoutCoversTheLook(t *testing.T) {
 	})
 }
 
-// TestLookThatFails: an outage is an error, anything else is left to the script.
+// TestLookThatFails checks that an outage is an error, anything else is left to the script.
 func TestLookThatFails(t *testing.T) {
 	for _, test := range []struct {
 		fate fate

@@ -33,7 +33,7 @@ func clusterClient(t *testing.T, nodes []*server) rueidis.Client {
 	return client
 }
 
-// TestEachInOrder: the answers are those to attempts one after the other, in the order of the events. An event can occur often.
+// TestEachInOrder checks that the answers are those to attempts one after the other, in the order of the events. An event can occur often.
 func TestEachInOrder(t *testing.T) {
 	events := []string{"a", "b", "a", "c", "a", "a", "b", "a", "a", "a", "c", "d"}
 	var orders []order
@@ -51,7 +51,7 @@ func TestEachInOrder(t *testing.T) {
 	})
 }
 
-// TestEachRefuses: an event that is refused has an error of its own.
+// TestEachRefuses checks that an event that is refused has an error of its own.
 func TestEachRefuses(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -63,7 +63,7 @@ func TestEachRefuses(t *testing.T) {
 	})
 }
 
-// TestEachOfManyEvents: each of many events is asked about once.
+// TestEachOfManyEvents checks that each of many events is asked about once.
 func TestEachOfManyEvents(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -76,7 +76,7 @@ func TestEachOfManyEvents(t *testing.T) {
 	})
 }
 
-// TestEachTakesOneTimeout: however many events there are, silence takes one Timeout. What was not sent then is certain.
+// TestEachTakesOneTimeout checks that however many events there are, silence takes one Timeout. What was not sent then is certain.
 func TestEachTakesOneTimeout(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -93,7 +93,7 @@ func TestEachTakesOneTimeout(t *testing.T) {
 	})
 }
 
-// TestEachTakesOneContext: nor does it take longer than its context.
+// TestEachTakesOneContext checks that nor does it take longer than its context.
 func TestEachTakesOneContext(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -108,7 +108,7 @@ func TestEachTakesOneContext(t *testing.T) {
 	})
 }
 
-// TestShardThatHangs: of the events of a large AllowEach, those on other shards are answered.
+// TestShardThatHangs checks that of the events of a large AllowEach, those on other shards are answered.
 func TestShardThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newCluster(2)
@@ -129,7 +129,7 @@ func TestShardThatHangs(t *testing.T) {
 	})
 }
 
-// TestBreakerPerSlotRange: trouble in one sixty-fourth of the hash slots leaves the others alone.
+// TestBreakerPerSlotRange checks that trouble in one sixty-fourth of the hash slots leaves the others alone.
 func TestBreakerPerSlotRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newCluster(2)

@@ -70,7 +70,7 @@ func wantAnswers(t *testing.T, got, want []*caller) {
 	}
 }
 
-// TestMergedAttempts: 64 callers on one event make one script call. Each gets the answer that it would get one after the other, in
+// TestMergedAttempts checks that 64 callers on one event make one script call. Each gets the answer that it would get one after the other, in
 // order of arrival.
 func TestMergedAttempts(t *testing.T) {
 	eachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
@@ -84,7 +84,7 @@ func TestMergedAttempts(t *testing.T) {
 	})
 }
 
-// TestMergedAttemptsOnAnEventInUse: the same after 1 to 6 units of 5.
+// TestMergedAttemptsOnAnEventInUse checks that the same after 1 to 6 units of 5.
 func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 	for used := range 6 {
 		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
@@ -99,7 +99,7 @@ func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 	}
 }
 
-// TestOrderOfArrival: whatever callers ask for, on one event or several, each gets the answer as if they came one after the other.
+// TestOrderOfArrival checks that whatever callers ask for, on one event or several, each gets the answer as if they came one after the other.
 func TestOrderOfArrival(t *testing.T) {
 	for seed := range uint64(4) {
 		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
@@ -115,7 +115,7 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// TestOnlyAttemptsOfOneUnitMerge: everything else is a script call of its own.
+// TestOnlyAttemptsOfOneUnitMerge checks that everything else is a script call of its own.
 func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -127,7 +127,7 @@ func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
 	})
 }
 
-// TestTimesDoNotMerge: attempts at different times of Config.Now do not merge, those at the same time do.
+// TestTimesDoNotMerge checks that attempts at different times of Config.Now do not merge, those at the same time do.
 func TestTimesDoNotMerge(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Clock.Now = time.Now })
@@ -148,7 +148,7 @@ func TestTimesDoNotMerge(t *testing.T) {
 	})
 }
 
-// TestLostReplyToMergedAttempts: all of them are uncertain, and they are executed once or not at all.
+// TestLostReplyToMergedAttempts checks that all of them are uncertain, and they are executed once or not at all.
 func TestLostReplyToMergedAttempts(t *testing.T) {
 	for _, f := range []fate{{lose: true}, {cut: true}} {
 		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
@@ -171,7 +171,7 @@ func TestLostReplyToMergedAttempts(t *testing.T) {
 	}
 }
 
-// TestLeaversOfMergedAttempts: those who leave before the batch is built do not count. Those who leave later do, and the answers of
+// TestLeaversOfMergedAttempts checks that those who leave before the batch is built do not count. Those who leave later do, and the answers of
 // the others allow for them.
 func TestLeaversOfMergedAttempts(t *testing.T) {
 	eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
@@ -214,7 +214,7 @@ func TestLeaversOfMergedAttempts(t *testing.T) {
 	})
 }
 
-// TestEachJoinsOthers: attempts of AllowEach merge with those of other callers on the same event.
+// TestEachJoinsOthers checks that attempts of AllowEach merge with those of other callers on the same event.
 func TestEachJoinsOthers(t *testing.T) {
 	eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
 		occupySenders(t, s, l)
@@ -235,7 +235,7 @@ func TestEachJoinsOthers(t *testing.T) {
 	})
 }
 
-// TestManyMergedAttempts: one script call takes at most 4096 attempts.
+// TestManyMergedAttempts checks that one script call takes at most 4096 attempts.
 func TestManyMergedAttempts(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.MergeAsSome = false })

@@ -20,7 +20,7 @@ func senders() int {
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("engine.(*queue).run("))
 }
 
-// TestNoGoroutinesAtRest: when nothing is asked, no goroutine is left, also not after callers that left.
+// TestNoGoroutinesAtRest checks that when nothing is asked, no goroutine is left, also not after callers that left.
 func TestNoGoroutinesAtRest(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -64,7 +64,7 @@ func wantIdle(t *testing.T, l *Limiter) {
 	}
 }
 
-// TestSendersAreBounded: however many callers there are, a slot range has at most maxSenders senders.
+// TestSendersAreBounded checks that however many callers there are, a slot range has at most maxSenders senders.
 func TestSendersAreBounded(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -79,7 +79,7 @@ func TestSendersAreBounded(t *testing.T) {
 	})
 }
 
-// TestSlowYieldsAreRare: while other goroutines use all cores, a sender that finds nothing queued does not wait for them each time.
+// TestSlowYieldsAreRare checks that while other goroutines use all cores, a sender that finds nothing queued does not wait for them each time.
 func TestSlowYieldsAreRare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const times = 4
@@ -108,7 +108,7 @@ func TestSlowYieldsAreRare(t *testing.T) {
 	}
 }
 
-// TestHungBatchesGetReplaced: once callers have left all senders hanging, others take what comes later.
+// TestHungBatchesGetReplaced checks that once callers have left all senders hanging, others take what comes later.
 func TestHungBatchesGetReplaced(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -134,7 +134,7 @@ func TestHungBatchesGetReplaced(t *testing.T) {
 	})
 }
 
-// TestPartlyLeftBatch: callers that stay with a batch get its replies, even if another sender has taken its place.
+// TestPartlyLeftBatch checks that callers that stay with a batch get its replies, even if another sender has taken its place.
 func TestPartlyLeftBatch(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -162,7 +162,7 @@ func TestPartlyLeftBatch(t *testing.T) {
 	})
 }
 
-// TestMemoryIsBoundedWhileRedisHangs: callers that keep coming and leaving cost nothing any more at some point. All is well
+// TestMemoryIsBoundedWhileRedisHangs checks that callers that keep coming and leaving cost nothing any more at some point. All is well
 // again once Redis answers.
 func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
@@ -209,7 +209,7 @@ func comeAndGo(t *testing.T, l *Limiter, n int) (full bool) {
 	return full
 }
 
-// TestLeaversMakeRoomInTheQueue: while senders hang and some callers wait, those that come and go do not fill the queue.
+// TestLeaversMakeRoomInTheQueue checks that while senders hang and some callers wait, those that come and go do not fill the queue.
 func TestLeaversMakeRoomInTheQueue(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })

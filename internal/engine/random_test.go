@@ -63,7 +63,7 @@ type storm struct {
 	callers sync.WaitGroup
 }
 
-// TestRandomTroubles: whatever happens, no call takes longer than it may, and the account of all attempts is right: the server
+// TestRandomTroubles checks that whatever happens, no call takes longer than it may, and the account of all attempts is right: the server
 // executed what was answered, at most what is uncertain beside it, and nothing else.
 func TestRandomTroubles(t *testing.T) {
 	var all entry

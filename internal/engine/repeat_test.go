@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRepetition: what certainly did not run is sent again after 5, 10, 20 and 40 ms. Everything else is sent once.
+// TestRepetition checks that what certainly did not run is sent again after 5, 10, 20 and 40 ms. Everything else is sent once.
 func TestRepetition(t *testing.T) {
 	uncertain, certain := ErrUncertain, ErrOutage
 	for _, test := range []struct {
@@ -48,7 +48,7 @@ func TestRepetition(t *testing.T) {
 	}
 }
 
-// TestRepetitionEnds: a caller gets the reason when there is no time for another repetition, and after a second at the latest.
+// TestRepetitionEnds checks that a caller gets the reason when there is no time for another repetition, and after a second at the latest.
 func TestRepetitionEnds(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
 		-1:                     995 * time.Millisecond, // 5 + 10 + 20 + 24 * 40
@@ -71,7 +71,7 @@ func TestRepetitionEnds(t *testing.T) {
 	}
 }
 
-// TestEachRequestIsRepeatedByItself: of the requests in one batch, those that did not run are repeated, and no others.
+// TestEachRequestIsRepeatedByItself checks that of the requests in one batch, those that did not run are repeated, and no others.
 func TestEachRequestIsRepeatedByItself(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -115,7 +115,7 @@ func TestEachRequestIsRepeatedByItself(t *testing.T) {
 	})
 }
 
-// TestNothingIsSentTwice: connections that break under many requests, at every place of the pipeline.
+// TestNothingIsSentTwice checks that connections that break under many requests, at every place of the pipeline.
 func TestNothingIsSentTwice(t *testing.T) {
 	for place := range 12 {
 		onFakeTime(t, func(t *testing.T, s *server) {
@@ -147,7 +147,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// TestDeadServer: if the server is dead from the start, everybody learns that nothing was counted, and in time.
+// TestDeadServer checks that if the server is dead from the start, everybody learns that nothing was counted, and in time.
 func TestDeadServer(t *testing.T) {
 	for _, slowness := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 		onFakeTime(t, func(t *testing.T, s *server) {
@@ -174,7 +174,7 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
-// TestDeathInFlight: those whose requests were sent do not know, the others do.
+// TestDeathInFlight checks that those whose requests were sent do not know, the others do.
 func TestDeathInFlight(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -190,7 +190,7 @@ func TestDeathInFlight(t *testing.T) {
 	})
 }
 
-// TestConnectionsThatBreakWhileABatchIsWritten: rueidis may still write a batch whose reading has failed, so its commands must stay
+// TestConnectionsThatBreakWhileABatchIsWritten checks that rueidis may still write a batch whose reading has failed, so its commands must stay
 // as they are.
 func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {

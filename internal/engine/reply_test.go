@@ -68,7 +68,7 @@ func TestWrongNumberOfRows(t *testing.T) {
 	})
 }
 
-// TestStrangeIntegers: a reply whose integers make no sense causes no panic.
+// TestStrangeIntegers checks that a reply whose integers make no sense causes no panic.
 func TestStrangeIntegers(t *testing.T) {
 	for _, n := range []string{"-1", "-9223372036854775808", "9223372036854775807", "4096"} {
 		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {

@@ -16,7 +16,7 @@ func names(commands []command) string {
 	return strings.Join(all, " ")
 }
 
-// TestUnknownScript: a server that does not know the script gets it at once.
+// TestUnknownScript checks that a server that does not know the script gets it at once.
 func TestUnknownScript(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -29,7 +29,7 @@ func TestUnknownScript(t *testing.T) {
 	})
 }
 
-// TestScriptForgottenInABatch: a server that forgets the script before or within a batch gets it once, and the rest of the batch
+// TestScriptForgottenInABatch checks that a server that forgets the script before or within a batch gets it once, and the rest of the batch
 // again by its hash. Each request is executed once.
 func TestScriptForgottenInABatch(t *testing.T) {
 	for _, known := range []int{0, 1, crowd / 2, crowd - 1} {
@@ -63,7 +63,7 @@ func withoutHash(l *Limiter) *Limiter {
 	return l
 }
 
-// TestHashFromServer: in FIPS mode, a server computes the hash of the script, once.
+// TestHashFromServer checks that in FIPS mode, a server computes the hash of the script, once.
 func TestHashFromServer(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		s.forgetScript()
@@ -75,7 +75,7 @@ func TestHashFromServer(t *testing.T) {
 	})
 }
 
-// TestHashDoesNotCome: as long as the server does not reply with the hash, it is certain that nothing was counted.
+// TestHashDoesNotCome checks that as long as the server does not reply with the hash, it is certain that nothing was counted.
 func TestHashDoesNotCome(t *testing.T) {
 	for _, test := range []struct {
 		fate fate

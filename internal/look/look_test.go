@@ -23,7 +23,7 @@ func contrast(a, b uint32) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// TestContrast: text and curves stand out from both grounds, as WCAG 2 asks at level AA.
+// TestContrast checks that text and curves stand out from both grounds, as WCAG 2 asks at level AA.
 func TestContrast(t *testing.T) {
 	for _, c := range All() {
 		least := 3.0

@@ -208,7 +208,7 @@ func left(t *testing.T, dir string) int {
 	return len(entries)
 }
 
-// TestProgramIsMissing: a test that needs a program which may not be installed is skipped.
+// TestProgramIsMissing checks that a test that needs a program which may not be installed is skipped.
 func TestProgramIsMissing(t *testing.T) {
 	t.Setenv("SLIDEGATE_INSTALL", "0")
 	var skipped bool

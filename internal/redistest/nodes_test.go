@@ -2,7 +2,7 @@ package redistest
 
 import "testing"
 
-// TestHungNodeIsReplaced: a node that hangs, of which tests know nothing, does not spoil the cluster for the tests that follow.
+// TestHungNodeIsReplaced checks that a node that hangs, of which tests know nothing, does not spoil the cluster for the tests that follow.
 func TestHungNodeIsReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits until a node is taken for hung")

@@ -96,7 +96,7 @@ func text(of attribute.Set, key attribute.Key) string {
 	return v.AsString()
 }
 
-// seen returns an observation of a decision that took so long.
+// seen returns an observation of a decision that took some time.
 func seen(kind window.Kind, took time.Duration) window.Observation {
 	return window.Observation{Limiter: "api", Kind: kind, Took: took, InRedis: took, Decision: window.Decision{Usage: make([]window.Usage, 1)}}
 }

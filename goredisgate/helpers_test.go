@@ -22,7 +22,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// open returns a Connection by a go-redis client, to where these options of rueidis lead.
+// open returns a Connection by a go-redis client to the servers of these rueidis options.
 func open(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
 	return connect(tb, client(tb, o))
@@ -38,8 +38,8 @@ func connect(tb testing.TB, client redis.UniversalClient) *window.Connection {
 	return conn
 }
 
-// client returns a go-redis client. It has the defaults of go-redis, except that it does not wait for
-// longer than a limiter.
+// client returns a go-redis client with the defaults of go-redis, except that it waits no longer
+// than a limiter.
 func client(tb testing.TB, o rueidis.ClientOption) redis.UniversalClient {
 	tb.Helper()
 	c := redis.NewUniversalClient(&redis.UniversalOptions{

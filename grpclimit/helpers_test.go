@@ -43,7 +43,7 @@ func parsed(texts ...string) (all []window.Limit) {
 	return all
 }
 
-// noon is the time of limiters that stand still, so that waits are exact.
+// noon is the time of limiters whose clock stands still, so that waits are exact.
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // local returns a limiter in memory on this clock.
@@ -63,8 +63,8 @@ func onRedis(t *testing.T, limits ...string) *window.Limiter {
 	return must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed(limits...)}))
 }
 
-// interceptor returns one that is Closed and has one key, unless cfg says otherwise. It logs
-// nowhere.
+// interceptor returns an Interceptor that is Closed and has one key, unless cfg says otherwise. It
+// drops its log.
 func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
 	if cfg.Outage == "" {
 		cfg.Outage = grpclimit.Closed
