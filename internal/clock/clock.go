@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Clock is the clock of a limiter, in the unit of its records: milliseconds for window, microseconds for ar1.
+// Clock is the clock of a limiter, in the unit of its records: milliseconds for window,
+// microseconds for ar1.
 type Clock struct {
 	Now  func() time.Time      // nil: the clock of the Redis server, or the monotonic clock of this process
-	Tick time.Duration         // a unit
+	Tick time.Duration         // one unit
 	Unit func(time.Time) int64 // converts a time to units since 1970
 	Time func(int64) time.Time // the inverse of Unit
 	End  int64                 // the first time that the scripts refuse, in units
 	Year int                   // the year of End
 }
 
-// Read returns the time by Now. It returns an error if the scripts would refuse that time.
+// Read returns the time of Now. It returns an error if the scripts would refuse that time.
 func (c Clock) Read() (int64, error) {
 	now := c.Now()
 	t, year := c.Unit(now), now.UTC().Year() // Unit overflows for a year that is far away
@@ -26,7 +27,8 @@ func (c Clock) Read() (int64, error) {
 	return t, nil
 }
 
-// Milliseconds returns a span of n ms, at most 290 years: a Duration ends at 292.
+// Milliseconds returns a Duration of n ms, or of 290 years if that is shorter: a Duration ends at
+// 292.
 func Milliseconds(n int64) time.Duration {
 	const longest = 290 * 365 * 24 * time.Hour
 	return time.Duration(min(n, longest.Milliseconds())) * time.Millisecond

@@ -1,12 +1,14 @@
 // Package denials remembers denials, so that a client that keeps retrying costs Redis nothing.
 //
 // A remembered denial is repeated only while nothing can have changed the key. Before a request is
-// sent, Look gets the value of the key by a cached GET: Redis then notifies the client of every
-// change. If the request is denied, Remember keeps the denial with that value. Later, Look repeats
-// the denial while the client still holds this very copy of the value, and until the wait is over.
-// The value must be got before the request is sent, else a Reset in between would go unseen. And it
-// must be the same copy: after a Reset and an admission in the same millisecond, the key can have
-// the same bytes again.
+// sent, Lookup gets the value of the key by a cached GET, so Redis notifies the client of every
+// change. If the request is denied, Remember keeps the denial with that value. Later, Lookup
+// repeats the denial until the wait is over, while the client still holds this very copy of the
+// value.
+//
+// Lookup must get the value before the request is sent, because nobody would notice a Reset in
+// between. And it must be the same copy: after a Reset and an admission in the same millisecond,
+// the key can have the same bytes again.
 package denials
 
 import (
@@ -19,11 +21,11 @@ import (
 	"unsafe"
 )
 
-// ErrLeft is what a Get returns, with the error of ctx, if its caller left.
+// ErrLeft is the error of a Get whose caller left, joined with the error of ctx.
 var ErrLeft = errors.New("nothing was sent")
 
-// Get returns the value of a key, empty if there is none, by a GET whose reply the client keeps for
-// at most ttl. Hit reports that the client knew the value, and Redis was not asked. An error that
+// Get returns the value of a key, or an empty string, by a GET whose reply the client caches for at
+// most ttl. Hit reports that the client had cached the value, and did not ask Redis. An error that
 // is not ErrLeft means that Redis cannot answer.
 type Get func(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error)
 
@@ -33,29 +35,29 @@ type Cache struct {
 	get       Get
 	reportOff func(context.Context)
 
-	tracks atomic.Bool  // the client keeps what it gets
+	tracks atomic.Bool  // the client is known to cache what it gets
 	misses atomic.Int32 // how often it did not
-	off    atomic.Bool  // it never does, so nothing is remembered
+	off    atomic.Bool  // it never does, so the cache is off
 
 	mu      sync.Mutex
 	denials map[string]*denial // by key
 }
 
-// denial is what is known of a key. It is never changed: another one takes its place.
+// denial holds what is known of a key. It is never changed, only replaced.
 type denial struct {
 	request Request
 	reply   Reply
 	replied time.Time
 	until   time.Time // when the wait is over
-	value   string    // of the key, before the request was sent; empty if not known: then the denial is not repeated
+	value   string    // of the key, before the request was sent; empty if unknown: then the denial is not repeated
 
-	confirmed atomic.Int64 // when the last look began that confirmed the denial, in ns after replied
+	confirmed atomic.Int64 // when the last fetch began that confirmed the denial, in ns after replied
 
-	mu   sync.Mutex
-	look *look // that is under way
+	mu    sync.Mutex
+	fetch *fetch // in flight; nil if there is none
 }
 
-// Request is what an attempt asks for. A denial is repeated only for the same request.
+// Request holds what an attempt asks for. A denial is repeated only for the same request.
 type Request struct {
 	Units  int64
 	Limits string // as the script gets them
@@ -67,65 +69,65 @@ type Reply struct {
 	Rows []int64 // for each limit: used, retry after in ms, reset after in ms
 }
 
-// lease is how long a look holds for all callers. It is short beside the round trip in which Redis
-// notifies of a change.
+// lease is how long the result of a fetch holds for all callers. It is short compared with the
+// round trip in which Redis notifies of a change.
 const lease = 100 * time.Microsecond
 
-// maxMisses is how often in all a client may not hold a value that it just got, until the cache is
-// off.
+// maxMisses is how often, in all, a client may fail to cache a value that it just got, until the
+// cache is off.
 const maxMisses = 3
 
-// New returns a Cache for at most so many denials. It calls reportOff once, if the client does not
-// keep what it gets.
+// New returns a Cache for at most capacity denials. It calls reportOff once if the client does not
+// cache what it gets.
 func New(capacity int, get Get, reportOff func(context.Context)) *Cache {
 	return &Cache{capacity: capacity, get: get, reportOff: reportOff, denials: map[string]*denial{}}
 }
 
-// Seen is what a Look found out about a key.
-type Seen struct {
+// Result is the result of a Lookup.
+type Result struct {
 	Denied bool          // the request is denied; do not send it
-	Reply  Reply         // if Denied: of the denial that is repeated
-	Age    time.Duration // of that
+	Reply  Reply         // if Denied: the reply to the request that was denied before
+	Age    time.Duration // of Reply
 
 	key     string
 	request Request
 	value   string // before the request is sent
 }
 
-// Look reports whether a request is known to be denied. Otherwise send the request, and then call
-// Remember or Forget. It takes no longer than timeout, if that is not below 0.
-func (c *Cache) Look(ctx context.Context, key string, request Request, timeout time.Duration) (Seen, error) {
-	seen, d := Seen{key: key, request: request}, c.find(key)
+// Lookup reports whether a request is known to be denied. Otherwise send the request, and then call
+// Remember or Forget. Lookup takes no longer than timeout, unless that is below 0.
+func (c *Cache) Lookup(ctx context.Context, key string, request Request, timeout time.Duration) (Result, error) {
+	result, d := Result{key: key, request: request}, c.find(key)
 	now := time.Now()
 	if c.off.Load() || d == nil || d.request != request || !now.Before(d.until) {
-		return seen, nil
+		return result, nil
 	}
 	if at := d.confirmed.Load(); at != 0 && now.Sub(d.replied) < time.Duration(at)+lease {
-		return d.repeat(seen, now), nil
+		return d.repeat(result, now), nil
 	}
-	l := d.share(ctx, func() look { return c.lookUp(ctx, key, timeout, d.until.Sub(now)) })
+	l := d.share(ctx, func() fetch { return c.fetch(ctx, key, timeout, d.until.Sub(now)) })
 	if l.err != nil {
 		c.Forget(key)
-		return seen, ownError(ctx, l.err)
+		return result, ownError(ctx, l.err)
 	}
 	if !l.hit || !sameCopy(l.value, d.value) {
-		seen.value = l.value
-		return seen, nil
+		result.value = l.value
+		return result, nil
 	}
 	d.confirmed.Store(int64(now.Sub(d.replied)))
-	return d.repeat(seen, now), nil
+	return d.repeat(result, now), nil
 }
 
-func (d *denial) repeat(seen Seen, now time.Time) Seen {
-	seen.Denied, seen.Reply, seen.Age = true, d.reply, now.Sub(d.replied)
-	return seen
+func (d *denial) repeat(result Result, now time.Time) Result {
+	result.Denied, result.Reply, result.Age = true, d.reply, now.Sub(d.replied)
+	return result
 }
 
-// Remember keeps the reply to a request that was sent after a Look at a certain time. An admission
-// is kept only if it took the last units of a key that is known, so that the next request is looked
-// up first.
-func (c *Cache) Remember(seen Seen, sent time.Time, allowed bool, reply Reply) {
-	d := &denial{request: seen.request, reply: reply, replied: time.Now(), value: seen.value}
+// Remember keeps the reply to a request that was sent after a Lookup, at the time sent. It keeps an
+// admission only if that took the last units of a known key. The next Lookup of that key then gets
+// its value.
+func (c *Cache) Remember(result Result, sent time.Time, allowed bool, reply Reply) {
+	d := &denial{request: result.request, reply: reply, replied: time.Now(), value: result.value}
 	for i := 1; i < len(reply.Rows); i += 3 {
 		d.until = later(d.until, sent.Add(time.Duration(min(reply.Rows[i], longest))*time.Millisecond))
 	}
@@ -134,18 +136,18 @@ func (c *Cache) Remember(seen Seen, sent time.Time, allowed bool, reply Reply) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if allowed && c.denials[seen.key] == nil || !d.until.After(d.replied) {
-		delete(c.denials, seen.key)
+	if allowed && c.denials[result.key] == nil || !d.until.After(d.replied) {
+		delete(c.denials, result.key)
 		return
 	}
-	c.makeRoom(seen.key)
-	c.denials[seen.key] = d
+	c.makeRoom(result.key)
+	c.denials[result.key] = d
 }
 
 // longest is how many ms a denial is remembered at most: a year.
 const longest = 365 * 24 * 3600 * 1000
 
-// makeRoom forgets any other denial if the cache is full.
+// makeRoom drops any other denial if the cache is full.
 func (c *Cache) makeRoom(key string) {
 	if c.denials[key] != nil || len(c.denials) < c.capacity {
 		return
@@ -156,7 +158,7 @@ func (c *Cache) makeRoom(key string) {
 	}
 }
 
-// Forget forgets what is known of a key.
+// Forget drops what is known of a key.
 func (c *Cache) Forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,45 +171,45 @@ func (c *Cache) find(key string) *denial {
 	return c.denials[key]
 }
 
-// look is one look at the value of a key.
-type look struct {
+// A fetch is one cached GET of a key, for all callers that come meanwhile.
+type fetch struct {
 	done  chan struct{}
 	value string
 	hit   bool
 	err   error
 }
 
-// share has one caller at a time look. The others that come meanwhile wait for what it sees.
-func (d *denial) share(ctx context.Context, lookUp func() look) look {
+// share calls get for one caller at a time. Callers that come meanwhile wait for its result.
+func (d *denial) share(ctx context.Context, get func() fetch) fetch {
 	d.mu.Lock()
-	if l := d.look; l != nil {
+	if l := d.fetch; l != nil {
 		d.mu.Unlock()
 		select {
 		case <-l.done:
 			return *l
 		case <-ctx.Done():
-			return look{err: ErrLeft}
+			return fetch{err: ErrLeft}
 		}
 	}
-	l := &look{done: make(chan struct{}), err: ErrLeft} // the error if lookUp panics
-	d.look = l
+	l := &fetch{done: make(chan struct{}), err: ErrLeft} // the error if get panics
+	d.fetch = l
 	d.mu.Unlock()
 	defer d.finish(l)
-	found := lookUp()
+	found := get()
 	l.value, l.hit, l.err = found.value, found.hit, found.err
 	return found
 }
 
-func (d *denial) finish(l *look) {
+func (d *denial) finish(l *fetch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.look = nil
+	d.fetch = nil
 	close(l.done)
 }
 
-// lookUp gets the value of a key. Until it is known that the client keeps what it gets, it also
-// finds that out.
-func (c *Cache) lookUp(ctx context.Context, key string, timeout, ttl time.Duration) (l look) {
+// fetch gets the value of a key. Until the client is known to cache what it gets, fetch also finds
+// that out, by a second GET.
+func (c *Cache) fetch(ctx context.Context, key string, timeout, ttl time.Duration) (l fetch) {
 	began := time.Now()
 	l.value, l.hit, l.err = c.get(ctx, key, timeout, ttl)
 	if l.err != nil || l.hit || l.value == "" || c.tracks.Load() {
@@ -225,7 +227,7 @@ func (c *Cache) lookUp(ctx context.Context, key string, timeout, ttl time.Durati
 	return l
 }
 
-// ownError returns what the error of a look, which callers share, means for one of them.
+// ownError returns what the error of a shared fetch means for one of its callers.
 func ownError(ctx context.Context, err error) error {
 	switch {
 	case !errors.Is(err, ErrLeft):
@@ -236,7 +238,7 @@ func ownError(ctx context.Context, err error) error {
 	return nil // another caller left
 }
 
-// sameCopy reports whether two values are one copy in memory, and not empty: then Redis has
+// sameCopy reports whether two values are one copy in memory, and not empty. If they are, Redis has
 // notified of no change in between.
 func sameCopy(a, b string) bool {
 	return a != "" && b != "" && unsafe.StringData(a) == unsafe.StringData(b)

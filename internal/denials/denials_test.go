@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A redis stands for a client that keeps what it gets.
+// A redis plays a client that caches what it gets.
 type redis struct {
 	mu     sync.Mutex
 	value  string
@@ -41,14 +41,14 @@ func (r *redis) get(ctx context.Context, key string, _, _ time.Duration) (string
 	return value, false, r.err
 }
 
-// set changes the value of all keys, of which the client hears.
+// set changes the value of all keys, and notifies the client.
 func (r *redis) set(value string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.value, r.copies = value, map[string]string{}
 }
 
-// asked returns how many gets there were since the last call.
+// asked returns the number of gets since the last call.
 func (r *redis) asked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,27 +72,27 @@ func pass(d time.Duration) { <-time.After(d) }
 // minute is a reply that denies for a minute.
 var minute = Reply{At: 7, Rows: []int64{5, 60_000, 60_000, 5, 0, 3_600_000}}
 
-// mustLook looks, without an error.
-func mustLook(t *testing.T, c *Cache, key string) Seen {
+// mustLookup calls Lookup, and fails the test on an error.
+func mustLookup(t *testing.T, c *Cache, key string) Result {
 	t.Helper()
-	seen, err := c.Look(t.Context(), key, Request{Units: 1}, time.Second)
+	result, err := c.Lookup(t.Context(), key, Request{Units: 1}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return seen
+	return result
 }
 
-// deny looks, and then remembers that the request was denied.
+// deny calls Lookup, and then remembers that the request was denied.
 func deny(t *testing.T, c *Cache, key string) {
 	t.Helper()
-	if seen := mustLook(t, c, key); seen.Denied {
+	if result := mustLookup(t, c, key); result.Denied {
 		t.Fatalf("%s is known to be denied", key)
 	} else {
-		c.Remember(seen, time.Now(), false, minute)
+		c.Remember(result, time.Now(), false, minute)
 	}
 }
 
-// learn makes the cache remember that a key is denied, and with which value.
+// learn makes the cache remember that a key is denied, and its value.
 func learn(t *testing.T, c *Cache, key string) {
 	t.Helper()
 	deny(t, c, key) // without a value, since nothing was known
@@ -102,23 +102,24 @@ func learn(t *testing.T, c *Cache, key string) {
 // wantDenied checks whether a key is known to be denied.
 func wantDenied(t *testing.T, c *Cache, key string, want bool) {
 	t.Helper()
-	if seen := mustLook(t, c, key); seen.Denied != want {
-		t.Errorf("%s is known to be denied: %v", key, seen.Denied)
+	if result := mustLookup(t, c, key); result.Denied != want {
+		t.Errorf("%s is known to be denied: %v", key, result.Denied)
 	}
 }
 
-// TestDenialIsRemembered checks that the third request is answered without a call of the script, until the wait is over.
+// TestDenialIsRemembered checks that the third request is answered without a call of the script,
+// until the wait is over.
 func TestDenialIsRemembered(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		deny(t, c, "k")
 		if r.asked() != 0 {
-			t.Error("a key of which nothing is known was looked up")
+			t.Error("an unknown key was looked up")
 		}
 		deny(t, c, "k")
 		pass(10 * time.Second)
-		seen := mustLook(t, c, "k")
-		if !seen.Denied || seen.Age != 10*time.Second || fmt.Sprint(seen.Reply) != fmt.Sprint(minute) {
-			t.Errorf("%+v", seen)
+		result := mustLookup(t, c, "k")
+		if !result.Denied || result.Age != 10*time.Second || fmt.Sprint(result.Reply) != fmt.Sprint(minute) {
+			t.Errorf("%+v", result)
 		}
 		pass(50*time.Second - time.Nanosecond)
 		wantDenied(t, c, "k", true)
@@ -127,13 +128,14 @@ func TestDenialIsRemembered(t *testing.T) {
 	})
 }
 
-// TestWaitCountsFromTheRequest checks that the wait began when the request was sent, not when its reply came.
+// TestWaitCountsFromTheRequest checks that the wait begins when the request is sent, not when its
+// reply comes.
 func TestWaitCountsFromTheRequest(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		deny(t, c, "k")
-		seen, sent := mustLook(t, c, "k"), time.Now()
+		result, sent := mustLookup(t, c, "k"), time.Now()
 		pass(time.Second)
-		c.Remember(seen, sent, false, minute)
+		c.Remember(result, sent, false, minute)
 		pass(59*time.Second - time.Nanosecond)
 		wantDenied(t, c, "k", true)
 		pass(time.Nanosecond)
@@ -141,7 +143,8 @@ func TestWaitCountsFromTheRequest(t *testing.T) {
 	})
 }
 
-// TestChangeEndsDenial checks that neither a change of the value nor a new copy of the same one is a denial.
+// TestChangeEndsDenial checks that a change of the value, or a new copy of the same value, ends a
+// denial.
 func TestChangeEndsDenial(t *testing.T) {
 	for _, value := range []string{"less", "full", ""} {
 		onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
@@ -154,7 +157,8 @@ func TestChangeEndsDenial(t *testing.T) {
 	}
 }
 
-// TestMissIsNoDenial checks that a value that the client had to get says nothing, even if it is the same copy.
+// TestMissIsNoDenial checks that a value that the client had to fetch proves nothing, even if it is
+// the same copy.
 func TestMissIsNoDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hit := true
@@ -170,17 +174,17 @@ func TestMissIsNoDenial(t *testing.T) {
 	})
 }
 
-// TestOtherUnits checks that a denial of one unit says nothing of two.
+// TestOtherUnits checks that a denial of one unit does not deny two.
 func TestOtherUnits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
-		if seen, err := c.Look(t.Context(), "k", Request{Units: 2}, time.Second); err != nil || seen.Denied {
-			t.Errorf("%+v, %v", seen, err)
+		if result, err := c.Lookup(t.Context(), "k", Request{Units: 2}, time.Second); err != nil || result.Denied {
+			t.Errorf("%+v, %v", result, err)
 		}
 	})
 }
 
-// TestForget forgets.
+// TestForget checks that Forget drops a denial.
 func TestForget(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
@@ -189,14 +193,15 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestAdmissions checks that one of a key that is known keeps the wait, so that the next request is looked up. Others are not kept.
+// TestAdmissions checks that an admission of a known key keeps the wait, so that the next request
+// is looked up. Other admissions are not kept.
 func TestAdmissions(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
-		c.Remember(mustLook(t, c, "new"), time.Now(), true, minute)
+		c.Remember(mustLookup(t, c, "new"), time.Now(), true, minute)
 		learn(t, c, "k")
 		r.set("free")
 		pass(time.Millisecond)
-		c.Remember(mustLook(t, c, "k"), time.Now(), true, minute)
+		c.Remember(mustLookup(t, c, "k"), time.Now(), true, minute)
 		r.asked()
 		wantDenied(t, c, "new", false)
 		if r.asked() != 0 {
@@ -206,14 +211,14 @@ func TestAdmissions(t *testing.T) {
 		if r.asked() == 0 {
 			t.Error("an event that was denied was not looked up")
 		}
-		c.Remember(mustLook(t, c, "k"), time.Now(), true, Reply{Rows: []int64{1, 0, 60_000}})
+		c.Remember(mustLookup(t, c, "k"), time.Now(), true, Reply{Rows: []int64{1, 0, 60_000}})
 		if len(c.denials) != 0 {
 			t.Error("a key with room was kept")
 		}
 	})
 }
 
-// TestLease checks that callers within 0.1 ms share a look.
+// TestLease checks that callers within 0.1 ms share a fetch.
 func TestLease(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -223,15 +228,15 @@ func TestLease(t *testing.T) {
 		for _, want := range []int{0, 0, 1, 0} { // after 0, 50, 100 and 150 us
 			wantDenied(t, c, "k", true)
 			if n := r.asked(); n != want {
-				t.Errorf("%d looks, want %d", n, want)
+				t.Errorf("%d fetches, want %d", n, want)
 			}
 			pass(lease / 2)
 		}
 	})
 }
 
-// TestCallersShareALook checks that of those who come at once, one looks.
-func TestCallersShareALook(t *testing.T) {
+// TestCallersShareAFetch checks that callers that come at the same time share one fetch.
+func TestCallersShareAFetch(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
 		r.asked()
@@ -242,25 +247,26 @@ func TestCallersShareALook(t *testing.T) {
 		}
 		callers.Wait()
 		if n := r.asked(); n != 1 {
-			t.Errorf("%d looks", n)
+			t.Errorf("%d fetches", n)
 		}
 	})
 }
 
-// TestLeavers checks that the one who looks may leave, and so may those who wait for it. The others send their requests.
+// TestLeavers checks that the caller that fetches may leave, and so may callers that wait for it.
+// The others send their requests.
 func TestLeavers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
 		r.delay = time.Minute
 		var callers sync.WaitGroup
-		lookFor := func(d time.Duration, want error) {
+		callFor := func(d time.Duration, want error) {
 			callers.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), d)
 				defer cancel()
 				began := time.Now()
-				seen, err := c.Look(ctx, "k", Request{Units: 1}, time.Hour)
-				if seen.Denied || !errors.Is(err, want) {
-					t.Errorf("%v: %+v, %v", d, seen, err)
+				result, err := c.Lookup(ctx, "k", Request{Units: 1}, time.Hour)
+				if result.Denied || !errors.Is(err, want) {
+					t.Errorf("%v: %+v, %v", d, result, err)
 				}
 				if took := time.Since(began); took != min(d, 2*time.Second) {
 					t.Errorf("%v: took %v", d, took)
@@ -268,14 +274,15 @@ func TestLeavers(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		lookFor(2*time.Second, context.DeadlineExceeded) // the error is that of its own context, and it is not told to others
-		lookFor(1*time.Second, context.DeadlineExceeded)
-		lookFor(3*time.Second, nil)
+		callFor(2*time.Second, context.DeadlineExceeded) // the error is that of its own context, and other callers do not get it
+		callFor(1*time.Second, context.DeadlineExceeded)
+		callFor(3*time.Second, nil)
 		callers.Wait()
 	})
 }
 
-// TestPanicFreesOthers checks that if the one who looks panics, those who wait for it send their requests.
+// TestPanicFreesOthers checks that if the caller that fetches panics, those who wait for it send
+// their requests.
 func TestPanicFreesOthers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
@@ -286,7 +293,7 @@ func TestPanicFreesOthers(t *testing.T) {
 		}
 		go func() {
 			defer func() { _ = recover() }()
-			_, _ = c.Look(t.Context(), "k", Request{Units: 1}, time.Minute)
+			_, _ = c.Lookup(t.Context(), "k", Request{Units: 1}, time.Minute)
 		}()
 		synctest.Wait()
 		wantDenied(t, c, "k", false)
@@ -296,13 +303,13 @@ func TestPanicFreesOthers(t *testing.T) {
 	})
 }
 
-// TestErrorIsReturned, and what was known is forgotten.
+// TestErrorIsReturned checks that an error is returned, and that the denial is dropped.
 func TestErrorIsReturned(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
 		r.set("")
 		r.err = errors.New("no connection")
-		if _, err := c.Look(t.Context(), "k", Request{Units: 1}, time.Second); !errors.Is(err, r.err) {
+		if _, err := c.Lookup(t.Context(), "k", Request{Units: 1}, time.Second); !errors.Is(err, r.err) {
 			t.Error(err)
 		}
 		wantDenied(t, c, "k", false)
@@ -322,7 +329,8 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// TestOff checks that a client that never keeps what it gets is found out. From then on it is not asked.
+// TestOff checks that the cache detects a client that never caches what it gets. From then on it is
+// not asked.
 func TestOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		off := 0
@@ -332,12 +340,13 @@ func TestOff(t *testing.T) {
 			deny(t, c, "k")
 		}
 		if n := r.asked(); off != 1 || n != 2*maxMisses {
-			t.Errorf("reported %d times, after %d looks", off, n)
+			t.Errorf("reported %d times, after %d gets", off, n)
 		}
 	})
 }
 
-// TestTimeoutOfTwoGets checks that the second get has only the rest of the time, and at least a nanosecond. Without a Timeout, neither has one.
+// TestTimeoutOfTwoGets checks that the second get has only the rest of the time, and at least a
+// nanosecond. Without a Timeout, neither get has one.
 func TestTimeoutOfTwoGets(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{time.Minute: 59 * time.Second, time.Millisecond: 1, -1: -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -348,18 +357,18 @@ func TestTimeoutOfTwoGets(t *testing.T) {
 				return "full", false, nil
 			}, nil)
 			deny(t, c, "k")
-			if _, err := c.Look(t.Context(), "k", Request{Units: 1}, timeout); err != nil || len(got) != 2 || got[0] != timeout || got[1] != want {
+			if _, err := c.Lookup(t.Context(), "k", Request{Units: 1}, timeout); err != nil || len(got) != 2 || got[0] != timeout || got[1] != want {
 				t.Errorf("%v: %v, %v", timeout, got, err)
 			}
 		})
 	}
 }
 
-// TestLongWaits checks that a wait of centuries is remembered for a year, as no Duration holds it.
+// TestLongWaits checks that a wait of centuries, which no Duration holds, is remembered for a year.
 func TestLongWaits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		for range 2 {
-			c.Remember(mustLook(t, c, "k"), time.Now(), false, Reply{Rows: []int64{5, 1 << 62, 1 << 62}})
+			c.Remember(mustLookup(t, c, "k"), time.Now(), false, Reply{Rows: []int64{5, 1 << 62, 1 << 62}})
 		}
 		wantDenied(t, c, "k", true)
 		pass(longest*time.Millisecond - 1)

@@ -1,9 +1,9 @@
 package denials
 
-// Lease is how long a look holds for all callers.
+// Lease is how long the result of a fetch holds for all callers.
 const Lease = lease
 
-// Len returns how many denials are remembered.
+// Len returns the number of denials in the cache.
 func (c *Cache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,15 +27,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A process has a cache of denials, and the client that keeps what the cache looks at.
+// A process has a cache of denials, and the client whose values the cache compares.
 type process struct {
 	*denials.Cache
 	client  rueidis.Client
 	limiter *window.Limiter // without a cache of its own
 }
 
-// newProcess returns a process for the limiter of a name: two in an hour, and three in two hours. Its clock stands still, so that a key
-// often has the same bytes again.
+// newProcess returns a process for the limiter of a name: two per hour, and three per two hours.
+// Its clock stands still, so that a key often has the same bytes again.
 func newProcess(client rueidis.Client, name string) process {
 	p := process{client: client}
 	limits := []window.Limit{window.PerHour(2), {Max: 3, Per: 2 * time.Hour}}
@@ -45,7 +45,7 @@ func newProcess(client rueidis.Client, name string) process {
 	return p
 }
 
-// get is a cached GET.
+// get sends a cached GET.
 func (p process) get(ctx context.Context, key string, _, ttl time.Duration) (value string, hit bool, err error) {
 	result := p.client.DoCache(ctx, p.client.B().Get().Key(key).Cache(), ttl)
 	value, err = result.ToString()
@@ -55,14 +55,14 @@ func (p process) get(ctx context.Context, key string, _, ttl time.Duration) (val
 	return value, result.IsCacheHit(), err
 }
 
-// A caller makes an attempt on an event in steps, so that other things happen in between: it looks, it asks Redis, and it remembers the
-// answer.
+// A caller makes an attempt on an event in steps, so that other things happen in between: it calls
+// Lookup, asks Redis, and remembers the answer.
 type caller struct {
 	process
 	event, key string
 	next       func(ctx context.Context, t *testing.T) // nil once the attempt is over
 
-	seen    denials.Seen
+	result  denials.Result
 	sent    time.Time
 	allowed bool
 	reply   denials.Reply
@@ -71,21 +71,21 @@ type caller struct {
 func (p process) newCaller(t *testing.T, event string) *caller {
 	t.Helper()
 	c := &caller{process: p, event: event, key: must(p.limiter.Inspect(t.Context(), event)).Key}
-	c.next = c.look
+	c.next = c.lookup
 	return c
 }
 
-func (c *caller) look(ctx context.Context, t *testing.T) {
+func (c *caller) lookup(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var err error
-	c.seen, err = c.Look(ctx, c.key, denials.Request{Units: 1}, patience)
+	c.result, err = c.Lookup(ctx, c.key, denials.Request{Units: 1}, patience)
 	c.next = c.ask
-	if c.seen.Denied || c.left(ctx, t, err) {
+	if c.result.Denied || c.left(ctx, t, err) {
 		c.next = nil
 	}
 }
 
-// ask sends the attempt. A caller that leaves meanwhile does not know whether it is counted.
+// ask sends the attempt. A caller that leaves meanwhile does not know whether it was counted.
 func (c *caller) ask(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c.sent = time.Now()
@@ -101,7 +101,7 @@ func (c *caller) ask(ctx context.Context, t *testing.T) {
 }
 
 func (c *caller) remember(context.Context, *testing.T) {
-	c.Remember(c.seen, c.sent, c.allowed, c.reply)
+	c.Remember(c.result, c.sent, c.allowed, c.reply)
 	c.next = nil
 }
 
@@ -123,8 +123,9 @@ func (c *caller) attempt(t *testing.T) bool {
 	return c.allowed
 }
 
-// TestDenialsAreRight plays random steps of several callers, some of whom leave, and of another process that resets and admits in
-// between. Once the client has heard of all changes, a denial is told only if Redis denies.
+// TestDenialsAreRight plays random steps of several callers, which may leave, and of another
+// process that resets and admits in between. Once the client has received all notifications, a
+// denial is repeated only if Redis denies.
 func TestDenialsAreRight(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	rounds, denied := 300, 0
@@ -171,7 +172,7 @@ func play(t *testing.T, rng *rand.Rand, p process, other *window.Limiter, caller
 	}
 }
 
-// disturb is what another process does.
+// disturb plays another process, which resets or admits.
 func disturb(t *testing.T, rng *rand.Rand, other *window.Limiter) {
 	t.Helper()
 	if rng.IntN(2) == 0 {
@@ -181,12 +182,12 @@ func disturb(t *testing.T, rng *rand.Rand, other *window.Limiter) {
 	}
 }
 
-// isRight waits until the client has heard of all changes, and compares an attempt with what Redis says. It reports whether the attempt is
-// allowed.
+// isRight waits until the client has received all notifications, and compares an attempt with what
+// Redis decides. It reports whether the attempt is allowed.
 func (p process) isRight(t *testing.T, other *window.Limiter) (allowed bool) {
 	t.Helper()
 	c := p.newCaller(t, "e")
-	p.hear(t, c.key)
+	p.awaitNotifications(t, c.key)
 	awaitLease()
 	now := must(other.Peek(t.Context(), "e")).Allowed
 	if got := c.attempt(t); got != now {
@@ -195,39 +196,41 @@ func (p process) isRight(t *testing.T, other *window.Limiter) (allowed bool) {
 	return now
 }
 
-// awaitLease waits until what was looked at before is told no more.
+// awaitLease waits until the results of earlier fetches hold no longer.
 func awaitLease() {
 	for over := time.Now().Add(denials.Lease); time.Now().Before(over); {
 	}
 }
 
-// hear waits until the client has heard of all changes. Redis tells them on the connection of cached GETs, before the reply to one
-// that the client cannot answer: that of a key which nobody has asked for.
-func (p process) hear(t *testing.T, key string) {
+// awaitNotifications waits until the client has received all notifications. Redis sends them on the
+// connection of cached GETs, before the reply to one that the client cannot answer: that of a key
+// which nobody has asked for.
+func (p process) awaitNotifications(t *testing.T, key string) {
 	t.Helper()
 	if _, hit, err := p.get(t.Context(), fmt.Sprint(key, rand.Uint64()), patience, time.Hour); hit || err != nil {
 		t.Fatal(hit, err)
 	}
 }
 
-// TestSameBytesAreAnotherCopy checks that after a Reset and an admission in the same millisecond, the key has the bytes that it had before a denial.
+// TestSameBytesAreAnotherCopy checks that a denial from before a Reset is not repeated. After an
+// admission in the same millisecond, the key has the bytes that it had before the denial.
 func TestSameBytesAreAnotherCopy(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	p, other := newProcess(client, name), newProcess(redistest.NewClient(t, nil), name).limiter
 	must(other.AllowN(t.Context(), "e", 2))
-	p.newCaller(t, "e").attempt(t) // from now on the key is looked at
+	p.newCaller(t, "e").attempt(t) // from now on the key is looked up
 	must(0, other.Reset(t.Context(), "e"))
 	must(other.Allow(t.Context(), "e"))
 	c := p.newCaller(t, "e")
-	p.hear(t, c.key)
-	c.look(t.Context(), t)
+	p.awaitNotifications(t, c.key)
+	c.lookup(t.Context(), t)
 	must(other.Allow(t.Context(), "e"))
 	if c.attempt(t) {
 		t.Fatal("a third unit is allowed")
 	}
 	must(0, other.Reset(t.Context(), "e"))
 	must(other.Allow(t.Context(), "e"))
-	p.hear(t, c.key)
+	p.awaitNotifications(t, c.key)
 	awaitLease()
 	if _, hit, err := p.get(t.Context(), c.key, patience, time.Hour); hit || err != nil { // the client knows the key again
 		t.Fatalf("hit %v, %v", hit, err)
@@ -237,7 +240,7 @@ func TestSameBytesAreAnotherCopy(t *testing.T) {
 	}
 }
 
-// TestDenialsAreFew checks that no more are remembered than were asked for.
+// TestDenialsAreFew checks that the cache never holds more denials than its capacity.
 func TestDenialsAreFew(t *testing.T) {
 	p := newProcess(redistest.Client(t), redistest.Key(t))
 	for i := range 100 {

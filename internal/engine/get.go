@@ -23,8 +23,8 @@ func (endless) Done() <-chan struct{} { return nil }
 // Value returns nil.
 func (endless) Value(any) any { return nil }
 
-// A lookup is a cached GET in a goroutine of its own, so that its caller can leave while the client waits for a connection.
-type lookup struct {
+// A cachedGet is a cached GET in a goroutine of its own, so that its caller can leave while the client waits for a connection.
+type cachedGet struct {
 	endless
 	over  atomic.Bool // it is done, or its caller has left
 	done  chan struct{}
@@ -34,7 +34,7 @@ type lookup struct {
 }
 
 // Err returns an error once the caller has left, so that nothing more is sent for it.
-func (g *lookup) Err() error {
+func (g *cachedGet) Err() error {
 	if g.over.Load() {
 		return context.Canceled
 	}
@@ -49,7 +49,7 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 	if q.slotRange.isOpen() || q.slotRange.abandoned.Load() >= maxAbandoned {
 		return "", false, nil
 	}
-	began, g := s.elapsed(), &lookup{done: make(chan struct{})}
+	began, g := s.elapsed(), &cachedGet{done: make(chan struct{})}
 	go g.run(s.conn.up.Load().tracker, q.slotRange, k, ttl)
 	err = g.await(ctx, q.slotRange, timeout)
 	if err == nil { // it closes no breaker: a server that refuses to count still answers a GET
@@ -65,7 +65,7 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 	return "", false, err
 }
 
-func (g *lookup) run(tracker Tracker, r *slotRange, key string, ttl time.Duration) {
+func (g *cachedGet) run(tracker Tracker, r *slotRange, key string, ttl time.Duration) {
 	defer close(g.done)
 	g.value, g.hit, g.err = tracker.Get(g, key, ttl)
 	if !g.over.CompareAndSwap(false, true) {
@@ -73,8 +73,8 @@ func (g *lookup) run(tracker Tracker, r *slotRange, key string, ttl time.Duratio
 	}
 }
 
-// await waits for a lookup until the time is up or ctx ends.
-func (g *lookup) await(ctx context.Context, r *slotRange, timeout time.Duration) error {
+// await waits for a cachedGet until the time is up or ctx ends.
+func (g *cachedGet) await(ctx context.Context, r *slotRange, timeout time.Duration) error {
 	var expired <-chan time.Time
 	if timeout >= 0 {
 		timer := time.NewTimer(timeout)

@@ -118,12 +118,12 @@ func (s *redis) decide(ctx context.Context, timeout time.Duration, limits *Limit
 // decideRemembering is decide for an attempt under a denial cache.
 func (s *redis) decideRemembering(ctx context.Context, limits *Limits, k string, n int64) (Reply, error) {
 	began := time.Now()
-	seen, err := s.denials.Look(ctx, k, denials.Request{Units: n, Limits: limits.text}, s.Timeout)
+	result, err := s.denials.Lookup(ctx, k, denials.Request{Units: n, Limits: limits.text}, s.Timeout)
 	if err != nil {
 		return Reply{Trace: Trace{SlotRange: s.slotRange(k)}}, err
 	}
-	if seen.Denied {
-		return s.remembered(k, seen), nil
+	if result.Denied {
+		return s.remembered(k, result), nil
 	}
 	sent, timeout := time.Now(), s.Timeout
 	if timeout >= 0 {
@@ -134,19 +134,19 @@ func (s *redis) decideRemembering(ctx context.Context, limits *Limits, k string,
 		s.denials.Forget(k)
 		return r, err
 	}
-	s.denials.Remember(seen, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])})
+	s.denials.Remember(result, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])})
 	return r, nil
 }
 
 // remembered returns a denial as it is now: its waits have become shorter.
-func (s *redis) remembered(k string, seen denials.Seen) Reply {
-	r := Reply{At: s.Clock.Unit(s.Clock.Time(seen.Reply.At).Add(seen.Age)), Trace: Trace{Remembered: true}}
+func (s *redis) remembered(k string, result denials.Result) Reply {
+	r := Reply{At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Trace: Trace{Remembered: true}}
 	if s.Notify != nil { // else nobody learns it
 		r.Trace.SlotRange = s.slotRange(k)
 	}
-	r.setRows(seen.Reply.Rows)
-	for i := range len(seen.Reply.Rows) / 3 {
-		row, ms := r.Row(i), seen.Age.Milliseconds()
+	r.setRows(result.Reply.Rows)
+	for i := range len(result.Reply.Rows) / 3 {
+		row, ms := r.Row(i), result.Age.Milliseconds()
 		row[1], row[2] = max(0, row[1]-ms), max(0, row[2]-ms)
 	}
 	return r

@@ -1,4 +1,4 @@
-// Package journal logs the begin and the end of a limiter's outages, each once.
+// Package journal logs when a limiter's outages begin and end, each once.
 package journal
 
 import (
@@ -8,56 +8,59 @@ import (
 	"time"
 )
 
-// A state is how the limiter decides. A higher one is worse.
+// A state says how the limiter decides. A higher one is worse.
 type state = int32
 
 const (
-	sound    state = iota
-	degraded       // by its Fallback
-	out            // not at all
+	normal   state = iota
+	degraded       // its Fallback decides
+	failing        // nothing decides
 )
 
-// calm is how long a state is not seen before a better one is told: while one shard of a cluster is out and the others are not, requests take turns.
-const calm = 5 * time.Second
+// recoveryDelay is how long a state must not occur before a better one is logged. While one shard
+// of a cluster is down and the others are up, requests meet both states in quick succession.
+const recoveryDelay = 5 * time.Second
 
-// Journal remembers what it logged of a limiter last. The zero Journal has logged nothing. It is safe for concurrent use.
+// Journal remembers the last state that it logged of a limiter. The zero Journal has logged
+// nothing. It is safe for concurrent use.
 type Journal struct {
-	told atomic.Int32
-	mu   sync.Mutex
-	seen time.Time // when what was told was last so
+	logged atomic.Int32
+	mu     sync.Mutex
+	seen   time.Time // when a request last met the logged state
 }
 
-// turn takes note of how a request was decided, and returns whether that is to be told.
-func (j *Journal) turn(now state) bool {
-	if now == sound && j.told.Load() == sound {
+// change records the state that a request met. It reports whether to log it as a change.
+func (j *Journal) change(now state) bool {
+	if now == normal && j.logged.Load() == normal {
 		return false
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	told := j.told.Load()
-	if now < told && time.Since(j.seen) < calm {
+	logged := j.logged.Load()
+	if now < logged && time.Since(j.seen) < recoveryDelay {
 		return false
 	}
-	if now != sound {
+	if now != normal {
 		j.seen = time.Now()
 	}
-	j.told.Store(now)
-	return now != told
+	j.logged.Store(now)
+	return now != logged
 }
 
-// Note logs how a request was decided, if that is news. A nil err means that the limiter decided, or its Fallback if byFallback is set.
-// The outage says what happens to requests while nothing decides.
+// Note records how a request was decided, and logs it if the state has changed. A nil err means
+// that the limiter decided, or its Fallback if byFallback is set. The outage says what happens to
+// requests while nothing decides.
 func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, err error) {
 	switch {
 	case err != nil:
-		if j.turn(out) {
+		if j.change(failing) {
 			log.Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", err)
 		}
 	case byFallback:
-		if j.turn(degraded) {
+		if j.change(degraded) {
 			log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits")
 		}
-	case j.turn(sound):
+	case j.change(normal):
 		log.Info("slidegate: the limiter decides about requests again")
 	}
 }

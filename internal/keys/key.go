@@ -7,14 +7,16 @@ import (
 	"encoding/base64"
 )
 
-// Longest is the length in bytes of the longest event that appears in a key as it is. A longer one is hashed.
+// Longest is the length in bytes of the longest event that appears in a key as it is. A longer
+// event is hashed.
 const Longest = 128
 
 const hexDigit = "0123456789ABCDEF"
 
-// Tag returns the hash tag of an event. Two events never share one, and no event can end its tag early. Printable ASCII
-// stands for itself, except braces, the percent sign and a leading tilde: these and every other byte become %XX. A leading
-// tilde marks a hash: the SHA-256 of a long event, or the HMAC-SHA256 of any event under a secret that is not nil.
+// Tag returns the hash tag of an event. Two events never share one, and no event can end its tag
+// early. Printable ASCII stands for itself, except braces, the percent sign and a leading tilde:
+// these and all other bytes become %XX. A leading tilde marks a hash: the SHA-256 of a long event,
+// or the HMAC-SHA256 of any event under a secret that is not nil.
 func Tag(secret []byte, event string) string {
 	switch {
 	case secret != nil:

@@ -1,5 +1,6 @@
-// Package look holds what all pictures of this project share: their measures, their letters, and their colours on light and
-// on dark ground. It imports only the standard library, so each module that draws can import it.
+// Package look holds what all pictures of this project share: their measures, fonts, and colours in
+// light and in dark mode. It imports only the standard library, so each module that draws can import
+// it.
 package look
 
 import (
@@ -11,8 +12,8 @@ import (
 	"strings"
 )
 
-// The measures of a picture and the sizes of its letters, in points. A page that is shown 800 pixels wide has 1.07 pixels for
-// each point.
+// The measures of a picture and the sizes of its letters, in points. A page that is shown 800
+// pixels wide has 1.07 pixels for each point.
 const (
 	PageWidth = 750
 	Margin    = 15
@@ -22,14 +23,16 @@ const (
 	LabelSize   = 10
 )
 
-// Family is the font and its substitutes. Arial and Helvetica have letters as wide as those of Liberation Sans.
+// Family is the font and its substitutes. Letters of Arial and Helvetica are as wide as those of
+// Liberation Sans.
 const Family = "'Liberation Sans',Arial,Helvetica,sans-serif"
 
-// A Colour represents one colour of a picture on light ground, and its counterpart on dark ground.
+// A Colour represents a colour of a picture in light mode, and its counterpart in dark mode.
 type Colour struct{ light, dark uint32 }
 
-// The colours. Each curve stands out from its ground by a contrast of at least 3, and text by at least 4.5. People who see
-// fewer colours can tell the curves apart, by those of Okabe and Ito or by how light they are.
+// The colours. Each curve stands out from its background by a contrast of at least 3, and text by
+// at least 4.5. People who see fewer colours can distinguish the curves, by the palette of Okabe
+// and Ito or by how light they are.
 var (
 	Paper = Colour{0xffffff, 0x0d1117}
 	Ink   = Colour{0x222222, 0xe6edf3}
@@ -48,16 +51,17 @@ func All() []Colour {
 	return []Colour{Paper, Ink, Faint, Rule, Shade, Blue, Vermilion, Green, Purple}
 }
 
-// RGBA implements color.Color, on light ground.
+// RGBA implements color.Color, in light mode.
 func (c Colour) RGBA() (r, g, b, a uint32) {
 	return c.light >> 16 * 0x101, c.light >> 8 & 0xff * 0x101, c.light & 0xff * 0x101, 0xffff
 }
 
-// String returns the colour on light ground, as an SVG has it.
+// String returns the colour in light mode, as an SVG spells it.
 func (c Colour) String() string { return fmt.Sprintf("#%06X", c.light) }
 
-// Style returns the style sheet of an SVG that exchanges the colours where the reader prefers dark ones. A program that knows
-// no style sheets still draws the picture, light. An element has its colour in its style, as in style="fill:#222222".
+// Style returns the style sheet of an SVG that replaces the colours in dark mode. A program without
+// style sheets still draws the picture, in light mode. An element has its colour in its style, as
+// in style="fill:#222222".
 func Style() string {
 	var s strings.Builder
 	s.WriteString("<style>@media (prefers-color-scheme:dark){\n")
@@ -74,8 +78,9 @@ func Style() string {
 // letters matches the font of a text as gonum writes it, and the text.
 var letters = regexp.MustCompile(`(<text [^>]*)style="font-family:Liberation Sans;font-variant:normal;font-weight:(normal|bold);font-style:normal;font-size:([0-9.]+)px([^"]*)">([^<]+)`)
 
-// Finish adds to an SVG by gonum what gonum cannot write: the dark style, and fonts for readers without Liberation Sans. Each
-// text gets its width, so it also fits in a wider font. The function width returns the width of a text in Liberation Sans.
+// Finish adds to an SVG by gonum what gonum cannot write: the style for dark mode, and fonts for
+// readers without Liberation Sans. Each text gets its width, so it also fits in a wider font. The
+// function width returns the width of a text in Liberation Sans.
 func Finish(svg []byte, width func(text string, size float64, bold bool) float64) []byte {
 	svg = letters.ReplaceAllFunc(svg, func(found []byte) []byte {
 		part := letters.FindSubmatch(found)

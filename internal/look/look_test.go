@@ -23,7 +23,7 @@ func contrast(a, b uint32) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// TestContrast checks that text and curves stand out from both grounds, as WCAG 2 asks at level AA.
+// TestContrast checks that text and curves stand out in both modes, as WCAG 2 requires at level AA.
 func TestContrast(t *testing.T) {
 	for _, c := range All() {
 		least := 3.0
@@ -34,7 +34,7 @@ func TestContrast(t *testing.T) {
 			continue
 		}
 		if light, dark := contrast(c.light, Paper.light), contrast(c.dark, Paper.dark); light < least || dark < least {
-			t.Errorf("%s has a contrast of %.1f on light ground and of %.1f on dark, not %.1f", c, light, dark, least)
+			t.Errorf("%s has a contrast of %.1f in light mode and of %.1f in dark mode, not %.1f", c, light, dark, least)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// Store holds records of type R. Events are spread over shards, each with a lock, so that callers
-// on different events do not queue. There is no goroutine: now and then a call sweeps a few events
-// of the next shard.
+// Store holds records of type R. Events are spread over shards, each with its own lock, so that
+// callers on different events do not wait for each other. It starts no goroutine: now and then a
+// call sweeps a few records of the next shard.
 type Store[R any] struct {
 	clock     clock.Clock
 	begin     time.Time // when the store was made
@@ -26,46 +26,46 @@ type Store[R any] struct {
 	forgotten func(r *R, now int64) bool
 	seed      maphash.Seed
 	maxEvents atomic.Int64  // 0: no bound
-	events    atomic.Int64  // how many have a record
+	events    atomic.Int64  // the number of records
 	next      atomic.Uint32 // the shard to sweep next
-	due       atomic.Uint32 // what calls of a shard owe when it is their turn to sweep one
+	sweepAt   atomic.Uint32 // the debt of a shard at which a call sweeps
 	shards    [64]shard[R]
 }
 
 type shard[R any] struct {
 	mu     sync.Mutex
 	events map[string]*entry[R]
-	order  []*entry[R] // all of events, in any order, for the sweep
-	hand   int         // where in order the sweep goes on
-	peak   int         // most events since the map was made: maps do not shrink
-	owed   uint32      // what calls since they last swept owe
+	order  []*entry[R] // all entries of events, in any order, for the sweep
+	next   int         // index in order where the next sweep begins
+	peak   int         // the most events since the map was made, because maps do not shrink
+	debt   uint32      // grows with each call, until one sweeps
 	_      [64]byte    // keeps neighbours off one cache line
 }
 
 type entry[R any] struct {
 	record R
 	event  string
-	place  int // its index in order
+	index  int // in order
 }
 
-// New returns an empty store for at most maxEvents; 0 is no bound. It drops records that are
-// forgotten, in the course of other calls. By the clock of a configuration, which may step back to
-// when a record was not yet forgotten, it does so only if it is full.
+// New returns an empty store for at most maxEvents; 0 means no bound. Later calls drop the records
+// that forgotten reports as expired. With a clock of a configuration, which may step back to before
+// a record expired, they do so only if the store is full.
 func New[R any](c clock.Clock, maxEvents int, forgotten func(r *R, now int64) bool) *Store[R] {
 	s := &Store[R]{clock: c, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
 	s.beginNano = s.begin.UnixNano()
 	s.Bound(maxEvents)
-	s.due.Store(seldom)
+	s.sweepAt.Store(maxSweepAt)
 	for i := range s.shards {
 		s.shards[i].events = map[string]*entry[R]{}
 	}
 	return s
 }
 
-// Bound sets how many events there may be; 0 is no bound.
+// Bound sets the maximum number of events; 0 means no bound.
 func (s *Store[R]) Bound(maxEvents int) { s.maxEvents.Store(int64(maxEvents)) }
 
-// Event is an event that nobody else sees until it is closed.
+// Event is the record of one event, locked from Open to Close.
 type Event[R any] struct {
 	Record *R // nil if there is none
 	Now    int64
@@ -75,15 +75,15 @@ type Event[R any] struct {
 	store  *Store[R]
 }
 
-// Open locks the shard of the event. The clock is read under the lock: else a sweep could go by a
-// later time, and drop what counts at this one.
+// Open locks the shard of the event. It reads the clock under the lock. Otherwise a sweep at a
+// later time could drop a record that still counts at this one.
 func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 	if s.clock.Now != nil {
 		if e.Now, err = s.clock.Read(); err != nil {
 			return err
 		}
 	}
-	e.name, e.store = held(event), s
+	e.name, e.store = storedName(event), s
 	e.shard = &s.shards[maphash.String(s.seed, e.name)%uint64(len(s.shards))]
 	e.shard.mu.Lock()
 	if s.clock.Now == nil {
@@ -95,8 +95,8 @@ func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 	return nil
 }
 
-// held is what stands for an event: a hash of one that is long.
-func held(event string) string {
+// storedName returns the event, or a hash of a long one.
+func storedName(event string) string {
 	if len(event) <= keys.Longest {
 		return event
 	}
@@ -106,20 +106,21 @@ func held(event string) string {
 
 // Add gives the event a record. It reports false if there is no room.
 func (e *Event[R]) Add() bool {
-	if !e.store.takePlace(e.shard, e.Now) {
+	if !e.store.reserve(e.shard, e.Now) {
 		return false
 	}
 	s := e.shard
-	e.entry = &entry[R]{event: strings.Clone(e.name), place: len(s.order)}
+	e.entry = &entry[R]{event: strings.Clone(e.name), index: len(s.order)}
 	s.events[e.entry.event], s.order = e.entry, append(s.order, e.entry)
 	s.peak = max(s.peak, len(s.order))
-	s.owed += addOwes
+	s.debt += addDebt
 	e.Record = &e.entry.record
 	return true
 }
 
-// takePlace counts another event. If there is no place, it first drops events that are forgotten.
-func (s *Store[R]) takePlace(own *shard[R], now int64) bool {
+// reserve counts one more event. If the store is full, it first drops expired records. It reports
+// false if there are none.
+func (s *Store[R]) reserve(own *shard[R], now int64) bool {
 	for {
 		n, most := s.events.Load(), s.maxEvents.Load()
 		if most > 0 && n >= most {
@@ -132,20 +133,20 @@ func (s *Store[R]) takePlace(own *shard[R], now int64) bool {
 	}
 }
 
-// makeRoom looks at some events of the next shards, and of the one that is locked, until some were
-// dropped.
+// makeRoom sweeps the next shards, and the one that is locked, until it has dropped a record or
+// checked sweepSize of them.
 func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
-	looks := uint32(0)
+	checked := uint32(0)
 	for range s.shards {
 		next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 		if next != own && !next.mu.TryLock() {
 			continue
 		}
-		looked, dropped := s.sweepShard(next, now)
+		swept, dropped := s.sweepShard(next, now)
 		if next != own {
 			next.mu.Unlock()
 		}
-		if looks += looked; dropped > 0 || looks >= sweepSome {
+		if checked += swept; dropped > 0 || checked >= sweepSize {
 			return dropped > 0
 		}
 	}
@@ -178,63 +179,63 @@ func (s *Store[R]) Reset(_ context.Context, event string) error {
 	return nil
 }
 
-// A sweep looks at some records, and drops those that are forgotten. Who adds a record owes a
-// sixteenth of a sweep, any other call a 256th; the more was dropped of what the last sweep saw,
-// the less has to be owed for the next.
+// Sweeping is amortised. A sweep checks up to sweepSize records of a shard, and drops the expired
+// ones. Each call adds callDebt to the debt of its shard: a 256th of maxSweepAt. A call that adds a
+// record also adds addDebt: a sixteenth. The call that reaches sweepAt sweeps. The larger the share
+// of expired records in the last sweep, the sooner the next one comes.
 const (
-	sweepSome = 64
-	callOwes  = 1
-	addOwes   = 16
-	seldom    = 256
-	often     = 16
+	sweepSize  = 64
+	callDebt   = 1
+	addDebt    = 16
+	maxSweepAt = 256
+	minSweepAt = 16
 )
 
-// Close unlocks the shard. Once enough is owed it sweeps the next shard that nobody is using.
+// Close unlocks the shard. Once the debt of the shard is high enough, it sweeps the next shard.
 func (e *Event[R]) Close() {
-	e.shard.owed += callOwes
-	due := e.shard.owed >= e.store.due.Load() && e.store.clock.Now == nil
-	if due {
-		e.shard.owed = 0
+	e.shard.debt += callDebt
+	sweeps := e.shard.debt >= e.store.sweepAt.Load() && e.store.clock.Now == nil
+	if sweeps {
+		e.shard.debt = 0
 	}
 	e.shard.mu.Unlock()
-	if due {
+	if sweeps {
 		e.store.sweep(e.Now)
 	}
 }
 
-// sweep sweeps the next shard, unless somebody uses it.
+// sweep sweeps the next shard, unless another call uses it.
 func (s *Store[R]) sweep(now int64) {
 	next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 	if next.mu.TryLock() {
-		looks, dropped := s.sweepShard(next, now)
+		checked, dropped := s.sweepShard(next, now)
 		next.mu.Unlock()
-		if looks > 0 {
-			s.due.Store(seldom - (seldom-often)*dropped/looks)
+		if checked > 0 {
+			s.sweepAt.Store(maxSweepAt - (maxSweepAt-minSweepAt)*dropped/checked)
 		}
 	}
 }
 
-// sweepShard drops some records that are forgotten. It returns at how many it looked, and how many
-// it dropped.
-func (s *Store[R]) sweepShard(of *shard[R], now int64) (looks, dropped uint32) {
-	for most := min(sweepSome, len(of.order)); looks < uint32(most); looks++ {
-		if of.hand >= len(of.order) {
-			of.hand = 0
+// sweepShard drops some expired records. It returns how many it checked, and how many it dropped.
+func (s *Store[R]) sweepShard(of *shard[R], now int64) (checked, dropped uint32) {
+	for most := min(sweepSize, len(of.order)); checked < uint32(most); checked++ {
+		if of.next >= len(of.order) {
+			of.next = 0
 		}
-		if e := of.order[of.hand]; s.forgotten(&e.record, now) {
+		if e := of.order[of.next]; s.forgotten(&e.record, now) {
 			of.remove(e)
 			dropped++
 		} else {
-			of.hand++
+			of.next++
 		}
 	}
 	s.events.Add(-int64(dropped))
-	return looks, dropped
+	return checked, dropped
 }
 
 func (s *shard[R]) remove(e *entry[R]) {
 	last := len(s.order) - 1
-	s.order[e.place], s.order[last].place = s.order[last], e.place
+	s.order[e.index], s.order[last].index = s.order[last], e.index
 	s.order[last], s.order = nil, s.order[:last]
 	delete(s.events, e.event)
 	if s.peak > 64 && last < s.peak/4 {
@@ -242,7 +243,7 @@ func (s *shard[R]) remove(e *entry[R]) {
 	}
 }
 
-// shrink makes the map and the list anew, since neither gives back memory by itself.
+// shrink copies the map and the list, because neither gives back memory by itself.
 func (s *shard[R]) shrink() {
 	s.events, s.order, s.peak = make(map[string]*entry[R], len(s.order)), slices.Clone(s.order), len(s.order)
 	for _, e := range s.order {

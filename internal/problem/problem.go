@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Details say why a request is refused. Without a Type, the Title is that of the status.
+// Details says why a request is refused. Without a Type, the Title is that of the status.
 type Details struct {
 	Type     string   `json:"type,omitempty"`
 	Title    string   `json:"title"`
@@ -15,8 +15,8 @@ type Details struct {
 	Violated []string `json:"violated-policies,omitempty"` // names of limits, as in RateLimit-Policy
 }
 
-// Write writes Details, or a struct that has more. It drops what was said of another body, and lets
-// nobody keep the refusal for others.
+// Write writes Details, or a struct with more fields. It removes the headers that described another
+// body, and forbids caches to store the response.
 func Write(w http.ResponseWriter, status int, details any) {
 	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {

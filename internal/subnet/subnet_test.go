@@ -29,7 +29,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// FuzzOneClientOneText checks that two addresses have one text if they are the same IPv4 address, or share the first bits.
+// FuzzOneClientOneText checks that two addresses have one text only if they are the same IPv4
+// address, or share the first bits.
 func FuzzOneClientOneText(f *testing.F) {
 	f.Add([]byte{192, 0, 2, 1}, []byte{192, 0, 2, 2}, 64)
 	f.Add(make([]byte, 16), make([]byte, 16), 64)

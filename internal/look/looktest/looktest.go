@@ -13,7 +13,8 @@ import (
 	"github.com/slidegate/slidegate/internal/look"
 )
 
-// A Picture is what a test reads of an SVG that gonum drew. Coordinates of texts have Y from the top, those of paths from the bottom.
+// A Picture holds what a test reads of an SVG that gonum drew. The Y of texts counts from the top,
+// that of paths from the bottom.
 type Picture struct {
 	Box   string `xml:"viewBox,attr"`
 	Style string `xml:"style"`
@@ -21,7 +22,7 @@ type Picture struct {
 	Paths []Path `xml:"g>path"`
 }
 
-// A Text is a text of a picture, from X on.
+// A Text represents a text of a picture, which begins at X.
 type Text struct {
 	X     float64 `xml:"x,attr"`
 	Y     float64 `xml:"y,attr"`
@@ -30,13 +31,13 @@ type Text struct {
 	Text  string  `xml:",chardata"`
 }
 
-// A Path is a line or an area of a picture.
+// A Path represents a line or an area of a picture.
 type Path struct {
 	Data  string `xml:"d,attr"`
 	Style string `xml:"style,attr"`
 }
 
-// End returns where a text ends.
+// End returns the X where a text ends.
 func (t Text) End() float64 { return t.X + t.Width }
 
 // Corners returns the points of a path, except those of arcs.
@@ -49,8 +50,9 @@ func (p Path) Corners() (all [][2]float64) {
 	return all
 }
 
-// Check reads a picture, and fails the test if somebody could not read it: if it is not well-formed, has a colour without
-// a counterpart in the dark, or a text that is not on the page or runs into another one.
+// Check parses a picture, and fails the test if a reader could not read it. It finds a picture that
+// is not well-formed, a colour without a counterpart in dark mode, and a text that is not on the
+// page or overlaps another.
 func Check(t *testing.T, svg []byte) Picture {
 	t.Helper()
 	var p Picture
@@ -72,7 +74,7 @@ func Check(t *testing.T, svg []byte) Picture {
 
 var inked = regexp.MustCompile(`<(text|path)[^>]*style="[^"]*"`)
 
-// checkColours looks for a colour of the palette in each element.
+// checkColours checks that each element has a colour of the palette.
 func checkColours(t *testing.T, svg []byte) {
 	t.Helper()
 	if all := bytes.Count(svg, []byte("<text")) + bytes.Count(svg, []byte("<path")); len(inked.FindAll(svg, -1)) != all {
@@ -130,7 +132,8 @@ func (p Picture) All() (all []string) {
 	return all
 }
 
-// Legend fails the test if a text of the legend is not there, or not beside a sample in this colour.
+// Legend fails the test if a text of the legend is missing, or has no sample in this colour beside
+// it.
 func (p Picture) Legend(t *testing.T, text string, c look.Colour) {
 	t.Helper()
 	entry := p.Find(t, text)
