@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// A batch is what a sender sends at once, as one pipeline. It is also the context that the client
-// gets: Err is non-nil once all callers have left, so that nothing more is sent for them.
+// A batch is what a sender sends at once, as one pipeline. It is also the context of the client:
+// Err is non-nil once all callers have left, so that nothing more is sent for them.
 type batch struct {
-	endless
+	noDeadline
 	redis    *redis
 	queue    *queue
 	taken    int        // requests taken from the queue
-	requests []*request // of those, the ones whose callers still waited
+	requests []*request // requests whose callers still waited
 	calls    []ScriptCall
 	byKey    map[string]int // index in calls
-	pending  []*ScriptCall  // to be sent
+	pending  []*ScriptCall  // not sent yet
 
 	leavers  atomic.Int32 // callers that did not wait for the replies
-	replaced atomic.Bool  // another sender took the place of this one
+	replaced atomic.Bool  // another sender has replaced this one
 }
 
-// maxAttempts is how many attempts one script call can take.
+// maxAttempts is the most attempts in one script call.
 const maxAttempts = 4096
 
 func (s *redis) newBatch(q *queue) *batch {
@@ -44,8 +44,8 @@ func (b *batch) Err() error {
 	return nil
 }
 
-// send sends the batch and delivers the replies. It reports whether callers left meanwhile: then
-// the batch is not used again, and another sender has taken the place of this one.
+// send sends the batch and delivers the replies. It reports whether callers left meanwhile. In that
+// case the batch must not be used again, and another sender has replaced this one.
 func (b *batch) send() (replaced bool) {
 	hash, err := b.redis.script.hash(b, b.redis.client()) // before the claim: until then, callers that leave were not sent
 	b.claim()
@@ -57,7 +57,7 @@ func (b *batch) send() (replaced bool) {
 		b.fail(err)
 	} else {
 		b.exchange("EVALSHA", hash)
-		b.bringScript(hash)
+		b.loadScript(hash)
 	}
 	leavers := b.deliver()
 	if leavers > 0 {
@@ -76,7 +76,7 @@ func (b *batch) claim() {
 	})
 }
 
-// merge makes one script call of all attempts of one unit on the same event.
+// merge combines attempts of one unit on the same event into one script call.
 func (b *batch) merge() {
 	for _, q := range b.requests {
 		if c := b.mergesWith(q); c != nil {
@@ -92,7 +92,7 @@ func (b *batch) merge() {
 	}
 }
 
-// prepare sets what a script call asks.
+// prepare sets the arguments of a script call.
 func (s *redis) prepare(c *ScriptCall) {
 	q, n := c.first, c.first.n
 	c.Key, c.Time, c.Rest = q.key, q.now, q.args
@@ -104,8 +104,8 @@ func (s *redis) prepare(c *ScriptCall) {
 	c.reply.verb, c.Units = c.Verb, integer(n)
 }
 
-// mergesWith returns the script call that a request can join, or nil. It is the last one on the
-// event, so that requests on an event are executed in order of arrival.
+// mergesWith returns the script call that a request can join, or nil. Only the last call on the
+// event can be joined, so that requests on an event are executed in order of arrival.
 func (b *batch) mergesWith(q *request) *ScriptCall {
 	if len(b.requests) == 1 {
 		return nil
@@ -123,9 +123,9 @@ func (c *ScriptCall) takes(q *request) bool {
 		c.first.limits.same(q.limits) && c.attempts+q.attempts <= maxAttempts
 }
 
-// bringScript repairs script calls that found a server without the script: one call brings it, and
-// the others are sent again.
-func (b *batch) bringScript(hash string) {
+// loadScript resends script calls after a server replied NOSCRIPT. The first call brings the
+// script, and the others are sent again by its hash.
+func (b *batch) loadScript(hash string) {
 	b.pending = slices.DeleteFunc(b.pending, func(c *ScriptCall) bool { return c.err == nil || !isNoScript(c.err) })
 	if unknown := b.pending; len(unknown) > 0 {
 		b.pending = unknown[:1]
@@ -135,7 +135,7 @@ func (b *batch) bringScript(hash string) {
 	}
 }
 
-// exchange sends what is pending, if anything is.
+// exchange sends the pending script calls, if there are any.
 func (b *batch) exchange(command, script string) {
 	if len(b.pending) == 0 {
 		return
@@ -149,7 +149,7 @@ func (b *batch) exchange(command, script string) {
 	}
 }
 
-// fail is the outcome of script calls that could not be sent.
+// fail sets the error of script calls that could not be sent.
 func (b *batch) fail(err error) {
 	for _, c := range b.pending {
 		c.err = err
@@ -173,7 +173,7 @@ func (b *batch) deliver() (leavers int32) {
 	return leavers
 }
 
-// deliver gives the caller the outcome of its request. It reports false if the caller has left.
+// deliver gives the caller the outcome of its request. It returns false if the caller has left.
 func (q *request) deliver(r reply, cause error, now time.Duration) bool {
 	call := q.call
 	if !q.state.CompareAndSwap(sent, done) {
@@ -192,8 +192,8 @@ func (b *batch) reset() {
 	b.requests, b.calls, b.pending = b.requests[:0], b.calls[:0], b.pending[:0]
 }
 
-// abandon notes that a caller has left. The first to leave has another sender take the place of
-// this one, which may hang.
+// abandon notes that a caller has left. When the first caller leaves, another sender replaces this
+// one, which may hang.
 func (b *batch) abandon() {
 	b.leavers.Add(1)
 	if b.replaced.CompareAndSwap(false, true) {
@@ -201,13 +201,14 @@ func (b *batch) abandon() {
 	}
 }
 
-// A script is known to servers by its hash.
+// A script is a Lua script, which servers know by its hash.
 type script struct {
 	source string
 	known  atomic.Pointer[string] // nil in FIPS mode, until a server has computed the hash
 }
 
-// hash returns the hash. In FIPS mode, where SHA-1 may be forbidden, a server computes it.
+// hash returns the hash of the script. In FIPS mode, where SHA-1 may be forbidden, a server
+// computes it.
 func (s *script) hash(ctx context.Context, client Client) (string, error) {
 	if hash := s.known.Load(); hash != nil {
 		return *hash, nil

@@ -9,25 +9,29 @@ import (
 	"time"
 )
 
-// A circuit breaker finds out which part of a cluster is in trouble. Each of the 64 slot ranges has one. After three
-// failures in a row it opens: the range is left alone for a second. Then one request probes the range, and the rest follow
-// if it succeeds. Where two masters share a range, it is left alone with either. A server that is no cluster is one range.
+// Each of the 64 slot ranges has a circuit breaker, so that one failing shard of a cluster does not
+// stop the others. After three failures in a row the breaker opens: the range gets no requests for
+// a second. Then one request probes the range. If it succeeds, the breaker closes, and requests are
+// sent again. If two masters share a range, a failure of either opens its breaker. A server that is
+// no cluster is one range.
 const (
 	failuresInARow = 3
 	slotRanges     = 64
 
-	// RecoveryDelay is how long a slot range in trouble is left alone.
+	// RecoveryDelay is the time from the opening of a breaker to the first probe, and between
+	// probes.
 	RecoveryDelay = time.Second
 
-	// successGrain bounds how often a success is recorded, since that writes memory which all callers share.
-	successGrain = 100 * time.Millisecond
+	// successResolution bounds how often a success is recorded, because that writes memory which
+	// all callers share.
+	successResolution = 100 * time.Millisecond
 )
 
 // breaker is the circuit breaker of a slot range. Times count from the making of the limiter.
 type breaker struct {
 	failures    atomic.Int32 // in a row
-	until       atomic.Int64 // the end of the rest; 0 while the breaker is closed
-	lastSuccess atomic.Int64 // when a request last succeeded, to successGrain
+	until       atomic.Int64 // when the next probe may be sent; 0 while the breaker is closed
+	lastSuccess atomic.Int64 // when a request last succeeded, to successResolution
 	lastFailure atomic.Int64
 	cause       atomic.Value // the error that callers get while the breaker is open
 
@@ -53,8 +57,8 @@ func (b *breaker) err() error {
 	return err
 }
 
-// record learns from the end of a request: one that Redis failed, not one that its caller ended, nor one that the script
-// refused.
+// record updates the breaker by the outcome of a request. It counts failures of Redis, but neither
+// a request that its caller ended nor one that the script refused.
 func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
 	if err == nil {
 		b.succeeded(ctx, now)
@@ -75,7 +79,7 @@ func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
-	if now-time.Duration(b.lastSuccess.Load()) > successGrain {
+	if now-time.Duration(b.lastSuccess.Load()) > successResolution {
 		b.lastSuccess.Store(int64(now))
 	}
 	if b.isOpen() {
@@ -83,8 +87,9 @@ func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 	}
 }
 
-// failed counts a failure. One that began before the last success says nothing. Nor does one whose connection broke, if it
-// began before the last failure: a connection breaks once, with all requests on it.
+// failed counts a failure. It ignores a request that began before the last success, because it
+// proves nothing new. It also ignores a request whose connection broke, if it began before the last
+// failure: a broken connection, with all requests on it, is one failure.
 func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, broken bool) {
 	last := b.lastFailure.Load()
 	if int64(began) < b.lastSuccess.Load() || broken && int64(began) < last {
@@ -103,7 +108,7 @@ func (b *breaker) failed(ctx context.Context, began, now time.Duration, err erro
 	}
 }
 
-// set opens the breaker until a time, or closes it, and notifies of that.
+// set opens the breaker until a time, or closes it, and calls notify.
 func (b *breaker) set(ctx context.Context, until int64, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

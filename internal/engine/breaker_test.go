@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +11,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestOutagesAreReportedInOrder checks that however requests end at once, an outage begins before it ends.
+// TestOutagesAreReportedInOrder checks that an outage is reported to begin before it ends, even if
+// many requests end at once.
 func TestOutagesAreReportedInOrder(t *testing.T) {
 	open, reports := false, 0
 	b := &breaker{notify: func(_ context.Context, opened bool) { // never two at once
@@ -37,50 +37,18 @@ func TestOutagesAreReportedInOrder(t *testing.T) {
 	}
 }
 
-// A diary holds what a limiter reported.
-type diary struct {
-	mu      sync.Mutex
-	entries []string
-}
-
-func (d *diary) keep(c *Config) {
-	began := time.Now()
-	c.Notify = func(_ context.Context, e Event) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), e.Kind, e.Range))
-	}
-}
-
-// read returns what was reported since it was last read.
-func (d *diary) read() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	entries := d.entries
-	d.entries = nil
-	return entries
-}
-
-// wantRest checks that a request is refused because the circuit breaker is open.
-func wantRest(t *testing.T, c *caller) {
-	t.Helper()
-	wantError(t, "at rest", c.err, ErrOutage)
-	if c.took != 0 || !strings.Contains(c.err.Error(), "left alone") {
-		t.Errorf("after %v: %v", c.took, c.err)
-	}
-}
-
-// TestBreaker checks that three failures in a row open it, and it rests for a second. Then one request probes. Once a probe succeeds, all go.
+// TestBreaker checks that three failures in a row open the breaker for a second. Then one request
+// probes. Once a probe succeeds, all requests are sent.
 func TestBreaker(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
-		var d diary
-		l := limiter(t, s.client(t), d.keep)
+		var d reportLog
+		l := limiter(t, s.client(t), d.record)
 		s.always(refusal("ERR broken"))
 		for range 2 {
 			wantError(t, "broken", attemptOne(t, l, "a").err, ErrOutage)
 		}
-		s.next(fate{})
-		mustAllow(t, l, "a") // this makes it no row
+		s.next(action{})
+		mustAllow(t, l, "a") // the failures are not in a row
 		pass(time.Second)
 		for range 3 {
 			wantEqual(t, "reports so far", d.read(), nil)
@@ -90,37 +58,38 @@ func TestBreaker(t *testing.T) {
 		sent := len(s.receivedCalls())
 
 		pass(time.Second - time.Nanosecond)
-		wantRest(t, attemptOne(t, l, "a"))
+		wantOpen(t, attemptOne(t, l, "a"))
 		wantEqual(t, "sent", len(s.receivedCalls()), sent)
 		pass(time.Nanosecond)
 		testProbe(t, s, l, refusal("ERR broken"))
 		pass(time.Second - time.Nanosecond)
-		wantRest(t, attemptOne(t, l, "a"))
+		wantOpen(t, attemptOne(t, l, "a"))
 		pass(time.Nanosecond)
 		wantEqual(t, "reports", d.read(), nil)
-		s.always(fate{})
-		testProbe(t, s, l, fate{})
+		s.always(action{})
+		testProbe(t, s, l, action{})
 		wantEqual(t, "reports", d.read(), []string{"3s: outage ended 0"})
 		mustAllow(t, l, "b")
 	})
 }
 
-// testProbe checks that of five callers one is sent, and meets its fate.
-func testProbe(t *testing.T, s *server, l *Limiter, f fate) {
+// testProbe checks that one of five callers is sent, and gets this action.
+func testProbe(t *testing.T, s *server, l *Limiter, f action) {
 	t.Helper()
 	sent := len(s.receivedCalls())
 	s.next(f)
 	s.hold()
 	probe := arrive(t.Context(), l, Allow, "probe", 1)
 	for range 4 {
-		wantRest(t, attemptOne(t, l, "a"))
+		wantOpen(t, attemptOne(t, l, "a"))
 	}
 	s.release()
-	wantEqual(t, "succeeded", probe.wait().err == nil, f == fate{})
+	wantEqual(t, "succeeded", probe.wait().err == nil, f == action{})
 	wantEqual(t, "sent", len(s.receivedCalls()), sent+1)
 }
 
-// TestProbeThatLeaves checks that a probe whose caller leaves is no answer. The next one comes a second after it.
+// TestProbeThatLeaves checks that a probe whose caller leaves does not close the breaker. The next
+// probe comes a second later.
 func TestProbeThatLeaves(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -132,7 +101,7 @@ func TestProbeThatLeaves(t *testing.T) {
 		wantError(t, "probe", ask(ctx, l, Allow, "a", 1).err, ErrUncertain)
 		s.release()
 		pass(900 * time.Millisecond)
-		wantRest(t, attemptOne(t, l, "b"))
+		wantOpen(t, attemptOne(t, l, "b"))
 		pass(100 * time.Millisecond)
 		mustAllow(t, l, "b")
 	})
@@ -145,12 +114,13 @@ func breakRange(t *testing.T, s *server, l *Limiter, event string) {
 	for range 3 {
 		wantError(t, "broken", attemptOne(t, l, event).err, ErrOutage)
 	}
-	wantRest(t, attemptOne(t, l, event))
+	wantOpen(t, attemptOne(t, l, event))
 }
 
-// TestTroublesThatOpenTheBreaker, each three times.
-func TestTroublesThatOpenTheBreaker(t *testing.T) {
-	for _, f := range []fate{{hang: true}, {silent: true}, {cut: true}, {lose: true}, {delay: time.Minute}, refusal("LOADING"), refusal("OOM"), {reply: "+what?"}} {
+// TestFaultsThatOpenTheBreaker checks that each of these faults opens the breaker after three
+// requests.
+func TestFaultsThatOpenTheBreaker(t *testing.T) {
+	for _, f := range []action{{hang: true}, {silent: true}, {cut: true}, {lose: true}, {delay: time.Minute}, refusal("LOADING"), refusal("OOM"), {reply: "+what?"}} {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := limiter(t, s.client(t))
 			s.always(f)
@@ -159,32 +129,33 @@ func TestTroublesThatOpenTheBreaker(t *testing.T) {
 					t.Errorf("%+v: %v", f, err)
 				}
 			}
-			wantRest(t, attemptOne(t, l, "a"))
+			wantOpen(t, attemptOne(t, l, "a"))
 		})
 	}
 }
 
-// TestNoFailures checks that what the caller ended, or the script refused, does not open the breaker.
+// TestNoFailures checks that requests that their callers ended, or the script refused, do not open
+// the breaker.
 func TestNoFailures(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		f    fate
+		f    action
 		ctx  func(context.Context) (context.Context, context.CancelFunc)
 	}{
 		{"wrong type", refusal("WRONGTYPE key a"), context.WithCancel},
 		{"foreign record", refusal("SLIDEGATE key a"), context.WithCancel},
-		{"shorter deadline", fate{hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		{"shorter deadline", action{hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, 999*time.Millisecond)
 		}},
-		{"cancelled", fate{hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		{"cancelled", action{hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(time.Millisecond, cancel)
 			return ctx, cancel
 		}},
 	} {
 		onFakeTime(t, func(t *testing.T, s *server) {
-			var d diary
-			l := limiter(t, s.client(t), d.keep)
+			var d reportLog
+			l := limiter(t, s.client(t), d.record)
 			s.always(test.f)
 			for range 10 {
 				ctx, cancel := test.ctx(t.Context())
@@ -194,7 +165,7 @@ func TestNoFailures(t *testing.T) {
 				}
 				cancel()
 			}
-			s.always(fate{})
+			s.always(action{})
 			s.cut()
 			synctest.Wait()
 			mustAllow(t, l, "a")
@@ -203,7 +174,8 @@ func TestNoFailures(t *testing.T) {
 	}
 }
 
-// TestConnectionBreaksOnce checks that however many requests were on a connection that breaks, it is one failure.
+// TestConnectionBreaksOnce checks that a broken connection is one failure, however many requests
+// were on it.
 func TestConnectionBreaksOnce(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -221,7 +193,7 @@ func TestConnectionBreaksOnce(t *testing.T) {
 	})
 }
 
-// TestLateFailures checks that requests that began before one that succeeded say nothing of what comes.
+// TestLateFailures checks that failures of requests that began before a success are ignored.
 func TestLateFailures(t *testing.T) {
 	b := &breaker{notify: func(context.Context, bool) { t.Error("opened") }}
 	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)

@@ -6,58 +6,59 @@ import (
 	"time"
 )
 
-// A call is a caller that waits for its requests: usually for one, in AllowEach for many. It can leave at any time.
+// A call represents a caller that waits for its requests: usually for one, in AllowEach for many.
+// It can leave at any time.
 type call struct {
 	ctx      context.Context
 	redis    *redis
 	timeout  time.Duration
 	requests []*request
-	done     chan *request // requests whose batch is done; nil when the time is up
+	done     chan *request // requests whose batch is done; nil when the timeout has passed
 
 	waiting int           // how many requests are not settled
 	began   time.Duration // since the limiter was made, as all times here
-	end     time.Duration // when the time is up
-	timer   *time.Timer   // sends nil to done when the time is up
+	end     time.Duration // when the timeout or the deadline of the context has passed
+	timer   *time.Timer   // sends nil to done when the timeout has passed
 	timed   bool          // the timer runs
 	left    bool          // the caller left requests behind, which a sender may still hold
 
-	unrun      []*request       // certainly did not run, and are sent again after a pause
-	pause      time.Duration    // the next one
-	sentAt     time.Duration    // when requests were last sent
-	slowest    time.Duration    // how long a request took that did not run
-	pauseTimer *time.Timer      // made for the first pause
-	pauseEnd   <-chan time.Time // nil while nothing is to be repeated
+	unrun        []*request       // certainly did not run, and are retried after a backoff
+	backoff      time.Duration    // the next one
+	sentAt       time.Duration    // when requests were last sent
+	slowest      time.Duration    // the longest time of a request that did not run
+	backoffTimer *time.Timer      // made for the first backoff
+	backoffEnd   <-chan time.Time // nil while there is nothing to retry
 
 	single *request // of a call that has one
 }
 
-// Repetition of what certainly did not run.
+// Retries of requests that certainly did not run.
 const (
-	firstPause   = 5 * time.Millisecond  // before the first repetition; doubled each time
-	longestPause = 40 * time.Millisecond // up to this
-	patience     = time.Second           // how long a call repeats requests
+	minBackoff   = 5 * time.Millisecond  // before the first retry; doubled each time
+	maxBackoff   = 40 * time.Millisecond // the longest backoff
+	maxRetryTime = time.Second           // a call does not retry for longer
 )
 
-// newCall returns a call without requests. Free it in the end.
+// newCall returns a call without requests. Call free when it is done.
 func (s *redis) newCall(ctx context.Context, timeout time.Duration) *call {
 	c, _ := s.calls.Get().(*call)
 	if c == nil {
 		c = s.newCalls(1)
 		c.single = &request{}
 	}
-	c.ctx, c.timeout, c.pause = ctx, timeout, firstPause
+	c.ctx, c.timeout, c.backoff = ctx, timeout, minBackoff
 	return c
 }
 
-// newCalls returns a call for so many requests.
+// newCalls returns a call for n requests.
 func (s *redis) newCalls(n int) *call {
-	return &call{redis: s, done: make(chan *request, n+1), pause: firstPause}
+	return &call{redis: s, done: make(chan *request, n+1), backoff: minBackoff}
 }
 
-// free keeps the call for another caller, unless a sender or the timer may still hold a part of it.
+// free returns the call to the pool, unless a sender or the timer may still hold a part of it.
 func (c *call) free() {
 	stopped := !c.timed || c.timer.Stop()
-	c.endPause()
+	c.stopBackoff()
 	if c.left || !stopped || c.single == nil {
 		return
 	}
@@ -67,7 +68,7 @@ func (c *call) free() {
 	c.redis.calls.Put(c)
 }
 
-// run sends the requests, and waits until all are settled, the time is up, or the context ends.
+// run sends the requests, and waits until all are settled, the timeout passes, or the context ends.
 func (c *call) run() {
 	c.start()
 	for _, q := range c.requests {
@@ -83,21 +84,21 @@ func (c *call) run() {
 			} else {
 				c.receive(q)
 			}
-		case <-c.pauseEnd:
-			c.repeat()
+		case <-c.backoffEnd:
+			c.retry()
 		case <-c.ctx.Done():
 			c.leave(c.ctx.Err())
 		}
 	}
 }
 
-// start sets when the time is up, and starts the timer unless the context ends before.
+// start computes when the timeout passes, and starts the timer unless the context ends before.
 func (c *call) start() {
 	c.began = c.redis.elapsed()
 	c.sentAt, c.slowest = c.began, 0
 	c.end = c.began + c.timeout
 	if c.timeout < 0 {
-		c.end = c.began + time.Hour // as far as repetition goes, which is over by then
+		c.end = c.began + time.Hour // only for retries, which have ended by then
 	}
 	if deadline, dated := c.ctx.Deadline(); dated {
 		if end := c.began + time.Until(deadline); end <= c.end {
@@ -118,7 +119,7 @@ func (c *call) startTimer() {
 	}
 }
 
-// admit reports whether a request may be queued. Otherwise it is settled.
+// admit reports whether a request may be queued. Otherwise it settles the request.
 func (c *call) admit(q *request) bool {
 	q.call, q.began = c, c.began
 	admitted, probe := q.slotRange.admit(q.began)
@@ -135,47 +136,48 @@ func (c *call) admit(q *request) bool {
 	return false
 }
 
-// receive takes the outcome of a request from its sender. What certainly did not run is to be repeated, while there is time.
+// receive takes the outcome of a request from its sender. It retries a request that certainly did
+// not run, while there is time.
 func (c *call) receive(q *request) {
 	q.state.Store(idle)
 	now := q.doneAt
 	if q.cause != nil && notRun(q.cause) {
 		c.slowest = max(c.slowest, now-c.sentAt)
 	}
-	if q.cause == nil || !notRun(q.cause) || now-c.began+c.pause > patience || !c.hasTime(now+c.pause) {
+	if q.cause == nil || !notRun(q.cause) || now-c.began+c.backoff > maxRetryTime || !c.hasTime(now+c.backoff) {
 		c.settle(q, now)
 		return
 	}
 	if c.unrun = append(c.unrun, q); len(c.unrun) == 1 {
-		c.beginPause()
+		c.startBackoff()
 	}
 }
 
-// hasTime reports whether a repetition at some time can be expected to end before the time is up. One that learns nothing would
-// make a certain answer uncertain.
+// hasTime reports whether a retry at some time can be expected to end before the timeout. A retry
+// without a reply would make a certain answer uncertain.
 func (c *call) hasTime(at time.Duration) bool {
-	return c.end-at >= max(min((c.end-c.began)/4, longestPause), 2*c.slowest)
+	return c.end-at >= max(min((c.end-c.began)/4, maxBackoff), 2*c.slowest)
 }
 
-// beginPause begins the time until the next repetition.
-func (c *call) beginPause() {
-	if c.pauseTimer == nil {
-		c.pauseTimer = time.NewTimer(c.pause)
+// startBackoff starts the wait before the next retry.
+func (c *call) startBackoff() {
+	if c.backoffTimer == nil {
+		c.backoffTimer = time.NewTimer(c.backoff)
 	} else {
-		c.pauseTimer.Reset(c.pause)
+		c.backoffTimer.Reset(c.backoff)
 	}
-	c.pauseEnd = c.pauseTimer.C
-	c.pause = min(2*c.pause, longestPause)
+	c.backoffEnd = c.backoffTimer.C
+	c.backoff = min(2*c.backoff, maxBackoff)
 }
 
-func (c *call) endPause() {
-	if c.pauseEnd != nil {
-		c.pauseTimer.Stop()
-		c.pauseEnd = nil
+func (c *call) stopBackoff() {
+	if c.backoffEnd != nil {
+		c.backoffTimer.Stop()
+		c.backoffEnd = nil
 	}
 }
 
-// settle has the circuit breaker learn from the outcome of a request, and says what it means for the count.
+// settle records the outcome of a request in the circuit breaker, and sets its error.
 func (c *call) settle(q *request, now time.Duration) {
 	c.waiting--
 	q.slotRange.record(c.ctx, q.began, now, q.cause)
@@ -184,10 +186,11 @@ func (c *call) settle(q *request, now time.Duration) {
 	}
 }
 
-// repeat sends what did not run once more, except to slot ranges that others found to be in trouble.
-func (c *call) repeat() {
+// retry sends the requests that did not run again, unless another request has opened the breaker of
+// their slot range.
+func (c *call) retry() {
 	unrun, now := c.unrun, c.redis.elapsed()
-	c.unrun, c.pauseEnd, c.sentAt = nil, nil, now
+	c.unrun, c.backoffEnd, c.sentAt = nil, nil, now
 	for _, q := range unrun {
 		if q.slotRange.isOpen() && !q.probe || !c.hasTime(now) {
 			c.settle(q, now)
@@ -197,8 +200,8 @@ func (c *call) repeat() {
 	}
 }
 
-// leave settles what is not settled. What no sender has taken was certainly not sent. If such a request was sent before and did
-// not run, its error says why.
+// leave settles all requests that are not settled. Those that no sender has taken were certainly
+// not sent. If such a request was sent before and did not run, its error says why.
 func (c *call) leave(cause error) {
 	now := c.redis.elapsed()
 	for _, q := range c.unrun {
@@ -225,7 +228,7 @@ func (c *call) leave(cause error) {
 	}
 }
 
-// abandon settles a request that is in a batch. It may run.
+// abandon settles a request that is in a batch. It may still run.
 func (c *call) abandon(q *request, now time.Duration, cause error) {
 	c.left = true
 	q.slotRange.abandoned.Add(1)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A Client sends script calls to Redis. It sends none twice that may have run.
+// A Client sends script calls to Redis. It never resends a call that may have run.
 //
-// The contexts that it gets have no deadline and never end, because many callers share what they
-// are for. Their Err is non-nil once all those callers have left: then there is no use in sending.
+// Many callers share what a context is for. So the contexts that a Client gets have no deadline and
+// never end. Their Err is non-nil once all those callers have left: then sending is useless.
 type Client interface {
 	// Cluster reports whether Redis is a cluster.
 	Cluster() bool
-	// Send sends script calls as one pipeline for each server, and answers each of them. Each is the
-	// command EVALSHA or EVAL, with the hash or the source of the script.
+	// Send sends script calls as one pipeline for each server, and answers each of them. Each is
+	// the command EVALSHA or EVAL, with the hash or the source of the script.
 	Send(ctx context.Context, command, script string, calls []*ScriptCall)
 	// Load loads a script into Redis, and returns its hash.
 	Load(ctx context.Context, source string) (hash string, err error)
@@ -21,16 +21,16 @@ type Client interface {
 	Close()
 }
 
-// A Tracker is a Client that can keep what it reads, because Redis notifies it of changes. The
+// A Tracker is a Client that can cache what it reads, because Redis notifies it of changes. The
 // denial cache needs one.
 type Tracker interface {
-	// Get returns the value of a key, empty if there is none. The client keeps it for at most ttl. Hit
-	// reports that it was kept, and that Redis was not asked.
+	// Get returns the value of a key, empty if there is none. The client keeps it for at most ttl.
+	// Hit reports that it was kept, and that Redis was not asked.
 	Get(ctx context.Context, key string, ttl time.Duration) (value string, hit bool, err error)
 }
 
-// A ScriptCall is one call of the script, for one request or several that are merged. Its client
-// sends the key, then Verb, Time, Units and Rest as arguments. Then it calls Answer.
+// A ScriptCall is one call of the script, for one request or several merged ones. Its Client sends
+// the key, then Verb, Time, Units and Rest as arguments, and then calls Answer.
 type ScriptCall struct {
 	Key               string
 	Verb, Time, Units string
@@ -42,6 +42,6 @@ type ScriptCall struct {
 	err         error
 }
 
-// Answer sets the integers that the script replied, or why there are none. The error is a
-// *ReplyError if a server replied it, and an *UnsentError if the call was certainly not sent.
+// Answer sets the integers that the script replied, or the error. The error is a *ReplyError if a
+// server replied it, and an *UnsentError if the call was certainly not sent.
 func (c *ScriptCall) Answer(reply []int64, err error) { c.reply.raw, c.err = reply, err }

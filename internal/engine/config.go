@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 )
 
-// Config is what the configurations of all limiters have in common. See window.Config for what
+// Config holds what the configurations of all limiters have in common. See window.Config for what
 // users set.
 type Config struct {
 	Kind        string // of the record, the last part of each key
@@ -21,14 +21,14 @@ type Config struct {
 	Clock       clock.Clock
 	Timeout     time.Duration // of one call to Redis; below 0: none
 	MaxUnits    int64         // the most units of one call that the script takes
-	MergeAsSome bool          // the replies to single attempts follow from that to the verb some: see Reply.rewind
+	MergeAsSome bool          // merged attempts use the verb some, and Reply.rewind computes the single replies
 	Fallback    *Limiter
 	DenialCache int
 
 	MaxEvents     int  // in memory; 0: no bound
-	AllowWhenFull bool // decides about events that find no room
+	AllowWhenFull bool // allows new events for which there is no room
 
-	Notify func(context.Context, Event) // may be nil; the context is that of the call that noticed
+	Notify func(context.Context, Event) // may be nil; its context is that of the call that reports
 	Text   func(Limit) string           // writes a limit as people read it
 }
 
@@ -40,7 +40,8 @@ const (
 	fallbackEvents = 1 << 20 // MaxEvents of a Fallback that has none
 )
 
-// check refuses a configuration that could not work. The error names the value and the remedy.
+// check returns an error for a configuration that could not work. The error gives the value and
+// says what to do.
 func (cfg *Config) check(limits []Limit) error {
 	if err := checkName(cfg.Name); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
@@ -100,7 +101,7 @@ func (cfg *Config) checkDenialCache() error {
 	case cfg.DenialCache < 0:
 		return fmt.Errorf("a DenialCache of %d; say how many denied events to remember, or 0 for none", cfg.DenialCache)
 	case cfg.DenialCache > 0 && cfg.CountDenied:
-		return errors.New("CountDenied and a DenialCache; a denial that is to be counted cannot be answered without Redis, so leave out one of them")
+		return errors.New("CountDenied and a DenialCache; only Redis can count a denial, so leave out one of them")
 	case cfg.DenialCache > 0 && cfg.Clock.Now != nil:
 		return errors.New("a clock of its own and a DenialCache, which goes by real time; leave out Now or the DenialCache")
 	}
@@ -117,7 +118,7 @@ func (cfg *Config) checkMaxEvents() error {
 	return nil
 }
 
-// checkMemory refuses what makes no sense for a limiter in memory.
+// checkMemory returns an error for settings that make no sense in memory.
 func (cfg *Config) checkMemory() error {
 	switch {
 	case cfg.Fallback != nil:

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Connection is what limiters ask: a client, or one that connects late, so that a service can start
-// while Redis is down. It comes from Connect or from package goredisgate. Any number of limiters can
-// share it. It is safe for concurrent use.
+// Connection is the connection of limiters to Redis: a client, or one that connects later, so that
+// a service can start while Redis is down. Make it with Connect, or with package goredisgate. Any
+// number of limiters can share it. It is safe for concurrent use.
 type Connection struct {
 	dial   func(context.Context) (rueidis.Client, error) // nil if the client was there from the start
 	up     atomic.Pointer[connected]                     // nil until there is a client
@@ -22,16 +22,16 @@ type Connection struct {
 
 	mu     sync.Mutex
 	closed bool
-	err    error // of the last dial
+	err    error // of the last dial; nil if there was none
 }
 
-// connected is a client.
+// connected holds a client.
 type connected struct {
 	Client
-	tracker Tracker // nil if it is none
+	tracker Tracker // the same client; nil if it is no Tracker
 }
 
-// redialPause is how long a Connection waits until it dials again.
+// redialPause is the time between two dials of a Connection.
 const redialPause = time.Second
 
 var (
@@ -39,33 +39,33 @@ var (
 	errClosed   = errors.New("the Connection is closed; close it after its last use")
 )
 
-// Connect returns a Connection that dials in the background, and again a second after each failure,
-// until dial returns a client. The context of dial ends with Close. Log failures in dial, or read
-// them by Err.
+// Connect returns a Connection that dials in the background. It dials again a second after each
+// failure, until dial returns a client. The context of dial ends with Close. Log failures in dial,
+// or read them by Err.
 func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Connection{dial: dial, ready: make(chan struct{}), cancel: cancel}
-	if dial != nil { // else NewOn refuses it
+	if dial != nil { // otherwise NewOn refuses it
 		go c.run(ctx)
 	}
 	return c
 }
 
-// ConnectedTo returns a Connection that has a client. Its Close closes the client.
+// ConnectedTo returns a Connection with a client. Its Close closes the client.
 func ConnectedTo(client Client) *Connection {
 	c := &Connection{ready: make(chan struct{}), cancel: func() {}}
 	c.use(client)
 	return c
 }
 
-// use makes limiters ask the client from now on.
+// use sets the client that limiters ask from now on.
 func (c *Connection) use(client Client) {
 	tracker, _ := client.(Tracker)
 	c.up.Store(&connected{client, tracker})
 	close(c.ready)
 }
 
-// tracks reports whether the client is a Tracker. One that connects late always is.
+// tracks reports whether the client is a Tracker. A client that connects later always is.
 func (c *Connection) tracks() bool {
 	up := c.up.Load()
 	return up == nil || up.tracker != nil
@@ -84,7 +84,7 @@ func (c *Connection) run(ctx context.Context) {
 	}
 }
 
-// keep takes what dial returned. It reports whether there is nothing left to dial for.
+// keep stores the result of a dial. It reports whether dialling is over.
 func (c *Connection) keep(client rueidis.Client, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,17 +101,17 @@ func (c *Connection) keep(client rueidis.Client, err error) bool {
 	return true
 }
 
-// Err returns nil once there is a client, and before that the error of the last dial, if one has
-// failed.
+// Err returns nil once there is a client. Before that, it returns the error of the last failed
+// dial, if there is one.
 func (c *Connection) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Wait waits until there is a client or ctx ends. A service can so give Redis a moment when it
+// Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
 // starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
-// ctx, and names that of the last dial.
+// ctx, and quotes that of the last dial.
 func (c *Connection) Wait(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -124,8 +124,8 @@ func (c *Connection) Wait(ctx context.Context) error {
 	}
 }
 
-// Close ends dialling, and closes the client if there is one. It does not wait for a dial that is
-// under way, whose client is then closed.
+// Close stops dialling, and closes the client if there is one. It does not wait for a dial in
+// progress: the client of that dial is closed when it comes.
 func (c *Connection) Close() {
 	c.cancel()
 	c.mu.Lock()
@@ -138,16 +138,16 @@ func (c *Connection) Close() {
 	}
 }
 
-// check returns nil if there is a client. Otherwise it is an outage, which begins with the first
-// request that meets it, and ends with the first one after it.
+// check returns nil if there is a client. Otherwise there is an outage. It begins with the first
+// request without a client, and ends with the first one after the client connected.
 func (s *redis) check(ctx context.Context) error {
 	if s.conn.up.Load() == nil {
-		if s.late.CompareAndSwap(false, true) {
+		if s.disconnected.CompareAndSwap(false, true) {
 			s.outage(ctx, 0, true)
 		}
 		return s.notConnected()
 	}
-	if s.late.Load() && s.late.CompareAndSwap(true, false) {
+	if s.disconnected.Load() && s.disconnected.CompareAndSwap(true, false) {
 		s.outage(ctx, 0, false)
 	}
 	return nil

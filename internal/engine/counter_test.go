@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A counter stands for a script's record of one event. It counts units and never forgets them. A limit admits as long as all of
-// them are at most its Max, and its waits are always its Per.
+// A counter plays a script's record of one event. It counts units and never forgets them. A limit
+// admits while all units are at most its Max, and its waits are always its Per.
 type counter struct {
 	used     int64
 	attempts int // that were executed
@@ -72,7 +72,7 @@ func (c *counter) decideEach(cmd command) []int64 {
 	return reply
 }
 
-// room returns how many units every limit admits.
+// room returns how many more units every limit admits.
 func (c *counter) room(limits []string) int64 {
 	least := int64(1 << 53)
 	for pair := range slices.Chunk(limits, 2) {
@@ -81,7 +81,8 @@ func (c *counter) room(limits []string) int64 {
 	return max(0, least)
 }
 
-// reply returns how many attempts were admitted, the time, and a row for each limit, whose waits are for some more units.
+// reply returns how many attempts were admitted, the time, and a row for each limit, whose waits
+// are for unit more units.
 func (c *counter) reply(cmd command, fits, unit int64) []int64 {
 	reply := []int64{fits, time.Now().UnixMilli()}
 	if cmd.now != "" {

@@ -12,15 +12,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// hangs are ways of Redis to give no answer in time.
+// hangs are ways in which Redis does not answer in time.
 var hangs = []struct {
 	name  string
 	begin func(*testing.T, *server, *Limiter)
 }{
 	{"nothing is executed", func(_ *testing.T, s *server, _ *Limiter) { s.hold() }},
-	{"a command hangs", func(_ *testing.T, s *server, _ *Limiter) { s.always(fate{hang: true}) }},
-	{"commands are executed in silence", func(_ *testing.T, s *server, _ *Limiter) { s.always(fate{silent: true}) }},
-	{"commands take a minute", func(_ *testing.T, s *server, _ *Limiter) { s.always(fate{delay: time.Minute}) }},
+	{"a command hangs", func(_ *testing.T, s *server, _ *Limiter) { s.always(action{hang: true}) }},
+	{"commands are executed in silence", func(_ *testing.T, s *server, _ *Limiter) { s.always(action{silent: true}) }},
+	{"commands take a minute", func(_ *testing.T, s *server, _ *Limiter) { s.always(action{delay: time.Minute}) }},
 	{"a dial hangs", func(t *testing.T, s *server, l *Limiter) {
 		s.die()
 		if err := attemptOne(t, l, "before").err; !isOutage(err) { // from now on, the client knows that the connection broke
@@ -31,7 +31,8 @@ var hangs = []struct {
 	}},
 }
 
-// TestTimeoutHolds checks that whatever Redis does, a caller gets an answer when its time is up, neither sooner nor later.
+// TestTimeoutHolds checks that a caller gets an answer exactly when its timeout passes, whatever
+// Redis does.
 func TestTimeoutHolds(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
 		for _, hang := range hangs {
@@ -40,15 +41,15 @@ func TestTimeoutHolds(t *testing.T) {
 					l := limiter(t, s.client(t, alwaysPipelining(pipelining)))
 					mustAllow(t, l, "before")
 					hang.begin(t, s, l)
-					testTimes(t, l)
+					testTimeouts(t, l)
 				})
 			})
 		}
 	}
 }
 
-// testTimes checks the times of callers of whom Redis answers none.
-func testTimes(t *testing.T, l *Limiter) {
+// testTimeouts checks how long callers wait for a Redis that answers none of them.
+func testTimeouts(t *testing.T, l *Limiter) {
 	t.Helper()
 	soon, cancelSoon := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancelSoon()
@@ -80,11 +81,12 @@ func testTimes(t *testing.T, l *Limiter) {
 	}
 }
 
-// TestOwnContextEndsCallsWithoutTimeout checks that under a negative Timeout, the context alone ends a call.
+// TestOwnContextEndsCallsWithoutTimeout checks that under a negative Timeout, only the context ends
+// a call.
 func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
-		s.always(fate{delay: 5 * time.Second})
+		s.always(action{delay: 5 * time.Second})
 		wantEqual(t, "without a deadline", attemptOne(t, l, "a").took, 5*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -94,19 +96,19 @@ func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	})
 }
 
-// TestDeadlineAffectsNobodyElse checks that of three callers in one script call two leave. The third gets its answer, and the connection
-// stays.
+// TestDeadlineAffectsNobodyElse checks one script call of three callers, two of whom leave. The
+// third gets its answer, and the connection stays open.
 func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := limiter(t, s.client(t, alwaysPipelining(pipelining)))
 			occupiers := occupySenders(t, s, l)
 			hot := l.Key("hot")
-			s.judgeBy(func(c command) fate {
+			s.chooseActions(func(c command) action {
 				if c.key == hot {
-					return fate{delay: 500 * time.Millisecond}
+					return action{delay: 500 * time.Millisecond}
 				}
-				return fate{}
+				return action{}
 			})
 			short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
@@ -131,7 +133,8 @@ func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestLeaversAreCertainlyNotSent checks that a caller that leaves before its batch is built was not sent, and the error says so.
+// TestLeaversAreCertainlyNotSent checks that a caller that leaves before its batch is built was not
+// sent, and that its error says so.
 func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
@@ -171,7 +174,7 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	})
 }
 
-// TestLateCallersAreNotSent checks that neither is one whose context has ended already.
+// TestLateCallersAreNotSent checks that a caller whose context has already ended is not sent.
 func TestLateCallersAreNotSent(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -187,8 +190,8 @@ func TestLateCallersAreNotSent(t *testing.T) {
 	})
 }
 
-// TestWhatDidNotRunStaysCertain checks that a caller whose request was sent and did not run, and that leaves before it is sent again, gets
-// the reason.
+// TestWhatDidNotRunStaysCertain checks a caller whose request was sent and did not run, and that
+// leaves before the retry. It gets the reason.
 func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
@@ -211,13 +214,14 @@ func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	})
 }
 
-// TestManyConnections checks that where the client has several connections, one that hangs does not hold requests on the others.
+// TestManyConnections checks that if the client has several connections, one that hangs does not
+// delay requests on the others.
 func TestManyConnections(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		client := s.client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 })
 		l := limiter(t, client)
 		bad := l.Key("bad")
-		s.judgeBy(func(c command) fate { return fate{hang: c.key == bad} })
+		s.chooseActions(func(c command) action { return action{hang: c.key == bad} })
 		hung := arrive(t.Context(), l, Allow, "bad", 1)
 		answered := 0
 		for i := range 20 {
@@ -235,7 +239,8 @@ func TestManyConnections(t *testing.T) {
 	})
 }
 
-// TestContextThatEndsWithTheTimeout checks that if both are over at once, the error matches one of them.
+// TestContextThatEndsWithTheTimeout checks that if context and timeout end at once, the error
+// matches one of them.
 func TestContextThatEndsWithTheTimeout(t *testing.T) {
 	for range 8 { // since either can be noticed first
 		onFakeTime(t, func(t *testing.T, s *server) {

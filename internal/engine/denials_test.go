@@ -10,8 +10,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// remembering runs a test with a limiter that has a denial cache, an event that is denied, and nothing asked of the server since.
-func remembering(t *testing.T, test func(t *testing.T, s *server, l *Limiter)) {
+// withCachedDenial runs a test with a limiter that has a denial cache and an event that is denied.
+// The server has received no request since.
+func withCachedDenial(t *testing.T, test func(t *testing.T, s *server, l *Limiter)) {
 	t.Helper()
 	onFakeTime(t, func(t *testing.T, s *server) {
 		client := s.client(t, func(o *rueidis.ClientOption) { o.DisableCache = false })
@@ -23,28 +24,29 @@ func remembering(t *testing.T, test func(t *testing.T, s *server, l *Limiter)) {
 			wantEqual(t, "allowed", attemptOne(t, l, "hot").Allowed, false)
 			pass(time.Millisecond)
 		}
-		s.forgetCalls()
+		s.clearCalls()
 		test(t, s, l)
 	})
 }
 
-// forgetCalls has scriptCalls and the like begin anew.
-func (s *server) forgetCalls() {
+// clearCalls clears the calls that scriptCalls and the like return.
+func (s *server) clearCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ran, s.received, s.gets = nil, nil, 0
 }
 
-// asked returns how many GETs and script calls there were.
+// asked returns the number of GETs and script calls.
 func (s *server) asked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gets + len(s.received)
 }
 
-// TestRememberedDenials cost Redis nothing, and their waits become shorter.
+// TestRememberedDenials checks that a cached denial costs Redis nothing, and that its waits become
+// shorter.
 func TestRememberedDenials(t *testing.T) {
-	remembering(t, func(t *testing.T, s *server, l *Limiter) {
+	withCachedDenial(t, func(t *testing.T, s *server, l *Limiter) {
 		before := attemptOne(t, l, "hot").Reply
 		pass(20 * time.Second)
 		after := attemptOne(t, l, "hot").Reply
@@ -60,7 +62,7 @@ func TestRememberedDenials(t *testing.T) {
 
 // TestChangeIsNoticed checks that once Redis has reported a change, the next request is sent.
 func TestChangeIsNoticed(t *testing.T) {
-	remembering(t, func(t *testing.T, s *server, l *Limiter) {
+	withCachedDenial(t, func(t *testing.T, s *server, l *Limiter) {
 		other := limiter(t, s.client(t))
 		if err := other.Reset(t.Context(), "hot"); err != nil {
 			t.Fatal(err)
@@ -70,9 +72,9 @@ func TestChangeIsNoticed(t *testing.T) {
 	})
 }
 
-// TestOwnResetIsNoticed at once.
+// TestOwnResetIsNoticed checks that a Reset of the same limiter ends a denial at once.
 func TestOwnResetIsNoticed(t *testing.T) {
-	remembering(t, func(t *testing.T, _ *server, l *Limiter) {
+	withCachedDenial(t, func(t *testing.T, _ *server, l *Limiter) {
 		if err := l.Reset(t.Context(), "hot"); err != nil {
 			t.Fatal(err)
 		}
@@ -80,9 +82,9 @@ func TestOwnResetIsNoticed(t *testing.T) {
 	})
 }
 
-// TestLostConnectionEndsDenials checks that what the client kept is worth nothing without the connection.
+// TestLostConnectionEndsDenials checks that cached denials end with the connection.
 func TestLostConnectionEndsDenials(t *testing.T) {
-	remembering(t, func(t *testing.T, s *server, l *Limiter) {
+	withCachedDenial(t, func(t *testing.T, s *server, l *Limiter) {
 		s.cut()
 		synctest.Wait()
 		wantEqual(t, "allowed", attemptOne(t, l, "hot").Allowed, false)
@@ -90,10 +92,10 @@ func TestLostConnectionEndsDenials(t *testing.T) {
 	})
 }
 
-// TestTimeoutCoversTheLook checks that a look and the request after it take one Timeout together, and a caller that leaves meanwhile was not
-// sent.
-func TestTimeoutCoversTheLook(t *testing.T) {
-	remembering(t, func(t *testing.T, s *server, l *Limiter) {
+// TestTimeoutCoversTheLookup checks that a lookup and the request after it share one Timeout, and
+// that a caller that leaves during the lookup was not sent.
+func TestTimeoutCoversTheLookup(t *testing.T) {
+	withCachedDenial(t, func(t *testing.T, s *server, l *Limiter) {
 		s.cut()
 		synctest.Wait()
 		s.hold()
@@ -113,38 +115,39 @@ func TestTimeoutCoversTheLook(t *testing.T) {
 		wantEqual(t, "script calls", len(s.receivedCalls()), 0)
 		wantIdle(t, l)
 	})
-	remembering(t, func(t *testing.T, s *server, l *Limiter) {
+	withCachedDenial(t, func(t *testing.T, s *server, l *Limiter) {
 		s.cut()
 		synctest.Wait()
-		s.always(fate{delay: 600 * time.Millisecond})
+		s.always(action{delay: 600 * time.Millisecond})
 		got := attemptOne(t, l, "hot")
 		wantError(t, "a slow look and a slow script", got.err, ErrUncertain)
 		wantEqual(t, "took", got.took, time.Second)
 	})
 }
 
-// TestLookThatFails checks that an outage is an error, anything else is left to the script.
-func TestLookThatFails(t *testing.T) {
+// TestLookupThatFails checks that a lookup fails only in an outage. The script reports every other
+// problem.
+func TestLookupThatFails(t *testing.T) {
 	for _, test := range []struct {
-		fate fate
-		err  error
+		action action
+		err    error
 	}{
-		{fate{reply: "*2\r\n:100000\r\n-WRONGTYPE Operation against a key holding the wrong kind of value"}, nil},
+		{action{reply: "*2\r\n:100000\r\n-WRONGTYPE Operation against a key holding the wrong kind of value"}, nil},
 		{refusal("LOADING"), ErrOutage},
-		{fate{cut: true}, ErrOutage},
-		{fate{hang: true}, ErrOutage},
+		{action{cut: true}, ErrOutage},
+		{action{hang: true}, ErrOutage},
 	} {
-		remembering(t, func(t *testing.T, s *server, l *Limiter) {
+		withCachedDenial(t, func(t *testing.T, s *server, l *Limiter) {
 			s.cut()
 			synctest.Wait()
-			s.judgeBy(func(c command) fate {
+			s.chooseActions(func(c command) action {
 				if c.name == "GET" {
-					return test.fate
+					return test.action
 				}
-				return fate{}
+				return action{}
 			})
 			got := attemptOne(t, l, "hot")
-			wantError(t, test.fate.reply, got.err, test.err)
+			wantError(t, test.action.reply, got.err, test.err)
 			wantEqual(t, "allowed", got.Allowed, false)
 		})
 	}

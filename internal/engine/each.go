@@ -6,21 +6,21 @@ import (
 	"fmt"
 )
 
-// maxRound is how many events of one AllowEach are under way at once. More would wait for one
-// another until their time is up.
+// maxRound is how many events of one AllowEach are in flight at once. With more, their requests
+// would wait for one another until the timeout.
 const maxRound = 4096
 
 // each is an attempt of one unit on each of many events.
 type each struct {
-	redis   *redis
-	limits  *Limits
-	verb    Verb
-	events  []string
-	answers []Answer
-	ended   [slotRanges]error // why a slot range gets no more requests
+	redis     *redis
+	limits    *Limits
+	verb      Verb
+	events    []string
+	answers   []Answer
+	rangeErrs [slotRanges]error // why a slot range gets no more requests; nil if it does
 }
 
-// decideEach answers an attempt of one unit on each of the events at some indices. More than
+// decideEach answers an attempt of one unit on each of the events at these indices. More than
 // maxRound go in rounds.
 func (s *redis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, answers []Answer) {
 	if err := s.check(ctx); err != nil {
@@ -37,8 +37,8 @@ func (s *redis) decideEach(ctx context.Context, limits *Limits, v Verb, events [
 	}
 }
 
-// round sends the attempts at some indices together. Attempts on one event become one request: its
-// i-th attempt is the i-th time that the event occurs.
+// round sends the attempts at these indices together. Attempts on one event become one request: its
+// i-th attempt is the i-th occurrence of the event.
 func (e *each) round(ctx context.Context, indices []int) {
 	now, err := e.redis.scriptTime()
 	if err == nil && ctx.Err() != nil {
@@ -67,27 +67,28 @@ func (e *each) round(ctx context.Context, indices []int) {
 	for k, i := range indices {
 		e.answers[i].Reply, e.answers[i].Err = attempts[k].request.attempt(attempts[k].index)
 	}
-	e.end(c)
+	e.endRanges(c)
 }
 
-// An attempt is one of those of a request.
+// An attempt is one attempt of a request.
 type attempt struct {
 	request *request
 	index   int
 }
 
-// add has the call send a request, unless it is known that there is no use.
+// add adds a request to the call, unless its slot range gets no more requests.
 func (e *each) add(c *call, q *request) {
 	if q.err == nil {
-		q.err = e.ended[q.rangeIndex]
+		q.err = e.rangeErrs[q.rangeIndex]
 	}
 	if q.err == nil {
 		c.requests = append(c.requests, q)
 	}
 }
 
-// end ends the slot ranges in which something got no reply in time, or nothing ran.
-func (e *each) end(c *call) {
+// endRanges stops sending to the slot ranges in which a request got no reply in time, or nothing
+// ran.
+func (e *each) endRanges(c *call) {
 	var ran [slotRanges]bool
 	for _, q := range c.requests {
 		ran[q.rangeIndex] = ran[q.rangeIndex] || !isOutage(q.err)
@@ -95,9 +96,9 @@ func (e *each) end(c *call) {
 	for _, q := range c.requests {
 		switch {
 		case errors.Is(q.cause, errExpired):
-			e.ended[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, rounded(c.timeout))
-		case !ran[q.rangeIndex] && e.ended[q.rangeIndex] == nil:
-			e.ended[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as none of the others in the same call ran", ErrOutage)
+			e.rangeErrs[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, rounded(c.timeout))
+		case !ran[q.rangeIndex] && e.rangeErrs[q.rangeIndex] == nil:
+			e.rangeErrs[q.rangeIndex] = fmt.Errorf("%w: it was not sent, as none of the others in the same call ran", ErrOutage)
 		}
 	}
 }

@@ -11,14 +11,6 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// numbered returns so many events.
-func numbered(n int) (events []string) {
-	for i := range n {
-		events = append(events, fmt.Sprint("event ", i))
-	}
-	return events
-}
-
 // clusterClient returns a client of a cluster.
 func clusterClient(t *testing.T, nodes []*server) rueidis.Client {
 	t.Helper()
@@ -33,17 +25,18 @@ func clusterClient(t *testing.T, nodes []*server) rueidis.Client {
 	return client
 }
 
-// TestEachInOrder checks that the answers are those to attempts one after the other, in the order of the events. An event can occur often.
+// TestEachInOrder checks that the answers are those to attempts one after the other, in the order
+// of the events. An event can occur several times.
 func TestEachInOrder(t *testing.T) {
 	events := []string{"a", "b", "a", "c", "a", "a", "b", "a", "a", "a", "c", "d"}
-	var orders []order
-	eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
-		orders = orders[:0]
+	var queries []query
+	forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+		queries = queries[:0]
 		for _, event := range events {
-			orders = append(orders, order{l.Attempt(), event, 1})
+			queries = append(queries, query{l.Attempt(), event, 1})
 		}
 		answers := l.AttemptEach(t.Context(), events)
-		for i, c := range oneByOne(t, l, orders) {
+		for i, c := range sequential(t, l, queries) {
 			wantError(t, events[i], answers[i].Err, nil)
 			wantEqual(t, fmt.Sprint(i), answers[i].Reply, c.Reply)
 		}
@@ -51,7 +44,7 @@ func TestEachInOrder(t *testing.T) {
 	})
 }
 
-// TestEachRefuses checks that an event that is refused has an error of its own.
+// TestEachRefuses checks that only an invalid event gets an error.
 func TestEachRefuses(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -76,7 +69,8 @@ func TestEachOfManyEvents(t *testing.T) {
 	})
 }
 
-// TestEachTakesOneTimeout checks that however many events there are, silence takes one Timeout. What was not sent then is certain.
+// TestEachTakesOneTimeout checks that a server that hangs costs one Timeout, however many events
+// there are. Requests that were not sent then have a certain error.
 func TestEachTakesOneTimeout(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -93,7 +87,7 @@ func TestEachTakesOneTimeout(t *testing.T) {
 	})
 }
 
-// TestEachTakesOneContext checks that nor does it take longer than its context.
+// TestEachTakesOneContext checks that AllowEach takes no longer than its context.
 func TestEachTakesOneContext(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -108,12 +102,12 @@ func TestEachTakesOneContext(t *testing.T) {
 	})
 }
 
-// TestShardThatHangs checks that of the events of a large AllowEach, those on other shards are answered.
+// TestShardThatHangs checks that a large AllowEach answers the events on other shards.
 func TestShardThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newCluster(2)
-		var d diary
-		l := limiter(t, clusterClient(t, nodes), d.keep)
+		var d reportLog
+		l := limiter(t, clusterClient(t, nodes), d.record)
 		events := numbered(maxRound + 1000)
 		bad := func(event string) bool { return rangeOf(l, event) >= slotRanges/2 }
 		nodes[1].hold()
@@ -129,20 +123,21 @@ func TestShardThatHangs(t *testing.T) {
 	})
 }
 
-// TestBreakerPerSlotRange checks that trouble in one sixty-fourth of the hash slots leaves the others alone.
+// TestBreakerPerSlotRange checks that an outage of one sixty-fourth of the hash slots does not
+// affect the others.
 func TestBreakerPerSlotRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newCluster(2)
-		var d diary
-		l := limiter(t, clusterClient(t, nodes), d.keep)
+		var d reportLog
+		l := limiter(t, clusterClient(t, nodes), d.record)
 		event := "event 0"
 		bad := rangeOf(l, event)
 		for _, s := range nodes {
-			s.judgeBy(func(c command) fate {
+			s.chooseActions(func(c command) action {
 				if c.key == l.Key(event) {
 					return refusal("ERR broken")
 				}
-				return fate{}
+				return action{}
 			})
 		}
 		for range 3 {
@@ -151,7 +146,7 @@ func TestBreakerPerSlotRange(t *testing.T) {
 		wantEqual(t, "reports", d.read(), []string{fmt.Sprintf("0s: outage began %d", bad)})
 		for _, other := range numbered(200) {
 			if rangeOf(l, other) == bad {
-				wantRest(t, attemptOne(t, l, other))
+				wantOpen(t, attemptOne(t, l, other))
 			} else {
 				mustAllow(t, l, other)
 			}

@@ -1,10 +1,10 @@
 // Package engine decides requests for limiters of every kind: on Redis by their script, or in
-// memory. It speaks integers, as the scripts do. The packages window and ar1 turn its replies into
-// decisions.
+// memory. It works in integers, as the scripts do. The packages window and ar1 convert its replies
+// to decisions.
 //
-// The way of a request on Redis: Limiter.Decide (engine.go), redis.Decide (redis.go), call.run
-// (call.go), which puts the request into the queue of its slot range. A sender takes what is queued
-// (queue.go) and sends it as one batch (batch.go).
+// A request on Redis passes Limiter.Decide (engine.go), redis.Decide (redis.go) and call.run
+// (call.go), which puts the request into the queue of its slot range. A sender takes all queued
+// requests (queue.go) and sends them as one batch (batch.go).
 package engine
 
 import (
@@ -20,16 +20,16 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// Limiter decides about events under limits. It comes from New, NewLocal or With.
+// Limiter decides requests on events under limits. It comes from New, NewLocal or With.
 type Limiter struct {
 	*core
 	limits *Limits
 }
 
-// core is what limiters share that come from one another by With.
+// core is the part that all limiters share that come from one another by With.
 type core struct {
 	Config
-	own    *Limits // those of the limiter from New or NewLocal
+	own    *Limits // the limits of the limiter from New or NewLocal
 	store  Store
 	redis  *redis // the same as store, nil in memory
 	prefix string // of each key
@@ -73,7 +73,7 @@ func (v Verb) sent() string {
 // partial reports whether a part of the units can be granted. Waits are then for one more unit.
 func (v Verb) partial() bool { return v == Some || v == CountSome || v == Charge }
 
-// Counted is what a decision counted, so that it can be given back.
+// Counted records the units that a decision counted, so that they can be refunded.
 type Counted struct {
 	Units  int64
 	At     int64   // in units of the clock
@@ -131,7 +131,7 @@ func newOn(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	return l, nil
 }
 
-// bound bounds how many events a Fallback in memory holds, unless it has a bound.
+// bound bounds the number of events that a Fallback in memory holds, unless it already has a bound.
 func (l *Limiter) bound() {
 	if l == nil || l.MaxEvents > 0 {
 		return
@@ -162,7 +162,8 @@ func newLimiter(cfg Config, limits []Limit) *Limiter {
 // Made reports whether the limiter comes from New, NewLocal or With.
 func (l *Limiter) Made() bool { return l.core != nil }
 
-// With returns the limiter under other limits, and so its Fallback. Everything else is shared.
+// With returns the limiter under other limits, which its Fallback uses too. They share everything
+// else.
 func (l *Limiter) With(limits []Limit) (Limiter, error) {
 	if err := l.checkLimits(limits); err != nil {
 		return Limiter{}, fmt.Errorf("slidegate: With for limiter %q has %w", l.Name, err)
@@ -173,7 +174,7 @@ func (l *Limiter) With(limits []Limit) (Limiter, error) {
 // Limits returns the limits. Do not change them.
 func (l *Limiter) Limits() []Limit { return l.limits.list }
 
-// Same reports whether two limiters count the same under the same limits.
+// Same reports whether two limiters share their counts and have the same limits.
 func (l *Limiter) Same(other *Limiter) bool {
 	return l.core == other.core && l.limits.same(other.limits)
 }
@@ -181,8 +182,8 @@ func (l *Limiter) Same(other *Limiter) bool {
 // Derived reports whether the limiter comes from With.
 func (l *Limiter) Derived() bool { return l.limits != l.own }
 
-// FallbackUnderSame returns the Fallback, under the limits of the limiter if that comes from With.
-// There must be one.
+// FallbackUnderSame returns the Fallback, which must exist. If the limiter comes from With, the
+// Fallback gets its limits.
 func (l *Limiter) FallbackUnderSame() Limiter {
 	f := *l.Fallback
 	if l.Derived() {
@@ -202,7 +203,7 @@ func (l *Limiter) Attempt() Verb {
 	return Allow
 }
 
-// AttemptSome returns the verb of an attempt that takes what it can get.
+// AttemptSome returns the verb of an attempt that is granted as many units as fit.
 func (l *Limiter) AttemptSome() Verb {
 	if l.CountDenied {
 		return CountSome
@@ -256,9 +257,9 @@ func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
 	return answers
 }
 
-// fallBack has the Fallback answer if cause is an outage. Whether its denials count is its own
-// affair. If it cannot answer either, the error is that of Redis, which says whether the request
-// was counted there.
+// fallBack asks the Fallback if cause is an outage. The configuration of the Fallback says whether
+// it counts denials. If it cannot answer either, fallBack returns the error of Redis, which says
+// whether the request was counted there.
 func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, trace Trace, cause error) (Reply, error) {
 	failed := Reply{Trace: trace}
 	if l.Fallback == nil || !isOutage(cause) || ctx.Err() != nil {
@@ -273,7 +274,7 @@ func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, t
 	return r, nil
 }
 
-// translate returns the verb by which a Fallback answers the request of another limiter.
+// translate returns the verb with which to ask a Fallback.
 func (l *Limiter) translate(v Verb) Verb {
 	switch v {
 	case Allow, Count:
@@ -284,9 +285,9 @@ func (l *Limiter) translate(v Verb) Verb {
 	return v
 }
 
-// Sleep waits until a denied request for n units can be made again, and up to 5 % longer (at most
-// 100 ms), so that waiters do not all come back at once. It returns an error at once if the
-// deadline of ctx is sooner.
+// Sleep waits until a denied request for n units can be made again. It waits up to 5 % longer (at
+// most 100 ms), so that waiters do not all retry at once. If the deadline of ctx is sooner, it
+// returns an error at once.
 func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, degraded bool) error {
 	if degraded {
 		retryAfter = min(retryAfter, RecoveryDelay) // Redis may be back by then
@@ -313,7 +314,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Refund gives back what a decision of this limiter counted.
+// Refund gives back the units that a decision of this limiter counted.
 func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
 	if err := l.Check(ctx, Charge, event, 1); err != nil || len(c.Limits) == 0 {
 		return err
@@ -321,7 +322,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
 	return l.Wrap(l.store.Refund(ctx, event, c))
 }
 
-// Reset forgets the event, in the Fallback too.
+// Reset forgets the event, also in the Fallback.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return err
@@ -343,7 +344,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 	return reply, l.Wrap(err)
 }
 
-// Check refuses what could never be admitted, and what comes too late.
+// Check returns an error for a request that could never be allowed, or whose context has ended.
 func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) error {
 	switch {
 	case event == "":

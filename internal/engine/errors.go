@@ -12,14 +12,14 @@ import (
 var (
 	// ErrOutage says that Redis could not answer, and that nothing was counted.
 	ErrOutage = errors.New("nothing was counted, since Redis cannot answer; try again later, or decide without it")
-	// ErrUncertain says that no reply came.
+	// ErrUncertain says that no reply came, so that nobody knows whether the units were counted.
 	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
 
 	errExpired   = errors.New("nothing came")
 	errNotLoaded = errors.New("the server did not load the script")
 )
 
-// rounded returns a duration as errors tell it: in whole milliseconds, if it is at least one.
+// rounded returns a duration for an error text: in whole milliseconds, if it is at least one.
 func rounded(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return d
@@ -33,7 +33,7 @@ func isOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(er
 // notSent returns the error of a caller whose context ended before anything was sent.
 func notSent(cause error) error { return fmt.Errorf("nothing was sent: %w", cause) }
 
-// A ReplyError is an error that a server replied, as the client returned it.
+// A ReplyError is an error reply of a server, as the client returned it.
 type ReplyError struct{ Cause error }
 
 // Error returns the text of the reply.
@@ -47,10 +47,11 @@ func (e *ReplyError) begins(word string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(e.Error(), "ERR "), word)
 }
 
-// fromScript reports whether the script itself refused. Such a reply names the key and the remedy.
+// fromScript reports whether the script itself refused. Such a reply names the key, and says what
+// to do.
 func (e *ReplyError) fromScript() bool { return e.begins("WRONGTYPE") || e.begins("SLIDEGATE") }
 
-// An UnsentError is why a client certainly did not send what it was asked to.
+// An UnsentError says why a client certainly did not send a call.
 type UnsentError struct{ Cause error }
 
 // Error returns the text of the cause.
@@ -59,17 +60,18 @@ func (e *UnsentError) Error() string { return e.Cause.Error() }
 // Unwrap returns the client's own error.
 func (e *UnsentError) Unwrap() error { return e.Cause }
 
-// replied returns the error of err that a server replied, if there is one.
+// replied returns the error reply in err, if there is one.
 func replied(err error) (reply *ReplyError, ok bool) {
 	ok = errors.As(err, &reply)
 	return reply, ok
 }
 
-// unrunReplies begin the replies of a server that did not run the script, though it may run if it
-// is sent again.
+// unrunReplies are the first words of replies that prove that the script did not run, and that it
+// may run if it is sent again.
 var unrunReplies = []string{"TRYAGAIN", "NOSCRIPT", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "ASK"}
 
-// notRun reports whether err proves that the script did not run, though it may run if it is sent again.
+// notRun reports whether err proves that the script did not run, and that it may run if it is sent
+// again.
 func notRun(err error) bool {
 	if reply, isReply := replied(err); isReply {
 		return slices.ContainsFunc(unrunReplies, reply.begins)
@@ -85,8 +87,8 @@ func isNoScript(err error) bool {
 	return isReply && reply.begins("NOSCRIPT")
 }
 
-// explain adds to the error of a request that was sent what it means for the count. The scripts write last and once, so an
-// error reply means that nothing was counted.
+// explain adds to the error of a request whether units may have been counted. The scripts write
+// last and once, so an error reply means that nothing was counted.
 func explain(err error, key, verb string) error {
 	reply, isReply := replied(err)
 	reads := verb == string(Peek) || verb == verbInspect

@@ -10,23 +10,25 @@ import (
 	"github.com/slidegate/slidegate/internal/denials"
 )
 
-// endless is the part of a client's context which never ends. A deadline would have rueidis close a connection that
-// others use, and the end of one caller's context would end the connecting that others wait for.
-type endless struct{}
+// noDeadline is the part of a client's context that never ends. With a deadline, rueidis would
+// close a connection that other callers share. And the end of one caller's context would end a dial
+// that others wait for.
+type noDeadline struct{}
 
 // Deadline reports that there is none.
-func (endless) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (noDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // Done returns nil: the context never ends.
-func (endless) Done() <-chan struct{} { return nil }
+func (noDeadline) Done() <-chan struct{} { return nil }
 
 // Value returns nil.
-func (endless) Value(any) any { return nil }
+func (noDeadline) Value(any) any { return nil }
 
-// A cachedGet is a cached GET in a goroutine of its own, so that its caller can leave while the client waits for a connection.
+// A cachedGet is a GET for the denial cache in its own goroutine, so that its caller can leave
+// while the client waits for a connection.
 type cachedGet struct {
-	endless
-	over  atomic.Bool // it is done, or its caller has left
+	noDeadline
+	over  atomic.Bool // the GET is done, or its caller has left
 	done  chan struct{}
 	value string
 	hit   bool
@@ -41,8 +43,8 @@ func (g *cachedGet) Err() error {
 	return nil
 }
 
-// get returns the value of a key for the denial cache. It knows nothing of a slot range in trouble, nor of a value that is no
-// string: the script will say what is wrong.
+// get returns the value of a key for the denial cache. It returns no value if the breaker of the
+// slot range is open, or if the value is not a string: the script will report what is wrong.
 func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (value string, hit bool, err error) {
 	var q request
 	q.prepare(s, k, question{})
@@ -52,7 +54,7 @@ func (s *redis) get(ctx context.Context, k string, timeout, ttl time.Duration) (
 	began, g := s.elapsed(), &cachedGet{done: make(chan struct{})}
 	go g.run(s.conn.up.Load().tracker, q.slotRange, k, ttl)
 	err = g.await(ctx, q.slotRange, timeout)
-	if err == nil { // it closes no breaker: a server that refuses to count still answers a GET
+	if err == nil { // this does not close the breaker: a server that refuses to count still answers a GET
 		return g.value, g.hit, nil
 	}
 	if errors.Is(err, denials.ErrLeft) {
@@ -73,7 +75,7 @@ func (g *cachedGet) run(tracker Tracker, r *slotRange, key string, ttl time.Dura
 	}
 }
 
-// await waits for a cachedGet until the time is up or ctx ends.
+// await waits for the GET until the timeout passes or ctx ends.
 func (g *cachedGet) await(ctx context.Context, r *slotRange, timeout time.Duration) error {
 	var expired <-chan time.Time
 	if timeout >= 0 {

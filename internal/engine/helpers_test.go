@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +19,11 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// theScript is what the limiters of these tests send. The server does not read it.
+// theScript is the script that the limiters of these tests send. The server does not read it.
 const theScript = "return 'a script'"
 
-// onFakeTime runs a test in a bubble of synctest, with a server. Time passes only while nobody has anything to do.
+// onFakeTime runs a test in a bubble of synctest, with a server. Time passes only while all
+// goroutines wait.
 func onFakeTime(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newServer()) })
@@ -30,9 +32,9 @@ func onFakeTime(t *testing.T, test func(t *testing.T, s *server)) {
 // pass lets time pass.
 func pass(d time.Duration) { <-time.After(d) }
 
-// close ends whatever the server still does.
+// close ends everything that the server still does.
 func (s *server) close() {
-	s.judgeBy(nil)
+	s.chooseActions(nil)
 	s.next()
 	s.releaseDials()
 	s.release()
@@ -44,9 +46,10 @@ func alwaysPipelining(always bool) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.AlwaysPipelining = always }
 }
 
-// ring bounds the pipelines under way on a connection to 2^scale. If there are more, the client's writer waits for a mutex while the
-// replies to a pipeline come. A bubble of synctest does not take that for waiting, so time would stand still.
-func ring(scale int) func(*rueidis.ClientOption) {
+// ringScale bounds the pipelines in flight on a connection to 2^scale. With more, the client's
+// writer waits for a mutex until replies to a pipeline come. A bubble of synctest does not count
+// that as waiting, so time would stand still.
+func ringScale(scale int) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.RingScaleEachConn = scale }
 }
 
@@ -67,12 +70,13 @@ func (s *server) client(t *testing.T, change ...func(*rueidis.ClientOption)) rue
 	t.Cleanup(func() {
 		s.close()
 		client.Close()
-		pass(time.Minute) // in which the client ends what it repeats on its own
+		pass(time.Minute) // until the client ends its own retries
 	})
 	return client
 }
 
-// limiter returns a limiter of five units in a minute and seven in an hour, with a Timeout of a second.
+// limiter returns a limiter of five units per minute and seven per hour, with a Timeout of a
+// second.
 func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limiter {
 	t.Helper()
 	cfg := Config{
@@ -93,7 +97,7 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 // rangeOf returns the slot range of an event on a cluster.
 func rangeOf(l *Limiter, event string) int { return keys.Slot(l.Key(event)) * slotRanges / keys.Slots }
 
-// A caller is one that asks in a goroutine of its own.
+// A caller asks in its own goroutine.
 type caller struct {
 	Reply
 	err  error
@@ -113,20 +117,21 @@ func start(ctx context.Context, l *Limiter, v Verb, event string, n int64) *call
 	return c
 }
 
-// arrive starts a caller, and returns once it waits or is over. It therefore comes before callers that start later.
+// arrive starts a caller, and returns once it waits or is done. It therefore comes before callers
+// that start later.
 func arrive(ctx context.Context, l *Limiter, v Verb, event string, n int64) *caller {
 	c := start(ctx, l, v, event, n)
 	synctest.Wait()
 	return c
 }
 
-// wait waits until the caller has got its answer.
+// wait waits until the caller has its answer.
 func (c *caller) wait() *caller {
 	<-c.over
 	return c
 }
 
-// ask is a caller that is over.
+// ask starts a caller, and waits for its answer.
 func ask(ctx context.Context, l *Limiter, v Verb, event string, n int64) *caller {
 	return start(ctx, l, v, event, n).wait()
 }
@@ -145,8 +150,8 @@ func mustAllow(t *testing.T, l *Limiter, event string) {
 	}
 }
 
-// occupySenders makes the server hold commands, and each sender wait for the reply to one request. What comes next is queued, and
-// becomes one batch once the server releases the others.
+// occupySenders makes the server hold commands, and each sender wait for the reply to one request.
+// Later requests are queued, and become one batch once the server releases the commands.
 func occupySenders(t *testing.T, s *server, l *Limiter) (occupiers []*caller) {
 	t.Helper()
 	s.hold()
@@ -161,7 +166,8 @@ func onEvent(l *Limiter, calls []command, event string) []command {
 	return slices.DeleteFunc(slices.Clone(calls), func(c command) bool { return c.key != l.Key(event) })
 }
 
-// wantError checks that an error matches another, names the limiter, and is uncertain only if the other is.
+// wantError checks that an error matches another, names the limiter, and is uncertain only if the
+// other is.
 func wantError(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || isOutage(want) && errors.Is(got, ErrUncertain) != (want == ErrUncertain) || //nolint:errorlint // want is a sentinel
@@ -178,7 +184,7 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// An eachCaller is one that asks about several events at once, in a goroutine of its own.
+// An eachCaller asks about several events at once, in its own goroutine.
 type eachCaller struct {
 	answers []Answer
 	took    time.Duration
@@ -196,13 +202,13 @@ func startEach(ctx context.Context, l *Limiter, events []string) *eachCaller {
 	return c
 }
 
-// wait waits until the caller has got its answers.
+// wait waits until the caller has its answers.
 func (c *eachCaller) wait() *eachCaller {
 	<-c.over
 	return c
 }
 
-// fillers returns events that nobody else asks about.
+// fillers returns events that no other caller asks about.
 func fillers(n int) (events []string) {
 	for i := range n {
 		events = append(events, fmt.Sprint("filler ", i))
@@ -210,11 +216,123 @@ func fillers(n int) (events []string) {
 	return events
 }
 
-// fillBatch starts as many callers as make one sender take all that waits.
+// fillBatch starts enough callers that one sender takes all waiting requests.
 func fillBatch(t *testing.T, l *Limiter) (callers []*caller) {
 	t.Helper()
-	for _, event := range fillers(crowd) {
+	for _, event := range fillers(yieldThreshold) {
 		callers = append(callers, arrive(t.Context(), l, Allow, event, 1))
 	}
 	return callers
 }
+
+// withoutHash makes a limiter forget the hash of its script, as in FIPS mode.
+func withoutHash(l *Limiter) *Limiter {
+	l.redis.script.known.Store(nil)
+	return l
+}
+
+// wantIdle checks that no request waits or is in flight.
+func wantIdle(t *testing.T, l *Limiter) {
+	t.Helper()
+	for i := range l.redis.ranges {
+		r := &l.redis.ranges[i]
+		wantEqual(t, fmt.Sprint("senders of range ", i), r.senders, 0)
+		wantEqual(t, fmt.Sprint("waiting for range ", i), len(r.waiting), 0)
+		wantEqual(t, fmt.Sprint("abandoned in range ", i), int(r.abandoned.Load()), 0)
+	}
+}
+
+// mergings are the ways in which attempts merge.
+var mergings = []struct {
+	verb   string
+	change func(*Config)
+}{
+	{string(Some), func(*Config) {}},
+	{verbEach, func(c *Config) { c.MergeAsSome = false }},
+	{verbCountEach, func(c *Config) { c.CountDenied = true }},
+}
+
+// forEachMerging runs a test for each way in which attempts merge.
+func forEachMerging(t *testing.T, test func(t *testing.T, verb string, s *server, l *Limiter)) {
+	t.Helper()
+	for _, m := range mergings {
+		t.Run(m.verb, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, s *server) { test(t, m.verb, s, limiter(t, s.client(t), m.change)) })
+		})
+	}
+}
+
+// A query is what a caller asks for.
+type query struct {
+	verb  Verb
+	event string
+	n     int64
+}
+
+// batched makes callers wait in this order for one sender, and returns their answers.
+func batched(t *testing.T, s *server, l *Limiter, queries []query) (callers []*caller) {
+	t.Helper()
+	occupySenders(t, s, l)
+	for _, o := range queries {
+		callers = append(callers, arrive(t.Context(), l, o.verb, o.event, o.n))
+	}
+	s.release()
+	for _, c := range callers {
+		c.wait()
+	}
+	return callers
+}
+
+// sequential returns the answers that another server gives to the callers one after the other.
+func sequential(t *testing.T, l *Limiter, queries []query) (callers []*caller) {
+	t.Helper()
+	l = limiter(t, newServer().client(t), func(c *Config) { c.CountDenied = l.CountDenied })
+	for _, o := range queries {
+		callers = append(callers, ask(t.Context(), l, o.verb, o.event, o.n))
+	}
+	return callers
+}
+
+// numbered returns n events.
+func numbered(n int) (events []string) {
+	for i := range n {
+		events = append(events, fmt.Sprint("event ", i))
+	}
+	return events
+}
+
+// A reportLog records the reports of a limiter.
+type reportLog struct {
+	mu      sync.Mutex
+	entries []string
+}
+
+func (d *reportLog) record(c *Config) {
+	began := time.Now()
+	c.Notify = func(_ context.Context, e Event) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), e.Kind, e.Range))
+	}
+}
+
+// read returns the reports since the last read.
+func (d *reportLog) read() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.entries
+	d.entries = nil
+	return entries
+}
+
+// wantOpen checks that a request is refused because the circuit breaker is open.
+func wantOpen(t *testing.T, c *caller) {
+	t.Helper()
+	wantError(t, "breaker open", c.err, ErrOutage)
+	if c.took != 0 || !strings.Contains(c.err.Error(), "left alone") {
+		t.Errorf("after %v: %v", c.took, c.err)
+	}
+}
+
+// integers returns a reply of n ones.
+func integers(n int) string { return fmt.Sprintf("*%d", n) + strings.Repeat("\r\n:1", n) }

@@ -13,18 +13,19 @@ type Limit struct {
 	Max int64
 	Per int64
 
-	// Fine is the width of a bucket of units that Max bounds. Coarse is that of units which nothing
-	// bounds: charges, and all units of a limiter that counts denied attempts. Both are 0 if the
-	// script takes no width.
+	// Fine is the width of a bucket of units that Max bounds. Coarse is the width of a bucket of
+	// unbounded units: charges, and all units of a limiter that counts denied attempts. Both are 0
+	// if the script takes no width.
 	Fine, Coarse int64
 
-	Fault error // what is wrong with the limit, and the remedy
+	Fault error // what is wrong with the limit, and what to do
 }
 
-// Limits are those that an attempt must fit, in the forms that the stores need. They never change.
+// Limits are the limits that an attempt must fit, in the forms that the stores need. They never
+// change.
 type Limits struct {
 	list []Limit
-	args []string // what the script takes for all of them
+	args []string // arguments of the script for all limits
 	text string   // the same as one string
 
 	few     [fewLimits]Limit // list and args, unless there are more
@@ -34,7 +35,7 @@ type Limits struct {
 // maxLimits is how many sections a record can hold.
 const maxLimits = 31
 
-// newLimits returns limits that have been checked. Coarse says which buckets the script is to make.
+// newLimits returns limits that have been checked. Coarse says which buckets the script makes.
 func newLimits(list []Limit, coarse bool) *Limits {
 	l := &Limits{}
 	l.list = append(l.few[:0], list...)
@@ -45,10 +46,10 @@ func newLimits(list []Limit, coarse bool) *Limits {
 // All returns the limits. Do not change them.
 func (l *Limits) All() []Limit { return l.list }
 
-// same reports whether the script takes both for the same limits.
+// same reports whether the script gets the same limits from both.
 func (l *Limits) same(other *Limits) bool { return l == other || l.text == other.text }
 
-// argsFor returns what the script takes for a request.
+// argsFor returns the limits as arguments of the script for a request.
 func (l *Limits) argsFor(v Verb) []string {
 	if v != Charge {
 		return l.args
@@ -57,8 +58,8 @@ func (l *Limits) argsFor(v Verb) []string {
 	return args
 }
 
-// scriptArgs appends what the script takes for limits: of each Per, Max and, if it has one, the
-// width of a bucket. All are parts of one string, which it also returns.
+// scriptArgs appends the arguments of the script for limits. For each limit these are Per, Max and,
+// if it has one, the width of a bucket. All are substrings of one string, which it also returns.
 func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text string) {
 	var digits [160]byte
 	var places [3 * fewLimits]int
@@ -92,7 +93,7 @@ func (l *Limit) numbers(coarse bool) [3]int64 {
 // Width returns the width of a bucket of units that a request counts.
 func (l *Limit) Width(coarse bool) int64 { return l.numbers(coarse)[2] }
 
-// checkLimits returns what is wrong with limits, and the remedy.
+// checkLimits returns what is wrong with limits and what to do, or nil.
 func (cfg *Config) checkLimits(limits []Limit) error {
 	switch {
 	case len(limits) == 0:

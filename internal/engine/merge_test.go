@@ -10,57 +10,6 @@ import (
 	"time"
 )
 
-// mergings are the ways in which attempts merge.
-var mergings = []struct {
-	verb   string
-	change func(*Config)
-}{
-	{string(Some), func(*Config) {}},
-	{verbEach, func(c *Config) { c.MergeAsSome = false }},
-	{verbCountEach, func(c *Config) { c.CountDenied = true }},
-}
-
-// eachMerging runs a test for each way in which attempts merge.
-func eachMerging(t *testing.T, test func(t *testing.T, verb string, s *server, l *Limiter)) {
-	t.Helper()
-	for _, m := range mergings {
-		t.Run(m.verb, func(t *testing.T) {
-			onFakeTime(t, func(t *testing.T, s *server) { test(t, m.verb, s, limiter(t, s.client(t), m.change)) })
-		})
-	}
-}
-
-// An order is what a caller asks for.
-type order struct {
-	verb  Verb
-	event string
-	n     int64
-}
-
-// together makes callers wait in this order for one sender, and returns their answers.
-func together(t *testing.T, s *server, l *Limiter, orders []order) (callers []*caller) {
-	t.Helper()
-	occupySenders(t, s, l)
-	for _, o := range orders {
-		callers = append(callers, arrive(t.Context(), l, o.verb, o.event, o.n))
-	}
-	s.release()
-	for _, c := range callers {
-		c.wait()
-	}
-	return callers
-}
-
-// oneByOne returns the answers that another server gives to the callers one after the other.
-func oneByOne(t *testing.T, l *Limiter, orders []order) (callers []*caller) {
-	t.Helper()
-	l = limiter(t, newServer().client(t), func(c *Config) { c.CountDenied = l.CountDenied })
-	for _, o := range orders {
-		callers = append(callers, ask(t.Context(), l, o.verb, o.event, o.n))
-	}
-	return callers
-}
-
 // wantAnswers checks that callers got the same answers as others.
 func wantAnswers(t *testing.T, got, want []*caller) {
 	t.Helper()
@@ -70,64 +19,66 @@ func wantAnswers(t *testing.T, got, want []*caller) {
 	}
 }
 
-// TestMergedAttempts checks that 64 callers on one event make one script call. Each gets the answer that it would get one after the other, in
-// order of arrival.
+// TestMergedAttempts checks that 64 callers on one event make one script call. Each gets the answer
+// that it would get one after the other, in order of arrival.
 func TestMergedAttempts(t *testing.T) {
-	eachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
-		orders := slices.Repeat([]order{{l.Attempt(), "hot", 1}}, 64)
-		got := together(t, s, l, orders)
+	forEachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
+		queries := slices.Repeat([]query{{l.Attempt(), "hot", 1}}, 64)
+		got := batched(t, s, l, queries)
 		calls := onEvent(l, s.scriptCalls(), "hot")
 		wantEqual(t, "script calls", len(calls), 1)
 		wantEqual(t, "verb", calls[0].verb, verb)
 		wantEqual(t, "attempts", calls[0].n, 64)
-		wantAnswers(t, got, oneByOne(t, l, orders))
+		wantAnswers(t, got, sequential(t, l, queries))
 	})
 }
 
-// TestMergedAttemptsOnAnEventInUse checks that the same after 1 to 6 units of 5.
+// TestMergedAttemptsOnAnEventInUse checks the same after 1 to 6 units of 5.
 func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 	for used := range 6 {
-		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
-			before := slices.Repeat([]order{{l.Attempt(), "hot", 1}}, used+1)
+		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+			before := slices.Repeat([]query{{l.Attempt(), "hot", 1}}, used+1)
 			for _, o := range before {
 				ask(t.Context(), l, o.verb, o.event, o.n)
 			}
-			orders := slices.Repeat([]order{{l.Attempt(), "hot", 1}}, crowd)
-			got := together(t, s, l, orders)
-			wantAnswers(t, got, oneByOne(t, l, append(before, orders...))[used+1:])
+			queries := slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold)
+			got := batched(t, s, l, queries)
+			wantAnswers(t, got, sequential(t, l, append(before, queries...))[used+1:])
 		})
 	}
 }
 
-// TestOrderOfArrival checks that whatever callers ask for, on one event or several, each gets the answer as if they came one after the other.
+// TestOrderOfArrival checks that each caller gets the answer as if all came one after the other.
+// They ask for random units of one event or several.
 func TestOrderOfArrival(t *testing.T) {
 	for seed := range uint64(4) {
-		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			verbs := []Verb{l.Attempt(), l.Attempt(), l.Attempt(), l.Attempt(), Allow, Count, Peek, Wait}
-			var orders []order
+			var queries []query
 			for range 60 {
-				orders = append(orders, order{verbs[rng.IntN(len(verbs))], fmt.Sprint(rng.IntN(3)), 1 + int64(rng.IntN(10)/8)})
+				queries = append(queries, query{verbs[rng.IntN(len(verbs))], fmt.Sprint(rng.IntN(3)), 1 + int64(rng.IntN(10)/8)})
 			}
-			got := together(t, s, l, orders)
-			wantAnswers(t, got, oneByOne(t, l, orders))
+			got := batched(t, s, l, queries)
+			wantAnswers(t, got, sequential(t, l, queries))
 		})
 	}
 }
 
-// TestOnlyAttemptsOfOneUnitMerge checks that everything else is a script call of its own.
+// TestOnlyAttemptsOfOneUnitMerge checks that every other request is a script call of its own.
 func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
-		orders := slices.Repeat([]order{{Allow, "a", 2}, {Count, "b", 3}, {Peek, "c", 1}, {Allow, "d", 1}, {Count, "e", 1}}, 4)
-		together(t, s, l, orders)
+		queries := slices.Repeat([]query{{Allow, "a", 2}, {Count, "b", 3}, {Peek, "c", 1}, {Allow, "d", 1}, {Count, "e", 1}}, 4)
+		batched(t, s, l, queries)
 		for event, want := range map[string]int{"a": 4, "b": 4, "c": 4, "d": 1, "e": 1} {
 			wantEqual(t, event, len(onEvent(l, s.scriptCalls(), event)), want)
 		}
 	})
 }
 
-// TestTimesDoNotMerge checks that attempts at different times of Config.Now do not merge, those at the same time do.
+// TestTimesDoNotMerge checks that attempts at different times of Config.Now do not merge, and that
+// attempts at the same time do.
 func TestTimesDoNotMerge(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Clock.Now = time.Now })
@@ -148,18 +99,19 @@ func TestTimesDoNotMerge(t *testing.T) {
 	})
 }
 
-// TestLostReplyToMergedAttempts checks that all of them are uncertain, and they are executed once or not at all.
+// TestLostReplyToMergedAttempts checks that all merged attempts are uncertain, and that they were
+// executed once or not at all.
 func TestLostReplyToMergedAttempts(t *testing.T) {
-	for _, f := range []fate{{lose: true}, {cut: true}} {
-		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+	for _, f := range []action{{lose: true}, {cut: true}} {
+		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
 			hot := l.Key("hot")
-			s.judgeBy(func(c command) fate {
+			s.chooseActions(func(c command) action {
 				if c.key == hot {
 					return f
 				}
-				return fate{}
+				return action{}
 			})
-			for _, c := range together(t, s, l, slices.Repeat([]order{{l.Attempt(), "hot", 1}}, 64)) {
+			for _, c := range batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, 64)) {
 				wantError(t, "hot", c.err, ErrUncertain)
 			}
 			want := 0
@@ -171,17 +123,17 @@ func TestLostReplyToMergedAttempts(t *testing.T) {
 	}
 }
 
-// TestLeaversOfMergedAttempts checks that those who leave before the batch is built do not count. Those who leave later do, and the answers of
-// the others allow for them.
+// TestLeaversOfMergedAttempts checks that callers that leave before the batch is built do not
+// count. Callers that leave later do, and the answers of the others include them.
 func TestLeaversOfMergedAttempts(t *testing.T) {
-	eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+	forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
 		occupySenders(t, s, l)
 		hot := l.Key("hot")
-		s.judgeBy(func(c command) fate {
+		s.chooseActions(func(c command) action {
 			if c.key == hot {
-				return fate{delay: 10 * time.Millisecond}
+				return action{delay: 10 * time.Millisecond}
 			}
-			return fate{}
+			return action{}
 		})
 		early, leaveEarly := context.WithCancel(t.Context())
 		late, leaveLate := context.WithCancel(t.Context())
@@ -214,21 +166,22 @@ func TestLeaversOfMergedAttempts(t *testing.T) {
 	})
 }
 
-// TestEachJoinsOthers checks that attempts of AllowEach merge with those of other callers on the same event.
+// TestEachJoinsOthers checks that attempts of AllowEach merge with those of other callers on the
+// same event.
 func TestEachJoinsOthers(t *testing.T) {
-	eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+	forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
 		occupySenders(t, s, l)
 		first := arrive(t.Context(), l, l.Attempt(), "hot", 1)
-		each := startEach(t.Context(), l, slices.Concat(slices.Repeat([]string{"hot", "cold"}, 4), fillers(crowd)))
+		each := startEach(t.Context(), l, slices.Concat(slices.Repeat([]string{"hot", "cold"}, 4), fillers(yieldThreshold)))
 		synctest.Wait()
 		last := arrive(t.Context(), l, l.Attempt(), "hot", 1)
 		s.release()
 		answers := each.wait().answers
 		got := []Reply{first.wait().Reply, answers[0].Reply, answers[2].Reply, answers[4].Reply, answers[6].Reply, last.wait().Reply}
-		for i, c := range oneByOne(t, l, slices.Repeat([]order{{l.Attempt(), "hot", 1}}, 6)) {
+		for i, c := range sequential(t, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, 6)) {
 			wantEqual(t, fmt.Sprint("hot ", i), got[i], c.Reply)
 		}
-		for i, c := range oneByOne(t, l, slices.Repeat([]order{{l.Attempt(), "cold", 1}}, 4)) {
+		for i, c := range sequential(t, l, slices.Repeat([]query{{l.Attempt(), "cold", 1}}, 4)) {
 			wantEqual(t, fmt.Sprint("cold ", i), answers[2*i+1].Reply, c.Reply)
 		}
 		wantEqual(t, "script calls", len(onEvent(l, s.scriptCalls(), "hot")), 1)
@@ -242,7 +195,7 @@ func TestManyMergedAttempts(t *testing.T) {
 		occupySenders(t, s, l)
 		big := startEach(t.Context(), l, append(slices.Repeat([]string{"hot"}, maxAttempts-1), fillers(1)...))
 		synctest.Wait()
-		small := startEach(t.Context(), l, append([]string{"hot", "hot"}, fillers(crowd)...))
+		small := startEach(t.Context(), l, append([]string{"hot", "hot"}, fillers(yieldThreshold)...))
 		synctest.Wait()
 		last := arrive(t.Context(), l, Allow, "hot", 1)
 		s.release()

@@ -8,25 +8,27 @@ import (
 	"time"
 )
 
-// A few senders serve a slot range. Each takes all that is queued, so that requests made at the same time travel together. If
-// others are under way, or if nothing is queued, it first lets callers run: large batches cost the client and the server less,
-// and to keep a sender costs less than to start one. More senders would make smaller batches; with one, client and server would
-// wait for each other.
+// A few senders serve a slot range. Each takes all queued requests, so that requests made at the
+// same time share a batch. If others are in flight, or if nothing is queued, a sender first yields
+// and lets callers run. Large batches cost the client and the server less, and keeping a sender
+// costs less than starting one. More senders would make smaller batches. With only one, client and
+// server would wait for each other.
 const (
-	maxSenders = 4
-	crowd      = 3   // from this many requests on, queued or under way, a sender first lets callers run
-	maxBatch   = 512 // requests, so that the replies to the first do not wait for too many others
+	maxSenders     = 4
+	yieldThreshold = 3   // a sender yields from this many requests on, queued or in flight
+	maxBatch       = 512 // requests, so that the replies to the first do not wait for too many others
 )
 
-// While other goroutines use all cores, a sender that lets callers run waits for each of those goroutines, and the callers of the
-// next batch wait with it. Where that takes long, senders do it rarely.
+// While other goroutines use all cores, a sender that yields waits for each of them,
+// and the callers of the next batch wait with it. After a slow yield, senders do not yield for some
+// time.
 const (
-	slowYield = 15 * time.Millisecond // Go lets a goroutine that does not wait run for 10 ms at a time
-	yieldRest = 20                    // for this many times as long as a slow yield took, there is none
+	slowYield  = 15 * time.Millisecond // Go lets a goroutine that does not wait run for 10 ms at a time
+	yieldPause = 20                    // senders do not yield for this many times the duration of a slow yield
 )
 
-// A queue holds the requests of one slot range that no sender has taken. Senders are goroutines that end when the queue is
-// empty.
+// A queue holds the requests of one slot range that no sender has taken. Senders are goroutines
+// that end when the queue is empty.
 type queue struct {
 	redis     *redis
 	serve     func() // run, bound once, so that a sender costs no allocation
@@ -34,11 +36,11 @@ type queue struct {
 
 	mu       sync.Mutex
 	waiting  []*request
-	gone     int // how many of waiting have left
-	underWay int // how many requests senders have taken, without those of senders that were replaced
+	leavers  int // how many callers of waiting requests have left
+	inFlight int // how many requests senders have taken, except senders that were replaced
 	senders  int
 	yielding int           // how many senders let callers run, and then take what is queued
-	yieldAt  time.Duration // when senders may yield again; since the limiter was made
+	yieldAt  time.Duration // when senders may yield again, since the limiter was made
 }
 
 // put appends a request, and starts a sender unless one will take it at once.
@@ -51,7 +53,8 @@ func (q *queue) put(r *request) {
 	q.startSender()
 }
 
-// startSender starts a sender if requests wait, no sender is about to take them, and there may be one more.
+// startSender starts a sender if requests wait, no sender is about to take them, and there are
+// fewer than maxSenders.
 func (q *queue) startSender() {
 	if len(q.waiting) > 0 && q.yielding == 0 && q.senders < maxSenders {
 		q.senders++
@@ -59,7 +62,8 @@ func (q *queue) startSender() {
 	}
 }
 
-// run sends batches until the queue is empty. A sender whose callers left a batch that hangs has been replaced.
+// run sends batches until the queue is empty, or until another sender has replaced this one,
+// because its batch hung and callers left.
 func (q *queue) run() {
 	b := q.redis.newBatch(q)
 	for q.take(b) {
@@ -70,12 +74,13 @@ func (q *queue) run() {
 	q.redis.batches.Put(b)
 }
 
-// take moves requests from the queue to an empty batch. It reports false, and counts the sender out, if there are none.
+// take moves requests from the queue to an empty batch. If there are none, it removes the sender
+// from the count, and returns false.
 func (q *queue) take(b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.underWay -= b.taken
-	if n := len(q.waiting); n == 0 || n+q.underWay >= crowd {
+	q.inFlight -= b.taken
+	if n := len(q.waiting); n == 0 || n+q.inFlight >= yieldThreshold {
 		q.yield()
 	}
 	n := min(len(q.waiting), maxBatch)
@@ -84,14 +89,14 @@ func (q *queue) take(b *batch) bool {
 		q.senders--
 		return false
 	}
-	q.underWay += n
+	q.inFlight += n
 	b.requests = append(b.requests, q.waiting[:n]...)
 	q.drop(n)
 	q.startSender()
 	return true
 }
 
-// yield lets callers run, unless that took long a short time ago.
+// yield lets callers run, unless the last yield was slow and a short time ago.
 func (q *queue) yield() {
 	began := q.redis.elapsed()
 	if began < q.yieldAt {
@@ -104,7 +109,7 @@ func (q *queue) yield() {
 	q.mu.Lock()
 	q.yielding--
 	if took := now - began; took > slowYield {
-		q.yieldAt = now + yieldRest*min(took, time.Second) // a machine that was suspended takes longer
+		q.yieldAt = now + yieldPause*min(took, time.Second) // a machine that was suspended takes longer
 	}
 }
 
@@ -113,25 +118,27 @@ func (q *queue) drop(n int) {
 	kept := copy(q.waiting, q.waiting[n:])
 	clear(q.waiting[kept:])
 	if q.waiting = q.waiting[:kept]; kept == 0 {
-		q.gone = 0
+		q.leavers = 0
 	}
 }
 
-// replace counts out a sender that hangs with its batch, and starts another if requests wait.
+// replace removes a sender from the count that hangs with its batch, and starts another if requests
+// wait.
 func (q *queue) replace(taken int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.underWay -= taken
+	q.inFlight -= taken
 	q.senders--
 	q.startSender()
 }
 
-// forget notes that a waiting request has left. While Redis hangs, this bounds the queue by the callers that still wait.
+// forget notes that the caller of a waiting request has left. While Redis hangs, this bounds the
+// queue by the number of callers that still wait.
 func (q *queue) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.gone++; q.gone > maxBatch && q.gone > len(q.waiting)/2 {
+	if q.leavers++; q.leavers > maxBatch && q.leavers > len(q.waiting)/2 {
 		q.waiting = slices.DeleteFunc(q.waiting, func(r *request) bool { return r.state.Load() == left })
-		q.gone = 0
+		q.leavers = 0
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// senders returns how many goroutines send batches, once all goroutines have nothing to do.
+// senders returns how many goroutines send batches, once all goroutines wait.
 func senders() int {
 	synctest.Wait()
 	stacks := make([]byte, 1<<23)
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("engine.(*queue).run("))
 }
 
-// TestNoGoroutinesAtRest checks that when nothing is asked, no goroutine is left, also not after callers that left.
+// TestNoGoroutinesAtRest checks that no goroutine is left without requests, even after callers
+// left.
 func TestNoGoroutinesAtRest(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -53,18 +54,8 @@ func (q *queue) length() int {
 	return len(q.waiting)
 }
 
-// wantIdle checks that nothing waits or is under way.
-func wantIdle(t *testing.T, l *Limiter) {
-	t.Helper()
-	for i := range l.redis.ranges {
-		r := &l.redis.ranges[i]
-		wantEqual(t, fmt.Sprint("senders of range ", i), r.senders, 0)
-		wantEqual(t, fmt.Sprint("waiting for range ", i), len(r.waiting), 0)
-		wantEqual(t, fmt.Sprint("abandoned in range ", i), int(r.abandoned.Load()), 0)
-	}
-}
-
-// TestSendersAreBounded checks that however many callers there are, a slot range has at most maxSenders senders.
+// TestSendersAreBounded checks that a slot range has at most maxSenders senders, however many
+// callers there are.
 func TestSendersAreBounded(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -79,7 +70,8 @@ func TestSendersAreBounded(t *testing.T) {
 	})
 }
 
-// TestSlowYieldsAreRare checks that while other goroutines use all cores, a sender that finds nothing queued does not wait for them each time.
+// TestSlowYieldsAreRare checks that while other goroutines use all cores, a sender with an empty
+// queue does not yield to them each time.
 func TestSlowYieldsAreRare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const times = 4
@@ -108,8 +100,9 @@ func TestSlowYieldsAreRare(t *testing.T) {
 	}
 }
 
-// TestHungBatchesGetReplaced checks that once callers have left all senders hanging, others take what comes later.
-func TestHungBatchesGetReplaced(t *testing.T) {
+// TestHungSendersAreReplaced checks that once callers have left all senders hanging, other senders
+// take later requests.
+func TestHungSendersAreReplaced(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -134,7 +127,8 @@ func TestHungBatchesGetReplaced(t *testing.T) {
 	})
 }
 
-// TestPartlyLeftBatch checks that callers that stay with a batch get its replies, even if another sender has taken its place.
+// TestPartlyLeftBatch checks that callers that stay with a batch get its replies, even if another
+// sender has replaced its own.
 func TestPartlyLeftBatch(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -143,11 +137,11 @@ func TestPartlyLeftBatch(t *testing.T) {
 		defer cancel()
 		leaves := arrive(ctx, l, Allow, "leaves", 1)
 		stay := fillBatch(t, l)
-		s.judgeBy(func(c command) fate {
+		s.chooseActions(func(c command) action {
 			if c.key == l.Key("leaves") {
-				return fate{delay: 10 * time.Millisecond}
+				return action{delay: 10 * time.Millisecond}
 			}
-			return fate{}
+			return action{}
 		})
 		s.release()
 		pass(5 * time.Millisecond)
@@ -162,8 +156,8 @@ func TestPartlyLeftBatch(t *testing.T) {
 	})
 }
 
-// TestMemoryIsBoundedWhileRedisHangs checks that callers that keep coming and leaving cost nothing any more at some point. All is well
-// again once Redis answers.
+// TestMemoryIsBoundedWhileRedisHangs checks that callers that keep coming and leaving use no more
+// memory after some point. Once Redis answers, requests succeed again.
 func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -172,7 +166,7 @@ func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 		s.hold()
 		full := false
 		for waves := 0; waves < 1000 && !full; waves++ {
-			full = comeAndGo(t, l, wave)
+			full = callBriefly(t, l, wave)
 			if n := r.length(); n > wave+2*maxBatch {
 				t.Fatalf("%d are in the queue", n)
 			}
@@ -194,8 +188,9 @@ func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	})
 }
 
-// comeAndGo starts callers that wait for 10 ms. It reports whether one was refused because too many others had left.
-func comeAndGo(t *testing.T, l *Limiter, n int) (full bool) {
+// callBriefly starts callers that wait for 10 ms. It reports whether one was refused because too
+// many others had left.
+func callBriefly(t *testing.T, l *Limiter, n int) (full bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -209,14 +204,15 @@ func comeAndGo(t *testing.T, l *Limiter, n int) (full bool) {
 	return full
 }
 
-// TestLeaversMakeRoomInTheQueue checks that while senders hang and some callers wait, those that come and go do not fill the queue.
+// TestLeaversMakeRoomInTheQueue checks that while senders hang and some callers wait, callers that
+// come and leave do not fill the queue.
 func TestLeaversMakeRoomInTheQueue(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
 		occupySenders(t, s, l)
 		stays := arrive(t.Context(), l, Allow, "stays", 1)
 		for range 20 {
-			comeAndGo(t, l, 200)
+			callBriefly(t, l, 200)
 			if n := l.redis.ranges[0].length(); n > 2*maxBatch {
 				t.Fatalf("%d are in the queue", n)
 			}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// An account says how many attempts ended how, on each event.
-type account struct {
+// A tally counts how the attempts on each event ended.
+type tally struct {
 	mu     sync.Mutex
 	events map[string]*entry
 }
@@ -29,8 +29,8 @@ func (e *entry) add(other *entry) {
 	e.refused += other.refused
 }
 
-// enter notes how an attempt ended.
-func (a *account) enter(t *testing.T, ctx context.Context, event string, r Reply, err error) {
+// record counts how an attempt ended.
+func (a *tally) record(t *testing.T, ctx context.Context, event string, r Reply, err error) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,25 +54,26 @@ func (a *account) enter(t *testing.T, ctx context.Context, event string, r Reply
 	}
 }
 
-// A storm is a server in trouble, and callers who leave.
-type storm struct {
+// A chaos injects random faults into a server, while callers come and leave.
+type chaos struct {
 	*server
 	rng     *rand.Rand
 	limiter *Limiter
-	account account
+	tally   tally
 	callers sync.WaitGroup
 }
 
-// TestRandomTroubles checks that whatever happens, no call takes longer than it may, and the account of all attempts is right: the server
-// executed what was answered, at most what is uncertain beside it, and nothing else.
-func TestRandomTroubles(t *testing.T) {
+// TestRandomFaults checks two things under random faults. No call takes longer than it may. And the
+// tally of all attempts is right: the server executed all answered attempts, at most the uncertain
+// ones besides, and no others.
+func TestRandomFaults(t *testing.T) {
 	var all entry
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, s *server) {
-				st := &storm{server: s, rng: rand.New(rand.NewPCG(seed, 2)), account: account{events: map[string]*entry{}}}
+				st := &chaos{server: s, rng: rand.New(rand.NewPCG(seed, 2)), tally: tally{events: map[string]*entry{}}}
 				merging := mergings[seed%3]
-				st.limiter = limiter(t, s.client(t, alwaysPipelining(seed%2 == 0), ring(9)), merging.change, func(c *Config) {
+				st.limiter = limiter(t, s.client(t, alwaysPipelining(seed%2 == 0), ringScale(9)), merging.change, func(c *Config) {
 					c.Timeout = 300 * time.Millisecond
 					if seed%5 == 0 {
 						c.Timeout = -1
@@ -81,12 +82,12 @@ func TestRandomTroubles(t *testing.T) {
 				if seed%7 == 0 {
 					withoutHash(st.limiter)
 				}
-				st.rage(t)
-				st.calm()
+				st.runCallers(t)
+				st.heal()
 				st.callers.Wait()
 				pass(time.Minute)
 				st.check(t)
-				for _, e := range st.account.events {
+				for _, e := range st.tally.events {
 					all.add(e)
 				}
 				wantIdle(t, st.limiter)
@@ -100,14 +101,14 @@ func TestRandomTroubles(t *testing.T) {
 	}
 }
 
-// rage starts callers for three seconds, in ever new troubles.
-func (s *storm) rage(t *testing.T) {
+// runCallers starts callers for three seconds, under ever new faults.
+func (s *chaos) runCallers(t *testing.T) {
 	t.Helper()
 	for step := range 100 {
 		if step%10 == 0 {
-			s.calm() // at the latest: see ring
+			s.heal() // at the latest: see ringScale
 		}
-		s.trouble()
+		s.injectFault()
 		for range s.rng.IntN(20) {
 			s.call(t)
 		}
@@ -115,8 +116,8 @@ func (s *storm) rage(t *testing.T) {
 	}
 }
 
-// badFates are those of some commands.
-var badFates = []fate{
+// faults are the actions for some commands.
+var faults = []action{
 	{delay: time.Millisecond},
 	{delay: 50 * time.Millisecond},
 	{cut: true},
@@ -127,9 +128,9 @@ var badFates = []fate{
 	{reply: "_"},
 }
 
-// trouble changes what the server does with commands and dials, mostly for the better.
-func (s *storm) trouble() {
-	bad := badFates[s.rng.IntN(len(badFates))]
+// injectFault changes what the server does with commands and dials. Mostly it changes nothing.
+func (s *chaos) injectFault() {
+	bad := faults[s.rng.IntN(len(faults))]
 	switch s.rng.IntN(50) {
 	case 0:
 		s.die()
@@ -142,25 +143,25 @@ func (s *storm) trouble() {
 	case 4:
 		s.always(bad)
 	case 5, 6, 7, 8, 9, 10:
-		s.next(append(make([]fate, s.rng.IntN(5)), bad)...)
+		s.next(append(make([]action, s.rng.IntN(5)), bad)...)
 	}
 }
 
-// calm ends all trouble. Connections that hang break.
-func (s *storm) calm() {
+// heal ends all faults. Connections that hang break.
+func (s *chaos) heal() {
 	s.next()
-	s.always(fate{})
+	s.always(action{})
 	s.slowDials(0)
 	s.revive()
 	s.cut()
 }
 
 // call starts a caller that asks about one event or several, and may leave.
-func (s *storm) call(t *testing.T) {
+func (s *chaos) call(t *testing.T) {
 	t.Helper()
 	within := time.Duration(s.rng.IntN(400)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), within)
-	if s.rng.IntN(3) == 0 { // this one leaves without a deadline
+	if s.rng.IntN(3) == 0 { // leaves without a deadline
 		cancel()
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(within, cancel)
@@ -177,10 +178,10 @@ func (s *storm) call(t *testing.T) {
 		began := time.Now()
 		if len(events) == 1 {
 			r, err := s.limiter.Decide(ctx, s.limiter.Attempt(), events[0], 1)
-			s.account.enter(t, ctx, events[0], r, err)
+			s.tally.record(t, ctx, events[0], r, err)
 		} else {
 			for i, a := range s.limiter.AttemptEach(ctx, events) {
-				s.account.enter(t, ctx, events[i], a.Reply, a.Err)
+				s.tally.record(t, ctx, events[i], a.Reply, a.Err)
 			}
 		}
 		if took := time.Since(began); took > within {
@@ -189,14 +190,14 @@ func (s *storm) call(t *testing.T) {
 	})
 }
 
-// check compares the account with what the server executed.
-func (s *storm) check(t *testing.T) {
+// check compares the tally with what the server executed.
+func (s *chaos) check(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	for event, e := range s.account.events {
+	for event, e := range s.tally.events {
 		c := s.counter(s.limiter.Key(event))
 		if e.attempts != e.allowed+e.denied+e.uncertain+e.refused {
-			t.Errorf("%s: the account is wrong: %+v", event, *e)
+			t.Errorf("%s: the tally is wrong: %+v", event, *e)
 		}
 		if least := e.allowed + e.denied; c.attempts < least || c.attempts > least+e.uncertain {
 			t.Errorf("%s: %d were executed: %+v", event, c.attempts, *e)

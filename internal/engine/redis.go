@@ -13,10 +13,10 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// The verbs of the scripts beside those of requests.
+// The verbs of the scripts that are not verbs of requests.
 const (
 	verbEach      = "each"      // attempts of one unit, one after the other
-	verbCountEach = "counteach" // the same, counting also what a limit denies
+	verbCountEach = "counteach" // the same, and denied attempts count too
 	verbRefund    = "refund"
 	verbReset     = "reset"
 	verbInspect   = "inspect"
@@ -25,30 +25,30 @@ const (
 // redis is the Store of a limiter on Redis.
 type redis struct {
 	*core
-	conn    *Connection
-	late    atomic.Bool // requests came before there was a connection
-	script  script
-	denials *denials.Cache // nil without a denial cache
+	conn         *Connection
+	disconnected atomic.Bool // requests came before there was a connection
+	script       script
+	denials      *denials.Cache // nil without a denial cache
 
 	made   time.Time
 	ranges [slotRanges]slotRange
 
-	calls   sync.Pool // of *call that nobody uses
-	batches sync.Pool // of *batch that nobody uses
+	calls   sync.Pool // of unused *call
+	batches sync.Pool // of unused *batch
 }
 
 // slotRange is a sixty-fourth of the hash slots.
 type slotRange struct {
 	breaker
 	queue
-	abandoned atomic.Int32 // requests under way whose callers left
+	abandoned atomic.Int32 // requests in flight whose callers left
 	_         [64]byte     // keeps neighbours off one cache line
 }
 
-// maxAbandoned bounds abandoned. They pile up while Redis hangs.
+// maxAbandoned bounds the abandoned requests of a slot range, which accumulate while Redis hangs.
 const maxAbandoned = 4096
 
-var errTooMany = fmt.Errorf("%w: %d requests are under way whose callers left", ErrOutage, maxAbandoned)
+var errTooMany = fmt.Errorf("%w: %d requests are in flight whose callers left", ErrOutage, maxAbandoned)
 
 func newRedis(conn *Connection, l *core) *redis {
 	s := &redis{core: l, conn: conn, script: script{source: l.Script}, made: time.Now()}
@@ -81,7 +81,7 @@ func (s *redis) report(ctx context.Context, e Event) {
 	}
 }
 
-// merging returns the verb for several attempts that each came with a verb.
+// merging returns the verb for several merged attempts of one verb.
 func (s *redis) merging(verb string) string {
 	switch {
 	case verb == string(Count):
@@ -99,7 +99,7 @@ func (s *redis) Decide(ctx context.Context, limits *Limits, v Verb, event string
 	}
 	k := s.Key(event)
 	if s.denials != nil && v == Allow {
-		return s.decideRemembering(ctx, limits, k, n)
+		return s.decideWithCache(ctx, limits, k, n)
 	}
 	return s.decide(ctx, s.Timeout, limits, v, k, n)
 }
@@ -115,15 +115,15 @@ func (s *redis) decide(ctx context.Context, timeout time.Duration, limits *Limit
 	return c.single.attempt(0)
 }
 
-// decideRemembering is decide for an attempt under a denial cache.
-func (s *redis) decideRemembering(ctx context.Context, limits *Limits, k string, n int64) (Reply, error) {
+// decideWithCache decides an attempt by the denial cache if it can, and otherwise sends a request.
+func (s *redis) decideWithCache(ctx context.Context, limits *Limits, k string, n int64) (Reply, error) {
 	began := time.Now()
 	result, err := s.denials.Lookup(ctx, k, denials.Request{Units: n, Limits: limits.text}, s.Timeout)
 	if err != nil {
 		return Reply{Trace: Trace{SlotRange: s.slotRange(k)}}, err
 	}
 	if result.Denied {
-		return s.remembered(k, result), nil
+		return s.cachedDenial(k, result), nil
 	}
 	sent, timeout := time.Now(), s.Timeout
 	if timeout >= 0 {
@@ -138,10 +138,10 @@ func (s *redis) decideRemembering(ctx context.Context, limits *Limits, k string,
 	return r, nil
 }
 
-// remembered returns a denial as it is now: its waits have become shorter.
-func (s *redis) remembered(k string, result denials.Result) Reply {
+// cachedDenial returns a denial of the cache, with the waits that remain now.
+func (s *redis) cachedDenial(k string, result denials.Result) Reply {
 	r := Reply{At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Trace: Trace{Remembered: true}}
-	if s.Notify != nil { // else nobody learns it
+	if s.Notify != nil { // otherwise nobody reads it
 		r.Trace.SlotRange = s.slotRange(k)
 	}
 	r.setRows(result.Reply.Rows)
@@ -152,10 +152,10 @@ func (s *redis) remembered(k string, result denials.Result) Reply {
 	return r
 }
 
-// client returns the client, which there must be.
+// client returns the client, which must be connected.
 func (s *redis) client() Client { return s.conn.up.Load().Client }
 
-// slotRange returns the slot range of a key: the only one, unless Redis is a cluster.
+// slotRange returns the slot range of a key. If Redis is no cluster, there is only one.
 func (s *redis) slotRange(k string) int {
 	if !s.client().Cluster() {
 		return 0
@@ -163,7 +163,7 @@ func (s *redis) slotRange(k string) int {
 	return keys.Slot(k) * slotRanges / keys.Slots
 }
 
-// ask returns a call with one request, at the time of the configuration. Run it, and then free it.
+// ask returns a call with one request. Run it, and then free it.
 func (s *redis) ask(ctx context.Context, timeout time.Duration, key string, ask question) (*call, error) {
 	now, err := s.scriptTime()
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *redis) ask(ctx context.Context, timeout time.Duration, key string, ask 
 	return c, nil
 }
 
-// do sends one request that is no attempt, and returns the raw reply.
+// do sends one request that is not an attempt, and returns the raw reply.
 func (s *redis) do(ctx context.Context, key, verb string, n int64, args []string) ([]int64, error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
@@ -193,7 +193,8 @@ func (s *redis) do(ctx context.Context, key, verb string, n int64, args []string
 // elapsed returns the time since the limiter was made.
 func (s *redis) elapsed() time.Duration { return time.Since(s.made) }
 
-// scriptTime returns the time for the script: that of the configuration, or none.
+// scriptTime returns the time that is sent to the script, which is empty without a clock in the
+// configuration.
 func (s *redis) scriptTime() (string, error) {
 	if s.Clock.Now == nil {
 		return "", nil
@@ -213,8 +214,8 @@ func (s *redis) Reset(ctx context.Context, event string) error {
 	return s.change(ctx, verbReset, event, 1, s.own.args)
 }
 
-// change sends a request that can end a remembered denial. Redis notifies the client of that a
-// little later.
+// change sends a request that can end a cached denial. It drops the denial itself, because the
+// notification of Redis comes a little later.
 func (s *redis) change(ctx context.Context, verb, event string, n int64, args []string) error {
 	k := s.Key(event)
 	if s.denials != nil {

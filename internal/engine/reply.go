@@ -13,14 +13,14 @@ type Reply struct {
 	Full     bool  // the event is new, and there was no room for it in memory
 	Granted  int64 // units that every limit admits: all or none, unless the request can be granted in part
 	Counted  int64 // units that the request counted
-	At       int64 // when, in units of the clock
+	At       int64 // the time of the decision, in units of the clock
 	Trace    Trace
 
 	few  [3 * fewLimits]int64
 	many []int64 // the rows, if there are more than fewLimits
 }
 
-// A Trace says how Redis was asked, also where it gave no answer.
+// A Trace records how Redis was asked, even if it gave no answer.
 type Trace struct {
 	SlotRange  int           // which sixty-fourth of the hash slots
 	InRedis    time.Duration // from sending to reply
@@ -29,8 +29,8 @@ type Trace struct {
 	Remembered bool          // the denial cache answered
 }
 
-// Grant sets how many of n units were granted, and what follows from that: how many were counted,
-// and whether the request is allowed.
+// Grant sets how many of n units were granted. It also sets what follows from that: how many were
+// counted, and whether the request is allowed.
 func (r *Reply) Grant(v Verb, n, granted int64) {
 	r.Granted, r.Allowed = granted, granted > 0
 	switch v {
@@ -62,11 +62,12 @@ var ErrFull = errors.New("nothing was counted, since as many events are held in 
 // fewLimits is how many rows a Reply holds without an allocation.
 const fewLimits = 5
 
-// Row returns what the reply says of limit i: units used, and, in ms, the time until the limit
-// would admit the same request once more, and the time until the limit is as if never used.
+// Row returns three numbers of limit i. The first is the units used. The second is the time until
+// the limit would admit the same request once more. The third is the time until the limit is as if
+// never used. Times are in ms.
 func (r *Reply) Row(i int) []int64 { return r.rows()[3*i : 3*i+3] }
 
-// SetRow sets what the reply says of limit i, out of limits.
+// SetRow sets the three numbers of limit i; see Row. Limits is the number of all limits.
 func (r *Reply) SetRow(i, limits int, used, retryAfter, resetAfter int64) {
 	if limits > fewLimits && r.many == nil {
 		r.many = make([]int64, 3*limits)
@@ -91,13 +92,13 @@ func (r *Reply) setRows(rows []int64) {
 	copy(r.few[:], rows)
 }
 
-// Event is what a limiter reports beside its decisions.
+// Event is a report of a limiter that is not a decision.
 type Event struct {
 	Kind  string // OutageBegan, OutageEnded or CacheOff
 	Range int    // of an outage: which sixty-fourth of the hash slots
 }
 
-// The kinds of what a limiter reports, of requests and beside them.
+// The kinds of reports: how requests end, and the kinds of an Event.
 const (
 	Allowed     = "allowed"
 	Denied      = "denied"

@@ -14,53 +14,51 @@ var malformed = []string{
 	"*8" + strings.Repeat("\r\n*0", 8), "*8" + strings.Repeat("\r\n,1.5", 8),
 }
 
-// integers returns a reply of so many ones.
-func integers(n int) string { return fmt.Sprintf("*%d", n) + strings.Repeat("\r\n:1", n) }
-
-// TestMalformedReplies are errors. The script may have counted.
+// TestMalformedReplies checks that malformed replies are errors. The script may have counted.
 func TestMalformedReplies(t *testing.T) {
 	for _, reply := range malformed {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := limiter(t, s.client(t))
-			s.next(fate{reply: reply})
+			s.next(action{reply: reply})
 			wantError(t, fmt.Sprintf("%q", reply), attemptOne(t, l, "event").err, ErrUncertain)
-			s.next(fate{reply: reply})
+			s.next(action{reply: reply})
 			wantError(t, fmt.Sprintf("%q to peek", reply), ask(t.Context(), l, Peek, "event", 1).err, ErrOutage)
 			mustAllow(t, l, "event")
 		})
 	}
 }
 
-// TestMalformedRepliesToMergedAttempts are errors for each of them.
+// TestMalformedRepliesToMergedAttempts checks that each merged attempt gets an error.
 func TestMalformedRepliesToMergedAttempts(t *testing.T) {
 	for _, reply := range malformed {
-		eachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
+		forEachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
 			hot := l.Key("hot")
-			s.judgeBy(func(c command) fate {
+			s.chooseActions(func(c command) action {
 				if c.key == hot {
-					return fate{reply: reply}
+					return action{reply: reply}
 				}
-				return fate{}
+				return action{}
 			})
-			for _, c := range together(t, s, l, slices.Repeat([]order{{l.Attempt(), "hot", 1}}, crowd)) {
+			for _, c := range batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold)) {
 				wantError(t, fmt.Sprintf("%q to %s", reply, verb), c.err, ErrUncertain)
 			}
 		})
 	}
 }
 
-// TestWrongNumberOfRows is an error, except that the last row of each stands for all attempts that come after it.
+// TestWrongNumberOfRows checks that a wrong number of rows is an error. Only the last row of the
+// verb each stands for all later attempts, too.
 func TestWrongNumberOfRows(t *testing.T) {
-	eachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
+	forEachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
 		hot := l.Key("hot")
-		s.judgeBy(func(c command) fate {
+		s.chooseActions(func(c command) action {
 			if c.key == hot {
-				return fate{reply: integers(2 + 6*2)}
+				return action{reply: integers(2 + 6*2)}
 			}
-			return fate{}
+			return action{}
 		})
-		callers := together(t, s, l, slices.Repeat([]order{{l.Attempt(), "hot", 1}}, crowd))
-		if last := callers[crowd-1]; verb == verbEach {
+		callers := batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold))
+		if last := callers[yieldThreshold-1]; verb == verbEach {
 			wantError(t, verb, last.err, nil)
 		} else {
 			wantError(t, verb, last.err, ErrUncertain)
@@ -68,12 +66,12 @@ func TestWrongNumberOfRows(t *testing.T) {
 	})
 }
 
-// TestStrangeIntegers checks that a reply whose integers make no sense causes no panic.
+// TestStrangeIntegers checks that a reply with senseless integers does not cause a panic.
 func TestStrangeIntegers(t *testing.T) {
 	for _, n := range []string{"-1", "-9223372036854775808", "9223372036854775807", "4096"} {
-		eachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
-			s.always(fate{reply: "*8" + strings.Repeat("\r\n:"+n, 8)})
-			together(t, s, l, slices.Repeat([]order{{l.Attempt(), "hot", 1}}, crowd))
+		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+			s.always(action{reply: "*8" + strings.Repeat("\r\n:"+n, 8)})
+			batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold))
 			wantEqual(t, "answers", len(l.AttemptEach(t.Context(), []string{"hot", "hot"})), 2)
 		})
 	}

@@ -20,15 +20,15 @@ type request struct {
 	probe      bool          // the circuit breaker is open, and this request probes
 
 	state atomic.Int32
-	batch *batch   // that took it, once state is sent
-	next  *request // merged with this one, in order of arrival
+	batch *batch   // the batch that took it, once state is sent
+	next  *request // the next one merged into the same script call, in order of arrival
 
 	reply reply // if cause is nil
 	cause error // why there is no reply
-	err   error // cause, with what it means for the count
+	err   error // cause, and whether units may have been counted
 }
 
-// A question is what a request asks, whatever the event.
+// A question holds what a request asks, apart from the event.
 type question struct {
 	verb   string
 	now    string // for the script; empty: the clock of the server
@@ -39,11 +39,11 @@ type question struct {
 
 // The states of a request.
 const (
-	idle   = iota // not under way
+	idle   = iota // neither queued nor in flight
 	queued        // no sender has taken it
 	sent          // in a batch
 	done          // its batch is done, and its call is being notified
-	left          // its caller does not wait for it any more
+	left          // its caller no longer waits for it
 )
 
 // prepare sets what a request asks.
@@ -59,7 +59,7 @@ func (q *request) merges() bool {
 	return q.n == 1 && (q.verb == string(Allow) || q.verb == string(Count))
 }
 
-// A reply is what the script replied to a request, or to several that were merged.
+// A reply is what the script replied to a request, or to several merged requests.
 type reply struct {
 	verb  string // that was sent
 	raw   []int64
@@ -108,11 +108,10 @@ func (q *request) trace() Trace {
 	return Trace{SlotRange: q.rangeIndex, InRedis: q.reply.took, Merged: q.reply.merged, Batch: q.reply.batch}
 }
 
-// covers reports whether some rows are as many as the verb replies for attempt i, and perhaps for
-// others.
+// covers reports whether a reply with this number of rows can answer attempt i.
 func (r reply) covers(i, rows int) bool {
 	switch r.verb {
-	case verbEach: // the last row is also that of all later attempts
+	case verbEach: // the last row also answers all later attempts
 		return true
 	case verbCountEach:
 		return i < rows
@@ -120,8 +119,8 @@ func (r reply) covers(i, rows int) bool {
 	return rows == 1
 }
 
-// rewind turns the rows after some units of window were admitted, all at one time, into those from
-// before the last units.
+// rewind changes the rows from after some units of window were admitted, all at one time, to those
+// from before the last units.
 func (r *Reply) rewind(units int64, limits int) {
 	for i := 0; units > 0 && i < limits; i++ {
 		row := r.Row(i)

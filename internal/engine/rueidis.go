@@ -53,8 +53,8 @@ func (r *rueidisClient) build(command, script string, c *ScriptCall) rueidis.Com
 	return r.B().Arbitrary(command, script, "1").Keys(c.Key).Args(c.Verb, c.Time, c.Units).Args(c.Rest...).Build()
 }
 
-// parse returns the integers of a reply. RedisResult.AsIntSlice would take a null or an array
-// for an integer.
+// parse returns the integers of a reply. RedisResult.AsIntSlice would accept a null or an array in
+// place of an integer.
 func parse(result rueidis.RedisResult) ([]int64, error) {
 	values, err := result.ToArray()
 	raw := make([]int64, len(values))
@@ -80,7 +80,7 @@ func (r *rueidisClient) Get(ctx context.Context, key string, ttl time.Duration) 
 	return value, result.IsCacheHit(), translate(err)
 }
 
-// translate returns an error of rueidis in the terms of Client.
+// translate converts an error of rueidis to the errors of Client.
 func translate(err error) error {
 	if err == nil {
 		return nil

@@ -29,19 +29,19 @@ func TestUnknownScript(t *testing.T) {
 	})
 }
 
-// TestScriptForgottenInABatch checks that a server that forgets the script before or within a batch gets it once, and the rest of the batch
-// again by its hash. Each request is executed once.
+// TestScriptForgottenInABatch checks a server that forgets the script before or within a batch. It
+// gets the script once, and the rest of the batch again by its hash. Each request is executed once.
 func TestScriptForgottenInABatch(t *testing.T) {
-	for _, known := range []int{0, 1, crowd / 2, crowd - 1} {
+	for _, known := range []int{0, 1, yieldThreshold / 2, yieldThreshold - 1} {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := limiter(t, s.client(t))
 			occupySenders(t, s, l)
 			executed := 0
-			s.judgeBy(func(command) fate { // with the server's mu held
+			s.chooseActions(func(command) action { // with the server's mu held
 				if executed++; executed == maxSenders+known+1 {
 					s.known = false
 				}
-				return fate{}
+				return action{}
 			})
 			callers := fillBatch(t, l)
 			s.release()
@@ -49,18 +49,12 @@ func TestScriptForgottenInABatch(t *testing.T) {
 				wantError(t, "filler", c.wait().err, nil)
 				wantEqual(t, "took", c.took, 0)
 			}
-			unknown := crowd - known
-			want := strings.Fields(strings.Repeat("EVALSHA ", maxSenders+crowd) + "EVAL " + strings.Repeat("EVALSHA ", unknown-1))
+			unknown := yieldThreshold - known
+			want := strings.Fields(strings.Repeat("EVALSHA ", maxSenders+yieldThreshold) + "EVAL " + strings.Repeat("EVALSHA ", unknown-1))
 			wantEqual(t, fmt.Sprint("known to ", known), names(s.receivedCalls()), strings.Join(want, " "))
-			wantEqual(t, "executed", s.executed(), maxSenders+crowd)
+			wantEqual(t, "executed", s.executed(), maxSenders+yieldThreshold)
 		})
 	}
-}
-
-// withoutHash makes a limiter forget the hash of its script, as in FIPS mode.
-func withoutHash(l *Limiter) *Limiter {
-	l.redis.script.known.Store(nil)
-	return l
 }
 
 // TestHashFromServer checks that in FIPS mode, a server computes the hash of the script, once.
@@ -75,26 +69,27 @@ func TestHashFromServer(t *testing.T) {
 	})
 }
 
-// TestHashDoesNotCome checks that as long as the server does not reply with the hash, it is certain that nothing was counted.
+// TestHashDoesNotCome checks that while no server replies with the hash, callers learn that nothing
+// was counted.
 func TestHashDoesNotCome(t *testing.T) {
 	for _, test := range []struct {
-		fate fate
-		took time.Duration
-		err  error
+		action action
+		took   time.Duration
+		err    error
 	}{
-		{fate{cut: true}, 5 * time.Millisecond, nil},
-		{fate{lose: true}, 5 * time.Millisecond, nil},
+		{action{cut: true}, 5 * time.Millisecond, nil},
+		{action{lose: true}, 5 * time.Millisecond, nil},
 		{refusal("LOADING"), 5 * time.Millisecond, nil},
 		{refusal("NOPERM this user may not run script"), 0, ErrOutage},
-		{fate{hang: true}, time.Second, ErrOutage},
-		{fate{silent: true}, time.Second, ErrOutage},
+		{action{hang: true}, time.Second, ErrOutage},
+		{action{silent: true}, time.Second, ErrOutage},
 	} {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := withoutHash(limiter(t, s.client(t)))
-			s.next(test.fate)
+			s.next(test.action)
 			got := attemptOne(t, l, "event")
-			wantError(t, fmt.Sprint(test.fate), got.err, test.err)
-			wantEqual(t, fmt.Sprint(test.fate), got.took, test.took)
+			wantError(t, fmt.Sprint(test.action), got.err, test.err)
+			wantEqual(t, fmt.Sprint(test.action), got.took, test.took)
 			s.cut()
 			pass(time.Minute)
 			wantEqual(t, "executed", s.executed() == 1, test.err == nil)

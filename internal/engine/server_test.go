@@ -18,24 +18,25 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A server is a Redis in memory for a real client, so that the engine can be tested on fake time. It counts by a simple rule
-// (counter_test.go). Whether window.lua and ar1.lua are right is not its business.
+// A server is a fake Redis in memory for a real client, so that the engine can be tested on fake
+// time. It counts by a simple rule (counter_test.go). The tests of window.lua and ar1.lua are
+// elsewhere.
 type server struct {
 	nodes []*server // of the same cluster, this one among them; nil: no cluster
 
 	mu       sync.Mutex
-	known    bool // the script, by its hash
+	known    bool // the server knows the script
 	counters map[string]*counter
 	ran      []command // the script calls that were executed, in order
-	received []command // and all that were received
+	received []command // all script calls that were received
 	gets     int
 	dials    int
-	refuses  bool          // dials
+	refuses  bool          // refuses dials
 	slow     time.Duration // how long a dial takes
 	dialing  chan struct{} // a dial waits until it is closed; nil: it does not wait
 	gate     chan struct{} // commands wait until it is closed; nil: they do not wait
-	fates    []fate        // of the next script calls
-	judge    func(command) fate
+	actions  []action      // for the next script calls
+	choose   func(command) action
 	conns    map[*serverConn]struct{}
 }
 
@@ -49,18 +50,19 @@ type command struct {
 	limits []string // Per and Max of each
 }
 
-// A fate is what the server does with a command. The zero fate is to execute it and to reply at once.
-type fate struct {
-	delay  time.Duration // before the rest
+// An action is what the server does with a command. The zero action executes it and replies at
+// once.
+type action struct {
+	delay  time.Duration // before everything else
 	reply  string        // instead of executing it; in RESP, without the last line end
 	cut    bool          // the connection breaks before the command is executed
-	hang   bool          // the command is never executed, nor is what follows on the connection
+	hang   bool          // neither the command nor later ones on the connection are ever executed
 	lose   bool          // the connection breaks after the command was executed, before the reply
-	silent bool          // the command is executed, but nothing is sent on the connection any more
+	silent bool          // the command is executed, but nothing more is sent on the connection
 }
 
-// refusal returns the fate of a command that gets an error reply.
-func refusal(text string) fate { return fate{reply: "-" + text} }
+// refusal returns an action that replies an error.
+func refusal(text string) action { return action{reply: "-" + text} }
 
 func newServer() *server {
 	return &server{counters: map[string]*counter{}, known: true, conns: map[*serverConn]struct{}{}}
@@ -117,30 +119,30 @@ func (s *server) slowDials(d time.Duration) {
 	s.slow = d
 }
 
-// next sets the fates of the next script calls.
-func (s *server) next(fates ...fate) {
+// next sets the actions for the next script calls.
+func (s *server) next(actions ...action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fates = fates
+	s.actions = actions
 }
 
-// always sets the fate of the commands that next says nothing of.
-func (s *server) always(f fate) { s.judgeBy(func(command) fate { return f }) }
+// always sets the action for all commands after those of next.
+func (s *server) always(f action) { s.chooseActions(func(command) action { return f }) }
 
-// judgeBy sets a function that chooses the fates of the commands that next says nothing of.
-func (s *server) judgeBy(judge func(command) fate) {
+// chooseActions sets a function that chooses the action for each command after those of next.
+func (s *server) chooseActions(choose func(command) action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.judge = judge
+	s.choose = choose
 }
 
-// die makes dials fail, as if nobody listened, and closes all connections.
+// die makes dials fail, as if no server listened, and closes all connections.
 func (s *server) die() {
 	s.setRefuses(true)
 	s.cut()
 }
 
-// revive ends what die began.
+// revive ends the effect of die on dials.
 func (s *server) revive() { s.setRefuses(false) }
 
 func (s *server) setRefuses(refuses bool) {
@@ -149,7 +151,7 @@ func (s *server) setRefuses(refuses bool) {
 	s.refuses = refuses
 }
 
-// cut closes all connections. What was received is executed nevertheless.
+// cut closes all connections. Received commands are still executed.
 func (s *server) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +181,7 @@ func (s *server) receivedCalls() []command {
 	return slices.Clone(s.received)
 }
 
-// counter returns what was counted on a key.
+// counter returns the counter of a key.
 func (s *server) counter(key string) counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +201,7 @@ func (s *server) executed() (attempts int) {
 	return attempts
 }
 
-// dialed returns how many times clients connected, or tried to.
+// dialed returns how many times clients have dialled.
 func (s *server) dialed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +233,7 @@ func dialNodes(nodes []*server) func(context.Context, string, *net.Dialer, *tls.
 	}
 }
 
-// awaitDial returns why a dial fails, or nil.
+// awaitDial waits as long as a dial takes, and returns why it fails, or nil.
 func (s *server) awaitDial(timeout time.Duration) error {
 	s.mu.Lock()
 	s.dials++
@@ -265,11 +267,11 @@ type serverConn struct {
 	finished bool    // no more commands are executed
 
 	writing sync.Mutex
-	silent  bool            // nothing is sent
+	silent  bool            // sends nothing
 	tracked map[string]bool // keys that the client reads from its cache; the server's mu guards it
 }
 
-// start reads commands as fast as they come, and executes them in order.
+// start reads commands as they come, and executes them in order.
 func (c *serverConn) start() {
 	commands := make(chan []string, 1<<13)
 	go c.read(commands)
@@ -331,7 +333,7 @@ func readLength(in *bufio.Reader, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// send sends the lines of a reply. A client that is gone gets nothing.
+// send sends the lines of a reply, unless the client is gone.
 func (c *serverConn) send(lines ...string) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -361,14 +363,14 @@ func (c *serverConn) execute(args []string) {
 	case "CLUSTER":
 		c.send(c.server.slots()...)
 	case "EVAL", "EVALSHA", "SCRIPT":
-		c.meet(newCommand(args))
+		c.perform(newCommand(args))
 	case "PTTL":
 		c.send("+QUEUED")
 	case "GET":
 		c.get = newCommand(args)
 		c.send("+QUEUED")
 	case "EXEC":
-		c.meet(c.get)
+		c.perform(c.get)
 	default: // CLIENT, MULTI
 		c.send("+OK")
 	}
@@ -409,10 +411,10 @@ func (c *serverConn) awaitGate() {
 	}
 }
 
-// meet does with a command what its fate says.
-func (c *serverConn) meet(cmd command) {
+// perform performs the action for a command.
+func (c *serverConn) perform(cmd command) {
 	c.awaitGate()
-	f := c.server.fate(cmd)
+	f := c.server.actionOf(cmd)
 	if f.delay > 0 {
 		select {
 		case <-time.After(f.delay):
@@ -444,19 +446,19 @@ func (s *server) receive(args []string) {
 	}
 }
 
-// fate returns the fate of a command.
-func (s *server) fate(cmd command) fate {
+// actionOf returns the action for a command.
+func (s *server) actionOf(cmd command) action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.fates) > 0 && cmd.name != "GET" {
-		f := s.fates[0]
-		s.fates = s.fates[1:]
+	if len(s.actions) > 0 && cmd.name != "GET" {
+		f := s.actions[0]
+		s.actions = s.actions[1:]
 		return f
 	}
-	if s.judge == nil {
-		return fate{}
+	if s.choose == nil {
+		return action{}
 	}
-	return s.judge(cmd)
+	return s.choose(cmd)
 }
 
 // run executes a command of a client, and returns the lines of the reply.
@@ -487,7 +489,8 @@ func (s *server) get(key string) []string {
 	return []string{"*2", ":-2", "_"}
 }
 
-// count executes a script call. Clients that keep the value of the key hear of a change.
+// count executes a script call. It notifies clients that cache the value of the key if that
+// changes.
 func (s *server) count(cmd command) []string {
 	k := s.counters[cmd.key]
 	if k == nil {

@@ -8,35 +8,36 @@ import (
 	"time"
 )
 
-// TestRepetition checks that what certainly did not run is sent again after 5, 10, 20 and 40 ms. Everything else is sent once.
-func TestRepetition(t *testing.T) {
+// TestRetry checks that a request that certainly did not run is sent again after 5, 10, 20 and 40
+// ms. Every other request is sent once.
+func TestRetry(t *testing.T) {
 	uncertain, certain := ErrUncertain, ErrOutage
 	for _, test := range []struct {
-		name  string
-		fates []fate
-		took  time.Duration
-		err   error
-		ran   int
+		name    string
+		actions []action
+		took    time.Duration
+		err     error
+		ran     int
 	}{
-		{"answered", []fate{{}}, 0, nil, 1},
-		{"loading", []fate{refusal("LOADING Redis is loading the dataset in memory")}, 5 * time.Millisecond, nil, 1},
-		{"slots move", []fate{refusal("TRYAGAIN later"), refusal("TRYAGAIN later")}, 15 * time.Millisecond, nil, 1},
-		{"no master", []fate{refusal("CLUSTERDOWN The cluster is down"), refusal("CLUSTERDOWN"), refusal("CLUSTERDOWN")}, 35 * time.Millisecond, nil, 1},
-		{"no master yet", []fate{refusal("MASTERDOWN Link with MASTER is down"), refusal("LOADING"), refusal("LOADING"), refusal("LOADING"), refusal("LOADING")}, 115 * time.Millisecond, nil, 1},
-		{"no script, twice", []fate{refusal("NOSCRIPT No matching script."), refusal("NOSCRIPT")}, 5 * time.Millisecond, nil, 1},
-		{"an error of the server", []fate{refusal("OOM command not allowed")}, 0, certain, 0},
-		{"an error of the script", []fate{refusal("ERR user_script:1: oops")}, 0, certain, 0},
-		{"cut before", []fate{{cut: true}}, 0, uncertain, 0},
-		{"cut after", []fate{{lose: true}}, 0, uncertain, 1},
-		{"loading, then cut", []fate{refusal("LOADING"), {cut: true}}, 5 * time.Millisecond, uncertain, 0},
-		{"loading, then lost", []fate{refusal("LOADING"), {lose: true}}, 5 * time.Millisecond, uncertain, 1},
-		{"loading, then silent", []fate{refusal("LOADING"), {silent: true}}, time.Second, uncertain, 1},
+		{"answered", []action{{}}, 0, nil, 1},
+		{"loading", []action{refusal("LOADING Redis is loading the dataset in memory")}, 5 * time.Millisecond, nil, 1},
+		{"slots move", []action{refusal("TRYAGAIN later"), refusal("TRYAGAIN later")}, 15 * time.Millisecond, nil, 1},
+		{"no master", []action{refusal("CLUSTERDOWN The cluster is down"), refusal("CLUSTERDOWN"), refusal("CLUSTERDOWN")}, 35 * time.Millisecond, nil, 1},
+		{"no master yet", []action{refusal("MASTERDOWN Link with MASTER is down"), refusal("LOADING"), refusal("LOADING"), refusal("LOADING"), refusal("LOADING")}, 115 * time.Millisecond, nil, 1},
+		{"no script, twice", []action{refusal("NOSCRIPT No matching script."), refusal("NOSCRIPT")}, 5 * time.Millisecond, nil, 1},
+		{"an error of the server", []action{refusal("OOM command not allowed")}, 0, certain, 0},
+		{"an error of the script", []action{refusal("ERR user_script:1: oops")}, 0, certain, 0},
+		{"cut before", []action{{cut: true}}, 0, uncertain, 0},
+		{"cut after", []action{{lose: true}}, 0, uncertain, 1},
+		{"loading, then cut", []action{refusal("LOADING"), {cut: true}}, 5 * time.Millisecond, uncertain, 0},
+		{"loading, then lost", []action{refusal("LOADING"), {lose: true}}, 5 * time.Millisecond, uncertain, 1},
+		{"loading, then silent", []action{refusal("LOADING"), {silent: true}}, time.Second, uncertain, 1},
 	} {
 		for _, pipelining := range []bool{true, false} {
 			t.Run(fmt.Sprint(test.name, " ", pipelining), func(t *testing.T) {
 				onFakeTime(t, func(t *testing.T, s *server) {
 					l := limiter(t, s.client(t, alwaysPipelining(pipelining)))
-					s.next(test.fates...)
+					s.next(test.actions...)
 					got := attemptOne(t, l, "event")
 					wantEqual(t, "took", got.took, test.took)
 					wantError(t, "error", got.err, test.err)
@@ -48,8 +49,9 @@ func TestRepetition(t *testing.T) {
 	}
 }
 
-// TestRepetitionEnds checks that a caller gets the reason when there is no time for another repetition, and after a second at the latest.
-func TestRepetitionEnds(t *testing.T) {
+// TestRetryEnds checks that a caller gets the reason when there is no time for another retry, and
+// after a second at the latest.
+func TestRetryEnds(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
 		-1:                     995 * time.Millisecond, // 5 + 10 + 20 + 24 * 40
 		time.Minute:            995 * time.Millisecond,
@@ -71,8 +73,9 @@ func TestRepetitionEnds(t *testing.T) {
 	}
 }
 
-// TestEachRequestIsRepeatedByItself checks that of the requests in one batch, those that did not run are repeated, and no others.
-func TestEachRequestIsRepeatedByItself(t *testing.T) {
+// TestEachRequestIsRetriedByItself checks that only those requests of a batch are retried that did
+// not run.
+func TestEachRequestIsRetriedByItself(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
 		occupySenders(t, s, l)
@@ -81,12 +84,12 @@ func TestEachRequestIsRepeatedByItself(t *testing.T) {
 			l.Key("twice"):  {"LOADING", "LOADING"},
 			l.Key("broken"): {"ERR broken"},
 		}
-		s.judgeBy(func(c command) fate {
+		s.chooseActions(func(c command) action {
 			if r := refusals[c.key]; len(r) > 0 {
 				refusals[c.key] = r[1:]
 				return refusal(r[0])
 			}
-			return fate{}
+			return action{}
 		})
 		wants := []struct {
 			event string
@@ -115,15 +118,15 @@ func TestEachRequestIsRepeatedByItself(t *testing.T) {
 	})
 }
 
-// TestNothingIsSentTwice checks that connections that break under many requests, at every place of the pipeline.
+// TestNothingIsSentTwice breaks connections under many requests, at every place of the pipeline.
 func TestNothingIsSentTwice(t *testing.T) {
 	for place := range 12 {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := limiter(t, s.client(t))
 			commands := 0
-			s.judgeBy(func(command) fate {
+			s.chooseActions(func(command) action {
 				commands++
-				return fate{cut: commands == place, lose: commands == place+12, delay: time.Millisecond}
+				return action{cut: commands == place, lose: commands == place+12, delay: time.Millisecond}
 			})
 			var callers []*caller
 			for i := range 40 {
@@ -147,7 +150,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// TestDeadServer checks that if the server is dead from the start, everybody learns that nothing was counted, and in time.
+// TestDeadServer checks that if the server is dead from the start, all callers learn in time that
+// nothing was counted.
 func TestDeadServer(t *testing.T) {
 	for _, slowness := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 		onFakeTime(t, func(t *testing.T, s *server) {
@@ -174,7 +178,8 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
-// TestDeathInFlight checks that those whose requests were sent do not know, the others do.
+// TestDeathInFlight checks that requests that were sent are uncertain, and that all others are
+// certain.
 func TestDeathInFlight(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -190,8 +195,8 @@ func TestDeathInFlight(t *testing.T) {
 	})
 }
 
-// TestConnectionsThatBreakWhileABatchIsWritten checks that rueidis may still write a batch whose reading has failed, so its commands must stay
-// as they are.
+// TestConnectionsThatBreakWhileABatchIsWritten checks that the commands of a batch stay as they
+// are, because rueidis may still write a batch after reading its replies has failed.
 func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
@@ -202,14 +207,14 @@ func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
 			for i := range 200 { // more than a buffer holds
 				callers = append(callers, start(t.Context(), l, Allow, fmt.Sprint(long, i), 1))
 			}
-			s.judgeBy(func(c command) fate { return fate{cut: c.key == l.Key("first")} })
+			s.chooseActions(func(c command) action { return action{cut: c.key == l.Key("first")} })
 			synctest.Wait()
 			s.release()
 			wantError(t, "first", first.wait().err, ErrUncertain)
 			for _, c := range callers {
 				c.wait()
 			}
-			s.judgeBy(nil)
+			s.chooseActions(nil)
 			pass(2 * time.Second)
 			mustAllow(t, l, fmt.Sprint(long, time.Now().Unix()))
 		}
