@@ -17,7 +17,7 @@ const (
 	slots   = 16384
 )
 
-// plain is the one cluster without replicas of the test binary.
+// plain returns the one cluster without replicas of the test binary.
 var plain = sync.OnceValues(func() (*Nodes, error) { return newNodes(0) })
 
 var plainClient = sync.OnceValues(func() (rueidis.Client, error) {
@@ -32,8 +32,8 @@ var plainClient = sync.OnceValues(func() (rueidis.Client, error) {
 	return c, err
 })
 
-// Cluster is a client of a Redis Cluster of three masters without replicas. All
-// tests of the binary share it: isolate by [Key], do not close it.
+// Cluster returns a client of a Redis Cluster of three masters without replicas. All tests of the
+// binary share it: use different keys by [Key], and do not close it.
 func Cluster(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	c, err := plainClient()
@@ -49,12 +49,12 @@ func ClusterOptions(tb testing.TB) rueidis.ClientOption {
 	return n.Options(nil)
 }
 
-// replicated is the one cluster with replicas of the test binary.
+// replicated returns the one cluster with replicas of the test binary.
 var replicated = sync.OnceValues(func() (*Nodes, error) { return newNodes(1) })
 
-// Replicated is a Redis Cluster of three masters with a replica each, whole. All
-// tests of the binary share it: stay apart by [Key], and do not run in parallel
-// what breaks it. It needs [QuickMoves].
+// Replicated returns a healthy Redis Cluster of three masters with a replica each. All tests of the
+// binary share it: use different keys by [Key], and do not break it in parallel tests. It needs
+// [QuickMoves].
 func Replicated(tb testing.TB) *Nodes {
 	tb.Helper()
 	Needs(tb, QuickMoves)
@@ -64,10 +64,12 @@ func Replicated(tb testing.TB) *Nodes {
 	return n
 }
 
-// nodeArgs have a new replica get its data at once, and no node take another for dead only because the machine is busy.
+// nodeArgs make a new replica get its data at once, and no node consider another dead only because
+// the machine is busy.
 var nodeArgs = []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 
-// newNodes starts a cluster with so many replicas of each master, and returns once it is whole.
+// newNodes starts a cluster with this number of replicas of each master, and returns once it is
+// healthy.
 func newNodes(replicas int) (*Nodes, error) {
 	h, err := theHost()
 	if err == nil {
@@ -85,7 +87,7 @@ func newNodes(replicas int) (*Nodes, error) {
 	return n, n.form(ctx)
 }
 
-// startServers starts the nodes at the same time, and has Main remove them.
+// startServers starts the nodes at the same time. Main removes them.
 func startServers(h host, n int) (servers []*Server, err error) {
 	type result struct {
 		*Server
@@ -108,7 +110,8 @@ func startServers(h host, n int) (servers []*Server, err error) {
 	return servers, err
 }
 
-// form gives the slots to the first three nodes, has all meet, and makes the others replicas.
+// form assigns the slots to the first three nodes, introduces all nodes to each other, and makes
+// the others replicas.
 func (n *Nodes) form(ctx context.Context) (err error) {
 	for i, s := range n.All { // all of them before any meets another: then it is too late
 		if s.id, err = s.Do(ctx, "CLUSTER", "MYID").ToString(); err == nil {
@@ -131,10 +134,10 @@ func (n *Nodes) form(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return n.whole(ctx)
+	return n.waitHealthy(ctx)
 }
 
-// addSlots gives the slots from first up to end to a node. Redis 6 has no CLUSTER ADDSLOTSRANGE.
+// addSlots assigns the slots from first up to end to a node. Redis 6 has no CLUSTER ADDSLOTSRANGE.
 func (s *Server) addSlots(ctx context.Context, first, end int) error {
 	command := []string{"CLUSTER", "ADDSLOTS"}
 	for slot := first; slot < end; slot++ {
@@ -143,7 +146,8 @@ func (s *Server) addSlots(ctx context.Context, first, end int) error {
 	return s.Do(ctx, command...).Error()
 }
 
-// meet introduces the node to others. Those that it is not introduced to would hear of it by gossip, which can take ten seconds.
+// meet introduces the node to others. It would learn of other nodes only by gossip, which can take
+// ten seconds.
 func (s *Server) meet(ctx context.Context, others []*Server) error {
 	for _, o := range others {
 		ip, port, _ := net.SplitHostPort(o.node.peer())

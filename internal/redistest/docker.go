@@ -24,7 +24,7 @@ type docker struct {
 	network string // of the nodes of a cluster
 }
 
-// findDocker returns what answers as Docker within limit, or why nothing does.
+// findDocker returns Docker as a host, or the reason why it does not answer within limit.
 func findDocker(limit time.Duration) (host, error) {
 	h, err := startHelper()
 	if err != nil {
@@ -50,13 +50,14 @@ func (d docker) node(port int, l launch) node {
 	return &container{docker: d, port: port, launch: l}
 }
 
-// cluster makes a network for the nodes. Ports of the Docker host lead to them through another, so a node that leaves it can still be reached.
+// cluster makes a network for the nodes. Ports of the Docker host lead to them through another
+// network, so tests still reach a node that leaves this one.
 func (d docker) cluster() (host, error) {
 	return d, d.helper.Call("Docker.Network", struct{}{}, &d.network)
 }
 
-// container is a server in a container. Each start makes a new container, on the
-// same port of the Docker host.
+// container is a server in a container. Each start makes a new container, on the same port of the
+// Docker host.
 type container struct {
 	docker docker
 	port   int
@@ -109,13 +110,15 @@ func (c *container) moved(method string, args any) error {
 	return err
 }
 
-// helper is the program cluster_test/containers, which knows Docker. It is not part of this module, which would then require all that it needs.
+// helper is the program cluster_test/containers, which controls Docker. It is in another module, so
+// that this one does not require its dependencies.
 type helper struct {
 	*rpc.Client
 	cmd *exec.Cmd
 }
 
-// startHelper builds and runs the program. Go caches what it builds. Test binaries that `go test` runs share one reaper of testcontainers.
+// startHelper builds and runs the program. Go caches the build. All test binaries of one `go test`
+// share one reaper of testcontainers.
 func startHelper() (*helper, error) {
 	dir, err := clusterTest()
 	if err != nil {
@@ -143,15 +146,16 @@ type pipes struct {
 	io.WriteCloser
 }
 
-// end ends the helper's input, and returns when it has removed everything.
+// end ends the helper's input, and waits until it has removed everything.
 func (h *helper) end() error {
 	return errors.Join(h.Close(), h.cmd.Wait())
 }
 
-// startedIn is the directory in which the program started: tests may change theirs.
+// startedIn is the directory in which the program started, because tests may change theirs.
 var startedIn, _ = os.Getwd()
 
-// clusterTest returns the directory of the module cluster_test, if the program started somewhere in a clone of the repository.
+// clusterTest returns the directory of the module cluster_test, if the program started in a clone
+// of the repository.
 func clusterTest() (string, error) {
 	for dir := startedIn; ; dir = filepath.Dir(dir) {
 		module := filepath.Join(dir, "cluster_test")

@@ -15,43 +15,41 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Faults breaks a client's connections in ways that a test chooses: pass its
-// Break to a NewClient. The zero value breaks nothing; one Faults may serve
-// several connections.
+// Faults breaks a client's connections in ways that a test chooses. Pass its Break to NewClient.
+// The zero value breaks nothing. One Faults may serve several connections.
 type Faults struct {
 	reach func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
 	mu     sync.Mutex
-	lose   []byte // lose the reply to the next command that holds this
+	lose   []byte // lose the reply to the next command that contains this
 	refuse int
 	delay  time.Duration
 	conns  map[*conn]struct{}
 }
 
-// Break has a client connect through f.
+// Break makes a client connect through f.
 func (f *Faults) Break(o *rueidis.ClientOption) {
 	f.reach = o.DialCtxFn
 	o.DialCtxFn = f.Dial
 }
 
-// LoseReply loses one reply: that to the next command whose bytes hold part,
-// such as "EVALSHA". The server gets the command in full and answers it; the
-// answer is dropped and the connection closed. Other replies that wait on the
-// same connection are lost with it.
+// LoseReply loses one reply: that to the next command whose bytes contain part, such as "EVALSHA".
+// The server gets the whole command and answers it. The answer is dropped and the connection
+// closed, so other replies that wait on the same connection are lost too.
 func (f *Faults) LoseReply(part string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lose = []byte(part)
 }
 
-// Refuse has the next n dials fail, as if nobody listened.
+// Refuse makes the next n dials fail, as if no server listened.
 func (f *Faults) Refuse(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refuse = n
 }
 
-// Delay has everything that the server sends arrive this much later.
+// Delay delays everything that the server sends.
 func (f *Faults) Delay(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +93,7 @@ func (f *Faults) refuses() bool {
 	return true
 }
 
-// wrap makes inner a connection that these faults reach.
+// wrap returns a connection with these faults.
 func (f *Faults) wrap(inner net.Conn) *conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,13 +109,13 @@ func (f *Faults) wrap(inner net.Conn) *conn {
 type conn struct {
 	net.Conn
 	faults *Faults
-	losing bool // guarded by faults.mu: what arrives next is lost
+	losing bool // guarded by faults.mu: the next data is lost
 	once   sync.Once
 	closed chan struct{}
 	end    atomic.Value // a time.Time: the deadline of reads
 }
 
-// Write sends b. If its reply is to be lost, no reply is read before all of b is sent.
+// Write sends b. If the reply must be lost, no reply is read before all of b is sent.
 func (c *conn) Write(b []byte) (int, error) {
 	f := c.faults
 	f.mu.Lock()
@@ -130,7 +128,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read passes on what the server sent, late or never.
+// Read returns what the server sent, late or never.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.faults.mu.Lock()
@@ -152,13 +150,13 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SetDeadline also ends what is late: the server answered in time, but the reader does not know.
+// SetDeadline also ends delays: the server answered in time, but the reader does not know.
 func (c *conn) SetDeadline(t time.Time) error {
 	c.end.Store(t)
 	return c.Conn.SetDeadline(t)
 }
 
-// SetReadDeadline is the same for reads alone.
+// SetReadDeadline also ends delays.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.end.Store(t)
 	return c.Conn.SetReadDeadline(t)

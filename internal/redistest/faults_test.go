@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// faulty is a client of the shared server, and what breaks its connections.
+// faulty returns a client of the shared server, and its Faults.
 func faulty(t *testing.T) (*Faults, rueidis.Client) {
 	t.Helper()
 	f := new(Faults)
@@ -22,7 +22,7 @@ func incr(ctx context.Context, c rueidis.Client, key string) (int64, error) {
 	return c.Do(ctx, c.B().Incr().Key(key).Build()).AsInt64()
 }
 
-// TestLoseReply shows the fault that it is for: the caller sees an error, and yet it counted.
+// TestLoseReply checks that the caller of a lost reply gets an error, although its command counted.
 func TestLoseReply(t *testing.T) {
 	f, c := faulty(t)
 	key := Key(t)
@@ -64,7 +64,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestCut waits for a read, which the client repeats on a new connection.
+// TestCut checks that the client repeats a read on a new connection.
 func TestCut(t *testing.T) {
 	f, c := faulty(t)
 	key := Key(t)

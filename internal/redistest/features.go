@@ -10,8 +10,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Feature is what some tests need and some servers lack. TestServer prints which features the server lacks, and so which tests
-// are left out.
+// A Feature is something that some tests need and some servers lack. TestServer prints the features
+// that the server lacks, whose tests are skipped.
 type Feature struct {
 	name  string
 	redis int // the first major version of Redis that has it; every Valkey does
@@ -52,15 +52,15 @@ var sharedVersion = sync.OnceValues(func() (string, error) {
 	return version(context.Background(), c), nil
 })
 
-// stored returns a value, as DUMP has it, and the time at which it expires in ms. Redis 6 has no PEXPIRETIME, so the script adds the
-// clock to PTTL, both within one millisecond.
+// stored returns a value in the format of DUMP, and the time at which it expires in ms. Redis 6 has
+// no PEXPIRETIME, so the script adds the clock to PTTL, both within one millisecond.
 const stored = `
 local function ms() local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000) end
 local now, ttl
 repeat now, ttl = ms(), redis.call('PTTL', KEYS[1]) until ms() == now
 return {redis.call('DUMP', KEYS[1]) or '', string.format('%.0f', ttl < 0 and ttl or now + ttl)}`
 
-// Stored returns what a key holds and when it expires, in a text that changes with either.
+// Stored returns the value of a key and when it expires, as a text that changes with either.
 func Stored(tb testing.TB, c rueidis.Client, key string) string {
 	tb.Helper()
 	value, expires := read(tb, c, key)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// dockerLimit bounds how long Docker may take to say that it is there: some
-// daemons accept a connection and never answer.
+// dockerLimit bounds how long Docker may take to answer, because some daemons accept a connection
+// and never answer.
 const dockerLimit = 5 * time.Second
 
 // errNoServer means that no test of this binary can have a server.
 var errNoServer = errors.New("redistest: no Redis to test on")
 
-// explained reports whether a test of this binary has said why it has no server.
+// explained reports whether a test of this binary has explained why it has no server.
 var explained atomic.Bool
 
 // briefly returns err, or a short error if an earlier call returned the explanation.
@@ -31,7 +31,7 @@ func briefly(err error) error {
 	return err
 }
 
-// theHost is where this test binary runs its servers.
+// theHost returns the host where this test binary runs its servers.
 var theHost = sync.OnceValues(func() (host, error) {
 	if !started.inMain {
 		return nil, errors.New("redistest: TestMain must call redistest.Main, which removes servers")
@@ -39,7 +39,8 @@ var theHost = sync.OnceValues(func() (host, error) {
 	return pickHost()
 })
 
-// pickHost takes the first that is there: Docker, a server on the PATH, or one that it may install.
+// pickHost returns the first available host: Docker, a server on the PATH, or one that it may
+// install.
 func pickHost() (host, error) {
 	h, missing := findDocker(dockerLimit)
 	if missing == nil {
@@ -65,15 +66,15 @@ func findLocal(noDocker error) (host, bool) {
 }
 
 // Program returns the path of the first of the names that is on the PATH. If none is, and
-// SLIDEGATE_INSTALL allows it, it installs the Debian package pkg, which has the first of them. Where
+// SLIDEGATE_INSTALL allows it, it installs the Debian package pkg, which has the first of them. If
 // it may not or cannot install, it skips the test and says what is missing.
 func Program(tb testing.TB, pkg string, names ...string) string {
 	tb.Helper()
 	return Tool(tb, names[0], func() (string, bool) { return findProgram(names) }, pkg)
 }
 
-// Tool returns the path that find returns. It is as [Program], for what is more than a program, and
-// may need several packages.
+// Tool returns the path that find returns. It works as [Program] does, for a tool that is more than
+// a program, and may need several packages.
 func Tool(tb testing.TB, what string, find func() (path string, ok bool), pkgs ...string) string {
 	tb.Helper()
 	if path, ok := find(); ok {
@@ -105,9 +106,9 @@ func findProgram(names []string) (path string, ok bool) {
 	return "", false
 }
 
-// install lets test binaries that run side by side install one after the
-// other, and keeps a package from starting a server of its own. Its arguments
-// are the packages. A single one has a program of the same name.
+// install makes test binaries that run at the same time install one after the other, and stops a
+// package from starting its own server. Its arguments are the packages. A single one has a program
+// of the same name.
 const install = `
 if [ $# = 1 ] && command -v "$1"; then exit; fi
 policy=/usr/sbin/policy-rc.d
@@ -124,8 +125,8 @@ var (
 	errUnable    = errors.New("apt-get cannot do it here, or not as this user")
 )
 
-// aptInstall installs packages if SLIDEGATE_INSTALL allows it, on Debian and its kin, as root. It says
-// so, and why.
+// aptInstall installs packages as root on Debian and its derivatives, if SLIDEGATE_INSTALL allows
+// it. It prints what it installs, and why.
 func aptInstall(why string, pkgs ...string) error {
 	if os.Getenv("SLIDEGATE_INSTALL") != "1" {
 		return errForbidden

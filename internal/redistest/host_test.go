@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// silent accepts connections and never answers, as a hung Docker does.
+// silent accepts connections and never answers, as a Docker that hangs does.
 func silent(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,8 @@ func TestDockerRequired(t *testing.T) {
 	}
 }
 
-// TestInstalls holds that nothing is installed unless SLIDEGATE_INSTALL allows it, and that a test that finds no server says what to do.
+// TestInstalls checks that nothing is installed unless SLIDEGATE_INSTALL allows it, and that a test
+// without a server says what to do.
 func TestInstalls(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may install")
@@ -74,7 +75,8 @@ func TestInstalls(t *testing.T) {
 	}
 }
 
-// TestExplainsOnce checks that one test says why there is no server and what to do, and that all others are brief.
+// TestExplainsOnce checks that one test explains why there is no server and what to do, and that
+// all others are brief.
 func TestExplainsOnce(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^Test(Cut|Refuse|LoseReply|Delay)$")
 	cmd.Env = append(os.Environ(), "PATH="+t.TempDir(), "DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0", "SLIDEGATE_INSTALL=0")
@@ -94,8 +96,8 @@ func TestExplainsOnce(t *testing.T) {
 	}
 }
 
-// TestNothingStaysBehind has a test binary die with a server of its own, and
-// looks for that server and its directory.
+// TestNothingStaysBehind makes a test binary with its own server die, and looks for that server and
+// its directory.
 func TestNothingStaysBehind(t *testing.T) {
 	Addr(t) // fails where there is no server at all
 	if _, ok := findLocal(nil); !ok {
@@ -109,7 +111,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	}, "DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0")
 }
 
-// TestNoContainerStaysBehind is the same with Docker, and looks for the server's port.
+// TestNoContainerStaysBehind does the same with Docker, and looks for the server's port.
 func TestNoContainerStaysBehind(t *testing.T) {
 	h, err := theHost()
 	if _, ok := h.(docker); !ok {
@@ -125,8 +127,8 @@ func TestNoContainerStaysBehind(t *testing.T) {
 	})
 }
 
-// dieEachWay runs test binaries that die. Remains counts what is there of their server, and of what is in their directory for temporary
-// files: at first as many as alive, and soon nothing.
+// dieEachWay runs test binaries that die. Remains counts what is left of their server, and in their
+// directory for temporary files: at first alive, and soon nothing.
 func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, env ...string) {
 	t.Helper()
 	for _, way := range []string{"passes", "panics", "is killed"} {
@@ -151,7 +153,8 @@ func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, e
 	}
 }
 
-// die runs TestDying in a test binary of its own, and returns its server's pid, or its address if it runs in Docker.
+// die runs TestDying in another test binary, and returns its server's pid, or the server's address
+// if it runs in Docker.
 func die(t *testing.T, way string, env []string, before func(server string)) (server string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDying$")
@@ -178,7 +181,7 @@ func die(t *testing.T, way string, env []string, before func(server string)) (se
 	return server
 }
 
-// TestDying is the test that die runs.
+// TestDying starts a server and dies, when die runs it.
 func TestDying(t *testing.T) {
 	way := os.Getenv("REDISTEST_DIE")
 	if way == "" {
@@ -198,7 +201,7 @@ func TestDying(t *testing.T) {
 
 func runs(pid string) bool { return signal("0", pid) == nil }
 
-// left counts what is in dir.
+// left counts the entries of dir.
 func left(t *testing.T, dir string) int {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -208,7 +211,8 @@ func left(t *testing.T, dir string) int {
 	return len(entries)
 }
 
-// TestProgramIsMissing checks that a test that needs a program which may not be installed is skipped.
+// TestProgramIsMissing checks that a test is skipped if it needs a program that may not be
+// installed.
 func TestProgramIsMissing(t *testing.T) {
 	t.Setenv("SLIDEGATE_INSTALL", "0")
 	var skipped bool

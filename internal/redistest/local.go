@@ -24,7 +24,7 @@ const ready = "Ready to accept connections"
 type local struct {
 	path     string // of redis-server or valkey-server
 	noDocker error  // why not in Docker
-	wires    *wires // between the nodes of a cluster
+	proxy    *proxy // between the nodes of a cluster
 }
 
 func (l local) String() string {
@@ -34,20 +34,20 @@ func (l local) String() string {
 func (l local) node(port int, how launch) node {
 	args := how.commandLine(append(how.portFlags(port), "--bind", "127.0.0.1")...)
 	p := process{port: port, args: append([]string{l.path}, args...), launch: how}
-	if l.wires == nil {
+	if l.proxy == nil {
 		return &p
 	}
-	return &wired{process: p, wires: l.wires}
+	return &proxied{process: p, proxy: l.proxy}
 }
 
 func (l local) cluster() (host, error) {
-	l.wires = newWires()
+	l.proxy = newProxy()
 	return l, nil
 }
 
-// process is a server with a guard: a shell that waits on a pipe which only
-// the test binary holds open. When the test binary lets go of it, or dies, the
-// guard kills the server and removes its directory.
+// process is a server with a guard: a shell that waits on a pipe which only the test binary holds
+// open. When the test binary closes the pipe, or dies, the guard kills the server and removes its
+// directory.
 type process struct {
 	port   int
 	args   []string // the command
@@ -95,7 +95,7 @@ func (p *process) start() error {
 	return p.awaitReady(bufio.NewReader(out))
 }
 
-// files writes those of the server to a directory, from which the guard takes them.
+// files writes the files of the server to a directory, from which the guard copies them.
 func (p *process) files() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "redistest-files-"); err != nil {
 		return "", err
@@ -106,8 +106,8 @@ func (p *process) files() (dir string, err error) {
 	return dir, err
 }
 
-// awaitReady follows the server's log until it is ready. Later lines are
-// dropped, and the end of the log is the end of the server.
+// awaitReady reads the server's log until it is ready. It drops later lines. The end of the log is
+// the end of the server.
 func (p *process) awaitReady(log *bufio.Reader) error {
 	late := time.AfterFunc(startLimit, func() { _ = p.hold.Close() })
 	defer late.Stop()
@@ -124,7 +124,7 @@ func (p *process) awaitReady(log *bufio.Reader) error {
 	return nil
 }
 
-// readUntil reads lines up to the one that holds word.
+// readUntil reads lines up to the one that contains word.
 func readUntil(r *bufio.Reader, word string) (said string, err error) {
 	for err == nil && !strings.Contains(said, word) {
 		var line string
@@ -134,7 +134,7 @@ func readUntil(r *bufio.Reader, word string) (said string, err error) {
 	return said, err
 }
 
-// kill ends the server by ending its guard, and is done when both are gone.
+// kill ends the server by ending its guard, and waits until both are gone.
 func (p *process) kill() error {
 	if p.guard == nil {
 		return nil
@@ -152,7 +152,7 @@ func (p *process) resume() error { return p.signal("CONT") }
 func (p *process) isolate() error { return errNoCluster }
 func (p *process) rejoin() error  { return errNoCluster }
 
-// signal goes through the shell, as Go has no such signals on Windows.
+// signal uses the shell, because Go has no such signals on Windows.
 func (p *process) signal(name string) error {
 	if p.guard == nil {
 		return errors.New("the server does not run")

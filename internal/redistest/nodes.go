@@ -15,15 +15,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Nodes are a Redis Cluster that tests may move slots in, and break.
+// Nodes is a Redis Cluster whose slots tests may move, and whose nodes they may break.
 type Nodes struct {
 	All      []*Server // in no order
 	replicas int       // of each master
 }
 
-// options are those of a client of the whole cluster. Nodes announce
-// the addresses that they have among themselves; the client dials those that
-// reach them from here.
+// options returns the options of a client of the whole cluster. Nodes announce the addresses that
+// they use among themselves. The client dials the addresses that reach them from here.
 func (n *Nodes) options() rueidis.ClientOption {
 	o := n.All[0].options()
 	o.ForceSingleClient = false
@@ -47,32 +46,32 @@ func (n *Nodes) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	return changed(n.options(), opt)
 }
 
-// NewClient is as [NewClient], for this cluster.
+// NewClient returns a client of this cluster, as [NewClient] does for the shared server.
 func (n *Nodes) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	return newClient(tb, n.options(), opt)
 }
 
-// A member is a node as another one sees it.
+// A member is a node as another node sees it.
 type member struct {
 	id, master string // master of which it is a replica, or "-"
 	epoch      string // of its configuration, or of its master's
 	serves     []string
-	well       bool // known, connected and not suspected
+	healthy    bool // known, connected and not suspected
 }
 
-// view is what a node knows of its cluster, in the order of IDs.
+// view returns what a node knows of its cluster, in the order of IDs.
 func (s *Server) view(ctx context.Context) (view []member, err error) {
-	told, err := s.Do(ctx, "CLUSTER", "NODES").ToString()
-	for line := range strings.Lines(strings.TrimPrefix(told, "txt:")) { // ID, address, flags, master, two times, epoch, link, and what it serves
+	text, err := s.Do(ctx, "CLUSTER", "NODES").ToString()
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // ID, address, flags, master, two times, epoch, link, slots
 		f := strings.Fields(line)
 		if len(f) < 8 {
-			return nil, fmt.Errorf("%s tells of a node %q", s.Addr(), line)
+			return nil, fmt.Errorf("%s reports a node %q", s.Addr(), line)
 		}
-		ill := slices.ContainsFunc(strings.Split(f[2], ","), func(flag string) bool {
+		failed := slices.ContainsFunc(strings.Split(f[2], ","), func(flag string) bool {
 			return slices.Contains([]string{"fail", "fail?", "handshake", "noaddr"}, flag)
 		})
-		view = append(view, member{id: f[0], master: f[3], epoch: f[6], serves: f[8:], well: f[7] == "connected" && !ill})
+		view = append(view, member{id: f[0], master: f[3], epoch: f[6], serves: f[8:], healthy: f[7] == "connected" && !failed})
 	}
 	slices.SortFunc(view, func(a, b member) int { return strings.Compare(a.id, b.id) })
 	return view, err
@@ -82,7 +81,7 @@ func (m member) equal(o member) bool {
 	return m.id == o.id && m.master == o.master && m.epoch == o.epoch && slices.Equal(m.serves, o.serves)
 }
 
-// has tells whether the node serves a slot.
+// has reports whether the node serves a slot.
 func (m member) has(slot int) bool {
 	return slices.ContainsFunc(m.serves, func(r string) bool {
 		from, to, isRange := strings.Cut(r, "-")
@@ -95,13 +94,13 @@ func (m member) has(slot int) bool {
 	})
 }
 
-// find returns the first server that some node which answers sees like that.
+// find returns the first server for which like is true in the view of any node that answers.
 func (n *Nodes) find(tb testing.TB, what string, like func(member) bool) *Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	for _, s := range n.All {
-		if s.ails != well {
+		if s.state != healthy {
 			continue
 		}
 		view, err := s.view(ctx)
@@ -115,33 +114,35 @@ func (n *Nodes) find(tb testing.TB, what string, like func(member) bool) *Server
 	return nil
 }
 
-// MasterOf is the server that serves a slot.
+// MasterOf returns the server that serves a slot.
 func (n *Nodes) MasterOf(tb testing.TB, slot int) *Server {
 	tb.Helper()
 	return n.find(tb, fmt.Sprint("who serves slot ", slot), func(m member) bool { return m.has(slot) })
 }
 
-// ReplicaOf is the replica of a master.
+// ReplicaOf returns the replica of a master.
 func (n *Nodes) ReplicaOf(tb testing.TB, master *Server) *Server {
 	tb.Helper()
-	return n.find(tb, "a replica of "+master.Addr(), func(m member) bool { return m.well && m.master == master.id })
+	return n.find(tb, "a replica of "+master.Addr(), func(m member) bool { return m.healthy && m.master == master.id })
 }
 
-// Failover has the replica of a master take over, without a loss, and returns it when all know.
+// Failover makes the replica of a master take over, without a loss. It returns the replica when all
+// nodes know.
 func (n *Nodes) Failover(tb testing.TB, master *Server) *Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	heir := n.ReplicaOf(tb, master)
-	check(tb, heir.awaitVotes(ctx, master))
-	check(tb, heir.Do(ctx, "CLUSTER", "FAILOVER").Error())
-	n.AwaitFailover(tb, master, heir)
-	n.awaitWhole(tb)
-	return heir
+	replica := n.ReplicaOf(tb, master)
+	check(tb, replica.awaitVotes(ctx, master))
+	check(tb, replica.Do(ctx, "CLUSTER", "FAILOVER").Error())
+	n.AwaitFailover(tb, master, replica)
+	n.awaitHealthy(tb)
+	return replica
 }
 
-// awaitVotes returns when a replica can be elected. Masters vote for one of the same master once in two node timeouts, and a node that
-// was elected asks for votes again only after four; before that, a failover has everybody wait in vain.
+// awaitVotes waits until a replica can be elected. Masters vote for a replica of the same master
+// only once in two node timeouts. A node that was elected asks for votes again only after four.
+// Before that, a failover would fail.
 func (s *Server) awaitVotes(ctx context.Context, master *Server) error {
 	config, err := s.Do(ctx, "CONFIG", "GET", "cluster-node-timeout").AsStrMap()
 	if err != nil {
@@ -153,57 +154,58 @@ func (s *Server) awaitVotes(ctx context.Context, master *Server) error {
 	}))
 }
 
-// AwaitFailover returns when the replica has taken over from its master.
-func (n *Nodes) AwaitFailover(tb testing.TB, master, heir *Server) {
+// AwaitFailover waits until the replica has taken over from its master.
+func (n *Nodes) AwaitFailover(tb testing.TB, master, replica *Server) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	check(tb, until(ctx, heir.Addr()+" takes over", func() (bool, error) {
-		info, err := heir.Do(ctx, "INFO", "replication").ToString()
+	check(tb, until(ctx, replica.Addr()+" takes over", func() (bool, error) {
+		info, err := replica.Do(ctx, "INFO", "replication").ToString()
 		return strings.Contains(info, "role:master"), err
 	}))
-	master.deposed, heir.elected = time.Now(), time.Now()
+	master.deposed, replica.elected = time.Now(), time.Now()
 }
 
-// Heal ends whatever tests did to nodes, and returns when the cluster is whole. A node that was killed comes back empty,
-// as a replica of the master that has none.
+// Heal ends all faults that tests made in nodes, and waits until the cluster is healthy. A node
+// that was killed comes back empty, as a replica of the master that has none.
 func (n *Nodes) Heal(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startLimit)
 	defer cancel()
 	for _, s := range n.All {
-		switch s.ails {
+		switch s.state {
 		case dead:
 			check(tb, n.replace(ctx, s))
 		case paused:
 			s.Resume(tb)
 		case isolated:
 			s.Rejoin(tb)
-		case well:
+		case healthy:
 		}
 	}
-	n.awaitWhole(tb)
+	n.awaitHealthy(tb)
 }
 
-// awaitWhole returns when the cluster is whole. If that takes long, it replaces nodes that hang: Redis 8.6.3 loops for ever in CLUSTER
-// SHARDS if two nodes take each other for their master, as one that was deposed can for a moment.
-func (n *Nodes) awaitWhole(tb testing.TB) {
+// awaitHealthy waits until the cluster is healthy. If that takes long, it replaces nodes that hang.
+// Redis 8.6.3 loops forever in CLUSTER SHARDS if two nodes consider each other their master, which
+// can happen for a moment after a failover.
+func (n *Nodes) awaitHealthy(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startLimit)
 	defer cancel()
 	soon, cancelSoon := context.WithTimeout(ctx, 5*time.Second)
 	defer cancelSoon()
-	if n.whole(soon) == nil {
+	if n.waitHealthy(soon) == nil {
 		return
 	}
 	for _, s := range n.All {
-		if s.ails == well && s.hangs(ctx) {
+		if s.state == healthy && s.hangs(ctx) {
 			tb.Logf("%s hangs, and is replaced", s.Addr())
 			check(tb, s.node.kill())
 			check(tb, n.replace(ctx, s))
 		}
 	}
-	check(tb, n.whole(ctx))
+	check(tb, n.waitHealthy(ctx))
 }
 
 // hangs reports whether the node does not answer for some seconds.
@@ -213,7 +215,8 @@ func (s *Server) hangs(ctx context.Context) bool {
 	return s.Do(ctx, "PING").Error() != nil
 }
 
-// replace starts a killed node as a new one. The others forget the old one, once nothing is left to it.
+// replace starts a killed node as a new one. The other nodes forget the old one, once it serves no
+// slots.
 func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	others := slices.DeleteFunc(slices.Clone(n.All), func(o *Server) bool { return o == s })
 	for _, o := range others {
@@ -224,21 +227,21 @@ func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	if err = s.node.start(); err != nil {
 		return err
 	}
-	s.ails, s.deposed, s.elected = well, time.Time{}, time.Time{}
+	s.state, s.deposed, s.elected = healthy, time.Time{}, time.Time{}
 	if s.id, err = s.Do(ctx, "CLUSTER", "MYID").ToString(); err != nil {
 		return err
 	}
 	if err = s.meet(ctx, others); err != nil {
 		return err
 	}
-	bereft, err := n.bereft(ctx, others)
+	master, err := n.withoutReplica(ctx, others)
 	if err != nil {
 		return err
 	}
-	return n.replicate(ctx, s, bereft)
+	return n.replicate(ctx, s, master)
 }
 
-// forget has the node forget another, once that serves nothing.
+// forget makes the node forget another, once that serves no slots.
 func (s *Server) forget(ctx context.Context, id string) error {
 	return until(ctx, s.Addr()+" forgets "+id, func() (bool, error) {
 		view, err := s.view(ctx)
@@ -253,8 +256,8 @@ func (s *Server) forget(ctx context.Context, id string) error {
 	})
 }
 
-// bereft is a master that lacks a replica.
-func (n *Nodes) bereft(ctx context.Context, nodes []*Server) (*Server, error) {
+// withoutReplica returns a master that has no replica.
+func (n *Nodes) withoutReplica(ctx context.Context, nodes []*Server) (*Server, error) {
 	view, err := nodes[0].view(ctx)
 	if err != nil {
 		return nil, err
@@ -268,27 +271,29 @@ func (n *Nodes) bereft(ctx context.Context, nodes []*Server) (*Server, error) {
 	return nil, fmt.Errorf("every master has a replica: %+v", view)
 }
 
-// whole returns when all nodes see the same cluster, in which every slot is served, and every master has its replicas, which are connected.
-// Epochs agree, too: a replica that knows an old one of its master can win an election and then be ignored.
-func (n *Nodes) whole(ctx context.Context) error {
+// waitHealthy waits until the cluster is healthy. All nodes then have the same view, every slot is
+// served, and every master has its replicas, which are connected. Epochs agree, too: a replica that
+// knows an old epoch of its master can win an election and then be ignored.
+func (n *Nodes) waitHealthy(ctx context.Context) error {
 	return until(ctx, "the cluster is whole", func() (bool, error) {
 		first, err := n.All[0].view(ctx)
 		for _, s := range n.All {
 			if err == nil {
-				err = s.sees(ctx, first, n.replicas)
+				err = s.checkView(ctx, first, n.replicas)
 			}
 		}
 		return err == nil && len(first) == len(n.All), err
 	})
 }
 
-// sees is an error unless the node, too, has this view, in which all are well and each range of slots has so many replicas.
-func (s *Server) sees(ctx context.Context, all []member, replicas int) error {
+// checkView returns an error unless the node has this view, in which all nodes are healthy and each
+// range of slots has this number of replicas.
+func (s *Server) checkView(ctx context.Context, all []member, replicas int) error {
 	view, err := s.view(ctx)
 	if err != nil {
 		return err
 	}
-	if !slices.EqualFunc(view, all, member.equal) || slices.ContainsFunc(view, func(m member) bool { return !m.well }) {
+	if !slices.EqualFunc(view, all, member.equal) || slices.ContainsFunc(view, func(m member) bool { return !m.healthy }) {
 		return fmt.Errorf("%s sees %+v, another node %+v", s.Addr(), view, all)
 	}
 	state, err1 := s.Do(ctx, "CLUSTER", "INFO").ToString()
@@ -298,17 +303,17 @@ func (s *Server) sees(ctx context.Context, all []member, replicas int) error {
 		return err
 	}
 	if !strings.Contains(state, "cluster_state:ok") || strings.Contains(link, "master_link_status:down") {
-		return fmt.Errorf("%s says %s %s", s.Addr(), state, link)
+		return fmt.Errorf("%s reports %s %s", s.Addr(), state, link)
 	}
 	for _, r := range ranges {
 		if entry, _ := r.ToArray(); len(entry) != 3+replicas { // first, last, and a server each
-			return fmt.Errorf("%s tells clients of %v", s.Addr(), ranges)
+			return fmt.Errorf("%s sends clients %v", s.Addr(), ranges)
 		}
 	}
 	return nil
 }
 
-// until asks every 20 ms until it is so, or the context ends.
+// until calls so every 20 ms until it returns true, or the context ends.
 func until(ctx context.Context, what string, so func() (bool, error)) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -320,13 +325,13 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: %v", what, ctx.Err(), err) //nolint:errorlint // the last error is only told
+			return fmt.Errorf("%s: %w: %v", what, ctx.Err(), err) //nolint:errorlint // the last error is only quoted
 		}
 	}
 }
 
-// Move moves a slot and its keys to another master, as redis-cli --cluster reshard does, while both serve requests, and returns
-// when all know.
+// Move moves a slot and its keys to another master, as redis-cli --cluster reshard does, while both
+// serve requests. It returns when all nodes know.
 func (n *Nodes) Move(tb testing.TB, slot int, to *Server) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)

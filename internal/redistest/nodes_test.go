@@ -2,7 +2,8 @@ package redistest
 
 import "testing"
 
-// TestHungNodeIsReplaced checks that a node that hangs, of which tests know nothing, does not spoil the cluster for the tests that follow.
+// TestHungNodeIsReplaced checks that a node that hangs without a test's doing does not break the
+// cluster for later tests.
 func TestHungNodeIsReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits until a node is taken for hung")

@@ -4,29 +4,25 @@
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// Tests then share one server, and stay apart by [Key]; nothing ever empties
-// that server. A test that needs flags of its own, or breaks its server,
-// calls [Start]; one that needs several shards calls [Cluster], and one that
-// moves slots or breaks nodes [Replicated].
+// Tests then share one server, and use different keys by [Key]. Nothing ever empties that server.
+// A test that needs its own flags, or breaks its server, calls [Start]. A test that needs several
+// shards calls [Cluster], and one that moves slots or breaks nodes calls [Replicated].
 //
-// Servers start when first asked for, so a test binary that only lists its
-// tests starts none. They run in Docker if it answers, and else as processes of
-// redis-server or valkey-server. The program cluster_test/containers asks
-// Docker, so this module does not require what that needs. Four variables steer
-// this:
+// Servers start on first use, so a test binary that only lists its tests starts none. They run in
+// Docker if it answers, and otherwise as processes of redis-server or valkey-server. The program
+// cluster_test/containers controls Docker, so this module does not require testcontainers. Four
+// environment variables control the choice:
 //
 //   - SLIDEGATE_REDIS_IMAGE is the image to run in Docker.
-//   - SLIDEGATE_REQUIRE_DOCKER=1 makes a Docker that does not answer a failure.
-//   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if nothing else
-//     is there, and what [Program] and [Tool] are asked for. Without it, tests
-//     fail and say what to install.
-//   - TESTCONTAINERS_..., of which testcontainers-go has a list.
+//   - SLIDEGATE_REQUIRE_DOCKER=1 makes tests fail if Docker does not answer.
+//   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if there is no other server, and
+//     the packages that [Program] and [Tool] need. Without it, tests fail and say what to install.
+//   - TESTCONTAINERS_... are the variables of testcontainers-go, whose documentation lists them.
 //
-// A test that needs what some servers lack calls [Needs].
+// A test that needs a feature that some servers lack calls [Needs].
 //
-// Everything started is removed at the end. If the test binary dies before,
-// servers still end: a guard waits for that beside each process, and the
-// program removes its containers when its input ends.
+// All servers are removed at the end. If the test binary dies before, servers still end: a guard
+// waits beside each process for that, and the program removes its containers when its input ends.
 package redistest
 
 import (
@@ -42,7 +38,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// started holds what one test binary shares, and what Main has to remove.
+// started holds what the tests of one binary share, and what Main must remove.
 var started struct {
 	mu      sync.Mutex
 	inMain  bool
@@ -60,8 +56,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// MainParallel is as [Main], for tests that mostly wait for a server: it runs eight side by side, however few cores there are,
-// unless -parallel says otherwise.
+// MainParallel does the same as [Main], for tests that mostly wait for a server. It runs eight at a
+// time, on any number of cores, unless -parallel says otherwise.
 func MainParallel(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -77,14 +73,14 @@ func UnlessShort[T any](full, short T) T {
 	return full
 }
 
-// atEnd has Main call f after the tests.
+// atEnd makes Main call f after the tests.
 func atEnd(f func()) {
 	started.mu.Lock()
 	defer started.mu.Unlock()
 	started.closers = append(started.closers, f)
 }
 
-// shared is the one server of the test binary, and its one client.
+// shared returns the one server of the test binary.
 var shared = sync.OnceValues(func() (*Server, error) {
 	host, err := theHost()
 	if err != nil {
@@ -119,7 +115,7 @@ func Addr(tb testing.TB) string {
 	return s.Addr()
 }
 
-// Client returns a client of the shared server, itself shared: do not close it.
+// Client returns a client of the shared server. All tests share it: do not close it.
 func Client(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	c, err := sharedClient()
@@ -127,8 +123,8 @@ func Client(tb testing.TB) rueidis.Client {
 	return c
 }
 
-// NewClient is a client of the shared server with connections of its own,
-// closed when the test ends. Change its options in opt, which may be nil.
+// NewClient returns a client of the shared server with its own connections, which is closed when
+// the test ends. Change its options in opt, which may be nil.
 func NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	s, err := shared()
@@ -144,10 +140,10 @@ func Options(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.ClientOptio
 	return s.Options(opt)
 }
 
-// options are those that a limiter should run with. With AlwaysPipelining the
-// client reads its connections all the time, and so notices at once that one is
-// closed: the next call is not lost on it. Only ConnWriteTimeout is longer, as
-// the machine that runs tests may be busy.
+// options returns the options that a limiter should run with. With AlwaysPipelining the client
+// reads its connections all the time, so it notices at once when one is closed, and the next call
+// is not lost on it. Only ConnWriteTimeout is longer, because the machine that runs tests may be
+// busy.
 func (s *Server) options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:       []string{s.Addr()},
@@ -159,15 +155,15 @@ func (s *Server) options() rueidis.ClientOption {
 
 var keys atomic.Int64
 
-// Key returns a name that no other call in this test binary returns. It fits a
-// limiter's name (at most 64 of A-Z a-z 0-9 . _ : -) and begins like the test's.
+// Key returns a name that no other call in this test binary returns. It fits a limiter's name (at
+// most 64 of A-Z a-z 0-9 . _ : -), and begins like the test's.
 func Key(tb testing.TB) string {
 	tail := fmt.Sprintf("-%d", keys.Add(1))
 	name := strings.Map(nameRune, tb.Name())
 	return name[:min(len(name), 64-len(tail))] + tail
 }
 
-// nameRune replaces what a limiter's name cannot hold.
+// nameRune replaces characters that a limiter's name cannot have.
 func nameRune(r rune) rune {
 	if r < 128 && strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-", r) {
 		return r
@@ -175,7 +171,8 @@ func nameRune(r rune) rune {
 	return '_'
 }
 
-// check fails the test if err is not nil. The first test that has no server says why, and later ones are brief.
+// check fails the test if err is not nil. The first test without a server explains why, and later
+// ones are brief.
 func check(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
@@ -183,7 +180,8 @@ func check(tb testing.TB, err error) {
 	}
 }
 
-// version asks the server behind c what it is: "Redis 8.6.3", "Valkey 8.1.1".
+// version returns the name and version of the server behind c, such as "Redis 8.6.3" or "Valkey
+// 8.1.1".
 func version(ctx context.Context, c rueidis.Client) string {
 	info, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// TestServer is what `make test` runs first, for the lines that say which
-// server answers, and what it lacks. SLIDEGATE_SERVER is what it must be,
-// such as valkey-9.1, if that is set.
+// TestServer prints which server answers, and what it lacks. `make test` runs it first. If
+// SLIDEGATE_SERVER is set, such as to valkey-9.1, the server must be that.
 func TestServer(t *testing.T) {
 	got, err := sharedVersion()
 	if err != nil || !strings.ContainsAny(got, "0123456789") {
@@ -57,7 +56,7 @@ func TestKeysDiffer(t *testing.T) {
 	})
 }
 
-// hosts are all places for servers on this machine: Docker and processes share their tests.
+// hosts returns all hosts of this machine, because Docker and processes share their tests.
 func hosts(t *testing.T) []host {
 	t.Helper()
 	h, err := theHost()
@@ -151,7 +150,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestRemovePaused leaves the end of a paused server to its removal.
+// TestRemovePaused checks that a paused server can be removed.
 func TestRemovePaused(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *Server) {
 		s.Pause(t)
@@ -186,7 +185,7 @@ func set(ctx context.Context, c rueidis.Client) error {
 	return c.Do(ctx, c.B().Set().Key("key").Value("1").Build()).Error()
 }
 
-// mustSet is a call that has to succeed.
+// mustSet sets a key, which must succeed.
 func mustSet(t *testing.T, c rueidis.Client) {
 	t.Helper()
 	if err := set(t.Context(), c); err != nil {

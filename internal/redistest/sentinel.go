@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Pair is a master with a replica, which are no cluster.
+// A Pair is a master with a replica, outside a cluster.
 type Pair struct {
 	Master, Replica *Server
 	named           atomic.Pointer[Server] // where new connections of clients go
@@ -22,11 +22,11 @@ type Pair struct {
 // Replica starts a master and its replica for this test.
 func Replica(tb testing.TB) *Pair {
 	tb.Helper()
-	return newPair(tb, together(tb))
+	return newPair(tb, clusterHost(tb))
 }
 
-// together is the host for servers that reach each other.
-func together(tb testing.TB) host {
+// clusterHost returns the host for servers that must reach each other.
+func clusterHost(tb testing.TB) host {
 	tb.Helper()
 	h, err := theHost()
 	check(tb, err)
@@ -44,7 +44,7 @@ func newPair(tb testing.TB, h host) *Pair {
 	return p
 }
 
-// follow makes the server a replica of another, and returns when it has its data.
+// follow makes the server a replica of another, and waits until it has the data.
 func (s *Server) follow(master *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
@@ -58,8 +58,8 @@ func (s *Server) follow(master *Server) error {
 	})
 }
 
-// AwaitReplica returns when the replica has received all that the master has written by now. WAIT would not do: it waits for what its own
-// connection wrote.
+// AwaitReplica waits until the replica has received all that the master has written so far. WAIT is
+// no help: it waits only for writes of its own connection.
 func (p *Pair) AwaitReplica(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -72,7 +72,7 @@ func (p *Pair) AwaitReplica(tb testing.TB) {
 	}))
 }
 
-// offset returns how far a server has written or received the stream of replication.
+// offset returns the position of a server in the replication stream.
 func (s *Server) offset(ctx context.Context) (int64, error) {
 	info, err := s.Do(ctx, "INFO", "replication").ToString()
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *Server) offset(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(at, 10, 64)
 }
 
-// Promote makes the replica the master by hand, and the old master its replica.
-// Connections to that stay open; new ones of clients go to the new master.
+// Promote makes the replica the master by hand, and the old master its replica. Connections to the
+// old master stay open, and new ones of clients go to the new master.
 func (p *Pair) Promote(tb testing.TB) {
 	tb.Helper()
 	check(tb, p.Replica.Do(context.Background(), "REPLICAOF", "NO", "ONE").Error())
@@ -93,8 +93,8 @@ func (p *Pair) Promote(tb testing.TB) {
 	check(tb, p.Replica.follow(p.Master))
 }
 
-// Options returns the options of a client of the server that is the master when it connects, as by a
-// name whose address an operator changes.
+// Options returns the options of a client that connects to the current master, as by a host name
+// whose address an operator changes.
 func (p *Pair) Options() rueidis.ClientOption {
 	o := p.Master.options()
 	o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -103,7 +103,7 @@ func (p *Pair) Options() rueidis.ClientOption {
 	return o
 }
 
-// Watched is a Pair under three Sentinels, which make the replica the master when the master dies.
+// Watched is a Pair under three Sentinels, which promote the replica when the master dies.
 type Watched struct {
 	*Pair
 	sentinels []*Server
@@ -118,10 +118,11 @@ sentinel down-after-milliseconds ` + masterSet + ` 1000
 sentinel failover-timeout ` + masterSet + ` 5000
 `
 
-// Sentinel starts a Pair and its Sentinels for this test, and returns when each Sentinel knows all others.
+// Sentinel starts a Pair and its Sentinels for this test, and waits until each Sentinel knows all
+// others.
 func Sentinel(tb testing.TB) *Watched {
 	tb.Helper()
-	host := together(tb)
+	host := clusterHost(tb)
 	w := &Watched{Pair: newPair(tb, host)}
 	ip, port, _ := net.SplitHostPort(w.Master.node.peer())
 	for range 3 {
@@ -130,7 +131,7 @@ func Sentinel(tb testing.TB) *Watched {
 			config: "sentinel.conf", ready: "+monitor",
 		}))
 	}
-	check(tb, w.whole())
+	check(tb, w.waitConnected())
 	return w
 }
 
@@ -143,8 +144,8 @@ func startIn(tb testing.TB, h host, l launch) *Server {
 	return s
 }
 
-// whole returns when each Sentinel knows the replica and the two others.
-func (w *Watched) whole() error {
+// waitConnected waits until each Sentinel knows the replica and the two other Sentinels.
+func (w *Watched) waitConnected() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	return until(ctx, "the Sentinels know each other", func() (bool, error) {
@@ -158,7 +159,7 @@ func (w *Watched) whole() error {
 	})
 }
 
-// Options returns the options of a client of whichever server is the master.
+// Options returns the options of a client that finds the master by Sentinel.
 func (w *Watched) Options() rueidis.ClientOption {
 	o := w.Master.options()
 	o.ForceSingleClient, o.Sentinel.MasterSet, o.InitAddress = false, masterSet, nil
@@ -169,7 +170,7 @@ func (w *Watched) Options() rueidis.ClientOption {
 	return o
 }
 
-// dial reaches a server by the address that Sentinels know.
+// dial connects to the server that Sentinels know by addr.
 func (w *Watched) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 	for _, s := range append([]*Server{w.Master, w.Replica}, w.sentinels...) {
 		if s.node.peer() == addr {

@@ -19,11 +19,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Server is one Redis server that a test has for itself.
+// Server is a Redis server of one test, or of all tests of the binary.
 type Server struct {
-	node node
-	ails ailment
-	tls  *tls.Config // of its clients; nil: it speaks none
+	node  node
+	state state
+	tls   *tls.Config // of its clients; nil: no TLS
 
 	id      string    // in a cluster
 	deposed time.Time // when a replica last took over from it
@@ -34,11 +34,11 @@ type Server struct {
 	clients []rueidis.Client // of tests
 }
 
-// ailment is what a test did to a server and has not yet ended.
-type ailment int
+// state is the fault that a test has made in a server and not yet ended.
+type state int
 
 const (
-	well ailment = iota
+	healthy state = iota
 	dead
 	paused
 	isolated
@@ -48,29 +48,30 @@ const (
 type node interface {
 	// start runs an empty server, always on the same address, and returns when it answers.
 	start() error
-	// kill ends the server without a farewell, and everything in it.
+	// kill ends the server abruptly, and drops its data.
 	kill() error
-	// pause freezes it: connections stay open, nobody answers. resume ends that.
+	// pause freezes it: connections stay open, but it does not answer. resume ends that.
 	pause() error
 	resume() error
-	// isolate cuts it off from the other nodes of its cluster, but not from tests. rejoin ends that.
+	// isolate cuts it off from the other nodes of its cluster, but not from tests. rejoin ends
+	// that.
 	isolate() error
 	rejoin() error
-	// addr is where tests reach it, and peer where other nodes do.
+	// addr returns the address for tests, and peer the one for other nodes.
 	addr() string
 	peer() string
 }
 
-// launch is how a server starts.
+// launch describes how a server starts.
 type launch struct {
 	args   []string          // flags of redis-server
 	files  map[string]string // what is in its directory
-	config string            // the one of the files that is its configuration, if one is
-	tls    bool              // its port speaks TLS alone
+	config string            // the name of its configuration file, if it has one
+	tls    bool              // its port speaks only TLS
 	ready  string            // what it logs when it answers
 }
 
-// portFlags have the server listen on a port.
+// portFlags returns the flags that make the server listen on a port.
 func (l launch) portFlags(port int) []string {
 	if l.tls {
 		return []string{"--port", "0", "--tls-port", strconv.Itoa(port)}
@@ -78,7 +79,7 @@ func (l launch) portFlags(port int) []string {
 	return []string{"--port", strconv.Itoa(port)}
 }
 
-// commandLine is what follows redis-server: the file comes first.
+// commandLine returns the arguments of redis-server. The configuration file comes first.
 func (l launch) commandLine(flags ...string) []string {
 	flags = append(flags, l.args...)
 	if l.config != "" {
@@ -90,19 +91,19 @@ func (l launch) commandLine(flags ...string) []string {
 // host runs servers.
 type host interface {
 	node(port int, l launch) node
-	// cluster is this host for the nodes of one cluster.
+	// cluster returns this host for the nodes of one cluster.
 	cluster() (host, error)
-	// String says where, for the line that tests print at the start.
+	// String describes the host, for the line that tests print at the start.
 	fmt.Stringer
 }
 
 var errNoCluster = errors.New("the server is in no cluster")
 
-// quiet makes a server keep nothing on disk. More flags may follow, also in conflict.
+// quiet makes a server write nothing to disk. Later flags may override it.
 var quiet = []string{"--save", "", "--appendonly", "no"}
 
-// Start runs a server for this test, with these flags of redis-server, such as
-// "--maxmemory", "10mb". It is removed when the test ends.
+// Start runs a server for this test, with flags of redis-server such as "--maxmemory", "10mb". It
+// is removed when the test ends.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	host, err := theHost()
@@ -113,8 +114,8 @@ func Start(tb testing.TB, args ...string) *Server {
 	return s
 }
 
-// StartTLS is as [Start], for a server that speaks TLS alone. Files are put in
-// its directory first, for flags such as "--tls-cert-file"; clients use config.
+// StartTLS does the same as [Start], for a server that speaks only TLS. It puts files in the
+// server's directory first, for flags such as "--tls-cert-file". Clients use config.
 func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args ...string) *Server {
 	tb.Helper()
 	host, err := theHost()
@@ -125,7 +126,8 @@ func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args .
 	return s
 }
 
-// Serve runs a server for a program that is no test, until stop removes it, or the program ends.
+// Serve runs a server for a program that is not a test. It runs until stop removes it, or the
+// program ends.
 func Serve() (addr string, stop func(), err error) {
 	host, err := pickHost()
 	if err != nil {
@@ -143,8 +145,8 @@ func newServer(h host, args []string) (*Server, error) {
 	return launchServer(h, launch{args: append(quiet[:len(quiet):len(quiet)], args...), ready: ready}, nil)
 }
 
-// launchServer starts a server on a free port. That port can be taken by another
-// test binary before the server has it: then it tries again on another.
+// launchServer starts a server on a free port. If another test binary takes that port first, it
+// tries again on another.
 func launchServer(h host, l launch, config *tls.Config) (s *Server, err error) {
 	for range 5 {
 		s = &Server{node: h.node(freePort(), l), tls: config}
@@ -168,10 +170,9 @@ var lastPort = func() *atomic.Int64 {
 
 const portRange = 6000
 
-// freePort picks a port below those that systems give to outgoing connections,
-// so that a server finds it free again after a restart. The port of its
-// cluster bus, 10000 higher, is below them too. It takes one port after the
-// other: where a server was killed, no other soon answers in its place.
+// freePort picks a port below those that systems give to outgoing connections, so that a server
+// finds it free again after a restart. The port of its cluster bus, 10000 higher, is below them
+// too. Ports are taken in order, so that no other server soon answers on the port of a killed one.
 func freePort() int {
 	for {
 		port := 16384 + int(lastPort.Add(1)%portRange)
@@ -185,7 +186,7 @@ func freePort() int {
 
 var announced sync.Once
 
-// announce prints, once, what the tests run on.
+// announce prints the server that the tests run on, once.
 func announce(h host, s *Server) {
 	announced.Do(func() {
 		what := "a Redis that does not answer"
@@ -197,7 +198,7 @@ func announce(h host, s *Server) {
 	})
 }
 
-// Do sends the server one command, on a connection of its own.
+// Do sends the server one command, on its own connection.
 func (s *Server) Do(ctx context.Context, command ...string) rueidis.RedisResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,16 +212,16 @@ func (s *Server) Do(ctx context.Context, command ...string) rueidis.RedisResult 
 	return s.admin.Do(ctx, s.admin.B().Arbitrary(command[0]).Args(command[1:]...).Build())
 }
 
-// Addr is the server's host:port. It stays the same over Restart.
+// Addr returns the server's host:port. Restart does not change it.
 func (s *Server) Addr() string { return s.node.addr() }
 
-// Client is a new client of this server, closed when the test ends.
+// Client returns a new client of this server, which is closed when the test ends.
 func (s *Server) Client(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	return s.NewClient(tb, nil)
 }
 
-// NewClient is as [NewClient], for this server.
+// NewClient returns a client of this server, as [NewClient] does for the shared one.
 func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	c := newClient(tb, s.options(), opt)
@@ -242,7 +243,8 @@ func changed(o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.Cl
 	return o
 }
 
-// newClient is a client with these options, changed by opt, which may be nil. It is closed when the test ends.
+// newClient returns a client with these options, changed by opt, which may be nil. It is closed
+// when the test ends.
 func newClient(tb testing.TB, o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	c, err := rueidis.NewClient(changed(o, opt))
@@ -251,19 +253,19 @@ func newClient(tb testing.TB, o rueidis.ClientOption, opt func(*rueidis.ClientOp
 	return c
 }
 
-// Restart kills the server and starts it again: empty, on the same address,
-// with the same flags. Open connections break.
+// Restart kills the server and starts it again: empty, on the same address, with the same flags.
+// Open connections break.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
-	s.suffer(tb, well, func() error { return errors.Join(s.node.kill(), s.node.start()) })
+	s.setState(tb, healthy, func() error { return errors.Join(s.node.kill(), s.node.start()) })
 }
 
-// Kill ends the server without a farewell: open connections break, new ones
-// are refused. It returns when the server's clients know that: what they send
-// on a broken connection is uncertain. Restart brings it back.
+// Kill ends the server abruptly: open connections break, and new ones are refused. It waits until
+// the server's clients know that, because requests on a broken connection are uncertain. Restart
+// starts the server again.
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
-	s.suffer(tb, dead, s.node.kill)
+	s.setState(tb, dead, s.node.kill)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clients {
@@ -271,10 +273,11 @@ func (s *Server) Kill(tb testing.TB) {
 	}
 }
 
-// refusals in a row come from each of a client's four connections, of which it picks one at random.
+// refusals is how many refusals in a row prove that each of a client's four connections is broken.
+// The client picks one at random.
 const refusals = 40
 
-// awaitRefusals returns when all connections of a client to a dead server are broken, and new ones
+// awaitRefusals waits until all connections of a client to a dead server are broken, and new ones
 // are refused.
 func awaitRefusals(tb testing.TB, c rueidis.Client) {
 	tb.Helper()
@@ -295,41 +298,40 @@ func awaitRefusals(tb testing.TB, c rueidis.Client) {
 	}
 }
 
-// Pause freezes the server: connections stay open, and new ones are taken by
-// the system, but nobody answers.
+// Pause freezes the server: connections stay open, and the system accepts new ones, but the server
+// does not answer.
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
-	s.suffer(tb, paused, s.node.pause)
+	s.setState(tb, paused, s.node.pause)
 }
 
-// Resume ends a Pause: the server goes on where it was, and executes what it
-// was sent meanwhile.
+// Resume ends a Pause: the server continues, and executes the commands that it received meanwhile.
 func (s *Server) Resume(tb testing.TB) {
 	tb.Helper()
-	s.suffer(tb, well, s.node.resume)
+	s.setState(tb, healthy, s.node.resume)
 }
 
-// Isolate cuts a node off from the others of its cluster and from its replica.
-// Clients still reach it.
+// Isolate cuts a node off from the others of its cluster and from its replica. Clients still reach
+// it.
 func (s *Server) Isolate(tb testing.TB) {
 	tb.Helper()
-	s.suffer(tb, isolated, s.node.isolate)
+	s.setState(tb, isolated, s.node.isolate)
 }
 
 // Rejoin ends an isolation.
 func (s *Server) Rejoin(tb testing.TB) {
 	tb.Helper()
-	s.suffer(tb, well, s.node.rejoin)
+	s.setState(tb, healthy, s.node.rejoin)
 }
 
-// suffer does something to the server, after which it has this ailment.
-func (s *Server) suffer(tb testing.TB, ails ailment, do func() error) {
+// setState makes or ends a fault, and records the state.
+func (s *Server) setState(tb testing.TB, to state, do func() error) {
 	tb.Helper()
 	check(tb, do())
-	s.ails = ails
+	s.state = to
 }
 
-// remove ends the server for good, whatever state it is in.
+// remove ends the server for good, in any state.
 func (s *Server) remove() {
 	if s.admin != nil {
 		s.admin.Close()

@@ -1,31 +1,34 @@
-// Package containers holds what redistest and the program cluster_test/containers say to each other. The program serves the methods of
-// "Docker" by JSON-RPC on its standard input and output. It starts servers in containers, and removes them all when its input ends.
+// Package containers defines the protocol between redistest and the program
+// cluster_test/containers. The program serves the methods of "Docker" by JSON-RPC on its standard
+// input and output. It starts servers in containers, and removes them all when its input ends.
 //
-//	Docker.Find     time.Duration  Daemon      what answers as Docker within this time
+//	Docker.Find     time.Duration  Daemon      returns the Docker daemon, if it answers in time
 //	Docker.Network  struct{}       string      makes a network without a way out, for a cluster
-//	Docker.Start    Container      string      starts a server and returns its address on the network
-//	Docker.Kill     int            struct{}    removes the server on this port; this and all below take its port
+//	Docker.Start    Container      string      starts a server; returns its address on the network
+//	Docker.Kill     int            struct{}    removes the server on this port
 //	Docker.Pause    int            struct{}    freezes it
 //	Docker.Resume   int            struct{}    ends a Pause
 //	Docker.Isolate  int            struct{}    takes it off its network
-//	Docker.Rejoin   int            string      ends an isolation and returns its new address on the network
+//	Docker.Rejoin   int            string      ends an isolation; returns its new network address
+//
+// The last five methods take the server's port on the Docker host.
 package containers
 
-// Daemon describes what answers as Docker.
+// Daemon describes the Docker daemon.
 type Daemon struct {
 	Image   string // what servers run
 	Version string // of the Docker daemon
-	Address string // where the ports of containers are
+	Address string // the host on which ports of containers are published
 }
 
-// Port is where servers listen within their containers.
+// Port is the port of servers in their containers.
 const Port = 6379
 
 // Container describes a server in a container.
 type Container struct {
-	Port    int               // of the Docker host, by which other calls name the server
-	Network string            // of its cluster; empty: it is in none
+	Port    int               // on the Docker host; other methods identify the server by it
+	Network string            // of its cluster; empty without one
 	Command []string          // what follows redis-server
-	Files   map[string]string // what is in its directory
+	Files   map[string]string // the files in its directory, by name
 	Ready   string            // what it logs when it answers
 }
