@@ -13,8 +13,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// EachAfterScriptFlush checks that all events are decided, and those of one event in order, after SCRIPT FLUSH on one node of a
-// cluster, on all, and on a server, while others load the script again.
+// EachAfterScriptFlush checks that all events are decided, and those of one event in order, after
+// SCRIPT FLUSH. It flushes one node of a cluster, all nodes, and a server, while others load the
+// script again.
 func EachAfterScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	for name, to := range map[string]struct {
@@ -39,7 +40,7 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 					flushing = false
 				default:
 				}
-				events := many(50)
+				events := numbered(50)
 				for i := range events {
 					events[i] += fmt.Sprint(" ", round)
 				}
@@ -53,7 +54,8 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 	}
 }
 
-// EachInTime checks that a server that hangs costs one Timeout, however many events there are, and a Fallback decides.
+// EachInTime checks that a server that hangs costs one Timeout, however many events there are, and
+// that a Fallback decides.
 func EachInTime(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -65,7 +67,7 @@ func EachInTime(t *testing.T, open Open) {
 	degraded := must(window.NewOn(conn, cfg))
 	AwaitAnswer(t, l, "warm")
 	server.Pause(t)
-	events, begin := many(redistest.UnlessShort(10_000, 4000)), time.Now()
+	events, begin := numbered(redistest.UnlessShort(10_000, 4000)), time.Now()
 	results := l.AllowEach(t.Context(), events)
 	if took := time.Since(begin); took < Timeout || took > Timeout+Slack {
 		t.Errorf("took %v", took)
@@ -96,17 +98,18 @@ func EachInTime(t *testing.T, open Open) {
 	}
 }
 
-// EachOnDeadServer checks that a server that refuses connections costs one Timeout, however many events there are, and no event is uncertain.
+// EachOnDeadServer checks that a server that refuses connections costs one Timeout, however many
+// events there are, and that no event is uncertain.
 func EachOnDeadServer(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
 	conn := open(t, server.Options(nil))
-	const timeout = 3 * time.Second // repetition ends after one; so a machine may stall for two until a dial seems to hang
+	const timeout = 3 * time.Second // retries end after one, so a machine may stall for two until a dial seems to hang
 	l := must(window.NewOn(conn, window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: timeout}))
 	server.Kill(t)
 	awaitRefusals(t, conn)
 	begin := time.Now()
-	for i, r := range l.AllowEach(t.Context(), many(40_000)) {
+	for i, r := range l.AllowEach(t.Context(), numbered(40_000)) {
 		if !errors.Is(r.Err, window.ErrOutage) || errors.Is(r.Err, window.ErrUncertain) {
 			t.Fatalf("%d: %+v", i, r)
 		}

@@ -1,5 +1,5 @@
-// Package faulttest holds the tests of what limiters do while Redis fails. They run for each client of
-// Redis: in package window for rueidis, and in goredisgate for go-redis.
+// Package faulttest holds tests of limiters while Redis fails. They run for each client library: in
+// package window for rueidis, and in goredisgate for go-redis.
 package faulttest
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Open returns a Connection by a client of some kind, to where these options of rueidis lead. The
+// Open returns a Connection by a client of some kind, to the servers of these rueidis options. The
 // client is closed when the test ends.
 type Open func(tb testing.TB, o rueidis.ClientOption) *window.Connection
 
-// Rueidis is the Open of rueidis.
+// Rueidis returns a Connection by rueidis. It is an Open.
 func Rueidis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
 	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return rueidis.NewClient(o) })
@@ -34,7 +34,8 @@ func Rueidis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	return conn
 }
 
-// Dialer returns how the options connect, for a client that is not rueidis. Nil means: as by default.
+// Dialer returns the dial function of the options, for a client that is not rueidis. Nil means the
+// default.
 func Dialer(o rueidis.ClientOption) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if o.DialCtxFn == nil {
 		return nil
@@ -58,8 +59,8 @@ func parsed(limits ...string) (all []window.Limit) {
 	return all
 }
 
-// many returns events.
-func many(n int) []string {
+// numbered returns n events.
+func numbered(n int) []string {
 	events := make([]string, n)
 	for i := range events {
 		events[i] = fmt.Sprint("event ", i)
@@ -67,29 +68,29 @@ func many(n int) []string {
 	return events
 }
 
-// askers at once come to each connection of a client.
-const askers = 40
+// concurrentCalls is how many calls at once use each connection of a client.
+const concurrentCalls = 40
 
-// awaitRefusals returns when all connections to a dead server are known to be broken, and new ones are
-// refused. What is sent on a broken connection is uncertain. Each asker has a limiter that knows
-// nothing yet.
+// awaitRefusals waits until all connections to a dead server are known to be broken, and new ones
+// are refused. Requests on a broken connection are uncertain. Each call has a new limiter, whose
+// circuit breaker is closed.
 func awaitRefusals(t *testing.T, conn *window.Connection) {
 	t.Helper()
 	late := time.Now().Add(time.Minute)
-	for refused := int64(0); refused < askers; {
+	for refused := int64(0); refused < concurrentCalls; {
 		if time.Now().After(late) {
-			t.Fatalf("a dead server refuses only %d of %d", refused, askers)
+			t.Fatalf("a dead server refuses only %d of %d", refused, concurrentCalls)
 		}
-		refused = askAtOnce(t, conn)
+		refused = countRefused(t, conn)
 	}
 }
 
-// askAtOnce returns how many askers were refused.
-func askAtOnce(t *testing.T, conn *window.Connection) int64 {
+// countRefused makes concurrent calls, and returns how many were refused.
+func countRefused(t *testing.T, conn *window.Connection) int64 {
 	t.Helper()
 	var refused atomic.Int64
 	var all sync.WaitGroup
-	for range askers {
+	for range concurrentCalls {
 		all.Go(func() {
 			l := must(window.NewOn(conn, window.Config{Name: "dead", Limits: parsed("1/1h"), Timeout: Timeout}))
 			if _, err := l.Peek(t.Context(), "e"); err != nil && strings.Contains(err.Error(), "refused") {

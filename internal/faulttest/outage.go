@@ -23,18 +23,19 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A trouble is a way in which Redis does not answer.
-type trouble struct {
+// A fault is a way in which Redis does not answer.
+type fault struct {
 	name string
 	args []string // of the server
-	// begin makes the trouble, and returns what ends it. The admin is a client that it does not reach.
+	// begin starts the fault, and returns a function that ends it. The fault does not affect the
+	// client admin.
 	begin func(t *testing.T, s *redistest.Server, f *redistest.Faults, admin rueidis.Client) (end func())
-	says  string // in the error
+	says  string // what the errors contain
 	sent  bool   // some attempts may have been counted
 	needs []redistest.Feature
 }
 
-var troubles = []trouble{
+var allFaults = []fault{
 	{name: "killed", sent: true, says: "refused", begin: func(t *testing.T, s *redistest.Server, _ *redistest.Faults, _ rueidis.Client) func() {
 		s.Kill(t)
 		return func() { s.Restart(t) }
@@ -89,18 +90,19 @@ func do(t *testing.T, c rueidis.Client, command ...string) {
 	}
 }
 
-// Trouble makes each trouble under load, without and with a Fallback: the caller learns the truth in time, and soon
-// after the end Redis decides again. With -v it prints the table of docs/outages.md.
+// Trouble plays each fault under load, without and with a Fallback. It checks that callers get a
+// correct answer in time, and that Redis decides again soon after the end. With -v it prints the
+// table of docs/outages.md.
 func Trouble(t *testing.T, open Open) {
-	for _, tr := range troubles {
+	for _, f := range allFaults {
 		for _, withFallback := range []bool{false, true} {
-			name := tr.name
+			name := f.name
 			if withFallback {
 				name += ", with a Fallback"
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				tr.test(t, open, withFallback)
+				f.test(t, open, withFallback)
 			})
 		}
 	}
@@ -108,17 +110,17 @@ func Trouble(t *testing.T, open Open) {
 
 // The times of these tests.
 const (
-	Timeout        = 200 * time.Millisecond
-	troubleCallers = 16
-	backIn         = 2 * time.Second // after the end of a trouble; the limiter itself needs one at most
-	Slack          = 2 * time.Second // what a busy machine may take beyond any of these
+	Timeout       = 200 * time.Millisecond
+	faultCallers  = 16
+	recoveryLimit = 2 * time.Second // after the end of a fault; the limiter itself needs one at most
+	Slack         = 2 * time.Second // what a busy machine may take beyond any of these
 )
 
-func (tr trouble) test(t *testing.T, open Open, withFallback bool) {
-	for _, f := range tr.needs {
-		redistest.Needs(t, f)
+func (f fault) test(t *testing.T, open Open, withFallback bool) {
+	for _, feature := range f.needs {
+		redistest.Needs(t, feature)
 	}
-	server := redistest.Start(t, tr.args...)
+	server := redistest.Start(t, f.args...)
 	faults := &redistest.Faults{}
 	admin := server.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute })
 	cfg := window.Config{Name: "trouble", Limits: parsed("1000000/1h"), Timeout: Timeout}
@@ -127,29 +129,29 @@ func (tr trouble) test(t *testing.T, open Open, withFallback bool) {
 	}
 	l := must(window.NewOn(open(t, server.Options(faults.Break)), cfg))
 	AwaitRecovery(t, l)
-	end := tr.begin(t, server, faults, admin)
-	seen := &witness{}
+	end := f.begin(t, server, faults, admin)
+	seen := &recorder{}
 	for range 10 { // on a busy machine, the breaker can open for lateness, and the next probe comes a second later
-		if seen.load(t, l, troubleCallers, redistest.UnlessShort(1500*time.Millisecond, 3*Timeout)); withFallback || seen.says(tr.says) {
+		if seen.load(t, l, faultCallers, redistest.UnlessShort(1500*time.Millisecond, 3*Timeout)); withFallback || seen.says(f.says) {
 			break
 		}
 	}
-	tr.check(t, seen, withFallback)
+	f.check(t, seen, withFallback)
 	end()
 	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), AwaitRecovery(t, l))
 }
 
-// A witness is what callers saw in a trouble.
-type witness struct {
+// A recorder collects what callers saw during a fault.
+type recorder struct {
 	mu                          sync.Mutex
 	took                        []time.Duration
 	good, degraded              int
 	outages, uncertain, foreign []error
-	late                        int // of the uncertain: no reply came in time
+	late                        int // uncertain, because no reply came in time
 }
 
-// load has callers ask for half a thousand events, a call every 5 ms each, for some time.
-func (w *witness) load(t *testing.T, l *window.Limiter, callers int, d time.Duration) {
+// load starts callers that ask for 500 events, each every 5 ms, for some time.
+func (r *recorder) load(t *testing.T, l *window.Limiter, callers int, d time.Duration) {
 	t.Helper()
 	var group sync.WaitGroup
 	begin := time.Now()
@@ -160,7 +162,7 @@ func (w *witness) load(t *testing.T, l *window.Limiter, callers int, d time.Dura
 			for n := 0; time.Since(begin) < d; n++ {
 				called := time.Now()
 				d, err := l.Allow(t.Context(), fmt.Sprint("event-", (c*31+n)%500))
-				w.add(time.Since(called), d, err)
+				r.add(time.Since(called), d, err)
 				<-pace.C
 			}
 		})
@@ -168,78 +170,80 @@ func (w *witness) load(t *testing.T, l *window.Limiter, callers int, d time.Dura
 	group.Wait()
 }
 
-// says reports whether any error has some text.
-func (w *witness) says(text string) bool {
-	return strings.Contains(fmt.Sprint(w.outages, w.uncertain), text)
+// says reports whether any error contains text.
+func (r *recorder) says(text string) bool {
+	return strings.Contains(fmt.Sprint(r.outages, r.uncertain), text)
 }
 
-func (w *witness) add(took time.Duration, d window.Decision, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.took = append(w.took, took)
+func (r *recorder) add(took time.Duration, d window.Decision, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took = append(r.took, took)
 	switch {
 	case err == nil && d.Degraded:
-		w.degraded++
+		r.degraded++
 	case err == nil:
-		w.good++
+		r.good++
 	case errors.Is(err, context.DeadlineExceeded):
-		w.foreign = append(w.foreign, err) // the callers here have no deadline
+		r.foreign = append(r.foreign, err) // the callers here have no deadline
 	case errors.Is(err, window.ErrUncertain):
-		w.uncertain = append(w.uncertain, err)
+		r.uncertain = append(r.uncertain, err)
 		if strings.Contains(err.Error(), "nothing came within") {
-			w.late++
+			r.late++
 		}
 	case errors.Is(err, window.ErrOutage):
-		w.outages = append(w.outages, err)
+		r.outages = append(r.outages, err)
 	default:
-		w.foreign = append(w.foreign, err)
+		r.foreign = append(r.foreign, err)
 	}
 }
 
-func (w *witness) quantile(q float64) time.Duration { return quantile(w.took, q) }
+func (r *recorder) quantile(q float64) time.Duration { return quantile(r.took, q) }
 func quantile(ds []time.Duration, q float64) time.Duration {
 	ds = slices.Clone(ds)
 	slices.Sort(ds)
 	return ds[min(len(ds)-1, int(q*float64(len(ds))))].Round(100 * time.Nanosecond)
 }
 
-func (tr trouble) check(t *testing.T, w *witness, withFallback bool) {
+func (f fault) check(t *testing.T, r *recorder, withFallback bool) {
 	t.Helper()
-	failed := len(w.outages) + len(w.uncertain)
+	failed := len(r.outages) + len(r.uncertain)
 	switch {
-	case len(w.foreign) > 0:
-		t.Errorf("%d errors say neither that nothing was counted nor that it may have been, such as %v", len(w.foreign), w.foreign[0])
-	case withFallback && (failed > 0 || w.degraded == 0):
-		t.Errorf("%d calls failed, %d were decided by the Fallback", failed, w.degraded)
-	case !withFallback && (failed == 0 || w.degraded > 0):
-		t.Errorf("%d calls failed, %d were decided by no Fallback", failed, w.degraded)
-	case w.good > 0 && tr.name != "loading" && tr.name != "read-only":
-		t.Errorf("%d calls went well", w.good)
-	case !tr.sent && (len(w.uncertain) > w.late || w.late > 3*troubleCallers): // on a busy machine, a refusal can be late
-		t.Errorf("nothing was counted, but it is said of %d calls that they may have been: %v", len(w.uncertain), w.uncertain[0])
-	case !tr.sent && slices.ContainsFunc(w.outages, func(err error) bool { return !strings.Contains(err.Error(), tr.says) }):
-		t.Errorf("not every error names its cause, such as %v", w.outages[len(w.outages)-1])
-	case !withFallback && !w.says(tr.says):
-		t.Errorf("none of %d errors says %q, but %v", failed, tr.says, w.outages[:min(3, len(w.outages))])
+	case len(r.foreign) > 0:
+		t.Errorf("%d errors say neither that nothing was counted nor that it may have been, such as %v", len(r.foreign), r.foreign[0])
+	case withFallback && (failed > 0 || r.degraded == 0):
+		t.Errorf("%d calls failed, %d were decided by the Fallback", failed, r.degraded)
+	case !withFallback && (failed == 0 || r.degraded > 0):
+		t.Errorf("%d calls failed, %d were decided by no Fallback", failed, r.degraded)
+	case r.good > 0 && f.name != "loading" && f.name != "read-only":
+		t.Errorf("%d calls went well", r.good)
+	case !f.sent && (len(r.uncertain) > r.late || r.late > 3*faultCallers): // on a busy machine, a refusal can be late
+		t.Errorf("nothing was counted, but it is said of %d calls that they may have been: %v", len(r.uncertain), r.uncertain[0])
+	case !f.sent && slices.ContainsFunc(r.outages, func(err error) bool { return !strings.Contains(err.Error(), f.says) }):
+		t.Errorf("not every error names its cause, such as %v", r.outages[len(r.outages)-1])
+	case !withFallback && !r.says(f.says):
+		t.Errorf("none of %d errors says %q, but %v", failed, f.says, r.outages[:min(3, len(r.outages))])
 	}
-	if longest := w.quantile(1); longest > Timeout+Slack {
+	if longest := r.quantile(1); longest > Timeout+Slack {
 		t.Errorf("a call took %v", longest)
 	}
 }
 
-// AwaitRecovery returns how long it takes until Redis decides again.
+// AwaitRecovery waits until Redis decides again, and returns how long that took. It fails the test
+// if that was too long.
 func AwaitRecovery(t *testing.T, l *window.Limiter) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	AwaitAnswer(t, l, "e")
 	took := time.Since(begin)
-	if took > backIn+Slack {
+	if took > recoveryLimit+Slack {
 		t.Errorf("Redis decided again only after %v", took)
 	}
 	return took.Round(time.Millisecond)
 }
 
-// AwaitAnswer attempts an event until Redis decides. The first call of a limiter connects, which can take longer than a short Timeout.
+// AwaitAnswer attempts an event until Redis decides. The first call of a limiter connects, which
+// can take longer than a short Timeout.
 func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 	t.Helper()
 	begin, pace := time.Now(), time.NewTicker(time.Millisecond)
@@ -255,17 +259,18 @@ func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 	}
 }
 
-// EveryCallIsAccountedFor checks the count of the server after a load on two hot events, in which all connections are cut or a
-// reply is lost, again and again, and many callers leave at random moments. It counted all that was admitted, nothing twice, and
-// beyond that at most what was uncertain. One cut is no outage.
+// EveryCallIsAccountedFor compares the count of the server with the answers, after a load on two
+// hot events. Meanwhile all connections are cut or a reply is lost, again and again, and many
+// callers leave at random moments. The server must have counted all admitted attempts, none twice,
+// and besides at most the uncertain ones. One cut is no outage.
 func EveryCallIsAccountedFor(t *testing.T, open Open) {
 	for name, most := range map[string]int64{"admitted": 1_000_000, "denied": 3000} {
 		t.Run(name, func(t *testing.T) {
 			faults := &redistest.Faults{}
 			var seen Outages
 			l := must(window.NewOn(open(t, redistest.Options(t, faults.Break)), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(most)}, Timeout: time.Minute, Observe: seen.Observe}))
-			accounts := map[string]*account{"hot": {}, "hotter": {}}
-			answered := askUntilAnswered(t, l, accounts, redistest.UnlessShort[int64](20_000, 5000))
+			tallies := map[string]*tally{"hot": {}, "hotter": {}}
+			answered := askUntilAnswered(t, l, tallies, redistest.UnlessShort[int64](20_000, 5000))
 			for next := int64(500); answered.await(next); next += 500 {
 				if next%1000 == 0 {
 					faults.Cut()
@@ -273,22 +278,22 @@ func EveryCallIsAccountedFor(t *testing.T, open Open) {
 					faults.LoseReply("EVALSHA")
 				}
 			}
-			if told := seen.Kinds(); len(told) > 0 {
-				t.Errorf("told of %v", told)
+			if reports := seen.Kinds(); len(reports) > 0 {
+				t.Errorf("reported %v", reports)
 			}
 			AwaitRecovery(t, l)
-			for event, a := range accounts {
+			for event, a := range tallies {
 				a.check(t, must(l.Inspect(t.Context(), event)).Limits[0].Used, most)
 			}
 		})
 	}
 }
 
-// An account says what became of the attempts on an event.
-type account struct{ asked, admitted, denied, uncertain, refused atomic.Int64 }
+// A tally counts how the attempts on an event ended.
+type tally struct{ asked, admitted, denied, uncertain, refused atomic.Int64 }
 
 // add counts an attempt. It reports whether Redis answered.
-func (a *account) add(t *testing.T, d window.Decision, err error) (answered bool) {
+func (a *tally) add(t *testing.T, d window.Decision, err error) (answered bool) {
 	a.asked.Add(1)
 	switch {
 	case err == nil && d.Allowed:
@@ -305,8 +310,8 @@ func (a *account) add(t *testing.T, d window.Decision, err error) (answered bool
 	return err == nil
 }
 
-// check compares the account with what is counted in the end, of at most most units.
-func (a *account) check(t *testing.T, counted, most int64) {
+// check compares the tally with the units that are counted in the end, of at most most units.
+func (a *tally) check(t *testing.T, counted, most int64) {
 	t.Helper()
 	asked, admitted, denied, uncertain, refused := a.asked.Load(), a.admitted.Load(), a.denied.Load(), a.uncertain.Load(), a.refused.Load()
 	t.Logf("%d asked: %d admitted, %d denied, %d uncertain, %d refused; %d counted", asked, admitted, denied, uncertain, refused, counted)
@@ -321,18 +326,18 @@ func (a *account) check(t *testing.T, counted, most int64) {
 	}
 }
 
-// An answerCount says how often Redis answered callers that ask until that is enough.
+// An answerCount counts the answers of Redis to callers that ask until there are enough.
 type answerCount struct {
 	enough int64
 	n      atomic.Int64
 	end    chan struct{} // closed once all callers have ended
 }
 
-// askUntilAnswered has 64 callers ask about the events until Redis answered often enough. Every fourth time a caller leaves at a random
-// moment.
-func askUntilAnswered(t *testing.T, l *window.Limiter, accounts map[string]*account, enough int64) *answerCount {
+// askUntilAnswered starts 64 callers that ask about the events until Redis has answered often
+// enough. Every fourth attempt of a caller leaves at a random moment.
+func askUntilAnswered(t *testing.T, l *window.Limiter, tallies map[string]*tally, enough int64) *answerCount {
 	c := &answerCount{enough: enough, end: make(chan struct{})}
-	events := slices.Collect(maps.Keys(accounts))
+	events := slices.Collect(maps.Keys(tallies))
 	var callers sync.WaitGroup
 	for range 64 {
 		callers.Go(func() {
@@ -342,7 +347,7 @@ func askUntilAnswered(t *testing.T, l *window.Limiter, accounts map[string]*acco
 					time.AfterFunc(rand.N(2*time.Millisecond), leave)
 				}
 				event := events[rand.IntN(len(events))]
-				if d, err := l.Allow(ctx, event); accounts[event].add(t, d, err) {
+				if d, err := l.Allow(ctx, event); tallies[event].add(t, d, err) {
 					c.n.Add(1)
 				}
 				leave()
@@ -353,7 +358,7 @@ func askUntilAnswered(t *testing.T, l *window.Limiter, accounts map[string]*acco
 	return c
 }
 
-// await returns once Redis answered n times. It reports false when all callers have ended.
+// await waits until Redis has answered n times. It returns false when all callers have ended.
 func (c *answerCount) await(n int64) bool {
 	for c.n.Load() < n {
 		select {
@@ -370,9 +375,10 @@ func (c *answerCount) await(n int64) bool {
 	return false
 }
 
-// NobodyElsesDeadline checks that on a connection of a client with rueidis' own defaults, a caller with a short deadline fails alone.
+// NobodyElsesDeadline checks that a caller with a short deadline fails alone, on a connection of a
+// client with rueidis' defaults.
 func NobodyElsesDeadline(t *testing.T, open Open) {
-	var failed atomic.Int64 // a caller that the machine runs late may find its answer there
+	var failed atomic.Int64 // a caller that is scheduled late may get its answer
 	for range redistest.UnlessShort(20, 5) {
 		faults := &redistest.Faults{}
 		conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) { o.DialCtxFn, o.AlwaysPipelining = faults.Dial, false }))
@@ -403,32 +409,33 @@ func NobodyElsesDeadline(t *testing.T, open Open) {
 	}
 }
 
-// Outages are what a limiter reports of the beginning and the end of outages.
+// Outages records the reports of a limiter that outages began and ended.
 type Outages struct {
-	mu   sync.Mutex
-	told []window.Observation
+	mu      sync.Mutex
+	reports []window.Observation
 }
 
-// Observe is for Config.Observe.
+// Observe records an observation. Use it as Config.Observe.
 func (o *Outages) Observe(_ context.Context, seen window.Observation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if seen.Kind == window.OutageBegan || seen.Kind == window.OutageEnded {
-		o.told = append(o.told, seen)
+		o.reports = append(o.reports, seen)
 	}
 }
 
-// Kinds returns what was reported, in order.
+// Kinds returns the kinds of the reports, in order.
 func (o *Outages) Kinds() (kinds []window.Kind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, seen := range o.told {
+	for _, seen := range o.reports {
 		kinds = append(kinds, seen.Kind)
 	}
 	return kinds
 }
 
-// NoOutage checks that what callers do, and what stands in Redis, is no outage, however often.
+// NoOutage checks that neither what callers do nor foreign values in Redis count as an outage,
+// however often they occur.
 func NoOutage(t *testing.T, open Open) {
 	t.Parallel()
 	faults := &redistest.Faults{}
@@ -463,11 +470,12 @@ func NoOutage(t *testing.T, open Open) {
 		}
 	}
 	if d, err := l.Allow(t.Context(), "other"); err != nil || d.Degraded || len(seen.Kinds()) > 0 {
-		t.Errorf("%+v, %v, %v", d, err, seen.told)
+		t.Errorf("%+v, %v, %v", d, err, seen.reports)
 	}
 }
 
-// OutageBeginsAndEnds checks that Observe learns once of each, and that between them Redis gets only a probe a second.
+// OutageBeginsAndEnds checks that Observe gets one report of the begin and one of the end, and that
+// Redis gets only one probe a second in between.
 func OutageBeginsAndEnds(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -483,16 +491,17 @@ func OutageBeginsAndEnds(t *testing.T, open Open) {
 		}
 	}
 	if same := slices.Equal(seen.Kinds(), []window.Kind{window.OutageBegan}); !same {
-		t.Errorf("told %v", seen.Kinds())
+		t.Errorf("reported %v", seen.Kinds())
 	}
 	server.Resume(t)
 	AwaitRecovery(t, l)
 	if same := slices.Equal(seen.Kinds(), []window.Kind{window.OutageBegan, window.OutageEnded}); !same || fallback.Load() != 0 {
-		t.Errorf("told %v, and the Fallback told %d times", seen.Kinds(), fallback.Load())
+		t.Errorf("reported %v, and the Fallback %d times", seen.Kinds(), fallback.Load())
 	}
 }
 
-// DegradedIsRefundedInTheFallback checks that what the Fallback counted is refunded there, and that Reset forgets in both.
+// DegradedIsRefundedInTheFallback checks that units that the Fallback counted are refunded there,
+// and that Reset forgets in both.
 func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -519,7 +528,7 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	}
 }
 
-// OneShardDown checks that events of two masters are decided while nobody reaches the third.
+// OneShardDown checks that events of two masters are decided while the third is unreachable.
 func OneShardDown(t *testing.T, open Open) {
 	nodes := redistest.Cluster(t).Nodes()
 	var all []string
@@ -548,7 +557,7 @@ func OneShardDown(t *testing.T, open Open) {
 	for _, event := range of[0] {
 		shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] = true
 	}
-	for i := range of[1:] { // two masters may share a part
+	for i := range of[1:] { // two masters may share a slot range
 		of[i+1] = slices.DeleteFunc(of[i+1], func(event string) bool { return shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] })
 	}
 	down.Refuse(1 << 30)
@@ -569,13 +578,13 @@ func OneShardDown(t *testing.T, open Open) {
 		}
 	}
 	if began := len(seen.Kinds()); began == 0 || began > len(of[0]) {
-		t.Errorf("told of %d outages for events in %d parts", began, len(of[0]))
+		t.Errorf("reported %d outages for events in %d parts", began, len(of[0]))
 	}
 	down.Refuse(0)
 	AwaitRecovery(t, l)
 }
 
-// eventsByNode finds a few events of each node.
+// eventsByNode returns a few events of each node.
 func eventsByNode(t *testing.T, l *window.Limiter, nodes map[string]rueidis.Client, addresses []string) [][]string {
 	t.Helper()
 	of := make([][]string, len(addresses))
@@ -593,8 +602,9 @@ func eventsByNode(t *testing.T, l *window.Limiter, nodes map[string]rueidis.Clie
 	return of
 }
 
-// TimeoutIsKept checks that no call takes longer, where the client waits for other things than replies: for a connection to a
-// server that hangs, and for a place in the queue of one.
+// TimeoutIsKept checks that no call takes longer than Timeout while the client waits for something
+// other than a reply. It waits for a connection to a server that hangs, or for a place in its
+// queue.
 func TimeoutIsKept(t *testing.T, open Open) {
 	t.Parallel()
 	for name, cut := range map[string]bool{"connecting": true, "queueing": false} {
@@ -602,7 +612,7 @@ func TimeoutIsKept(t *testing.T, open Open) {
 			t.Parallel()
 			server, faults := redistest.Start(t), &redistest.Faults{}
 			l := must(window.NewOn(open(t, server.Options(faults.Break)), window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: Timeout}))
-			for range 100 { // all connections are made
+			for range 100 { // until all connections are made
 				AwaitAnswer(t, l, "e")
 			}
 			server.Pause(t)
@@ -626,11 +636,12 @@ func TimeoutIsKept(t *testing.T, open Open) {
 	}
 }
 
-// ConnectingTakesLonger than Timeout, as with TLS or from far away: the limiter comes back all the same.
+// ConnectingTakesLonger checks that a limiter recovers even if connecting takes longer than
+// Timeout, as with TLS or over a long distance.
 func ConnectingTakesLonger(t *testing.T, open Open) {
 	faults := &redistest.Faults{}
 	conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) {
-		o.PipelineMultiplex = -1 // one connection: each needs a call that fails to be made
+		o.PipelineMultiplex = -1 // one connection, because a call fails for each one that is made
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
 			select {
 			case <-time.After(60 * time.Millisecond):
@@ -646,7 +657,8 @@ func ConnectingTakesLonger(t *testing.T, open Open) {
 	AwaitRecovery(t, l)
 }
 
-// DeadlinesOfCallers that are shorter than Timeout: a Redis that refuses is noticed, and the Fallback asked, before they end.
+// DeadlinesOfCallers checks callers whose deadlines are shorter than Timeout. A Redis that refuses
+// connections must be detected, and the Fallback asked, before the deadlines end.
 func DeadlinesOfCallers(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -667,11 +679,11 @@ func DeadlinesOfCallers(t *testing.T, open Open) {
 		}
 	}
 	if !slices.Equal(seen.Kinds(), []window.Kind{window.OutageBegan}) {
-		t.Errorf("told %v", seen.Kinds())
+		t.Errorf("reported %v", seen.Kinds())
 	}
 }
 
-// FallbackFails checks that the error tells what became of the attempt in Redis.
+// FallbackFails checks that the error reports whether the attempt was counted in Redis.
 func FallbackFails(t *testing.T, open Open) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
@@ -707,7 +719,8 @@ func WaitWhileDegraded(t *testing.T, open Open) {
 	}
 }
 
-// AbandonedCallsAreBounded checks that whoever hammers a Redis that hangs, and does not wait, cannot pile up calls without end.
+// AbandonedCallsAreBounded checks that callers that keep retrying a Redis that hangs, without
+// waiting, cannot accumulate calls without end.
 func AbandonedCallsAreBounded(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "bounded", Limits: parsed("1000000/1h"), Timeout: time.Minute}))

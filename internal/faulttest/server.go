@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// ScriptFlush drops the scripts again and again under traffic: nobody notices.
+// ScriptFlush drops the scripts again and again under traffic, and checks that no caller notices.
 func ScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -35,7 +35,7 @@ func ScriptFlush(t *testing.T, open Open) {
 		}
 	})
 	times := redistest.UnlessShort(300, 100)
-	admitted := hammer(t, l, 8, times)
+	admitted := attemptAtOnce(t, l, 8, times)
 	close(done)
 	flushing.Wait()
 	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; admitted != int64(8*times) || used != int64(8*times) {
@@ -43,8 +43,9 @@ func ScriptFlush(t *testing.T, open Open) {
 	}
 }
 
-// hammer makes some goroutines attempt one event at once, each so many times, and returns how often it was admitted.
-func hammer(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
+// attemptAtOnce attempts one event from several goroutines at once, some times each, and returns
+// how often it was admitted.
+func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
 	t.Helper()
 	var admitted atomic.Int64
 	var all sync.WaitGroup
@@ -63,8 +64,9 @@ func hammer(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
 	return admitted.Load()
 }
 
-// Restart kills the server in the middle of traffic and starts it again, empty: calls fail honestly meanwhile, and go on
-// by themselves after; all that is acknowledged since is counted.
+// Restart kills the server under traffic and starts it again, empty. It checks that calls fail with
+// a correct error meanwhile, and succeed again without help. Every attempt that was acknowledged
+// since is counted.
 func Restart(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
@@ -99,8 +101,9 @@ func Restart(t *testing.T, open Open) {
 	}
 }
 
-// CertainOnSlowRefusal refuses each connection after 27 ms, so that nothing is ever sent. The fifth attempt would begin just
-// before the Timeout ends, and learn nothing: the certain answer of the fourth must stay.
+// CertainOnSlowRefusal refuses each connection after 27 ms, so that nothing is ever sent. The fifth
+// attempt would begin just before the Timeout ends, and get no reply. The certain answer of the
+// fourth must stay.
 func CertainOnSlowRefusal(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	var dead atomic.Bool
@@ -115,22 +118,24 @@ func CertainOnSlowRefusal(t *testing.T, open Open) {
 	dead.Store(true)
 	server.Kill(t)
 	awaitRefusals(t, conn)
-	certain(t, conn, 1, Timeout)
+	checkCertain(t, conn, 1, Timeout)
 }
 
-// CertainOnDeadServer asks a server that died, again and again, each time by a limiter that knows nothing yet. Its Timeout is that of
-// many dials: where a single one hangs, because the machine is busy, nobody can know what became of a call.
+// CertainOnDeadServer checks that every call to a dead server learns that nothing was counted. Each
+// call has a new limiter. Its Timeout is that of many dials: if a single one hangs, because the
+// machine is busy, the outcome of a call is uncertain.
 func CertainOnDeadServer(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
 	conn := open(t, server.Options(nil))
 	server.Kill(t)
 	awaitRefusals(t, conn)
-	certain(t, conn, 128, Slack)
+	checkCertain(t, conn, 128, Slack)
 }
 
-// certain checks that fresh limiters, 32 at a time, all answer with ErrOutage, since nothing was ever sent.
-func certain(t *testing.T, conn *window.Connection, attempts int, timeout time.Duration) {
+// checkCertain checks that new limiters, 32 at a time, all answer with ErrOutage, because nothing
+// was ever sent.
+func checkCertain(t *testing.T, conn *window.Connection, attempts int, timeout time.Duration) {
 	t.Helper()
 	var group errgroup.Group
 	var uncertain atomic.Int64

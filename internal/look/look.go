@@ -1,6 +1,6 @@
 // Package look holds what all pictures of this project share: their measures, fonts, and colours in
-// light and in dark mode. It imports only the standard library, so each module that draws can import
-// it.
+// light and in dark mode. It imports only the standard library, so each module that draws can
+// import it.
 package look
 
 import (

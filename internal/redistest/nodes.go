@@ -54,7 +54,7 @@ func (n *Nodes) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidi
 
 // A member is a node as another node sees it.
 type member struct {
-	id, master string // master of which it is a replica, or "-"
+	id, master string // master is the ID of its master, or "-"
 	epoch      string // of its configuration, or of its master's
 	serves     []string
 	healthy    bool // known, connected and not suspected
