@@ -64,15 +64,15 @@ func (n *node) close() {
 	}
 }
 
-// A place is where a script call goes.
-type place struct {
+// A target is the node that gets a script call.
+type target struct {
 	*node
 	asking bool // the slot is moving there, so ASKING comes before each call
 }
 
-// A delivery is the script calls that go to one place in one pipeline.
+// A delivery is the script calls that go to one target in one pipeline.
 type delivery struct {
-	place
+	target
 	calls    []*engine.ScriptCall
 	commands []*command
 	err      error // why some commands may have no reply; nil if none failed
@@ -99,7 +99,7 @@ func (c *cluster) Send(ctx context.Context, name, script string, calls []*engine
 	round := c.sort(ctx, calls)
 	for left := maxRedirects; len(round) > 0; left-- {
 		c.sendAll(ctx, name, script, round)
-		next := map[place]*delivery{}
+		next := map[target]*delivery{}
 		for _, d := range round {
 			c.answer(ctx, d, next, left > 0)
 		}
@@ -119,7 +119,7 @@ func (c *cluster) sort(ctx context.Context, calls []*engine.ScriptCall) []*deliv
 		i := slices.IndexFunc(all, func(d *delivery) bool { return d.node == to })
 		if i < 0 {
 			i = len(all)
-			all = append(all, &delivery{place: place{node: to}})
+			all = append(all, &delivery{target: target{node: to}})
 		}
 		all[i].calls = append(all[i].calls, call)
 	}
@@ -157,7 +157,7 @@ func (c *cluster) at(addr string, from *node) *node {
 	options := *like
 	options.Addr, options.MinIdleConns = addr, 0
 	n := &node{addr: addr, once: redis.NewClient(&options)}
-	own := n.once.Options() // those with defaults in place of zeros
+	own := n.once.Options() // options with defaults in place of zeros
 	own.MaxRetries, own.ReadTimeout, own.WriteTimeout = 0, like.ReadTimeout, like.WriteTimeout
 	known, found := c.nodes.LoadOrStore(addr, n)
 	if found {
@@ -199,28 +199,28 @@ func (c *cluster) send(ctx context.Context, name, script string, d *delivery) {
 
 // answer answers the calls of a delivery. If redirect is true, it adds redirected calls to next
 // instead. After a failure, go-redis reloads the slots.
-func (c *cluster) answer(ctx context.Context, d *delivery, next map[place]*delivery, redirect bool) {
+func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*delivery, redirect bool) {
 	for i, call := range d.calls {
 		reply, err := result(d.commands[i], d.err)
 		if i == 0 && err != nil {
-			c.learn(ctx, d.node, err)
+			c.refreshSlots(ctx, d.node, err)
 		}
 		addr, asking, redirected := redirection(err, d.addr)
 		if !redirected || !redirect {
 			call.Answer(reply, err)
 			continue
 		}
-		to := place{c.at(addr, d.node), asking}
+		to := target{c.at(addr, d.node), asking}
 		if next[to] == nil {
-			next[to] = &delivery{place: to}
+			next[to] = &delivery{target: to}
 		}
 		next[to].calls = append(next[to].calls, call)
 	}
 }
 
-// learn makes go-redis reload the slots, unless the node replied an error that has nothing to do
-// with them. It forgets a node whose client go-redis has closed.
-func (c *cluster) learn(ctx context.Context, n *node, err error) {
+// refreshSlots makes go-redis reload the slots, unless the node replied an error that has nothing
+// to do with them. It forgets a node whose client go-redis has closed.
+func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 	var reply *engine.ReplyError
 	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
 		c.client.ReloadState(ctx)

@@ -25,7 +25,7 @@ func TestWrongConfiguration(t *testing.T) {
 		noLimiter = `slidegate: grpclimit has no Limiter; make one with window.New or ar1.New`
 		noKey     = `slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key`
 	)
-	l, peer := standing("1/1h"), grpclimit.Key(grpclimit.Peer)
+	l, peer := frozen("1/1h"), grpclimit.Key(grpclimit.Peer)
 	for _, of := range []struct {
 		cfg  grpclimit.Config
 		want string
@@ -49,7 +49,7 @@ func TestWrongConfiguration(t *testing.T) {
 // denies.
 func TestDenied(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
-		c := serve(t, interceptor(grpclimit.Config{Limiter: standing("1/1h", "5/1d")}))
+		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h", "5/1d")}))
 		if _, err := call(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestBudget(t *testing.T) {
 // limited.
 func TestCost(t *testing.T) {
 	var n int64
-	l := standing("5/1h")
+	l := frozen("5/1h")
 	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Cost: func(_ context.Context, method string, request any) int64 {
 		if (request == nil) != strings.HasSuffix(method, "/Watch") {
 			t.Errorf("%s has the request %v", method, request)
@@ -128,7 +128,7 @@ func TestOutage(t *testing.T) {
 			grpclimit.Open:   {codes.OK, 0},
 			grpclimit.Closed: {codes.Unavailable, time.Second},
 		} {
-			var log record
+			var log logRecorder
 			c := serve(t, interceptor(grpclimit.Config{Limiter: l, Outage: outage, Log: log.logger()}))
 			for range 3 {
 				_, err := call(t.Context(), c)
@@ -146,10 +146,10 @@ func TestOutage(t *testing.T) {
 func TestFallback(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(s.Client(t), window.Config{
-		Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second, Fallback: standing("1/1d"),
+		Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second, Fallback: frozen("1/1d"),
 	}))
 	s.Kill(t)
-	var log record
+	var log logRecorder
 	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Outage: grpclimit.Open, Log: log.logger()}))
 	if _, err := unary(t.Context(), c); err != nil {
 		t.Error(err)
@@ -169,7 +169,7 @@ func TestForeignValue(t *testing.T) {
 	if err := client.Do(t.Context(), client.B().Set().Key(key).Value("foreign").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	var log record
+	var log logRecorder
 	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Log: log.logger()}))
 	for range 2 {
 		if _, err := unary(t.Context(), c); status.Code(err) != codes.Unavailable {
@@ -194,8 +194,8 @@ func TestRefusals(t *testing.T) {
 		"too costly": {grpclimit.Config{Cost: cost(2)}, ""},
 	} {
 		everyWay(t, func(t *testing.T, serve side, call call) {
-			var log record
-			of.cfg.Limiter, of.cfg.Outage, of.cfg.Log = standing("1/1h"), grpclimit.Open, log.logger()
+			var log logRecorder
+			of.cfg.Limiter, of.cfg.Outage, of.cfg.Log = frozen("1/1h"), grpclimit.Open, log.logger()
 			c := serve(t, interceptor(of.cfg))
 			for range 2 {
 				trailer, err := call(t.Context(), c)
@@ -219,7 +219,7 @@ func TestWait(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c = serve(t, interceptor(grpclimit.Config{Limiter: standing("1/1h"), Wait: true}))
+		c = serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h"), Wait: true}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := call(ctx, c); err != nil {
@@ -239,7 +239,7 @@ func TestCallerLeaves(t *testing.T) {
 	s := redistest.Start(t)
 	hung := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
 	s.Pause(t)
-	usedUp := standing("1/1h")
+	usedUp := frozen("1/1h")
 	_ = must(usedUp.Allow(t.Context(), "everybody"))
 	for name, cfg := range map[string]grpclimit.Config{
 		"a long wait":     {Limiter: usedUp, Wait: true},
@@ -247,7 +247,7 @@ func TestCallerLeaves(t *testing.T) {
 		"hung Redis, too": {Limiter: hung, Wait: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log record
+			var log logRecorder
 			cfg.Outage, cfg.Log = grpclimit.Open, log.logger()
 			i := interceptor(cfg)
 			ctx, leave := context.WithCancel(t.Context())
@@ -331,7 +331,7 @@ func TestKeys(t *testing.T) {
 		"method /grpc.health.v1.Health/Check": grpclimit.Method,
 		"18 metadata api-key b 127.0.0.1":     grpclimit.Metadata("api-key").And(grpclimit.Peer),
 	} {
-		l := standing("5/1h")
+		l := frozen("5/1h")
 		if _, err := unary(ctx, serverSide(t, interceptor(grpclimit.Config{Limiter: l, Key: key}))); err != nil {
 			t.Fatal(err)
 		}

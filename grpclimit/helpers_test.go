@@ -51,7 +51,8 @@ func local(now *time.Time, limits ...string) *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: "local", Limits: parsed(limits...), Now: func() time.Time { return *now }}))
 }
 
-func standing(limits ...string) *window.Limiter { return local(&noon, limits...) }
+// frozen returns a limiter in memory whose clock stands still.
+func frozen(limits ...string) *window.Limiter { return local(&noon, limits...) }
 
 // used returns how many units of its first limit an event has used.
 func used(t *testing.T, l *window.Limiter, event string) int64 {
@@ -150,10 +151,10 @@ func details(err error) (after time.Duration, limits []string) {
 	return after, limits
 }
 
-// A record is a log that keeps level, message and outage of each line.
-type record struct{ lines strings.Builder }
+// A logRecorder records level, message and outage of each line.
+type logRecorder struct{ lines strings.Builder }
 
-func (r *record) logger() *slog.Logger {
+func (r *logRecorder) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(&r.lines, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "err" {
 			return slog.Attr{}
@@ -162,7 +163,7 @@ func (r *record) logger() *slog.Logger {
 	}}))
 }
 
-func (r *record) check(t *testing.T, want string) {
+func (r *logRecorder) check(t *testing.T, want string) {
 	t.Helper()
 	if got := r.lines.String(); got != want {
 		t.Errorf("the log has\n%snot\n%s", got, want)

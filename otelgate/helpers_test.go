@@ -30,22 +30,22 @@ func parsed(texts ...string) (all []window.Limit) {
 	return all
 }
 
-// A book reads what the SDK collected.
-type book struct {
+// A collector reads what the SDK collected.
+type collector struct {
 	observe func(context.Context, window.Observation)
 	reader  *metric.ManualReader
 }
 
-func newBook() book {
+func newCollector() collector {
 	reader := metric.NewManualReader()
-	return book{must(otelgate.New(metric.NewMeterProvider(metric.WithReader(reader)))), reader}
+	return collector{must(otelgate.New(metric.NewMeterProvider(metric.WithReader(reader)))), reader}
 }
 
 // metrics returns what was collected, by name.
-func (b book) metrics(t *testing.T) map[string]metricdata.Metrics {
+func (c collector) metrics(t *testing.T) map[string]metricdata.Metrics {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := b.reader.Collect(t.Context(), &all); err != nil {
+	if err := c.reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
 	byName := map[string]metricdata.Metrics{}
@@ -58,9 +58,9 @@ func (b book) metrics(t *testing.T) map[string]metricdata.Metrics {
 }
 
 // durations returns the points of a histogram of seconds.
-func (b book) durations(t *testing.T, name string) []metricdata.HistogramDataPoint[float64] {
+func (c collector) durations(t *testing.T, name string) []metricdata.HistogramDataPoint[float64] {
 	t.Helper()
-	h, isHistogram := b.metrics(t)[name].Data.(metricdata.Histogram[float64])
+	h, isHistogram := c.metrics(t)[name].Data.(metricdata.Histogram[float64])
 	if !isHistogram {
 		t.Fatalf("%s is no histogram", name)
 	}
@@ -68,19 +68,19 @@ func (b book) durations(t *testing.T, name string) []metricdata.HistogramDataPoi
 }
 
 // decisions returns how many decisions there were, by outcome and source.
-func (b book) decisions(t *testing.T) map[string]uint64 {
+func (c collector) decisions(t *testing.T) map[string]uint64 {
 	t.Helper()
 	counts := map[string]uint64{}
-	for _, p := range b.durations(t, "slidegate.limiter.decision.duration") {
+	for _, p := range c.durations(t, "slidegate.limiter.decision.duration") {
 		counts[text(p.Attributes, "slidegate.decision.outcome")+" by "+text(p.Attributes, "slidegate.decision.source")] += p.Count
 	}
 	return counts
 }
 
 // sum returns the value of a counter, of all limiters.
-func (b book) sum(t *testing.T, name string) (total int64) {
+func (c collector) sum(t *testing.T, name string) (total int64) {
 	t.Helper()
-	sum, isSum := b.metrics(t)[name].Data.(metricdata.Sum[int64])
+	sum, isSum := c.metrics(t)[name].Data.(metricdata.Sum[int64])
 	if !isSum {
 		t.Fatalf("%s is no counter", name)
 	}

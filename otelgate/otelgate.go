@@ -118,12 +118,12 @@ func (o *observer) options(ctx context.Context, of series) *options {
 	if s := (*o.known.Load())[of]; s != nil {
 		return s
 	}
-	return o.learn(ctx, of)
+	return o.register(ctx, of)
 }
 
-// learn makes the options of a series, unless another goroutine has made them. For a new limiter it
-// starts the counters at zero, so that Prometheus sees their first increment.
-func (o *observer) learn(ctx context.Context, of series) *options {
+// register makes the options of a series, unless another goroutine has made them. For a new limiter
+// it starts the counters at zero, so that Prometheus sees their first increment.
+func (o *observer) register(ctx context.Context, of series) *options {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all, isNew := map[series]*options{}, true

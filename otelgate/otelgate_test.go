@@ -36,7 +36,7 @@ func TestNoProvider(t *testing.T) {
 
 // TestBuckets checks that durations that matter are in different buckets of both histograms.
 func TestBuckets(t *testing.T) {
-	b := newBook()
+	b := newCollector()
 	took := []time.Duration{200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}
 	for _, d := range took {
 		b.observe(t.Context(), seen(window.Allowed, d))
@@ -65,7 +65,7 @@ func TestBuckets(t *testing.T) {
 // TestDecisions checks that each decision is counted once, by how it ended and who decided. Those
 // that asked Redis have a time in Redis.
 func TestDecisions(t *testing.T) {
-	b := newBook()
+	b := newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: b.observe}
 	l := must(window.New(redistest.Client(t), cfg))
 	for range 8 { // the denial cache answers from the third denial on
@@ -103,7 +103,7 @@ func TestDecisions(t *testing.T) {
 // TestOutage checks that an outage is counted when it begins, and is active until it ends.
 // Meanwhile, decisions say who made them.
 func TestOutage(t *testing.T) {
-	server, b := redistest.Start(t), newBook()
+	server, b := redistest.Start(t), newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
 	l := must(window.New(server.Client(t), cfg))
 	cfg.Name += ".b"
@@ -140,7 +140,7 @@ func TestOutage(t *testing.T) {
 
 // TestKinds checks that kinds of observations that no server here causes are recorded, too.
 func TestKinds(t *testing.T) {
-	b := newBook()
+	b := newCollector()
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Uncertain, Took: time.Second, InRedis: time.Second})
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.CacheOff})
 	if got := b.sum(t, "slidegate.limiter.denial_cache.disabled"); got != 1 {
@@ -155,7 +155,7 @@ func TestKinds(t *testing.T) {
 // TestEveryLimiter checks that ar1 and login take the function, and each budget of login has its
 // own name.
 func TestEveryLimiter(t *testing.T) {
-	b := newBook()
+	b := newCollector()
 	must(must(ar1.NewLocal(ar1.Config{Name: "level", Limits: parsed("5/1h"), Observe: b.observe})).Allow(t.Context(), "e"))
 	must(must(login.NewLocal(login.Config{Name: "site", Observe: b.observe})).Begin(t.Context(), "anna", netip.MustParseAddr("198.51.100.7")))
 	limiters := map[string]uint64{}
@@ -184,7 +184,7 @@ func traced(t *testing.T) (context.Context, func() []trace.Event) {
 func TestSpan(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	l := must(window.NewLocal(window.Config{
-		Name: "api", Limits: parsed("1/5s", "2/1h"), Observe: newBook().observe, Now: func() time.Time { return now },
+		Name: "api", Limits: parsed("1/5s", "2/1h"), Observe: newCollector().observe, Now: func() time.Time { return now },
 	}))
 	ctx, events := traced(t)
 	must(l.Allow(ctx, "secret-event"))
@@ -211,7 +211,7 @@ func TestSpan(t *testing.T) {
 
 // TestExemplars checks that a bucket has the trace of a decision that fell into it.
 func TestExemplars(t *testing.T) {
-	b := newBook()
+	b := newCollector()
 	ctx, _ := traced(t)
 	b.observe(ctx, seen(window.Denied, 900*time.Millisecond))
 	want := api.SpanContextFromContext(ctx).TraceID()
@@ -225,7 +225,7 @@ func TestExemplars(t *testing.T) {
 
 // TestNoEvent checks that event keys appear neither in metrics nor in traces.
 func TestNoEvent(t *testing.T) {
-	b := newBook()
+	b := newCollector()
 	ctx, events := traced(t)
 	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 9, Observe: b.observe}))
 	for range 5 {
@@ -239,7 +239,7 @@ func TestNoEvent(t *testing.T) {
 
 // TestConventions checks that names, units and attributes follow the semantic conventions.
 func TestConventions(t *testing.T) {
-	b, name := newBook(), regexp.MustCompile(`^slidegate(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
+	b, name := newCollector(), regexp.MustCompile(`^slidegate(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
 	b.observe(t.Context(), seen(window.Allowed, time.Millisecond))
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Outage})
 	all := b.metrics(t)
@@ -289,7 +289,7 @@ func keys(data metricdata.Aggregation) (all []string) {
 
 // TestAtOnce checks that nothing is lost when many goroutines see many limiters for the first time.
 func TestAtOnce(t *testing.T) {
-	b := newBook()
+	b := newCollector()
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -311,7 +311,7 @@ func TestNoAllocations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector, pools forget at random")
 	}
-	b, o := newBook(), seen(window.Allowed, time.Millisecond)
+	b, o := newCollector(), seen(window.Allowed, time.Millisecond)
 	if n := testing.AllocsPerRun(1000, func() { b.observe(t.Context(), o) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -326,8 +326,8 @@ func BenchmarkAllow(b *testing.B) {
 			traced  bool
 		}{
 			{"without", nil, false},
-			{"with metrics", newBook().observe, false},
-			{"with metrics and a span", newBook().observe, true},
+			{"with metrics", newCollector().observe, false},
+			{"with metrics and a span", newCollector().observe, true},
 		} {
 			b.Run(where+"/"+of.name, func(b *testing.B) {
 				cfg := window.Config{Name: redistest.Key(b), Limits: parsed("1000000000/1h"), Observe: of.observe}

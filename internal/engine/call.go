@@ -186,7 +186,7 @@ func (c *call) settle(q *request, now time.Duration) {
 	}
 }
 
-// retry sends the requests that did not run again, unless another request has opened the breaker of
+// retry resends the requests that did not run, unless another request has opened the breaker of
 // their slot range.
 func (c *call) retry() {
 	unrun, now := c.unrun, c.redis.elapsed()

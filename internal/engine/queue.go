@@ -122,7 +122,7 @@ func (q *queue) drop(n int) {
 	}
 }
 
-// replace removes a sender from the count that hangs with its batch, and starts another if requests
+// replace removes from the count a sender that hangs with its batch, and starts another if requests
 // wait.
 func (q *queue) replace(taken int) {
 	q.mu.Lock()
