@@ -19,7 +19,7 @@
 //
 // # What it promises
 //
-// Every promise of docs/guarantees.md holds as it does on rueidis:
+// Every promise of docs/guarantees.md holds as it does on rueidis. In particular:
 //
 //   - Requests made at the same time share a pipeline.
 //   - A request that may have run is never sent again, whatever the client's MaxRetries. A lost
@@ -29,7 +29,7 @@
 //     followed.
 //   - Hooks of the client see what is sent.
 //
-// Config.DenialCache needs a client that tracks keys. go-redis does not, so NewOn refuses it here.
+// Config.DenialCache needs a client that tracks keys, so NewOn refuses it here.
 //
 // # Options of the client
 //
