@@ -48,7 +48,7 @@ func (p *proxy) attach(own int) (port int, err error) {
 		go p.serve(bus, port, own+busOffset, true)
 		return port, nil
 	}
-	return 0, fmt.Errorf("no port to announce: %p", err)
+	return 0, fmt.Errorf("no port to announce: %w", err)
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
