@@ -16,7 +16,7 @@
 //	switch {
 //	case err != nil: // Redis cannot answer: allow or deny, as you choose
 //	case d.Allowed: // go ahead
-//	default: // answer HTTP 429, with d.RetryAfter in the Retry-After header
+//	default: // answer HTTP 429; Retry-After is d.RetryAfter in seconds, rounded up
 //	}
 //
 // The parameter event of every method names the subject that is limited: an address, an account, an

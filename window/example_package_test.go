@@ -21,6 +21,6 @@ func Example() {
 		panic(err)
 	}
 	d, err := limiter.Allow(context.Background(), "198.51.100.7")
-	fmt.Println(d.Allowed, d.RetryAfter, err) // denied: answer HTTP 429 with d.RetryAfter in the Retry-After header
+	fmt.Println(d.Allowed, d.RetryAfter, err) // if denied, answer HTTP 429: d.RetryAfter says when to retry
 	// It prints: true 0s <nil>
 }
