@@ -1,6 +1,6 @@
 // Command attack simulates a week of a login form under attack: without the login guard, with it,
-// and with challenges and their alarm. It prints the results as Markdown. docs/login.md explains
-// the figures. The same seed gives the same week.
+// and with challenges and their alarm. It prints the results as Markdown. docs/login-simulation.md
+// explains the figures. The same seed gives the same week.
 //
 //	go run ./cmd/slidegate/attack
 package main

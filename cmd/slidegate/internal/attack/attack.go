@@ -1,5 +1,5 @@
 // Package attack simulates a week of a login form under attack: without the login guard, with it,
-// and with challenges and their alarm. docs/login.md explains the figures.
+// and with challenges and their alarm. docs/login-simulation.md explains the figures.
 package attack
 
 import (

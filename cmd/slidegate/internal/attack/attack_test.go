@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-var update = flag.Bool("update", false, "write the tables into docs/login.md, and draw docs/login-attack.svg")
+var update = flag.Bool("update", false, "write the tables into docs/login-simulation.md, and draw docs/login-attack.svg")
 
 // TestMain runs the tests with fewer garbage collections, which otherwise take a fifth of the time.
 func TestMain(m *testing.M) {
@@ -44,10 +44,10 @@ func weeks(t *testing.T) map[string]week {
 	return named
 }
 
-// TestDocs compares the tables and the chart of docs/login.md with this program. To write them
-// again: go test ./cmd/slidegate/internal/attack -update.
+// TestDocs compares the tables and the chart of docs/login-simulation.md with this program. To
+// write them again: go test ./cmd/slidegate/internal/attack -update.
 func TestDocs(t *testing.T) {
-	const page, picturePage = "../../../../docs/login.md", "../../../../docs/login-attack.svg"
+	const page, picturePage = "../../../../docs/login-simulation.md", "../../../../docs/login-attack.svg"
 	weeks(t)
 	all, _ := simulated()
 	var drawn bytes.Buffer
