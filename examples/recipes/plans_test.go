@@ -1,0 +1,46 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// plans has the limits of each plan.
+var plans = map[string][]window.Limit{
+	"free": {window.PerMinute(3), window.PerDay(1_000)},
+	"pro":  {window.PerMinute(100), window.PerDay(50_000)},
+}
+
+// allow decides about one request of a customer, under the limits of the customer's plan.
+func allow(ctx context.Context, limiter *window.Limiter, plan, customer string) (window.Decision, error) {
+	limits, err := limiter.With(plans[plan]...)
+	if err != nil { // the plan does not exist, or has a limit that is not valid
+		return window.Decision{}, fmt.Errorf("plan %q: %w", plan, err)
+	}
+	return limits.Allow(ctx, customer)
+}
+
+// How does each customer get the limits of a plan?
+func Example_plans() {
+	limiter, err := window.NewLocal(window.Config{Name: "api", Limits: plans["free"]}) // or window.New
+	if err != nil {
+		panic(err)
+	}
+	for _, plan := range []string{"free", "free", "free", "free", "pro", "gold"} {
+		d, err := allow(context.Background(), limiter, plan, "customer 17")
+		if err != nil {
+			fmt.Println(plan, "is no plan")
+			continue
+		}
+		fmt.Println(plan, d.Allowed, d.Remaining, "left")
+	}
+	// Output:
+	// free true 2 left
+	// free true 1 left
+	// free true 0 left
+	// free false 0 left
+	// pro true 96 left
+	// gold is no plan
+}

@@ -1,0 +1,89 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// texts limits text messages that cost money.
+type texts struct {
+	address *window.Limiter // by the IP address that asks for the message
+	phone   *window.Limiter // by phone number
+	prefix  *window.Limiter // by the first digits of the phone number
+}
+
+// newTexts makes the limiters. In production, window.New shares them between servers.
+func newTexts(now func() time.Time) (t texts, err error) {
+	t.address, err = window.NewLocal(window.Config{Name: "sms-address", Limits: []window.Limit{window.PerDay(20)}, Now: now})
+	if err != nil {
+		return t, err
+	}
+	t.phone, err = window.NewLocal(window.Config{Name: "sms-phone", Limits: []window.Limit{
+		window.Every(30 * time.Second), window.PerDay(10),
+	}, Now: now})
+	if err != nil {
+		return t, err
+	}
+	t.prefix, err = window.NewLocal(window.Config{Name: "sms-prefix", Limits: []window.Limit{window.PerHour(50)}, Now: now})
+	return t, err
+}
+
+// send sends a message unless a limit denies it. The phone number is in the form of E.164, such as
+// +15550100123.
+func (t texts) send(ctx context.Context, address, phone, text string) error {
+	checks := []window.Check{
+		{Limiter: t.address, Event: address},
+		{Limiter: t.phone, Event: phone},
+		{Limiter: t.prefix, Event: phone[:min(7, len(phone))]},
+	}
+	j, err := window.AllowAll(ctx, checks...)
+	if err != nil {
+		return err // without Redis, do not send what costs money
+	}
+	if !j.Allowed {
+		return fmt.Errorf("no message now; retry after %v", j.RetryAfter)
+	}
+	err = sendSMS(ctx, phone, text)
+	if errors.Is(err, errNotSent) { // certainly not: give back what was counted
+		for i, c := range checks {
+			err = errors.Join(err, c.Limiter.Refund(context.WithoutCancel(ctx), c.Event, j.Decisions[i]))
+		}
+	}
+	return err
+}
+
+var errNotSent = errors.New("the gateway refused the message")
+
+// sendSMS stands for the gateway.
+func sendSMS(_ context.Context, phone, _ string) error {
+	if phone == "+15550100999" {
+		return errNotSent
+	}
+	return nil
+}
+
+// How do I limit SMS to 10 a day for each phone number, at least 30 s apart, and bound the damage
+// of an attacker who sends to many numbers?
+func Example_sms() {
+	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	t, err := newTexts(func() time.Time { return at })
+	if err != nil {
+		panic(err)
+	}
+	for _, phone := range []string{"+15550100123", "+15550100123", "+15550100999", "+15550100999"} {
+		fmt.Println(phone, t.send(context.Background(), "198.51.100.7", phone, "Your code is 123456"))
+		at = at.Add(10 * time.Second)
+	}
+	d, err := t.prefix.Peek(context.Background(), "+155501")
+	fmt.Println(49-d.Remaining, "counted for the prefix", err)
+	// Output:
+	// +15550100123 <nil>
+	// +15550100123 no message now; retry after 20s
+	// +15550100999 the gateway refused the message
+	// +15550100999 the gateway refused the message
+	// 1 counted for the prefix <nil>
+}
