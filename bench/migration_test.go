@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	ulule "github.com/ulule/limiter/v3"
+	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+	redisstore "github.com/ulule/limiter/v3/drivers/store/redis"
+
+	"github.com/slidegate/slidegate/goredisgate"
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// tooManyError says that an attempt was denied.
+type tooManyError struct{ RetryAfter time.Duration }
+
+func (e tooManyError) Error() string { return fmt.Sprintf("retry after %v", e.RetryAfter) }
+
+// An attempt is one by an account: nil if it is allowed.
+type attempt func(ctx context.Context, account string) error
+
+// beforeRedisRate returns what docs/from-redis_rate.md begins with.
+func beforeRedisRate(client *redis.Client) attempt {
+	limiter := redis_rate.NewLimiter(client)
+
+	return func(ctx context.Context, account string) error {
+		res, err := limiter.Allow(ctx, account, redis_rate.PerHour(5))
+		if err != nil {
+			return err
+		}
+		if res.Allowed == 0 {
+			return tooManyError{res.RetryAfter}
+		}
+		return nil
+	}
+}
+
+// afterRedisRate returns the same on Slidegate.
+func afterRedisRate(client *redis.Client) (attempt, error) {
+	conn, err := goredisgate.Connect(client) // the same client
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := window.NewOn(conn, window.Config{Name: "login", Limits: []window.Limit{window.PerHour(5)}})
+	if err != nil {
+		return nil, err
+	}
+
+	return func(ctx context.Context, account string) error {
+		d, err := limiter.Allow(ctx, account)
+		if err != nil {
+			return err
+		}
+		if !d.Allowed {
+			return tooManyError{d.RetryAfter}
+		}
+		return nil
+	}, nil
+}
+
+// beforeUlule returns what docs/from-ulule.md begins with.
+func beforeUlule(client *redis.Client, mux http.Handler) (http.Handler, error) {
+	rate, err := ulule.NewRateFromFormatted("5-H")
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.NewStoreWithOptions(client, ulule.StoreOptions{Prefix: "api"})
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.NewMiddleware(ulule.New(store, rate)).Handler(mux), nil
+}
+
+// beforeThrottled returns what docs/from-throttled.md begins with.
+func beforeThrottled(client *redis.Client, mux http.Handler) (http.Handler, error) {
+	store, err := goredisstore.NewCtx(client, "api:")
+	if err != nil {
+		return nil, err
+	}
+	quota := throttled.RateQuota{MaxRate: throttled.PerHour(5), MaxBurst: 4}
+	rateLimiter, err := throttled.NewGCRARateLimiterCtx(store, quota)
+	if err != nil {
+		return nil, err
+	}
+	limit := throttled.HTTPRateLimiterCtx{RateLimiter: rateLimiter, VaryBy: &throttled.VaryBy{RemoteAddr: true}}
+	return limit.RateLimit(mux), nil
+}
+
+// afterMiddleware returns what both become on Slidegate.
+func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, error) {
+	conn, err := goredisgate.Connect(client) // the same client
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := window.NewOn(conn, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(5)}})
+	if err != nil {
+		return nil, err
+	}
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter:       limiter,
+		Key:           httplimit.Address,
+		Outage:        httplimit.Open,
+		LegacyHeaders: true, // X-RateLimit-*, for clients that read them
+	})
+	if err != nil {
+		return nil, err
+	}
+	return limit.Wrap(mux), nil
+}
+
+// TestMigration compares each program with what it becomes on Slidegate: both allow 5 an hour, and
+// the pages say right what a client sees.
+func TestMigration(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+
+	for name, a := range map[string]struct {
+		attempt
+		wait time.Duration // of the sixth attempt
+	}{
+		"redis_rate": {beforeRedisRate(client), 12 * time.Minute},
+		"window":     {must(afterRedisRate(client)), time.Hour},
+	} {
+		for range 5 {
+			if err := a.attempt(t.Context(), "alice"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		var denied tooManyError
+		if !errors.As(a.attempt(t.Context(), "alice"), &denied) || !about(denied.RetryAfter, a.wait) {
+			t.Errorf("%s: the sixth attempt has to wait %v, want %v", name, denied.RetryAfter, a.wait)
+		}
+	}
+
+	mux := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	in := func(d time.Duration) string { return fmt.Sprint(int(d.Seconds())) }
+	at := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).Unix()) }
+	for name, m := range map[string]struct {
+		http.Handler
+		retryAfter, reset string // about, in seconds
+	}{
+		"ulule":     {must(beforeUlule(client, mux)), "", at(time.Hour)},
+		"throttled": {must(beforeThrottled(client, mux)), in(12 * time.Minute), in(time.Hour)},
+		"httplimit": {must(afterMiddleware(client, mux)), in(time.Hour), at(time.Hour)},
+	} {
+		for n := range 6 {
+			r, w := httptest.NewRequest(http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+			r.RemoteAddr = "198.51.100.7:50000"
+			m.ServeHTTP(w, r)
+			if want := []int{200, 200, 200, 200, 200, 429}[n]; w.Code != want {
+				t.Errorf("%s: request %d has status %d, want %d", name, n+1, w.Code, want)
+			}
+			h := w.Header()
+			if n == 5 && (!seconds(h.Get("Retry-After"), m.retryAfter) || !seconds(h.Get("X-RateLimit-Reset"), m.reset) ||
+				h.Get("X-RateLimit-Limit") != "5" || h.Get("X-RateLimit-Remaining") != "0") {
+				t.Errorf("%s: %v", name, h)
+			}
+		}
+	}
+}
+
+// about reports whether two durations differ by at most a minute.
+func about(a, b time.Duration) bool { return (a - b).Abs() <= time.Minute }
+
+// seconds reports whether two texts are both empty, or numbers of seconds that are about the same.
+func seconds(a, b string) bool {
+	if a == "" || b == "" {
+		return a == b
+	}
+	return about(must(time.ParseDuration(a+"s")), must(time.ParseDuration(b+"s")))
+}
+
+// TestMigrationPages checks that the pages for users of other libraries quote the code above, and
+// the figures of docs/bench.json and docs/audit.md.
+func TestMigrationPages(t *testing.T) {
+	code := "\n" + withoutTabs(string(must(os.ReadFile("migration_test.go"))))
+	audit := string(must(os.ReadFile("../docs/audit.md")))
+	for name, figures := range map[string][]string{
+		"redis_rate": {
+			serverTime(t, "window"), serverTime(t, "window, 3 limits"), serverTime(t, "redis_rate, 3 limits"),
+			moreDecisions(t, "window", "redis_rate", 4), moreDecisions(t, "window", "redis_rate", 64),
+		},
+		"ulule":     {serverTime(t, "ulule"), serverTime(t, "window")},
+		"throttled": {serverTime(t, "throttled"), serverTime(t, "window")},
+	} {
+		page := string(must(os.ReadFile("../docs/from-" + name + ".md")))
+		for _, s := range regexp.MustCompile("(?s)```go\n(.*?\n)```\n").FindAllStringSubmatch(page, -1) {
+			for part := range strings.SplitSeq(s[1], "...\n") {
+				if !strings.Contains(code, "\n"+withoutTabs(part)) {
+					t.Errorf("docs/from-%s.md quotes what is not in migration_test.go:\n%s", name, part)
+				}
+			}
+		}
+		most := regexp.MustCompile(`\| ` + name + ` \([^|]*\) \| ([\d.]+) \|`).FindStringSubmatch(audit)
+		if most == nil {
+			t.Fatalf("docs/audit.md lacks %s", name)
+		}
+		for _, f := range append(figures, most[1]+" × Max") {
+			if !strings.Contains(page, f) {
+				t.Errorf("docs/from-%s.md lacks the figure %s", name, f)
+			}
+		}
+	}
+}
+
+// withoutTabs returns a text without tabs at the begin of lines.
+func withoutTabs(text string) string {
+	return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
+}
+
+// serverTime returns the server time of a row of docs/bench.json, as a multiple of redis_rate's.
+func serverTime(t *testing.T, row string) string {
+	t.Helper()
+	for _, r := range benchFigures().Server {
+		if r.Name == row {
+			return fmt.Sprintf("%.2f ×", r.Ratio)
+		}
+	}
+	t.Fatalf("docs/bench.json has no server time of %s", row)
+	return ""
+}
+
+// moreDecisions returns the ratio of decisions a second of two rows of docs/bench.json, to one
+// place.
+func moreDecisions(t *testing.T, row, beside string, callers float64) string {
+	t.Helper()
+	y := map[string]float64{}
+	for _, r := range benchFigures().Callers {
+		for _, p := range r.Points {
+			if p.X == callers {
+				y[r.Name] = p.Y
+			}
+		}
+	}
+	if y[row] == 0 || y[beside] == 0 {
+		t.Fatalf("docs/bench.json has no decisions of %s or %s with %v callers", row, beside, callers)
+	}
+	return fmt.Sprintf("%.1f ×", y[row]/y[beside])
+}
+
+func benchFigures() (f figures) {
+	if err := json.Unmarshal(must(os.ReadFile("../docs/"+figuresFile)), &f); err != nil {
+		panic(err)
+	}
+	return f
+}
