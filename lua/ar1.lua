@@ -1,32 +1,32 @@
 -- ar1.lua decides whether an event may happen under several decaying levels at once, and counts it
 -- in all of them or in none. All state of one event is one key.
 --
--- Each limit has a level: it grows by 1 with each unit and decays by e^(-time/Per), an AR(1)
--- process. A request for n units is admitted while level + n <= C. C = 1 / (1 - e^(-1/Max)), about
--- Max + 1/2, is the peak of a steady flow of Max per Per. A request may come up to 1 us early, and
--- no more than 1/5 of a unit. A level below 1/4 counts as 0. While the clock reads earlier than
--- the record, the levels stay as they were written, and whatever writes dates them to now. So
--- callers that give the time must all give that of one clock.
+-- Each limit has a level. It grows by 1 with each unit and decays by e^(-time/Per), an AR(1)
+-- process. A limit admits a request for n units while level + n <= C. C = 1 / (1 - e^(-1/Max)),
+-- about Max + 1/2, is the peak of a steady flow of Max per Per. A request may come up to 1 us
+-- early, and no more than 1/5 of a unit. A level below 1/4 counts as 0. While the clock reads
+-- earlier than the record, the levels stay as they were written, and the next write dates them to
+-- now. So all callers that give the time must take it from one clock.
 --
 -- KEYS[1]  the key of the event: Name:{tag}:a. The tag of an event of at most 128 bytes is the
 --          event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes that
---          are not printable ASCII. Of a longer event it is ~ and the SHA-256; with a secret, of any
---          event ~ and the HMAC-SHA256. Both are in base64url without padding. Examples are in
---          testdata/vectors.json
+--          are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a secret,
+--          the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without padding.
+--          Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
 --            allow      count the units if every limit admits them
---            count      the same, but count them when a limit denies, too: as many as bring its
+--            count      the same, but if a limit denies, count them, too: as many as raise its
 --                       level to C
 --            peek       reply what allow would, and count nothing
---            some       make n calls of allow with one unit, one after the other at this instant:
---                       count as many of the n units as every limit admits
---            countsome  make n calls of count with one unit
---            each       some, with the reply to each of the n calls
---            counteach  countsome, with the reply to each of the n calls
+--            some       count as many of the n units as every limit admits, like n calls of allow
+--                       with one unit, one after the other at this instant
+--            countsome  the same, like n calls of count with one unit
+--            each       like some, and reply to each of the n calls
+--            counteach  like countsome, and reply to each of the n calls
 --            inspect    reply the state
---            refund     give back what is left of units that an earlier call admitted; less than
---                       1/4 may be forgotten
---            reset      forget the event, also if its record is cut short
+--            refund     give back what is left of units that an earlier call admitted. A rest of
+--                       less than 1/4 may be ignored
+--            reset      forget the event, even if its record is cut short
 -- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
 -- ARGV[3]  n, in units: 1 to 10^7. For each and counteach it is at most 4096; for allow, count,
 --          peek and inspect it is at most the least Max
@@ -42,18 +42,18 @@
 --                        limit: units used, wait until it would admit one more unit, wait until
 --                        its level counts as 0
 --   each, counteach      how many are admitted, now, then a row for each of the n calls, in order:
---                        the three integers of each limit in the reply to that call. The rows of
---                        each end with the first denial, whose row is that of all later calls, too
+--                        the three integers of each limit in the reply to that call. For each,
+--                        the first denial is the last row: all later calls have the same
 --   inspect              0, now, then for each limit the same three (for the units given), and its
 --                        level in units of 10^-8. Then for each other section of the record: its
 --                        Per, wait until its level counts as 0, and its level
 --   refund, reset        1 if anything changed, else 0
 --
--- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow,
--- some or each count nothing, they write only after the clock stepped back, to date the levels
--- anew. Peek and inspect never write.
--- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key;
--- Lua's own if an argument is no number.
+-- Writes: one SET with PX if units are counted. Refund writes one SET or DEL, reset one DEL. If
+-- allow, some or each count nothing, they write only after the clock stepped back, to date the
+-- levels anew. Peek and inspect never write.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key.
+-- If an argument is not a number, the error is Lua's own.
 --
 -- The record; numbers are big endian.
 --   byte      160 + the number of sections, 1 to 31: the format
@@ -66,7 +66,7 @@ local struct, redis, math, A = struct, redis, math, ARGV
 local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
 local REST = 0.25 -- a level below it counts as 0
 
--- The verb. One call counts unit, and the waits are for it; all calls together count n.
+-- The verb. One call counts unit, and the waits are for one call. All calls together count n.
 local key, op, now, n = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0
 local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
 local counting, looks, refund -- counting: denied units count, too; looks: peek or inspect
@@ -117,10 +117,10 @@ else
 end
 
 -- The limits. Each has three places in reply, from 3, 6, 9 on. Until the end they hold its Per, the
--- level up to which it admits a call, and its own level. The second is C - unit, and a little more:
--- as much as decays in a us, the step of the clock, and as the errors of doubles add up to. That is
--- at most 1/5 in all, so that no burst and no interval holds more than it may. C - Max is computed
--- by itself, by a series where the formula would lose its digits.
+-- highest level at which it admits a call, and its level now. The second is C - unit and a margin:
+-- what decays in 1 us, the step of the clock, and the sum of the rounding errors of doubles. The
+-- margin is at most 1/5 in all, so that no burst and no interval holds more than it may. C - Max is
+-- computed separately, by a series where the formula would lose its digits.
 local last = 3 * limits
 local reply, longest, a = nil, 0, 2 -- a is the place in ARGV
 if limits == 1 then
@@ -154,8 +154,8 @@ for i = 3, last, 3 do
 end
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- The stored levels, as they are now, and less what is given back. Those of no limit of the caller
--- are carried along, or listed in others.
+-- The stored levels, decayed to now, less what is given back. Levels that belong to no limit of the
+-- caller are kept, or listed in others.
 local admitted, aged, changed, elapsed = not levels, (at - now) / 1000
 if aged > 0 then aged, changed = 0, not refund end
 if refund then
@@ -223,9 +223,9 @@ end
 local adds = (admitted or counting) and not refund
 local before, calls, call, limit -- before: the levels before the call, where they are needed
 if singles and adds then
-  -- climb adds single units to level x while it is at most most, up to count of them. It returns the
-  -- level and how many it added. It rounds as one sum after the other does: up to the next power of
-  -- 2 their results are exact, so it makes them at once.
+  -- climb adds up to count single units to level x, while x is at most most. It returns the level
+  -- and how many units it added. It rounds like that many single additions: up to the next power
+  -- of 2 these are exact, so it makes them at once.
   local function climb(x, most, count)
     local added, power = 0, 1
     while added < count and x <= most do
@@ -238,7 +238,7 @@ if singles and adds then
     end
     return x, added
   end
-  -- Add the units that each limit admits. Then, if denied units do not count, keep only those that
+  -- Add the units that each limit admits. If denied units do not count, then keep only those that
   -- all limits admit.
   local again
   fit, before = n, (rows or limits > 1) and {nil, nil, nil}
@@ -257,8 +257,9 @@ if singles and adds then
 end
 local writes, per1, x1 = (adds or changed) and not looks
 
--- Each round of the loop makes a reply, the last one also the sections of the record; the first of
--- these is written with its head. There is one round, but for each and counteach one for each row.
+-- Each round of the loop makes a reply. The last one also makes the sections of the record. The
+-- first section is written with the head. Each and counteach take one round for each row, and all
+-- other verbs take one.
 repeat
   if rows and before then
     if not call then
@@ -281,7 +282,7 @@ repeat
     end
     local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
     local part = free % 1
-    if part < 0.2 then -- without what there is more than C - unit, it may be one less
+    if part < 0.2 then -- without the margin, it may be one less
       local more = 0.001 / per + max * 1e-15
       if more * max > 0.18 then more = 0.18 / max end
       free = (most - x) / (1 + more) + unit

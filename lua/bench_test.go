@@ -10,9 +10,10 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// BenchmarkScripts has the server run each script many times in one call, so that neither the network nor other processes come in
-// between: eight attempts on an event, all admitted, before the next begins, on the server's clock. The scripts take turns; the
-// numbers are medians, in us a decision, and the ratio of the two.
+// BenchmarkScripts measures how long each script takes in the server. The server runs it many times
+// in one call, so neither the network nor other processes interfere: eight attempts on an event,
+// all admitted, then the next event, on the server's clock. The scripts alternate. The numbers are
+// medians, in us for each decision, and the ratio of the two.
 func BenchmarkScripts(b *testing.B) {
 	client := redistest.Client(b)
 	for name, limits := range map[string][]string{
@@ -35,10 +36,10 @@ func BenchmarkScripts(b *testing.B) {
 	}
 }
 
-// looped is how many decisions one call makes.
+// looped is the number of decisions that one call makes.
 const looped = 2000
 
-// loop is how many us a decision takes the script.
+// loop returns how many us a decision takes the script.
 func (s script) loop(b *testing.B, client rueidis.Client, limits []string) float64 {
 	const body = `local decide = loadstring(KEYS[2]) 
 		for i = 1, 2000 do if i % 8 == 0 then redis.call('DEL', KEYS[1]) end decide() end

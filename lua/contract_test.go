@@ -20,7 +20,7 @@ import (
 
 var verbs = []string{"allow", "count", "peek", "some", "countsome", "each", "counteach", "inspect", "refund", "reset"}
 
-// server is a real Redis, a script as it is shipped, and a key of the test's own.
+// server is a real Redis, a script as it is shipped, and a key of the test.
 type server struct {
 	*testing.T
 	script
@@ -38,7 +38,7 @@ func (s server) call(args ...string) rueidis.RedisResult {
 	return s.lua.Exec(s.Context(), s.client, []string{s.key}, args)
 }
 
-// eval runs a script of the test itself.
+// eval runs a script that belongs to the test.
 func (s server) eval(script string, args ...string) rueidis.RedisResult {
 	s.Helper()
 	r := s.client.Do(s.Context(), s.client.B().Eval().Script(script).Numkeys(1).Key(s.key).Arg(args...).Build())
@@ -48,26 +48,27 @@ func (s server) eval(script string, args ...string) rueidis.RedisResult {
 	return r
 }
 
-// put makes a string the value of the key, for ever: whoever writes it again gives it an end, which state shows.
+// put stores a string under the key, without an expiry. Any later write adds an expiry, which state
+// shows.
 func (s server) put(value string) {
 	s.Helper()
 	s.eval(`return redis.call('SET', KEYS[1], ARGV[1])`, value)
 }
 
-// state is all that a server knows of a key, as far as it stays the same while nobody writes.
+// state returns all that a server knows about a key and that changes only when somebody writes.
 func (s server) state() string {
 	s.Helper()
 	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PTTL', KEYS[1]))}`
 	return fmt.Sprintf("%q", must(s.eval(script).AsStrSlice()))
 }
 
-// with is a good call with some limits, and one more argument for a refund. It is made at an instant; none is that of the
-// server.
+// with returns the arguments of a valid call with some limits, and one more argument for a refund.
+// The call is made at an instant. An empty instant means the time of the server.
 func (s script) with(verb, at, units string, limits ...string) []string {
 	return s.dated(verb, s.at(at), units, limits...)
 }
 
-// dated is the same, at an instant as the script takes it.
+// dated returns the same, at an instant as the script takes it.
 func (s script) dated(verb, now, units string, limits ...string) (args []string) {
 	args = []string{verb, now, units}
 	for _, l := range limits {
@@ -79,7 +80,8 @@ func (s script) dated(verb, now, units string, limits ...string) (args []string)
 	return args
 }
 
-// record is what two attempts leave under two limits; in window, the second opened a bucket in one of them.
+// record returns what two attempts leave under two limits. In window, the second one opened a
+// bucket in one of the limits.
 func (s script) record(t *testing.T) string {
 	t.Helper()
 	j := s.onRedis(t)
@@ -87,15 +89,15 @@ func (s script) record(t *testing.T) string {
 	return j(t, s.with("allow", "1s", "1", "5/1m@1s", "20/1h@1m")...).stored
 }
 
-// change spoils one argument.
+// change makes one argument invalid.
 func change(i int, bad string) func([]string) []string {
 	return func(args []string) []string { args[i] = bad; return args }
 }
 
-// calls maps a name to what spoils a call.
+// calls maps a name to what makes a call invalid.
 type calls map[string]func(args []string) []string
 
-// badCalls are for every verb.
+// badCalls are invalid for every verb.
 func (s script) badCalls() calls {
 	return calls{
 		"no units":              change(2, "0"),
@@ -121,10 +123,10 @@ func (s script) badCalls() calls {
 	}
 }
 
-// noLimit is bad for every verb but inspect.
+// noLimit is invalid for every verb except inspect.
 func (s script) noLimit(args []string) []string { return append(args[:3], args[3+2*s.limited:]...) }
 
-// badLimits are for every verb.
+// badLimits are invalid for every verb.
 func (s script) badLimits() calls {
 	second := 3 + s.limited
 	bad := calls{
@@ -156,8 +158,8 @@ var badResolutions = calls{
 	"Resolution not a number":  change(5, "nan"),
 }
 
-// TestBadArguments gives the verbs every bad argument, for an event that is new and one that is known: an error, and
-// nothing is written.
+// TestBadArguments checks that the verbs refuse every invalid argument, for an event that is new
+// and for one that is known. Nothing is written.
 func TestBadArguments(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -172,7 +174,7 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// refusesAll checks that calls of these verbs, each spoilt in one way, are refused.
+// refusesAll checks that each of these invalid calls is refused, for these verbs.
 func (s server) refusesAll(bad calls, value string, verbs ...string) {
 	s.Helper()
 	for name, spoil := range bad {
@@ -182,7 +184,7 @@ func (s server) refusesAll(bad calls, value string, verbs ...string) {
 	}
 }
 
-// TestExtremes has the greatest numbers that the heads allow be answered, and counted.
+// TestExtremes checks that the greatest numbers that the heads allow are answered, and counted.
 func TestExtremes(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		ask, most := s.onRedis(t), digits(s.most)
@@ -195,7 +197,7 @@ func TestExtremes(t *testing.T) {
 	})
 }
 
-// many are limits of other Pers than those of the tests, as arguments.
+// many returns limits as arguments, whose Pers differ from those of the tests.
 func (s script) many(n int) (args []string) {
 	for i := range n {
 		args = append(args, s.limit(fmt.Sprintf("1/%dms@1ms", i+1))...)
@@ -203,7 +205,8 @@ func (s script) many(n int) (args []string) {
 	return args
 }
 
-// refuses checks that a call is an error and writes nothing. For want of a value the key does not exist.
+// refuses checks that a call is an error and writes nothing. If the value is empty, the key does
+// not exist.
 func (s server) refuses(name, value string, args []string) {
 	s.Helper()
 	s.eval(`redis.call('DEL', KEYS[1]) if ARGV[1] ~= '' then redis.call('SET', KEYS[1], ARGV[1]) end return 1`, value)
@@ -216,7 +219,8 @@ func (s server) refuses(name, value string, args []string) {
 	s.saysWhat(err)
 }
 
-// saysWhat checks that an error is the script's, and is not taken by a client for one of the server.
+// saysWhat checks that an error comes from the script, and that no client takes it for an error of
+// the server.
 func (s server) saysWhat(err error) {
 	s.Helper()
 	if _, ok := rueidis.IsRedisErr(err); !ok {
@@ -230,8 +234,9 @@ func (s server) saysWhat(err error) {
 	}
 }
 
-// TestForeignValues has every verb meet what is no record of this version: an error that names the key, and the value stays.
-// Reset alone forgets what begins as a record, since then nobody else's value is lost.
+// TestForeignValues checks what every verb does with a value that is not a record of this version:
+// it returns an error that names the key, and the value stays. Only reset forgets a value that
+// begins like a record, because that is certainly no other program's.
 func TestForeignValues(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -246,7 +251,7 @@ func TestForeignValues(t *testing.T) {
 	})
 }
 
-// foreigners are values that are no record of the script, by their names.
+// foreigners returns values that are not records of the script, by their names.
 func (s script) foreigners(t *testing.T) map[string]string {
 	t.Helper()
 	r := s.record(t)
@@ -269,12 +274,12 @@ func (s script) foreigners(t *testing.T) map[string]string {
 	return values
 }
 
-// begins tells whether a value begins as a record.
+// begins reports whether a value begins like a record.
 func (s script) begins(value string) bool {
 	return len(value) >= s.least && value[0] > s.format && value[0] < s.format+32
 }
 
-// noWindow are values made of a record of window.
+// noWindow returns invalid values made from a record of window.
 func noWindow(r string) map[string]string {
 	return map[string]string{
 		"two sections of one Per": "\x82" + r[1:7] + strings.Repeat("\x00\x00\x00\x00\xea\x60", 2),
@@ -285,7 +290,7 @@ func noWindow(r string) map[string]string {
 	}
 }
 
-// noAR1 are values made of a record of ar1, whose second section is bad.
+// noAR1 returns invalid values made from a record of ar1, whose second section is wrong.
 func noAR1(r string) map[string]string {
 	const minute, hour, wide = "\x00\x00\xea\x60", "\x00\x36\xee\x80", "\x00\x00\x00\x00\x00\x00"
 	one := level(1)
@@ -306,13 +311,14 @@ func noAR1(r string) map[string]string {
 	return values
 }
 
-// level is a level as a record holds it.
+// level returns a level as a record holds it.
 func level(x float64) string {
 	return string(binary.BigEndian.AppendUint64(nil, math.Float64bits(x)))
 }
 
-// TestUnitsThatDoNotAddUp stores a section that counts 3 units in all, though it has a bucket of 9 that is forgotten by now: without
-// these, less would be left than the 2 of the last bucket.
+// TestUnitsThatDoNotAddUp stores a section that counts 3 units in all, though it has a bucket of 9
+// that is forgotten by now. Without these 9, fewer units would be left than the 2 of the last
+// bucket.
 func TestUnitsThatDoNotAddUp(t *testing.T) {
 	srv := window.on(t, redistest.Client(t))
 	srv.put("\x81" + window.record(t)[1:7] + "\x01\x01\x00\x00\x0b\xb8" + "\x03\x02" + "\x00\x00\x09")
@@ -321,7 +327,8 @@ func TestUnitsThatDoNotAddUp(t *testing.T) {
 	}
 }
 
-// TestWrongType has every verb meet each type that is no string: an error that names the key, and the value stays.
+// TestWrongType checks what every verb does with each type that is not a string: it returns an
+// error that names the key, and the value stays.
 func TestWrongType(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -334,7 +341,7 @@ func TestWrongType(t *testing.T) {
 	})
 }
 
-// leaves checks that a call names the key in an error, and leaves the value as it is.
+// leaves checks that a call returns an error that names the key, and does not change the value.
 func (s server) leaves(what string, args []string) {
 	s.Helper()
 	before := s.state()
@@ -348,7 +355,8 @@ func (s server) leaves(what string, args []string) {
 	}
 }
 
-// TestResetForgetsDamaged is the other side of it: what begins as a record may be cut short, and reset still helps.
+// TestResetForgetsDamaged checks that reset forgets a value that begins like a record, even if it
+// is cut short.
 func TestResetForgetsDamaged(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv, r := s.on(t, redistest.Client(t)), s.record(t)
@@ -361,7 +369,8 @@ func TestResetForgetsDamaged(t *testing.T) {
 	})
 }
 
-// TestServerTime leaves the time out: it is then that of the server, read during the call.
+// TestServerTime checks calls without a time. They use the server's time, which it reads during the
+// call.
 func TestServerTime(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -377,7 +386,8 @@ func TestServerTime(t *testing.T) {
 	})
 }
 
-// lifeOf runs the script, and replies how long the key lives and how long all that took at most, in ms, when it began, in µs, and the time of the decision.
+// lifeOf runs the script. It replies how long the key lives and how long all that took at most, in
+// ms, when it began, in µs, and the time of the decision.
 func (s script) lifeOf() string {
 	return `
 local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
@@ -389,8 +399,8 @@ return {life, math.ceil((clock() - before) / 1000), before, reply[2]}
 `
 }
 
-// TestLife checks when the key ends: when its last unit is forgotten, over all sections, those carried along too, and a day
-// later where the time was given.
+// TestLife checks when the key expires: when its last unit is forgotten, in any section, including
+// sections of other callers. If the caller gave the time, it is a day later.
 func TestLife(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv, peak := s.on(t, redistest.Client(t)), math.E/(math.E-1) // the level of 1/24h at most
@@ -409,7 +419,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestLifeAfterStepBack checks it after the clock stepped back: a window dates its buckets as before, a level is dated anew.
+// TestLifeAfterStepBack checks the same after the clock stepped back. A window keeps the dates of
+// its buckets, and a level is dated anew.
 func TestLifeAfterStepBack(t *testing.T) {
 	srv := window.on(t, redistest.Client(t))
 	srv.lives(srv.with("allow", "2s", "1", "9/1h@1m"), 0, hour+day)
@@ -430,8 +441,8 @@ func TestLifeAfterStepBack(t *testing.T) {
 
 const minute, hour, day = 60_000, 3_600_000, 86_400_000
 
-// lives checks that a call which writes makes the key end so long after an instant, or after now if that is 0. It returns
-// the time of the decision.
+// lives checks that a call which writes makes the key expire that long after an instant, or after
+// now if the instant is 0. It returns the time of the decision.
 func (s server) lives(args []string, from, life int64) (at int64) {
 	s.Helper()
 	told := must(s.eval(s.lifeOf(), args...).AsIntSlice())
@@ -448,14 +459,14 @@ func (s server) lives(args []string, from, life int64) (at int64) {
 	return told[len(told)-1]
 }
 
-// TestWrites counts what a server executes, and so replicates: one SET where something is counted, one DEL where nothing
-// is left, and else nothing.
+// TestWrites checks what a server executes, and so replicates: one SET if something is counted, one
+// DEL if nothing is left, and otherwise nothing.
 func TestWrites(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	each(t, func(t *testing.T, s script) { s.on(t, client).writes() })
 }
 
-// writes makes calls on an empty key, whose state after each decides what the next writes.
+// writes makes calls on an empty key. The state after each call decides what the next one writes.
 func (s server) writes() {
 	s.Helper()
 	s.call(s.with("peek", "0s", "1", "2/1m@1s")...) // which loads the script
@@ -489,7 +500,8 @@ func (s server) writes() {
 	}
 }
 
-// executed are the commands that the server ran since its statistics were reset, without those that write nothing.
+// executed returns the commands that the server ran since its statistics were reset, without those
+// that write nothing.
 func (s server) executed() string {
 	s.Helper()
 	idle := []string{"evalsha", "eval", "get", "time", "info", "config", "hello", "client"}
@@ -503,7 +515,8 @@ func (s server) executed() string {
 	return strings.Join(slices.DeleteFunc(all, func(c string) bool { return slices.Contains(idle, c) }), " ")
 }
 
-// TestHeadNamesVerbs holds the contract in the head of a script against what it does.
+// TestHeadNamesVerbs checks that the head of each script names exactly the verbs that the script
+// knows.
 func TestHeadNamesVerbs(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		head, _, _ := strings.Cut(s.source, "\n\n")

@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependencies holds the modules whose code a user of the library compiles: rueidis and what that needs, with httplimit two more,
-// with goredisgate those of go-redis, with grpclimit those of grpc, and with otelgate the API of OpenTelemetry without its SDK.
+// TestDependencies checks which modules a user of the library compiles: rueidis and what it needs.
+// httplimit needs two more, goredisgate those of go-redis, grpclimit those of grpc, and otelgate
+// the API of OpenTelemetry without its SDK.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
@@ -48,7 +49,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestLight holds how many modules a program gets to know that imports one package: the lines of `go list -m all`, and of go.sum.
+// TestLight checks how many modules a program that imports one package has: the lines of `go list
+// -m all`, and of go.sum.
 func TestLight(t *testing.T) {
 	for pkg, most := range map[string]struct{ modules, sums int }{
 		"window":    {15, 25},
@@ -69,8 +71,9 @@ func TestLight(t *testing.T) {
 	}
 }
 
-// TestNoUpgrades checks that a program which imports one package keeps its older versions of modules that our own tests and
-// commands need. An adapter requires an old version of what it adapts, and builds with that.
+// TestNoUpgrades checks that a program which imports one package keeps its older versions of
+// modules that our own tests and commands need. An adapter requires an old version of what it
+// adapts, and builds with that.
 func TestNoUpgrades(t *testing.T) {
 	older := []string{
 		"github.com/prometheus/client_golang v1.22.0",
@@ -101,7 +104,8 @@ func TestNoUpgrades(t *testing.T) {
 // A program is the directory of a module that requires this one, as it stands here.
 type program string
 
-// newProgram returns a program that imports one package. If the package is a module of its own, the program requires that, too.
+// newProgram returns a program that imports one package. If the package is a module of its own, the
+// program requires that, too.
 func newProgram(t *testing.T, pkg string) program {
 	t.Helper()
 	repository, err := filepath.Abs("..")

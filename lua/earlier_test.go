@@ -11,9 +11,10 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestReadsEarlierRecords is the gate that says that this version reads what an earlier one wrote: what is stored is given, as the first
-// format has it, and so are the calls, as any caller may send them, and their replies. No flag writes them anew. Whoever has to change
-// a row breaks who updates; new rows are welcome. What this version writes is held by testdata/*/record.txt.
+// TestReadsEarlierRecords checks that this version reads what an earlier one wrote. Each row has a
+// stored record in the first format, calls as any caller may send them, and their replies. No flag
+// updates the rows. A change to a row breaks users who update, and new rows are welcome.
+// testdata/*/record.txt shows what this version writes.
 func TestReadsEarlierRecords(t *testing.T) {
 	client := redistest.Client(t)
 	for _, row := range earlier {
@@ -31,8 +32,9 @@ func TestReadsEarlierRecords(t *testing.T) {
 	}
 }
 
-// earlier are records of the first format, field by field as the heads of the scripts name them, and calls, one after the other.
-// 1763769600000 is 2025-11-22 00:00 UTC: 019aa8dc4800 in ms, 0644239c794000 in us.
+// earlier has records of the first format, field by field as the heads of the scripts name them,
+// and calls, one after the other. 1763769600000 is 2025-11-22 00:00 UTC: 019aa8dc4800 in ms,
+// 0644239c794000 in us.
 var earlier = []struct {
 	what string
 	script
@@ -121,7 +123,8 @@ var earlier = []struct {
 	}},
 }
 
-// newestFirst are the times of so many closed buckets, of a unit each and a second apart, the last at 2025-11-22 00:00 UTC, in three bytes.
+// newestFirst returns the times of n closed buckets of one unit, a second apart, the last at
+// 2025-11-22 00:00 UTC, in three bytes each.
 func newestFirst(n int) (times string) {
 	for i := range n {
 		times = fmt.Sprintf("%06x", (1_763_769_600_000+1000*int64(i))%(1<<24)) + times

@@ -98,7 +98,7 @@ func newExample(t *testing.T, pkg string, e *doc.Example, set *token.FileSet) ex
 	return example{pkg + e.Name, program.String(), printed(program.String())}
 }
 
-// printed returns what a program's comment says that it prints.
+// printed returns the output that a program's comment announces.
 func printed(program string) string {
 	_, text, _ := strings.Cut(program, "\t// It prints:")
 	text, _, _ = strings.Cut(text, "\n}")

@@ -11,14 +11,15 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// FuzzForeignValueIsRefused stores any bytes under the key and has any verb meet them. Either it is an error that names the
-// key and leaves the value as it is, or they could be a record: then no limit admits more than its Max.
+// FuzzForeignValueIsRefused stores any bytes under the key, and calls any verb. Either the reply is
+// an error that names the key and leaves the value as it is, or the bytes could be a record. Then
+// no limit admits more than its Max.
 func FuzzForeignValueIsRefused(f *testing.F) { window.meetsAny(f) }
 
-// FuzzForeignLevelIsRefused is the same for ar1.
+// FuzzForeignLevelIsRefused does the same for ar1.
 func FuzzForeignLevelIsRefused(f *testing.F) { ar1.meetsAny(f) }
 
-// meetsAny is the fuzz target of a script; ahead is in its unit of time.
+// meetsAny is the fuzz target of a script. ahead is in its unit of time.
 func (s script) meetsAny(f *testing.F) {
 	for i, value := range s.seeds(f) {
 		f.Add(value, uint8(i), uint8(i), int64(0))
@@ -35,10 +36,10 @@ func (s script) meetsAny(f *testing.F) {
 	})
 }
 
-// fuzzed are the limits that the values are met with.
+// fuzzed are the limits of the calls.
 var fuzzed = []string{"5/5s@1s", "20/1m@1ms", "300/1h@1m"}
 
-// seeds are all records of the histories, but the largest, and what is no record.
+// seeds returns all records of the histories, except the largest, and values that are not records.
 func (s script) seeds(f *testing.F) (values [][]byte) {
 	f.Helper()
 	seen := map[string]bool{"": true, "hello": true, `{"count":1}`: true, "\x80\x01\x8b\xd0\x47\x10\x00": true}
@@ -58,7 +59,7 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 	return values
 }
 
-// meets makes a call on whatever the key holds.
+// meets makes a call, whatever the key holds.
 func (s server) meets(verb, now string, units int64) {
 	s.Helper()
 	before := s.state()

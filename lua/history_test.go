@@ -15,21 +15,24 @@ import (
 
 var update = flag.Bool("update", false, "write what the server replies into testdata/*/*.txt")
 
-// TestHistories holds each script against histories that a person can read, in testdata/*/*.txt. A line is one of
+// TestHistories compares each script with histories that a person can read, in testdata/*/*.txt. A
+// line is one of
 //
-//	limits 1/5s@1ms 5/1h@1m       what the calls below it ask for: Max/Per@Resolution for window, Max/Per for ar1
-//	limits                        none: inspect alone can do without
-//	1.5s allow 2                  an instant after midnight, a verb and its units
-//	1.5s refund 2 of 1s           the instant at which they were counted
-//	1s allow 1 x 300 every 2s     as many calls; the last reply is shown
-//	record                        shows the value, in hex, field by field
-//	reset                         forgets the event
+//	limits 1/5s@1ms 5/1h@1m    limits of the calls below: Max/Per@Resolution, or Max/Per for ar1
+//	limits                     no limits, for inspect alone
+//	1.5s allow 2               an instant after midnight, a verb and its units
+//	1.5s refund 2 of 1s        the same, and the instant at which they were counted
+//	1s allow 1 x 300 every 2s  300 calls; shows the last reply
+//	record                     shows the value, in hex, field by field
+//	reset                      forgets the event
 //
-// The reply follows, indented. It begins with "yes" if the units are admitted (or anything was given back), or with how
-// many of them are, for the verbs that stand for n calls. Then come the instant of the decision, if that is not now, and
-// what was written and for how long. A line for each limit says what is used, when the limit would admit the same request
-// again, and when it is as if never used; inspect adds the buckets, or the level of ar1. The lines of each and counteach
-// begin with the number of the call. After the limits, inspect shows the sections of no limit given.
+// The reply follows, indented. It begins with "yes" if the units are admitted, or if anything was
+// given back. For the verbs that stand for n calls it begins with how many units are admitted. Then
+// come the instant of the decision, if that is not now, and what was written and for how long. A
+// line for each limit shows what is used, when the limit would admit the same request again, and
+// when it is as if never used. Inspect adds the buckets, or the level of ar1. The lines of each and
+// counteach begin with the number of the call. After the limits, inspect shows the sections of
+// limits that the call does not name.
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for _, file := range s.histories() {
@@ -47,7 +50,8 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// play runs the history in a file, and returns its text without and with the replies that it got. A wrong line fails the test.
+// play runs the history in a file. It returns its text without replies, and with the replies that
+// it got. A wrong line fails the test.
 func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	tb.Helper()
 	text = string(must(os.ReadFile(file)))
@@ -58,7 +62,8 @@ func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	return text, got
 }
 
-// replay runs a history and returns it with the replies that it got. An error names the file and the line that is wrong.
+// replay runs a history and returns it with the replies that it got. An error names the file and
+// the line that is wrong.
 func (s script) replay(tb testing.TB, file, text string, j judge) (string, error) {
 	tb.Helper()
 	h, number := history{script: s, judge: j}, 0
@@ -79,11 +84,11 @@ func (s script) replay(tb testing.TB, file, text string, j judge) (string, error
 	return out.String(), nil
 }
 
-// history is one event, as it is told.
+// history is one event, as the file describes it.
 type history struct {
 	script
 	judge
-	limits []string // as told
+	limits []string // as the file writes them
 	args   []string // as the script takes them
 	stored string
 }
@@ -109,7 +114,7 @@ func (h *history) line(tb testing.TB, words []string) (reply string, err error) 
 	return h.call(tb, calls), nil
 }
 
-// alone runs record or reset, which nothing follows.
+// alone runs record or reset, which are lines of one word.
 func (h *history) alone(tb testing.TB, word string, more []string) (reply string, err error) {
 	tb.Helper()
 	if len(more) > 0 {
@@ -177,7 +182,7 @@ func (h *history) show(a answer, now int64, verb string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// buckets shows the units and time of each, or of the first and last three where they are many.
+// buckets shows the units and time of each bucket. Of many, it shows the first and the last three.
 func buckets(s script, rest []int64) (text string, n int) {
 	var shown []string
 	n = 1 + 2*int(rest[0])
@@ -193,18 +198,18 @@ func buckets(s script, rest []int64) (text string, n int) {
 	return ": " + strings.Join(shown, ", "), n
 }
 
-// ofLevel shows what is in units of 10^-8.
+// ofLevel shows a level, which is in units of 10^-8.
 func ofLevel(_ script, rest []int64) (text string, n int) {
 	return fmt.Sprintf(", level %d.%08d", rest[0]/1e8, rest[0]%1e8), 1
 }
 
-// otherBuckets shows a section of no limit given.
+// otherBuckets shows a section of window for a limit that the call does not name.
 func otherBuckets(s script, rest []int64) (text string, n int) {
 	text, n = buckets(s, rest[2:])
 	return fmt.Sprintf("%d used, clear in %s", rest[0], span(rest[1])) + text, 2 + n
 }
 
-// otherLevel shows a section of no limit given.
+// otherLevel shows a section of ar1 for a limit that the call does not name.
 func otherLevel(s script, rest []int64) (text string, n int) {
 	text, n = ofLevel(s, rest[1:])
 	return "clear in " + span(rest[0]) + text, 1 + n

@@ -68,7 +68,7 @@ func (s script) parseInstant(text string) (int64, error) {
 	return s.midnight() + int64(d/s.unit), nil
 }
 
-// parseLimits reads limits as a history has them, and returns them as the script takes them.
+// parseLimits reads limits as a history writes them, and returns them as the script takes them.
 func (s script) parseLimits(words []string) (args []string, err error) {
 	form := map[int]string{2: "Max/Per, such as 2/1h", 3: "Max/Per@Resolution, such as 2/1h@1m"}[s.limited]
 	for _, text := range words {
@@ -81,7 +81,8 @@ func (s script) parseLimits(words []string) (args []string, err error) {
 	return args, nil
 }
 
-// parseLimit reads Max/Per@Resolution, and returns it as the script takes it. A script that has no Resolution leaves it out.
+// parseLimit reads Max/Per@Resolution, and returns it as the script takes it. A script without a
+// Resolution leaves it out.
 func (s script) parseLimit(text string) ([]string, error) {
 	most, rest, _ := strings.Cut(text, "/")
 	per, width, _ := strings.Cut(rest, "@")
@@ -95,8 +96,8 @@ func (s script) parseLimit(text string) ([]string, error) {
 	return args, err
 }
 
-// TestWrongLines checks that a wrong line of a history is an error that names the file, the line, the wrong text and the
-// remedy, and that no call is made for it.
+// TestWrongLines checks that a wrong line of a history is an error that names the file, the line,
+// the wrong text and the remedy, and that no call is made for it.
 func TestWrongLines(t *testing.T) {
 	const (
 		noLimit = `"%s" is no limit of window: write Max/Per@Resolution, such as 2/1h@1m, with times in h, m, s or ms`

@@ -1,4 +1,5 @@
-// Package lua holds the scripts that decide. Each opens with its contract, so that a service in any language may load it.
+// Package lua holds the Lua scripts that decide for package window and package ar1, inside Redis.
+// Each script begins with its contract, so that a service in any language can load it.
 package lua
 
 import (
@@ -20,13 +21,15 @@ var Window string
 //go:embed ar1.lua
 var AR1 string
 
-// New readies a script, such as Window, for rueidis. It is sent by its hash, and in full to a server that does not know it; it is never
-// sent twice when a reply is lost. In FIPS mode, where SHA-1 may be forbidden, the server computes the hash.
+// New returns a script, such as Window, ready for rueidis. rueidis sends it by its hash, or in full
+// to a server that does not know it. It never sends the script twice if a reply is lost. In FIPS
+// mode, where SHA-1 may be forbidden, the server computes the hash.
 func New(source string) *rueidis.Lua {
 	return rueidis.NewLuaScript(source, rueidis.WithLoadSHA1(fips140.Enabled()))
 }
 
-// Hash is what servers know a script by, in EVALSHA: its SHA-1, in 40 hexadecimal digits. In FIPS mode it is empty: SCRIPT LOAD tells it.
+// Hash returns the name of a script for EVALSHA: its SHA-1, in 40 hexadecimal digits. In FIPS mode
+// it returns "": use the reply to SCRIPT LOAD.
 func Hash(source string) string {
 	if fips140.Enabled() {
 		return ""

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 //go:embed testdata/spy.lua
 var spy string
 
-// spied is the script, word for word, inside the spy.
+// spied returns the script, unchanged, inside the spy.
 func (s script) spied() string { return strings.Replace(spy, "--SCRIPT--", s.source, 1) }
 
 // answer is what one call of the script did.
@@ -31,7 +31,7 @@ type answer struct {
 // judge runs the script on one key that nobody else uses. Its first argument is the verb.
 type judge func(tb testing.TB, args ...string) answer
 
-// onRedis is the judge that counts: a real server.
+// onRedis returns the judge that counts: a real server.
 func (s script) onRedis(tb testing.TB) judge {
 	tb.Helper()
 	client, script, key := redistest.Client(tb), lua.New(s.spied()), redistest.Key(tb)
@@ -41,22 +41,22 @@ func (s script) onRedis(tb testing.TB) judge {
 	}
 }
 
-// read is what the spy tells.
+// read reads what the spy reports.
 func read(tb testing.TB, key string, r rueidis.RedisResult) (a answer) {
 	tb.Helper()
-	told, err := r.ToArray()
+	reported, err := r.ToArray()
 	if e, ok := rueidis.IsRedisErr(err); ok {
 		return answer{err: strings.ReplaceAll(e.Error(), key, "KEY")}
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a.reply = must(told[0].AsIntSlice())
-	if wrote := must(told[1].AsStrSlice()); len(wrote) > 0 {
+	a.reply = must(reported[0].AsIntSlice())
+	if wrote := must(reported[1].AsStrSlice()); len(wrote) > 0 {
 		a.wrote, a.px = wrote[0], strings.Join(wrote[min(4, len(wrote)):], " ")
 	}
-	if len(told) > 2 && !told[2].IsNil() {
-		a.stored = must(told[2].ToString())
+	if len(reported) > 2 && !reported[2].IsNil() {
+		a.stored = must(reported[2].ToString())
 	}
 	return a
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOtherLuas plays the histories on the interpreters of Lua 5.1 to 5.4 that it finds, since a server may bring another
-// Lua than Redis does today. It is an extra: no server has one of these, and a look-alike does not judge in its place.
+// TestOtherLuas plays the histories on the interpreters of Lua 5.1 to 5.4 that it finds, because a
+// server may bring another Lua than Redis does today. It is an extra. No server runs one of these
+// interpreters, and they do not replace the tests on a real server.
 func TestOtherLuas(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is an extra")
@@ -48,7 +49,7 @@ func (s script) othersAgree(t *testing.T, path string) {
 	}
 }
 
-// onLua runs the script in an interpreter, where testdata/redis.lua stands in for the server.
+// onLua runs the script in an interpreter, in which testdata/redis.lua replaces the server.
 func (s script) onLua(t *testing.T, path string) judge {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "spied.lua")
@@ -73,14 +74,14 @@ func (s script) onLua(t *testing.T, path string) judge {
 	}
 }
 
-// readLine is what testdata/redis.lua tells.
-func readLine(told []string) (a answer) {
-	if told[0] == "error" {
-		return answer{err: told[1]}
+// readLine reads what testdata/redis.lua reports.
+func readLine(fields []string) (a answer) {
+	if fields[0] == "error" {
+		return answer{err: fields[1]}
 	}
-	for n := range strings.FieldsSeq(told[1]) {
+	for n := range strings.FieldsSeq(fields[1]) {
 		a.reply = append(a.reply, must(strconv.ParseInt(n, 10, 64)))
 	}
-	a.wrote, a.px, a.stored = told[2], told[3], string(must(hex.DecodeString(told[4])))
+	a.wrote, a.px, a.stored = fields[2], fields[3], string(must(hex.DecodeString(fields[4])))
 	return a
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// event is one of random limits, whose clock only a test moves. Its numbers are the same in every run.
+// event is one with random limits, and a clock that only the test moves. Its numbers are the same
+// in every run.
 type event struct {
 	script
 	judge
@@ -33,7 +34,7 @@ func (s script) events(t *testing.T, n int, test func(tb testing.TB, e *event)) 
 	}
 }
 
-// limit adds one whose Per is about that long.
+// limit adds a limit whose Per is about that long.
 func (e *event) limit(ms float64) {
 	per, most := int64(ms*(1+50*e.Float64())), int64(math.Pow(1000, e.Float64()))
 	e.limits = append(e.limits, fmt.Sprintf("%d/%dms@%dms", most, per, 1+per*e.Int64N(2)/10))
@@ -53,7 +54,7 @@ func (e *event) ask(tb testing.TB, verb string, units int64) answer {
 // wait lets some ms pass.
 func (e *event) wait(ms int64) { e.now += ms * int64(time.Millisecond/e.unit) }
 
-// again is how long the last of the limits denies the same request, in ms.
+// again returns how long the last of the limits denies the same request, in ms.
 func again(a answer) (ms int64) {
 	for i := 3; i < len(a.reply); i += 3 {
 		ms = max(ms, a.reply[i])
@@ -61,7 +62,8 @@ func again(a answer) (ms int64) {
 	return ms
 }
 
-// TestAgainIsExact has each denied request come again 1 ms early, which is denied, and in time, which is admitted.
+// TestAgainIsExact repeats each denied request 1 ms early, which is denied, and in time, which is
+// admitted.
 func TestAgainIsExact(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.events(t, 40, func(tb testing.TB, e *event) {
@@ -73,7 +75,7 @@ func TestAgainIsExact(t *testing.T) {
 	})
 }
 
-// comesAgain makes a request that waits if it is denied.
+// comesAgain makes a request, and waits if it is denied.
 func (e *event) comesAgain(tb testing.TB, units int64) {
 	tb.Helper()
 	denied := e.ask(tb, "allow", units)
@@ -91,7 +93,8 @@ func (e *event) comesAgain(tb testing.TB, units int64) {
 	}
 }
 
-// TestUsedLeavesTheRest has as many units as no limit has used be admitted, and one more not.
+// TestUsedLeavesTheRest checks that as many units as every limit has left are admitted, and that
+// one more is denied.
 func TestUsedLeavesTheRest(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.events(t, 40, func(tb testing.TB, e *event) {
@@ -116,7 +119,8 @@ func (e *event) leavesTheRest(tb testing.TB) {
 	}
 }
 
-// left is how many units no limit has used, by what each replies if it is asked alone.
+// left returns how many units are left under every limit, by what each replies if it is asked
+// alone.
 func (e *event) left(tb testing.TB) (left int64, used []int64) {
 	tb.Helper()
 	left, all := math.MaxInt64, e.limits
@@ -130,7 +134,8 @@ func (e *event) left(tb testing.TB) (left int64, used []int64) {
 	return left, used
 }
 
-// TestLevelIsTheSumOfWhatDecayed holds the level of ar1 against what it stands for: each admitted unit weighs e^(-age/Per).
+// TestLevelIsTheSumOfWhatDecayed compares the level of ar1 with its definition: each admitted unit
+// weighs e^(-age/Per).
 func TestLevelIsTheSumOfWhatDecayed(t *testing.T) {
 	ar1.events(t, 30, func(tb testing.TB, e *event) {
 		e.limits = e.limits[:1]
@@ -138,21 +143,21 @@ func TestLevelIsTheSumOfWhatDecayed(t *testing.T) {
 		per, most := 1000*must(strconv.ParseFloat(args[0], 64)), must(strconv.ParseInt(args[1], 10, 64))
 		var admitted [][2]int64
 		for range 40 {
-			e.now += e.Int64N(1 + int64(per/3)) // so seldom at rest that nothing is forgotten
+			e.now += e.Int64N(1 + int64(per/3)) // short enough that nothing is forgotten
 			n := 1 + e.Int64N(most)
 			want := sum(admitted, e.now, per)
 			if e.ask(tb, "allow", n).reply[0] == 1 {
 				admitted = append(admitted, [2]int64{e.now, n})
 				want += float64(n)
 			}
-			if got := ar1Level(e.ask(tb, "inspect", 1)); math.Abs(got-want) > 1e-8+1e-9*want { // it is told to 10^-8
+			if got := ar1Level(e.ask(tb, "inspect", 1)); math.Abs(got-want) > 1e-8+1e-9*want { // the reply is rounded to 10^-8
 				tb.Errorf("%q: level %v, not %v", e.limits, got, want)
 			}
 		}
 	})
 }
 
-// sum is what is left of units that were counted at these instants.
+// sum returns what is left of units that were counted at these instants.
 func sum(counted [][2]int64, now int64, per float64) (level float64) {
 	for _, c := range counted {
 		level += float64(c[1]) * math.Exp(-float64(now-c[0])/per)
@@ -160,10 +165,11 @@ func sum(counted [][2]int64, now int64, per float64) (level float64) {
 	return level
 }
 
-// ar1Level is the level of the one limit that inspect tells of.
+// ar1Level returns the level of the one limit in a reply to inspect.
 func ar1Level(inspected answer) float64 { return float64(inspected.reply[5]) / 1e8 }
 
-// TestRefundGivesBackNoMoreThanIsLeft has a clock step back between the calls: what was decayed in the record stays so.
+// TestRefundGivesBackNoMoreThanIsLeft checks a refund after the clock stepped back. What has
+// decayed in the record stays decayed.
 func TestRefundGivesBackNoMoreThanIsLeft(t *testing.T) {
 	ask := ar1.onRedis(t)
 	ask(t, ar1.with("allow", "0s", "4", "9/1m")...)
@@ -177,7 +183,8 @@ func TestRefundGivesBackNoMoreThanIsLeft(t *testing.T) {
 	}
 }
 
-// TestRefundOfForgottenUnits changes nothing, and says so: e^-60 of a unit is less than a level of 1 can tell.
+// TestRefundOfForgottenUnits checks that such a refund changes nothing, and says so: e^-60 of a
+// unit is less than the precision of a level of 1.
 func TestRefundOfForgottenUnits(t *testing.T) {
 	ask := ar1.onRedis(t)
 	ask(t, ar1.with("allow", "0s", "1", "9/1m")...)

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// script is what the tests have to know of one of the scripts.
+// script is what the tests need to know about one of the scripts.
 type script struct {
 	name    string // of its file, and of the folder of its histories
 	source  string
@@ -27,7 +27,7 @@ type script struct {
 	life    func(per int64, level float64) int64       // for how many ms a limit remembers, whose level is that many units
 }
 
-// The scripts, each of which passes the same tests.
+// The scripts pass the same tests.
 var (
 	window = script{
 		name: "window", source: lua.Window, unit: time.Millisecond, never: 1 << 47, most: 1 << 53,
@@ -49,25 +49,26 @@ func each(t *testing.T, test func(t *testing.T, s script)) {
 	}
 }
 
-// histories are the files that hold them.
+// histories returns the files with the histories of the script.
 func (s script) histories() []string { return must(filepath.Glob("testdata/" + s.name + "/*.txt")) }
 
-// limit is Max/Per@Resolution as the script takes it; one that has no Resolution leaves it out.
+// limit returns Max/Per@Resolution as the script takes it. A script without a Resolution leaves it
+// out.
 func (s script) limit(text string) []string { return must(s.parseLimit(text)) }
 
-// midnight is what the instants of the tests count from: 2023-11-15 00:00 UTC, in ms.
+// midnight is the instant that the instants of the tests count from: 2023-11-15 00:00 UTC, in ms.
 const midnight = 1_700_006_400_000
 
-// midnight is that instant as the script counts.
+// midnight returns that instant as the script counts.
 func (s script) midnight() int64 { return midnight * int64(time.Millisecond/s.unit) }
 
-// instant is a time after midnight, such as 1h30m or -5s, as the script counts.
+// instant returns a time after midnight, such as 1h30m or -5s, as the script counts.
 func (s script) instant(text string) int64 { return must(s.parseInstant(text)) }
 
-// digits is a number as a script takes it.
+// digits returns a number as a script takes it.
 func digits(n int64) string { return strconv.FormatInt(n, 10) }
 
-// at is an instant as the script takes it; none is that of the server.
+// at returns an instant as the script takes it. An empty one is the time of the server.
 func (s script) at(text string) string {
 	if text == "" {
 		return ""
@@ -75,10 +76,10 @@ func (s script) at(text string) string {
 	return digits(s.instant(text))
 }
 
-// shown is an instant as a person reads it.
+// shown returns an instant as a person reads it.
 func (s script) shown(instant int64) string {
 	return (time.Duration(instant-s.midnight()) * s.unit).String()
 }
 
-// span is a time in ms as a person reads it.
+// span returns a time in ms as a person reads it.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

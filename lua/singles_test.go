@@ -15,7 +15,8 @@ import (
 // singles maps the verbs that stand for n calls of one unit to the verb of these calls.
 var singles = map[string]string{"some": "allow", "each": "allow", "countsome": "count", "counteach": "count"}
 
-// twin is one event under two keys. Each attempt of n units reaches one key as n calls of one unit, and the other as one call.
+// twin is one event under two keys. Each attempt of n units reaches one key as n calls of one unit,
+// and the other as one call.
 type twin struct {
 	script
 	*rand.Rand
@@ -24,9 +25,10 @@ type twin struct {
 	pers           []int64
 }
 
-// TestSingles holds some, countsome, each and counteach against the calls that they stand for: the same replies, the same bytes, and
-// the same time to live. The histories are random, and so are the limits of each call, also those that other calls do not know, and
-// the clock, which also steps back.
+// TestSingles compares some, countsome, each and counteach with the calls that they stand for: the
+// same replies, the same bytes, and the same time to live. The histories are random. So are the
+// limits of each call, including those that other calls do not know, and the clock, which also
+// steps back.
 func TestSingles(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.UnlessShort(60, 15) {
@@ -60,7 +62,7 @@ func (e *twin) step(tb testing.TB) {
 	}
 }
 
-// limits returns at least one limit, of the Pers of the event and with any Max and Resolution.
+// limits returns at least one limit, with the Pers of the event and any Max and Resolution.
 func (e *twin) limits() (limits []string) {
 	for len(limits) == 0 {
 		for _, i := range e.Perm(len(e.pers)) {
@@ -82,7 +84,7 @@ func (e *twin) both(tb testing.TB, verb string, limits []string) {
 	}
 }
 
-// compare makes n calls of one unit on one key, and on the other the one that stands for them.
+// compare makes n calls of one unit on one key, and on the other key the call that stands for them.
 func (e *twin) compare(tb testing.TB, verb string, n int64, limits []string) {
 	tb.Helper()
 	want := e.calls(tb, verb, n, limits)
@@ -93,7 +95,7 @@ func (e *twin) compare(tb testing.TB, verb string, n int64, limits []string) {
 	}
 }
 
-// calls makes n calls of one unit, and returns what the verb that stands for them has to answer.
+// calls makes n calls of one unit, and returns what the verb that stands for them must reply.
 func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all answer) {
 	tb.Helper()
 	var admitted int64
@@ -119,8 +121,9 @@ func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all 
 	return all
 }
 
-// TestSinglesOfMany holds some and countsome of many units against each and counteach, which add one unit after the other. In ar1 every
-// such sum is rounded, and the levels must have the same bits.
+// TestSinglesOfMany compares some and countsome of many units with each and counteach, which add
+// one unit after the other. In ar1 every such sum is rounded, and the levels must have the same
+// bits.
 func TestSinglesOfMany(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.UnlessShort(40, 10) {
@@ -138,7 +141,7 @@ func TestSinglesOfMany(t *testing.T) {
 	})
 }
 
-// many makes one call, and those of at most 4096 rows that stand for it.
+// many makes one call, and then the calls of at most 4096 rows that stand for it.
 func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 	tb.Helper()
 	var want answer
@@ -162,8 +165,9 @@ func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 	}
 }
 
-// TestInspectListsOthers holds what inspect replies of sections that it is given no limit for against what it replies if it is given
-// one: the same units, buckets or level, and the same time until they are forgotten.
+// TestInspectListsOthers checks what inspect replies about sections whose limits the call does not
+// name. It must equal the reply to a call that names the limit: the same units, buckets or level,
+// and the same time until they are forgotten.
 func TestInspectListsOthers(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.UnlessShort(40, 10) {
@@ -204,7 +208,7 @@ func (e *twin) listsOthers(tb testing.TB) {
 	}
 }
 
-// sections reads those that inspect lists, by their Per.
+// sections reads the sections that inspect lists, by their Per.
 func (e *twin) sections(rest []int64) map[int64]string {
 	sections := map[int64]string{}
 	for len(rest) > 0 {

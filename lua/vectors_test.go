@@ -21,10 +21,10 @@ import (
 	windowgo "github.com/slidegate/slidegate/window"
 )
 
-// vectorsFile is what ports to other languages are checked by.
+// vectorsFile is the file that ports to other languages are checked with.
 const vectorsFile = "testdata/vectors.json"
 
-// aboutVectors says in the file itself how to read it.
+// aboutVectors explains in the file itself how to read it.
 var aboutVectors = []string{
 	"What a port of Slidegate has to reproduce. docs/languages.md explains it. Written by: go test ./lua -run TestVectors -update",
 	"Events, secrets and records are bytes, in hex. All else is as it is sent. No number is above 2^53.",
@@ -106,8 +106,8 @@ var (
 	}
 )
 
-// vectorHistories are played by the limiters of Go. A call is the time after midnight, its name, and its units, or the index of the call
-// that is refunded.
+// vectorHistories are histories that the limiters of Go play. A call is the time after midnight,
+// its name, and its units, or the index of the call that is refunded.
 var vectorHistories = []struct {
 	what string
 	script
@@ -146,7 +146,8 @@ var vectorHistories = []struct {
 	{"a secret, levels and a hostile event", ar1, "}{\x00\xff~%", vectorSecret, false, []string{"5/1m"}, []string{"0s allow 2", "1s allow 4", "2s allow 3"}},
 }
 
-// TestVectors holds testdata/vectors.json to what the Go library sends, what Redis replies, and what Go makes of it.
+// TestVectors checks that testdata/vectors.json has what the Go library sends, what Redis replies,
+// and what Go makes of it.
 func TestVectors(t *testing.T) {
 	got := vectorsText(t, vectorKeys(), playVectors(t))
 	if *update {
@@ -170,7 +171,7 @@ func vectorKeys() (all []keyVector) {
 	return all
 }
 
-// playVectors plays vectorHistories by the limiters of Go on a server of its own.
+// playVectors plays vectorHistories with the limiters of Go, on a server of its own.
 func playVectors(t *testing.T) (all []historyVector) {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
@@ -199,7 +200,8 @@ func playVectors(t *testing.T) (all []historyVector) {
 	return all
 }
 
-// A vectorPlayer makes calls of a limiter of Go. It is the client of that limiter, and keeps the last command and reply.
+// A vectorPlayer makes calls of a limiter of Go. It is the client of that limiter, and keeps the
+// last command and reply.
 type vectorPlayer struct {
 	rueidis.Client
 	script
@@ -274,7 +276,7 @@ func (p *vectorPlayer) call(t *testing.T, event string, c *callVector, before []
 	return err
 }
 
-// decision is one of Go, with times in ms or as the script counts them.
+// decision returns a decision of Go, with times in ms or as the script counts them.
 func (p *vectorPlayer) decision(d windowgo.Decision) *decisionVector {
 	v := &decisionVector{
 		Allowed: d.Allowed, Granted: d.Granted, Counted: d.Counted, Remaining: d.Remaining, RetryAfter: d.RetryAfter.Milliseconds(),
@@ -310,7 +312,7 @@ func lines[T any](all []T) (text []string) {
 	return text
 }
 
-// line is a value as JSON, in which < and & stay as they are.
+// line returns a value as JSON, in which < and & are not escaped.
 func line(v any) string {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -321,7 +323,7 @@ func line(v any) string {
 
 func hexOf(s string) string { return hex.EncodeToString([]byte(s)) }
 
-// secretBytes is nil without a secret.
+// secretBytes returns the bytes of a secret, or nil without one.
 func secretBytes(secret string) []byte {
 	if secret == "" {
 		return nil

@@ -3,21 +3,21 @@
 --
 -- KEYS[1]  the key of the event: Name:{tag}:w. The tag of an event of at most 128 bytes is the
 --          event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes that
---          are not printable ASCII. Of a longer event it is ~ and the SHA-256; with a secret, of any
---          event ~ and the HMAC-SHA256. Both are in base64url without padding. Examples are in
---          testdata/vectors.json
+--          are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a secret,
+--          the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without padding.
+--          Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
 --            allow      count the units if every limit admits them
 --            count      the same, but count them when a limit denies, too
 --            peek       reply what allow would, and count nothing
---            some       make n calls of allow with one unit, one after the other at this instant:
---                       count as many of the n units as every limit admits
---            countsome  make n calls of count with one unit
---            each       some, with the reply to each of the n calls
---            counteach  countsome, with the reply to each of the n calls
+--            some       count as many of the n units as every limit admits, like n calls of allow
+--                       with one unit, one after the other at this instant
+--            countsome  the same, like n calls of count with one unit
+--            each       like some, and reply to each of the n calls
+--            counteach  like countsome, and reply to each of the n calls
 --            inspect    reply the state, bucket by bucket
 --            refund     give back units that an earlier call counted
---            reset      forget the event, also if its record is cut short
+--            reset      forget the event, even if its record is cut short
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
 -- ARGV[3]  n, in units: 1 to 2^53. For each and counteach it is at most 4096; for allow, count,
 --          peek and inspect it is at most the least Max
@@ -34,22 +34,21 @@
 --                        for each limit: units used, wait until it would admit one more unit,
 --                        wait until it is as if never used
 --   each, counteach      how many are admitted, the time, then a row for each of the n calls, in
---                        order: the three integers of each limit in the reply to that call. The
---                        rows of each end with the first denial, whose row is that of all later
---                        calls, too
+--                        order: the three integers of each limit in the reply to that call. For
+--                        each, the first denial is the last row: all later calls have the same
 --   inspect              0, the time, then for each limit the same three (for the units given),
 --                        how many buckets there are and, oldest first, the time and units of
 --                        each. Then for each other section of the record: its Per, units used,
 --                        wait until it is as if never used, and buckets as above
 --   refund, reset        1 if anything changed, else 0
 --
--- Writes: one SET with PX if units are counted; refund one SET or DEL, reset one DEL. If allow,
--- some or each count nothing, they write only to repair a date (NoTimeTravel). Peek and inspect
--- never write.
--- Errors, before anything is written: WRONGTYPE or SLIDEGATE and a sentence that names the key;
--- Lua's own if an argument is no number.
+-- Writes: one SET with PX if units are counted. Refund writes one SET or DEL, reset one DEL. If
+-- allow, some or each count nothing, they write only to repair a date (NoTimeTravel). Peek and
+-- inspect never write.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key.
+-- If an argument is not a number, the error is Lua's own.
 --
--- The record. A bucket is (time of its last event, units); it is forgotten when it is Per old.
+-- The record. A bucket is (time of its last event, units). It is forgotten when it is Per old.
 --   byte      128 + the number of sections, 1 to 31: the format
 --   6 bytes   T, the time of the last event (the clock's, if a bucket is ahead); numbers are big
 --             endian
@@ -65,18 +64,17 @@
 --   closed x  newest first: time of the bucket modulo 256^w, where w is 2, 3, 4 or 6 bytes, the
 --             least that holds Per; and its units (unless every bucket holds 1)
 
--- A section of the record is read into these locals. Other code here gives them the same names:
+-- The loop reads a section of the record into these locals. Other code here uses the same names:
 --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
 --                           Resolution under which the last bucket was opened
 --   total, open             the units of all buckets, and those of the last one, which is open
 --   at, fin                 where in v the closed buckets begin, and where what follows them does
 --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
 --                           format that reads both, and 256^w
---   slot                    where the limit of this Per has its three integers in reply: 3, 6, 9
---                           and so on; in ARGV it begins one place later. 0 if the caller has no
---                           such limit
---   date                    when the section takes the attempt to happen: now, unless last is
---                           later
+--   slot                    where the three integers of the limit with this Per begin in reply: 3,
+--                           6, 9 and so on. In ARGV the limit begins one place later. 0 if the
+--                           caller has no such limit
+--   date                    the time of the attempt in this section: now, or last if that is later
 
 -- encode returns a section whose closed buckets are body. It widens units that need more than u
 -- bytes. recordT is the T of the record.
@@ -112,12 +110,12 @@ end
 local redis, read, write, A = redis, struct.unpack, struct.pack, ARGV
 local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
--- The verb. One call counts unit, and the waits are for it; all calls together count n.
+-- The verb. One call counts unit, and the waits are for one call. All calls together count n.
 local valid, unit = n == 1 or n >= 1 and n <= 9007199254740992 and n % 1 == 0, n
 local admitted, adds, counts = true, true, true -- adds: reply is as if the units are counted
 local counting, looks, inspect, refund -- counting: denied units count, too; looks: peek or inspect
-local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only these count
-local sections, since, simulated -- sections lists the sections, where the loop alone is not enough
+local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
+local sections, since, simulated -- sections lists the sections, if the loop alone is not enough
 if op ~= 'allow' then
   if op == 'some' or op == 'each' then
     singles, lowers = true, true
@@ -198,19 +196,20 @@ if v then
 end
 if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- Each round of the loop takes a section of the record or, after these, a limit that has none. It
--- writes into reply what is true once the units are counted; the first limit that denies corrects
--- this for the limits before it. If a limit admits fewer units than some or each have counted in
--- the limits before it, the loop begins again with as many as every limit admits.
---   out, outs, expiry, px  the new sections, how many they are, when the last of their units is
---                          forgotten, and that as PX, if it is the Per of a limit
---   undecided, seen        how many limits are not decided, and how many sections were read
+-- Each round of the loop decides about one section of the record, and then about each limit that
+-- has no section. It writes into reply what is true once the units are counted. The first limit
+-- that denies corrects this for the limits before it. For some and each, a limit may admit fewer
+-- units than the limits before it have counted. The loop then begins again, with as many units as
+-- every limit admits.
+--   out, outs, expiry, px  the new sections, their number, the time when the last of their units
+--                          is forgotten, and that as PX, if it is the Per of a limit
+--   undecided, seen        how many limits are not decided yet, and how many sections were read
 --   ahead, earliest        how many limits are dated later than now, and the earliest such date
 --   short                  the flags of the section, if the fast writers can write it
 --   joins                  whether new units join the last bucket
 --   lasts                  last of each slot where it is not T
--- A section has a last time of its own only if it is carried along or ahead of the clock, since T
--- is the clock's time at the last write.
+-- A section needs its own last time only if it is carried along or ahead of the clock, because T is
+-- the time of the clock at the last write.
 local newT, tail = refund and T or now, len - 5 -- tail: where the last head may begin
 local pos, slot, undecided, seen, ahead, earliest = 8, 0, limits, 0, 0, 281474976710656
 local out, outs, expiry, px, again, changed, lasts = '', limits, 0
@@ -221,7 +220,7 @@ if T > now then sections = sections or {} end -- a denial may have to repair a d
 if foreign then pos, undecided = len + 1, 0 end
 while pos <= len or undecided > 0 or again do
   if again and pos > len and undecided == 0 then
-    -- Begin again, with what every limit admits.
+    -- Begin again, with as many units as every limit admits.
     pos, slot, undecided, seen, ahead, out, outs, expiry = 8, 0, limits, 0, 0, '', limits, 0
     again, sections, admitted, adds, counts = false, sections and {}, true, true, true
     for b = 3, lastSlot, 3 do reply[b], reply[b + 1], reply[b + 2] = -A[b + 1], A[b + 2] + 0, A[b + 3] + 0 end
@@ -285,10 +284,11 @@ while pos <= len or undecided > 0 or again do
   else
     while slot > lastSlot or reply[slot] >= 0 do slot = slot % lastSlot + 3 end
     per = -reply[slot]
-    last = now - per -- long enough ago
+    last = now - per -- old enough to be forgotten
   end
 
-  -- NoTimeTravel: if the clock stepped back, make what is more than Per ahead one bucket at now + Per.
+  -- NoTimeTravel: if the clock stepped back, merge all that is more than Per ahead into one bucket
+  -- at now + Per.
   local fin, date = pos, now
   if last > now then
     if last > now + per and not refund then
@@ -319,7 +319,7 @@ while pos <= len or undecided > 0 or again do
         if last - (last - b) % wrap + per > date then break end
         total, closed, fin = total - (u > 0 and c or 1), closed - 1, fin - w - u
       end
-      if total < open then foreign = true break end -- no writer counts less in all than in one
+      if total < open then foreign = true break end -- all buckets together hold at least what one holds
     end
   end
   if sections then
@@ -329,13 +329,14 @@ while pos <= len or undecided > 0 or again do
   end
 
   if slot == 0 then
-    -- Carry along what other callers count, until it is forgotten.
+    -- Keep what callers with other limits count, until it is forgotten.
     if last + per > now then
       out, outs = out .. encode(newT, per, closed, last, res, total, open, v:sub(at, fin - 1), w, u), outs + 1
       if last + per > expiry then expiry, px = last + per, nil end
     end
   else
-    -- Decide. need is how many units must be forgotten until a call fits; once counted, the next.
+    -- Decide. need is how many units must be forgotten before this call fits, or once this one is
+    -- counted, before the next.
     local due, need, wait = date + per, total - (reply[slot + 1] - unit), 0
     if singles and need + fit > 1 then
       fit = need < 1 and 1 - need or 0
@@ -452,15 +453,15 @@ if inspect then
   return all
 end
 
--- A refund, or a date that needs repair though nothing is counted, makes the record anew.
+-- Write the whole record anew for a refund, or to repair a date when nothing is counted.
 if refund or changed and not counts then
   out, outs, expiry, px = '', 0, 0, nil
   for _, s in ipairs(sections) do
     local last, total, open, closed, res = s.last, s.total, s.open, s.closed, s.res
     local step, body = s.w + s.u, v:sub(s.at or 1, s.fin - 1)
     if refund and s.slot > 0 and total > 0 and last >= since and since + s.per > s.date then
-      -- Take the units from the first bucket not before since. A closed one ends before p; if p
-      -- comes to at, it is the open one.
+      -- Take the units from the first bucket that is not before since. If that is a closed bucket,
+      -- it ends before p. If p reaches at, it is the open one.
       local p, t, units = s.fin, last, open
       while p > s.at do
         local b, c = read(s.pair, v, p - step)
@@ -481,7 +482,7 @@ if refund or changed and not counts then
         if p > s.at then
           body = newer .. older
         elseif closed > 0 then
-          -- The bucket before it is closed: Resolution 1 lets no event join it.
+          -- Make the closed bucket before it the last one. Under Resolution 1, no event joins it.
           local b, c = read(s.pair, v, s.at)
           last, open, res, body = last - (last - b) % s.wrap, s.u > 0 and c or 1, 1, v:sub(s.at + step, s.fin - 1)
         end
@@ -503,7 +504,7 @@ if (counts or changed) and not looks then
   if expiry == 0 then
     redis.call('DEL', key)
   else
-    -- If callers give the time, keep the key for a day longer: their clock may be behind.
+    -- If callers give the time, keep the key for one more day, because their clock may be behind.
     if dated or not px then px = string.format('%.0f', expiry - now + (simulated and 86400000 or 0)) end
     redis.call('SET', key, write('>BI6', 128 + outs, newT) .. out, 'PX', px)
   end
@@ -520,12 +521,12 @@ end
 reply[1] = fit
 if op == 'some' or op == 'countsome' then return reply end
 
--- The rows. That of the last call that counted is as reply, and so is that of a denial after it.
--- Calls of each that come before it fill no limit, and so leave no wait.
+-- The rows. The row of the last call that counted equals reply, and so does that of a denial after
+-- it. For each, the calls before it fill no limit, so their rows have no wait.
 local rows, waits, place = {fit, reply[2]}, {}, 3
 for _, s in ipairs(counting and sections or {}) do
   if s.slot > 0 then
-    -- Go through the units that the record had, oldest first: gone are forgotten at t + Per.
+    -- Go through the units that the record had, oldest first: gone units are forgotten at t + Per.
     local gone, t, p, list = 0, 0, s.fin, {}
     local joined = s.last == s.date or s.res > 1 and s.last - s.last % s.res == s.date - s.date % s.res
     for k = 1, n do

@@ -1,5 +1,6 @@
--- redis.lua stands in for the server where the same script runs on another Lua: one key, and the library that Redis calls
--- struct. Each line of its input is the arguments of one call; it answers with the reply, what was written, and the value.
+-- redis.lua replaces the server, to run the same script on another Lua: one key, and the library
+-- that Redis calls struct. Each line of its input is the arguments of one call. It answers with the
+-- reply, what was written, and the value.
 local value = false
 struct = {pack = string.pack, unpack = string.unpack}
 

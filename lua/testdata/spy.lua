@@ -1,5 +1,6 @@
--- spy.lua wraps a script for tests: it runs it as it is and tells what it replied, the command by which it wrote, and the
--- value it left. It fails if the script writes twice, writes before an error, or replies anything but whole numbers.
+-- spy.lua wraps a script for tests. It runs the script as it is, and returns its reply, the command
+-- by which it wrote, and the value that it left. It fails if the script writes twice, writes before
+-- an error, or replies anything except whole numbers.
 local server, wrote = redis, {}
 local redis = {error_reply = server.error_reply, pcall = server.pcall}
 
