@@ -114,7 +114,7 @@ func accuracyTable(all []accuracy) string {
 	return text.String()
 }
 
-// waits says how wrong the waits were.
+// waits returns how wrong the waits were.
 func (a accuracy) waits() string {
 	switch {
 	case a.Waits.Reported == 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// levelMaker makes limiters of ar1.
+// levelMaker returns a maker of limiters of ar1.
 func levelMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		cfg := ar1.Config{Name: "login", Limits: parse(limits), Now: now}

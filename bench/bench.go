@@ -16,7 +16,7 @@ type bench struct {
 	servers
 
 	callers []int         // of throughput and hot
-	turns   int           // of throughput and hot
+	passes  int           // of throughput and hot
 	slice   time.Duration // of throughput and hot
 
 	rounds, events, memory int // of server

@@ -40,17 +40,17 @@ func small(t *testing.T) bench {
 	return on(t, redistest.Start(t).Addr())
 }
 
-// on is a bench of few events on the servers at an address.
+// on returns a bench with few events, on the servers at an address.
 func on(t *testing.T, addr string) bench {
 	servers := must(dial(t.Context(), addr, ""))
 	t.Cleanup(servers.close)
 	return bench{
-		servers: servers, callers: []int{1, 4}, turns: 2, slice: 5 * time.Millisecond,
+		servers: servers, callers: []int{1, 4}, passes: 2, slice: 5 * time.Millisecond,
 		rounds: 2, events: 60, memory: 3000, log: log.New(io.Discard, "", 0),
 	}
 }
 
-// TestBench runs all but accuracy in little, with all checks.
+// TestBench runs all parts except accuracy on a small scale, with all checks.
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures everything, which takes eight seconds")
@@ -78,7 +78,7 @@ func TestBench(t *testing.T) {
 	res.checkPictures(t)
 }
 
-// check looks for figures that cannot be.
+// check looks for impossible figures.
 func (r *throughput) check(t *testing.T, all []contender) {
 	t.Helper()
 	if len(r.Rows) != len(all)*len(r.Callers) {
@@ -110,7 +110,8 @@ func (r row) check(t *testing.T) {
 	}
 }
 
-// checkPictures looks for the names of what was measured, and draws the same again from the figures that are kept.
+// checkPictures looks for the names of what was measured, and draws the pictures again from the
+// figures that were kept.
 func (r result) checkPictures(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,7 +153,8 @@ func checkKept(t *testing.T, dir string) map[string]looktest.Picture {
 
 var update = flag.Bool("update", false, "draw docs/bench-*.svg again, from docs/bench.json")
 
-// TestPublishedPictures holds the pictures of docs/performance.md to their figures and to this program.
+// TestPublishedPictures checks that the pictures of docs/performance.md are what this program draws
+// from their figures.
 func TestPublishedPictures(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
@@ -170,7 +172,7 @@ func TestPublishedPictures(t *testing.T) {
 	drawn["bench-buckets.svg"].Legend(t, "window, denied", look.Vermilion)
 }
 
-// TestCluster: the same on a cluster, where counts are sums over the masters.
+// TestCluster runs the same on a cluster, where counts are sums over the masters.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a cluster")
@@ -194,7 +196,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestAccuracy: the attacks find what is known of the algorithms, and nothing of window.
+// TestAccuracy checks that the attacks find what is known about the algorithms, and nothing in
+// window.
 func TestAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("its attacks wait for windows to end")
@@ -217,7 +220,7 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// TestBenchMeasuresWhatItSays has contenders that do not do what they claim; none gets a number.
+// TestBenchMeasuresWhatItSays checks that contenders that do not do what they claim get no number.
 func TestBenchMeasuresWhatItSays(t *testing.T) {
 	b := small(t)
 	honest := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
@@ -249,7 +252,7 @@ func TestBenchMeasuresWhatItSays(t *testing.T) {
 	}
 }
 
-// TestThroughputMeasuresWhatItSays: so it is with slices of throughput.
+// TestThroughputMeasuresWhatItSays checks the same for slices of throughput.
 func TestThroughputMeasuresWhatItSays(t *testing.T) {
 	b := small(t)
 	honest := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
@@ -265,7 +268,7 @@ func TestThroughputMeasuresWhatItSays(t *testing.T) {
 		"it denies":           {func(c *contender) { c.allows = false }, "measures the other"},
 		"it asks twice":       {func(c *contender) { c.ask = twice(c.ask) }, "calls of evalsha for"},
 		"it asks by no call":  {func(c *contender) { c.ask = nothing }, "0 calls of evalsha"},
-		"it merges":           {func(c *contender) { c.ask, c.merges = seldom(c.ask), false }, "calls of evalsha for"},
+		"it merges":           {func(c *contender) { c.ask, c.merges = everyThird(c.ask), false }, "calls of evalsha for"},
 		"it makes other keys": {func(c *contender) { c.ask = with(c.ask, "more:") }, "are claimed"},
 	}
 	for name, test := range tests {
@@ -279,19 +282,19 @@ func TestThroughputMeasuresWhatItSays(t *testing.T) {
 	}
 }
 
-// TestMerged: script calls for each decision are counted.
+// TestMerged checks that the bench counts the script calls of each decision.
 func TestMerged(t *testing.T) {
 	b := small(t)
 	c := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
 	c.merges, c.hot = true, true
 	state := must(b.stateBefore(t.Context(), c))
-	c.ask = seldom(c.ask)
+	c.ask = everyThird(c.ask)
 	if s, err := b.measureSlice(t.Context(), c, state, 4); err != nil || s.scripts > 0.5 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
-// TestScriptArguments: the script alone is called as window calls it.
+// TestScriptArguments checks that the row window.lua calls the script as window does.
 func TestScriptArguments(t *testing.T) {
 	client := redistest.Client(t)
 	at := time.Now().Truncate(time.Millisecond)
@@ -309,7 +312,7 @@ func TestScriptArguments(t *testing.T) {
 	}
 }
 
-// TestRows: a pattern that matches nothing is an error that lists the names.
+// TestRows checks that a pattern that matches nothing is an error that lists the names.
 func TestRows(t *testing.T) {
 	b := small(t)
 	b.rows = regexp.MustCompile("nobody")
@@ -321,9 +324,9 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestFlags: what is wrong with a command line is said before anything starts.
+// TestFlags checks that a wrong command line is refused before anything starts.
 func TestFlags(t *testing.T) {
-	good := bench{turns: 1, rounds: 1, events: 2}
+	good := bench{passes: 1, rounds: 1, events: 2}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -335,7 +338,7 @@ func TestFlags(t *testing.T) {
 		out    output
 		want   string
 	}{
-		"no turn":       {func(b *bench) { b.turns = 0 }, site{}, nil, output{}, "at least 1 turn"},
+		"no pass":       {func(b *bench) { b.passes = 0 }, site{}, nil, output{}, "at least 1 pass"},
 		"no part":       {func(*bench) {}, site{}, []string{"-busy"}, output{}, `no part "-busy": give some of throughput`},
 		"no directory":  {func(*bench) {}, site{}, nil, output{plots: file}, "is no directory"},
 		"half a plot":   {func(*bench) {}, site{}, []string{"server"}, output{plots: t.TempDir()}, "measure both"},
@@ -357,8 +360,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// seldom asks only every third time.
-func seldom(f ask) ask {
+// everyThird asks only every third time.
+func everyThird(f ask) ask {
 	var n atomic.Int64
 	return func(ctx context.Context, event string) (bool, error) {
 		if n.Add(1)%3 > 0 {
@@ -380,7 +383,7 @@ func same(client rueidis.Client) ask {
 	}
 }
 
-// TestAlikeInAllSlices: a contender that does something else later gets no number.
+// TestAlikeInAllSlices checks that a contender that does something else later gets no number.
 func TestAlikeInAllSlices(t *testing.T) {
 	b := small(t)
 	var asked atomic.Int64
@@ -439,10 +442,10 @@ func address(b bench) (addr string) {
 	return ""
 }
 
-// TestRefusesKeys is about a server that somebody uses.
+// TestRefusesKeys checks that the bench refuses a server that is in use.
 func TestRefusesKeys(t *testing.T) {
 	b := small(t)
-	for database := range 2 { // of which this one measures in the first
+	for database := range 2 { // the bench measures in the first one
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address(b)}, SelectDB: database, ForceSingleClient: true, DisableCache: true}))
 		defer client.Close()
 		if err := client.Do(t.Context(), client.B().Set().Key("theirs").Value("1").Build()).Error(); err != nil {
@@ -457,8 +460,9 @@ func TestRefusesKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is a call of the client: an EVALSHA of a constant read as integers, the floor, and decisions. The B/op and
-// allocs/op of a decision over those of the floor are what the library adds.
+// BenchmarkCall measures calls of the client: an EVALSHA that returns a constant, read as integers,
+// as the floor, and decisions. The library adds the B/op and allocs/op of a decision beyond those
+// of the floor.
 func BenchmarkCall(b *testing.B) {
 	client := redistest.Client(b)
 	script := rueidis.NewLuaScript("return {1, 2, 3, 4, 5}")
@@ -486,8 +490,9 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkLocal is a decision in memory, under one limit: of one hot event, and of events drawn at random; by one caller,
-// and by as many as -cpu says. Beside it is x/time/rate, a token bucket, in a map with a mutex.
+// BenchmarkLocal measures a decision in memory, under one limit. The events are one hot event, or
+// drawn at random. There is one caller, or as many as -cpu says. Beside it is x/time/rate, a token
+// bucket, in a map with a mutex.
 func BenchmarkLocal(b *testing.B) {
 	for _, events := range []int{1, 1_000, 100_000} {
 		names := make([]string, events)

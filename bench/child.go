@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// childRole is the environment variable that turns this program into a child of a bench. What a child
-// does is not counted as the client's CPU.
+// childRole is the environment variable that makes this program a child of a bench. The CPU of a
+// child does not count as the client's.
 const childRole = "SLIDEGATE_BENCH_CHILD"
 
 // roles are what a child can do, by the first word of its role. The others are the arguments.
 var roles = map[string]func(args []string) error{"busy": busy, "delay": delay}
 
-// actAsChild returns only if this process is no child. A child ends when its parent stops it or dies.
+// actAsChild returns only if this process is not a child. A child ends when its parent stops it or
+// dies.
 func actAsChild() {
 	role := strings.Fields(os.Getenv(childRole))
 	if len(role) == 0 {
@@ -42,8 +43,8 @@ func busy([]string) error {
 	}
 }
 
-// delay forwards connections to the address in args, with the extra round trip in args. It prints its
-// own address.
+// delay forwards connections to the address in args, with the extra round trip in args. It prints
+// its own address.
 func delay(args []string) error {
 	extra, err := time.ParseDuration(args[1])
 	if err != nil {

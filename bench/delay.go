@@ -27,15 +27,15 @@ func delayAll(listener net.Listener, addr string, extra time.Duration) error {
 	}
 }
 
-// line is one direction of a network. All its chunks take equally long, so a queue keeps them in the
-// order in which they are due. Connections share it: a thread for each would cost the CPU that is to
-// be measured.
+// line is one direction of a network. All its chunks take equally long, so a queue keeps them in
+// the order of their delivery. Connections share a line: a thread for each would cost the CPU that
+// the bench measures.
 type line struct {
 	delay  time.Duration
 	chunks chan chunk
 }
 
-// chunk is what one read returned, and when it is due at the other end.
+// chunk is what one read returned, and when it must arrive at the other end.
 type chunk struct {
 	to   net.Conn
 	data []byte // empty: the end
@@ -48,8 +48,8 @@ func newLine(delay time.Duration) line {
 	return l
 }
 
-// carry reads one end of a connection. It goes on while chunks are on their way, so the delay does not
-// limit the throughput.
+// carry reads one end of a connection. It keeps reading while chunks are on their way, so the delay
+// does not limit the throughput.
 func (l line) carry(from, to net.Conn) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -64,7 +64,8 @@ func (l line) carry(from, to net.Conn) {
 	}
 }
 
-// deliver writes each chunk when it is due. It has a thread of its own, since nap blocks it.
+// deliver writes each chunk when its delay is over. It has a thread of its own, because nap blocks
+// it.
 func (l line) deliver() {
 	runtime.LockOSThread()
 	sharpenNaps()

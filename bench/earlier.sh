@@ -3,7 +3,8 @@
 #
 #	./earlier.sh REVISION [flags] [parts]
 #
-# It copies that revision to a temporary directory, under another module path, and changes nothing here.
+# It copies that revision to a temporary directory, under another module path. It changes nothing
+# here.
 set -eu
 [ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 cd "$(dirname "$0")"

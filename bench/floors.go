@@ -9,8 +9,8 @@ import (
 // record is as long as a record of window with five events under three limits.
 const record = "a record of forty bytes, as long as ours"
 
-// floors returns rows of scripts that decide nothing. No script of that kind can be faster. The last
-// two have the commands, arguments and replies of a decision of window.
+// floors returns rows of scripts that decide nothing. No script of that kind can be faster. The
+// last two have the commands, arguments and replies of a decision of window.
 func floors(client rueidis.Client) []contender {
 	const calls = `redis.call('TIME') redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[#ARGV], 'PX', ARGV[#ARGV - 3]) `
 	return []contender{

@@ -13,7 +13,8 @@ type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 }
 
-// maker returns the decisions of a limiter. Its clock is now; nil is the server's, as in production.
+// maker returns the decisions of a limiter. Its clock is now; nil is the server's, as in
+// production.
 type maker func(limits []string, now func() time.Time) ask
 
 // asking returns the decisions of a limiter.
@@ -27,8 +28,8 @@ func asking(l limiter) ask {
 // state holds, for each unit counted before, how long ago it was counted.
 type state []time.Duration
 
-// The states before. The places of four units make the state independent of the hour: all are in the
-// last 54 minutes, each in a minute of its own, and each of the last two slots has two.
+// The states before. The places of four units make the state independent of the hour: all are in
+// the last 54 minutes, each in a minute of its own, and each of the last two slots has two.
 var (
 	four = state{30 * time.Minute, 26 * time.Minute, 10 * time.Minute, time.Minute}
 	once = state{time.Minute}
@@ -43,7 +44,7 @@ func spread(n int) state {
 	return s
 }
 
-// slot is the width of a bucket under 200/1d.
+// slot returns the width of a bucket under 200/1d.
 const slot = 24 * time.Minute
 
 // limiterRow returns a function that completes the row of a limiter with its limits and the state

@@ -1,34 +1,43 @@
-// Command bench measures what a decision of Slidegate costs, beside other rate limiters, scripts that
-// many write themselves, and scripts that decide nothing.
+// Command bench measures what a decision of Slidegate costs, beside other rate limiters, scripts
+// that many write themselves, and scripts that decide nothing.
 //
 //	cd bench && go run . [flags] [parts]
 //
-// The parts are these; without any, all are measured:
+// These are the parts. Without any, the bench measures all of them:
 //
-//   - throughput: decisions a second of many callers about many events, the median and the 99 % call,
-//     the CPU of this process and of the server, allocations and script calls for each decision.
-//     Each contender is on the client that its users have, with its default settings.
+//   - throughput: decisions a second of many callers about many events, the median and the 99 %
+//     call, the CPU of this process and of the server, allocations and script calls for each
+//     decision. Each contender is on the client that its users have, with its default settings.
 //     The rows "window, go-redis" are on the same client as those of other libraries.
 //   - hot: the same, with all callers on one event.
 //   - server: the time in the server, allocations, memory and replication, with 16 callers.
 //   - accuracy: whether each keeps its limit under attack.
 //
-// Results are ratios within one run, since absolute figures depend on the machine and on what else it
-// does. Short slices of all contenders take turns. Before each slice of throughput and hot, and each
-// round of server, every event is brought into the state that the row names. A run fails if answers,
+// Results are ratios within one run, because absolute figures depend on the machine and on what
+// else it does. Short slices of all contenders alternate. Before each slice of throughput and hot,
+// and each round of server, every event gets the state that the row names. A run fails if answers,
 // keys, or script calls are not those that a row claims.
 //
-// Each line answers one question about a change:
+// Each command answers one question about a change:
 //
-//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' throughput             # what the library adds to its script
-//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -busy 2 throughput     # the same, on a busy machine
-//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -delay 500us throughput # the same, over a network
-//	go run . -callers 64,256 -rows '^(window|constant)$' throughput                      # client CPU, beside the least script
-//	go run . -callers 16,64,256 -rows '^(window|redis_rate)(, 3 limits)?$' throughput    # redis_rate: throughput, CPU of both sides
-//	go run . -callers 16,64,256 -rows '^(window|window, go-redis|redis_rate)$' throughput # window on both clients, and redis_rate on the second
-//	./earlier.sh REVISION -callers 64,256 hot                                            # one hot event, beside an earlier revision
-//	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server       # server time and allocations, beside it
-//	go test -run TestTenProcesses -v .                                                   # one event in ten processes: exactly Max
+//	# what the library adds to its script
+//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' throughput
+//	# the same, on a busy machine
+//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -busy 2 throughput
+//	# the same, over a network
+//	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -delay 500us throughput
+//	# client CPU, beside the least script
+//	go run . -callers 64,256 -rows '^(window|constant)$' throughput
+//	# redis_rate: throughput, CPU of both sides
+//	go run . -callers 16,64,256 -rows '^(window|redis_rate)(, 3 limits)?$' throughput
+//	# window on both clients, and redis_rate on the second
+//	go run . -callers 16,64,256 -rows '^(window|window, go-redis|redis_rate)$' throughput
+//	# one hot event, beside an earlier revision
+//	./earlier.sh REVISION -callers 64,256 hot
+//	# server time and allocations, beside it
+//	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server
+//	# one event in ten processes: exactly Max
+//	go test -run TestTenProcesses -v .
 package main
 
 import (
@@ -56,7 +65,7 @@ func main() {
 	flag.IntVar(&at.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
 	flag.DurationVar(&at.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
 	flag.Func("callers", "`numbers` of callers at a time, in throughput and hot (default 1,4,16,64,256)", b.setCallers)
-	flag.IntVar(&b.turns, "turns", 9, "turns of throughput and hot; each has a slice of 100 ms for every contender and number of callers")
+	flag.IntVar(&b.passes, "passes", 9, "passes of throughput and hot; each has a slice of 100 ms for every contender and number of callers")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server; each asks every contender about each of its events once")
 	flag.IntVar(&b.events, "events", 12_000, "events of each contender in server")
 	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot and server (default all)", func(s string) (err error) {
@@ -95,7 +104,7 @@ func (b *bench) setCallers(s string) error {
 	return nil
 }
 
-// output is what becomes of the result.
+// output says what to do with the result.
 type output struct {
 	json  bool
 	plots string // directory; empty: none
@@ -103,8 +112,8 @@ type output struct {
 
 // check returns what is wrong with the flags and the names of the parts.
 func (b bench) check(names []string, out output) error {
-	if b.rounds < 1 || b.turns < 1 || b.events < 2 || b.memory < 0 {
-		return errors.New("give at least 1 turn, 1 round, 2 events and 0 for -memory")
+	if b.rounds < 1 || b.passes < 1 || b.events < 2 || b.memory < 0 {
+		return errors.New("give at least 1 pass, 1 round, 2 events and 0 for -memory")
 	}
 	for _, name := range names {
 		if parts[name] == nil {

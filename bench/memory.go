@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// memory is what an event costs in memory.
+// memory is the memory that an event takes.
 type memory struct {
 	Events        int     `json:"events"`
 	BytesPerEvent float64 `json:"bytes_per_event"` // growth of used_memory
@@ -54,8 +54,8 @@ func (b bench) memories(ctx context.Context, all []contender, res *result) error
 }
 
 // measureMemory counts each event five times, 130 s apart, at times spread evenly over a day. It
-// returns how much the memory has grown: keys, values, expiry, and the server's hash tables in whatever
-// state of growth they are.
+// returns how much the memory has grown: keys, values, expiry, and the server's hash tables in
+// whatever state of growth they are.
 func (b bench) measureMemory(ctx context.Context) (memory, error) {
 	b.log.Printf("memory of %d events", b.memory)
 	m := memory{Events: b.memory}
@@ -100,8 +100,8 @@ func (b bench) countOften(ctx context.Context, n int) error {
 	return nil
 }
 
-// usedMemory returns the bytes that the servers use, without the buffers of clients: Redis shrinks
-// those when it likes.
+// usedMemory returns the bytes that the servers use, without the buffers of clients, which Redis
+// may shrink at any time.
 func (s servers) usedMemory(ctx context.Context) (float64, error) {
 	all, err := s.info(ctx, "memory", "used_memory")
 	clients, errClients := s.info(ctx, "memory", "mem_clients_normal")

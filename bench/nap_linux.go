@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sharpenNaps lets the naps of this thread end in time. By default Linux may add 50 µs to each.
+// sharpenNaps makes the naps of this thread precise. By default, Linux may add 50 µs to each.
 func sharpenNaps() {
 	const setTimerSlack = 29
 	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0) // nanoseconds

@@ -19,7 +19,8 @@ import (
 	"github.com/slidegate/slidegate/internal/look"
 )
 
-// figures are what the pictures show. They are kept beside these, so that the pictures can be drawn anew without measuring.
+// figures are the numbers in the pictures. They are kept beside the pictures, so that these can be
+// drawn again without measuring.
 type figures struct {
 	Server  []bar   `json:"server"`  // an allowed event, the slowest first
 	Callers []curve `json:"callers"` // decisions a second
@@ -27,19 +28,19 @@ type figures struct {
 	Buckets []curve `json:"buckets"`
 }
 
-// bar is a contender, and its time in the server over that of redis_rate.
+// bar is a contender, and its time in the server relative to redis_rate.
 type bar struct {
 	Name  string  `json:"name"`
 	Ratio float64 `json:"ratio"`
 }
 
-// curve is one that a picture has, by the number of callers, limits or buckets.
+// curve is a line in a picture, by the number of callers, limits or buckets.
 type curve struct {
 	Name   string      `json:"name"`
 	Points plotter.XYs `json:"points"`
 }
 
-// figuresFile is beside the pictures.
+// figuresFile is the name of the file with the figures, in the directory of the pictures.
 const figuresFile = "bench.json"
 
 // figures returns what the pictures show of a result, in four digits.
@@ -68,7 +69,7 @@ func (r result) figures() figures {
 	return f
 }
 
-// series is what rows increase, and the name of their curve.
+// series says what its rows increase, and the name of their curve.
 type series struct{ grows, name string }
 
 // growth returns a curve for each series of rows.
@@ -99,7 +100,7 @@ func (r row) plain() bool {
 	return r.Grows == "" && !slices.ContainsFunc([]string{", new", ", wide", "denied"}, special)
 }
 
-// save writes the figures and the pictures of these.
+// save writes the figures and their pictures.
 func (f figures) save(dir string) error {
 	text, err := json.MarshalIndent(f, "", "\t")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // throughput is the result of the part throughput, or of hot.
 type throughput struct {
 	Callers []int       `json:"callers"`
-	Turns   int         `json:"turns"`
+	Passes  int         `json:"passes"`
 	Slice   string      `json:"slice"`
 	Rows    []speedRow  `json:"rows"`
 	Ratios  []speedPair `json:"ratios"`
@@ -23,7 +23,7 @@ type speedRow struct {
 	Medians map[string]float64 `json:"medians"` // by metric
 }
 
-// pair names two contenders whose ratio is wanted.
+// pair names two contenders to compare.
 type pair struct {
 	Name string `json:"name"`
 	Of   string `json:"of"`
@@ -37,15 +37,15 @@ type speedPair struct {
 	Ratios  map[string]quartiles `json:"ratios"` // by metric
 }
 
-// quartiles are the median of the ratios in the same turns, and the two values between which half of
-// them lie.
+// quartiles are the median of the ratios in the same passes, and the two values that half of them
+// lie between.
 type quartiles struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 }
 
-// metric is what is measured in a slice.
+// metric is a number that each slice measures.
 type metric struct {
 	name     string
 	of       func(slice) float64
@@ -63,7 +63,7 @@ var compared = []metric{
 	{"server CPU, µs", func(s slice) float64 { return s.server }, 2},
 }
 
-// metrics are all of them.
+// metrics are all metrics.
 var metrics = append(compared[:len(compared):len(compared)],
 	metric{"allocations", func(s slice) float64 { return s.allocs }, 2},
 	metric{"script calls", func(s slice) float64 { return s.scripts }, 3})
@@ -71,9 +71,9 @@ var metrics = append(compared[:len(compared):len(compared)],
 // slicesOf holds the slices of each contender, by its number of callers.
 type slicesOf map[string]map[int][]slice
 
-// summarize turns slices into medians and ratios.
+// summarize makes medians and ratios of slices.
 func (b bench) summarize(all []contender, seen slicesOf) *throughput {
-	t := &throughput{Callers: b.callers, Turns: b.turns, Slice: b.slice.String()}
+	t := &throughput{Callers: b.callers, Passes: b.passes, Slice: b.slice.String()}
 	for _, c := range all {
 		for _, callers := range b.callers {
 			t.Rows = append(t.Rows, speedRow{c.name, c.like, callers, seen.medians(c.name, callers)})
@@ -109,10 +109,10 @@ func (s slicesOf) ratios(p pair, callers int) map[string]quartiles {
 	return all
 }
 
-// writeTables writes, in Markdown, a table of ratios and one of medians for each metric. A column is a
-// number of callers.
+// writeTables writes tables in Markdown: one of ratios and one of medians for each metric. Each
+// column is a number of callers.
 func (t *throughput) writeTables(w *strings.Builder) {
-	fmt.Fprintf(w, "\n%d turns of slices of %s. Ratios are medians of those in the same turns; half of them lie in the brackets.\n", t.Turns, t.Slice)
+	fmt.Fprintf(w, "\n%d passes of slices of %s. Each ratio is the median of the ratios in the same passes. The brackets hold half of these.\n", t.Passes, t.Slice)
 	for _, m := range compared {
 		if len(t.Ratios) > 0 {
 			writeTable(w, "ratio of "+m.name, t.Callers, t.Ratios, func(p speedPair) (string, string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisRate returns the rows of redis_rate v10, on go-redis. Its keys live until what they count has
-// drained, so the limits are such that this takes longer than a round.
+// redisRate returns the rows of redis_rate v10, on go-redis. Its keys live until what they count
+// has drained, so the limits are such that this takes longer than a round.
 func redisRate(theirs redis.UniversalClient) []contender {
 	l := redis_rate.NewLimiter(theirs)
 	day := 24 * time.Hour

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// replicated is how many decisions of each contender are replicated.
+// replicated is the number of decisions of each contender that are replicated.
 const replicated = 200
 
-// replications fills in how many bytes a decision of each contender sends to a replica. It is one
-// itself, and reads the replication offsets of the masters.
+// replications fills in how many bytes a decision of each contender sends to a replica. The bench
+// acts as the replica, and reads the replication offsets of the masters.
 func (b bench) replications(ctx context.Context, all []contender, res *result) error {
 	b.log.Print("replication")
 	for addr := range b.masters {

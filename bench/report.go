@@ -40,9 +40,9 @@ func (c conditions) String() string {
 		c.Command, c.Server, c.Go, c.System, c.Cores, c.Load, c.Busy, c.Network)
 }
 
-// row is a contender of the server part. Ratio is the median of the ratios in the same turns; half of
-// them lie between Low and High. Quiet is the ratio of the fastest tenths of the slices, since
-// whatever else the machine does only adds.
+// row is a contender of the server part. Ratio is the median of the ratios in the same rounds, and
+// half of them lie between Low and High. Quiet is the ratio of the fastest tenths of the slices,
+// because other work on the machine only adds time.
 type row struct {
 	Name     string         `json:"name"`
 	Like     string         `json:"like"`
@@ -64,7 +64,7 @@ type row struct {
 	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
 
-// compareAll returns the rows of the contenders, each compared with redis_rate in the same turns.
+// compareAll returns the rows of the contenders, each compared with redis_rate in the same rounds.
 func compareAll(all []contender, seen [][]sample) (rows []row) {
 	of := map[string][]sample{}
 	for i, c := range all {
@@ -107,7 +107,7 @@ func each[T any](samples []T, of func(T) float64) []float64 {
 	return all
 }
 
-// ratios returns the ratios in the same turns.
+// ratios returns the ratios in the same rounds.
 func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	r := make([]float64, len(seen))
 	for i := range r {
@@ -116,7 +116,8 @@ func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	return r
 }
 
-// quantile returns the value below which percent of the values lie, interpolated between two of them.
+// quantile returns the value below which percent of the values lie, interpolated between its
+// neighbours.
 func quantile(of []float64, percent int) float64 {
 	sorted, hundredths := slices.Sorted(slices.Values(of)), (len(of)-1)*percent
 	i, part := hundredths/100, float64(hundredths%100)/100
@@ -164,7 +165,7 @@ func (r result) tables() string {
 func (r result) serverTable() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n%d rounds of %d events. Ratios are of the time in the server (INFO commandstats): the median over slices\n", r.Rounds, r.Events)
-	text.WriteString("that take turns, the values between which half of them lie, and, undisturbed, that of the fastest tenths.\n\n")
+	text.WriteString("that alternate, the values between which half of them lie, and, undisturbed, that of the fastest tenths.\n\n")
 	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | allocs | B | bytes/event | bytes replicated | what it is |\n")
 	text.WriteString("|---|" + strings.Repeat("---:|", 10) + "---|\n")
 	for _, row := range r.Rows {

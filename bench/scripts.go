@@ -10,9 +10,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A rival is a script that many write themselves. These are written from descriptions, for rueidis and
-// any number of limits. Like window, each reads the server's clock and decides about all limits in one
-// call.
+// A rival is a script that many write themselves. These are written from descriptions, for rueidis
+// and any number of limits. Like window, each reads the server's clock and decides about all limits
+// in one call.
 type rival struct {
 	name, like string
 	keys       []string // the ends of its keys, for each limit

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// The server part measures decisions of one contender in slices of sliceSize, by sliceCallers callers
-// at a time. Slices of all contenders take turns, so that whatever else the machine does affects all
+// The server part measures decisions of one contender in slices of sliceSize, with sliceCallers
+// callers at a time. Slices of all contenders alternate, so other work on the machine affects all
 // of them alike.
 const (
 	sliceSize    = 2000
@@ -106,7 +106,7 @@ type sample struct {
 	bytes   float64 // of these
 }
 
-// measure asks about the events of c with the numbers from from to to-1.
+// measure asks about the events of c with the numbers from "from" to to-1.
 func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, error) {
 	if err := b.resetStats(ctx); err != nil {
 		return sample{}, err
@@ -152,8 +152,8 @@ func executes(stats map[string]stat, decisions float64) map[string]int {
 	return all
 }
 
-// sameCommands checks that a decision executed as many commands as in another slice. Which ones they
-// are can depend on whether a minute is over.
+// sameCommands checks that a decision executed as many commands as in another slice. The commands
+// themselves can depend on whether a minute is over.
 func (s sample) sameCommands(other sample) error {
 	if count(s.executes) != count(other.executes) {
 		return fmt.Errorf("the server executes %v for a decision, and %v before", s.executes, other.executes)
@@ -168,7 +168,7 @@ func count(executes map[string]int) (n int) {
 	return n
 }
 
-// askAll asks about each event once. The callers share them out.
+// askAll asks about each event once. The callers divide the events among them.
 func askAll(ctx context.Context, c contender, names []string) error {
 	errs := make([]error, sliceCallers)
 	var group sync.WaitGroup

@@ -20,8 +20,8 @@ type servers struct {
 	theirs  redis.UniversalClient     // of libraries on go-redis, with its default pool
 }
 
-// dial connects to the server at addr, or to the cluster of which it is a node. Contenders connect to
-// via instead, if that is not empty.
+// dial connects to the server or the cluster node at addr. If via is not empty, contenders connect
+// to it instead.
 func dial(ctx context.Context, addr, via string) (s servers, err error) {
 	if s.client, err = connect(addr); err != nil {
 		return s, err
@@ -170,7 +170,8 @@ func (s servers) resetStats(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)
 }
 
-// describe returns what the servers are: "redis 7.0.15", or "3 masters, redis 7.0.15 in a container".
+// describe returns what the servers are: "redis 7.0.15", or "3 masters, redis 7.0.15 in a
+// container".
 func (s servers) describe(ctx context.Context) (name string) {
 	_ = s.sections(ctx, "server", func(text string) error {
 		for _, kind := range []string{"redis", "valkey"} {

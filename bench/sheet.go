@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/internal/look"
 )
 
-// What pictures are drawn on, like those of the command.
+// The size, margins and fonts of pictures, like those of the command.
 
 var (
 	grid = draw.LineStyle{Color: look.Rule, Width: 0.6}
@@ -35,13 +35,14 @@ func letters(size float64, bold bool, c color.Color) text.Style {
 	return text.Style{Color: c, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// entry is a name in a legend, and a sample of what has it.
+// entry is a name in a legend, and a sample of its line or bar.
 type entry struct {
 	name   string
 	sample plot.Thumbnailer
 }
 
-// picture draws a diagram, this high, below its title and its legend. All of the legend stands on one line.
+// picture draws a diagram of this height, below its title and its legend. The whole legend is on
+// one line.
 func picture(title string, legend []entry, height vg.Length, p *plot.Plot) []byte {
 	const head, sample = 44, 28
 	svg := vgsvg.New(look.PageWidth, height+head+2*look.Margin)
@@ -66,7 +67,8 @@ func picture(title string, legend []entry, height vg.Length, p *plot.Plot) []byt
 	})
 }
 
-// newPlot returns an empty diagram with a grid, from 0 on. The lines of the grid from left to right may be another kind.
+// newPlot returns an empty diagram with a grid, from 0 on. The vertical lines of the grid may be of
+// another kind.
 func newPlot(across draw.LineStyle) *plot.Plot {
 	p := plot.New()
 	p.X.Min, p.Y.Min = 0, 0
@@ -99,7 +101,8 @@ func addCurve(p *plot.Plot, points plotter.XYs, style draw.LineStyle) plot.Thumb
 	return s
 }
 
-// numbers stand to the right of points, and above each other where these lie close together.
+// numbers are labels to the right of points. They stand above each other if the points are close
+// together.
 type numbers struct {
 	format string
 	values plotter.XYs // a number is the value of Y

@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// site is where a run takes place.
+// site says where a run takes place.
 type site struct {
 	addr  string        // of Redis; empty: the run starts one
 	busy  int           // processes beside it that use all the CPU they get

@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestDelay: PING takes at least as much longer as the network is said to add.
+// TestDelay checks that PING takes longer by at least what the network should add.
 func TestDelay(t *testing.T) {
 	const extra = 2 * time.Millisecond
 	at := site{addr: redistest.Addr(t), delay: extra}
@@ -42,7 +42,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDelayIsNoBottleneck: replies come in order, and many are on their way at once.
+// TestDelayIsNoBottleneck checks that replies come in order, and that many are on their way at
+// once.
 func TestDelayIsNoBottleneck(t *testing.T) {
 	const requests, extra = 1000, 20 * time.Millisecond
 	at := site{addr: redistest.Addr(t), delay: extra}
@@ -77,7 +78,7 @@ func TestDelayIsNoBottleneck(t *testing.T) {
 	}
 }
 
-// TestBusy: a busy loop is another process, uses the CPU, and ends when it is stopped.
+// TestBusy checks that a busy loop is another process, uses the CPU, and ends when it is stopped.
 func TestBusy(t *testing.T) {
 	for hold := 50 * time.Millisecond; ; hold *= 2 { // on a full machine it gets little
 		c, err := startChild("busy")
@@ -98,7 +99,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestEarlier: earlier.sh measures an earlier revision in the same turns, and leaves nothing behind.
+// TestEarlier checks that earlier.sh measures an earlier revision in the same passes, and leaves
+// nothing behind.
 func TestEarlier(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -108,7 +110,7 @@ func TestEarlier(t *testing.T) {
 		t.Skip("the sources are not in a repository: ", err)
 	}
 	before := must(os.ReadDir("."))
-	cmd := exec.Command("./earlier.sh", "HEAD", "-redis", redistest.Start(t).Addr(), "-turns", "1", "-callers", "4", "-rows", "^window", "hot")
+	cmd := exec.Command("./earlier.sh", "HEAD", "-redis", redistest.Start(t).Addr(), "-passes", "1", "-callers", "4", "-rows", "^window", "hot")
 	text, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "| window, hot / window before, hot |") {
 		t.Errorf("error %v, printed %s", err, text)
@@ -118,7 +120,7 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
-// TestConditions: a run states where it took place.
+// TestConditions checks that a run states where it took place.
 func TestConditions(t *testing.T) {
 	at := site{addr: redistest.Addr(t), busy: 1, delay: time.Millisecond}
 	t.Cleanup(at.close)
@@ -138,15 +140,15 @@ func TestConditions(t *testing.T) {
 
 func init() { roles["ask"] = askUntilDenied }
 
-// The limit of TestTenProcesses, and how many ask.
+// The limit of TestTenProcesses, and the number of callers.
 const (
 	shared    = "20000/1h"
 	processes = 10
 	askers    = 256 // in each process
 )
 
-// TestTenProcesses: ten processes with 256 callers each ask about one event until it is denied. As many
-// are allowed as the limit says, not one more and not one less.
+// TestTenProcesses checks one event in ten processes, with 256 callers each, until it is denied.
+// Exactly as many attempts are allowed as the limit says.
 func TestTenProcesses(t *testing.T) {
 	client := redistest.Client(t)
 	name := redistest.Key(t)
@@ -180,8 +182,8 @@ func TestTenProcesses(t *testing.T) {
 	}
 }
 
-// askUntilDenied is one of the processes. It waits for a word in Redis, asks, and prints how many
-// attempts were allowed.
+// askUntilDenied runs in each of the processes. It waits for a word in Redis, asks, and prints how
+// many attempts were allowed.
 func askUntilDenied(args []string) error {
 	ctx := context.Background()
 	client, err := connect(args[0])

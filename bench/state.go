@@ -45,11 +45,12 @@ func (s servers) statesBefore(ctx context.Context, all []contender) (states [][]
 	return states, nil
 }
 
-// tried is how many events try asks about, side by side.
+// tried is how many events try asks about at the same time.
 const tried = 64
 
 // try asks about new events, so that the server knows the script and the client has connections. It
-// checks that each event gets keys of its own: later, when all keys exist before, nobody could see.
+// checks that each event gets keys of its own. Later, when all keys exist already, that would not
+// show.
 func (s servers) try(ctx context.Context, c contender) error {
 	errs := make([]error, tried)
 	var group sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// pool is how many events a contender has in a slice. The callers share them out, so that no two ask
-// about the same event, unless it is the only one.
+// pool is how many events a contender has in a slice. The callers divide them among them, so no two
+// callers ask about the same event, unless it is the only one.
 const pool = 2048
 
 // throughput compares ways to decide about many events.
@@ -26,8 +26,8 @@ func (b bench) hot(ctx context.Context, res *result) error {
 	return b.race(ctx, "hot", hotRows(b.ours, b.theirs), &res.Hot)
 }
 
-// race measures contenders with each number of callers, in short slices that take turns. The first
-// turn opens connections and does not count.
+// race measures contenders with each number of callers, in short slices that alternate. The first
+// pass opens connections and does not count.
 func (b bench) race(ctx context.Context, part string, all []contender, to **throughput) error {
 	all, err := b.wanted(all)
 	if err != nil {
@@ -41,15 +41,15 @@ func (b bench) race(ctx context.Context, part string, all []contender, to **thro
 	for _, c := range all {
 		seen[c.name] = map[int][]slice{}
 	}
-	for turn := range b.turns + 1 {
-		b.log.Printf("%s: turn %d of %d", part, turn, b.turns)
+	for pass := range b.passes + 1 {
+		b.log.Printf("%s: pass %d of %d", part, pass, b.passes)
 		for _, callers := range b.callers {
 			for _, i := range rand.Perm(len(all)) {
 				s, err := b.measureSlice(ctx, all[i], states[i], callers)
 				if err != nil {
 					return fmt.Errorf("%s, %d callers: %w", all[i].name, callers, err)
 				}
-				if of := seen[all[i].name]; turn > 0 {
+				if of := seen[all[i].name]; pass > 0 {
 					of[callers] = append(of[callers], s)
 				}
 			}
@@ -59,7 +59,7 @@ func (b bench) race(ctx context.Context, part string, all []contender, to **thro
 	return nil
 }
 
-// slice is what one contender did in one slice. All but the first are for each decision.
+// slice is what one contender did in one slice. All fields except the first are for each decision.
 type slice struct {
 	rate     float64 // decisions a second, of all callers
 	p50, p99 float64 // µs of a call
@@ -130,7 +130,8 @@ func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) (
 	return all, nil
 }
 
-// askUntil asks about the events in turn, once at least, and appends to took how long each call took.
+// askUntil asks about the events one after the other, once at least, and appends to took how long
+// each call took.
 func (c contender) askUntil(ctx context.Context, until time.Time, events []string, took []time.Duration) ([]time.Duration, error) {
 	begin := time.Now()
 	for i := 0; i == 0 || begin.Before(until); i++ {
@@ -143,7 +144,7 @@ func (c contender) askUntil(ctx context.Context, until time.Time, events []strin
 	return took, nil
 }
 
-// durations is the room in which callers record how long their calls took. It is allocated before
+// durations is the memory in which callers record how long their calls took. It is allocated before
 // the slice, so that it does not count as theirs.
 var durations = make([]time.Duration, 1<<20)
 
@@ -156,7 +157,7 @@ func room(callers int) [][]time.Duration {
 	return took
 }
 
-// spending is what this process has used until an instant.
+// spending is what this process has used up to an instant.
 type spending struct {
 	at     time.Time
 	cpu    time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// windowMaker makes limiters of window.
+// windowMaker returns a maker of limiters of window.
 func windowMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		return asking(must(window.New(client, window.Config{Name: "login", Limits: parse(limits), Now: now})))
@@ -21,7 +21,7 @@ func windowMaker(client rueidis.Client) maker {
 // goRedisName is the name of the rows of window on go-redis.
 const goRedisName = "window, go-redis"
 
-// goRedisMaker makes limiters of window on a go-redis client.
+// goRedisMaker returns a maker of limiters of window on a go-redis client.
 func goRedisMaker(client redis.UniversalClient) maker {
 	conn := must(goredisgate.Connect(client))
 	return func(limits []string, now func() time.Time) ask {
@@ -58,7 +58,8 @@ func windows(client rueidis.Client) (rows []contender) {
 	return rows
 }
 
-// growth returns rows that show how the cost grows with the buckets of a limit, and with the limits.
+// growth returns rows that show how the cost grows with the buckets of a limit, and with the
+// limits.
 func growth(client rueidis.Client) (rows []contender) {
 	row := limiterRow(windowMaker(client))
 	for _, n := range []int{1, 4, 16, 60, 250} {

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A workload is the limits under which contenders of throughput and hot are asked. Four units are
+// A workload is the limits under which throughput and hot measure contenders. Four units are
 // counted before.
 type workload struct {
 	name   string   // follows that of the contender
