@@ -15,70 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/lua"
 )
-
-var verbs = []string{"allow", "count", "peek", "some", "countsome", "each", "counteach", "inspect", "refund", "reset"}
-
-// server is a real Redis, a script as it is shipped, and a key of the test.
-type server struct {
-	*testing.T
-	script
-	client rueidis.Client
-	lua    *rueidis.Lua
-	key    string
-}
-
-func (s script) on(t *testing.T, client rueidis.Client) server {
-	t.Helper()
-	return server{t, s, client, lua.New(s.source), redistest.Key(t)}
-}
-
-func (s server) call(args ...string) rueidis.RedisResult {
-	return s.lua.Exec(s.Context(), s.client, []string{s.key}, args)
-}
-
-// eval runs a script that belongs to the test.
-func (s server) eval(script string, args ...string) rueidis.RedisResult {
-	s.Helper()
-	r := s.client.Do(s.Context(), s.client.B().Eval().Script(script).Numkeys(1).Key(s.key).Arg(args...).Build())
-	if err := r.Error(); err != nil {
-		s.Fatal(err)
-	}
-	return r
-}
-
-// put stores a string under the key, without an expiry. Any later write adds an expiry, which state
-// shows.
-func (s server) put(value string) {
-	s.Helper()
-	s.eval(`return redis.call('SET', KEYS[1], ARGV[1])`, value)
-}
-
-// state returns all that a server knows about a key and that changes only when somebody writes.
-func (s server) state() string {
-	s.Helper()
-	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PTTL', KEYS[1]))}`
-	return fmt.Sprintf("%q", must(s.eval(script).AsStrSlice()))
-}
-
-// with returns the arguments of a valid call with some limits, and one more argument for a refund.
-// The call is made at an instant. An empty instant means the time of the server.
-func (s script) with(verb, at, units string, limits ...string) []string {
-	return s.dated(verb, s.at(at), units, limits...)
-}
-
-// dated returns the same, at an instant as the script takes it.
-func (s script) dated(verb, now, units string, limits ...string) (args []string) {
-	args = []string{verb, now, units}
-	for _, l := range limits {
-		args = append(args, s.limit(l)...)
-	}
-	if verb == "refund" {
-		args = append(args, now)
-	}
-	return args
-}
 
 // record returns what two attempts leave under two limits. In window, the second one opened a
 // bucket in one of the limits.

@@ -1,7 +1,6 @@
 package lua_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "write what the server replies into testdata/*/*.txt")
 
 // TestHistories compares each script with histories that a person can read, in testdata/*/*.txt. A
 // line is one of

@@ -1,0 +1,286 @@
+package lua_test
+
+import (
+	"bytes"
+	_ "embed"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/lua"
+)
+
+// script is what the tests need to know about one of the scripts.
+type script struct {
+	name    string // of its file, and of the folder of its histories
+	source  string
+	unit    time.Duration                              // of an instant, which is a number of these since 1970
+	never   int64                                      // the first instant that is too late for it
+	most    int64                                      // units, and a Max, at most
+	limited int                                        // arguments of a limit: Per, Max and, if 3, Resolution
+	format  byte                                       // the first byte of a record, less the number of its sections
+	least   int                                        // bytes of the shortest record
+	layout  func(record string) string                 // a record as a person reads it
+	details func(s script, rest []int64) (string, int) // what inspect replies of a limit besides, and in how many numbers
+	other   func(s script, rest []int64) (string, int) // what inspect replies of a section of no limit, after its Per
+	foreign func(record string) map[string]string      // values made of a record that are none
+	life    func(per int64, level float64) int64       // for how many ms a limit remembers, whose level is that many units
+}
+
+// The scripts pass the same tests.
+var (
+	window = script{
+		name: "window", source: lua.Window, unit: time.Millisecond, never: 1 << 47, most: 1 << 53,
+		limited: 3, format: 128, least: 13, layout: windowLayout, details: buckets, other: otherBuckets, foreign: noWindow,
+		life: func(per int64, _ float64) int64 { return per },
+	}
+	ar1 = script{
+		name: "ar1", source: lua.AR1, unit: time.Microsecond, never: 1 << 53, most: 1e7,
+		limited: 2, format: 160, least: 20, layout: ar1Layout, details: ofLevel, other: otherLevel, foreign: noAR1,
+		life: func(per int64, level float64) int64 { return int64(math.Ceil(float64(per) * math.Log(4*level))) },
+	}
+	scripts = []script{window, ar1}
+)
+
+// each runs a test for each script.
+func each(t *testing.T, test func(t *testing.T, s script)) {
+	for _, s := range scripts {
+		t.Run(s.name, func(t *testing.T) { test(t, s) })
+	}
+}
+
+// histories returns the files with the histories of the script.
+func (s script) histories() []string { return must(filepath.Glob("testdata/" + s.name + "/*.txt")) }
+
+// limit returns Max/Per@Resolution as the script takes it. A script without a Resolution leaves it
+// out.
+func (s script) limit(text string) []string { return must(s.parseLimit(text)) }
+
+// midnight is the instant that the instants of the tests count from: 2023-11-15 00:00 UTC, in ms.
+const midnight = 1_700_006_400_000
+
+// midnight returns that instant as the script counts.
+func (s script) midnight() int64 { return midnight * int64(time.Millisecond/s.unit) }
+
+// instant returns a time after midnight, such as 1h30m or -5s, as the script counts.
+func (s script) instant(text string) int64 { return must(s.parseInstant(text)) }
+
+// digits returns a number as a script takes it.
+func digits(n int64) string { return strconv.FormatInt(n, 10) }
+
+// at returns an instant as the script takes it. An empty one is the time of the server.
+func (s script) at(text string) string {
+	if text == "" {
+		return ""
+	}
+	return digits(s.instant(text))
+}
+
+// shown returns an instant as a person reads it.
+func (s script) shown(instant int64) string {
+	return (time.Duration(instant-s.midnight()) * s.unit).String()
+}
+
+// span returns a time in ms as a person reads it.
+func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// answer is what one call of the script did.
+type answer struct {
+	reply  []int64
+	err    string // that of the script, if it refused
+	wrote  string // the command: "", "SET" or "DEL"
+	px     string // what it gave SET as PX
+	stored string // the value afterwards; "" if there is none
+}
+
+// judge runs the script on one key that nobody else uses. Its first argument is the verb.
+type judge func(tb testing.TB, args ...string) answer
+
+// onRedis returns the judge that counts: a real server.
+func (s script) onRedis(tb testing.TB) judge {
+	tb.Helper()
+	client, script, key := redistest.Client(tb), lua.New(s.spied()), redistest.Key(tb)
+	return func(tb testing.TB, args ...string) answer {
+		tb.Helper()
+		return read(tb, key, script.Exec(tb.Context(), client, []string{key}, args))
+	}
+}
+
+// read reads what the spy reports.
+func read(tb testing.TB, key string, r rueidis.RedisResult) (a answer) {
+	tb.Helper()
+	reported, err := r.ToArray()
+	if e, ok := rueidis.IsRedisErr(err); ok {
+		return answer{err: strings.ReplaceAll(e.Error(), key, "KEY")}
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a.reply = must(reported[0].AsIntSlice())
+	if wrote := must(reported[1].AsStrSlice()); len(wrote) > 0 {
+		a.wrote, a.px = wrote[0], strings.Join(wrote[min(4, len(wrote)):], " ")
+	}
+	if len(reported) > 2 && !reported[2].IsNil() {
+		a.stored = must(reported[2].ToString())
+	}
+	return a
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// server is a real Redis, a script as it is shipped, and a key of the test.
+type server struct {
+	*testing.T
+	script
+	client rueidis.Client
+	lua    *rueidis.Lua
+	key    string
+}
+
+func (s script) on(t *testing.T, client rueidis.Client) server {
+	t.Helper()
+	return server{t, s, client, lua.New(s.source), redistest.Key(t)}
+}
+
+func (s server) call(args ...string) rueidis.RedisResult {
+	return s.lua.Exec(s.Context(), s.client, []string{s.key}, args)
+}
+
+// eval runs a script that belongs to the test.
+func (s server) eval(script string, args ...string) rueidis.RedisResult {
+	s.Helper()
+	r := s.client.Do(s.Context(), s.client.B().Eval().Script(script).Numkeys(1).Key(s.key).Arg(args...).Build())
+	if err := r.Error(); err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+// put stores a string under the key, without an expiry. Any later write adds an expiry, which state
+// shows.
+func (s server) put(value string) {
+	s.Helper()
+	s.eval(`return redis.call('SET', KEYS[1], ARGV[1])`, value)
+}
+
+// state returns all that a server knows about a key and that changes only when somebody writes.
+func (s server) state() string {
+	s.Helper()
+	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PTTL', KEYS[1]))}`
+	return fmt.Sprintf("%q", must(s.eval(script).AsStrSlice()))
+}
+
+// with returns the arguments of a valid call with some limits, and one more argument for a refund.
+// The call is made at an instant. An empty instant means the time of the server.
+func (s script) with(verb, at, units string, limits ...string) []string {
+	return s.dated(verb, s.at(at), units, limits...)
+}
+
+// dated returns the same, at an instant as the script takes it.
+func (s script) dated(verb, now, units string, limits ...string) (args []string) {
+	args = []string{verb, now, units}
+	for _, l := range limits {
+		args = append(args, s.limit(l)...)
+	}
+	if verb == "refund" {
+		args = append(args, now)
+	}
+	return args
+}
+
+var verbs = []string{"allow", "count", "peek", "some", "countsome", "each", "counteach", "inspect", "refund", "reset"}
+
+// A program is the directory of a module that requires this one, as it stands here.
+type program string
+
+// newProgram returns a program that imports one package. If the package is a module of its own, the
+// program requires that, too.
+func newProgram(t *testing.T, pkg string) program {
+	t.Helper()
+	repository, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own = "github.com/slidegate/slidegate"
+	p := program(t.TempDir())
+	for name, text := range map[string]string{
+		"main.go": "package main\n\nimport _ \"" + own + "/" + pkg + "\"\n\nfunc main() {}\n",
+		"go.mod":  "module example.com/program\n\ngo 1.25.0\n\nrequire " + own + " v0.1.0\n\nreplace " + own + " => " + strconv.Quote(repository) + "\n",
+	} {
+		p.write(t, name, text)
+	}
+	if _, err := os.Stat(filepath.Join(repository, pkg, "go.mod")); err == nil {
+		p.require(t, pkg)
+	}
+	return p
+}
+
+// require makes the program require another module of this repository, as it stands here.
+func (p program) require(t *testing.T, module string) {
+	t.Helper()
+	directory, err := filepath.Abs(filepath.Join("..", module))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "github.com/slidegate/slidegate/" + module
+	p.run(t, "mod", "edit", "-require="+path+"@v0.1.0", "-replace="+path+"="+directory)
+}
+
+// write writes a file of the program, and makes its directory.
+func (p program) write(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join(string(p), name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p program) read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(string(p), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// run runs the go command in the program, and returns what it prints.
+func (p program) run(t *testing.T, args ...string) string {
+	t.Helper()
+	var failure bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir, cmd.Env, cmd.Stderr = string(p), append(os.Environ(), "GOWORK=off", "GOFLAGS="), &failure
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s\nIf a module is missing: this test needs a module proxy (GOPROXY) or a module cache with what the program requires.", cmd, &failure)
+	}
+	return string(out)
+}
+
+//go:embed testdata/spy.lua
+var spy string
+
+// spied returns the script, unchanged, inside the spy.
+func (s script) spied() string { return strings.Replace(spy, "--SCRIPT--", s.source, 1) }
+
+var update = flag.Bool("update", false, "write what the server replies into testdata/*/*.txt")
