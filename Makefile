@@ -4,22 +4,27 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
-# All packages of the eight modules in go.work, the slowest first, and those that users import or run.
+# All packages of the eight modules in go.work, the slowest first, and those that users import or
+# run.
 ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
 USERS = ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/...
 
-# Tests may install redis-server by apt-get if neither Docker nor a server is there, chromium, prometheus, and what the clients in other languages need. They say so. Plain `go test` never does.
+# Tests may install by apt-get what is missing: redis-server (unless there is a Docker), chromium,
+# prometheus, and what the clients in other languages need. They say so. Plain `go test` never
+# installs anything.
 export SLIDEGATE_INSTALL ?= 1
 
-# What runs under the race detector alone, and what runs so a second time, in short form, as in full it would take minutes.
+# ONCE runs under the race detector alone. TWICE runs under it a second time, in short form, because
+# the full tests would take minutes.
 ONCE  = $(addprefix ./,$(wildcard audit httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/redistest $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver webaudit)))
 TWICE = $(addprefix ./,$(wildcard window ar1 login cmd/slidegate cmd/slidegate/internal/replay))
 
-# Without cgo there is no race detector, and all runs without it.
+# Without cgo there is no race detector, so all packages run without it.
 CGO    = $(shell $(GO) env CGO_ENABLED)
 OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))),$(shell $(GO) list $(ALL)))
 
-# The servers of `make matrix`, and what runs on each. Their images are the official ones, or those of .ci/images if TAG is theirs.
+# The servers of `make matrix`, and what runs on each. The images are the official ones. If TAG is
+# set, they are those that .ci/images made under this tag.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1
 TESTS   ?= test
 image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
@@ -31,38 +36,39 @@ help:
 	@echo "make test    all tests, on real Redis servers"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
-	@echo "make race    what has several goroutines, under the race detector (part of make test)"
+	@echo "make race    packages with several goroutines, under the race detector (part of make test)"
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows, too"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 	@echo "make site    README and docs as static HTML in site/public, by Hugo; then its links are checked"
 	@echo
-	@echo "Where neither Docker nor a redis-server is there, these install redis-server by apt-get, as root;"
-	@echo "and chromium, hugo, prometheus, python3-redis, nodejs, node-redis and esbuild for the tests of pages, metrics and"
-	@echo "clients in other languages."
-	@echo "SLIDEGATE_INSTALL=0 forbids it."
+	@echo "If there is neither Docker nor a redis-server, these install redis-server by apt-get, as root."
+	@echo "They also install chromium, hugo, prometheus, python3-redis, nodejs, node-redis and esbuild, for the"
+	@echo "tests of pages, metrics and clients in other languages. SLIDEGATE_INSTALL=0 forbids it."
 
 check:
 	$(GO) vet $(ALL)
 	$(GO) test -vet=off -short -p 4 $(ALL)
 
-# The first run brings a Redis and says which one answers. The tests on a cluster that breaks mostly wait, so that others run beside them.
+# The first run brings a Redis and says which one answers. The tests of failures in a cluster mostly
+# wait, so others run at the same time.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
 	$(GO) test -count=1 -timeout 15m -p 2 $(OTHERS)
 	@$(MAKE) --no-print-directory race
 
-# Promises, scripts, histories, outages, the command and ways to reach a server, in short form.
+# Short tests of promises, scripts, histories, outages, the command and ways to reach a server.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
 	$(GO) test -count=1 -short -timeout 5m -skip '^TestSilentConnectionEndsADenial$$|^TestTrouble$$/Fallback' ./lua ./window ./ar1 ./cmd/slidegate ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
 	$(GO) test -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|Full)$$' ./cluster_test
 
-# Users, remembered denials and failovers on a cluster and under Sentinel, in short form.
+# Short tests of ACL users, cached denials and failovers, on a cluster and under Sentinel.
 cluster:
 	$(GO) test -count=1 -v -timeout 5m -run '^Test(ACL|EachInTime|RememberedDenials|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
 
-# Each server runs the targets in TESTS. Where Docker does not answer, or another version does, it fails.
+# Each server runs the targets in TESTS. It fails if Docker does not answer, or if another version
+# does.
 matrix:
 	@set -e; $(foreach s,$(SERVERS),echo "== $(s)"; SLIDEGATE_REQUIRE_DOCKER=1 SLIDEGATE_SERVER=$(s) SLIDEGATE_REDIS_IMAGE=$(call image,$(s)) \
 		$(MAKE) --no-print-directory $(TESTS);)
@@ -80,7 +86,8 @@ race-once:
 race-twice:
 	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 $(TWICE)
 
-# GOWORK=off shows what the libraries require and go.mod lacks. The other modules need their tags for that.
+# GOWORK=off shows what the libraries require and go.mod lacks. For the other modules, that needs
+# their tags.
 lint:
 	$(GOLANGCI) run $(ALL)
 	GOWORK=off $(GO) vet ./...

@@ -1,5 +1,6 @@
-"""Checks slidegate.py. Its argument is a task in JSON, such as '{"mode": "vectors", "lua": "../../lua"}'.
+"""Checks slidegate.py.
 
+Its argument is a task in JSON, such as '{"mode": "vectors", "lua": "../../lua"}'.
 cluster_test/languages_test.go has all tasks.
 """
 
@@ -20,7 +21,7 @@ NAMES = {"allowUpTo": "allow_up_to"}
 
 
 class Recorder:
-    """Stands in for Redis: it keeps what is sent, and replies what it is given."""
+    """Replaces Redis: it keeps what is sent, and replies what it is given."""
 
     sent = reply = None
 
@@ -96,13 +97,16 @@ def shared_limiter():
 
 
 def ready():
-    """Tells the test, and waits for it."""
+    """Reports to the test, and waits for it."""
     print("ready", flush=True)
     sys.stdin.readline()
 
 
 def crowd():
-    """Has callers take one unit each, and prints their decisions. A caller that the last limit denies gives up."""
+    """Runs callers that take one unit each, and prints their decisions.
+
+    A caller that the last limit denies gives up.
+    """
     limiter, event = shared_limiter()
     limiter.peek(event)
     log, failed = [], []
@@ -119,7 +123,7 @@ def crowd():
                 if d.allowed or d.usage[-1].retry_after > 0:
                     return
                 time.sleep(min(d.retry_after, 20) / 1000)
-        except Exception as e:  # which a thread would only print
+        except Exception as e:  # a thread would only print it
             failed.append(e)
 
     threads = [threading.Thread(target=caller) for _ in range(TASK["callers"])]
@@ -133,7 +137,7 @@ def crowd():
 
 
 def lost():
-    """Makes a call before and after one whose reply is lost, and prints how many units are in use."""
+    """Calls before and after a call whose reply is lost, and prints how many units are used."""
     limiter, event = shared_limiter()
     limiter.allow(event)
     ready()

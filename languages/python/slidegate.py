@@ -1,6 +1,7 @@
-"""Rate limiters that share their counts with those of Slidegate in Go, by redis-py 4.3 or later.
+"""Rate limiters that share their counts with those of Slidegate in Go, on redis-py 4.3 or later.
 
-Copy this file, and window.lua or ar1.lua of the same version of Slidegate. docs/languages.md has an example.
+Copy this file, and window.lua or ar1.lua of the same version of Slidegate. docs/languages.md has an
+example.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from redis.retry import Retry
 
 
 class Limit(NamedTuple):
-    """At most max units in any span of per. All times are in ms. A resolution is for window alone; 0 is the default."""
+    """At most max units in any span of per. All times are in ms.
+
+    A resolution is for window alone. 0 is the default.
+    """
 
     max: int
     per: int
@@ -31,7 +35,11 @@ class Limit(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What one limit has in use, and the ms until it admits the same request, and until it is as if never used."""
+    """What one limit has in use.
+
+    retry_after is the ms until it admits the same request. reset_after is the ms until it is as if
+    never used.
+    """
 
     used: int
     remaining: int
@@ -40,7 +48,7 @@ class Usage(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The answer to an attempt. If granted is less than was asked for, asking again can succeed in retry_after ms."""
+    """The answer to an attempt. If it grants less than asked for, retry after retry_after ms."""
 
     allowed: bool
     granted: int
@@ -56,7 +64,7 @@ class Uncertain(Exception):
 
 
 class Once(redis.Connection):
-    """A connection that turns a lost reply into Uncertain. After errors of its own, redis-py may send a call again."""
+    """A connection that raises Uncertain for a lost reply. redis-py may retry other errors."""
 
     def read_response(self, *args, **kwargs):
         try:
@@ -90,7 +98,8 @@ def tag(event: bytes, secret: bytes | None = None) -> str:
 class Limiter:
     """Limits events by a script, under a name that all callers share. It is safe for many threads.
 
-    Any redis.RedisError means that nothing was counted. now, in the unit of Decision.at, is for tests alone.
+    Any redis.RedisError means that nothing was counted. now is for tests alone, in the unit of
+    Decision.at.
     """
 
     def __init__(self, client, script: Path, name: str, limits: list[Limit], secret: bytes | None = None,
@@ -122,12 +131,12 @@ class Limiter:
         return self._decide("peek", event, n)
 
     def charge(self, event: bytes, n: int) -> Decision:
-        """Counts n units that were already used, also if a limit denies them."""
+        """Counts n units that were already used, even if a limit denies them."""
         d = self._decide("countsome", event, n, coarse=True)
         return d._replace(allowed=d.granted == n)
 
     def refund(self, event: bytes, d: Decision) -> None:
-        """Gives back what a decision counted. Do it once."""
+        """Gives back what a decision counted. Call it once for each decision."""
         if d.counted:
             self._call("refund", event, d.counted, self._count_denied, d.at)
 
@@ -154,5 +163,5 @@ class Limiter:
             return self._client.evalsha(self._sha, 1, self.key(event), *argv, *last)
         except redis.exceptions.NoScriptError:  # it certainly did not run
             return self._client.eval(self._source, 1, self.key(event), *argv, *last)
-        except redis.exceptions.RedisClusterException as e:  # no node answers; it is no RedisError
+        except redis.exceptions.RedisClusterException as e:  # no node answers, and this is not a RedisError
             raise redis.ConnectionError(f"no node of the cluster answers: {e}") from e

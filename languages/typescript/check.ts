@@ -1,6 +1,7 @@
 /**
- * Checks slidegate.ts. Its argument is a task in JSON, such as '{"mode": "vectors", "lua": "../../lua"}'.
+ * Checks slidegate.ts.
  *
+ * Its argument is a task in JSON, such as '{"mode": "vectors", "lua": "../../lua"}'.
  * cluster_test/languages_test.go has all tasks.
  */
 import { deepStrictEqual } from "node:assert";
@@ -104,7 +105,7 @@ async function onRedis(client: Client) {
   for (const [i, h] of (known.histories as History[]).entries()) await play(h, client, `${task.name}-${i}`);
 }
 
-/** Tells the test, and waits for it. */
+/** Reports to the test, and waits for it. */
 async function ready() {
   console.log("ready");
   await once(process.stdin, "data");
@@ -112,12 +113,18 @@ async function ready() {
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Returns nothing after an error that says that nothing was counted, as MOVED while a slot moves: ask again. */
+/**
+ * Returns nothing after an error that says that nothing was counted, such as MOVED while a slot
+ * moves. Then ask again.
+ */
 function unlessRefused(e: unknown): undefined {
   if (e instanceof Uncertain) throw e;
 }
 
-/** Has callers take one unit each, and prints their decisions. A caller that the last limit denies gives up. */
+/**
+ * Runs callers that take one unit each, and prints their decisions. A caller that the last limit
+ * denies gives up.
+ */
 async function crowd(limiter: Limiter, event: Buffer) {
   const log: [boolean, number][] = [];
   const caller = async () => {
@@ -135,7 +142,7 @@ async function crowd(limiter: Limiter, event: Buffer) {
   console.log(JSON.stringify(log));
 }
 
-/** Makes a call before and after one whose reply is lost, and prints how many units are in use. */
+/** Calls before and after a call whose reply is lost, and prints how many units are used. */
 async function lost(limiter: Limiter, event: Buffer) {
   await limiter.allow(event);
   await ready();

@@ -1,20 +1,27 @@
 /**
- * Rate limiters that share their counts with those of Slidegate in Go, by node-redis 4.5 or later.
+ * Rate limiters that share their counts with those of Slidegate in Go, on node-redis 4.5 or later.
  *
- * Copy this file, and window.lua or ar1.lua of the same version of Slidegate. docs/languages.md has an example.
+ * Copy this file, and window.lua or ar1.lua of the same version of Slidegate. docs/languages.md has
+ * an example.
  */
 import { createHash, createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { ClientOfflineError, ErrorReply } from "redis";
 
-/** At most max units in any span of per. All times are in ms. A resolution, for window alone, replaces the default. */
+/**
+ * At most max units in any span of per. All times are in ms. A resolution is for window alone, and
+ * replaces the default.
+ */
 export interface Limit { max: number; per: number; resolution?: number }
 
-/** What one limit has in use, and the ms until it admits the same request, and until it is as if never used. */
+/**
+ * What one limit has in use. retryAfter is the ms until it admits the same request. resetAfter is
+ * the ms until it is as if never used.
+ */
 export interface Usage { used: number; remaining: number; retryAfter: number; resetAfter: number }
 
-/** The answer to an attempt. If granted is less than was asked for, asking again can succeed in retryAfter ms. */
+/** The answer to an attempt. If it grants less than was asked for, retry after retryAfter ms. */
 export interface Decision {
   allowed: boolean;
   granted: number;
@@ -25,7 +32,10 @@ export interface Decision {
   usage: Usage[];
 }
 
-/** What createClient and createCluster of node-redis return. Set disableOfflineQueue, so that no call is sent late. */
+/**
+ * What createClient and createCluster of node-redis return. Set disableOfflineQueue, so that no
+ * call is sent late.
+ */
 export interface Client {
   evalSha(sha: string, o: { keys: string[]; arguments: string[] }): Promise<unknown>;
   eval(source: string, o: { keys: string[]; arguments: string[] }): Promise<unknown>;
@@ -58,7 +68,10 @@ function width(limit: Limit, coarse: boolean): number {
   return coarse ? Math.max(width, Math.ceil(limit.per / 255)) : width;
 }
 
-/** Limits events by a script, under a name that all callers share. An ErrorReply means that nothing was counted. */
+/**
+ * Limits events by a script, under a name that all callers share. An ErrorReply means that nothing
+ * was counted.
+ */
 export class Limiter {
   private readonly source: string;
   private readonly sha: string;
@@ -100,13 +113,13 @@ export class Limiter {
     return this.decide("peek", event, n);
   }
 
-  /** Counts n units that were already used, also if a limit denies them. */
+  /** Counts n units that were already used, even if a limit denies them. */
   async charge(event: Buffer, n: number): Promise<Decision> {
     const d = await this.decide("countsome", event, n, true);
     return { ...d, allowed: d.granted === n };
   }
 
-  /** Gives back what a decision counted. Do it once. */
+  /** Gives back what a decision counted. Call it once for each decision. */
   async refund(event: Buffer, d: Decision): Promise<void> {
     if (d.counted > 0) await this.call("refund", event, d.counted, !!this.options.countDenied, d.at);
   }
@@ -142,7 +155,7 @@ export class Limiter {
     }
   }
 
-  /** Waits for a reply. What is neither a reply nor certainly unsent is Uncertain. */
+  /** Waits for a reply. Without one, the call is Uncertain, unless it was certainly not sent. */
   private async inTime(reply: Promise<unknown>): Promise<number[]> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
