@@ -24,7 +24,7 @@ func newTexts(now func() time.Time) (t texts, err error) {
 	}
 	t.phone, err = window.NewLocal(window.Config{Name: "sms-phone", Limits: []window.Limit{
 		window.Every(30 * time.Second), window.PerDay(10),
-	}, Now: now})
+	}, Now: now}) // now is nil in production
 	if err != nil {
 		return t, err
 	}
