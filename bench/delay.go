@@ -64,14 +64,14 @@ func (l line) carry(from, to net.Conn) {
 	}
 }
 
-// deliver writes each chunk when its delay is over. It has a thread of its own, because nap blocks
-// it.
+// deliver writes each chunk when its delay is over. It has a thread of its own, because
+// preciseSleep blocks it.
 func (l line) deliver() {
 	runtime.LockOSThread()
-	sharpenNaps()
+	minTimerSlack()
 	for c := range l.chunks {
 		for left := time.Until(c.due); left > 0; left = time.Until(c.due) {
-			nap(left)
+			preciseSleep(left)
 		}
 		if len(c.data) == 0 {
 			_ = c.to.Close()

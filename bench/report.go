@@ -40,7 +40,7 @@ func (c conditions) String() string {
 		c.Command, c.Server, c.Go, c.System, c.Cores, c.Load, c.Busy, c.Network)
 }
 
-// row is a contender of the server part. Ratio is the median of the ratios in the same rounds, and
+// row is a contender of the server part. Ratio is the median of the ratios in the same passes, and
 // half of them lie between Low and High. Quiet is the ratio of the fastest tenths of the slices,
 // because other work on the machine only adds time.
 type row struct {
@@ -64,7 +64,7 @@ type row struct {
 	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
 
-// compareAll returns the rows of the contenders, each compared with redis_rate in the same rounds.
+// compareAll returns the rows of the contenders, each compared with redis_rate in the same passes.
 func compareAll(all []contender, seen [][]sample) (rows []row) {
 	of := map[string][]sample{}
 	for i, c := range all {
@@ -107,7 +107,7 @@ func each[T any](samples []T, of func(T) float64) []float64 {
 	return all
 }
 
-// ratios returns the ratios in the same rounds.
+// ratios returns the ratios in the same passes.
 func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	r := make([]float64, len(seen))
 	for i := range r {

@@ -18,7 +18,7 @@ type value struct {
 
 // stateBefore returns what event 0 has on the server before it is asked about.
 func (s servers) stateBefore(ctx context.Context, c contender) ([]value, error) {
-	if err := errors.Join(s.flush(ctx), s.try(ctx, c), s.flush(ctx)); err != nil || c.before == nil {
+	if err := errors.Join(s.flush(ctx), s.warmUp(ctx, c), s.flush(ctx)); err != nil || c.before == nil {
 		return nil, err
 	}
 	if err := c.before(ctx, event(0)); err != nil {
@@ -45,20 +45,20 @@ func (s servers) statesBefore(ctx context.Context, all []contender) (states [][]
 	return states, nil
 }
 
-// tried is how many events try asks about at the same time.
-const tried = 64
+// warmUpEvents is how many events warmUp asks about at the same time.
+const warmUpEvents = 64
 
-// try asks about new events, so that the server knows the script and the client has connections. It
-// checks that each event gets keys of its own. Later, when all keys exist already, that would not
-// show.
-func (s servers) try(ctx context.Context, c contender) error {
-	errs := make([]error, tried)
+// warmUp asks about new events, so that the server knows the script and the client has connections.
+// It checks that each event gets keys of its own. Later, when all keys exist already, that would
+// not show.
+func (s servers) warmUp(ctx context.Context, c contender) error {
+	errs := make([]error, warmUpEvents)
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() { _, errs[i] = c.ask(ctx, event(i)) })
 	}
 	group.Wait()
-	return errors.Join(errors.Join(errs...), s.checkKeys(ctx, c.keys*tried))
+	return errors.Join(errors.Join(errs...), s.checkKeys(ctx, c.keys*warmUpEvents))
 }
 
 // copyToAll gives n events of c the state of event 0. Values do not contain their event.

@@ -71,7 +71,7 @@ local key, op, now, n = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0
 local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
 local counting, looks, refund -- counting: denied units count, too; looks: peek or inspect
 local levels, others -- for inspect: the levels of the limits, and the sections of no limit given
-local singles, lowers, fit -- singles: one call stands for n, of which fit are admitted; lowers: only fit count
+local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
 local rows, simulated -- rows: the replies to each call
 if op ~= 'allow' then
   if op == 'some' or op == 'each' then

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package main
+
+import "time"
+
+func minTimerSlack() {}
+
+func preciseSleep(d time.Duration) { <-time.After(d) }
