@@ -11,7 +11,7 @@ func minTimerSlack() {
 	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0) // nanoseconds
 }
 
-// preciseSleep sleeps, and blocks its thread. time.Sleep rounds up to 1 ms on some Linux machines.
+// preciseSleep blocks its thread for d. time.Sleep rounds up to 1 ms on some Linux machines.
 func preciseSleep(d time.Duration) {
 	t := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&t, nil)
