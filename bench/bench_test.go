@@ -30,11 +30,6 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) {
-	actAsChild()
-	redistest.Main(m)
-}
-
 func small(t *testing.T) bench {
 	redistest.Needs(t, redistest.CJSON)
 	return on(t, redistest.Start(t).Addr())

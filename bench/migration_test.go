@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -189,18 +187,18 @@ func seconds(a, b string) bool {
 // TestMigrationPages checks that the pages for users of other libraries quote the code above, and
 // the figures of docs/bench.json and docs/audit.md.
 func TestMigrationPages(t *testing.T) {
-	code := "\n" + withoutTabs(string(must(os.ReadFile("migration_test.go"))))
-	audit := string(must(os.ReadFile("../docs/audit.md")))
+	code := "\n" + withoutTabs(page(t, "bench", "migration_test.go"))
+	audit := page(t, "docs", "audit.md")
 	for name, figures := range map[string][]string{
 		"redis_rate": {
 			serverTime(t, "window"), serverTime(t, "window, 3 limits"), serverTime(t, "redis_rate, 3 limits"),
-			moreDecisions(t, "window", "redis_rate", 4), moreDecisions(t, "window", "redis_rate", 64),
+			decisionsRatio(t, 4), decisionsRatio(t, 64),
 		},
 		"ulule":     {serverTime(t, "ulule"), serverTime(t, "window")},
 		"throttled": {serverTime(t, "throttled"), serverTime(t, "window")},
 	} {
-		page := string(must(os.ReadFile("../docs/from-" + name + ".md")))
-		for _, s := range regexp.MustCompile("(?s)```go\n(.*?\n)```\n").FindAllStringSubmatch(page, -1) {
+		text := page(t, "docs", "from-"+name+".md")
+		for _, s := range regexp.MustCompile("(?s)```go\n(.*?\n)```\n").FindAllStringSubmatch(text, -1) {
 			for part := range strings.SplitSeq(s[1], "...\n") {
 				if !strings.Contains(code, "\n"+withoutTabs(part)) {
 					t.Errorf("docs/from-%s.md quotes what is not in migration_test.go:\n%s", name, part)
@@ -212,7 +210,7 @@ func TestMigrationPages(t *testing.T) {
 			t.Fatalf("docs/audit.md lacks %s", name)
 		}
 		for _, f := range append(figures, most[1]+" × Max") {
-			if !strings.Contains(page, f) {
+			if !strings.Contains(text, f) {
 				t.Errorf("docs/from-%s.md lacks the figure %s", name, f)
 			}
 		}
@@ -227,7 +225,7 @@ func withoutTabs(text string) string {
 // serverTime returns the server time of a row of docs/bench.json, as a multiple of redis_rate's.
 func serverTime(t *testing.T, row string) string {
 	t.Helper()
-	for _, r := range benchFigures().Server {
+	for _, r := range publishedFigures(t).Server {
 		if r.Name == row {
 			return fmt.Sprintf("%.2f ×", r.Ratio)
 		}
@@ -236,27 +234,20 @@ func serverTime(t *testing.T, row string) string {
 	return ""
 }
 
-// moreDecisions returns the ratio of decisions a second of two rows of docs/bench.json, to one
-// place.
-func moreDecisions(t *testing.T, row, beside string, callers float64) string {
+// decisionsRatio returns the decisions a second of window in docs/bench.json, as a multiple of
+// redis_rate's.
+func decisionsRatio(t *testing.T, callers float64) string {
 	t.Helper()
-	y := map[string]float64{}
-	for _, r := range benchFigures().Callers {
-		for _, p := range r.Points {
+	rates := map[string]float64{}
+	for _, c := range publishedFigures(t).Callers {
+		for _, p := range c.Points {
 			if p.X == callers {
-				y[r.Name] = p.Y
+				rates[c.Name] = p.Y
 			}
 		}
 	}
-	if y[row] == 0 || y[beside] == 0 {
-		t.Fatalf("docs/bench.json has no decisions of %s or %s with %v callers", row, beside, callers)
+	if rates["window"] == 0 || rates[rate] == 0 {
+		t.Fatalf("docs/bench.json has no decisions of window or redis_rate with %v callers", callers)
 	}
-	return fmt.Sprintf("%.1f ×", y[row]/y[beside])
-}
-
-func benchFigures() (f figures) {
-	if err := json.Unmarshal(must(os.ReadFile("../docs/"+figuresFile)), &f); err != nil {
-		panic(err)
-	}
-	return f
+	return fmt.Sprintf("%.1f ×", rates["window"]/rates[rate])
 }

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,10 +12,7 @@ import (
 // TestReadmeTable compares the figures of the README with those of docs: the time in the server
 // with bench.json, who keeps the limit with audit.md, and decisions a second with performance.md.
 func TestReadmeTable(t *testing.T) {
-	var published figures
-	if err := json.Unmarshal([]byte(page(t, "docs", figuresFile)), &published); err != nil {
-		t.Fatal(err)
-	}
+	published := publishedFigures(t)
 	readme, audited := page(t, "README.md"), page(t, "docs", "audit.md")
 	for name, audit := range map[string]string{
 		"window":     `\*\*window\*\*`,
@@ -56,16 +50,6 @@ func (f figures) times(name string) string {
 		times += fmt.Sprintf(", %.2f", three)
 	}
 	return times
-}
-
-// page returns the text of a file of the repository.
-func page(t *testing.T, path ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(append([]string{".."}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 // cell returns the number that a pattern captures in a page.

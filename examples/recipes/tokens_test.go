@@ -42,18 +42,20 @@ func Example_tokens() {
 	if err != nil {
 		panic(err)
 	}
-	for _, prompt := range []string{"six times seven?", "fail", "six times seven?"} {
+	for _, prompt := range []string{"six times seven?", "fail", "six times seven?", "six times seven?"} {
 		answer, err := complete(ctx, limiter, "customer 17", prompt, 8_000)
+		if errors.Is(err, errTooManyTokens) {
+			fmt.Println("denied")
+			continue
+		}
 		s, _ := limiter.Inspect(ctx, "customer 17")
-		fmt.Println(answer, err, s.Limits[0].Used, "tokens used")
+		fmt.Printf("%q, %v: %d tokens used\n", answer, err, s.Limits[0].Used)
 	}
-	_, err = complete(ctx, limiter, "customer 17", "six times seven?", 8_000)
-	fmt.Println(errors.Is(err, errTooManyTokens))
 	// Output:
-	// 42 <nil> 1250 tokens used
-	//  the model is overloaded 1250 tokens used
-	// 42 <nil> 2500 tokens used
-	// true
+	// "42", <nil>: 1250 tokens used
+	// "", the model is overloaded: 1250 tokens used
+	// "42", <nil>: 2500 tokens used
+	// denied
 }
 
 // How do I limit the tokens of HTTP requests?

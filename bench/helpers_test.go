@@ -1,0 +1,34 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	actAsChild()
+	redistest.Main(m)
+}
+
+// page returns the text of a file of the repository.
+func page(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{".."}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// publishedFigures returns the figures of docs/bench.json.
+func publishedFigures(t *testing.T) (f figures) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(page(t, "docs", figuresFile)), &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
