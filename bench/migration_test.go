@@ -217,7 +217,7 @@ func TestMigrationPages(t *testing.T) {
 	}
 }
 
-// withoutTabs returns a text without tabs at the begin of lines.
+// withoutTabs returns a text without tabs at the beginning of lines.
 func withoutTabs(text string) string {
 	return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
 }

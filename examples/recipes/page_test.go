@@ -60,7 +60,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// unindented returns a text without tabs at the begin of lines and comment marks of outputs.
+// unindented returns a text without tabs at the beginning of lines and comment marks of outputs.
 func unindented(text string) string {
 	text = regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
 	return regexp.MustCompile(`(?m)^// (after \d)`).ReplaceAllString(text, "$1")
