@@ -122,7 +122,8 @@ func (r *report) find(path string, line int, format string, args ...any) {
 	r.findings = append(r.findings, fmt.Sprintf("%s:%d: ", path, line)+fmt.Sprintf(format, args...))
 }
 
-// shares finds that too many sentences are long, in the comments or on the pages of the whole project.
+// shares finds that too many sentences are long, in the comments or on the pages of the whole
+// project.
 func (r *report) shares() {
 	for where, s := range map[string]sentences{"comments": r.comments, "pages": r.pages} {
 		if float64(s.long) >= longShare*float64(s.all) {

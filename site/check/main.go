@@ -1,5 +1,5 @@
-// Command check checks the pages of the site: links, anchors, images, titles and descriptions. Nothing
-// that a browser loads may come from elsewhere. `make site` runs it.
+// Command check checks the pages of the site: links, anchors, images, titles and descriptions.
+// Nothing that a browser loads may come from elsewhere. `make site` runs it.
 //
 //	go run ./site/check SITE REPOSITORY
 //
@@ -118,7 +118,8 @@ func (s *site) load(name, to string) {
 // ours is where links to files of the repository lead that are no pages.
 const ours = "https://github.com/slidegate/slidegate/blob/main/"
 
-// link checks that a link leads to a page, an anchor or a file. Those to other sites are not followed.
+// link checks that a link leads to a page, an anchor or a file. Those to other sites are not
+// followed.
 func (s *site) link(name, to string) {
 	s.links++
 	target, fragment, _ := strings.Cut(to, "#")
