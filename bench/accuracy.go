@@ -105,11 +105,7 @@ func accuracyTable(all []accuracy) string {
 	fmt.Fprintf(&text, "\nAudits under %d in %v, in real time: the most units in any span of that length, over Max; the denials, and\n", attacked.max, attacked.per)
 	text.WriteString("those without need; the waits; and what was found.\n\n| | most / Max | denied | without need | waits | found |\n|---|---:|---:|---:|---|---|\n")
 	for _, a := range all {
-		found := make([]string, len(a.Found))
-		for i, kind := range a.Found {
-			found[i] = string(kind)
-		}
-		fmt.Fprintf(&text, "| %s | %.2f | %d | %d | %s | %s |\n", a.Name, a.Most, a.Denied, a.Needless, a.waits(), cmp.Or(strings.Join(found, ", "), "nothing"))
+		fmt.Fprintf(&text, "| %s | %.2f | %d | %d | %s | %s |\n", a.Name, a.Most, a.Denied, a.Needless, a.waits(), a.found())
 	}
 	return text.String()
 }
@@ -125,4 +121,13 @@ func (a accuracy) waits() string {
 		return "too long by " + a.Waits.Longest.Round(time.Millisecond).String()
 	}
 	return "right"
+}
+
+// found lists the findings.
+func (a accuracy) found() string {
+	found := make([]string, len(a.Found))
+	for i, kind := range a.Found {
+		found[i] = string(kind)
+	}
+	return cmp.Or(strings.Join(found, ", "), "nothing")
 }

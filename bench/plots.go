@@ -19,19 +19,47 @@ import (
 	"github.com/slidegate/slidegate/internal/look"
 )
 
-// figures are the numbers in the pictures. They are kept beside the pictures, so that these can be
-// drawn again without measuring.
+// figures are the numbers of a run that pages and pictures show. They are kept beside the pictures,
+// so that these can be drawn again without measuring, and tests compare the pages with them.
 type figures struct {
-	Server  []bar   `json:"server"`  // an allowed event, the slowest first
-	Callers []curve `json:"callers"` // decisions a second
-	Limits  []curve `json:"limits"`
-	Buckets []curve `json:"buckets"`
+	Run      conditions `json:"run"`
+	Server   []bar      `json:"server"`  // the slowest first
+	Callers  []curve    `json:"callers"` // decisions a second
+	Ratios   []rates    `json:"ratios"`
+	Limits   []curve    `json:"limits"`
+	Buckets  []curve    `json:"buckets"`
+	Memory   *memory    `json:"memory,omitempty"`
+	Accuracy []claim    `json:"accuracy,omitempty"`
 }
 
-// bar is a contender, and its time in the server relative to redis_rate.
+// bar is a contender of the server part, as its row.
 type bar struct {
-	Name  string  `json:"name"`
-	Ratio float64 `json:"ratio"`
+	Name       string  `json:"name"`
+	Ratio      float64 `json:"ratio"`
+	Low        float64 `json:"low"`
+	High       float64 `json:"high"`
+	Process    float64 `json:"process_us"`
+	Allocs     float64 `json:"allocs"`
+	Event      float64 `json:"bytes_per_event,omitempty"`
+	Replicated float64 `json:"bytes_replicated"`
+}
+
+// rates compares decisions a second of two contenders with one number of callers.
+type rates struct {
+	pair
+	quartiles
+
+	Callers int `json:"callers"`
+}
+
+// claim is what an audit found about a contender, as in its table.
+type claim struct {
+	Name     string  `json:"name"`
+	Most     float64 `json:"most"`
+	Denied   int     `json:"denied"`
+	Needless int     `json:"needless"`
+	Waits    string  `json:"waits"`
+	Found    string  `json:"found"`
 }
 
 // curve is a line in a picture, by the number of callers, limits or buckets.
@@ -43,18 +71,30 @@ type curve struct {
 // figuresFile is the name of the file with the figures, in the directory of the pictures.
 const figuresFile = "bench.json"
 
-// figures returns what the pictures show of a result, in four digits.
+// figures returns what pages and pictures show of a result, in four digits.
 func (r result) figures() figures {
 	f := figures{
+		Run:     r.conditions,
+		Memory:  r.Memory,
 		Limits:  r.growth(series{"limits", "window, allowed"}),
 		Buckets: r.growth(series{"buckets, allowed", "window, allowed"}, series{"buckets, denied", "window, denied"}),
 	}
 	for _, row := range r.Rows {
-		if row.plain() {
-			f.Server = append(f.Server, bar{row.Name, rounded(row.Ratio)})
+		if row.Grows == "" {
+			f.Server = append(f.Server, bar{
+				row.Name, rounded(row.Ratio), rounded(row.Low), rounded(row.High),
+				rounded(row.Process), rounded(row.Allocs), rounded(row.Event), rounded(row.Replicated),
+			})
 		}
 	}
 	slices.SortStableFunc(f.Server, func(a, b bar) int { return cmp.Compare(b.Ratio, a.Ratio) })
+	for _, p := range r.Throughput.Ratios {
+		of := p.Ratios[decisions]
+		f.Ratios = append(f.Ratios, rates{p.pair, quartiles{rounded(of.Median), rounded(of.Low), rounded(of.High)}, p.Callers})
+	}
+	for _, a := range r.Accuracy {
+		f.Accuracy = append(f.Accuracy, claim{a.Name, a.Most, a.Denied, a.Needless, a.waits(), a.found()})
+	}
 	for _, line := range callersLines {
 		c := curve{Name: line.name}
 		for _, row := range r.Throughput.Rows {
@@ -90,14 +130,17 @@ func (r result) growth(of ...series) (all []curve) {
 
 // rounded returns a number in four digits.
 func rounded(x float64) float64 {
+	if x == 0 {
+		return 0
+	}
 	digit := math.Pow(10, 3-math.Floor(math.Log10(x)))
 	return math.Round(x*digit) / digit
 }
 
-// plain reports whether a row is neither of growth nor a special case of another.
-func (r row) plain() bool {
-	special := func(end string) bool { return strings.HasSuffix(r.Name, end) }
-	return r.Grows == "" && !slices.ContainsFunc([]string{", new", ", wide", "denied"}, special)
+// special reports whether a row is a special case of another.
+func (b bar) special() bool {
+	ends := func(end string) bool { return strings.HasSuffix(b.Name, end) }
+	return slices.ContainsFunc([]string{", new", ", wide", "denied"}, ends)
 }
 
 // save writes the figures and their pictures.
@@ -133,7 +176,7 @@ func (f figures) drawServer() []byte {
 	p := newPlot(draw.LineStyle{})
 	var names []string
 	values := &plotter.Labels{Offset: vg.Point{X: besidePoint, Y: 1}}
-	for i, b := range f.Server {
+	for i, b := range slices.DeleteFunc(slices.Clone(f.Server), bar.special) {
 		names = append(names, b.Name)
 		p.Add(&plotter.BarChart{Values: plotter.Values{b.Ratio}, Width: 0.65 * line, Color: colourOf(b.Name), Horizontal: true, XMin: float64(i)})
 		values.XYs = append(values.XYs, plotter.XY{X: b.Ratio, Y: float64(i)})

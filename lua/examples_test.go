@@ -43,22 +43,6 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestReadme checks that the README begins with the Example of package window.
-func TestReadme(t *testing.T) {
-	_, program, _ := strings.Cut(program("..").read(t, "README.md"), "```go\n")
-	program, _, _ = strings.Cut(program, "```\n")
-	for _, e := range examples(t, "window") {
-		if e.name == "window" {
-			want, _, _ := strings.Cut(e.program, "\t// It prints:")
-			if diff := cmp.Diff(want+"}\n", program); diff != "" {
-				t.Errorf("README.md (-window's Example +its first program)\n%s", diff)
-			}
-			return
-		}
-	}
-	t.Error("package window has no Example")
-}
-
 // An example is an Example function, as a program.
 type example struct {
 	name    string // of its directory: the package, and what follows Example

@@ -1,0 +1,85 @@
+package lua_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// readmeBlocks returns the blocks of Go in the README.
+func readmeBlocks(t *testing.T) (blocks []string) {
+	t.Helper()
+	for _, block := range strings.Split(program("..").read(t, "README.md"), "```go\n")[1:] {
+		code, _, _ := strings.Cut(block, "```\n")
+		blocks = append(blocks, code)
+	}
+	return blocks
+}
+
+// TestReadme checks that the README begins with the Example of package window.
+func TestReadme(t *testing.T) {
+	for _, e := range examples(t, "window") {
+		if e.name == "window" {
+			want, _, _ := strings.Cut(e.program, "\t// It prints:")
+			if diff := cmp.Diff(want+"}\n", readmeBlocks(t)[0]); diff != "" {
+				t.Errorf("README.md (-window's Example +its first program)\n%s", diff)
+			}
+			return
+		}
+	}
+	t.Error("package window has no Example")
+}
+
+// TestReadmeSnippets runs the other blocks of the README as one program. It stops at each error.
+func TestReadmeSnippets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("to compile and link it takes seconds")
+	}
+	p, blocks := newCopies(t), readmeBlocks(t)
+	body := regexp.MustCompile(`(?m)^.*\berr :?= .*$`).ReplaceAllString(strings.Join(blocks[1:], ""), "$0\n\tif err != nil {\n\t\tpanic(err)\n\t}")
+	p.write(t, "snippets/main.go", fmt.Sprintf(snippets, redistest.Start(t).Addr(), body))
+	p.run(t, "vet", "-mod=mod", "./snippets")
+	if got := p.run(t, "run", "-mod=mod", "./snippets"); got != "429\n" {
+		t.Errorf("the 101st request got %s", got)
+	}
+}
+
+// snippets is the program around the blocks, with what they take from their reader.
+const snippets = `package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/login/loginhttp"
+	"github.com/slidegate/slidegate/window"
+)
+
+func checkPassword(context.Context, string, string) (bool, error) { return false, nil }
+
+func welcome(http.ResponseWriter, *http.Request, string) {}
+
+func main() {
+	nodes, secret, api := []string{%q}, bytes.Repeat([]byte{1}, 16), http.NotFoundHandler()
+	%s
+	for range 100 {
+		http.DefaultServeMux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/", nil))
+	}
+	last := httptest.NewRecorder()
+	http.DefaultServeMux.ServeHTTP(last, httptest.NewRequest("GET", "/api/", nil))
+	fmt.Println(last.Code)
+}
+`
