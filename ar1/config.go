@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxUnits = 1e7     // beyond it the errors of doubles add up to more than 1/5 of a unit
+	maxUnits = 1e7     // the errors of doubles grow with Max²: here they are 1/10 of a unit
 	maxTime  = 1 << 53 // the first us that the script refuses, in the year 2255
 )
 

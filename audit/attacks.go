@@ -187,7 +187,7 @@ func (r *runner) retryFor(t target, d time.Duration) {
 	}
 }
 
-// flow makes attempts for d, with a pause before each.
+// flow makes attempts for d, with pauses in between.
 func (r *runner) flow(d time.Duration, rest func() time.Duration) {
 	begin := r.since()
 	for at := begin; at < begin+d && !r.ended(); at += rest() {

@@ -54,7 +54,7 @@ type Report struct {
 	Needless  int           `json:"needless"` // denials that no claim asked for
 	Waits     Waits         `json:"waits"`
 	Findings  []Finding     `json:"findings"`
-	Like      string        `json:"like,omitempty"` // how a limiter that admits too much behaves
+	Like      string        `json:"like,omitempty"` // the algorithm that it resembles, if it admits too much
 	Attacks   []string      `json:"attacks"`        // what was tested
 	NotTested []string      `json:"not_tested"`     // what was not tested, and why
 	Attempts  []Attempt     `json:"attempts"`       // in the order of sending

@@ -85,13 +85,14 @@ type Config struct {
 
 	// CountOnly reports whether a response counts, by its status. The units are charged before the
 	// handler runs, and given back after it if CountOnly returns false. A handler that panics
-	// counts, and so does a request whose client has gone. nil counts every response. See
+	// counts, and so does a request whose context has ended. nil counts every response. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#only-some-responses.
 	CountOnly func(status int) bool
 
 	// CostAfter returns the actual cost once the handler is done, such as tokens (Used.Units, by
 	// SetCost) or bytes sent (Used.Bytes). Cost is then an estimate that is charged before. The
-	// difference is given back, or charged even above Max. It needs a Limiter with Settle. See
+	// difference is given back, or charged even above Max. If CostAfter returns less than 0, the
+	// estimate stands. It needs a Limiter with Settle. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#a-cost-that-is-known-afterwards.
 	CostAfter func(Used) int64
 

@@ -19,7 +19,7 @@ type Attempt struct {
 	// Allowed reports whether to check the password.
 	Allowed bool
 
-	// RetryAfter is how long until the budget that denied would allow the same attempt, or 0 if
+	// RetryAfter is how long until the budget that denied could allow the same attempt, or 0 if
 	// Allowed. Budgets that were not asked can still deny it then.
 	RetryAfter time.Duration
 
@@ -86,7 +86,7 @@ func (g *Guard) checks(charges []charge) []window.Check {
 }
 
 // detach returns a context that the caller cannot end. A client could end it by hanging up, or by a
-// deadline of its choice. Config.Timeout ends each round trip. Without a Timeout, the deadline of
+// deadline of its choice. Config.Timeout ends each round trip. If that is below 0, the deadline of
 // ctx stays.
 func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
@@ -122,9 +122,9 @@ func (a *Attempt) summarize() {
 // into an account of their own. Earlier failures on the account stay, because otherwise each login
 // of the owner would give an attacker new guesses.
 //
-// Succeed also works after ctx has ended, and takes at most 5 s. An error names the charges that
-// could not be given back, and these stay: log it, and let the user in. Only the first call of
-// Succeed or Cancel has an effect, and neither has one after a denial.
+// Succeed also works after ctx has ended, and takes at most 5 s. An error names the budgets that
+// could not be given back or reset, whose charges stay: log it, and let the user in. Only the first
+// call of Succeed or Cancel has an effect, and neither has one after a denial.
 func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.cleared) }
 
 // Cancel gives back the charges of this attempt, as if it had not been made. Call it if the
@@ -133,7 +133,7 @@ func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.clear
 //
 // If another attempt has succeeded since this one began, and a later one failed, Cancel can give
 // back that failure of the pair, the streak or the device. Like Succeed, it works after ctx has
-// ended, and an error names the charges that stay.
+// ended, and takes at most 5 s. An error names the charges that stay.
 func (a *Attempt) Cancel(ctx context.Context) error { return a.end(ctx, nil) }
 
 // end gives back the charges and resets the cleared budgets, if the attempt has not ended.

@@ -33,8 +33,9 @@ type Challenged struct {
 	Streak []window.Limit
 
 	// Site is the level of failures over the whole service that switches on the alarm: by default
-	// 1000/1h. During an alarm, unknown devices whose address has failed twice need a challenge.
-	// See https://github.com/slidegate/slidegate/blob/main/docs/login.md#attacks-on-the-whole-site.
+	// 1000/1h. Max is at most 10^7. During an alarm, unknown devices whose address has failed twice
+	// need a challenge. See
+	// https://github.com/slidegate/slidegate/blob/main/docs/login.md#attacks-on-the-whole-site.
 	Site window.Limit
 
 	// Switched is called when the alarm goes on or off in this process. Attempts wait for it, so

@@ -20,9 +20,10 @@
 --            peek       reply what allow would, and count nothing
 --            some       count as many of the n units as every limit admits, like n calls of allow
 --                       with one unit, one after the other at this instant
---            countsome  the same, like n calls of count with one unit
---            each       like some, and reply to each of the n calls
---            counteach  like countsome, and reply to each of the n calls
+--            countsome  count the n units like n calls of count with one unit, so also those that a
+--                       limit denies
+--            each       the same as some, but reply to each of the n calls
+--            counteach  the same as countsome, but reply to each of the n calls
 --            inspect    reply the state
 --            refund     give back what is left of units that an earlier call admitted. A rest of
 --                       less than 1/4 may be ignored
@@ -42,8 +43,9 @@
 --                        limit: units used, wait until it would admit one more unit, wait until
 --                        its level counts as 0
 --   each, counteach      how many are admitted, now, then a row for each of the n calls, in order:
---                        the three integers of each limit in the reply to that call. For each,
---                        the first denial is the last row: all later calls have the same
+--                        the three integers of each limit in the reply to that call. The verb each
+--                        ends with the row of the first denial, which is also that of all later
+--                        calls
 --   inspect              0, now, then for each limit the same three (for the units given), and its
 --                        level in units of 10^-8. Then for each other section of the record: its
 --                        Per, wait until its level counts as 0, and its level

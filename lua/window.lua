@@ -12,9 +12,10 @@
 --            peek       reply what allow would, and count nothing
 --            some       count as many of the n units as every limit admits, like n calls of allow
 --                       with one unit, one after the other at this instant
---            countsome  the same, like n calls of count with one unit
---            each       like some, and reply to each of the n calls
---            counteach  like countsome, and reply to each of the n calls
+--            countsome  count the n units like n calls of count with one unit, so also those that a
+--                       limit denies
+--            each       the same as some, but reply to each of the n calls
+--            counteach  the same as countsome, but reply to each of the n calls
 --            inspect    reply the state, bucket by bucket
 --            refund     give back units that an earlier call counted
 --            reset      forget the event, even if its record is cut short
@@ -34,8 +35,9 @@
 --                        for each limit: units used, wait until it would admit one more unit,
 --                        wait until it is as if never used
 --   each, counteach      how many are admitted, the time, then a row for each of the n calls, in
---                        order: the three integers of each limit in the reply to that call. For
---                        each, the first denial is the last row: all later calls have the same
+--                        order: the three integers of each limit in the reply to that call. The
+--                        verb each ends with the row of the first denial, which is also that of all
+--                        later calls
 --   inspect              0, the time, then for each limit the same three (for the units given),
 --                        how many buckets there are and, oldest first, the time and units of
 --                        each. Then for each other section of the record: its Per, units used,
@@ -522,7 +524,7 @@ reply[1] = fit
 if op == 'some' or op == 'countsome' then return reply end
 
 -- The rows. The row of the last call that counted equals reply, and so does that of a denial after
--- it. For each, the calls before it fill no limit, so their rows have no wait.
+-- it. For the verb each, the calls before it fill no limit, so their rows have no wait.
 local rows, waits, place = {fit, reply[2]}, {}, 3
 for _, s in ipairs(counting and sections or {}) do
   if s.slot > 0 then

@@ -102,12 +102,12 @@ func (r *record) othersAhead(views []view, now int64) bool {
 	return slices.ContainsFunc(r.sections, func(s section) bool { return s.ahead(now) && !among(views, s.per) })
 }
 
-// among reports whether one of the views has a Per.
+// among reports whether one of the views has the given Per.
 func among(views []view, per int64) bool {
 	return slices.ContainsFunc(views, func(v view) bool { return v.per == per })
 }
 
-// index returns the index of the section with a Per, or -1. It tries guess first.
+// index returns the index of the section with the given Per, or -1. It tries guess first.
 func (r *record) index(per int64, guess int) int {
 	if guess < len(r.sections) && r.sections[guess].per == per {
 		return guess

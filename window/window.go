@@ -84,9 +84,10 @@ type Config struct {
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember; 0 is none. From the third denial on, an
-	// event then costs Redis nothing. A cached denial can be stale by one round trip and 0.1 ms, or
-	// by up to 12 s if the connection dies silently. It needs rueidis, no Now and no CountDenied.
+	// DenialCache is how many denied events to remember; 0 is none. From the third denial on, the
+	// same attempt (event and units) costs Redis nothing. A cached denial can be stale by one round
+	// trip and 0.1 ms, or by up to 12 s (by default of rueidis) if the connection dies silently. It
+	// needs rueidis without DisableCache, no Now and no CountDenied.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	DenialCache int
 
@@ -260,7 +261,8 @@ func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decisio
 // Charged units are kept in buckets of Per/60 even under an exact limit, unless it has a
 // Resolution. So they come back up to that much late, and so do units that are admitted into such a
 // bucket. After ErrUncertain they may not be counted. To be sure, charge again: they may then be
-// counted twice. Other errors are as those of AllowN.
+// counted twice. In memory, a new event is an error while Config.MaxEvents are held. Other errors
+// are as those of AllowN.
 func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Charge, event, n)
 }

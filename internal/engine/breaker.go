@@ -12,8 +12,8 @@ import (
 // Each of the 64 slot ranges has a circuit breaker, so that one failing shard of a cluster does not
 // stop the others. After three failures in a row the breaker opens: the range gets no requests for
 // a second. Then one request probes the range. If it succeeds, the breaker closes, and requests are
-// sent again. If two masters share a range, a failure of either opens its breaker. A server that is
-// no cluster is one range.
+// sent again. If two masters share a range, its breaker counts the failures of both, and while it
+// is open, neither gets requests of the range. A server that is no cluster is one range.
 const (
 	failuresInARow = 3
 	slotRanges     = 64

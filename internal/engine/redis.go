@@ -163,7 +163,7 @@ func (s *redis) slotRange(k string) int {
 	return keys.Slot(k) * slotRanges / keys.Slots
 }
 
-// ask returns a call with one request. Run it, and then free it.
+// ask returns a call with one request, at the time of scriptTime. Run it, and then free it.
 func (s *redis) ask(ctx context.Context, timeout time.Duration, key string, ask question) (*call, error) {
 	now, err := s.scriptTime()
 	if err != nil {

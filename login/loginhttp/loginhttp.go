@@ -17,8 +17,7 @@
 //	http.Handle("/login", form)
 //
 // It also slows down credential stuffing, where a botnet tries leaked passwords on many accounts:
-// see
-// [login.Challenged]. All answers, JSON, challenges and advice are in
+// see [login.Challenged]. All answers, JSON, challenges and advice are in
 // https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form. A whole program is in
 // https://github.com/slidegate/slidegate/tree/main/examples/login.
 package loginhttp
@@ -50,9 +49,9 @@ type Config struct {
 	Devices *Devices
 
 	// Check reports whether the password is right, for attempts that the guard allows. For an
-	// account that does not exist, compare it with any hash, so that the answer takes as long. An
-	// error means that Check could not find out, and gives the attempt back. So return false and
-	// nil for a wrong password, although bcrypt returns an error.
+	// account that does not exist, compare the password with any hash, so that the answer takes as
+	// long. An error means that Check could not find out, and gives the attempt back. So return
+	// false and nil for a wrong password, although bcrypt returns an error.
 	Check func(ctx context.Context, account, password string) (ok bool, err error)
 
 	// Success answers a request whose password was right. It begins a session under a new ID, and
@@ -60,9 +59,10 @@ type Config struct {
 	// the device is already set.
 	Success func(w http.ResponseWriter, r *http.Request, account string)
 
-	// Account returns the name or number of the account that was typed, one for all its spellings.
-	// If there is none, return the typed name as you searched for it, or "" if nobody can have that
-	// name. An error is answered with HTTP 503. nil trims spaces and maps to lower case.
+	// Account returns the name or number of the account that was typed, one for all its spellings:
+	// otherwise an attacker has a budget for each. If there is none, return the typed name as you
+	// searched for it, or "" if nobody can have that name. An error is answered with HTTP 503. nil
+	// trims spaces and maps to lower case.
 	Account func(ctx context.Context, typed string) (account string, err error)
 
 	// Solved reports whether the form has a right solution of a challenge, such as a captcha. It is
