@@ -116,7 +116,7 @@ func TestFirstDenials(t *testing.T) {
 	before, begin := g.commands(t, cacheCommands...), time.Now()
 	for range 64 {
 		callers.Go(func() {
-			for time.Since(begin) < asking {
+			for time.Since(begin) < asking || admitted.Load() < 2 && time.Since(begin) < time.Minute { // the machine may be busy
 				if must(g.Allow(context.Background(), "e")).Allowed {
 					admitted.Add(1)
 				}
