@@ -36,7 +36,7 @@ func TestSentencesWithFigures(t *testing.T) {
 	}
 	tests := map[string][]string{
 		"README.md": {
-			fmt.Sprintf("64 callers get %.1f × the decisions a second of redis_rate, %.1f × with three limits", one, three),
+			fmt.Sprintf("64 callers get %.1f × the decisions a second of redis_rate, %.1f × with three limits. 4 callers get %.1f ×", one, three, few),
 		},
 		"docs/performance.md": {
 			fmt.Sprintf("%.0f µs of CPU with one limit, %.0f µs with three. redis_rate takes %.0f µs, and %.0f µs in three calls.",
