@@ -2,7 +2,9 @@ package lua_test
 
 import (
 	"fmt"
-	"regexp"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"strings"
 	"testing"
 
@@ -40,13 +42,34 @@ func TestReadmeSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("to compile and link it takes seconds")
 	}
-	p, blocks := newCopies(t), readmeBlocks(t)
-	body := regexp.MustCompile(`(?m)^.*\berr :?= .*$`).ReplaceAllString(strings.Join(blocks[1:], ""), "$0\n\tif err != nil {\n\t\tpanic(err)\n\t}")
+	p, body := newCopies(t), stopAtErrors(t, strings.Join(readmeBlocks(t)[1:], ""))
 	p.write(t, "snippets/main.go", fmt.Sprintf(snippets, redistest.Start(t).Addr(), body))
 	p.run(t, "vet", "-mod=mod", "./snippets")
 	if got := p.run(t, "run", "-mod=mod", "./snippets"); got != "429\n" {
 		t.Errorf("the 101st request got %s", got)
 	}
+}
+
+// stopAtErrors returns the body of a function that panics after each statement that sets err.
+func stopAtErrors(t *testing.T, body string) string {
+	t.Helper()
+	text, set := "package p\n\nfunc f() {\n"+body+"}\n", token.NewFileSet()
+	file, err := parser.ParseFile(set, "", text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := file.Decls[0].(*ast.FuncDecl)
+	var b strings.Builder
+	from := set.Position(f.Body.Lbrace).Offset + 1
+	for _, s := range f.Body.List {
+		to := set.Position(s.End()).Offset
+		b.WriteString(text[from:to])
+		if a, ok := s.(*ast.AssignStmt); ok && fmt.Sprint(a.Lhs[len(a.Lhs)-1]) == "err" {
+			b.WriteString("\n\tif err != nil {\n\t\tpanic(err)\n\t}")
+		}
+		from = to
+	}
+	return b.String()
 }
 
 // snippets is the program around the blocks, with what they take from their reader.
