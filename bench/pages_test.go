@@ -232,3 +232,13 @@ func thousands(x float64) string {
 	}
 	return digits
 }
+
+// TestRounded checks that figures keep four digits, also those below zero: a small difference of
+// memory can be negative.
+func TestRounded(t *testing.T) {
+	for x, want := range map[float64]float64{0: 0, 12345: 12350, 0.123449: 0.1234, -12.3449: -12.34} {
+		if got := rounded(x); got != want {
+			t.Errorf("%v is %v, not %v", x, got, want)
+		}
+	}
+}

@@ -133,7 +133,7 @@ func rounded(x float64) float64 {
 	if x == 0 {
 		return 0
 	}
-	digit := math.Pow(10, 3-math.Floor(math.Log10(x)))
+	digit := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(x))))
 	return math.Round(x*digit) / digit
 }
 

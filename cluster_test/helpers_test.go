@@ -208,10 +208,11 @@ func (ask allowFunc) attempt(ctx context.Context, event string) attempt {
 
 // callerGroup is a group of callers that send attempts until end.
 type callerGroup struct {
-	callers  sync.WaitGroup
-	stopping atomic.Bool
-	admitted atomic.Int64
-	denied   atomic.Int64
+	callers   sync.WaitGroup
+	stopping  atomic.Bool
+	admitted  atomic.Int64
+	denied    atomic.Int64
+	uncertain atomic.Int64
 
 	mu  sync.Mutex
 	all []attempt
@@ -232,10 +233,13 @@ func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string
 			for ; !c.stopping.Load(); <-pace.C {
 				a := ask.attempt(context.Background(), next(int(n.Add(1))))
 				mine = append(mine, a)
-				if a.admitted() {
+				switch {
+				case a.admitted():
 					c.admitted.Add(1)
-				} else if a.err == nil {
+				case a.err == nil:
 					c.denied.Add(1)
+				case errors.Is(a.err, window.ErrUncertain):
+					c.uncertain.Add(1)
 				}
 			}
 			c.mu.Lock()
