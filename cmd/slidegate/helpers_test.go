@@ -876,11 +876,14 @@ func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, 
 	return out.String(), errs.String(), status
 }
 
-// profile returns a directory for a browser, which is removed after the test. The processes of a
-// killed browser can still write to it for a moment.
+// profile returns a directory for a browser, which is removed after the test. It is none of
+// t.TempDir, which fails the test if the processes of a killed browser still write to it.
 func profile(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "chromium") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		for late := time.Now().Add(20 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(late); {
 			<-time.After(20 * time.Millisecond)
