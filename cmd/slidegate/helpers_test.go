@@ -876,8 +876,8 @@ func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, 
 	return out.String(), errs.String(), status
 }
 
-// profile returns a directory for a browser, which is removed after the test. It is none of
-// t.TempDir, which fails the test if the processes of a killed browser still write to it.
+// profile returns a directory for a browser, which is removed after the test. It does
+// not use t.TempDir, which fails the test if a killed browser still writes to the directory.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chromium") //nolint:usetesting // see above

@@ -176,8 +176,8 @@ func (b browser) start(t *testing.T) {
 	b.do(t, chromedp.Navigate(b.url+"/login"))
 }
 
-// profile returns a directory for a browser, which is removed after the test. It is none of
-// t.TempDir, which fails the test if the processes of a killed browser still write to it.
+// profile returns a directory for a browser, which is removed after the test. It does
+// not use t.TempDir, which fails the test if a killed browser still writes to the directory.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chromium") //nolint:usetesting // see above
