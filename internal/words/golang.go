@@ -106,7 +106,7 @@ var part = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
 // name finds a riddle among the words of a name.
 func (r *report) name(path string, line int, name string) {
 	for _, word := range part.FindAllString(name, -1) {
-		if riddle.MatchString(strings.ToLower(word)) && !excepted(path, name) {
+		if riddle.MatchString(strings.ToLower(word)) && !excepted(path) {
 			r.find(path, line, "the name %s says %q: use a term of the field", name, strings.ToLower(word))
 		}
 	}

@@ -115,12 +115,12 @@ func (r *report) width(path string, line int, text string, columns int) {
 
 // phrases finds avoided phrases.
 func (r *report) phrases(path string, first int, text string) {
+	if excepted(path) {
+		return
+	}
 	for _, a := range avoid {
 		for _, at := range a.phrase.FindAllStringIndex(text, -1) {
-			found := text[at[0]:at[1]]
-			if !excepted(path, found) {
-				r.find(path, first+strings.Count(text[:at[0]], "\n"), "%q: better %s", found, a.better)
-			}
+			r.find(path, first+strings.Count(text[:at[0]], "\n"), "%q: better %s", text[at[0]:at[1]], a.better)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// check compares the findings in a file with the beginnings of those that are wanted.
+// check compares the findings in a file with their expected beginnings.
 func check(t *testing.T, file, text string, want []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), file)
