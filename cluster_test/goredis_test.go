@@ -18,6 +18,7 @@ import (
 // then run the script.
 func TestReadsOnReplicas(t *testing.T) {
 	nodes, event := redistest.Replicated(t), shardEvents[failedShard][0]
+	shortNodeTimeout.set(t, nodes)
 	o := nodes.Options(nil)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.InitAddress, Dialer: faulttest.Dialer(o), RouteRandomly: true})
 	defer client.Close()

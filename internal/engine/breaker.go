@@ -18,6 +18,10 @@ const (
 	failuresInARow = 3
 	slotRanges     = 64
 
+	// sameCut is how long after a failure a broken connection counts as the same failure. A client
+	// has several connections. If all break at once, it may notice some only when it uses them.
+	sameCut = 100 * time.Millisecond
+
 	// RecoveryDelay is the time from the opening of a breaker to the first probe, and between
 	// probes.
 	RecoveryDelay = time.Second
@@ -89,10 +93,11 @@ func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 
 // failed counts a failure. It ignores a request that began before the last success, because it
 // proves nothing new. It also ignores a request whose connection broke, if it began before the last
-// failure: a broken connection, with all requests on it, is one failure.
+// failure or within sameCut of it: connections that break at once, with all requests on them, are
+// one failure.
 func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, broken bool) {
 	last := b.lastFailure.Load()
-	if int64(began) < b.lastSuccess.Load() || broken && int64(began) < last {
+	if int64(began) < b.lastSuccess.Load() || broken && last != 0 && int64(began) < last+int64(sameCut) {
 		return
 	}
 	if !b.lastFailure.CompareAndSwap(last, int64(now)) && broken {

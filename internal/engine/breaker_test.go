@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -180,6 +181,7 @@ func TestConnectionBreaksOnce(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, s *server) {
 		l := limiter(t, s.client(t))
 		for round := range 2 {
+			pass(sameCut)
 			callers := occupySenders(t, s, l)
 			pass(time.Millisecond)
 			s.cut()
@@ -191,6 +193,19 @@ func TestConnectionBreaksOnce(t *testing.T) {
 		}
 		mustAllow(t, l, "a")
 	})
+}
+
+// TestConnectionsBreakAtOnce checks that connections that break within sameCut are one failure, and
+// that one that breaks later is another.
+func TestConnectionsBreakAtOnce(t *testing.T) {
+	b := &breaker{}
+	for _, test := range []struct {
+		began    time.Duration
+		failures int32
+	}{{0, 1}, {time.Millisecond, 1}, {sameCut, 1}, {sameCut + 2*time.Millisecond, 2}} {
+		b.record(t.Context(), time.Second+test.began, time.Second+test.began+time.Millisecond, io.EOF)
+		wantEqual(t, "failures", b.failures.Load(), test.failures)
+	}
 }
 
 // TestLateFailures checks that failures of requests that began before a success are ignored.

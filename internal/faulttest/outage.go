@@ -260,9 +260,9 @@ func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 }
 
 // EveryCallIsAccountedFor compares the count of the server with the answers, after a load on two
-// hot events. Meanwhile all connections are cut or a reply is lost, again and again, and many
-// callers leave at random moments. The server must have counted all admitted attempts, none twice,
-// and besides at most the uncertain ones. One cut is no outage.
+// hot events. Meanwhile all connections are cut or a reply is lost, each after 500 more answers,
+// and many callers leave at random moments. The server must have counted all admitted attempts,
+// none twice, and besides at most the uncertain ones. One cut is no outage.
 func EveryCallIsAccountedFor(t *testing.T, open Open) {
 	for name, most := range map[string]int64{"admitted": 1_000_000, "denied": 3000} {
 		t.Run(name, func(t *testing.T) {
@@ -271,8 +271,8 @@ func EveryCallIsAccountedFor(t *testing.T, open Open) {
 			l := must(window.NewOn(open(t, redistest.Options(t, faults.Break)), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(most)}, Timeout: time.Minute, Observe: seen.Observe}))
 			tallies := map[string]*tally{"hot": {}, "hotter": {}}
 			answered := askUntilAnswered(t, l, tallies, redistest.UnlessShort[int64](20_000, 5000))
-			for next := int64(500); answered.await(next); next += 500 {
-				if next%1000 == 0 {
+			for cut := false; answered.await(answered.n.Load() + 500); cut = !cut {
+				if cut {
 					faults.Cut()
 				} else {
 					faults.LoseReply("EVALSHA")
@@ -506,7 +506,7 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: Timeout, Fallback: local}))
+	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: time.Second, Fallback: local}))
 	AwaitAnswer(t, l, "warm")
 	first := must(l.AllowN(t.Context(), "e", 2))
 	server.Pause(t)
