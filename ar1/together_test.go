@@ -24,7 +24,7 @@ func TestMerged(t *testing.T) {
 				t.Parallel()
 				there := p
 				there.cluster = onCluster
-				decisions, enough := 0, redistest.UnlessShort(decisionsPerPlan, decisionsPerPlan/20)
+				decisions, enough := 0, redistest.UnlessShort(decisionsPerPlan, decisionsPerPlan/40)
 				for seed := uint64(1); decisions < enough; seed++ {
 					decisions += there.runTogether(t, seed)
 				}

@@ -40,7 +40,7 @@ var wrong = []struct {
 // TestWrong checks on fake time that an audit names each fault, and nothing else.
 func TestWrong(t *testing.T) {
 	all := []string{"20/1s", "5/3s", "5/1h", "100/1d"}
-	for _, claim := range redistest.UnlessShort(all, all[:3]) {
+	for _, claim := range redistest.UnlessShort(all, all[:1]) {
 		for _, w := range wrong {
 			t.Run(claim+" "+w.name, func(t *testing.T) {
 				c := audit.NewClock()

@@ -552,7 +552,7 @@ func TestTotalHoldsOnChange(t *testing.T) {
 func TestErrorsOfSucceedAndCancel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond}))
+	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 10 * time.Second}))
 	one, other := must(g.Begin(t.Context(), "alice", home)), must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	server.Kill(t)
 	for _, tt := range []struct {

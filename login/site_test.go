@@ -76,7 +76,7 @@ func TestSite(t *testing.T) {
 // TestSiteLevel compares the level and the alarm with a model in real numbers: each failure counts
 // 1, and e^(-time/Per) of that later.
 func TestSiteLevel(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range redistest.UnlessShort[uint64](10, 2) {
 		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
 		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{Site: window.PerHour(100)}}))
 		level, on, switched := 0.0, false, 0
@@ -167,6 +167,9 @@ func TestSiteUnderWay(t *testing.T) {
 // TestSiteLasts checks that attempts which the alarm denied make it last, but those of one address
 // do not.
 func TestSiteLasts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes an attempt each second for six hours")
+	}
 	for addresses, lasts := range map[int]bool{1: false, 40: true} {
 		c := newClock()
 		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{Site: window.PerHour(40)}}))

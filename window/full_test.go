@@ -146,7 +146,7 @@ func TestFallbackIsBounded(t *testing.T) {
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, known = 100_000, 1000
-		seconds := redistest.UnlessShort(20, 6)
+		seconds := redistest.UnlessShort(20, 5)
 		l := must(window.NewLocal(window.Config{Name: "flood", Limits: parsed("5/1h"), MaxEvents: most}))
 		for i := range known {
 			must(l.AllowN(t.Context(), fmt.Sprint("known ", i), 4))

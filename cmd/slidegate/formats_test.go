@@ -17,7 +17,7 @@ import (
 // TestEveryFormatIsDecidedExactly checks that the same history in every format, plain and
 // compressed, gives the counts of the model, in memory, on a server and on a cluster.
 func TestEveryFormatIsDecidedExactly(t *testing.T) {
-	moments := history(redistest.UnlessShort(1500, 200))
+	moments := history(redistest.UnlessShort(1500, 150))
 	decided := func() *exactLog {
 		exact := newExactLog(map[string]exactLimit{"2/10s": {2, 10 * time.Second}, "7/5m": {7, 5 * time.Minute}})
 		for _, m := range moments {
