@@ -16,8 +16,8 @@ export SLIDEGATE_INSTALL ?= 1
 
 # ONCE runs under the race detector alone. TWICE runs under it a second time, in short form, because
 # the full tests would take minutes.
-ONCE  = $(addprefix ./,$(wildcard audit httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/redistest $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver webaudit)))
-TWICE = $(addprefix ./,$(wildcard window ar1 login cmd/slidegate cmd/slidegate/internal/replay))
+ONCE  = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/redistest $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver webaudit)))
+TWICE = $(addprefix ./,$(wildcard audit window ar1 login cmd/slidegate cmd/slidegate/internal/replay))
 
 # Without cgo there is no race detector, so all packages run without it.
 CGO    = $(shell $(GO) env CGO_ENABLED)
@@ -29,7 +29,7 @@ SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-
 TESTS   ?= test
 image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
 
-.PHONY: help check test short cluster matrix race race-once race-twice lint fuzz bench site
+.PHONY: help check test full short cluster matrix race race-once race-twice lint fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
@@ -50,12 +50,17 @@ check:
 	$(GO) vet $(ALL)
 	$(GO) test -vet=off -short -p 4 $(ALL)
 
-# The first run brings a Redis and says which one answers. The tests of failures in a cluster mostly
-# wait, so others run at the same time.
+# The full tests and those under the race detector run at the same time, because many mostly wait.
+# JOBS=1 runs them one after the other, which suits a machine where containers start slowly.
+JOBS ?= 2
+
+# The first run brings a Redis and says which one answers.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
+	@$(MAKE) --no-print-directory -j$(JOBS) full race
+
+full:
 	$(GO) test -count=1 -timeout 15m -p 2 $(OTHERS)
-	@$(MAKE) --no-print-directory race
 
 # Short tests of promises, scripts, histories, outages, the command and ways to reach a server.
 short:
@@ -75,16 +80,18 @@ matrix:
 
 race:
 ifeq ($(CGO),1)
-	@$(MAKE) --no-print-directory -j2 race-once race-twice
+	@$(MAKE) --no-print-directory race-once race-twice
 else
 	@echo "No race detector: it needs cgo, and so a C compiler."
 endif
 
+# The race detector multiplies the work of a test, so these have a lower priority than the full
+# tests beside them.
 race-once:
-	$(GO) test -race -vet=off -count=1 -timeout 15m -p 1 $(ONCE)
+	nice -n 10 $(GO) test -race -vet=off -count=1 -timeout 15m -p 2 $(ONCE)
 
 race-twice:
-	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 $(TWICE)
+	nice -n 10 $(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 $(TWICE)
 
 # GOWORK=off shows what the libraries require and go.mod lacks. For the other modules, that needs
 # their tags.
