@@ -45,7 +45,7 @@ func TestPageLive(t *testing.T) {
 	s := newService(t)
 	l := s.limiter(t, "5/8s")
 	ctx := chromium(t)
-	do(t, ctx, chromedp.Navigate(servePage(t, "--limit", "5/8s", s.name, "alice")), says("because", "Nothing is counted"), says("live", "live"))
+	do(t, ctx, visit(servePage(t, "--limit", "5/8s", s.name, "alice")), says("because", "Nothing is counted"), says("live", "live"))
 	for range 5 {
 		allow(t, l, "alice", true)
 	}
@@ -81,7 +81,7 @@ func TestPageOfOtherLimits(t *testing.T) {
 	allow(t, l, "alice", true)
 	allow(t, l, "alice", false)
 	ctx := chromium(t)
-	do(t, ctx, chromedp.Navigate(servePage(t, "--limit", "1000000/1d", s.name, "alice")), says("answer", "Allowed"),
+	do(t, ctx, visit(servePage(t, "--limit", "1000000/1d", s.name, "alice")), says("answer", "Allowed"),
 		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
 }
 
@@ -104,7 +104,7 @@ func TestPageReset(t *testing.T) {
 	}
 	ctx := chromium(t)
 	opened := holds(`document.getElementById("confirm").open`)
-	do(t, ctx, chromedp.Navigate(url), says("answer", "Denied"), chromedp.Focus("#reset", chromedp.ByID), chromedp.KeyEvent("\r"), opened, says("forgotten", `"a\xff<b>"`))
+	do(t, ctx, visit(url), says("answer", "Denied"), chromedp.Focus("#reset", chromedp.ByID), chromedp.KeyEvent("\r"), opened, says("forgotten", `"a\xff<b>"`))
 	do(t, ctx, chromedp.KeyEvent("\r"), holds(`!document.getElementById("confirm").open`)) // Cancel has the focus
 	allow(t, l, name, false)
 	do(t, ctx, chromedp.KeyEvent("\r"), opened, chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("because", "Nothing is counted"))
@@ -120,7 +120,7 @@ func TestPageResetUncertain(t *testing.T) {
 	allow(t, s.limiter(t, "1/1h"), "alice", true)
 	ctx := chromium(t)
 	// The browser logs the status of the answer as an error, although the page handles it.
-	do(t, ctx, log.Disable(), chromedp.Navigate(servePageOf(t, server.Addr(), "--allow-reset", "--limit", "1/1h", s.name, "alice")), says("answer", "Denied"))
+	do(t, ctx, log.Disable(), visit(servePageOf(t, server.Addr(), "--allow-reset", "--limit", "1/1h", s.name, "alice")), says("answer", "Denied"))
 	server.Pause(t)
 	defer server.Resume(t)
 	do(t, ctx, chromedp.Click("#reset", chromedp.ByID), chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery),
@@ -141,7 +141,7 @@ func TestPageHostile(t *testing.T) {
 		allow(t, l, name, true)
 		var got string
 		var hacked, wider bool
-		do(t, ctx, chromedp.Navigate(servePage(t, "--limit", "1/1h", s.name, name)), says("answer", "Denied"),
+		do(t, ctx, visit(servePage(t, "--limit", "1/1h", s.name, name)), says("answer", "Denied"),
 			chromedp.Evaluate(`document.getElementById("shown").textContent`, &got), chromedp.Evaluate(`"hacked" in window`, &hacked),
 			chromedp.Evaluate(`document.documentElement.scrollWidth > innerWidth`, &wider))
 		if got != shown || hacked || wider {
@@ -157,7 +157,7 @@ func TestPageAccount(t *testing.T) {
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
 	g.failNow(t, "alice", "192.0.2.31", 5)
 	ctx := chromium(t)
-	do(t, ctx, chromedp.Navigate(url), says("answer", "Denied"), says("because", "by pair"),
+	do(t, ctx, visit(url), says("answer", "Denied"), says("because", "by pair"),
 		says("why", "pair: 5 failures within 1m, from this address on this account. 5/1m allows the next at "),
 		says("state", "A known device is kept out only if total denies"), holds(`document.querySelectorAll(".limit").length === 13`))
 	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//h2/a[text()="pair"]`)); err != nil {
@@ -172,7 +172,7 @@ func TestPageChallenged(t *testing.T) {
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--challenged", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
 	ctx := chromium(t)
-	do(t, ctx, chromedp.Navigate(url), says("challenge", "A challenge would let the user in now."), holds(`document.querySelectorAll(".limit").length === 22`))
+	do(t, ctx, visit(url), says("challenge", "A challenge would let the user in now."), holds(`document.querySelectorAll(".limit").length === 22`))
 	c := g.challenged(t, -time.Since(afternoon))
 	for range 5 {
 		if _, err := c.BeginChallenged(t.Context(), "alice", netip.MustParseAddr("192.0.2.31")); err != nil {
@@ -191,7 +191,7 @@ func TestPageHostileAccount(t *testing.T) {
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, account, "192.0.2.31")
 	g.failNow(t, account, "192.0.2.31", 5)
 	ctx := chromium(t)
-	do(t, ctx, chromedp.Navigate(url), says("answer", "Denied"), holds(`document.querySelectorAll("h2 small")[1].textContent === '"192.0.2.31 a\\xff\\u202e<b>"'`))
+	do(t, ctx, visit(url), says("answer", "Denied"), holds(`document.querySelectorAll("h2 small")[1].textContent === '"192.0.2.31 a\\xff\\u202e<b>"'`))
 	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//h2/a[text()="pair"]`)); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestPageHostileAccount(t *testing.T) {
 func TestPageWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	ctx := chromium(t)
-	do(t, ctx, chromedp.Navigate(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
+	do(t, ctx, visit(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
 	server.Pause(t)
 	faded := holds(`getComputedStyle(document.getElementById("state")).opacity < 1`)
 	do(t, ctx, says("trouble", "failed (it gave no answer in time); try again"), says("live", "looking again"), faded)
@@ -222,7 +222,7 @@ func TestPageOfProxy(t *testing.T) {
 	defer server.Close()
 	p := startProxy(t, os.Args[0], "--to", server.URL, "--limit", "2/1h", "--route", "/free none", "--route", "/user 1/1h by header:X-User", "--allow-reset")
 	ctx := chromium(t)
-	do(t, ctx, chromedp.Navigate(p.admin), says("overview", "Nothing was denied in the last hour."), says("live", "live"))
+	do(t, ctx, visit(p.admin), says("overview", "Nothing was denied in the last hour."), says("live", "live"))
 	for _, path := range []string{"/", "/", "/", "/free"} {
 		get(t, p.url+path)
 	}
@@ -273,7 +273,7 @@ func shots(t *testing.T, ctx context.Context, name, url string) {
 		for _, scheme := range []string{"light", "dark"} {
 			dark := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
 			ready := holds(`!document.getElementById("live") || !document.querySelector("#state, #overview") || document.querySelector(".limit, table")`)
-			do(t, ctx, dark, chromedp.EmulateViewport(width, 800), chromedp.Navigate(url), ready)
+			do(t, ctx, dark, chromedp.EmulateViewport(width, 800), visit(url), ready)
 			shot(t, ctx, fmt.Sprintf("%s-%d-%s", name, width, scheme))
 			if name == "event" {
 				do(t, ctx, chromedp.Click("#reset", chromedp.ByID))

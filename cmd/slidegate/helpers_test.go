@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
@@ -60,7 +61,7 @@ func chromium(t *testing.T) context.Context {
 		case *runtime.EventExceptionThrown:
 			t.Errorf("the page: %v", e.ExceptionDetails)
 		case *log.EventEntryAdded:
-			if e.Entry.Level == log.LevelError {
+			if e.Entry.Level == log.LevelError && !strings.Contains(e.Entry.Text, networkChanged) {
 				t.Errorf("the browser: %s %s", e.Entry.Text, e.Entry.URL)
 			}
 		}
@@ -68,6 +69,36 @@ func chromium(t *testing.T) context.Context {
 	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute) // a browser on a busy machine is slow
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// networkChanged is in errors of a browser whose machine got or lost a network, as it does whenever
+// a container starts or stops. Chromium then drops its connections, even those to this machine.
+const networkChanged = "net::ERR_NETWORK_CHANGED"
+
+// visit loads a page, and loads it again if the network changed meanwhile.
+func visit(url string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		for {
+			changed, err := loadOnce(ctx, url)
+			if !changed {
+				return err
+			}
+		}
+	})
+}
+
+// loadOnce loads a page, and reports whether a part of it is missing because the network changed.
+func loadOnce(ctx context.Context, url string) (changed bool, err error) {
+	var dropped atomic.Bool
+	loading, loaded := context.WithCancel(ctx)
+	defer loaded()
+	chromedp.ListenTarget(loading, func(event any) {
+		if e, ok := event.(*network.EventLoadingFailed); ok && e.ErrorText == networkChanged {
+			dropped.Store(true)
+		}
+	})
+	err = chromedp.Navigate(url).Do(ctx)
+	return dropped.Load() || strings.Contains(fmt.Sprint(err), networkChanged), err
 }
 
 // do runs actions in a browser.

@@ -27,7 +27,7 @@ func TestPicturesInBrowser(t *testing.T) {
 			do(
 				t, ctx,
 				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-				chromedp.Navigate("file://"+path),
+				visit("file://"+path),
 				chromedp.Evaluate(`getComputedStyle(document.querySelector("path,rect")).fill`, &drawn),
 				chromedp.Evaluate(`[...document.querySelectorAll("text")].filter(text => {
 					const page = document.documentElement.getBoundingClientRect(), t = text.getBoundingClientRect()

@@ -29,7 +29,7 @@ func TestSite(t *testing.T) {
 	for _, page := range htmlFiles(t, site) {
 		for _, width := range []int64{1280, 390} {
 			var wide int64
-			do(t, ctx, chromedp.EmulateViewport(width, 800), chromedp.Navigate(server.URL+"/"+page),
+			do(t, ctx, chromedp.EmulateViewport(width, 800), visit(server.URL+"/"+page),
 				chromedp.Evaluate(`document.documentElement.scrollWidth`, &wide))
 			if wide > width {
 				t.Errorf("%s is %d pixels wide on a screen of %d", page, wide, width)
@@ -39,7 +39,7 @@ func TestSite(t *testing.T) {
 	}
 	var first string
 	do(t, ctx,
-		chromedp.Navigate(server.URL+"/docs/login.html"),
+		visit(server.URL+"/docs/login.html"),
 		chromedp.Click("#site-menu", chromedp.ByID), chromedp.WaitVisible("#site-pages a[aria-current]"),
 		chromedp.SendKeys("#site-search", "acl user", chromedp.ByID), chromedp.WaitVisible("#site-results mark"),
 		chromedp.Evaluate(`document.querySelector("#site-results a").href`, &first),
