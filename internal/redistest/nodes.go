@@ -105,12 +105,20 @@ func (n *Nodes) find(tb testing.TB, what string, like func(member) bool) *Server
 		}
 		view, err := s.view(ctx)
 		if i := slices.IndexFunc(view, like); err == nil && i >= 0 {
-			if j := slices.IndexFunc(n.All, func(s *Server) bool { return s.id == view[i].id }); j >= 0 {
-				return n.All[j]
+			if s := n.byID(view[i].id); s != nil {
+				return s
 			}
 		}
 	}
 	tb.Fatalf("no node knows %s", what)
+	return nil
+}
+
+// byID returns the server with this node ID, or nil.
+func (n *Nodes) byID(id string) *Server {
+	if i := slices.IndexFunc(n.All, func(s *Server) bool { return s.id == id }); i >= 0 {
+		return n.All[i]
+	}
 	return nil
 }
 
@@ -140,9 +148,25 @@ func (n *Nodes) Failover(tb testing.TB, master *Server) *Server {
 	return replica
 }
 
+// AwaitVotes waits until every replica can take over when its master fails.
+func (n *Nodes) AwaitVotes(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	view, err := n.All[0].view(ctx)
+	check(tb, err)
+	for _, m := range view {
+		if master := n.byID(m.master); master != nil {
+			check(tb, n.byID(m.id).awaitVotes(ctx, master))
+		}
+	}
+}
+
 // awaitVotes waits until a replica can be elected. Masters vote for a replica of the same master
 // only once in two node timeouts. A node that was elected asks for votes again only after four.
-// Before that, a failover would fail.
+// Before that, a failover fails, or worse: for two node timeouts, a replica that was elected, and
+// then replaced, takes its old votes for new ones when its master dies. The others ignore it, so
+// its slots have no master until somebody intervenes (https://github.com/redis/redis/issues/8752).
 func (s *Server) awaitVotes(ctx context.Context, master *Server) error {
 	config, err := s.Do(ctx, "CONFIG", "GET", "cluster-node-timeout").AsStrMap()
 	if err != nil {

@@ -1,6 +1,9 @@
 package redistest
 
-import "testing"
+import (
+	"context"
+	"testing"
+)
 
 // TestHungNodeIsReplaced checks that a node that hangs without a test's doing does not break the
 // cluster for later tests.
@@ -19,4 +22,31 @@ func TestHungNodeIsReplaced(t *testing.T) {
 		t.Error("it still hangs")
 	}
 	nodes.Heal(t)
+}
+
+// TestKillAfterFailovers kills a master whose replica was elected, and replaced, a moment before.
+func TestKillAfterFailovers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits until the replica can be elected again")
+	}
+	nodes := Replicated(t)
+	setNodeTimeout := func(milliseconds string) {
+		for _, s := range nodes.All {
+			check(t, s.Do(context.Background(), "CONFIG", "SET", "cluster-node-timeout", milliseconds).Error())
+		}
+	}
+	setNodeTimeout("1500")
+	t.Cleanup(func() {
+		nodes.Heal(t)
+		setNodeTimeout("5000")
+	})
+	master := nodes.MasterOf(t, 0)
+	replica := nodes.Failover(t, master)
+	nodes.Failover(t, replica)
+	nodes.AwaitVotes(t)
+	master.Kill(t)
+	nodes.AwaitFailover(t, master, replica)
+	if nodes.MasterOf(t, 0) != replica {
+		t.Error("the other nodes ignore the replica")
+	}
 }
