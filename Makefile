@@ -48,7 +48,7 @@ help:
 
 check:
 	$(GO) vet $(ALL)
-	$(GO) test -vet=off -short -p 4 $(ALL)
+	$(GO) test -vet=off -short -p 6 $(ALL)
 
 # The full tests and those under the race detector run at the same time, because many mostly wait.
 # JOBS=1 runs them one after the other, which suits a machine where containers start slowly.

@@ -21,10 +21,12 @@ import (
 // caller gets ErrUncertain, and the attempt is counted once.
 func TestLostReply(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
+		t.Parallel()
 		const maxUnits = 100
 		faults := &redistest.Faults{}
 		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
-		for _, event := range slices.Concat(shardEvents[:]...) {
+		events := someEvents(redistest.UnlessShort(20, 5))
+		for _, event := range slices.Concat(events[:]...) {
 			if _, err := l.Allow(t.Context(), event); err != nil { // connects, and loads the script
 				t.Fatal(err)
 			}
@@ -43,11 +45,12 @@ func TestLostReply(t *testing.T) {
 // middle of a call.
 func TestCutConnections(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
+		t.Parallel()
 		const maxUnits = 100_000
 		faults := &redistest.Faults{}
 		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
 		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
-		for n := 0; n < 30 || group.uncertain.Load() == 0 && n < 300; n++ {
+		for n, least := 0, redistest.UnlessShort(30, 10); n < least || group.uncertain.Load() == 0 && n < 300; n++ {
 			group.await(t, 200)
 			faults.Cut()
 		}
@@ -64,6 +67,7 @@ func TestCutConnections(t *testing.T) {
 // lost, and every fourth caller cancels at a random moment.
 func TestHotEventsAreAccountedFor(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
+		t.Parallel()
 		const maxUnits = 3000
 		faults, hot := &redistest.Faults{}, []string{shardEvents[0][0], shardEvents[1][0], shardEvents[2][0]}
 		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))

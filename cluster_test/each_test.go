@@ -23,6 +23,7 @@ func TestEachInTime(t *testing.T) {
 		of[k.name] = k.newWithDefaultTimeout(t, nodes.Options(nil), perMonth(1))
 	}
 	killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
+	nodes.AwaitVotes(t)
 	killed.Kill(t)
 	paused.Pause(t)
 	t.Cleanup(func() { paused.Resume(t) })

@@ -409,7 +409,7 @@ type settings struct {
 	replicas    string        // min-replicas-to-write: a master with fewer replicas refuses
 }
 
-// set sets the settings on all nodes, until the test ends. A failover can happen when it returns.
+// set sets the settings on all nodes, until the test ends.
 func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 	t.Helper()
 	configure := func(s settings) {
@@ -417,7 +417,6 @@ func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 			"min-replicas-to-write", s.replicas, "min-replicas-max-lag", "2")
 	}
 	configure(s)
-	nodes.AwaitVotes(t)
 	t.Cleanup(func() { configure(defaultSettings) })
 	t.Cleanup(func() { nodes.Heal(t) })
 }

@@ -387,6 +387,7 @@ func keysOf(t *testing.T, on deployment, name string) (all []string) {
 // TestLostReplyInLanguages checks that a call whose reply is lost returns an error, and is not sent
 // again.
 func TestLostReplyInLanguages(t *testing.T) {
+	t.Parallel()
 	for _, l := range languages {
 		t.Run(l.name+"/server", func(t *testing.T) { checkLostCall(t, l, task{}, loseReply, redistest.Start) })
 		t.Run(l.name+"/cluster", func(t *testing.T) { checkLostCall(t, l, task{Cluster: true}, loseReply, startCluster) })
@@ -401,6 +402,7 @@ func TestHungInLanguages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits until calls give up")
 	}
+	t.Parallel()
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			checkLostCall(t, l, task{Timeout: 3}, func(f *redistest.Faults) { f.Delay(time.Hour) }, redistest.Start)
@@ -411,6 +413,7 @@ func TestHungInLanguages(t *testing.T) {
 // TestClusterGoneInPython checks that calls fail by the documented errors if no node answers,
 // although redis-py has another class for this.
 func TestClusterGoneInPython(t *testing.T) {
+	t.Parallel()
 	faults := &redistest.Faults{}
 	p, _ := languages[0].startBehindFaults(t, faults, task{Cluster: true, Mode: "gone"}, startCluster)
 	p.ready(t)
@@ -426,6 +429,7 @@ func TestClusterGoneInPython(t *testing.T) {
 // call fails by inject.
 func checkLostCall(t *testing.T, l language, do task, inject func(*redistest.Faults), start func(testing.TB, ...string) *redistest.Server) {
 	t.Helper()
+	t.Parallel()
 	faults := &redistest.Faults{}
 	do.Mode = "lost"
 	p, server := l.startBehindFaults(t, faults, do, start)

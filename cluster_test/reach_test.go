@@ -24,6 +24,7 @@ import (
 // TestSentinel kills the master of a Sentinel deployment under load. Calls end in time, the limiter
 // goes on with the replica by itself, and the units that the replica had received still count.
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
 		const maxUnits = 100_000
