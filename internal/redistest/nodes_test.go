@@ -46,6 +46,7 @@ func TestKillAfterFailovers(t *testing.T) {
 	nodes.AwaitVotes(t)
 	master.Kill(t)
 	nodes.AwaitFailover(t, master, replica)
+	nodes.Heal(t)
 	if nodes.MasterOf(t, 0) != replica {
 		t.Error("the other nodes ignore the replica")
 	}
