@@ -103,9 +103,12 @@ var errNoCluster = errors.New("the server is in no cluster")
 var quiet = []string{"--save", "", "--appendonly", "no"}
 
 // Start runs a server for this test, with flags of redis-server such as "--maxmemory", "10mb". It
-// is removed when the test ends.
+// is removed when the test ends. A server without flags may be one that another test left clean.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
+	if len(args) == 0 {
+		return borrow(tb)
+	}
 	host, err := theHost()
 	check(tb, err)
 	s, err := newServer(host, args)
@@ -203,7 +206,9 @@ func (s *Server) Do(ctx context.Context, command ...string) rueidis.RedisResult 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.admin == nil {
-		c, err := rueidis.NewClient(s.options())
+		o := s.options()
+		o.PipelineMultiplex = -1 // one connection
+		c, err := rueidis.NewClient(o)
 		if err != nil {
 			return rueidis.NewErrorResult(err)
 		}
@@ -331,11 +336,15 @@ func (s *Server) setState(tb testing.TB, to state, do func() error) {
 	s.state = to
 }
 
-// remove ends the server for good, in any state.
-func (s *Server) remove() {
+func (s *Server) closeAdmin() {
 	if s.admin != nil {
 		s.admin.Close()
 	}
+}
+
+// remove ends the server for good, in any state.
+func (s *Server) remove() {
+	s.closeAdmin()
 	if err := s.node.kill(); err != nil {
 		fmt.Fprintf(os.Stderr, "redistest: a server is left behind: %v\n", err)
 	}
