@@ -50,7 +50,9 @@ func chromium(t *testing.T) context.Context {
 		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
 	}
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(time.Minute))
+	dir := profile(t) // also for temporary files, which a killed browser leaves
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know

@@ -131,7 +131,9 @@ type browser struct {
 func browsers(t *testing.T, url string) (a, b browser) {
 	t.Helper()
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(time.Minute))
+	dir := profile(t) // also for temporary files, which a killed browser leaves
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
