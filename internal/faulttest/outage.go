@@ -448,13 +448,14 @@ func NoOutage(t *testing.T, open Open) {
 	do(t, client, "RPUSH", must(l.Inspect(t.Context(), "list")).Key, "hello")
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	faults.Delay(50 * time.Millisecond)
 	for range 2 * 3 {
+		faults.Delay(0)
 		for _, event := range []string{"foreign", "list"} {
 			if _, err := l.Allow(t.Context(), event); err == nil || errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) {
 				t.Errorf("%s: %v", event, err)
 			}
 		}
+		faults.Delay(300 * time.Millisecond)
 		short, cancelShort := context.WithTimeout(t.Context(), time.Millisecond)
 		if _, err := l.Allow(short, "e"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a short deadline: %v", err)
