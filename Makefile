@@ -85,13 +85,11 @@ else
 	@echo "No race detector: it needs cgo, and so a C compiler."
 endif
 
-# The race detector multiplies the work of a test, so these have a lower priority than the full
-# tests beside them.
 race-once:
-	nice -n 10 $(GO) test -race -vet=off -count=1 -timeout 15m -p 2 $(ONCE)
+	$(GO) test -race -vet=off -count=1 -timeout 15m -p 2 $(ONCE)
 
 race-twice:
-	nice -n 10 $(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 $(TWICE)
+	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 $(TWICE)
 
 # GOWORK=off shows what the libraries require and go.mod lacks. For the other modules, that needs
 # their tags.
