@@ -33,7 +33,7 @@ image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
-	@echo "make test    all tests, on real Redis servers"
+	@echo "make test    all tests, on real Redis servers; JOBS=1 takes longer, and suits a slow machine"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test)"
@@ -76,7 +76,7 @@ cluster:
 # does.
 matrix:
 	@set -e; $(foreach s,$(SERVERS),echo "== $(s)"; SLIDEGATE_REQUIRE_DOCKER=1 SLIDEGATE_SERVER=$(s) SLIDEGATE_REDIS_IMAGE=$(call image,$(s)) \
-		$(MAKE) --no-print-directory $(TESTS);)
+		$(MAKE) --no-print-directory $(TESTS) JOBS=1;)
 
 race:
 ifeq ($(CGO),1)

@@ -175,7 +175,18 @@ func (b browser) start(t *testing.T) {
 			t.Errorf("the page: %v", e.ExceptionDetails)
 		}
 	})
-	b.do(t, chromedp.Navigate(b.url+"/login"))
+	b.do(t, chromedp.ActionFunc(b.visit))
+}
+
+// visit opens the page of the form. It tries again if the network of the machine changed, as it
+// does whenever a container starts, because Chromium then drops its connections.
+func (b browser) visit(ctx context.Context) error {
+	for {
+		err := chromedp.Navigate(b.url + "/login").Do(ctx)
+		if !strings.Contains(fmt.Sprint(err), "net::ERR_NETWORK_CHANGED") {
+			return err
+		}
+	}
 }
 
 // profile returns a directory for a browser, which is removed after the test. It does

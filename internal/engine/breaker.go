@@ -18,8 +18,9 @@ const (
 	failuresInARow = 3
 	slotRanges     = 64
 
-	// sameCut is how long after a failure a broken connection counts as the same failure. A client
-	// has several connections. If all break at once, it may notice some only when it uses them.
+	// sameCut is how long after a failure a request may begin that belongs to the same failure, if
+	// its connection breaks. A client has several connections. If all break at once, it may notice
+	// some only when it uses them.
 	sameCut = 100 * time.Millisecond
 
 	// RecoveryDelay is the time from the opening of a breaker to the first probe, and between

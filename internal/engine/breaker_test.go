@@ -119,13 +119,14 @@ func breakRange(t *testing.T, s *server, l *Limiter, event string) {
 }
 
 // TestFaultsThatOpenTheBreaker checks that each of these faults opens the breaker after three
-// requests.
+// requests. They are sent some time apart, because connections that break together are one failure.
 func TestFaultsThatOpenTheBreaker(t *testing.T) {
 	for _, f := range []action{{hang: true}, {silent: true}, {cut: true}, {lose: true}, {delay: time.Minute}, refusal("LOADING"), refusal("OOM"), {reply: "+what?"}} {
 		onFakeTime(t, func(t *testing.T, s *server) {
 			l := limiter(t, s.client(t))
 			s.always(f)
 			for range 3 {
+				pass(sameCut)
 				if err := attemptOne(t, l, "a").err; !isOutage(err) || strings.Contains(err.Error(), "left alone") {
 					t.Errorf("%+v: %v", f, err)
 				}

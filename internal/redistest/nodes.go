@@ -18,6 +18,7 @@ import (
 // Nodes is a Redis Cluster whose slots tests may move, and whose nodes they may break.
 type Nodes struct {
 	All      []*Server // in no order
+	Hung     int       // how many nodes have hung without a test's doing, and were replaced
 	replicas int       // of each master
 }
 
@@ -148,7 +149,8 @@ func (n *Nodes) Failover(tb testing.TB, master *Server) *Server {
 	return replica
 }
 
-// AwaitVotes waits until every replica can take over when its master fails.
+// AwaitVotes waits until every replica can take over when its master fails, after elections that
+// AwaitFailover saw.
 func (n *Nodes) AwaitVotes(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -225,6 +227,7 @@ func (n *Nodes) awaitHealthy(tb testing.TB) {
 	for _, s := range n.All {
 		if s.state == healthy && s.hangs(ctx) {
 			tb.Logf("%s hangs, and is replaced", s.Addr())
+			n.Hung++
 			check(tb, s.node.kill())
 			check(tb, n.replace(ctx, s))
 		}

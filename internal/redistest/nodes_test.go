@@ -13,13 +13,13 @@ func TestHungNodeIsReplaced(t *testing.T) {
 	}
 	nodes := Replicated(t)
 	hung := nodes.ReplicaOf(t, nodes.MasterOf(t, 0))
-	id := hung.id
+	id, before := hung.id, nodes.Hung
 	if err := hung.node.pause(); err != nil {
 		t.Fatal(err)
 	}
 	nodes.Heal(t)
-	if hung.id == id || hung.hangs(t.Context()) {
-		t.Error("it still hangs")
+	if hung.id == id || hung.hangs(t.Context()) || nodes.Hung != before+1 {
+		t.Errorf("it still hangs; %d nodes were replaced", nodes.Hung-before)
 	}
 	nodes.Heal(t)
 }

@@ -102,8 +102,9 @@ var errNoCluster = errors.New("the server is in no cluster")
 // quiet makes a server write nothing to disk. Later flags may override it.
 var quiet = []string{"--save", "", "--appendonly", "no"}
 
-// Start runs a server for this test, with flags of redis-server such as "--maxmemory", "10mb". It
-// is removed when the test ends. A server without flags may be one that another test left clean.
+// Start runs a server for this test, with flags of redis-server such as "--maxmemory", "10mb". A
+// server with flags is removed when the test ends. One without flags may have served another test,
+// and later tests may use it again: see giveBack.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	if len(args) == 0 {

@@ -28,7 +28,7 @@ func borrow(tb testing.TB) *Server {
 		s, err = newServer(host, nil)
 		check(tb, err)
 	}
-	tb.Cleanup(s.giveBack)
+	tb.Cleanup(func() { s.giveBack(tb.Failed()) })
 	check(tb, s.noteSettings())
 	return s
 }
@@ -65,10 +65,11 @@ func removeSpares() {
 	}
 }
 
-// giveBack keeps the server for later tests, if the test left no trace in it that a command cannot
-// remove. Otherwise it removes the server.
-func (s *Server) giveBack() {
-	if s.state != healthy || s.clean() != nil {
+// giveBack empties the server, and keeps it for later tests. It removes a server whose test failed,
+// or that the test broke or configured. Functions and latency events would stay: a test that makes
+// them starts a server with flags.
+func (s *Server) giveBack(failed bool) {
+	if failed || s.state != healthy || s.clean() != nil {
 		s.remove()
 		return
 	}
@@ -86,7 +87,7 @@ func (s *Server) clean() error {
 	for range 2 { // the first time, the server may not yet have accepted all connections
 		for _, command := range []string{
 			"CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "FLUSHALL", "SCRIPT FLUSH",
-			"CONFIG RESETSTAT", "ACL LOG RESET", "SLOWLOG RESET",
+			"ACL LOG RESET", "SLOWLOG RESET", "CONFIG RESETSTAT",
 		} {
 			if err := s.Do(ctx, strings.Fields(command)...).Error(); err != nil {
 				return err
@@ -100,7 +101,8 @@ func (s *Server) clean() error {
 	return err
 }
 
-// settings returns what commands can change in a server. Its address is its own.
+// settings returns the settings and users of a server. It leaves out the port and the directory,
+// which differ between servers.
 func (s *Server) settings(ctx context.Context) (map[string]string, error) {
 	all, err1 := s.Do(ctx, "CONFIG", "GET", "*").AsStrMap()
 	users, err2 := s.Do(ctx, "ACL", "LIST").AsStrSlice()

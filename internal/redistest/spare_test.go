@@ -1,8 +1,10 @@
 package redistest
 
 import (
+	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,6 +18,9 @@ func TestCleanServerIsUsedAgain(t *testing.T) {
 		s := Start(t)
 		addr = s.Addr()
 		check(t, s.Do(t.Context(), "SET", "key", "value").Error())
+		if err := s.Do(t.Context(), "AUTH", "nobody", "wrong").Error(); err == nil {
+			t.Error("a wrong password is right")
+		}
 		var err error
 		old, err = net.Dial("tcp", addr)
 		check(t, err)
@@ -26,8 +31,13 @@ func TestCleanServerIsUsedAgain(t *testing.T) {
 		s := Start(t)
 		keys, err1 := s.Do(t.Context(), "DBSIZE").AsInt64()
 		scripts, err2 := s.Do(t.Context(), "SCRIPT", "EXISTS", sha).AsIntSlice()
-		if err1 != nil || err2 != nil || s.Addr() != addr || keys != 0 || scripts[0] != 0 {
-			t.Errorf("at %s, %s before: %d keys, scripts %d, %v, %v", s.Addr(), addr, keys, scripts, err1, err2)
+		denied, err3 := s.Do(t.Context(), "ACL", "LOG").ToArray()
+		if err := errors.Join(err1, err2, err3); err != nil || s.Addr() != addr || keys != 0 || scripts[0] != 0 || len(denied) != 0 {
+			t.Errorf("at %s, %s before: %d keys, scripts %d, ACL log %v, %v", s.Addr(), addr, keys, scripts, denied, err)
+		}
+		calls, err := s.Do(t.Context(), "INFO", "commandstats").ToString()
+		if err != nil || strings.Contains(calls, "cmdstat_set:") {
+			t.Errorf("the calls of the first test are counted: %s, %v", calls, err)
 		}
 	})
 	defer old.Close()
