@@ -382,13 +382,15 @@ func TestGracefulFailover(t *testing.T) {
 		t.Skip("it restarts every master")
 	}
 	nodes := redistest.Replicated(t)
-	hung, all := nodes.Hung, restartAll(t, nodes)
-	for nodes.Hung > hung {
+	before := nodes.Hung
+	all := restartAll(t, nodes)
+	for nodes.Hung > before {
 		t.Log("again, because a node hung, and calls on it failed")
 		for _, c := range all {
 			c.end()
 		}
-		hung, all = nodes.Hung, restartAll(t, nodes)
+		before = nodes.Hung
+		all = restartAll(t, nodes)
 	}
 	eachLoaded(t, all, func(t *testing.T, c *loadedLimiter) {
 		attempts := c.end()

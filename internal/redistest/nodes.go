@@ -198,6 +198,7 @@ func (n *Nodes) Heal(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startLimit)
 	defer cancel()
+	n.killHung(ctx, tb)
 	for _, s := range n.All {
 		switch s.state {
 		case dead:
@@ -224,15 +225,25 @@ func (n *Nodes) awaitHealthy(tb testing.TB) {
 	if n.waitHealthy(soon) == nil {
 		return
 	}
+	n.killHung(ctx, tb)
 	for _, s := range n.All {
-		if s.state == healthy && s.hangs(ctx) {
-			tb.Logf("%s hangs, and is replaced", s.Addr())
-			n.Hung++
-			check(tb, s.node.kill())
+		if s.state == dead {
 			check(tb, n.replace(ctx, s))
 		}
 	}
 	check(tb, n.waitHealthy(ctx))
+}
+
+// killHung kills nodes that hang without a test's doing.
+func (n *Nodes) killHung(ctx context.Context, tb testing.TB) {
+	tb.Helper()
+	for _, s := range n.All {
+		if s.state == healthy && s.hangs(ctx) {
+			tb.Logf("%s hangs, and is replaced", s.Addr())
+			n.Hung++
+			s.setState(tb, dead, s.node.kill)
+		}
+	}
 }
 
 // hangs reports whether the node does not answer for some seconds.
@@ -245,7 +256,7 @@ func (s *Server) hangs(ctx context.Context) bool {
 // replace starts a killed node as a new one. The other nodes forget the old one, once it serves no
 // slots.
 func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
-	others := slices.DeleteFunc(slices.Clone(n.All), func(o *Server) bool { return o == s })
+	others := slices.DeleteFunc(slices.Clone(n.All), func(o *Server) bool { return o == s || o.state == dead })
 	for _, o := range others {
 		if err = o.forget(ctx, s.id); err != nil {
 			return err
@@ -261,7 +272,11 @@ func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	if err = s.meet(ctx, others); err != nil {
 		return err
 	}
-	master, err := n.withoutReplica(ctx, others)
+	var master *Server
+	err = until(ctx, s.Addr()+" has a master", func() (bool, error) { // a node that is new, too, may not know all others
+		master, err = n.withoutReplica(ctx, others)
+		return err == nil, err
+	})
 	if err != nil {
 		return err
 	}
