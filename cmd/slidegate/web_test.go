@@ -66,7 +66,7 @@ func TestPagesOnRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.NewClient(t, nil)
 	address := strings.Replace(servePageOf(t, server.Addr(), "--limit", "5/1h", "login", "alice"), "/?", "/watch?", 1)
-	before, calls, began := runtime.NumGoroutine(), scriptCalls(t, client), time.Now()
+	before, calls, began := ownGoroutines(), scriptCalls(t, client), time.Now()
 	const pages, updates = 200, 5
 	var all sync.WaitGroup
 	for range pages {
@@ -78,12 +78,24 @@ func TestPagesOnRedis(t *testing.T) {
 		t.Errorf("%d calls in %.1f s", n, seconds)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	const others = pages / 10 // goroutines of clients and of earlier tests may begin and end meanwhile
-	for late := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+others; <-time.After(10 * time.Millisecond) {
+	for late := time.Now().Add(20 * time.Second); ownGoroutines() > before; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatalf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
+			t.Fatalf("%d goroutines, and %d before", ownGoroutines(), before)
 		}
 	}
+}
+
+// ownGoroutines counts the goroutines that run code of this project. A client of Redis or HTTP may
+// start others at any time.
+func ownGoroutines() (n int) {
+	stacks := make([]byte, 1<<22)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(stack, "github.com/slidegate/slidegate/") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestPageOnCluster checks pages about events of several shards, through any node.
