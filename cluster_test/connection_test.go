@@ -46,15 +46,14 @@ func TestLostReply(t *testing.T) {
 func TestCutConnections(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
-		const maxUnits = 100_000
 		faults := &redistest.Faults{}
-		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
+		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(neverReached))
 		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
 		for n, least := 0, redistest.UnlessShort(30, 10); n < least || group.uncertain.Load() == 0 && n < 300; n++ {
 			group.await(t, 200)
 			faults.Cut()
 		}
-		sum := checkCounts(t, l, maxUnits, group.end(), nil)
+		sum := checkCounts(t, l, neverReached, group.end(), nil)
 		t.Logf("%+v", sum)
 		if sum.uncertain == 0 {
 			t.Error("a poor test: no connection was cut in the middle of a call")
@@ -112,12 +111,11 @@ func TestNobodyElsesDeadline(t *testing.T) {
 
 // shortDeadlines sends attempts with too short deadlines beside others without deadlines.
 func shortDeadlines(t *testing.T, k kind, pipelining bool) {
-	const maxUnits = 100_000
 	faults, all := &redistest.Faults{}, slices.Concat(shardEvents[:]...)
 	l := k.newLimiter(t, redistest.Replicated(t).Options(func(o *rueidis.ClientOption) {
 		faults.Break(o)
 		o.AlwaysPipelining = pipelining
-	}), perMonth(maxUnits))
+	}), perMonth(neverReached))
 	patient := startLoad(t, callers, l.Allow, roundRobin(all))
 	patient.await(t, 100)
 	faults.Delay(100 * time.Millisecond)
@@ -145,7 +143,7 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	}
 	attempts := patient.end()
 	checkNoErrors(t, attempts)
-	t.Logf("%+v", checkCounts(t, l, maxUnits, append(attempts, failed...), nil))
+	t.Logf("%+v", checkCounts(t, l, neverReached, append(attempts, failed...), nil))
 }
 
 // TestFirstOfAConnection checks that a call succeeds after the first call of its connection had a

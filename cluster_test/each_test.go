@@ -26,7 +26,6 @@ func TestEachInTime(t *testing.T) {
 	nodes.AwaitVotes(t)
 	killed.Kill(t)
 	paused.Pause(t)
-	t.Cleanup(func() { paused.Resume(t) })
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel() // before a replica takes over
 		l := of[k.name]

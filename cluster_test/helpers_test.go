@@ -162,6 +162,9 @@ func (k kind) key(name, event string) string { return name + ":{" + event + "}:"
 // slotOf returns the hash slot of an event that is stored unchanged.
 func slotOf(event string) int { return keys.Slot("{" + event + "}") }
 
+// neverReached is a limit that no test reaches.
+const neverReached = 100_000
+
 // perMonth returns a limit of n in thirty days. While a test runs, no unit expires, and levels
 // decay only a little.
 func perMonth(n int64) window.Limit { return window.Limit{Max: n, Per: 30 * 24 * time.Hour} }

@@ -27,9 +27,8 @@ func TestSentinel(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
-		const maxUnits = 100_000
 		w := redistest.Sentinel(t)
-		l := k.newWithDefaultTimeout(t, w.Options(), perMonth(maxUnits))
+		l := k.newWithDefaultTimeout(t, w.Options(), perMonth(neverReached))
 		received := attemptN(t, l, 100)
 		w.AwaitReplica(t)
 		group := startLoad(t, callers, l.Allow, roundRobin([]string{"e"}))
@@ -46,7 +45,7 @@ func TestSentinel(t *testing.T) {
 			}
 		}
 		n := count(t, attempts)["e"]
-		n.counted = maxUnits - freeUnits(t, l, "e")
+		n.counted = neverReached - freeUnits(t, l, "e")
 		after := int64(len(slices.DeleteFunc(attempts, func(a attempt) bool { return !a.admitted() || a.began.Before(began.Add(takeover)) })))
 		if n.counted < int64(len(received))+after || n.counted > n.admitted+n.uncertain {
 			t.Errorf("%d units were received and %d allowed after the takeover: %+v", len(received), after, *n)

@@ -198,18 +198,16 @@ func (n *Nodes) Heal(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startLimit)
 	defer cancel()
-	n.killHung(ctx, tb)
-	for _, s := range n.All {
+	for _, s := range n.All { // first, because masters that answer must elect replicas of dead ones
 		switch s.state {
-		case dead:
-			check(tb, n.replace(ctx, s))
 		case paused:
 			s.Resume(tb)
 		case isolated:
 			s.Rejoin(tb)
-		case healthy:
+		case dead, healthy:
 		}
 	}
+	n.replaceBroken(ctx, tb)
 	n.awaitHealthy(tb)
 }
 
@@ -225,23 +223,23 @@ func (n *Nodes) awaitHealthy(tb testing.TB) {
 	if n.waitHealthy(soon) == nil {
 		return
 	}
-	n.killHung(ctx, tb)
-	for _, s := range n.All {
-		if s.state == dead {
-			check(tb, n.replace(ctx, s))
-		}
-	}
+	n.replaceBroken(ctx, tb)
 	check(tb, n.waitHealthy(ctx))
 }
 
-// killHung kills nodes that hang without a test's doing.
-func (n *Nodes) killHung(ctx context.Context, tb testing.TB) {
+// replaceBroken replaces nodes that were killed, or that hang without a test's doing.
+func (n *Nodes) replaceBroken(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	for _, s := range n.All {
 		if s.state == healthy && s.hangs(ctx) {
 			tb.Logf("%s hangs, and is replaced", s.Addr())
 			n.Hung++
 			s.setState(tb, dead, s.node.kill)
+		}
+	}
+	for _, s := range n.All { // afterwards, because a node that hangs cannot forget those that were killed
+		if s.state == dead {
+			check(tb, n.replace(ctx, s))
 		}
 	}
 }

@@ -110,11 +110,18 @@ func Start(tb testing.TB, args ...string) *Server {
 	if len(args) == 0 {
 		return borrow(tb)
 	}
+	s := startNew(tb, args)
+	tb.Cleanup(s.remove)
+	return s
+}
+
+// startNew starts a server with these flags, and leaves its removal to the caller.
+func startNew(tb testing.TB, args []string) *Server {
+	tb.Helper()
 	host, err := theHost()
 	check(tb, err)
 	s, err := newServer(host, args)
 	check(tb, err)
-	tb.Cleanup(s.remove)
 	return s
 }
 
@@ -208,7 +215,7 @@ func (s *Server) Do(ctx context.Context, command ...string) rueidis.RedisResult 
 	defer s.mu.Unlock()
 	if s.admin == nil {
 		o := s.options()
-		o.PipelineMultiplex = -1 // one connection
+		o.PipelineMultiplex = -1 // one connection, which its own CLIENT KILL spares
 		c, err := rueidis.NewClient(o)
 		if err != nil {
 			return rueidis.NewErrorResult(err)

@@ -23,10 +23,7 @@ func borrow(tb testing.TB) *Server {
 	tb.Helper()
 	s := takeSpare()
 	if s == nil {
-		host, err := theHost()
-		check(tb, err)
-		s, err = newServer(host, nil)
-		check(tb, err)
+		s = startNew(tb, nil)
 	}
 	tb.Cleanup(func() { s.giveBack(tb.Failed()) })
 	check(tb, s.noteSettings())
