@@ -1,4 +1,4 @@
-package lua_test
+package repotest
 
 import (
 	"os/exec"
@@ -56,7 +56,7 @@ func TestLight(t *testing.T) {
 			t.Parallel()
 			p := newProgram(t, pkg)
 			p.run(t, "mod", "tidy")
-			modules, sums := p.run(t, "list", "-m", "all"), p.read(t, "go.sum")
+			modules, sums := p.run(t, "list", "-m", "all"), text(t, string(p)+"/go.sum")
 			if n := strings.Count(modules, "\n"); n > most.modules {
 				t.Errorf("%d modules, want at most %d:\n%s", n, most.modules, modules)
 			}

@@ -1,4 +1,4 @@
-package lua_test
+package repotest
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ type example struct {
 // examples returns the Examples of a package.
 func examples(t *testing.T, pkg string) (all []example) {
 	t.Helper()
-	files, err := filepath.Glob("../" + pkg + "/*_test.go")
+	files, err := filepath.Glob(root + "/" + pkg + "/*_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +94,10 @@ func printed(program string) string {
 func newCopies(t *testing.T) program {
 	t.Helper()
 	p := newProgram(t, "window")
-	sums := []string{program("..").read(t, "go.sum")}
+	sums := []string{text(t, root+"/go.sum")}
 	for _, module := range []string{"goredisgate", "grpclimit", "otelgate", "cluster_test"} {
 		p.require(t, module)
-		sums = append(sums, program("../"+module).read(t, "go.sum"))
+		sums = append(sums, text(t, root+"/"+module+"/go.sum"))
 	}
 	p.write(t, "go.sum", strings.Join(sums, ""))
 	return p

@@ -1,4 +1,4 @@
-package lua_test
+package repotest
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // readmeBlocks returns the blocks of Go in the README.
 func readmeBlocks(t *testing.T) (blocks []string) {
 	t.Helper()
-	for _, block := range strings.Split(program("..").read(t, "README.md"), "```go\n")[1:] {
+	for _, block := range strings.Split(text(t, root+"/README.md"), "```go\n")[1:] {
 		code, _, _ := strings.Cut(block, "```\n")
 		blocks = append(blocks, code)
 	}
@@ -73,7 +73,7 @@ func stopAtErrors(t *testing.T, body string) string {
 }
 
 // snippets is the program around the blocks, with what they take from their reader.
-const snippets = `package main
+const snippets = `package repotest
 
 import (
 	"bytes"
