@@ -37,7 +37,7 @@ help:
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test)"
-	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows; words"
+	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 	@echo "make site    README and docs as static HTML in site/public, by Hugo; then its links are checked"
@@ -98,7 +98,6 @@ lint:
 	GOWORK=off $(GO) vet ./...
 	GOARCH=386 $(GO) vet $(ALL)
 	GOOS=windows $(GO) vet $(USERS) ./cluster_test/...
-	$(GO) run ./internal/words
 
 fuzz:
 	@set -e; for pkg in $$($(GO) list $(ALL)); do \
