@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -144,12 +144,8 @@ func (a *Attempt) end(ctx context.Context, cleared []charge) error {
 	if a.alarm != nil {
 		a.alarm.failures.Add(-1)
 	}
-	ctx = context.WithoutCancel(ctx)
-	if !a.guard.inMemory {
-		timed, cancel := context.WithTimeout(ctx, endTime)
-		defer cancel()
-		ctx = timed
-	}
+	ctx, cancel := calls.Finish(ctx)
+	defer cancel()
 	charged := len(a.charges)
 	return a.guard.concurrently(charged+len(cleared), func(i int) error {
 		switch {
@@ -175,17 +171,6 @@ func (a *Attempt) refund(ctx context.Context, i int) error {
 // memory it calls them in sequence.
 func (g *Guard) concurrently(n int, do func(i int) error) error {
 	errs := make([]error, n)
-	var group sync.WaitGroup
-	for i := range n {
-		if g.inMemory || i == n-1 {
-			errs[i] = do(i)
-		} else {
-			group.Go(func() { errs[i] = do(i) })
-		}
-	}
-	group.Wait()
+	calls.Concurrently(0, n, func(int) bool { return g.inMemory }, func(i int) { errs[i] = do(i) })
 	return errors.Join(errs...)
 }
-
-// endTime bounds the end of an attempt as a whole. Timeout can end it sooner.
-const endTime = 5 * time.Second

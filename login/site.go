@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -97,7 +98,7 @@ func (s *siteAlarm) share(ctx context.Context) {
 	case s.inMemory:
 		s.exchange(ctx, since)
 	default:
-		go s.exchange(context.WithoutCancel(ctx), since)
+		go s.exchange(ctx, since)
 	}
 }
 
@@ -116,10 +117,10 @@ func (s *siteAlarm) startExchange() (since time.Duration, starts bool) {
 	return since, true
 }
 
-// exchange adds the failures to the shared level, and reads it. If Redis does not accept the
-// failures, they are dropped.
+// exchange adds the failures to the shared level, and reads it, even if ctx has ended. If Redis does
+// not accept the failures, they are dropped.
 func (s *siteAlarm) exchange(ctx context.Context, since time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, endTime)
+	ctx, cancel := calls.Finish(ctx)
 	defer cancel()
 	d, err := s.add(ctx, s.takeFailures(since))
 	s.mu.Lock()

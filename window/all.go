@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
@@ -69,7 +69,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 	}
 	for done := 0; done < len(checks); {
 		next := done + stage(checks[done:])
-		concurrently(checks, done, next, try)
+		calls.Concurrently(done, next, inMemory(checks), try)
 		for i := done; i < next; i++ {
 			if a.stops(i) {
 				return a.stopped(ctx, checks[:next], i)
@@ -78,6 +78,11 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 		done = next
 	}
 	return Joint{Allowed: true, Decisions: a.decisions}, nil
+}
+
+// inMemory returns a function that reports whether the i-th check is decided in memory.
+func inMemory(checks []Check) func(i int) bool {
+	return func(i int) bool { return checks[i].Limiter.local != nil }
 }
 
 // answers holds the answers to checks, in their order.
@@ -92,24 +97,6 @@ func stage(checks []Check) (n int) {
 		n++
 	}
 	return n
-}
-
-// concurrently calls do for the checks in the range [from, to), at the same time. It calls do in
-// the caller's goroutine for the last of them, and for those in memory, which wait for nothing.
-func concurrently(checks []Check, from, to int, do func(i int)) {
-	if to-from == 1 {
-		do(from)
-		return
-	}
-	var group sync.WaitGroup
-	for i := from; i < to; i++ {
-		if i == to-1 || checks[i].Limiter.local != nil {
-			do(i)
-		} else {
-			group.Go(func() { do(i) })
-		}
-	}
-	group.Wait()
 }
 
 // stops reports whether nothing is asked after the i-th check.
@@ -158,7 +145,7 @@ func validate(ctx context.Context, checks []Check) error {
 // check that stopped.
 func (a answers) giveBack(ctx context.Context, asked []Check, stopped int) error {
 	errs := make([]error, len(asked))
-	concurrently(asked, 0, len(asked), func(i int) {
+	calls.Concurrently(0, len(asked), inMemory(asked), func(i int) {
 		if err := a.errs[i]; err != nil && i != stopped && errors.Is(err, ErrUncertain) {
 			errs[i] = ofCheck(i, err)
 		} else if !a.stops(i) {
@@ -179,17 +166,13 @@ func (c Check) giveBack(ctx context.Context, i int, d *Decision) error {
 
 // refund gives units back even if ctx has ended, and always returns in time.
 func (c Check) refund(ctx context.Context, d Decision) error {
-	ctx = context.WithoutCancel(ctx)
+	finish, cancel := context.WithoutCancel(ctx), func() {}
 	if c.Limiter.engine.Timeout < 0 {
-		timed, cancel := context.WithTimeout(ctx, refundTime)
-		defer cancel()
-		ctx = timed
+		finish, cancel = calls.Finish(ctx)
 	}
-	if err := c.Limiter.Refund(ctx, c.Event, d); err != nil {
+	defer cancel()
+	if err := c.Limiter.Refund(finish, c.Event, d); err != nil {
 		return fmt.Errorf("%d units stay counted, since they could not be given back: %w", d.Counted, err)
 	}
 	return nil
 }
-
-// refundTime bounds a Refund where Timeout leaves that to the context.
-const refundTime = 5 * time.Second

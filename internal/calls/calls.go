@@ -1,0 +1,37 @@
+// Package calls holds what several callers of limiters share: calls at the same time, and calls
+// that outlive the request they belong to.
+package calls
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// finishTime bounds a call that ctx no longer ends.
+const finishTime = 5 * time.Second
+
+// Finish returns a context for a call that must be made even if ctx has ended, such as a refund
+// after the client has gone. It keeps the values of ctx, and ends after 5 s.
+func Finish(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+}
+
+// Concurrently calls do for each index in [from, to) at the same time, so that the calls share a
+// round trip, and returns once all have returned. It calls do in the caller's goroutine for the last
+// index and for those in memory, which wait for nothing.
+func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
+	if to-from == 1 {
+		do(from)
+		return
+	}
+	var group sync.WaitGroup
+	for i := from; i < to; i++ {
+		if i == to-1 || inMemory(i) {
+			do(i)
+		} else {
+			group.Go(func() { do(i) })
+		}
+	}
+	group.Wait()
+}
