@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -95,7 +96,6 @@ var (
 
 const (
 	maxPerHour = 100 // failures on one account: OWASP ASVS 4, 2.2.1
-	minSecret  = 16  // bytes
 	maxName    = 45  // bytes, so that the names of the limiters fit into window's limit
 	roundTrips = 3   // of an allowed Begin
 	suspectMax = 2   // failures of an address that the alarm accepts, because many people mistype once
@@ -175,7 +175,8 @@ func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
 	if err != nil {
 		return nil, err
 	}
-	stopped, err := window.NewLocal(window.Config{Name: "stopped", Limits: []window.Limit{{Max: 1, Per: max(time.Millisecond, (limit.Per / 2).Truncate(time.Millisecond))}}, Now: cfg.Now, MaxEvents: int(limit.Max)})
+	half := window.Limit{Max: 1, Per: max(time.Millisecond, (limit.Per / 2).Truncate(time.Millisecond))}
+	stopped, err := window.NewLocal(window.Config{Name: "stopped", Limits: []window.Limit{half}, Now: cfg.Now, MaxEvents: int(limit.Max)})
 	s := &siteAlarm{shared: shared, limit: limit, stopped: stopped, onSwitch: cfg.Challenged.Switched, now: time.Now, inMemory: in.inMemory}
 	if cfg.Now != nil {
 		s.now = cfg.Now
@@ -252,5 +253,5 @@ func maxIn(span time.Duration, limits []window.Limit) float64 {
 
 // errSecret returns the error about a Secret that is missing or too short.
 func (cfg Config) errSecret() error {
-	return fmt.Errorf("slidegate: login guard %q has a Secret of %d bytes; give it at least %d random ones, so that Redis keys hide accounts and addresses", cfg.Name, len(cfg.Secret), minSecret)
+	return fmt.Errorf("slidegate: login guard %q has a Secret of %d bytes; give it at least %d random ones, so that Redis keys hide accounts and addresses", cfg.Name, len(cfg.Secret), keys.MinSecret)
 }

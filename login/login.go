@@ -38,6 +38,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/window"
 )
@@ -118,7 +119,7 @@ var errGuard = errors.New("slidegate: a login guard that comes neither from New 
 // requires Config.Name and Config.Secret, and sends nothing yet. An error is about client or cfg,
 // and says what to do.
 func New(client rueidis.Client, cfg Config) (*Guard, error) {
-	if len(cfg.Secret) < minSecret {
+	if len(cfg.Secret) < keys.MinSecret {
 		return nil, cfg.errSecret()
 	}
 	return newGuard(cfg, store{
@@ -131,7 +132,7 @@ func New(client rueidis.Client, cfg Config) (*Guard, error) {
 // goredisgate. Until the connection is made, calls return the errors of an outage, or the Fallback
 // decides. Otherwise it behaves like New.
 func NewOn(conn *window.Connection, cfg Config) (*Guard, error) {
-	if len(cfg.Secret) < minSecret {
+	if len(cfg.Secret) < keys.MinSecret {
 		return nil, cfg.errSecret()
 	}
 	return newGuard(cfg, store{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/keys"
 )
 
 // Config holds what the configurations of all limiters have in common. See window.Config for what
@@ -34,7 +35,6 @@ type Config struct {
 
 const (
 	maxPer         = 36_525 * 24 * time.Hour
-	minSecret      = 16 // bytes; FIPS mode refuses fewer than 14
 	defaultTimeout = time.Second
 
 	fallbackEvents = 1 << 20 // MaxEvents of a Fallback that has none
@@ -78,8 +78,8 @@ func nameByte(c byte) bool {
 }
 
 func (cfg *Config) checkSecret() error {
-	if cfg.Secret != nil && len(cfg.Secret) < minSecret {
-		return fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to have events readable in keys", len(cfg.Secret), minSecret)
+	if cfg.Secret != nil && len(cfg.Secret) < keys.MinSecret {
+		return fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to have events readable in keys", len(cfg.Secret), keys.MinSecret)
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ type Limits struct {
 	fewArgs [3 * fewLimits]string
 }
 
-// maxLimits is how many sections a record can hold.
-const maxLimits = 31
+// MaxLimits is how many sections a record can hold.
+const MaxLimits = 31
 
 // newLimits returns limits that have been checked. Coarse says which buckets the script makes.
 func newLimits(list []Limit, coarse bool) *Limits {
@@ -98,8 +98,8 @@ func (cfg *Config) checkLimits(limits []Limit) error {
 	switch {
 	case len(limits) == 0:
 		return errors.New("no limits; give at least one, such as window.PerHour(5)")
-	case len(limits) > maxLimits:
-		return fmt.Errorf("%d limits; one record holds at most %d", len(limits), maxLimits)
+	case len(limits) > MaxLimits:
+		return fmt.Errorf("%d limits; one record holds at most %d", len(limits), MaxLimits)
 	}
 	for i, l := range limits {
 		if l.Fault != nil {

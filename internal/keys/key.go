@@ -11,6 +11,9 @@ import (
 // event is hashed.
 const Longest = 128
 
+// MinSecret is how many bytes a secret has at least. FIPS mode refuses an HMAC with fewer than 14.
+const MinSecret = 16
+
 const hexDigit = "0123456789ABCDEF"
 
 // Tag returns the hash tag of an event. Two events never share one, and no event can end its tag

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/keys"
 )
 
 // Devices remembers in a signed cookie that a user has logged into an account on a device, such as
@@ -37,7 +39,6 @@ type Devices struct {
 const (
 	cookieLifetime = 365 * 24 * time.Hour
 	maxClockSkew   = time.Hour // how far the clock of another process may be ahead
-	minSecret      = 16        // bytes
 )
 
 // NewDevices returns the Devices of a service. Each secret has at least 16 random bytes, and all
@@ -50,8 +51,8 @@ func NewDevices(secrets ...[]byte) (*Devices, error) {
 	}
 	d := &Devices{}
 	for i, secret := range secrets {
-		if len(secret) < minSecret {
-			return nil, fmt.Errorf("slidegate: secret %d of the devices has %d bytes; give it at least %d random ones, so that nobody else can sign a cookie", i+1, len(secret), minSecret)
+		if len(secret) < keys.MinSecret {
+			return nil, fmt.Errorf("slidegate: secret %d of the devices has %d bytes; give it at least %d random ones, so that nobody else can sign a cookie", i+1, len(secret), keys.MinSecret)
 		}
 		k, err := hkdf.Key(sha256.New, secret, nil, "slidegate device cookie", sha256.Size)
 		if err != nil {

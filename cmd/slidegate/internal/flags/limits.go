@@ -9,12 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/window"
 )
-
-// maxLimits is the most limits that a limiter can have.
-const maxLimits = 31
 
 // Limits are the limits of all --limit flags. Each flag may hold several, with commas between them.
 type Limits []window.Limit
@@ -26,8 +24,8 @@ func (ls *Limits) Decode(c *kong.DecodeContext) error {
 
 func (ls *Limits) add(s string) error {
 	l, err := window.ParseLimit(s)
-	if err == nil && len(*ls) == maxLimits {
-		err = fmt.Errorf("%s is the limit number %d; a limiter has at most %d", s, maxLimits+1, maxLimits)
+	if err == nil && len(*ls) == engine.MaxLimits {
+		err = fmt.Errorf("%s is the limit number %d; a limiter has at most %d", s, engine.MaxLimits+1, engine.MaxLimits)
 	}
 	for _, other := range *ls {
 		if err == nil && l.Per == other.Per {

@@ -20,6 +20,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -135,8 +136,8 @@ func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 		return cfg, errors.New("--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080")
 	case len(c.Limits) == 0 && len(c.Routes) == 0:
 		return cfg, errors.New("there is nothing to limit; write --limit 10/1s, or a --route")
-	case len(c.Secret) > 0 && len(c.Secret) < leastSecret:
-		return cfg, fmt.Errorf("--secret-file holds %d bytes, which can be guessed; write %d random ones or more, as by head -c 32 /dev/urandom", len(c.Secret), leastSecret)
+	case len(c.Secret) > 0 && len(c.Secret) < keys.MinSecret:
+		return cfg, fmt.Errorf("--secret-file holds %d bytes, which can be guessed; write %d random ones or more, as by head -c 32 /dev/urandom", len(c.Secret), keys.MinSecret)
 	case !c.shared() && c.Outage != "":
 		return cfg, errors.New("--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out")
 	case !c.shared() && c.Timeout != 0:
@@ -155,8 +156,6 @@ func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 	cfg.Routes, err = c.routes()
 	return cfg, err
 }
-
-const leastSecret = 16 // bytes, as window.Config has it
 
 // shared reports whether Redis holds the budgets.
 func (c *Command) shared() bool { return len(c.Redis.InitAddress) > 0 }
