@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -71,7 +72,10 @@ type Waits struct {
 // newReport judges the log of a runner.
 func newReport(c Config, p Plan, r *runner) *Report {
 	e := newEvidence(c, r.log)
-	rep := &Report{Began: r.began, Took: r.since(), Findings: []Finding{}, Attacks: r.performed, NotTested: append([]string{}, slices.Concat(p.Left, r.inconclusive)...), Attempts: e.log}
+	rep := &Report{
+		Began: r.began, Took: r.since(), Attempts: e.log, Attacks: r.performed,
+		Findings: []Finding{}, NotTested: append([]string{}, slices.Concat(p.Left, r.inconclusive)...),
+	}
 	for _, a := range e.log {
 		switch a.Answer {
 		case Allowed:
@@ -167,9 +171,10 @@ func (r *Report) Found(k Kind) bool {
 
 func foundExcess(c Claim, like string) Finding {
 	f := Finding{
-		Kind:   Excess,
-		Title:  "It admits more than " + nameOf(c.Limit),
-		Seen:   fmt.Sprintf("%d attempts were admitted within one window of %s, %.2f times the claim.", c.Most, brief(c.Limit.Per), float64(c.Most)/float64(c.Limit.Max)),
+		Kind:  Excess,
+		Title: "It admits more than " + nameOf(c.Limit),
+		Seen: fmt.Sprintf("%d attempts were admitted within one window of %s, %.2f times the claim.",
+			c.Most, brief(c.Limit.Per), float64(c.Most)/float64(c.Limit.Max)),
 		Means:  "Clients that know the algorithm get more than the limit, again and again.",
 		Repair: "Count in a sliding window, in one place for all instances; or claim what it really admits.",
 	}
@@ -282,7 +287,7 @@ func nameOf(l window.Limit) string {
 	return name
 }
 
-// brief formats a duration with three digits or so, and without units of zero.
+// brief formats a duration with three digits or so.
 func brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= 100*unit {
@@ -290,12 +295,5 @@ func brief(d time.Duration) string {
 			break
 		}
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return clock.Format(d)
 }

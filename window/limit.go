@@ -114,29 +114,11 @@ func parseDuration(s string) (time.Duration, error) {
 // String formats the limit as ParseLimit reads it. It shows the Resolution in force unless that is
 // 1 ms. If Resolution is 0, it shows that of a limiter that does not count denied attempts.
 func (l Limit) String() string {
-	s := strconv.FormatInt(l.Max, 10) + "/" + formatDuration(l.Per)
+	s := strconv.FormatInt(l.Max, 10) + "/" + clock.Format(l.Per)
 	if l.Resolution == 0 && l.Max <= exactMax {
 		return s
 	}
-	return s + "@" + formatDuration(l.resolution(false))
-}
-
-func formatDuration(d time.Duration) string {
-	days := ""
-	if n := d / day; n > 0 {
-		days, d = strconv.FormatInt(int64(n), 10)+"d", d%day
-		if d == 0 {
-			return days
-		}
-	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return days + s
+	return s + "@" + clock.Format(l.resolution(false))
 }
 
 // MarshalText formats the limit as String does, for flags, JSON, YAML and the environment.

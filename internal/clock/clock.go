@@ -1,4 +1,4 @@
-// Package clock converts between times and the integers of stored records.
+// Package clock converts between times and the integers of stored records, and formats durations.
 package clock
 
 import (

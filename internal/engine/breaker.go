@@ -123,7 +123,8 @@ func (b *breaker) set(ctx context.Context, until int64, cause error) {
 		return // another request was first
 	}
 	if opens {
-		b.cause.Store(fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v; the last one: %v", ErrOutage, RecoveryDelay, cause)) //nolint:errorlint // another request's error is only quoted
+		//nolint:errorlint // another request's error is only quoted
+		b.cause.Store(fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v; the last one: %v", ErrOutage, RecoveryDelay, cause))
 	}
 	b.until.Store(until)
 	b.notify(ctx, opens)

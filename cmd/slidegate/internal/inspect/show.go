@@ -213,7 +213,7 @@ func (sec *section) recoveryText() string {
 
 // levelText returns the rest of a section of ar1, after its title.
 func (sec *section) levelText() string {
-	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), formatDuration(time.Duration(sec.HalfLife)*time.Millisecond))
+	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), output.Duration(sec.HalfLife))
 	if sec.ResetAfter > 0 {
 		level += "  at rest " + formatIn(sec.ResetAfter, sec.now) + "\n"
 	}

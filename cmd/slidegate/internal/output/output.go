@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/internal/clock"
 )
 
 // JSON writes a value as one indented JSON object.
@@ -49,7 +49,7 @@ func Duration(ms int64) string {
 	if d >= time.Minute {
 		d = d.Truncate(time.Second)
 	}
-	return strings.TrimPrefix(window.Every(d).String(), "1/")
+	return clock.Format(d)
 }
 
 // IsTerminal reports whether a stream is a terminal.

@@ -133,9 +133,10 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 	}
 	r.timeline = picture.NewTimeline(1 + len(r.budgets))
 	tally := func(limits flags.Limits) tallies { return newTallies(flags.Sets{limits}, estimator.Window, keep) }
+	forget := func(ctx context.Context, account string) error { return r.guard.Forget(ctx, account) }
 	r.subjects = [...]subjects{
 		byAddress: {tally(of[login.Address]), r.guard.Limiter(login.Address).Reset},
-		byAccount: {tally(slices.Concat(of[login.Account], of[login.Streak])), func(ctx context.Context, account string) error { return r.guard.Forget(ctx, account) }},
+		byAccount: {tally(slices.Concat(of[login.Account], of[login.Streak])), forget},
 		byPair:    {tally(of[login.Pair]), r.guard.Limiter(login.Pair).Reset},
 	}
 	return r, nil

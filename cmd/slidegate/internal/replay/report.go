@@ -84,7 +84,10 @@ func waited(waits *picture.Waits) waitReport {
 type limitReport struct {
 	Limit    string `json:"limit"`
 	Needless string `json:"never_denies_because_of,omitempty"` // another limit of the set, which denies everything that this one denies
-	Denied   int    `json:"denied"`                            // attempts that this limit denies, whatever the others decide; one that is never admissible counts only for limits that never hold it
+
+	// Denied counts the attempts that this limit denies, whatever the others decide. One that is
+	// never admissible counts only for limits that never hold it.
+	Denied int `json:"denied"`
 }
 
 // Event is the outcome of the attempts of one event, such as an address or an account, under one

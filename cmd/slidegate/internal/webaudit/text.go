@@ -8,6 +8,7 @@ import (
 
 	"github.com/slidegate/slidegate/audit"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/internal/clock"
 )
 
 // row is a line of the table of a report.
@@ -167,11 +168,5 @@ func cell(text string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(text)
 }
 
-// formatSeconds returns a duration in whole seconds. It leaves out "0s" after minutes.
-func formatSeconds(d time.Duration) string {
-	s := d.Round(time.Second).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	return s
-}
+// formatSeconds returns a duration in whole seconds.
+func formatSeconds(d time.Duration) string { return clock.Format(d.Round(time.Second)) }

@@ -82,7 +82,10 @@ func New(ctx context.Context, cfg Config) (*Audit, error) {
 	}
 	a.ways = a.allWays()
 	extra := a.wayRequests()
-	a.plan = audit.Config{Claims: cfg.Claims, Attempt: a.attempt, WaitStep: time.Second, MaxTime: cfg.MaxTime - waysTime - reserve, MaxAttempts: cfg.MaxRequests - extra}
+	a.plan = audit.Config{
+		Claims: cfg.Claims, Attempt: a.attempt, WaitStep: time.Second,
+		MaxTime: cfg.MaxTime - waysTime - reserve, MaxAttempts: cfg.MaxRequests - extra,
+	}
 	if a.plan.MaxTime <= 0 || a.plan.MaxAttempts <= 0 { // 0 would select the default
 		return nil, a.boundsError(errors.New("no attack fits; allow more"), extra)
 	}

@@ -1,0 +1,29 @@
+package clock
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// Format returns a duration as limits are written, such as 1m30s or 1d12h: with days, and without
+// zeros at the end.
+func Format(d time.Duration) string {
+	days := ""
+	if n := d / day; n > 0 {
+		days, d = strconv.FormatInt(int64(n), 10)+"d", d%day
+		if d == 0 {
+			return days
+		}
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return days + s
+}
