@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -228,7 +227,7 @@ func TestInspectFails(t *testing.T) {
 		{server.Addr(), "--ar1 text", strings.ReplaceAll(ours, "}:w", "}:a")},
 		{server.Addr(), "list", "WRONGTYPE key " + s.name + ":{list}:w holds no string; remove it, or rename the limiter\n"},
 		{server.Addr(), "--ar1 --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since a level has no buckets\n"},
-		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + fmt.Sprintf(" failed (%v); name a user who may, as in redis://user:password@host:6379\n", refusal)},
+		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + " failed (" + strings.ReplaceAll(refusal.Error(), "User blind ", "User *** ") + "); name a user who may, as in redis://user:password@host:6379\n"},
 		{"redis://halfblind:pass@" + server.Addr(), "e", "); name a user who may, as in redis://user:password@host:6379\n"},
 	} {
 		for _, verb := range []string{"inspect", "reset --yes"} {

@@ -62,6 +62,12 @@ func versionOf(info *debug.BuildInfo) string {
 // plain rewrites an error of kong in plain words.
 func plain(err error, k *kong.Kong, args []string) error {
 	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong guesses this for every short flag
+	// kong quotes the value of a variable, which may hold a password
+	if what, from, ok := strings.Cut(text, " (from envar "); ok {
+		name, _, _ := strings.Cut(from, "=")
+		_, what, _ = strings.Cut(what, ": ")
+		return fmt.Errorf("%s: %s", name, what)
+	}
 	if rest, ok := strings.CutPrefix(text, "unexpected argument "); ok && (rest == "" || rest[0] == ',') {
 		text = `unexpected argument ""` + rest
 	}

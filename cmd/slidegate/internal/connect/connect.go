@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,9 +27,24 @@ const Timeout = 5 * time.Second
 // Addresses are the addresses of a Redis server, or of nodes of one cluster.
 type Addresses struct{ rueidis.ClientOption }
 
-// Add adds a server, as host:port or as a URL. A URL excludes other addresses.
-func (as *Addresses) Add(s string) error {
-	if strings.Contains(s, "://") {
+// Add adds the servers of one flag: host:port, several of these with commas between them, or a URL.
+// A URL excludes other addresses before it. An error does not repeat a list with an @, because what
+// precedes the last one may be a user and a password.
+func (as *Addresses) Add(list string) error {
+	for s := range strings.SplitSeq(list, ",") {
+		err := as.add(s)
+		if err != nil && strings.Contains(list, "@") {
+			return urlError(list)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (as *Addresses) add(s string) error {
+	if strings.Contains(s, "://") || strings.Contains(s, "@") {
 		return as.addURL(s)
 	}
 	as.InitAddress = append(as.InitAddress, s)
@@ -38,14 +54,27 @@ func (as *Addresses) Add(s string) error {
 	return nil
 }
 
-// addURL takes all options from a URL. Its errors do not repeat the URL, which may hold a password.
+// withLogin matches a URL in which an @ can only end the user and the password. Without it, what
+// follows a / ? or # in a password would be a path, and what precedes it a host.
+var withLogin = regexp.MustCompile(`^\w+://([^/?#]*@)?[^@]*$`)
+
+// addURL takes all options from a URL.
 func (as *Addresses) addURL(s string) error {
 	o, err := rueidis.ParseURL(s)
-	if err != nil || len(as.InitAddress) > 0 {
-		return errors.New("its URL cannot be read; write one alone, as in rediss://user:password@host:6379")
+	if err != nil || len(as.InitAddress) > 0 || !withLogin.MatchString(s) {
+		return urlError(s)
 	}
 	as.ClientOption = o
 	return nil
+}
+
+// urlError returns an error that does not repeat the URL, which may hold a password.
+func urlError(s string) error {
+	wrong := "its URL cannot be read"
+	if !strings.Contains(s, "://") {
+		wrong = "a user or a password needs a URL"
+	}
+	return errors.New(wrong + "; write one alone, as in rediss://user:password@host:6379, with special characters of the password percent-encoded, such as / as %2F")
 }
 
 // String returns the servers and the database, without a password.
@@ -105,7 +134,7 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	cause, _, _ := strings.Cut(err.Error(), ", ") // the text of NOAUTH is long
+	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // the text of NOAUTH is long; others go on with the arguments
 	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, complaint(err), cause, remedy(err, o.TLSConfig != nil)), err}
 }
 
@@ -204,7 +233,16 @@ func remedy(err error, encrypted bool) string {
 // attempt.
 func (as Addresses) Failed(err error, advice string) error {
 	why := cause(err)
-	return fmt.Errorf("--redis %v failed (%s); %s", as, why, next(why, advice))
+	return fmt.Errorf("--redis %v failed (%s); %s", as, as.Redact(why), next(why, advice))
+}
+
+// Redact returns the text of an error without the user and the password, because a server can
+// repeat them in a reply.
+func (as Addresses) Redact(text string) string {
+	if as.Password != "" {
+		text = strings.ReplaceAll(text, as.Password, "***")
+	}
+	return strings.ReplaceAll(text, "User "+as.Username+" ", "User *** ") // as in NOPERM
 }
 
 // next returns the advice, or to name another user if this one lacks a permission.

@@ -18,7 +18,11 @@ type Redis struct{ connect.Addresses }
 
 // Decode adds the addresses of one flag.
 func (r *Redis) Decode(c *kong.DecodeContext) error {
-	return eachValue(c, "127.0.0.1:6379", r.Add)
+	list, err := value(c, "one, as in 127.0.0.1:6379")
+	if err != nil {
+		return err
+	}
+	return r.Add(list)
 }
 
 // Secret is the content of the file of --secret-file, without a newline at its end.

@@ -2,6 +2,7 @@ package proxyserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
@@ -57,5 +58,8 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 	if err != nil {
 		return err
 	}
-	return l.Reset(ctx, q.Event)
+	if err := l.Reset(ctx, q.Event); err != nil {
+		return errors.New(w.Redis.Redact(err.Error()))
+	}
+	return nil
 }

@@ -46,7 +46,7 @@ type Command struct {
 // Run runs the proxy until ctx ends. It logs to stderr.
 func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
 	screen := output.ScreenOf(stderr)
-	log := newLog(stderr, screen)
+	log := c.newLog(stderr, screen.Terminal)
 	cfg, err := c.Config(log)
 	if err != nil {
 		return err
@@ -67,17 +67,22 @@ func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
 	})
 }
 
-// newLog returns a log of key=value pairs. On a terminal, it leaves out the date, and the level of
-// lines without trouble.
-func newLog(stderr io.Writer, screen output.Screen) *slog.Logger {
-	if !screen.Terminal {
-		return slog.New(slog.NewTextHandler(stderr, nil))
-	}
-	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: brief}))
+// newLog returns a log of key=value pairs, whose errors lack the user and the password of Redis. On
+// a terminal, it leaves out the date, and the level of lines without trouble.
+func (c *Command) newLog(stderr io.Writer, terminal bool) *slog.Logger {
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if err, isError := a.Value.Any().(error); isError {
+			return slog.String(a.Key, c.Redis.Redact(err.Error()))
+		}
+		if terminal {
+			return brief(a)
+		}
+		return a
+	}}))
 }
 
 // brief shortens the time of a log line, and leaves out the level INFO.
-func brief(_ []string, a slog.Attr) slog.Attr {
+func brief(a slog.Attr) slog.Attr {
 	switch v := a.Value; {
 	case v.Kind() == slog.KindTime:
 		a.Value = slog.StringValue(v.Time().Format(time.TimeOnly))

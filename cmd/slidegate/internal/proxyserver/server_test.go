@@ -2,6 +2,7 @@ package proxyserver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -48,6 +49,21 @@ func TestShadow(t *testing.T) {
 		c.logStart(log, listener)
 		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != shadow || lines != want {
 			t.Errorf("%t: Shadow is %t, %v\n%s", shadow, cfg.Shadow, err, &text)
+		}
+	}
+}
+
+// TestLogHidesLogin checks that a log line lacks the user that an error reply of Redis names.
+func TestLogHidesLogin(t *testing.T) {
+	var c Command
+	if err := c.Redis.Add("redis://zebra:okapi@127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, terminal := range []bool{false, true} {
+		var text strings.Builder
+		c.newLog(&text, terminal).Error("Redis does not answer", "err", errors.New("NOPERM User zebra has no permissions"))
+		if !strings.HasSuffix(text.String(), ` msg="Redis does not answer" err="NOPERM User *** has no permissions"`+"\n") {
+			t.Error(text.String())
 		}
 	}
 }
