@@ -69,6 +69,7 @@ func TestAuditErrors(t *testing.T) {
 		{"--claims 5/1s", "the URL is missing; write the one of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s"},
 		{"http://127.0.0.1:1", "--claims is missing; write the limits that the service claims to keep, as in --claims 20/10s"},
 		{"127.0.0.1:1 --claims 5/1s", `"127.0.0.1:1" is no URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login`},
+		{"http://name:p/secret@h --claims 5/1s", `"h" is no URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login`},
 		{"http://198.51.100.7 --claims 5/1s", "198.51.100.7 is at 198.51.100.7, which is neither this machine nor a private network; audit only your own services, and add --own"},
 		{"http://127.0.0.1:1 --claims 5/1s --header x", `--header "x" has no colon; write it as in 'Authorization: Bearer x'`},
 		{"http://127.0.0.1:1 --claims 5/1s --header Host:a\nX:b", `--header "Host:a\nX:b" is no header field: its name has an invalid character, or its value has a control character`},

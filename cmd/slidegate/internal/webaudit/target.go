@@ -20,7 +20,8 @@ type target struct {
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%q is no URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login", text)
+		shown := text[strings.LastIndex(text, "@")+1:] // without a user and a password
+		return nil, fmt.Errorf("%q is no URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login", shown)
 	}
 	if u.User != nil {
 		return nil, errors.New("a URL with a user would send a password along in each request; use --header 'Authorization: …'")
