@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,6 +51,9 @@ func (at *site) close() {
 
 // startRedis starts a Redis if there is no address of one.
 func (at *site) startRedis() error {
+	if strings.Contains(at.addr, "@") {
+		return errors.New("-redis takes no user and no password; write host:port, as in 127.0.0.1:6379")
+	}
 	if at.addr != "" {
 		return nil
 	}

@@ -19,6 +19,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// TestNoPassword checks that an address with a password is refused, and not printed.
+func TestNoPassword(t *testing.T) {
+	at := site{addr: "user:secret@127.0.0.1:1"}
+	if _, _, err := at.open(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
+
 // TestDelay checks that PING takes longer by at least what the network should add.
 func TestDelay(t *testing.T) {
 	const extra = 2 * time.Millisecond
