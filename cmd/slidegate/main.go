@@ -19,17 +19,21 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/webaudit"
 )
 
 type commandLine struct {
 	Version kong.VersionFlag `help:"Print the version, and the Go version that built it."`
 
-	Replay  replayCommand  `cmd:"" help:"Show what limits would have done to a log."`
-	Inspect inspectCommand `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
-	Reset   resetCommand   `cmd:"" help:"Delete the counts of an event from Redis."`
-	Proxy   proxyCommand   `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
-	Audit   auditCommand   `cmd:"" help:"Test whether the rate limit of a service keeps what it claims."`
+	Replay  replay.Command      `cmd:"" help:"Show what limits would have done to a log."`
+	Inspect inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
+	Reset   inspect.Reset       `cmd:"" help:"Delete the counts of an event from Redis."`
+	Proxy   proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
+	Audit   webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service keeps what it claims."`
 }
 
 func main() {

@@ -12,6 +12,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 )
 
 // BenchmarkMillionLines replays a log of a million lines with the default limits, and also only
@@ -66,7 +67,7 @@ func readOnly(tb testing.TB, file string, by flags.By) {
 
 func replayFile(tb testing.TB, file string, by flags.By) {
 	tb.Helper()
-	if err := (&replayCommand{By: by, Files: []flags.Text{flags.Text(file)}}).Run(tb.Context(), cli.Streams{In: os.Stdin, Out: io.Discard, Err: io.Discard}); err != nil {
+	if err := (&replay.Command{By: by, Files: []flags.Text{flags.Text(file)}}).Run(tb.Context(), cli.Streams{In: os.Stdin, Out: io.Discard, Err: io.Discard}); err != nil {
 		tb.Fatal(err)
 	}
 }

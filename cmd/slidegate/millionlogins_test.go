@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 )
 
 // BenchmarkMillionLogins replays a log of a million logins with the login guard.
@@ -26,7 +27,7 @@ func BenchmarkMillionLogins(b *testing.B) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(logs)) {
 		b.Run(name, func(b *testing.B) {
-			replayed := &replayCommand{Login: true, Files: []flags.Text{flags.Text(logs[name](b))}}
+			replayed := &replay.Command{Login: true, Files: []flags.Text{flags.Text(logs[name](b))}}
 			for b.Loop() {
 				if err := replayed.Run(b.Context(), cli.Streams{In: os.Stdin, Out: io.Discard, Err: io.Discard}); err != nil {
 					b.Fatal(err)

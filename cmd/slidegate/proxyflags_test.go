@@ -12,8 +12,6 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
 )
 
 // TestLoop checks that the proxy does not start if it would send requests to itself.
@@ -50,7 +48,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := proxyserver.Command(line.Proxy)
+	server := line.Proxy
 	cfg, err := server.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

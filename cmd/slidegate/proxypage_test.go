@@ -19,10 +19,10 @@ import (
 // the README, and that the page lists every metric, and no other.
 func TestProxyPage(t *testing.T) {
 	page := text(t, "../../docs/proxy.md")
-	lines := regexp.MustCompile(`(?m)^    slidegate proxy ((?:.*\\\n)*.*)`).FindAllStringSubmatch(page+proxyHelp+text(t, "../../README.md"), -1)
+	lines := regexp.MustCompile(`(?m)^    slidegate proxy ((?:.*\\\n)*.*)`).FindAllStringSubmatch(page+proxyserver.Command{}.Help()+text(t, "../../README.md"), -1)
 	for _, line := range lines {
 		args := words(strings.ReplaceAll(line[1], "\\\n", " "))
-		var c proxyCommand
+		var c proxyserver.Command
 		k, err := kong.New(&c)
 		if err == nil {
 			_, err = k.Parse(args)
@@ -31,8 +31,7 @@ func TestProxyPage(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 			continue
 		}
-		server := proxyserver.Command(c)
-		if cfg, err := server.Config(slog.New(slog.DiscardHandler)); err != nil {
+		if cfg, err := c.Config(slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("%q: %v", args, err)
 		} else if _, err = proxy.New(cfg); err != nil {
 			t.Errorf("%q: %v", args, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -33,7 +34,7 @@ func TestWebAddress(t *testing.T) {
 		{[]string{"--web", "[::1]:0"}, "[::1]:0", ""},
 		{[]string{"--web=localhost:9000", "login"}, "localhost:9000", "login"},
 	} {
-		var c inspectCommand
+		var c inspect.Command
 		k, err := kong.New(&c)
 		if err == nil {
 			_, err = k.Parse(tt.args)

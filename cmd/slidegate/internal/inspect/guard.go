@@ -62,8 +62,8 @@ var failures = map[login.Budget]string{
 
 // Guard is the configuration of a login guard, from the flags.
 type Guard struct {
-	Budgets    flags.Budgets // its limits, if they are not the defaults
-	Challenged bool          // it has challenges
+	Budgets    flags.Budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget that does not have the defaults of package login, such as account=10/10m,20/1h. For several budgets, repeat the flag."`
+	Challenged bool          `help:"With --login: the service uses challenges, such as a captcha. Also show their budgets, and whether a challenge would let the user in."`
 }
 
 // checkBudgets returns an error if limits of challenged attempts are given for a guard without

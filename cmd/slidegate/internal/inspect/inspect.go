@@ -4,6 +4,7 @@ package inspect
 
 import (
 	"context"
+	_ "embed" // for the help
 	"errors"
 	"fmt"
 	"io"
@@ -21,17 +22,27 @@ import (
 // Command represents slidegate inspect with its flags. Run runs it.
 type Command struct {
 	Subject
-	Guard                 // with Login
-	IP     *string        // with Login: the IP address that the account is used from; nil: not given
-	Login  bool           // Name is that of a login guard, and Event an account
-	Limits flags.Limits   // of the service; without them, the free units are unknown
-	JSON   bool           // print JSON instead of text
-	Watch  bool           // read the state again every second
-	Every  flags.Interval // read the state again at this interval
+	Args struct {
+		Name  flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config."`
+		Event flags.Argument `arg:"" optional:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
+	} `embed:""`
+	IP    *string `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
+	Login bool    `help:"Treat NAME as a login guard and EVENT as an account, and show all budgets of the account."`
+	Guard
+	Limits flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h. With limits, inspect also shows what is free. For several, repeat the flag or write 1/5s,5/1h."`
+	JSON   bool           `name:"json" help:"Print the report as one JSON object."`
+	Watch  bool           `help:"Refresh every second, until interrupted."`
+	Every  flags.Interval `placeholder:"5s" help:"Like --watch, but refresh at this interval, such as 5s; at least 100ms."`
 
-	Web        flags.PageAddress // serve a page at this address instead; then Name and Event are optional
-	AllowReset bool              // the page has a Reset button
+	Web        flags.PageAddress `placeholder:"[ADDR]" help:"Serve a live web page at ADDR, until interrupted. NAME and EVENT are then optional. Default ADDR: 127.0.0.1:8002."`
+	AllowReset bool              `help:"With --web: the page can reset events."`
 }
+
+//go:embed help.txt
+var help string
+
+// Help returns the text of slidegate inspect --help.
+func (Command) Help() string { return help }
 
 // These are the exit statuses of inspect, beside 0.
 const (
@@ -50,6 +61,7 @@ type result interface {
 
 // Run shows the state of the event, once or repeatedly.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
+	c.Name, c.Event = string(c.Args.Name), string(c.Args.Event)
 	ip, err := c.check()
 	if err != nil {
 		return err

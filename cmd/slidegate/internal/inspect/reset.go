@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
@@ -16,11 +17,22 @@ import (
 // Reset represents slidegate reset with its flags. Run runs it.
 type Reset struct {
 	Subject
-	Yes bool // do not ask first
+	Args struct {
+		Name  flags.Argument `arg:"" help:"The Name in the limiter's Config."`
+		Event flags.Argument `arg:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
+	} `embed:""`
+	Yes bool `help:"Delete without asking."`
+}
+
+// Help returns the text of slidegate reset --help.
+func (Reset) Help() string {
+	return "Shows what is stored for the event, asks for confirmation, and deletes its key from Redis. The event then has the full budget of every limit. Other events and other limiters keep their counts.\n\n" +
+		"    slidegate reset login 198.51.100.7"
 }
 
 // Run removes the counts of the event, after the user has confirmed it.
 func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
+	c.Name, c.Event = string(c.Args.Name), string(c.Args.Event)
 	if !c.Yes && !output.IsTerminal(s.In) {
 		return errors.New("nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question")
 	}

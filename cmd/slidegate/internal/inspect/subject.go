@@ -14,13 +14,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Subject is an event of a rate limiter in Redis.
+// Subject is an event of a rate limiter in Redis, with the flags that say where its counts are.
 type Subject struct {
-	Redis  connect.Addresses // none: 127.0.0.1:6379
-	AR1    bool              // the limiter is an ar1.Limiter
-	Secret []byte            // of a limiter that hides events in its keys
-	Name   string            // of the limiter
-	Event  string
+	Redis  flags.Redis  `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	AR1    bool         `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
+	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+
+	Name  string `kong:"-"` // of the limiter; commands set it from their arguments
+	Event string `kong:"-"`
 }
 
 // localRedis is the address of Redis if no flag gives one.

@@ -5,6 +5,7 @@ package proxyserver
 import (
 	"cmp"
 	"context"
+	_ "embed" // for the help
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
@@ -26,27 +28,33 @@ import (
 
 // Command represents slidegate proxy with its flags. Run runs it.
 type Command struct {
-	To      flags.Upstream // the server that the proxy forwards requests to
-	Listen  flags.Text     // the address for clients
-	Admin   flags.Text     // the address for operators: the page, /healthz, /metrics and /over
-	Limits  flags.Limits   // for the requests of no route
-	By      flags.Who      // who is limited, if a route does not say
-	Routes  flags.Routes   // requests with their own limits
-	Behind  flags.Networks // trusted proxies in front of this one
-	Redis   flags.Redis    // holds the budgets; none: they are in memory
-	Outage  flags.Outage   // what to do while Redis does not answer; empty: local
-	Shadow  bool           // deny nothing
-	Timeout flags.Timeout  // longest wait for Redis; 0: 500ms
-	Name    flags.Text     // of the limiter, in Redis
-	Secret  flags.Secret   // hides who is limited
+	To      flags.Upstream `placeholder:"URL" help:"The server to forward requests to, such as http://127.0.0.1:8080."`
+	Listen  flags.Text     `placeholder:"ADDR" default:":8000" help:"The address to listen on for clients. Default: :8000, on all interfaces."`
+	Admin   flags.Text     `placeholder:"ADDR" default:"127.0.0.1:8001" help:"The address to listen on for operators: a live page, /healthz, /metrics and /over. Default: 127.0.0.1:8001."`
+	Limits  flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any window of length PER, such as 10/1s or 1000/1h, for requests that match no --route. For several limits, repeat the flag or write 10/1s,1000/1h."`
+	By      flags.Who      `placeholder:"WHO" help:"Who shares a budget: address, header:NAME, cookie:NAME, or all for one common budget. Default: address, which is an IPv4 address or an IPv6 /64."`
+	Routes  flags.Routes   `name:"route" placeholder:"ROUTE" help:"Separate limits for some requests: a pattern, then limits or none, then optionally by WHO instead of --by. Example: 'POST /login 1/5s,5/1h by address'. For several routes, repeat the flag."`
+	Behind  flags.Networks `placeholder:"NETWORK" help:"Trusted proxies in front of this one, such as 10.0.0.1 or 10.0.0.0/24: the client's address is then taken from X-Forwarded-For. Name only proxies of your own. For several, repeat the flag."`
+	Redis   flags.Redis    `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server that all instances share, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it, each instance counts alone, in memory."`
+	Outage  flags.Outage   `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance limits alone, in memory), open (admit all) or closed (deny all, with 503). Default: local."`
+	Shadow  bool           `help:"Dry run: forward every request. The log, /metrics and /over show what the limits would have denied."`
+	Timeout flags.Timeout  `placeholder:"TIME" help:"How long a request waits for Redis at most, from 1ms to 1m. Default: 500ms."`
+	Name    flags.Text     `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis. Proxies with the same name share budgets. Default: proxy."`
+	Secret  flags.Secret   `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis, in the log and in /over, by the secret in FILE, which has at least 16 bytes. A newline at the end of the file is ignored."`
 
-	AllowReset bool // the page has a Reset button
+	AllowReset bool `help:"The page of --admin can reset events."`
 }
 
-// Run runs the proxy until ctx ends. It logs to stderr.
-func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
-	screen := output.ScreenOf(stderr)
-	log := c.newLog(stderr, screen.Terminal)
+//go:embed help.txt
+var help string
+
+// Help returns the text of slidegate proxy --help.
+func (Command) Help() string { return help }
+
+// Run runs the proxy until ctx ends. It logs to the standard error.
+func (c *Command) Run(ctx context.Context, s cli.Streams) error {
+	screen := output.ScreenOf(s.Err)
+	log := c.newLog(s.Err, screen.Terminal)
 	cfg, err := c.Config(log)
 	if err != nil {
 		return err
@@ -63,7 +71,7 @@ func (c *Command) Run(ctx context.Context, stderr io.Writer) error {
 			return
 		}
 		ready := fmt.Sprintf("ready: requests to %v go on to %v", public, c.To)
-		_, _ = fmt.Fprintf(stderr, "\n%s\nnext: open http://%v/ to see who is limited\n\n", screen.Bold(ready), admin)
+		_, _ = fmt.Fprintf(s.Err, "\n%s\nnext: open http://%v/ to see who is limited\n\n", screen.Bold(ready), admin)
 	})
 }
 

@@ -20,24 +20,30 @@ import (
 //go:embed sample.log
 var sample string
 
-// Command holds the flags of slidegate replay.
+// Command represents slidegate replay with its flags. Run runs it.
 type Command struct {
-	Limits      flags.Limits    // empty: 1/5s, 5/1h and 20/1d
-	Compare     flags.Sets      // sets of limits side by side, instead of Limits
-	Estimator   flags.Estimator // how limits count
-	By          flags.By        // what to limit by
-	Login       bool            // replay a log of sshd through the login guard, instead of limits
-	Suggest     bool            // propose limits, instead of replaying any
-	DelayHonest flags.Share     // the share of honest attempts that proposed limits may delay at most
-	TimeField   flags.Text      // the field that holds the time; empty: a usual name
-	TimeRegex   flags.TimeRegex // finds the time in lines of any format
-	TimeFormat  flags.Text      // the layout of the time; empty: a known form
-	Sort        bool            // sort the whole log by time first, in memory
-	Picture     flags.Text      // the file for a chart; empty: no chart
-	JSON        bool            // print JSON instead of text
-	Redis       flags.Redis     // without an address: decide in memory
-	Files       []flags.Text    // empty: the sample; - is the standard input
+	Limits      flags.Limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h or 20/1d. For several limits, which all hold, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
+	Compare     flags.Sets      `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those of other --compare flags, instead of --limit."`
+	Estimator   flags.Estimator `placeholder:"NAME" help:"How limits count. window allows at most MAX in any window of length PER. ar1 keeps one decaying level per limit: it allows MAX at once, and up to 2 x MAX in one PER. Default: window."`
+	By          flags.By        `placeholder:"FIELD" help:"What to limit by: address, user, path or another field of the log; ip/64 to group IPv6 addresses by their /64; or a regular expression with one group. Default: the address, or the field event."`
+	Login       bool            `help:"Replay a log of sshd through the login guard of package login, with its default limits: by address, by account, and by both."`
+	Suggest     bool            `help:"Propose limits: the tightest set of one, of two and of three limits that would have delayed hardly any honest attempt."`
+	DelayHonest flags.Share     `placeholder:"SHARE" help:"The share of honest attempts, in percent, that the limits of --suggest may delay at most. Honest attempts are those that succeeded. If the log has no results, they are those of the events below the 99th percentile by attempts. Default: 0.1%."`
+	TimeField   flags.Text      `placeholder:"FIELD" help:"The field that holds the time, in formats with named fields: JSON, logfmt, CSV with a header. Default: the first field with a usual name, such as time or ts."`
+	TimeRegex   flags.TimeRegex `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format. --by must then be a regular expression, too."`
+	TimeFormat  flags.Text      `placeholder:"LAYOUT" help:"The layout of the time in --time-field or --time-regex: how the log would write 2006-01-02 15:04:05, as in Go's package time."`
+	Sort        bool            `help:"Sort the whole log by time first, in memory: about 300 bytes per attempt."`
+	Picture     flags.Text      `name:"picture" placeholder:"FILE" help:"Also draw a chart into FILE (.svg or .png): attempts and admissions over time, and the waits. With --login, also the denials of each budget."`
+	JSON        bool            `name:"json" help:"Print the report as one JSON object."`
+	Redis       flags.Redis     `placeholder:"HOST:PORT" help:"Decide on this Redis server instead of in memory; or on a cluster with these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. The replay deletes its keys at the end."`
+	Files       []flags.Text    `arg:"" optional:"" name:"file" help:"The logs to replay, plain or compressed with gzip, in any order; - is the standard input. Default: a built-in sample."`
 }
+
+//go:embed help.txt
+var help string
+
+// Help returns the text of slidegate replay --help.
+func (Command) Help() string { return help }
 
 var defaultLimits = flags.Limits{window.Every(5 * time.Second), window.PerHour(5), window.PerDay(20)}
 
