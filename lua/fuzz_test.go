@@ -1,19 +1,22 @@
 package lua_test
 
 import (
+	"flag"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/redis/rueidis"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/lua"
 )
 
 // FuzzForeignValueIsRefused stores any bytes under the key, and calls any verb. Either the reply is
 // an error that names the key and leaves the value as it is, or the bytes could be a record. Then
-// no limit admits more than its Max.
+// the reply is one that the head of the script allows.
 func FuzzForeignValueIsRefused(f *testing.F) { window.meetsAny(f) }
 
 // FuzzForeignLevelIsRefused does the same for ar1.
@@ -29,10 +32,10 @@ func (s script) meetsAny(f *testing.F) {
 	client := redistest.Client(f)
 	f.Fuzz(func(t *testing.T, value []byte, verb, units uint8, ahead int64) {
 		srv := s.on(t, client)
+		srv.lua = lua.New(s.spied())
 		defer srv.eval(`return redis.call('DEL', KEYS[1])`)
-		srv.put(string(value))
 		now := (s.midnight() + ahead) & (s.never - 1)
-		srv.meets(verbs[int(verb)%len(verbs)], digits(now), int64(1+units%5))
+		srv.meets(string(value), s.dated(verbs[int(verb)%len(verbs)], digits(now), digits(int64(1+units%5)), fuzzed...))
 	})
 }
 
@@ -59,25 +62,129 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 	return values
 }
 
-// meets makes a call, whatever the key holds.
-func (s server) meets(verb, now string, units int64) {
+var mutations = flag.Int("mutations", 8000, "how many calls TestMutatedRecords makes to each script")
+
+// TestMutatedRecords changes some bytes of valid records, and makes calls of any verb. Each reply
+// is an error that names the key, or one that the head of the script allows. The long form takes
+// some minutes: go test ./lua -run MutatedRecords -mutations 600000.
+func TestMutatedRecords(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		srv := s.on(t, redistest.Client(t))
+		srv.lua = lua.New(s.spied())
+		s.events(t, *mutations/200, func(tb testing.TB, e *event) {
+			for i, record := 0, ""; i < 200; i++ {
+				if i%20 == 0 {
+					record = e.grows(tb)
+				}
+				srv.meets(e.mutated(record), e.anyCall())
+			}
+		})
+	})
+}
+
+// grows counts units a few times, now and then very many, and returns the record.
+func (e *event) grows(tb testing.TB) (record string) {
+	tb.Helper()
+	most := int64(10)
+	if e.IntN(4) == 0 {
+		most = e.most >> (5 + e.IntN(40))
+	}
+	for range 1 + e.IntN(12) {
+		e.wait(e.Int64N(1 + e.per/20))
+		record = e.ask(tb, "countsome", 1+e.Int64N(1+most)).stored
+	}
+	return record
+}
+
+// mutated returns the record with one to three of its bytes changed.
+func (e *event) mutated(record string) string {
+	b := []byte(record)
+	for range 1 + e.IntN(3) {
+		b[e.IntN(len(b))] += byte(1 + e.IntN(255))
+	}
+	return string(b)
+}
+
+// anyCall returns the arguments of a call under some of the limits, up to the longest Per before or
+// after now.
+func (e *event) anyCall() []string {
+	verb, limits, around := verbs[e.IntN(len(verbs))], e.limits[:1+e.IntN(len(e.limits))], e.per*int64(time.Millisecond/e.unit)
+	args := e.dated(verb, digits(e.now+e.Int64N(2*around)-around), digits(1+e.Int64N(e.max)), limits...)
+	if verb == "refund" {
+		args[len(args)-1] = digits(e.now - e.Int64N(around))
+	}
+	return args
+}
+
+// meets makes a call, whatever the key holds. The spy reports a write before an error, and a number
+// that is no integer.
+func (s server) meets(value string, args []string) {
 	s.Helper()
-	before := s.state()
-	reply, err := s.call(s.dated(verb, now, digits(units), fuzzed...)...).AsIntSlice()
-	if err != nil {
-		if _, ok := rueidis.IsRedisErr(err); !ok || !strings.HasPrefix(err.Error(), "SLIDEGATE key "+s.key) {
-			s.Errorf("%s: %v", verb, err)
-		}
-		if after := s.state(); after != before {
-			s.Errorf("%s turned %s into %s, and says %v", verb, before, after, err)
-		}
+	s.put(value)
+	a := read(s, s.key, s.call(args...))
+	if strings.HasPrefix(a.err, "SLIDEGATE key KEY") {
 		return
 	}
-	if slices.Contains([]string{"allow", "count", "peek", "some", "each"}, verb) && reply[0] > 0 {
-		for i, used := range reply[2:] {
-			if most := []int64{5, 20, 300}[i/3%3]; i%3 == 0 && (used < 0 || used > most) {
-				s.Errorf("%s admits %d of %d in %s", verb, used, most, before)
+	if a.err != "" {
+		s.Fatalf("%x: %q: %s", value, args, a.err)
+	}
+	if err := s.plausible(args, a.reply); err != nil {
+		s.Errorf("%x: %q = %v: %v", value, args, a.reply, err)
+	}
+	if a.wrote == "SET" && !s.fits(a.stored) {
+		s.Errorf("%x: %q leaves %x, which is no record", value, args, a.stored)
+	}
+}
+
+// fits reports whether a value has the layout of a record.
+func (s script) fits(value string) (fits bool) {
+	defer func() { fits = recover() == nil }()
+	s.layout(value)
+	return true
+}
+
+// plausible returns an error for a reply that the head of the script does not allow.
+func (s script) plausible(args []string, reply []int64) error {
+	verb, n, rows := args[0], must(strconv.ParseInt(args[2], 10, 64)), reply[min(2, len(reply)):]
+	if verb == "refund" || verb == "reset" {
+		n = 1
+	}
+	if reply[0] < 0 || reply[0] > n {
+		return fmt.Errorf("%d of %d", reply[0], n)
+	}
+	for call := int64(0); len(rows) > 0 && (call == 0 || verb != "inspect"); call++ {
+		var longest int64
+		for limit := range slices.Chunk(args[3:], s.limited) {
+			if err := s.inRange(limit, rows, reply[0] > 0 && !strings.HasPrefix(singles[verb], "count")); err != nil {
+				return err
+			}
+			longest, rows = max(longest, rows[1]), rows[3:]
+			if verb == "inspect" {
+				_, taken := s.details(s, rows)
+				rows = rows[taken:]
 			}
 		}
+		denied := call >= reply[0]
+		if verb == "some" || verb == "countsome" {
+			denied = reply[0] < n
+		}
+		if denied && longest < 1 && verb != "inspect" {
+			return fmt.Errorf("a denial whose wait is %d ms", longest)
+		}
 	}
+	return nil
+}
+
+// inRange returns an error if the row that rows begin with is out of range for the limit. A wait is
+// twice as long as the limit remembers, if the clock stepped back.
+func (s script) inRange(limit []string, rows []int64, admitted bool) error {
+	per, most := must(strconv.ParseInt(limit[0], 10, 64)), must(strconv.ParseInt(limit[1], 10, 64))
+	longest := 2 * s.life(per, float64(2*s.most))
+	if !admitted {
+		most = 1 << 53
+	}
+	if used, wait, reset := rows[0], rows[1], rows[2]; min(used, wait, reset) < 0 || used > most || max(wait, reset) > longest {
+		return fmt.Errorf("%d used, again in %d ms, clear in %d ms, under %q", used, wait, reset, limit)
+	}
+	return nil
 }

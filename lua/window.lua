@@ -273,6 +273,7 @@ while pos <= len or undecided > 0 or again do
         elseif u > 1 then
           total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
           pair = pair .. (u == 3 and 'I3' or 'I7')
+          if total > 9007199254740992 then foreign = true end
         end
       end
     end
@@ -370,6 +371,7 @@ while pos <= len or undecided > 0 or again do
         if need <= 0 then t = last - (last - b) % wrap end
       end
       wait = t + per - now
+      if wait < 1 then foreign = true break end -- buckets are in order, so this one is not forgotten yet
     end
     if last ~= T and total > 0 then
       lasts = lasts or {}
@@ -487,6 +489,8 @@ if refund or changed and not counts then
           -- Make the closed bucket before it the last one. Under Resolution 1, no event joins it.
           local b, c = read(s.pair, v, s.at)
           last, open, res, body = last - (last - b) % s.wrap, s.u > 0 and c or 1, 1, v:sub(s.at + step, s.fin - 1)
+        else
+          total = 0 -- that was the only bucket
         end
         closed = closed - 1
       end
@@ -539,7 +543,7 @@ for _, s in ipairs(counting and sections or {}) do
         gone, t = gone + (s.u > 0 and c or 1), s.last - (s.last - b) % s.wrap
       end
       if gone < need then t = (joined or need > s.total) and s.date or s.last end
-      list[k] = need > 0 and t + s.per - now or 0
+      list[k] = need > 0 and math.max(t + s.per - now, 1) or 0
     end
     waits[s.slot] = list
   end
