@@ -128,6 +128,7 @@ func limited(t *testing.T, claims string) audit.Func {
 	}
 	s := httptest.NewServer(m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	t.Cleanup(s.Close)
+	s.Client().Timeout = time.Minute // so that a hang names itself
 	return func(ctx context.Context) (bool, time.Duration, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, http.NoBody)
 		if err != nil {

@@ -137,10 +137,16 @@ func (l language) start(t *testing.T, do task) *program {
 // ready waits until the program has connected and made a call. The program then waits for release.
 func (p *program) ready(t *testing.T) {
 	t.Helper()
+	defer p.killLate().Stop()
 	if line, _ := p.out.ReadString('\n'); line != "ready\n" {
 		p.end(t)
 		t.Fatalf("the program said %q", line)
 	}
+}
+
+// killLate kills the program in a minute, which ends all reads of its output.
+func (p *program) killLate() *time.Timer {
+	return time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
 }
 
 func (p *program) release() { _, _ = io.WriteString(p.in, "\n") }
@@ -148,6 +154,7 @@ func (p *program) release() { _, _ = io.WriteString(p.in, "\n") }
 // end waits until the program has ended without an error, and returns its output.
 func (p *program) end(t *testing.T) string {
 	t.Helper()
+	defer p.killLate().Stop()
 	out, _ := io.ReadAll(p.out)
 	if err := p.cmd.Wait(); err != nil {
 		t.Fatalf("%v: %s%s", err, out, p.stderr.String())

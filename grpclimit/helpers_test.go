@@ -79,6 +79,10 @@ func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
 	return must(grpclimit.New(cfg))
 }
 
+// aMinute is how long a call may take, so that a hang names itself. A test with a policy of its own
+// replaces it.
+const aMinute = `{"methodConfig": [{"name": [{}], "timeout": "60s"}]}`
+
 // serve starts grpc's health service on TCP, and returns a client of it.
 func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) healthpb.HealthClient {
 	t.Helper()
@@ -87,7 +91,9 @@ func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) 
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	go func() { _ = s.Serve(listener) }()
 	t.Cleanup(s.Stop)
-	conn := must(grpc.NewClient(listener.Addr().String(), append(client, grpc.WithTransportCredentials(insecure.NewCredentials()))...))
+	conn := must(grpc.NewClient(listener.Addr().String(), append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(aMinute),
+	}, client...)...))
 	t.Cleanup(func() { _ = conn.Close() })
 	return healthpb.NewHealthClient(conn)
 }

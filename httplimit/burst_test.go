@@ -48,7 +48,7 @@ func TestBurst(t *testing.T) {
 		servers := twoServers(t, redis, &reached)
 		transport := &http.Transport{MaxIdleConnsPerHost: 64}
 		defer transport.CloseIdleConnections()
-		client := &http.Client{Transport: transport}
+		client := &http.Client{Transport: transport, Timeout: time.Minute}
 		var all sync.WaitGroup
 		for i := range 64 {
 			all.Go(func() {
@@ -85,10 +85,10 @@ func TestBurstOfCurl(t *testing.T) {
 	onRedis(t, func(t *testing.T, client rueidis.Client) {
 		var reached atomic.Int64
 		servers := twoServers(t, client, &reached)
-		outputs := make(chan string, 8)
+		ctx, outputs := aMinute(t), make(chan string, 8)
 		for i := range cap(outputs) {
 			go func() {
-				out, err := exec.CommandContext(t.Context(), curl, "-sS", "--parallel", "--parallel-immediate", "--parallel-max", "16",
+				out, err := exec.CommandContext(ctx, curl, "-sS", "--parallel", "--parallel-immediate", "--parallel-max", "16",
 					"-o", "/dev/null", "-w", "%{http_code}\n", servers[i%2]+"/?[1-40]").CombinedOutput()
 				if err != nil {
 					t.Errorf("curl: %v: %s", err, out)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -178,7 +177,7 @@ func TestCostOfStream(t *testing.T) {
 			<-next
 		})))
 		defer s.Close()
-		response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil))
+		response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(aMinute(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -400,7 +399,7 @@ func TestCostOfConnection(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: l, CostAfter: sent}).Wrap(http.HandlerFunc(takeOver))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer close(done); h.ServeHTTP(w, r) }))
 	defer s.Close()
-	conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+	conn := connect(s)
 	defer conn.Close()
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	_ = must(io.ReadAll(conn))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -164,7 +163,7 @@ func TestStatus(t *testing.T) {
 			s.Config.ErrorLog = discardLog
 			s.Start()
 			defer s.Close()
-			conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+			conn := connect(s)
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			<-done
@@ -193,7 +192,7 @@ func TestClientGone(t *testing.T) {
 	}))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer close(done); h.ServeHTTP(w, r) }))
 	defer s.Close()
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, leave := context.WithCancel(aMinute(t))
 	go func() {
 		<-inside
 		checkUsed(t, l, 1)
@@ -262,7 +261,7 @@ func TestUpload(t *testing.T) {
 	s := httptest.NewServer(middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), CountOnly: isFailure}).Wrap(writeStatus))
 	defer s.Close()
 	_ = send(t, s.Client(), request(t, http.MethodGet, s.URL+"?status=401", nil))
-	conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+	conn := connect(s)
 	defer conn.Close()
 	_, _ = io.WriteString(conn, "POST /?status=401 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n")
 	line, err := bufio.NewReader(conn).ReadString('\n')

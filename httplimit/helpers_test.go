@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -113,16 +114,33 @@ func request(tb testing.TB, method, address string, body io.Reader) *http.Reques
 	return must(http.NewRequestWithContext(tb.Context(), method, address, body))
 }
 
+// aMinute returns a context that ends with the test, or after a minute. A wait that hangs then
+// names itself, even on a busy machine.
+func aMinute(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect opens a connection to a server. It lasts for a minute at most.
+func connect(s *httptest.Server) net.Conn {
+	conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	return conn
+}
+
 // reply is a response that was read to its end.
 type reply struct {
 	status, protocol int
 	text             string
 }
 
-// send sends a request, and reads the reply.
+// send sends a request, and reads the reply, within a minute.
 func send(tb testing.TB, c *http.Client, r *http.Request) reply {
 	tb.Helper()
-	response, err := c.Do(r)
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	response, err := c.Do(r.WithContext(ctx))
 	if err != nil {
 		tb.Fatal(err)
 	}

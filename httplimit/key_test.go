@@ -308,7 +308,7 @@ func TestChainOfProxies(t *testing.T) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	defer transport.CloseIdleConnections()
-	r := request(t, http.MethodGet, target.URL, nil)
+	r := request(t, http.MethodGet, target.URL, nil).WithContext(aMinute(t))
 	r.Header["X-Forwarded-For"] = []string{"203.0.113.1", "127.0.0.1, garbage", "127.0.0.1"}
 	response, err := transport.RoundTrip(r)
 	if err != nil {

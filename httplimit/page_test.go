@@ -3,7 +3,6 @@ package httplimit_test
 import (
 	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -75,7 +74,7 @@ func rawResponse(t *testing.T, m *httplimit.Middleware) string {
 	t.Helper()
 	s := httptest.NewServer(m.Wrap(fine))
 	defer s.Close()
-	conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+	conn := connect(s)
 	defer conn.Close()
 	_ = must(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
 	text := strings.ReplaceAll(string(must(io.ReadAll(bufio.NewReader(conn)))), "\r\n", "\n")

@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha1" //nolint:gosec // RFC 6455 has it so
 	"encoding/base64"
 	"errors"
@@ -85,7 +86,7 @@ func TestStream(t *testing.T) {
 		}
 	}
 	serveThrough(t, h, true, func(t *testing.T, s *httptest.Server) {
-		response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil))
+		response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(aMinute(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func TestDeadlines(t *testing.T) {
 func TestSlowClient(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
 	serveThrough(t, h, false, func(t *testing.T, s *httptest.Server) {
-		conn := must(net.Dial("tcp", s.Listener.Addr().String()))
+		conn := connect(s)
 		defer conn.Close()
 		for _, b := range []byte("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc") {
 			_ = must(conn.Write([]byte{b}))
@@ -225,11 +226,13 @@ func checkEcho(t *testing.T, s *httptest.Server) {
 	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
 		r.Header.Set(name, value)
 	}
-	response, err := s.Client().Do(r)
+	ctx := aMinute(t)
+	response, err := s.Client().Do(r.WithContext(ctx))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+	defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })() // after a 101, no context ends a read
 	if response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
 		t.Fatal(response.StatusCode, response.Header)
 	}

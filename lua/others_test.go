@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/hex"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -56,13 +58,14 @@ func (s script) onLua(t *testing.T, path string) judge {
 	if err := os.WriteFile(file, []byte(s.spied()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "testdata/redis.lua", file)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
+	cmd := exec.CommandContext(ctx, path, "testdata/redis.lua", file)
 	cmd.Stderr = os.Stderr
 	in, out := must(cmd.StdinPipe()), bufio.NewReader(must(cmd.StdoutPipe()))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait(); cancel() })
 	return func(tb testing.TB, args ...string) answer {
 		tb.Helper()
 		_, _ = io.WriteString(in, strings.Join(args, " ")+"\n") // if it ended, it does not answer

@@ -135,7 +135,9 @@ type process struct {
 
 func startAgain(t *testing.T, address string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
+	t.Cleanup(cancel)
+	p := &process{Cmd: exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")}
 	p.Env = append(os.Environ(), "SLIDEGATE_TEST_HOT="+address)
 	p.start, p.output = must(p.StdinPipe()), bufio.NewScanner(must(p.StdoutPipe()))
 	check(t, p.Start())

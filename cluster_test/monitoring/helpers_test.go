@@ -31,7 +31,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	http.DefaultClient.Timeout = time.Minute // so that a hang names itself
+	redistest.Main(m)
+}
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -191,8 +194,8 @@ func startPrometheus(t *testing.T, program string) *scraper {
 // the tests die.
 const killOnEOF = `"$@" </dev/null & read -r forever; kill -KILL $!; wait`
 
-// run starts a program that ends with the test. It waits until ready matches the log, and returns
-// the match.
+// run starts a program that ends with the test. It waits until ready matches the log, a minute at
+// most, and returns the match.
 func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (found []string) {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", killOnEOF, "sh", program}, args...)...)
@@ -201,6 +204,8 @@ func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (fo
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { hold.Close(); _ = cmd.Wait() })
+	late := time.AfterFunc(time.Minute, func() { hold.Close() })
+	defer late.Stop()
 	lines := bufio.NewScanner(log)
 	var all strings.Builder
 	for lines.Scan() {
@@ -213,7 +218,7 @@ func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (fo
 			return found
 		}
 	}
-	t.Fatalf("%s ended before it was ready:\n%s", program, &all)
+	t.Fatalf("%s ended before it was ready, or was not ready within a minute:\n%s", program, &all)
 	return nil
 }
 

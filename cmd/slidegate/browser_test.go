@@ -160,9 +160,7 @@ func TestPageAccount(t *testing.T) {
 	do(t, ctx, visit(url), says("answer", "Denied"), says("because", "by pair"),
 		says("why", "pair: 5 failures within 1m, from this address on this account. 5/1m allows the next at "),
 		says("state", "A known device is kept out only if total denies"), holds(`document.querySelectorAll(".limit").length === 13`))
-	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//h2/a[text()="pair"]`)); err != nil {
-		t.Fatal(err)
-	}
+	follow(t, ctx, `//h2/a[text()="pair"]`)
 	do(t, ctx, says("shown", "192.0.2.31 alice"), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
@@ -192,9 +190,7 @@ func TestPageHostileAccount(t *testing.T) {
 	g.failNow(t, account, "192.0.2.31", 5)
 	ctx := chromium(t)
 	do(t, ctx, visit(url), says("answer", "Denied"), holds(`document.querySelectorAll("h2 small")[1].textContent === '"192.0.2.31 a\\xff\\u202e<b>"'`))
-	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//h2/a[text()="pair"]`)); err != nil {
-		t.Fatal(err)
-	}
+	follow(t, ctx, `//h2/a[text()="pair"]`)
 	do(t, ctx, says("shown", `"192.0.2.31 a\xff\u202e<b>"`), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
@@ -236,9 +232,7 @@ func TestPageOfProxy(t *testing.T) {
 	}
 	do(t, ctx, holds(`document.querySelector(".tile.allowed b").textContent === "4" && document.querySelector(".tile.denied b").textContent === "2"`), says("overview", "/free"),
 		says("overview", `"/user header X-User \u202eecila"`))
-	if _, err := chromedp.RunResponse(ctx, chromedp.Click(`//td/a[text()="/ 127.0.0.1"]`)); err != nil {
-		t.Fatal(err)
-	}
+	follow(t, ctx, `//td/a[text()="/ 127.0.0.1"]`)
 	do(t, ctx, says("answer", "Denied"), says("where", "on the memory of this instance"),
 		chromedp.Click("#reset", chromedp.ByID), chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"))
 	get(t, p.url)

@@ -68,8 +68,19 @@ func chromium(t *testing.T) context.Context {
 			}
 		}
 	})
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute) // a browser on a busy machine is slow
-	t.Cleanup(cancel)
+	late := time.AfterFunc(time.Minute, cancel) // a browser ends with the context that starts it
+	defer late.Stop()
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// aMinute returns a context that ends with the test, or after a minute. A wait that hangs then
+// names itself, even on a busy machine.
+func aMinute(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	tb.Cleanup(cancel)
 	return ctx
 }
 
@@ -103,10 +114,22 @@ func loadOnce(ctx context.Context, url string) (changed bool, err error) {
 	return dropped.Load() || strings.Contains(fmt.Sprint(err), networkChanged), err
 }
 
-// do runs actions in a browser.
+// do runs actions in a browser, for a minute at most.
 func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	if err := chromedp.Run(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow clicks a link, and waits for its page, for a minute at most.
+func follow(t *testing.T, ctx context.Context, link string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(link)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -140,8 +163,10 @@ func runPage(t *testing.T, args ...string) (url string, out *served) {
 		return url, out
 	case <-ended:
 		t.FailNow() // the cleanup reports why
-		return "", nil
+	case <-aMinute(t).Done():
+		t.Fatal("no page within a minute")
 	}
+	return "", nil
 }
 
 // limiter returns the service's limiter, on the clock of Redis.
@@ -644,6 +669,8 @@ func startProxy(t *testing.T, program string, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
+	late := time.AfterFunc(time.Minute, func() { _ = p.Process.Kill() })
+	defer late.Stop()
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		if at := ready.FindStringSubmatch(lines.Text()); at != nil {
@@ -657,8 +684,24 @@ func startProxy(t *testing.T, program string, args ...string) *process {
 			return p
 		}
 	}
-	t.Fatal("the proxy ended before it was ready")
+	t.Fatal("the proxy ended before it was ready, or was not ready within a minute")
 	return nil
+}
+
+// logs returns the next line of the log with this text. It waits for a minute at most.
+func (p *process) logs(t *testing.T, text string) string {
+	ctx := aMinute(t)
+	for {
+		select {
+		case line, more := <-p.log:
+			if strings.Contains(line, text) || !more {
+				return line
+			}
+		case <-ctx.Done():
+			t.Errorf("the log has no line with %q", text)
+			return ""
+		}
+	}
 }
 
 // get returns the body of the answer at a URL.

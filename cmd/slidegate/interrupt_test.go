@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 )
@@ -19,8 +22,9 @@ func TestRedisForgetsAfterAnInterrupt(t *testing.T) {
 	program := os.Args[0]
 	for _, place := range []string{redistest.Addr(t), clusterAddresses(t)} {
 		for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-			log, feed := pipe(t)
-			replay := exec.Command(program, "replay", "--redis", place, log)
+			ctx := aMinute(t)
+			log, feed := pipe(t, ctx)
+			replay := exec.CommandContext(ctx, program, "replay", "--redis", place, log)
 			var stderr strings.Builder
 			replay.Stderr = &stderr
 			if err := replay.Start(); err != nil {
@@ -33,7 +37,7 @@ func TestRedisForgetsAfterAnInterrupt(t *testing.T) {
 				}
 			}
 			for len(keys(t, "slidegate-replay-")) == 0 { // otherwise the test would prove nothing
-				if t.Context().Err() != nil {
+				if ctx.Err() != nil {
 					t.Fatal("no key")
 				}
 			}
@@ -49,18 +53,24 @@ func TestRedisForgetsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// pipe creates a named pipe, and opens it for writing once the program reads it.
-func pipe(t *testing.T) (name string, open func() *os.File) {
+// pipe creates a named pipe. It opens the pipe for writing once the program reads it, and fails the
+// test if ctx ends before.
+func pipe(t *testing.T, ctx context.Context) (name string, open func() *os.File) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "log")
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return name, func() *os.File {
-		w, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
+		for {
+			w, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+			if err == nil {
+				return w
+			}
+			if !errors.Is(err, syscall.ENXIO) || ctx.Err() != nil { // ENXIO: nobody reads it
+				t.Fatal(err)
+			}
+			<-time.After(10 * time.Millisecond)
 		}
-		return w
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 	"github.com/slidegate/slidegate/internal/redistest"
@@ -29,6 +31,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv(asProgram, "1"); err != nil { // for the processes that it starts
 		panic(err)
 	}
+	http.DefaultClient.Timeout = time.Minute // so that a hang names itself
 	redistest.MainParallel(m)
 }
 

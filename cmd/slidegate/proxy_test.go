@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -45,7 +46,9 @@ func drive(next func() bool, urls ...string) *load {
 }
 
 func (l *load) send(transport *http.Transport, url string) {
-	req, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		panic(err)
 	}
@@ -172,14 +175,10 @@ func testRedisIsKilled(t *testing.T, program string) {
 		t.Errorf("without Redis: the metrics count %d of 2000 as decided in memory, and %d outages", n, p.metric(t, `slidegate_outages\{.*`))
 	}
 	redis.Restart(t)
-	outage, again := <-p.log, make(chan struct{})
+	outage, again := p.logs(t, ""), make(chan struct{})
 	go func() {
 		defer close(again)
-		for line := range p.log {
-			if strings.Contains(line, "decides about requests again") {
-				return
-			}
-		}
+		p.logs(t, "decides about requests again")
 	}()
 	if !strings.Contains(outage, "Fallback decides") {
 		t.Error(outage)
@@ -211,11 +210,7 @@ func testRedisComesLater(t *testing.T, program string) {
 		t.Errorf("without Redis: %v, %d by Redis, %d outages", got.statuses, p.metric(t, byRedis), p.metric(t, outages))
 	}
 	redis.Restart(t)
-	for line := range p.log {
-		if strings.Contains(line, `msg="budgets are shared"`) {
-			break
-		}
-	}
+	p.logs(t, `msg="budgets are shared"`)
 	for began := time.Now(); p.metric(t, byRedis) == 0 || p.metric(t, outages) != 0; {
 		if drive(times(10), p.url); time.Since(began) > time.Minute {
 			t.Fatal("Redis never decides")

@@ -48,7 +48,7 @@ func answered(t *testing.T, answer string, args ...string) (stdout, stderr strin
 		t.Fatal(err)
 	}
 	var out, errs strings.Builder
-	status = run(t.Context(), args, cli.Streams{In: tty, Out: &out, Err: &errs, Now: func() time.Time { return afternoon }})
+	status = run(aMinute(t), args, cli.Streams{In: tty, Out: &out, Err: &errs, Now: func() time.Time { return afternoon }})
 	return out.String(), errs.String(), status
 }
 
@@ -81,7 +81,7 @@ func TestResetUnasked(t *testing.T) {
 func TestResetInterrupted(t *testing.T) {
 	s := newService(t)
 	s.count(t, "5/1h", "alice", 1, 30*m)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(aMinute(t))
 	terminal, tty, err := pty.Open()
 	if err != nil {
 		t.Skipf("no terminal to test on: %v", err)

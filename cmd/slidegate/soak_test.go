@@ -76,7 +76,7 @@ func sendMixed(url string, rnd *rand.Rand, more func() bool) {
 		if rnd.IntN(3) == 0 {
 			client = fmt.Sprint(rnd.IntN(10))
 		}
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if rnd.IntN(5) == 0 {
 			time.AfterFunc(time.Duration(rnd.IntN(2000))*time.Microsecond, cancel)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -175,7 +176,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// watching is a running slidegate inspect --watch on a terminal of its own.
+// watching is a running program on a terminal of its own, such as slidegate inspect --every.
 type watching struct {
 	*exec.Cmd
 	terminal *os.File
@@ -187,8 +188,18 @@ func startWatch(t *testing.T) *watching {
 	t.Helper()
 	s := newService(t)
 	s.past(t, "1/5s,5/1h,20/1d", "e", time.Now(), 20*h, 30*m)
-	w := &watching{Cmd: exec.Command(os.Args[0], "inspect", "--every", "100ms", "--limit", "1/5s,5/1h,20/1d", "--redis", redistest.Addr(t), s.name, "e")}
+	return startOnTerminal(t, "inspect", "--every", "100ms", "--limit", "1/5s,5/1h,20/1d", "--redis", redistest.Addr(t), s.name, "e")
+}
+
+// startOnTerminal starts the program on a terminal of 80 x 24. Signals end it, even those that the
+// tests ignore, as under nohup. It is killed after a minute, which ends all reads of its terminal.
+func startOnTerminal(t *testing.T, args ...string) *watching {
+	t.Helper()
+	w := &watching{Cmd: exec.CommandContext(aMinute(t), os.Args[0], args...)}
 	w.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // a program starts with the default of what is handled
+	defer signal.Stop(handled)
 	var err error
 	if w.terminal, err = pty.StartWithSize(w.Cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
 		t.Skipf("no terminal to test on: %v", err)
@@ -287,14 +298,7 @@ func TestWatchStops(t *testing.T) {
 
 // TestProxyOnTerminal checks that the start of a proxy ends with its addresses.
 func TestProxyOnTerminal(t *testing.T) {
-	proxy := exec.Command(os.Args[0], "proxy", "--to", "http://127.0.0.1:9", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", redistest.Addr(t))
-	proxy.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
-	w := &watching{Cmd: proxy}
-	var err error
-	if w.terminal, err = pty.StartWithSize(proxy, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
-		t.Skipf("no terminal to test on: %v", err)
-	}
-	defer w.terminal.Close()
+	w := startOnTerminal(t, "proxy", "--to", "http://127.0.0.1:9", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", redistest.Addr(t))
 	text := strings.ReplaceAll(w.until(t, "to see who is limited\r\n"), "\r\n", "\n")
 	checkFits(t, "proxy", text)
 	want := regexp.MustCompile(`^time=[0-9:]{8} msg="budgets are shared" redis=\S+ name=proxy\n.*\n\n\x1b\[1mready: requests to 127.0.0.1:\d+ go on to http://127.0.0.1:9\x1b\[22m\nnext: open http://127.0.0.1:\d+/ to see who is limited\n$`)
@@ -302,7 +306,7 @@ func TestProxyOnTerminal(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	w.signal(t, os.Interrupt)
-	if err := proxy.Wait(); err != nil {
+	if err := w.Wait(); err != nil {
 		t.Error(fmt.Errorf("the proxy: %w", err))
 	}
 }

@@ -134,25 +134,25 @@ func browsers(t *testing.T, url string) (a, b browser) {
 	dir := profile(t) // also for temporary files, which a killed browser leaves
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(time.Minute))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	quiet := func(string, ...any) {} // some versions of Chromium have events that chromedp does not know
 	first, cancel := chromedp.NewContext(ctx, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
 	t.Cleanup(cancel)
 	a = browser{first, url}
-	a.start(t)
+	a.start(t, cancel)
 	second, cancel := chromedp.NewContext(first, chromedp.WithTargetID(incognito(t, first)))
 	t.Cleanup(cancel)
 	b = browser{second, url}
-	b.start(t)
+	b.start(t, cancel)
 	return a, b
 }
 
 // incognito opens a window that shares no cookies.
 func incognito(t *testing.T, tab context.Context) (window target.ID) {
 	t.Helper()
+	tab, cancel := context.WithTimeout(tab, time.Minute)
+	defer cancel()
 	err := chromedp.Run(tab, chromedp.ActionFunc(func(ctx context.Context) error {
 		ctx = cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser)
 		cookies, err := target.CreateBrowserContext().Do(ctx)
@@ -167,15 +167,20 @@ func incognito(t *testing.T, tab context.Context) (window target.ID) {
 	return window
 }
 
-// start opens the page. An exception in its script fails the test.
-func (b browser) start(t *testing.T) {
+// start opens the page. An exception in its script fails the test. Cancel ends the browser if it
+// does not start within a minute. A browser also ends with the context that starts it.
+func (b browser) start(t *testing.T, cancel context.CancelFunc) {
 	t.Helper()
+	late := time.AfterFunc(time.Minute, cancel)
+	defer late.Stop()
 	chromedp.ListenTarget(b.tab, func(event any) {
 		if e, ok := event.(*runtime.EventExceptionThrown); ok {
 			t.Errorf("the page: %v", e.ExceptionDetails)
 		}
 	})
-	b.do(t, chromedp.ActionFunc(b.visit))
+	if err := chromedp.Run(b.tab, chromedp.ActionFunc(b.visit)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // visit opens the page of the form. It tries again if the network of the machine changed, as it
@@ -205,10 +210,12 @@ func profile(t *testing.T) string {
 	return dir
 }
 
-// do runs actions in the browser.
+// do runs actions in the browser, for a minute at most.
 func (b browser) do(t *testing.T, actions ...chromedp.Action) {
 	t.Helper()
-	if err := chromedp.Run(b.tab, actions...); err != nil {
+	ctx, cancel := context.WithTimeout(b.tab, time.Minute)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -238,10 +245,12 @@ func (b browser) logOut(t *testing.T) {
 	b.click(t, `//button[text()="Log out"]`)
 }
 
-// click clicks a button, and returns the page that it leads to.
+// click clicks a button, and returns the page that it leads to. It waits for a minute at most.
 func (b browser) click(t *testing.T, button string) *network.Response {
 	t.Helper()
-	response, err := chromedp.RunResponse(b.tab, chromedp.Click(button))
+	ctx, cancel := context.WithTimeout(b.tab, time.Minute)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, chromedp.Click(button))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -157,7 +158,9 @@ func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, e
 // if it runs in Docker.
 func die(t *testing.T, way string, env []string, before func(server string)) (server string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDying$")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestDying$")
 	cmd.Env = append(append(os.Environ(), "REDISTEST_DIE="+way), env...)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()

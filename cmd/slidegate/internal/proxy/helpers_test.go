@@ -25,7 +25,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	http.DefaultClient.Timeout = time.Minute // so that a hang names itself
+	redistest.Main(m)
+}
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -201,10 +204,12 @@ func startServer(t *testing.T, h http.Handler) (at string) {
 	return s.URL
 }
 
-// connect opens a connection to a server, for requests that no client library sends.
+// connect opens a connection to a server, for requests that no client library sends. It lasts for a
+// minute at most.
 func connect(t *testing.T, at string) net.Conn {
 	conn := must(net.Dial("tcp", strings.TrimPrefix(at, "http://")))
 	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	return conn
 }
 
