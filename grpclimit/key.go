@@ -19,7 +19,8 @@ import (
 type Key func(ctx context.Context, method string) string
 
 // Peer returns the IP address of the connection, on a server: an IPv4 address, or the /64 of an
-// IPv6 address. Behind a proxy it is the proxy's. A connection without an IP address has no key.
+// IPv6 address. An IPv6 address of NAT64, in 64:ff9b::/96, counts as the IPv4 address in it. Behind
+// a proxy the address is the proxy's. A connection without an IP address has no key.
 func Peer(ctx context.Context, _ string) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // a client chooses the name of its Unix socket

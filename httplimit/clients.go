@@ -37,8 +37,9 @@ func (c Clients) Addr(r *http.Request) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("slidegate: a request from %q has no client address; %s", r.RemoteAddr, remedy)
 }
 
-// Key returns the client's IPv4 address, or the /64 of its IPv6 address. It returns "" if Addr
-// returns an error. Use it as Config.Key.
+// Key returns the client's IPv4 address, or the /64 of its IPv6 address. An IPv6 address of NAT64,
+// in 64:ff9b::/96, counts as the IPv4 address in it. Key returns "" if Addr returns an error. Use it
+// as Config.Key.
 func (c Clients) Key(r *http.Request) string {
 	if client, ok := c.client(r); ok {
 		return subnet.Client(client)

@@ -376,6 +376,7 @@ func FuzzNobodyElsesKey(f *testing.F) {
 	f.Add([]byte{198, 51, 100, 7}, []byte{203, 0, 113, 1}, "203.0.113.1", "10.0.0.9, ::ffff:203.0.113.1")
 	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", ",")
+	f.Add([]byte("\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", "")
 	behind, in := must(httplimit.AddressBehind(proxies...)), must(httplimit.ClientsIn(clientIP, proxies...))
 	hop, hops := must(httplimit.ClientsByHops(1)), must(httplimit.ClientsByHops(2))
 	f.Fuzz(func(t *testing.T, one, two []byte, claim, more string) {
@@ -415,7 +416,7 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 	behind := must(httplimit.AddressBehind(proxies...))
 	f.Fuzz(func(t *testing.T, peer, left, entry, right string) {
 		key, own := behind(from(peer, left, entry, right)), httplimit.Address(from(peer))
-		if !isProxy(own) && key != own {
+		if (own == "" || !isProxy(peer)) && key != own {
 			t.Errorf("from %q: %q, though no proxy calls", peer, key)
 		}
 		for part := range strings.SplitSeq(entry+","+right, ",") {
@@ -460,16 +461,18 @@ func FuzzOneAddressInOneLine(f *testing.F) {
 	f.Add("10.0.0.1:1", "203.0.113.1, 198.51.100.7", "198.51.100.7")
 	f.Add("198.51.100.7:1", "203.0.113.1", "203.0.113.1")
 	f.Add("[2001:db8:ffff::1%25eth0]:1", "[2001:db8:1:2::4]:80", "unknown")
+	f.Add("[64:ff9b::10.0.0.1]:1", "203.0.113.1", "") // no proxy, although its IPv4 address is one
 	in := must(httplimit.ClientsIn(clientIP, proxies...))
 	f.Fuzz(func(t *testing.T, peer, line, more string) {
 		own, want := httplimit.Address(from(peer)), httplimit.Address(from(strings.Trim(line, " \t")))
-		if !isProxy(own) {
+		proxied := own != "" && isProxy(peer)
+		if !proxied {
 			want = own
 		}
 		if key := in.Key(withClientIP(from(peer, more), line)); key != want {
 			t.Errorf("from %q, %q: %q, not %q", peer, line, key, want)
 		}
-		if key := in.Key(withClientIP(from(peer), line, more)); isProxy(own) && key != "" {
+		if key := in.Key(withClientIP(from(peer), line, more)); proxied && key != "" {
 			t.Errorf("from %q, %q and %q: %q", peer, line, more, key)
 		}
 	})
@@ -523,14 +526,13 @@ func FuzzRouteIsThePattern(f *testing.F) {
 	})
 }
 
-// isProxy reports whether an entry is the address, or the /64, of a proxy, perhaps with a port or
-// in brackets.
+// isProxy reports whether an entry is the address of a proxy, perhaps with a port or in brackets.
 func isProxy(entry string) bool {
 	if host, _, err := net.SplitHostPort(entry); err == nil {
 		entry = host
 	}
 	entry = strings.Trim(entry, "[]")
-	address, err := netip.ParseAddr(strings.TrimSuffix(entry, "/64"))
+	address, err := netip.ParseAddr(entry)
 	address = address.Unmap().WithZone("")
 	return err == nil && slices.ContainsFunc(proxies, func(p string) bool {
 		network, err := netip.ParsePrefix(p)
@@ -538,14 +540,26 @@ func isProxy(entry string) bool {
 	})
 }
 
-// same reports whether two addresses are one client's: equal for IPv4, or with the same first 64
-// bits for IPv6.
+// same reports whether two addresses are one client's. IPv4 addresses must be equal, also those
+// within IPv6 addresses. Other IPv6 addresses must have the same first 64 bits.
 func same(a, b netip.Addr) bool {
-	a, b = a.Unmap(), b.Unmap()
-	if a.Is4() || b.Is4() {
-		return a == b
+	one, two := ipv4Of(a), ipv4Of(b)
+	if one != nil || two != nil {
+		return slices.Equal(one, two)
 	}
 	return [8]byte(a.AsSlice()) == [8]byte(b.AsSlice())
+}
+
+// ipv4Of returns the IPv4 address, also of an IPv6 address that is mapped or of NAT64, or nil.
+func ipv4Of(a netip.Addr) []byte {
+	bytes := a.AsSlice()
+	if a.Is4In6() || strings.HasPrefix(a.StringExpanded(), "0064:ff9b:0000:0000:0000:0000:") {
+		return bytes[12:]
+	}
+	if a.Is4() {
+		return bytes
+	}
+	return nil
 }
 
 // FuzzKeysStayApart checks that two requests have one key if and only if they agree in what the key

@@ -2,6 +2,7 @@ package subnet
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,14 @@ func TestOf(t *testing.T) {
 		{"2001:db8::1", 128, "2001:db8::1/128"},
 		{"fe80::1%eth0", 64, "fe80::/64"},
 		{"::ffff:192.0.2.1%eth0", 64, "192.0.2.1"},
+		{"64:ff9b::192.0.2.1", 64, "192.0.2.1"},
+		{"64:ff9b::192.0.2.2", 64, "192.0.2.2"},
+		{"64:ff9b::192.0.2.1%eth0", 48, "192.0.2.1"},
+		{"64:ff9b::192.0.2.1", 128, "192.0.2.1"},
+		{"64:ff9b::1:192.0.2.1", 64, "64:ff9b::/64"},   // another /96
+		{"64:ff9b:1::192.0.2.1", 64, "64:ff9b:1::/64"}, // for local use
+		{"2001:db8::192.0.2.1", 64, "2001:db8::/64"},   // perhaps an operator's own prefix
+		{"::ffff:0:192.0.2.1", 64, "::/64"},            // translated, but not by NAT64
 	} {
 		if got := Of(netip.MustParseAddr(tt.address), tt.bits); got != tt.want {
 			t.Errorf("%s/%d is %s, not %s", tt.address, tt.bits, got, tt.want)
@@ -34,20 +43,31 @@ func TestOf(t *testing.T) {
 func FuzzOneClientOneText(f *testing.F) {
 	f.Add([]byte{192, 0, 2, 1}, []byte{192, 0, 2, 2}, 64)
 	f.Add(make([]byte, 16), make([]byte, 16), 64)
+	f.Add([]byte("\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\xc0\x00\x02\x01"), []byte{192, 0, 2, 1}, 64)
+	f.Add([]byte("\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\xc0\x00\x02\x01"), []byte("\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\xc0\x00\x02\x02"), 64)
 	f.Fuzz(func(t *testing.T, a, b []byte, bits int) {
 		one, oneOK := netip.AddrFromSlice(a)
 		two, twoOK := netip.AddrFromSlice(b)
 		if !oneOK || !twoOK || bits < 1 || bits > 128 {
 			t.Skip()
 		}
-		one, two = one.Unmap(), two.Unmap()
-		same := one == two
-		if one.Is6() && two.Is6() {
-			prefix, err := one.Prefix(bits)
-			same = err == nil && prefix.Contains(two)
+		v, w := standsFor(one), ipv4In(two)
+		same := v == w
+		if v.Is6() && w.Is6() {
+			prefix, err := v.Prefix(bits)
+			same = err == nil && prefix.Contains(w)
 		}
 		if (Of(one, bits) == Of(two, bits)) != same {
 			t.Errorf("%s and %s with %d bits: %s and %s", one, two, bits, Of(one, bits), Of(two, bits))
 		}
 	})
+}
+
+// standsFor returns the IPv4 address that an IPv6 address stands for, or any other address
+// unchanged.
+func standsFor(address netip.Addr) netip.Addr {
+	if strings.HasPrefix(address.StringExpanded(), "0064:ff9b:0000:0000:0000:0000:") {
+		return netip.AddrFrom4([4]byte(address.AsSlice()[12:]))
+	}
+	return address.Unmap()
 }
