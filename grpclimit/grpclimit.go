@@ -75,8 +75,8 @@ type Config struct {
 	Wait bool
 
 	// Log receives one line when an outage begins and one when it ends, and the same for the use of
-	// a Fallback. It also receives the first call without a key, and each error of a single key,
-	// such as a value in Redis that is not Slidegate's. nil means slog.Default().
+	// a Fallback. It also receives the first call without a key and why it has none, and each error
+	// of a single key, such as a value in Redis that is not Slidegate's. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -159,7 +159,7 @@ func (i *Interceptor) admit(ctx context.Context, method string, request any) err
 	key := i.cfg.Key(ctx, method)
 	if key == "" {
 		i.keyless.Do(func() {
-			i.cfg.Log.Warn("slidegate: calls without a key are refused; if all are, see what the Key needs")
+			i.cfg.Log.Warn("slidegate: calls without a key are refused; only the first is logged", "reason", i.cfg.Key.explain(ctx, method).String())
 		})
 		return errNoKey
 	}

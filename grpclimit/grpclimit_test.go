@@ -180,18 +180,23 @@ func TestForeignValue(t *testing.T) {
 }
 
 // TestRefusals checks that a call that can never pass gets InvalidArgument, and that nothing makes
-// clients retry it. The first call without a key is logged.
+// clients retry it. The first call without a key is logged, with what the Key found.
 func TestRefusals(t *testing.T) {
 	cost := func(n int64) func(context.Context, string, any) int64 {
 		return func(context.Context, string, any) int64 { return n }
 	}
+	keyless := func(reason string) string {
+		return `level=WARN msg="slidegate: calls without a key are refused; only the first is logged" reason="` + reason + `"` + "\n"
+	}
+	none := func(context.Context, string) string { return "" }
 	for name, of := range map[string]struct {
 		cfg grpclimit.Config
 		log string
 	}{
-		"no key":     {grpclimit.Config{Key: grpclimit.Metadata("api-key")}, `level=WARN msg="slidegate: calls without a key are refused; if all are, see what the Key needs"` + "\n"},
-		"negative":   {grpclimit.Config{Cost: cost(-1)}, ""},
-		"too costly": {grpclimit.Config{Cost: cost(2)}, ""},
+		"no metadata": {grpclimit.Config{Key: grpclimit.Metadata("api-key")}, keyless("the metadata value api-key is missing or empty")},
+		"no key":      {grpclimit.Config{Key: none}, keyless("the Key returned an empty string")},
+		"negative":    {grpclimit.Config{Cost: cost(-1)}, ""},
+		"too costly":  {grpclimit.Config{Cost: cost(2)}, ""},
 	} {
 		everyWay(t, func(t *testing.T, serve side, call call) {
 			var log logRecorder
@@ -324,7 +329,7 @@ func TestRetryPolicy(t *testing.T) {
 
 // TestKeys compares keys with what a real server sees.
 func TestKeys(t *testing.T) {
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "api-key", "a", "api-key", "b")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "api-key", "b")
 	for want, key := range map[string]grpclimit.Key{
 		"127.0.0.1":                           grpclimit.Peer,
 		"metadata api-key b":                  grpclimit.Metadata("Api-Key"),
@@ -338,5 +343,28 @@ func TestKeys(t *testing.T) {
 		if got := used(t, l, want); got != 1 {
 			t.Errorf("%q: %d used", want, got)
 		}
+	}
+}
+
+// TestKeylessReason checks what the log says about calls without a key, and that it has no value of
+// a client.
+func TestKeylessReason(t *testing.T) {
+	peer := grpclimit.Key(grpclimit.Peer)
+	for _, of := range []struct {
+		key  grpclimit.Key
+		want string
+	}{
+		{grpclimit.Metadata("api-key"), "the metadata value api-key occurs several times"},
+		{grpclimit.Peer, "the connection is not from an IP address"},
+		{peer.And(grpclimit.Metadata("api-key")), "the connection is not from an IP address; the metadata value api-key occurs several times"},
+	} {
+		var log logRecorder
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("api-key", "secret", "api-key", "other"))
+		err := direct(ctx, t, interceptor(grpclimit.Config{Limiter: frozen("1/1h"), Key: of.key, Log: log.logger()}))
+		const said = "the call has no key to count it by: a required metadata value or IP address is missing, or a metadata value occurs several times"
+		if s := status.Convert(err); s.Code() != codes.InvalidArgument || s.Message() != said {
+			t.Error(err)
+		}
+		log.check(t, `level=WARN msg="slidegate: calls without a key are refused; only the first is logged" reason="`+of.want+`"`+"\n")
 	}
 }

@@ -9,26 +9,28 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/slidegate/slidegate/internal/keyless"
 	"github.com/slidegate/slidegate/internal/subnet"
 )
 
 // Key returns the event key of a call. Calls with the same key share the limits. The method is the
 // full one, such as "/orders.Orders/Place". A call with an empty key fails with InvalidArgument,
-// because all such calls would share one budget. The keys of this package's functions never
-// overlap.
+// because all such calls would share one budget. The interceptor calls the Key again for the first
+// of them, to find out why. The keys of this package's functions never overlap.
 type Key func(ctx context.Context, method string) string
 
 // Peer returns the IP address of the connection, on a server: an IPv4 address, or the /64 of an
 // IPv6 address. An IPv6 address of NAT64, in 64:ff9b::/96, counts as the IPv4 address in it. Behind
 // a proxy the address is the proxy's. A connection without an IP address has no key.
 func Peer(ctx context.Context, _ string) string {
+	const none = "the connection is not from an IP address"
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // a client chooses the name of its Unix socket
-		return ""
+		return keyless.Note(ctx, none)
 	}
 	both, err := netip.ParseAddrPort(p.Addr.String())
 	if err != nil {
-		return ""
+		return keyless.Note(ctx, none)
 	}
 	return subnet.Client(both.Addr())
 }
@@ -37,10 +39,12 @@ func Peer(ctx context.Context, _ string) string {
 // and clients.
 func Method(_ context.Context, method string) string { return "method " + method }
 
-// Metadata returns a Key that reads a value of the metadata that a server receives. If there are
-// several values, it takes the last. The event key is "metadata NAME VALUE", with the name in lower
-// case. Verify the value first: otherwise a client gets a new budget with each value that it
-// invents.
+// Metadata returns a Key that reads a value of the metadata that a server receives. The event key
+// is "metadata NAME VALUE", with the name in lower case. Verify the value first: otherwise a client
+// gets a new budget with each value that it invents.
+//
+// A call with several values has no key. Otherwise the limiter could count one value, and the
+// service could verify another. A list in one value is one value.
 func Metadata(name string) Key {
 	if name == "" {
 		return nil // which New refuses
@@ -48,10 +52,13 @@ func Metadata(name string) Key {
 	name = strings.ToLower(name) // as grpc does
 	return func(ctx context.Context, _ string) string {
 		values := metadata.ValueFromIncomingContext(ctx, name)
-		if len(values) == 0 || values[len(values)-1] == "" {
-			return ""
+		switch {
+		case len(values) > 1:
+			return keyless.Note(ctx, "the metadata value "+name+" occurs several times")
+		case len(values) == 0 || values[0] == "":
+			return keyless.Note(ctx, "the metadata value "+name+" is missing or empty")
 		}
-		return "metadata " + name + " " + values[len(values)-1]
+		return "metadata " + name + " " + values[0]
 	}
 }
 
@@ -69,4 +76,11 @@ func (k Key) And(other Key) Key {
 		}
 		return strconv.Itoa(len(one)) + " " + one + " " + two
 	}
+}
+
+// explain calls the Key again to find out why it returns "".
+func (k Key) explain(ctx context.Context, method string) *keyless.Reasons {
+	ctx, reasons := keyless.Collect(ctx)
+	k(ctx, method)
+	return reasons
 }

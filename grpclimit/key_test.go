@@ -40,7 +40,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestMetadata checks that the last value counts, and that an empty value is no key.
+// TestMetadata checks that one value is a key, and that several or an empty one are none.
 func TestMetadata(t *testing.T) {
 	for _, of := range []struct {
 		values []string
@@ -49,8 +49,10 @@ func TestMetadata(t *testing.T) {
 		{nil, ""},
 		{[]string{""}, ""},
 		{[]string{"a"}, "metadata api-key a"},
-		{[]string{"a", "b"}, "metadata api-key b"},
-		{[]string{"a", ""}, ""},
+		{[]string{"a, b"}, "metadata api-key a, b"},
+		{[]string{"a", "b"}, ""},
+		{[]string{"a", "a"}, ""},
+		{[]string{"", "a"}, ""},
 	} {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.MD{"api-key": of.values})
 		for _, name := range []string{"api-key", "API-Key"} {

@@ -20,7 +20,7 @@ import (
 // them. A missing key is not Unauthenticated, because a Key need not be a credential, and clients
 // would renew their tokens.
 var (
-	errNoKey     = status.Error(codes.InvalidArgument, "the call has no key to count it by: a required metadata value or IP address is missing")
+	errNoKey     = status.Error(codes.InvalidArgument, "the call has no key to count it by: a required metadata value or IP address is missing, or a metadata value occurs several times")
 	errNoCost    = status.Error(codes.InvalidArgument, "the call has a negative cost")
 	errTooCostly = status.Error(codes.InvalidArgument, "the call costs more units than a limit ever allows at once")
 	errOutage    = withDetails(codes.Unavailable, "calls cannot be counted at the moment; try again soon", retryInfo(time.Second))

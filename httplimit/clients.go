@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slidegate/slidegate/internal/keyless"
 	"github.com/slidegate/slidegate/internal/subnet"
 )
 
@@ -15,8 +17,8 @@ import (
 // and Addr to get the address, as for login.Guard. The zero Clients takes the address of the
 // connection. Behind proxies, make one with ClientsBehind, ClientsByHops or ClientsIn.
 type Clients struct {
-	find   func(r *http.Request) (client netip.Addr, ok bool) // nil means peerOf
-	remedy string                                             // what a proxy must do for find to succeed
+	find   func(r *http.Request) (client netip.Addr, err error) // nil means peerOf
+	remedy string                                               // what a proxy must do for find to succeed
 }
 
 // ClientAddr returns the IP address that the connection comes from. It is shorthand for
@@ -24,43 +26,56 @@ type Clients struct {
 func ClientAddr(r *http.Request) (netip.Addr, error) { return Clients{}.Addr(r) }
 
 // Addr returns the client's IP address, without a zone. An IPv4 address in IPv6 form is returned as
-// IPv4. The error says what a proxy must do. Do not serve the request after an error, because no
-// default is safe.
+// IPv4. The error says what the request lacks, and what a proxy must do. Do not serve the request
+// after an error, because no default is safe.
 func (c Clients) Addr(r *http.Request) (netip.Addr, error) {
-	if client, ok := c.client(r); ok {
-		return client, nil
+	client, err := c.client(r)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("slidegate: %w", err)
 	}
-	remedy := c.remedy
-	if remedy == "" {
-		remedy = "listen on TCP, or read a header that your proxy sets"
-	}
-	return netip.Addr{}, fmt.Errorf("slidegate: a request from %q has no client address; %s", r.RemoteAddr, remedy)
+	return client, nil
 }
 
 // Key returns the client's IPv4 address, or the /64 of its IPv6 address. An IPv6 address of NAT64,
-// in 64:ff9b::/96, counts as the IPv4 address in it. Key returns "" if Addr returns an error. Use it
-// as Config.Key.
+// in 64:ff9b::/96, counts as the IPv4 address in it. Key returns "" if Addr returns an error. Use
+// it as Config.Key.
 func (c Clients) Key(r *http.Request) string {
-	if client, ok := c.client(r); ok {
-		return subnet.Client(client)
+	client, err := c.client(r)
+	if err != nil {
+		return keyless.Note(r.Context(), err.Error())
 	}
-	return ""
+	return subnet.Client(client)
 }
 
-// client returns the client's address, and whether there is one.
-func (c Clients) client(r *http.Request) (client netip.Addr, ok bool) {
+// client returns the client's address, or an error that says why there is none.
+func (c Clients) client(r *http.Request) (netip.Addr, error) {
 	find := c.find
 	if find == nil {
 		find = peerOf
 	}
-	client, ok = find(r)
-	return client.Unmap().WithZone(""), ok
+	client, err := find(r)
+	if err != nil {
+		remedy := cmp.Or(c.remedy, "listen on TCP, or read a header that your proxy sets")
+		return netip.Addr{}, fmt.Errorf("a request from %q has no client address: %w; %s", r.RemoteAddr, err, remedy)
+	}
+	return client.Unmap().WithZone(""), nil
 }
 
-// peerOf returns the address that the connection comes from, and whether there is one. Some
-// middleware writes it without a port.
-func peerOf(r *http.Request) (peer netip.Addr, ok bool) {
-	return parseAddress(r.RemoteAddr)
+var (
+	errNoPeer     = errors.New("the connection is not from an IP address")
+	errNoChain    = errors.New("X-Forwarded-For is missing")
+	errShortChain = errors.New("X-Forwarded-For has too few entries")
+	errNoAddress  = errors.New("an entry of X-Forwarded-For is not an IP address")
+)
+
+// peerOf returns the address that the connection comes from. Some middleware writes it without a
+// port.
+func peerOf(r *http.Request) (netip.Addr, error) {
+	peer, ok := parseAddress(r.RemoteAddr)
+	if !ok {
+		return netip.Addr{}, errNoPeer
+	}
+	return peer, nil
 }
 
 // parseAddress parses an address alone, an address with a port, or an IPv6 address in brackets.
@@ -92,7 +107,7 @@ func ClientsBehind(proxies ...string) (Clients, error) {
 		return Clients{}, err
 	}
 	return Clients{
-		find:   func(r *http.Request) (netip.Addr, bool) { return clientBehind(networks, r) },
+		find:   func(r *http.Request) (netip.Addr, error) { return clientBehind(networks, r) },
 		remedy: "each proxy must add the address that it was called from to X-Forwarded-For",
 	}, nil
 }
@@ -116,28 +131,43 @@ func parseNetworks(proxies []string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// clientBehind returns the address closest to this server that is not a proxy's, and whether there
-// is one. It starts at the connection and goes left through X-Forwarded-For. It stops at an entry
-// that is not an address, because a client may have written everything before it.
-func clientBehind(proxies []netip.Prefix, r *http.Request) (client netip.Addr, ok bool) {
-	chain := chainOf(r)
-	client, ok = peerOf(r)
-	for ok && within(proxies, client) {
-		client, chain, ok = lastEntry(chain)
+// clientBehind returns the address closest to this server that is not a proxy's. It starts at the
+// connection and goes left through X-Forwarded-For. It stops at an entry that is not an address,
+// because a client may have written everything before it.
+func clientBehind(proxies []netip.Prefix, r *http.Request) (client netip.Addr, err error) {
+	client, err = peerOf(r)
+	if err != nil || !within(proxies, client) {
+		return client, err
 	}
-	return client, ok
+	chain, err := chainOf(r)
+	for err == nil && within(proxies, client) {
+		client, chain, err = lastEntry(chain)
+	}
+	return client, err
 }
 
 // chainOf returns X-Forwarded-For, with all its lines joined.
-func chainOf(r *http.Request) string { return strings.Join(r.Header["X-Forwarded-For"], ",") }
+func chainOf(r *http.Request) (string, error) {
+	lines := r.Header["X-Forwarded-For"]
+	if len(lines) == 0 {
+		return "", errNoChain
+	}
+	return strings.Join(lines, ","), nil
+}
 
-// lastEntry returns the last entry of a chain, what is before it, and whether the entry is an
-// address. It skips empty entries.
-func lastEntry(chain string) (address netip.Addr, before string, ok bool) {
+// lastEntry returns the last entry of a chain, and what is before it. It skips empty entries. The
+// error says why the entry is not an address.
+func lastEntry(chain string) (address netip.Addr, before string, err error) {
 	chain = strings.TrimRight(chain, ", \t")
+	if chain == "" {
+		return address, "", errShortChain
+	}
 	at := strings.LastIndexByte(chain, ',')
-	address, ok = parseAddress(strings.TrimLeft(chain[at+1:], " \t"))
-	return address, chain[:max(at, 0)], ok
+	address, ok := parseAddress(strings.TrimLeft(chain[at+1:], " \t"))
+	if !ok {
+		err = errNoAddress
+	}
+	return address, chain[:max(at, 0)], err
 }
 
 // within reports whether one of the networks contains the address. It first removes a zone and an
@@ -161,20 +191,23 @@ func ClientsByHops(n int) (Clients, error) {
 		return Clients{}, fmt.Errorf("slidegate: %d hops name no client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none", n)
 	}
 	return Clients{
-		find:   func(r *http.Request) (netip.Addr, bool) { return entryFromRight(n, chainOf(r)) },
+		find:   func(r *http.Request) (netip.Addr, error) { return clientByHops(n, r) },
 		remedy: fmt.Sprintf("the proxies must add %d entries to X-Forwarded-For, the first of them the client's address", n),
 	}, nil
 }
 
-// entryFromRight returns the n-th entry of a chain from the right, and whether it is an address.
-func entryFromRight(n int, chain string) (address netip.Addr, ok bool) {
-	for range n {
-		if chain == "" {
-			return netip.Addr{}, false
-		}
-		address, chain, ok = lastEntry(chain)
+// clientByHops returns the n-th entry of X-Forwarded-For from the right.
+func clientByHops(n int, r *http.Request) (client netip.Addr, err error) {
+	chain, err := chainOf(r)
+	if err != nil {
+		return client, err
 	}
-	return address, ok
+	for range n {
+		if client, chain, err = lastEntry(chain); errors.Is(err, errShortChain) {
+			break
+		}
+	}
+	return client, err
 }
 
 // ClientsIn returns the Clients whose address a proxy or CDN writes into a header of its own.
@@ -196,21 +229,28 @@ func ClientsIn(header string, proxies ...string) (Clients, error) {
 		return Clients{}, err
 	}
 	return Clients{
-		find:   func(r *http.Request) (netip.Addr, bool) { return clientIn(name, networks, r) },
+		find:   func(r *http.Request) (netip.Addr, error) { return clientIn(name, networks, r) },
 		remedy: "the proxy must set " + name + " to one address, in one line",
 	}, nil
 }
 
 // clientIn returns the one address in a header if a proxy sent the request. Otherwise it returns
 // the address of the connection.
-func clientIn(header string, proxies []netip.Prefix, r *http.Request) (client netip.Addr, ok bool) {
-	client, ok = peerOf(r)
-	if !ok || !within(proxies, client) {
-		return client, ok
+func clientIn(header string, proxies []netip.Prefix, r *http.Request) (client netip.Addr, err error) {
+	client, err = peerOf(r)
+	if err != nil || !within(proxies, client) {
+		return client, err
 	}
 	values := r.Header[header]
-	if len(values) != 1 {
-		return netip.Addr{}, false
+	switch {
+	case len(values) == 0:
+		return client, errors.New(header + " is missing")
+	case len(values) > 1:
+		return client, errors.New(header + " has several lines")
 	}
-	return parseAddress(strings.Trim(values[0], " \t"))
+	client, ok := parseAddress(strings.Trim(values[0], " \t"))
+	if !ok {
+		err = errors.New(header + " is not one IP address")
+	}
+	return client, err
 }

@@ -112,8 +112,9 @@ type Config struct {
 	Shadow bool
 
 	// Log receives the begin and end of outages and of decisions by a Fallback, the first request
-	// without a key, and charges that could not be given back or settled. Its attributes
-	// distinguish middlewares, as in slog.Default().With("limit", "api"). nil is slog.Default().
+	// without a key and why it has none, and charges that could not be given back or settled. Its
+	// attributes distinguish middlewares, as in slog.Default().With("limit", "api"). nil is
+	// slog.Default().
 	Log *slog.Logger
 }
 
@@ -212,11 +213,12 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.De
 	writeProblem(w, p)
 }
 
-// refuseKeyless refuses a request without a key, and logs the first one.
+// refuseKeyless refuses a request without a key. It logs the first one, with what the Key found.
+// The client does not learn that.
 func (m *Middleware) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
 		m.keylessOnce.Do(func() {
-			m.cfg.Log.Warn("slidegate: requests without a key are refused; if all are, see what the Key needs: Route must be within its mux")
+			m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.cfg.Key.explain(r).String())
 		})
 	}
 	m.refuse(w, r, problemNoKey, next)

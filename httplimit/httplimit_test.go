@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestRefusals(t *testing.T) {
 			"detail": "Come back after the time in Retry-After.", "violated-policies": []any{"1/1h"},
 		}},
 		{"no key", httplimit.Config{Limiter: full, Key: func(*http.Request) string { return "" }}, map[string]any{
-			"title": "Bad Request", "status": 400., "detail": "The server could not identify the client: a required header, cookie or address is missing.",
+			"title": "Bad Request", "status": 400., "detail": "The server could not identify the client: a required header, cookie or address is missing, or a header has several values.",
 		}},
 		{"no cost", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return -1 }}, map[string]any{
 			"title": "Bad Request", "status": 400., "detail": "The server could not determine what the request costs.",
@@ -198,19 +199,51 @@ func TestDeadlineExceeded(t *testing.T) {
 	}
 }
 
-// TestKeyless checks that the log reports only the first request without a key, and that New
-// refuses a nil Key.
+// TestKeyless checks that the log reports only the first request without a key, and what each Key
+// found. No value that a client sent is in it.
 func TestKeyless(t *testing.T) {
-	var log logBuffer
-	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route, Log: log.logger()}).Wrap(fine)
-	for range 3 {
-		if w := ask(h); w.Code != http.StatusBadRequest {
-			t.Error(w.Code)
+	header, behind := httplimit.Header("X-Api-Key"), must(httplimit.AddressBehind(proxies...))
+	hops, in := must(httplimit.ClientsByHops(2)).Key, must(httplimit.ClientsIn("X-Real-IP", proxies...)).Key
+	const from10, behindRemedy = `a request from "10.0.0.1:1" has no client address: `, "; each proxy must add the address that it was called from to X-Forwarded-For"
+	const hopsRemedy, inRemedy = "; the proxies must add 2 entries to X-Forwarded-For, the first of them the client's address", "; the proxy must set X-Real-Ip to one address, in one line"
+	for _, of := range []struct {
+		key    httplimit.Key
+		header http.Header
+		want   string
+	}{
+		{httplimit.Route, nil, "Route found no pattern: wrap the handlers within the http.ServeMux, and not the mux"},
+		{header, nil, "the header X-Api-Key is missing or empty"},
+		{header, http.Header{"X-Api-Key": {"secret", "other"}}, "the header X-Api-Key has several values"},
+		{httplimit.Cookie("session"), nil, "the cookie session is missing or empty"},
+		{behind, nil, from10 + "X-Forwarded-For is missing" + behindRemedy},
+		{behind, http.Header{"X-Forwarded-For": {"10.0.0.2"}}, from10 + "X-Forwarded-For has too few entries" + behindRemedy},
+		{behind, http.Header{"X-Forwarded-For": {"198.51.100.7, secret"}}, from10 + "an entry of X-Forwarded-For is not an IP address" + behindRemedy},
+		{hops, nil, from10 + "X-Forwarded-For is missing" + hopsRemedy},
+		{hops, http.Header{"X-Forwarded-For": {"198.51.100.7,"}}, from10 + "X-Forwarded-For has too few entries" + hopsRemedy},
+		{in, nil, from10 + "X-Real-Ip is missing" + inRemedy},
+		{in, http.Header{"X-Real-Ip": {"198.51.100.7", "secret"}}, from10 + "X-Real-Ip has several lines" + inRemedy},
+		{in, http.Header{"X-Real-Ip": {"secret"}}, from10 + "X-Real-Ip is not one IP address" + inRemedy},
+		{header.And(httplimit.Route), http.Header{"X-Api-Key": {"secret"}}, "Route found no pattern: wrap the handlers within the http.ServeMux, and not the mux"},
+		{header.Or(httplimit.Cookie("session")), nil, "the header X-Api-Key is missing or empty; the cookie session is missing or empty"},
+		{header.Or(httplimit.Cookie("session")), http.Header{"X-Api-Key": {"secret", ""}}, "the header X-Api-Key has several values"},
+		{func(*http.Request) string { return "" }, nil, "the Key returned an empty string"},
+	} {
+		var log logBuffer
+		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: of.key, Log: log.loggerOf("level", "msg", "reason")}).Wrap(fine)
+		for range 3 {
+			w := ask(h, func(r *http.Request) { r.RemoteAddr, r.Header = "10.0.0.1:1", of.header })
+			if w.Code != http.StatusBadRequest || strings.Contains(w.Body.String(), of.want) {
+				t.Errorf("%s: %d, %s", of.want, w.Code, w.Body)
+			}
+		}
+		if got, want := log.String(), `level=WARN msg="slidegate: requests without a key are refused; only the first is logged" reason=`+strconv.Quote(of.want)+"\n"; got != want {
+			t.Errorf("the log has\n%snot\n%s", got, want)
 		}
 	}
-	if strings.Count(log.String(), "without a key") != 1 {
-		t.Error(&log)
-	}
+}
+
+// TestNilKey checks that New refuses a nil Key, which the constructors return for wrong arguments.
+func TestNilKey(t *testing.T) {
 	for i, key := range []httplimit.Key{
 		httplimit.Key(nil).And(httplimit.Address), httplimit.Key(httplimit.Address).And(nil), httplimit.Key(nil).Or(httplimit.Address), httplimit.Key(httplimit.Address).Or(nil),
 		httplimit.Header(""), httplimit.Header("X Key"), httplimit.Header("X-Key:"), httplimit.Header("Schlüssel"), httplimit.Header("host"), httplimit.Cookie(""), httplimit.Cookie("a=b"),

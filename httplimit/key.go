@@ -5,15 +5,18 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+
+	"github.com/slidegate/slidegate/internal/keyless"
 )
 
 // Key returns who is limited, as the event key for the limiter. Requests with the same key share
 // their limits. A request with the key "" is refused with HTTP 400, because all such requests would
 // share one budget.
 //
-// Any function can be a Key. The Keys of this package never return the same key for two kinds of
-// clients. So nobody can write an address into a header to use up another client's budget. A Key
-// that is made from an invalid name or a nil Key is nil, and New refuses it.
+// Any function can be a Key. It can be called several times for a request, because the middleware
+// and Or call it again to find out why it returned "". The Keys of this package never return the
+// same key for two kinds of clients. So nobody can write an address into a header to use up another
+// client's budget. A Key that is made from an invalid name or a nil Key is nil, and New refuses it.
 type Key func(r *http.Request) string
 
 // Address returns the IP address that the connection comes from: an IPv4 address, or the /64 of an
@@ -30,8 +33,12 @@ func AddressBehind(proxies ...string) (Key, error) {
 	return clients.Key, nil
 }
 
-// Header returns the Key that is the value of a header, such as X-Api-Key. If a request has
-// several, the last one counts. The event key for slidegate inspect is "header X-Api-Key VALUE".
+// Header returns the Key that is the value of a header, such as X-Api-Key. The event key for
+// slidegate inspect is "header X-Api-Key VALUE".
+//
+// A request with several lines of the header has no key, even with Or. Otherwise the limiter could
+// count one value, and the program could verify another: a client would get a new budget with each
+// line that it adds. A list in one line is one value.
 //
 // Check before that the value is one you gave out, because a client has as many budgets as it can
 // invent values. For a header that holds the client's IP address, use ClientsIn.
@@ -42,10 +49,13 @@ func Header(name string) Key {
 	}
 	return func(r *http.Request) string {
 		values := r.Header[name]
-		if len(values) == 0 || values[len(values)-1] == "" {
-			return ""
+		switch {
+		case len(values) > 1:
+			return keyless.NoteSeveral(r.Context(), "the header "+name+" has several values")
+		case len(values) == 0 || values[0] == "":
+			return keyless.Note(r.Context(), "the header "+name+" is missing or empty")
 		}
-		return "header " + name + " " + values[len(values)-1]
+		return "header " + name + " " + values[0]
 	}
 }
 
@@ -64,8 +74,9 @@ func isToken(name string) bool {
 }
 
 // Cookie returns the Key that is the value of a cookie, such as a session's. If a request has
-// several, the first one counts. Like a header, a client can invent it. The event key is "cookie
-// NAME VALUE".
+// several, the first one counts, which http.Request.Cookie returns. A browser can send several for
+// different paths. So verify that one. Like a header, a client can invent it. The event key is
+// "cookie NAME VALUE".
 func Cookie(name string) Key {
 	if !isToken(name) {
 		return nil // New refuses it
@@ -73,7 +84,7 @@ func Cookie(name string) Key {
 	return func(r *http.Request) string {
 		cookie, err := r.Cookie(name)
 		if err != nil || cookie.Value == "" {
-			return ""
+			return keyless.Note(r.Context(), "the cookie "+name+" is missing or empty")
 		}
 		return "cookie " + name + " " + cookie.Value
 	}
@@ -84,7 +95,7 @@ func Cookie(name string) Key {
 // these and not the mux.
 func Route(r *http.Request) string {
 	if r.Pattern == "" {
-		return ""
+		return keyless.Note(r.Context(), "Route found no pattern: wrap the handlers within the http.ServeMux, and not the mux")
 	}
 	return "route " + r.Pattern
 }
@@ -105,15 +116,24 @@ func (k Key) And(other Key) Key {
 	}
 }
 
-// Or returns a Key that is k, or if that is "", the other one.
+// Or returns a Key that is k, or if that is "", the other one. If k is "" because a Header has
+// several values, Or returns "", too. Otherwise a client could add a line to get the budget of the
+// other key.
 func (k Key) Or(other Key) Key {
 	if k == nil || other == nil {
 		return nil // New refuses it
 	}
 	return func(r *http.Request) string {
-		if key := k(r); key != "" {
+		if key := k(r); key != "" || k.explain(r).Several {
 			return key
 		}
 		return other(r)
 	}
+}
+
+// explain calls the Key again to find out why it returns "".
+func (k Key) explain(r *http.Request) *keyless.Reasons {
+	ctx, reasons := keyless.Collect(r.Context())
+	k(r.WithContext(ctx))
+	return reasons
 }

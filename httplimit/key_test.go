@@ -177,10 +177,10 @@ func TestClientAddr(t *testing.T) {
 		{"behind networks", behind.Addr, from("10.0.0.1:1", "2001:db8:1:2::9"), "2001:db8:1:2::9"},
 		{"behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7:80, 10.0.0.2"), "198.51.100.7"},
 		{"in a header", in.Addr, withClientIP(from("10.0.0.1:1"), "198.51.100.7"), "198.51.100.7"},
-		{"none at all", httplimit.ClientAddr, from("@"), `slidegate: a request from "@" has no client address; listen on TCP, or read a header that your proxy sets`},
-		{"none behind networks", behind.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address; each proxy must add the address that it was called from to X-Forwarded-For`},
-		{"none behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7"), `slidegate: a request from "10.0.0.1:1" has no client address; the proxies must add 2 entries to X-Forwarded-For, the first of them the client's address`},
-		{"none in a header", in.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address; the proxy must set Cf-Connecting-Ip to one address, in one line`},
+		{"none at all", httplimit.ClientAddr, from("@"), `slidegate: a request from "@" has no client address: the connection is not from an IP address; listen on TCP, or read a header that your proxy sets`},
+		{"none behind networks", behind.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address: X-Forwarded-For is missing; each proxy must add the address that it was called from to X-Forwarded-For`},
+		{"none behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7"), `slidegate: a request from "10.0.0.1:1" has no client address: X-Forwarded-For has too few entries; the proxies must add 2 entries to X-Forwarded-For, the first of them the client's address`},
+		{"none in a header", in.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address: Cf-Connecting-Ip is missing; the proxy must set Cf-Connecting-Ip to one address, in one line`},
 	} {
 		got, err := of.addr(of.r)
 		if err != nil && (got != netip.Addr{} || err.Error() != of.want) || err == nil && got.String() != of.want {
@@ -323,25 +323,33 @@ func TestChainOfProxies(t *testing.T) {
 // TestHeaderCookieRoute checks the keys of Header, Cookie, Route, And and Or.
 func TestHeaderCookieRoute(t *testing.T) {
 	r := from("198.51.100.7:1")
-	r.Header["X-Api-Key"] = []string{"first", "last"}
-	r.Header["X-Empty"] = []string{"", ""}
-	r.AddCookie(&http.Cookie{Name: "session", Value: "s1"})
+	r.Header["X-Api-Key"], r.Header["X-List"], r.Header["X-Empty"] = []string{"mine"}, []string{"a, b"}, []string{""}
+	r.Header["X-Twice"], r.Header["X-Same"], r.Header["X-Half"] = []string{"first", "last"}, []string{"a", "a"}, []string{"", "last"}
+	r.Header["Cookie"] = []string{"session=s1; session=s2"}
 	r.Pattern = "POST /login"
 	header, cookie, none := httplimit.Header("x-api-key"), httplimit.Cookie("session"), httplimit.Header("X-Other")
+	twice := httplimit.Header("X-Twice")
 	for _, of := range []struct {
 		name, got, want string
 	}{
-		{"Header", header(r), "header X-Api-Key last"},
+		{"Header", header(r), "header X-Api-Key mine"},
+		{"Header with a list in one line", httplimit.Header("X-List")(r), "header X-List a, b"},
+		{"Header twice", twice(r), ""},
+		{"Header twice, with the same value", httplimit.Header("X-Same")(r), ""},
+		{"Header twice, once without a value", httplimit.Header("X-Half")(r), ""},
 		{"Header without a value", httplimit.Header("X-Empty")(r), ""},
 		{"Header that is not there", none(r), ""},
-		{"Cookie", cookie(r), "cookie session s1"},
+		{"Cookie twice", cookie(r), "cookie session s1"}, // as http.Request.Cookie does
 		{"Cookie that is not there", httplimit.Cookie("other")(r), ""},
 		{"Route", httplimit.Route(r), "route POST /login"},
 		{"Route outside of a mux", httplimit.Route(from("198.51.100.7:1")), ""},
-		{"And", header.And(httplimit.Route)(r), "21 header X-Api-Key last route POST /login"},
+		{"And", header.And(httplimit.Route)(r), "21 header X-Api-Key mine route POST /login"},
 		{"And with nothing", header.And(none)(r), ""},
 		{"And of nothing", none.And(header)(r), ""},
-		{"Or", header.Or(httplimit.Address)(r), "header X-Api-Key last"},
+		{"Or", header.Or(httplimit.Address)(r), "header X-Api-Key mine"},
+		{"Or of a header twice", twice.Or(httplimit.Address)(r), ""},
+		{"Or of a header twice, within others", none.Or(twice.And(httplimit.Route)).Or(httplimit.Address)(r), ""},
+		{"Or else a header twice", header.Or(twice)(r), "header X-Api-Key mine"},
 		{"Or else", none.Or(httplimit.Address)(r), "198.51.100.7"},
 		{"Or of nothing", none.Or(none)(r), ""},
 	} {

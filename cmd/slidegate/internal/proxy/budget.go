@@ -101,10 +101,20 @@ func (b *budget) logOutageCause(ctx context.Context, event string) {
 func (b *budget) key(r *http.Request) string {
 	who := b.Key(r)
 	if who == "" {
-		b.p.metrics.count(b.Pattern, keyless, byNobody)
 		return ""
 	}
 	return b.Pattern + " " + who
+}
+
+// countKeyless counts each request without a key once, before the middleware refuses it. The method
+// key cannot, because the middleware calls it again for the log.
+func (b *budget) countKeyless(middleware http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.Key(r) == "" {
+			b.p.metrics.count(b.Pattern, keyless, byNobody)
+		}
+		middleware.ServeHTTP(w, r)
+	})
 }
 
 // AllowN decides about an event, and records the decision.
