@@ -30,12 +30,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/window"
 )
@@ -92,7 +92,7 @@ type Interceptor struct {
 // Outage is neither Open nor Closed.
 func New(cfg Config) (*Interceptor, error) {
 	switch {
-	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():
+	case isnil.Value(cfg.Limiter):
 		return nil, errors.New("slidegate: grpclimit has no Limiter; make one with window.New or ar1.New")
 	case cfg.Key == nil:
 		return nil, errors.New("slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key")

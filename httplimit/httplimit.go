@@ -31,12 +31,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"sync"
 	"sync/atomic"
 
 	"github.com/felixge/httpsnoop"
 
+	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/problem"
 	"github.com/slidegate/slidegate/window"
@@ -132,7 +132,7 @@ type Middleware struct {
 // neither Open nor Closed, or if CostAfter is set and the Limiter has no Settle.
 func New(cfg Config) (*Middleware, error) {
 	switch {
-	case cfg.Limiter == nil || reflect.ValueOf(cfg.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(cfg.Limiter).IsNil():
+	case isnil.Value(cfg.Limiter):
 		return nil, errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New")
 	case cfg.Key == nil:
 		return nil, errNoKey

@@ -155,7 +155,7 @@ func (ns *Networks) add(text string) error {
 
 // Outage is what a proxy does while Redis does not answer: local, open or closed. It is empty
 // without the flag.
-type Outage string
+type Outage httplimit.Outage
 
 // Decode reads the flag.
 func (o *Outage) Decode(c *kong.DecodeContext) error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -65,7 +66,7 @@ func compare(b *testing.B, callers int) {
 }
 
 func startShared(b *testing.B, cfg Config) string {
-	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), Closed, testTimeout
+	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), httplimit.Closed, testTimeout
 	return startInstance(b, cfg).url
 }
 

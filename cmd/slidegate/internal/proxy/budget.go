@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
@@ -150,7 +151,7 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 		return gone, byNobody
-	case err != nil && b.p.cfg.Outage == Open:
+	case err != nil && b.p.cfg.Outage == httplimit.Open:
 		return admitted, byNobody
 	case err != nil:
 		return refused, byNobody

@@ -28,7 +28,7 @@ type Config struct {
 	Secret  []byte             // hides events in keys, logs and pages
 	Redis   *window.Connection // holds the budgets; nil: they are in memory
 	Timeout time.Duration      // longest wait for Redis, for one request
-	Outage  Outage             // what to do while Redis does not answer
+	Outage  httplimit.Outage   // what to do while Redis does not answer: Local, or httplimit.Open or Closed
 	Shadow  bool               // every request reaches the server; denials are only counted and logged
 	Log     *slog.Logger
 }
@@ -40,15 +40,9 @@ type Route struct {
 	Key     httplimit.Key  // who is limited
 }
 
-// Outage says what the proxy does with requests while Redis does not answer.
-type Outage string
-
-// These are the values of Outage.
-const (
-	Local  Outage = "local"  // each instance decides in its memory
-	Open   Outage = "open"   // requests are allowed
-	Closed Outage = "closed" // requests are refused with the status 503
-)
+// Local is a further value of Config.Outage, besides httplimit.Open and httplimit.Closed: each
+// instance decides in its memory.
+const Local httplimit.Outage = "local"
 
 // Proxy limits requests, and forwards those that it allows. It is safe for concurrent use.
 type Proxy struct {
@@ -107,7 +101,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 	if err != nil {
 		return err
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: b, Key: b.key, Outage: p.cfg.Outage.ofHTTP(), Shadow: p.cfg.Shadow, Log: p.cfg.Log.With("route", rt.Pattern)})
+	limit, err := httplimit.New(httplimit.Config{Limiter: b, Key: b.key, Outage: p.cfg.middlewareOutage(), Shadow: p.cfg.Shadow, Log: p.cfg.Log.With("route", rt.Pattern)})
 	if err != nil {
 		return err
 	}
@@ -124,9 +118,9 @@ func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
 	})
 }
 
-// ofHTTP returns what the middleware does if not even memory decides.
-func (o Outage) ofHTTP() httplimit.Outage {
-	if o == Open {
+// middlewareOutage returns what the middleware does if not even memory decides.
+func (cfg Config) middlewareOutage() httplimit.Outage {
+	if cfg.Outage == httplimit.Open {
 		return httplimit.Open
 	}
 	return httplimit.Closed

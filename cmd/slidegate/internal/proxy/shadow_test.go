@@ -51,7 +51,7 @@ func TestShadow(t *testing.T) {
 // refused.
 func TestShadowInAnOutage(t *testing.T) {
 	to, _ := startOrigin(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: newPending(t).Connection, Outage: Closed, Timeout: testTimeout, Shadow: true})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: newPending(t).Connection, Outage: httplimit.Closed, Timeout: testTimeout, Shadow: true})
 	if got, counted := status(t, i.url), i.counted("/", refused, byNobody); got != http.StatusOK || counted != 1 {
 		t.Errorf("%d, counted %d times", got, counted)
 	}

@@ -164,7 +164,7 @@ func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 	}
 	cfg = proxy.Config{
 		To: c.To.URL, Behind: c.Behind, Name: string(c.Name), Secret: c.Secret,
-		Timeout: time.Duration(c.Timeout), Outage: proxy.Outage(c.Outage), Shadow: c.Shadow, Log: log,
+		Timeout: time.Duration(c.Timeout), Outage: httplimit.Outage(c.Outage), Shadow: c.Shadow, Log: log,
 	}
 	cfg.Routes, err = c.routes()
 	return cfg, err

@@ -1,0 +1,11 @@
+// Package isnil finds nil pointers within interfaces.
+package isnil
+
+import "reflect"
+
+// Value reports whether v is nil, or a nil pointer. The latter is not equal to nil, so a program
+// that ignores the error of a constructor would notice it only at the first call.
+func Value(v any) bool {
+	value := reflect.ValueOf(v)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
+}
