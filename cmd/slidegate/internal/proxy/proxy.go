@@ -158,5 +158,5 @@ func (p *Proxy) ambiguous(w http.ResponseWriter, r *http.Request, pattern string
 		server.ServeHTTP(w, r)
 		return
 	}
-	http.Error(w, "The request can be read in two ways; write its path without needless slashes, dots and percent signs, and its method in capitals.", http.StatusBadRequest)
+	http.Error(w, "The request can be read in two ways; write its path without needless slashes, dots, semicolons and percent signs, and its method in capitals.", http.StatusBadRequest)
 }

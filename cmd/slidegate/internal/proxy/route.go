@@ -65,15 +65,19 @@ func patternError(pattern, text string) string {
 // leaves the root.
 func (p *Proxy) route(r *http.Request) (pattern string, ok bool) {
 	escaped := cmp.Or(r.URL.EscapedPath(), "/")
-	if r.URL.Opaque != "" || escaped[0] != '/' || leavesRoot(r.URL.Path) {
+	if r.URL.Opaque != "" || escaped[0] != '/' {
 		return "", false
 	}
 	pattern = p.match(r.Host, r.Method, escaped)
 	method := strings.ToUpper(r.Method) // as some servers read it
-	if method == r.Method && !strings.Contains(escaped, "//") && !strings.Contains(escaped, "/.") && !strings.Contains(escaped, "%") {
+	if method == r.Method && !strings.Contains(escaped, "//") && !strings.Contains(escaped, "/.") && !strings.ContainsAny(escaped, "%;") {
 		return pattern, true
 	}
-	return pattern, !slices.ContainsFunc(pathVariants(r.URL), func(path string) bool {
+	paths := readings(escaped)
+	if slices.ContainsFunc(paths, leavesRoot) {
+		return "", false
+	}
+	return pattern, !slices.ContainsFunc(pathVariants(paths), func(path string) bool {
 		return p.match(r.Host, r.Method, path) != pattern || p.match(r.Host, method, path) != pattern
 	})
 }
@@ -95,19 +99,19 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// leavesRoot reports whether a path has more .. segments than it needs to reach the root.
-func leavesRoot(decoded string) bool {
-	inside := path.Clean(strings.TrimLeft(decoded, "/"))
+// leavesRoot reports whether an escaped path has more .. segments than it needs to reach the root.
+func leavesRoot(escaped string) bool {
+	inside := path.Clean(strings.TrimLeft(unescape(escaped), "/"))
 	return inside == ".." || strings.HasPrefix(inside, "../")
 }
 
-// pathVariants returns the escaped paths that servers may read in the path of a URL. They are all
-// combinations of:
-//   - percent signs decoded, or not;
+// pathVariants returns the escaped paths that servers may read, given the readings of a path. They
+// are all combinations of:
+//   - a reading;
 //   - // at the start followed by a host, or not;
 //   - // and dot segments removed, only dot segments removed, or neither.
-func pathVariants(u *url.URL) (all []string) {
-	for _, path := range []string{u.EscapedPath(), (&url.URL{Path: u.Path}).EscapedPath()} {
+func pathVariants(readings []string) (all []string) {
+	for _, path := range readings {
 		starts := []string{path}
 		if strings.HasPrefix(path, "//") {
 			_, after, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
@@ -118,6 +122,38 @@ func pathVariants(u *url.URL) (all []string) {
 		}
 	}
 	return all
+}
+
+// readings returns an escaped path as it is, and with its percent signs decoded. It returns both
+// also without the parameters of segments, dropped before or after decoding.
+func readings(escaped string) []string {
+	dropped, decoded := dropParameters(escaped), reescape(escaped)
+	return []string{escaped, dropped, decoded, dropParameters(decoded), dropParameters(reescape(dropped))}
+}
+
+// reescape returns an escaped path with only the percent signs that it needs.
+func reescape(escaped string) string { return (&url.URL{Path: unescape(escaped)}).EscapedPath() }
+
+// unescape decodes a path. Its percent signs are valid, as net/http has parsed it.
+func unescape(escaped string) string {
+	decoded, _ := url.PathUnescape(escaped)
+	return decoded
+}
+
+// dropParameters returns an escaped path without the parameters of segments that end in an empty or
+// a dot segment before their first semicolon. Servlet containers drop parameters before they remove
+// dot segments, so that /x/..;/login is /login.
+func dropParameters(escaped string) string {
+	parts := strings.Split(escaped, "/")
+	for i, part := range parts {
+		name, _, _ := strings.Cut(part, ";")
+		decoded := unescape(name)
+		switch decoded[strings.LastIndex(decoded, "/")+1:] {
+		case "", ".", "..":
+			parts[i] = name
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 // nameSegments returns a path in which a name replaces the given segments, so that the mux does not

@@ -42,6 +42,10 @@ func TestRoute(t *testing.T) {
 		{"POST /lo%67in", "POST /login"},
 		{"GET /a//b/../%2F", "/"},
 		{"GET /api//b/./%2F", "/api/"},
+		{"GET /items/7;v=2", "/items/{id}"},
+		{"GET /a/..;/b;x=/../c", "/"},
+		{"POST /x..;/login", "/"},
+		{"POST /login;x=1", "/"}, // the proxy cannot know it
 
 		// Spelled in a way that some servers read as one route, and some as another.
 		{"POST //login", refused},
@@ -60,6 +64,9 @@ func TestRoute(t *testing.T) {
 		{"POST /../login", refused},
 		{"post /login", refused},
 		{"Post /x/%2e%2e/lo%67in", refused},
+		{"GET /items/..;x", refused},
+		{"GET /items/;x", refused},
+		{"GET /api/..;/x", refused},
 
 		// No path.
 		{"POST a:http://x/login", refused},
@@ -107,10 +114,63 @@ func TestAmbiguous(t *testing.T) {
 	}
 }
 
+// TestNoWayAroundARoute sends spellings of POST /login to a server that reads paths as Tomcat does,
+// after the client has used up the limit of the route. None of them reaches the route.
+func TestNoWayAroundARoute(t *testing.T) {
+	const route = "POST /login"
+	reached := make(chan string, 1)
+	p := newRoutedProxy(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		raw, _, _ := strings.Cut(r.RequestURI, "?")
+		reached <- expectedRoute(r.Method, servletSegments(raw, decode, true))
+	})), route)
+	front := startServer(t, p)
+	for _, tt := range []struct{ path, want string }{
+		{"/login", "200 OK"},
+		{"/login", "429 Too Many Requests"},
+		{"/lo%67in", "429 Too Many Requests"},
+		{"/x;y/z", "200 OK"},
+		{"/x/..;/y", "200 OK"},
+		{"/;/login", "400 Bad Request"},
+		{"/;x=1/login", "400 Bad Request"},
+		{"/;x//login", "400 Bad Request"},
+		{"/.;/login", "400 Bad Request"},
+		{"/..;/login", "400 Bad Request"},
+		{"/x/..;/login", "400 Bad Request"},
+		{"/x/..;a=b/login", "400 Bad Request"},
+		{"/x/..;;/login", "400 Bad Request"},
+		{"/x;y/..;/login", "400 Bad Request"},
+		{"/x;y/../login", "400 Bad Request"},
+		{"/x/y/..;/..;/login", "400 Bad Request"},
+		{"/x/.;/..;/;/login", "400 Bad Request"},
+		{"/x/..;/lo%67in", "400 Bad Request"},
+		{"/x/%2e%2e;/login", "400 Bad Request"},
+		{"/x/.%2E;a/login", "400 Bad Request"},
+		{"/x/..%3B/login", "400 Bad Request"},
+		{"/x/%2e%2e%3ba/login", "400 Bad Request"},
+		{"/x/..;%2Flogin", "400 Bad Request"},
+		{"/x%2F..;/login", "400 Bad Request"},
+		{"/x%2F..;y%2Fz/login", "400 Bad Request"},
+		{"/x%2F;y%2F/..;/..;/login", "400 Bad Request"},
+		{"//;/login", "400 Bad Request"},
+		{"//x/..;/login", "400 Bad Request"},
+		{"/login/..;/login", "400 Bad Request"},
+		{"http://a/x/..;/login", "400 Bad Request"},
+		{"/x/..;/login?a=b", "400 Bad Request"},
+	} {
+		got, read := ask(t, front, "POST "+tt.path+" HTTP/1.1\r\nHost: a\r\n\r\n").Status, ""
+		if got == "200 OK" {
+			read = <-reached
+		}
+		if got != tt.want || read == route && tt.path != "/login" {
+			t.Errorf("%s: %s, not %s; it reached %q", tt.path, got, tt.want, read)
+		}
+	}
+}
+
 // TestOutOfThePath checks that no request leaves the path in the URL of the server.
 func TestOutOfThePath(t *testing.T) {
 	p := newRoutedProxy("http://127.0.0.1:1/app", "POST /login")
-	for _, target := range []string{"/../app/login", "/%2e%2e/app/login", "/x/../../app/login", "//../../app/login", "/..%2Fapp%2Flogin", "/.."} {
+	for _, target := range []string{"/../app/login", "/%2e%2e/app/login", "/x/../../app/login", "//../../app/login", "/..%2Fapp%2Flogin", "/..", "/..;/app/login", "/..;x=1/app/login", "/%2e%2e;/app/login", "/..%3B/app/login", "/x/..;/..;/app/login", "/x%2F..;y%2Fz/../app/login"} {
 		if pattern, ok := p.route(must(parseRequest("POST "+target, "Host: a"))); ok {
 			t.Errorf("%s has the route %s", target, pattern)
 		}
@@ -189,6 +249,42 @@ func reference(target string) string {
 	return (&url.URL{Scheme: "http", Host: "localhost", Path: "/"}).ResolveReference(u).EscapedPath()
 }
 
+// servletSegments returns the segments of a path as servlet containers do. They drop the parameters
+// of each segment, decode it, and then remove dot segments. Some also remove empty ones. Parameters
+// of segments that stay are in the result, because the proxy cannot know them.
+func servletSegments(path string, decode func(string) string, mergeSlashes bool) []string {
+	out := []string{""}
+	push := func(name, parameters string, last bool) {
+		switch {
+		case name == "..":
+			out = out[:max(1, len(out)-1)]
+		case name == "" && !last && !mergeSlashes, name != "" && name != ".":
+			out = append(out, name+parameters)
+			return
+		}
+		if last {
+			out = append(out, "")
+		}
+	}
+	parts := strings.Split(path, "/")[1:]
+	for i, part := range parts {
+		name, parameters, found := strings.Cut(part, ";")
+		if found {
+			parameters = ";" + parameters
+		}
+		names := strings.Split(decode(name), "/")
+		end := len(names) - 1
+		for _, name := range names[:end] {
+			push(name, "", false)
+		}
+		push(names[end], parameters, i == len(parts)-1)
+	}
+	return out
+}
+
+// asIs returns a path that is decoded already.
+func asIs(path string) string { return path }
+
 // decodedSegments returns the segments of a path, each decoded by itself.
 func decodedSegments(path string) []string {
 	parts := strings.Split(path, "/")
@@ -221,6 +317,7 @@ func FuzzNoPathGoesAroundARoute(f *testing.F) {
 	for _, target := range []string{
 		"/login", "//login", "/x/../login", "/x%2F..%2Flogin", "/x/%2e%2E/login", "/lo%67in", "/%2Flogin", "//x/login", "/.//login", "/api/../login", "/api//../login", "/api%2F7", "/items/a%2Fb", "/items//7",
 		"/items/../login/.", "http://x/login", "a:http://x/login", "http:/login", "http://x//login", "/..", "/../login", "/a%2F..%2Flogin|", "/api/%252e%252e/login", "*", "/login?/x", "/?/../login", "/%", "///x/login",
+		"/;/login", "/.;/login", "/x;y/..;/login", "/x/..%3Ba/login", "/x%2F..;y%2Fz/login", "/x/%2e%2e;/login", "/login;x", "/items/;x", "/items/7;x/..;", "//;/x;/login", "/api;x/7", "/api/.;/..;/x",
 	} {
 		f.Add("POST", target)
 		f.Add("post", target)
@@ -252,6 +349,8 @@ func FuzzNoPathGoesAroundARoute(f *testing.F) {
 			"decoded": splitSegments(decode(raw)), "decoded, then cleaned": splitSegments(clean(decode(raw))), "decoded, then by RFC 3986": splitSegments(segments(decode(raw))),
 			"cleaned, then decoded": splitSegments(decode(clean(raw))), "by RFC 3986, then decoded": splitSegments(decode(segments(raw))), "as a reference, then decoded": splitSegments(decode(reference(sent))),
 			"cleaned, decoded and cleaned": splitSegments(clean(decode(clean(raw)))), "by RFC 3986, decoded and by that": splitSegments(segments(decode(segments(raw)))), "as a reference, decoded and cleaned": splitSegments(clean(decode(reference(sent)))),
+			"as Tomcat": servletSegments(raw, decode, true), "as Jetty": servletSegments(raw, decode, false),
+			"decoded, then as Tomcat": servletSegments(decode(raw), asIs, true), "decoded, then as Jetty": servletSegments(decode(raw), asIs, false),
 		} {
 			if want := expectedRoute(method, parts); want != pattern && !slices.Equal(parts, []string{"", "api"}) { // the proxy counts /api under /api/
 				t.Errorf("%s %q has the route %s for the proxy, and for a server that reads %q %s, the route %s", method, target, pattern, sent, name, want)

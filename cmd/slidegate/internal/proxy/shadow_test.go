@@ -61,7 +61,7 @@ func TestShadowInAnOutage(t *testing.T) {
 // --to, because that has nothing to do with limits.
 func TestShadowStaysInThePath(t *testing.T) {
 	p := newProxy("http://127.0.0.1:1/base", Config{Routes: []Route{limitedRoute("/", "2/1h")}, Shadow: true})
-	for _, path := range []string{"/../admin", "/x/%2e%2e/%2e%2e/admin", "/..%2Fadmin", "a:http://x/"} {
+	for _, path := range []string{"/../admin", "/x/%2e%2e/%2e%2e/admin", "/..%2Fadmin", "/..;/admin", "a:http://x/"} {
 		w := httptest.NewRecorder()
 		if p.ServeHTTP(w, must(parseRequest("GET "+path, "Host: a"))); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d", path, w.Code)
