@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/onevalue"
 	"github.com/slidegate/slidegate/httplimit"
 )
 
@@ -61,30 +62,19 @@ func (w *Who) read(text string) error {
 	w.Text = text
 	kind, name, _ := strings.Cut(text, ":")
 	switch {
-	case text == "address":
 	case text == "all":
 		w.Key = func(*http.Request) string { return "all" }
 	case kind == "header" && strings.EqualFold(name, "Host"):
 		return fmt.Errorf("%q is no field to limit by; write a --route for each host, as in 'api.example.com/ 5/1h by all'", text)
-	case kind == "header" && httplimit.Header(name) != nil:
-		w.Key = only(httplimit.Header(name), func(r *http.Request) int { return len(r.Header.Values(name)) })
-	case kind == "cookie" && httplimit.Cookie(name) != nil:
-		w.Key = only(httplimit.Cookie(name), func(r *http.Request) int { return len(r.CookiesNamed(name)) })
-	default:
+	case kind == "header":
+		w.Key = onevalue.Header(name)
+	case kind == "cookie":
+		w.Key = onevalue.Cookie(name)
+	}
+	if w.Key == nil && text != "address" {
 		return fmt.Errorf("%q names nobody; write address, header:NAME, cookie:NAME or all", text)
 	}
 	return nil
-}
-
-// only returns a key that accepts only requests with exactly one value to limit by. With several
-// values, the server could use another one than the limiter.
-func only(key httplimit.Key, values func(*http.Request) int) httplimit.Key {
-	return func(r *http.Request) string {
-		if values(r) > 1 {
-			return ""
-		}
-		return key(r)
-	}
 }
 
 // Routes are the routes of all --route flags.

@@ -1,0 +1,136 @@
+// Package onevalue limits requests by a header or a cookie, if all servers read the same value in
+// it. A request with two spellings of the name has no key: the server behind the proxy could use
+// the value that the limiter does not count.
+package onevalue
+
+import (
+	"encoding/hex"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/slidegate/slidegate/httplimit"
+)
+
+// Header returns the Key that is the value of a header. The key of a request is "" if it does not
+// have exactly one such field. Header returns nil if the name is invalid.
+func Header(name string) httplimit.Key {
+	key := httplimit.Header(name)
+	if key == nil {
+		return nil
+	}
+	return func(r *http.Request) string {
+		if fields(r, name) != 1 {
+			return ""
+		}
+		return key(r)
+	}
+}
+
+// Cookie returns the Key that is the value of a cookie, with percent signs decoded. The key of a
+// request is "" if it does not have exactly one such cookie, or if servers could read only a part
+// of the value. Cookie returns nil if the name is invalid.
+func Cookie(name string) httplimit.Key {
+	key, start := httplimit.Cookie(name), "cookie "+name+" "
+	if key == nil {
+		return nil
+	}
+	return func(r *http.Request) string {
+		if fields(r, "Cookie") != 1 || cookies(r.Header.Get("Cookie"), name) != 1 {
+			return ""
+		}
+		value, found := strings.CutPrefix(key(r), start)
+		if !found || strings.ContainsAny(value, separators) {
+			return ""
+		}
+		return start + strings.ReplaceAll(decode(value), " ", "+") // some servers decode + to a space
+	}
+}
+
+// fields returns how often a request names a field. Trailers count, because some servers add them
+// to the headers. So do the names in Connection, because the proxy drops those fields.
+func fields(r *http.Request, name string) (n int) {
+	for field, values := range r.Header {
+		if sameField(field, name) {
+			n += len(values)
+		}
+	}
+	for field := range r.Trailer {
+		if sameField(field, name) {
+			n++
+		}
+	}
+	for field := range strings.SplitSeq(strings.Join(r.Header["Connection"], ","), ",") {
+		if sameField(strings.TrimSpace(field), name) {
+			n++
+		}
+	}
+	return n
+}
+
+// sameField reports whether a server could take two names for those of one field. CGI makes a
+// variable of a name, without its case and with _ for each hyphen. Some servers write _ for every
+// character that is neither a letter nor a digit.
+func sameField(a, b string) bool {
+	return len(a) == len(b) && strings.EqualFold(strings.Map(variable, a), strings.Map(variable, b))
+}
+
+func variable(r rune) rune {
+	if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+		return r
+	}
+	return '_'
+}
+
+// separators are the characters besides ; that end a cookie for some servers: a comma by RFC 2109,
+// and a space or a tab in Python.
+const separators = ", \t"
+
+// cookies returns how many cookies with a name a server could read in a Cookie field. Quotes do not
+// matter, because servers disagree about what they quote.
+func cookies(line, name string) (n int) {
+	name = plain(decode(name))
+	for part := range strings.SplitSeq(line, ";") {
+		texts := strings.Split(strings.TrimLeft(part, "= \t"), "=")
+		if isCookie(texts[0], name) {
+			n++
+		}
+		for _, text := range texts[:len(texts)-1] { // before each =
+			text = strings.TrimRight(text, " \t")
+			if i := strings.LastIndexAny(text, separators); i >= 0 && isCookie(text[i+1:], name) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// isCookie reports whether a server could take a text for a cookie's name, which is plain. PHP
+// takes name[x] for a part of the cookie, and old versions decode names up to a zero byte.
+func isCookie(text, name string) bool {
+	text, _, _ = strings.Cut(decode(text), "\x00")
+	array, _, _ := strings.Cut(text, "[")
+	return plain(text) == name || plain(array) == name
+}
+
+// plain returns a cookie's name in one spelling for all that servers take for the same. PHP writes
+// _ for spaces, dots and brackets, others remove spaces of Unicode, and ASP.NET ignores the case.
+func plain(name string) string {
+	name = strings.TrimLeftFunc(name, isSpace)
+	name = strings.TrimRightFunc(name, func(r rune) bool { return isSpace(r) || strings.ContainsRune("_.[", r) })
+	return strings.ToLower(underscores.Replace(name))
+}
+
+func isSpace(r rune) bool { return r <= ' ' || r > '~' || r == '+' }
+
+var underscores = strings.NewReplacer(" ", "_", "+", "_", ".", "_", "[", "_")
+
+// decode returns a text with its valid percent signs decoded.
+func decode(text string) string {
+	return escape.ReplaceAllStringFunc(text, func(e string) string {
+		b, _ := hex.DecodeString(e[1:])
+		return string(b)
+	})
+}
+
+var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
