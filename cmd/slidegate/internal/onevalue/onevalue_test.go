@@ -314,7 +314,8 @@ print(json.dumps([read(line) for line in json.load(sys.stdin)]))`)
 	}
 }
 
-// FuzzOneFieldOneValue checks that no server reads another value than the one that counts.
+// FuzzOneFieldOneValue checks that no server reads another value than the one that counts. It may
+// read an empty cookie, which is as good as none.
 func FuzzOneFieldOneValue(f *testing.F) {
 	for _, name := range []string{"x_api_key", "X-Api_Key", "X.Api~Key", "X-Api-Keys", "X-Api-Key"} {
 		f.Add(name, "REAL", "session=REAL")
@@ -343,7 +344,7 @@ func FuzzOneFieldOneValue(f *testing.F) {
 		}
 		for server, read := range cookieReaders {
 			for _, value := range read(strings.Join(r.Header["Cookie"], "; ")) {
-				if unescaped(value) != counted {
+				if value != "" && unescaped(value) != counted {
 					t.Errorf("%q counts as %q, and %s reads %q", r.Header["Cookie"], counted, server, value)
 				}
 			}

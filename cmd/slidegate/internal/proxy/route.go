@@ -128,7 +128,7 @@ func pathVariants(readings []string) (all []string) {
 // also without the parameters of segments, dropped before or after decoding.
 func readings(escaped string) []string {
 	dropped, decoded := dropParameters(escaped), reescape(escaped)
-	return []string{escaped, dropped, decoded, dropParameters(decoded), dropParameters(reescape(dropped))}
+	return []string{escaped, dropped, decoded, dropParameters(decoded), reescape(dropped)}
 }
 
 // reescape returns an escaped path with only the percent signs that it needs.
@@ -142,7 +142,7 @@ func unescape(escaped string) string {
 
 // dropParameters returns an escaped path without the parameters of segments that end in an empty or
 // a dot segment before their first semicolon. Servlet containers drop parameters before they remove
-// dot segments, so that /x/..;/login is /login.
+// dot segments, so that /x/..;/login is /login. They never decode parameters.
 func dropParameters(escaped string) string {
 	parts := strings.Split(escaped, "/")
 	for i, part := range parts {
@@ -151,6 +151,8 @@ func dropParameters(escaped string) string {
 		switch decoded[strings.LastIndex(decoded, "/")+1:] {
 		case "", ".", "..":
 			parts[i] = name
+		default:
+			parts[i] = name + strings.ReplaceAll(part[len(name):], "%", "%25") // stays encoded
 		}
 	}
 	return strings.Join(parts, "/")

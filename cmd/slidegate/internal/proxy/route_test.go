@@ -66,6 +66,8 @@ func TestRoute(t *testing.T) {
 		{"Post /x/%2e%2e/lo%67in", refused},
 		{"GET /items/..;x", refused},
 		{"GET /items/;x", refused},
+		{"GET /%2Fitems/7;%2F", refused},
+		{"GET /x/..;/items%2F//%3B", refused},
 		{"GET /api/..;/x", refused},
 
 		// No path.
@@ -317,7 +319,7 @@ func FuzzNoPathGoesAroundARoute(f *testing.F) {
 	for _, target := range []string{
 		"/login", "//login", "/x/../login", "/x%2F..%2Flogin", "/x/%2e%2E/login", "/lo%67in", "/%2Flogin", "//x/login", "/.//login", "/api/../login", "/api//../login", "/api%2F7", "/items/a%2Fb", "/items//7",
 		"/items/../login/.", "http://x/login", "a:http://x/login", "http:/login", "http://x//login", "/..", "/../login", "/a%2F..%2Flogin|", "/api/%252e%252e/login", "*", "/login?/x", "/?/../login", "/%", "///x/login",
-		"/;/login", "/.;/login", "/x;y/..;/login", "/x/..%3Ba/login", "/x%2F..;y%2Fz/login", "/x/%2e%2e;/login", "/login;x", "/items/;x", "/items/7;x/..;", "//;/x;/login", "/api;x/7", "/api/.;/..;/x",
+		"/;/login", "/.;/login", "/x;y/..;/login", "/x/..%3Ba/login", "/x%2F..;y%2Fz/login", "/x/%2e%2e;/login", "/login;x", "/items/;x", "/items/7;x/..;", "/%2Fitems/7;%2F", "//;/x;/login", "/api;x/7", "/api/.;/..;/x",
 	} {
 		f.Add("POST", target)
 		f.Add("post", target)
