@@ -66,7 +66,7 @@ func split(ends string, bare bool, name, value func(string) string) cookieReader
 		for _, part := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(ends, r) }) {
 			key, text, found := strings.Cut(part, "=")
 			key = name(key)
-			if strings.HasPrefix(key, "session[") && strings.Contains(key, "]") {
+			if found && strings.HasPrefix(key, "session[") && strings.Contains(key, "]") {
 				key, text = "session", "array"
 			}
 			if key == "session" && (found || bare) {
