@@ -40,11 +40,11 @@ help:
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
-	@echo "make site    README and docs as static HTML in site/public, by Hugo; then its links are checked"
+	@echo "make site    README and docs as static HTML, by VitePress, and its check in Chromium (not part of make test)"
 	@echo
 	@echo "If there is neither Docker nor a redis-server, these install redis-server by apt-get, as root."
-	@echo "They also install chromium, hugo, prometheus, python3-redis, nodejs, node-redis and esbuild, for the"
-	@echo "tests of pages, metrics and clients in other languages. SLIDEGATE_INSTALL=0 forbids it."
+	@echo "They also install chromium, prometheus, python3-redis, nodejs, node-redis and esbuild, for the tests"
+	@echo "of pages, metrics and clients in other languages. SLIDEGATE_INSTALL=0 forbids it."
 
 check:
 	$(GO) vet $(ALL)
@@ -111,10 +111,10 @@ fuzz:
 bench:
 	cd bench && $(GO) run . $(BENCHFLAGS)
 
-# Hugo is one system package, such as apt-get install hugo or brew install hugo.
-HUGO ?= hugo
+# It installs the packages of site/package-lock.json, builds site/.vitepress/dist, and opens each
+# page in CHROMIUM.
+CHROMIUM ?= $(shell which chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
 site:
-	@command -v $(HUGO) >/dev/null || { echo "make site needs Hugo 0.110 or later: apt-get install hugo, brew install hugo, or https://gohugo.io/installation/"; exit 1; }
-	rm -rf site/public
-	$(HUGO) --quiet --panicOnWarning --source site --cacheDir $(CURDIR)/site/resources/cache
-	$(GO) run ./site/check site/public .
+	@command -v npm >/dev/null && [ -n "$(CHROMIUM)" ] || { echo "make site needs Node 18 or later with npm, and Chromium: apt-get install npm chromium, or set CHROMIUM to the path of a Chrome"; exit 1; }
+	cd site && npm ci --ignore-scripts --no-audit --no-fund
+	cd site && npx vitepress build && node check.js "$(CHROMIUM)"
