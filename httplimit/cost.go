@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
+	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -103,7 +103,7 @@ func (m *Middleware) counts(s *served) bool {
 
 // refund gives back the units of a request that does not count.
 func (m *Middleware) refund(s *served) {
-	ctx, cancel := afterHandler(s.request)
+	ctx, cancel := calls.Finish(s.request.Context())
 	defer cancel()
 	if err := m.cfg.Limiter.Refund(ctx, s.key, s.decision); err != nil {
 		m.cfg.Log.Warn("slidegate: a request that does not count stays counted, because its refund failed", "err", err)
@@ -121,18 +121,9 @@ func (m *Middleware) settle(s *served) {
 		m.cfg.Log.Error("slidegate: CostAfter returned a negative cost; the estimate stands", "estimate", estimate, "actual", actual)
 		return
 	}
-	ctx, cancel := afterHandler(s.request)
+	ctx, cancel := calls.Finish(s.request.Context())
 	defer cancel()
 	if _, err := m.settler.Settle(ctx, s.key, s.decision, actual); err != nil {
 		m.cfg.Log.Warn("slidegate: the cost of a request could not be settled; its estimate may stand", "estimate", estimate, "actual", actual, "err", err)
 	}
 }
-
-// afterHandler returns a context for the call to the limiter after the handler. It does not end
-// with the request, because the client may have gone.
-func afterHandler(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(r.Context()), afterTimeout)
-}
-
-// afterTimeout bounds how long the end of a response waits for that call.
-const afterTimeout = 5 * time.Second
