@@ -129,7 +129,9 @@ func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *g
 
 // UnaryClient implements grpc.UnaryClientInterceptor. It counts a call once, even if grpc retries
 // it.
-func (i *Interceptor) UnaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (i *Interceptor) UnaryClient(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	if err := i.admit(ctx, method, request); err != nil {
 		return err
 	}
@@ -137,7 +139,9 @@ func (i *Interceptor) UnaryClient(ctx context.Context, method string, request, r
 }
 
 // StreamClient implements grpc.StreamClientInterceptor. It counts a stream once, when it opens.
-func (i *Interceptor) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (i *Interceptor) StreamClient(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	if err := i.admit(ctx, method, nil); err != nil {
 		return nil, err
 	}

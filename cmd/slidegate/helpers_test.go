@@ -1000,6 +1000,3 @@ func shot(t *testing.T, ctx context.Context, name string) {
 		t.Fatal(err)
 	}
 }
-
-// root is the root of the repository, seen from this package.
-const root = "../.."

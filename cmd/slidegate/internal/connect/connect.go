@@ -211,7 +211,8 @@ func remedy(err error, encrypted bool) string {
 	switch {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return "correct the host in its URL, or make this system trust the certificate"
-	case encrypted && (errors.Is(err, errPlain) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))): // Redis waits for the rest of the supposed command
+	// A Redis without TLS waits for the rest of what it takes for a command.
+	case encrypted && (errors.Is(err, errPlain) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))):
 		return "correct the address, or write redis:// where it speaks no TLS"
 	}
 	reply, isReply := rueidis.IsRedisErr(err)

@@ -50,7 +50,7 @@ func refuse(conn net.Conn, reply string) {
 	defer conn.Close()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "*") { // the beginning of a command
-			fmt.Fprintf(conn, "-%s\r\n", reply)
+			_, _ = fmt.Fprintf(conn, "-%s\r\n", reply)
 		}
 	}
 }

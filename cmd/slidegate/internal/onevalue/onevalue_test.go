@@ -283,11 +283,11 @@ func TestReadsAsPython(t *testing.T) {
 	}
 	rnd, parts := rand.New(rand.NewPCG(3, 4)), []string{"session", "a", "=", ";", " ", "\t", ",", `"`, `\`, "101", "$", "path", "secure", "[", "/", "Wed, 01-Jan-2025 00:00:00 GMT", "ä"}
 	for range 5000 {
-		line := ""
+		var line strings.Builder
 		for range 1 + rnd.IntN(14) {
-			line += parts[rnd.IntN(len(parts))]
+			line.WriteString(parts[rnd.IntN(len(parts))])
 		}
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 	}
 	in, _ := json.Marshal(lines)
 	reader := python(t, `

@@ -45,7 +45,7 @@ var cookieReaders = map[string]cookieReader{
 		return nil
 	},
 	"Django":          split(";", false, strings.TrimSpace, quoted),
-	"Node":            split(";", false, func(s string) string { return strings.Trim(s, " \t\xa0") }, plain),
+	"Node":            split(";", false, trimNode, plain),
 	"ASP.NET":         split(";", true, func(s string) string { return strings.ToLower(percent(strings.TrimSpace(s))) }, plain),
 	"PHP":             split(";", true, phpName, plain),
 	"PHP before 7.4":  split(";", true, func(s string) string { return phpName(plus(percent(s))) }, plain),
@@ -180,3 +180,15 @@ var (
 	pythonName      = regexp.MustCompile("\\A[\\w!#$%&'*+\\-.^`|~:]+\\z")
 	pythonFlag      = regexp.MustCompile(`(?i)\A(?:secure|httponly)\z`)
 )
+
+// trimNode trims as String.trim does where each byte of a header is a character: U+00A0, too.
+func trimNode(s string) string {
+	isSpace := func(i int) bool { return strings.IndexByte(" \t\xa0", s[i]) >= 0 }
+	for s != "" && isSpace(0) {
+		s = s[1:]
+	}
+	for s != "" && isSpace(len(s)-1) {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -56,7 +56,9 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"route", "answer"}),
 	}
-	connectedGauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis."}, func() float64 {
+	connectedGauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slidegate", Name: "redis_connected", Help: "1 once there was a connection to Redis.",
+	}, func() float64 {
 		if connected() {
 			return 1
 		}
@@ -67,7 +69,8 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 		shadow.Set(1)
 	}
 	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.failures, connectedGauge,
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return m
 }
 

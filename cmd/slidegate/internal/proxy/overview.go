@@ -41,7 +41,10 @@ func (p *Proxy) Overview() any {
 	now := time.Now()
 	p.topDenied.forget(now)
 	minutes, routes := p.metrics.hour.sums(now)
-	o := overview{At: now.UTC(), Redis: p.redisState(), Shadow: p.cfg.Shadow, Minutes: minutes, Routes: []traffic{}, Most: []overviewEvent{}, Outages: p.history.newestFirst()}
+	o := overview{
+		At: now.UTC(), Redis: p.redisState(), Shadow: p.cfg.Shadow, Minutes: minutes,
+		Routes: []traffic{}, Most: []overviewEvent{}, Outages: p.history.newestFirst(),
+	}
 	for _, rt := range p.cfg.Routes {
 		o.Routes = append(o.Routes, traffic{rt.Pattern, texts(rt.Limits), routes[rt.Pattern]})
 	}

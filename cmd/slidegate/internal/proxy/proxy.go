@@ -66,7 +66,10 @@ type Proxy struct {
 // New checks the configuration, and returns a proxy. Until Config.Redis has connected, the proxy
 // acts as in an outage.
 func New(cfg Config) (p *Proxy, err error) {
-	p = &Proxy{cfg: cfg, mux: http.NewServeMux(), routes: map[string]http.Handler{}, forwarders: map[string]http.Handler{}, topDenied: newTopDenied(), grace: 30 * time.Second}
+	p = &Proxy{
+		cfg: cfg, mux: http.NewServeMux(), topDenied: newTopDenied(), grace: 30 * time.Second,
+		routes: map[string]http.Handler{}, forwarders: map[string]http.Handler{},
+	}
 	p.metrics = newMetrics(cfg.Shadow, p.connected)
 	if p.logLimiter, err = window.NewLocal(window.Config{Name: "log", Limits: []window.Limit{window.Every(time.Second)}}); err != nil {
 		return nil, err
@@ -101,7 +104,9 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 	if err != nil {
 		return err
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: b, Key: b.key, Outage: p.cfg.middlewareOutage(), Shadow: p.cfg.Shadow, Log: p.cfg.Log.With("route", rt.Pattern)})
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: b, Key: b.key, Outage: p.cfg.middlewareOutage(), Shadow: p.cfg.Shadow, Log: p.cfg.Log.With("route", rt.Pattern),
+	})
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,8 @@ func patternError(pattern, text string) string {
 		other, _, _ := strings.Cut(after, " (registered at ")
 		return "conflicts with " + other + ", as some requests match both; write a third that matches just these, or change one"
 	}
-	return "is no pattern (" + strings.TrimPrefix(text, fmt.Sprintf("parsing %q: ", pattern)) + "); write one as POST /login, /api/ or GET api.example.com/items/{id}"
+	why := strings.TrimPrefix(text, fmt.Sprintf("parsing %q: ", pattern))
+	return "is no pattern (" + why + "); write one as POST /login, /api/ or GET api.example.com/items/{id}"
 }
 
 // route returns the pattern of the route of a request. It matches the path without // and without
