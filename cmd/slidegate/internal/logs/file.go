@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -474,84 +473,4 @@ func (f *file) findHeader() {
 		c.timeField = c.header[0]
 		f.format = c
 	}
-}
-
-// unrecognised returns an error for a file of an unknown format, and nil for a file without
-// content.
-func (f *file) unrecognised() error {
-	f.findHeader()
-	full := slices.DeleteFunc(slices.Clone(f.waiting), func(l logLine) bool { return l.number == f.header || isEmpty(l.text) && l.err == nil })
-	if len(full) == 0 {
-		f.r.NoAttempt += len(f.waiting)
-		f.waiting = nil
-		return nil
-	}
-	for _, l := range full {
-		if saidBySSHD.MatchString(l.text) {
-			return fmt.Errorf("%q is a log of sshd, but in its line %d, %.60q, %w", f.name, l.number, l.text, errHeader)
-		}
-	}
-	l := f.typical(full)
-	if l.err != nil {
-		return fmt.Errorf("%q is of no known format: its line %d cannot be read: %w; name a log with one line for each attempt", f.name, l.number, l.err)
-	}
-	return fmt.Errorf("%q is of no known format (slidegate help replay lists them): its line %d, %.60q, %w", f.name, l.number, l.text, f.guess(l))
-}
-
-// typical returns the first line with a time and an address, or else the first with a time, or else
-// the first.
-func (f *file) typical(lines []logLine) logLine {
-	best, most := lines[0], 0
-	for _, l := range lines {
-		n := 0
-		if h := (hint{lines: []string{l.text}, dated: f.envelope != nil}); f.r.options.TimeRegex == nil && h.hasTime() {
-			n++
-			if address, _, _ := findAddress(l.text); address != "" {
-				n++
-			}
-		}
-		if n > most {
-			best, most = l, n
-		}
-	}
-	return best
-}
-
-// composePrefix matches what docker compose logs writes before a line.
-var composePrefix = regexp.MustCompile(`^[\w.-]+ +\| `)
-
-// guess returns an error that says why a line does not have the format that it resembles most, or
-// how to read it.
-func (f *file) guess(l logLine) error {
-	h := f.hint(l)
-	flags := h.flags()
-	switch {
-	case f.r.options.TimeRegex != nil:
-		_, err := (&freeText{where: f.r.options.TimeRegex, layout: f.r.options.TimeFormat}).at(l.text)
-		return fmt.Errorf("is not read by the flags: %w", err)
-	case composePrefix.MatchString(l.text):
-		return errors.New("is in the format of docker compose logs; write the log with docker compose logs --no-log-prefix -t SERVICE")
-	case strings.HasPrefix(l.text, "{"):
-		return errors.New("begins like JSON, but is not a whole object; write one object per line, as with jq -c")
-	case strings.Contains(l.text, "] \""):
-		_, err := web{}.read(l.text, "address")
-		return fmt.Errorf("is not read as a line of a web access log: %w; %s", err, flags)
-	}
-	_, err := columns{}.read(l.text, defaultEvent)
-	if _, parseErr := splitFields(l.text); parseErr != nil || strings.Count(l.text, ",") != 1 {
-		return fmt.Errorf("matches no format; %s", flags)
-	}
-	if !h.hasTime() {
-		return fmt.Errorf("is not read as time,event: %w", err)
-	}
-	return fmt.Errorf("is not read as time,event: %w; or %s", err, flags)
-}
-
-// hint returns a hint about a line and the others that were read.
-func (f *file) hint(l logLine) hint {
-	h := hint{lines: []string{l.text}, dated: f.envelope != nil, given: f.r.options.By.Pattern}
-	for _, other := range f.waiting {
-		h.lines = append(h.lines, other.text)
-	}
-	return h
 }

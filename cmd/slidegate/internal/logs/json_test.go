@@ -174,6 +174,7 @@ func TestJSONUnreadable(t *testing.T) {
 		{`{"time":1,"ips":["192.0.2.1"]}`, "ips", "its ips is an array; name a field that holds one value"},
 		{`{}`, "event", "it is an empty object"},
 		{caddyLine, "level", `it has no field "time"; choose one with --time-field: ts`},
+		{`{"EdgeStartTimestamp":1741089607089000000,"EdgeResponseBytes":1741089}`, "event", `it has no field "time"; choose one with --time-field: EdgeStartTimestamp`},
 		{`{"a\u001b[31m\"b":1,"c d":2}`, "event", `it has no field "time"; choose one with --time-field: a\x1b[31m\"b, c d`},
 	} {
 		if _, err := jsonBy("time").read(tt.line, tt.field); err == nil || err.Error() != tt.want {

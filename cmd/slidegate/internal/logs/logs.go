@@ -289,6 +289,16 @@ func Shown(text string) string {
 	return text
 }
 
+// ShellQuoted returns a text as a shell reads it. It is in single quotes unless it is plain, so
+// that a regular expression appears as it was typed.
+func ShellQuoted(text string) string {
+	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.,:/@%+"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(Shown(text), "'", `'\''`) + "'"
+}
+
 func lines(n int) string {
 	if n == 1 {
 		return "1 line"
