@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,21 +11,22 @@ import (
 
 // columns reads lines "time,event" or "time,event,units". A field may be quoted as in CSV, within
 // the line. Spaces around a field are ignored.
-type columns struct{}
+type columns struct{ *splitter }
 
-func (columns) fields() string          { return defaultEvent }
-func (columns) has(field string) bool   { return field == defaultEvent }
-func (columns) byDefault(string) string { return defaultEvent }
+func (*columns) fields() string          { return defaultEvent }
+func (*columns) has(field string) bool   { return field == defaultEvent }
+func (*columns) byDefault(string) string { return defaultEvent }
 
 func asColumns(line string, _ Options, dated bool) format {
-	if _, err := (columns{}).read(line, defaultEvent); err != nil || dated {
+	c := &columns{newSplitter()}
+	if _, err := c.read(line, defaultEvent); err != nil || dated {
 		return nil
 	}
-	return columns{}
+	return c
 }
 
-func (columns) read(line, _ string) (Attempt, error) {
-	fields, err := splitFields(line)
+func (c *columns) read(line, _ string) (Attempt, error) {
+	fields, err := c.split(line)
 	if err != nil {
 		return Attempt{}, err
 	}
@@ -49,43 +51,40 @@ var (
 	errOpen   = fmt.Errorf("%w; a field cannot hold the end of a line here", errQuotes)
 )
 
-// splitFields splits a line at its commas.
-func splitFields(line string) (fields []string, err error) {
+// A splitter splits lines of CSV into their fields. It hands encoding/csv one line at a time, so
+// that no field can hide the lines after it. It splits a line without quotes itself, which is
+// faster.
+type splitter struct {
+	from strings.Reader
+	csv  *csv.Reader
+}
+
+func newSplitter() *splitter {
+	s := &splitter{}
+	s.csv = csv.NewReader(&s.from)
+	s.csv.FieldsPerRecord, s.csv.TrimLeadingSpace, s.csv.ReuseRecord = -1, true, true
+	return s
+}
+
+// split returns the fields of a line. The next call overwrites them.
+func (s *splitter) split(line string) ([]string, error) {
 	if !strings.Contains(line, `"`) {
 		return strings.Split(line, ","), nil
 	}
-	for rest, more := line, true; more; {
-		var field string
-		if field, rest, more, err = cutField(strings.TrimLeft(rest, " \t")); err != nil {
-			return nil, err
-		}
-		fields = append(fields, field)
+	s.from.Reset(line)
+	fields, err := s.csv.Read()
+	if err != nil {
+		return nil, quoteError(line, err)
 	}
 	return fields, nil
 }
 
-// cutField splits off the first field, and reports whether there are more.
-func cutField(s string) (field, rest string, more bool, err error) {
-	if !strings.HasPrefix(s, `"`) {
-		field, rest, more = strings.Cut(s, ",")
-		if strings.Contains(field, `"`) {
-			return "", "", false, errQuotes
-		}
-		return field, rest, more, nil
+// quoteError returns errOpen if encoding/csv missed a quote at the end of the line.
+func quoteError(line string, err error) error {
+	if wrong := (*csv.ParseError)(nil); errors.As(err, &wrong) && wrong.Column > len(line) {
+		return errOpen
 	}
-	end := 1
-	for ; end < len(s) && (s[end] != '"' || strings.HasPrefix(s[end:], `""`)); end++ {
-		if s[end] == '"' {
-			end++
-		}
-	}
-	if end >= len(s) {
-		return "", "", false, errOpen
-	}
-	if end+1 < len(s) && s[end+1] != ',' {
-		return "", "", false, errQuotes
-	}
-	return strings.ReplaceAll(s[1:end], `""`, `"`), strings.TrimPrefix(s[end+1:], ","), end+1 < len(s), nil
+	return errQuotes
 }
 
 func parseUnits(s string) (int64, error) {
@@ -106,6 +105,7 @@ func isHeader(line string) bool {
 // empty.
 type csvLines struct {
 	named
+	*splitter
 	line   string // the header
 	header []string
 }
@@ -129,7 +129,8 @@ func asCSV(line string, o Options, dated bool) format {
 // newCSV returns the format of a log that begins with this header, or nil if the line is no header.
 // It does not matter which column has the time.
 func newCSV(line string, o Options) *csvLines {
-	names, err := splitFields(line)
+	s := newSplitter()
+	names, err := s.split(line)
 	if err != nil || len(names) < 2 || !isHeader(line) {
 		return nil
 	}
@@ -139,7 +140,7 @@ func newCSV(line string, o Options) *csvLines {
 			return nil
 		}
 	}
-	return &csvLines{newNamed(o, false), line, names}
+	return &csvLines{newNamed(o, false), s, line, slices.Clone(names)}
 }
 
 // byDefault returns the first well-known name of the header, or else the first column that is not
@@ -162,7 +163,7 @@ func (c *csvLines) read(line, field string) (Attempt, error) {
 	if line == c.line {
 		return Attempt{}, errNoAttempt
 	}
-	fields, err := splitFields(line)
+	fields, err := c.split(line)
 	if err != nil {
 		return Attempt{}, err
 	}

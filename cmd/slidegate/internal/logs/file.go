@@ -464,7 +464,7 @@ func isEmpty(text string) bool {
 // more, the lines below are CSV, because the third column need not hold units.
 func (f *file) findHeader() {
 	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !isEmpty(l.text) })
-	_, timed := f.format.(columns)
+	_, timed := f.format.(*columns)
 	if !timed && f.format != nil || first < 0 || !isHeader(f.waiting[first].text) {
 		return
 	}

@@ -156,7 +156,7 @@ var samples = []struct {
 		[]string{"203.0.113.7", "2001:db8::7", "192.0.2.3"},
 	},
 	{
-		"time,event", "logs.columns", "",
+		"time,event", "*logs.columns", "",
 		[]string{"when,who", "1741089607,alice", "1741089608.5,bob,3"},
 		[]string{"alice", "bob"},
 	},
