@@ -26,6 +26,39 @@ var (
 	errContinues = fmt.Errorf("%w: it continues a line that was too long for Docker", errNoAttempt)
 )
 
+// A wrapping is the envelope of a log. If the first lines have one, all lines must have it.
+type wrapping struct {
+	envelope envelope        // nil: there is none
+	cut      map[string]bool // the streams whose last line was cut
+}
+
+// unwrap takes a line out of its envelope.
+func (w *wrapping) unwrap(l logLine) logLine {
+	if w.envelope == nil || l.err != nil {
+		return l
+	}
+	c, ok := w.envelope(l.text)
+	switch {
+	case !ok:
+		l.err = errEnvelope
+		return l
+	case w.cut[c.stream]:
+		l.err = errContinues
+	}
+	if l.text, l.at = c.text, c.at; c.cut || l.err != nil {
+		w.setCut(c)
+	}
+	return l
+}
+
+// setCut remembers whether the next line of a stream continues this one.
+func (w *wrapping) setCut(c content) {
+	if w.cut == nil {
+		w.cut = map[string]bool{}
+	}
+	w.cut[c.stream] = c.cut
+}
+
 // envelopeOf returns the envelope of a line, or nil if it has none.
 func envelopeOf(line string) envelope {
 	for _, open := range []envelope{openDockerFile, openCRI} {

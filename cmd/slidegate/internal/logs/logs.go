@@ -329,6 +329,14 @@ func (r *Reader) assumeYears() {
 	}
 }
 
+// startsAt makes a file without years begin at that time.
+func (f *file) startsAt(t time.Time) {
+	f.start = t
+	if c, ok := f.format.(interface{ startAt(time.Time) }); ok {
+		c.startAt(t)
+	}
+}
+
 // chain makes each file begin after the one before it.
 func (r *Reader) chain(files []*file) {
 	slices.SortStableFunc(files, func(a, b *file) int { return cmp.Compare(inYear(a.start), inYear(b.start)) })

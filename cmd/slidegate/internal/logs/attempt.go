@@ -1,0 +1,104 @@
+package logs
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"time"
+)
+
+// A file is one log that is being read.
+type file struct {
+	source   // where its lines come from
+	wrapping // what is around each line
+	r        *Reader
+
+	// begin finds these in the first lines.
+	format   format    // nil until it is known
+	header   int       // the number of the line with the names of the columns, if there is one
+	start    time.Time // the time of the line that showed the format
+	yearless bool      // start has no year
+	waiting  []logLine // lines that were read, and not yet taken
+
+	// advance keeps these.
+	next     Attempt
+	ended    bool
+	inQuotes bool // a quoted field of CSV continues in the next line, whose text a client may have chosen
+}
+
+func newFile(name string, opened io.ReadCloser, r *Reader) *file {
+	return &file{source: newSource(name, opened, r.options.Progress), r: r}
+}
+
+// advance reads up to the next attempt of the file. It counts other lines and skips them.
+func (f *file) advance() error {
+	for {
+		l, err := f.take()
+		if errors.Is(err, io.EOF) {
+			f.ended = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if f.next, err = f.attempt(l); err == nil {
+			return nil
+		}
+		f.r.skip(f.name, l.number, err)
+	}
+}
+
+// take returns the first waiting line, or else reads one.
+func (f *file) take() (logLine, error) {
+	if len(f.waiting) == 0 {
+		return f.read()
+	}
+	l := f.waiting[0]
+	f.waiting = f.waiting[1:]
+	return l, nil
+}
+
+// read returns the next line, without its envelope.
+func (f *file) read() (logLine, error) {
+	l, err := f.readLine()
+	if err != nil {
+		return l, err
+	}
+	f.r.Lines++
+	if f.envelope == nil && f.format == nil {
+		f.envelope = envelopeOf(l.text)
+	}
+	return f.unwrap(l), nil
+}
+
+// attempt returns the attempt of a line.
+func (f *file) attempt(l logLine) (Attempt, error) {
+	switch {
+	case l.err != nil:
+		return Attempt{}, l.err
+	case l.number == f.header || isEmpty(l.text):
+		return Attempt{}, errNoAttempt
+	}
+	if f.inQuotes {
+		f.inQuotes = strings.Count(l.text, `"`)%2 == 0
+		return Attempt{}, errOpen
+	}
+	a, err := f.r.options.By.event(f.format, l.text)
+	f.inQuotes = errors.Is(err, errOpen)
+	a.Account = f.r.options.account(a)
+	return l.dated(a), err
+}
+
+// dated returns an attempt with the time of the envelope, if there is one.
+func (l logLine) dated(a Attempt) Attempt {
+	if !l.at.IsZero() {
+		a.At, a.Yearless = l.at, false
+	}
+	return a
+}
+
+// isEmpty reports whether a line holds nothing. Lines such as "-- Boot 5c1a --", which journalctl
+// writes around a log, count as empty.
+func isEmpty(text string) bool {
+	return strings.TrimSpace(text) == "" || strings.HasPrefix(text, "-- ")
+}

@@ -1,0 +1,131 @@
+package logs
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+)
+
+const (
+	maxUnknown = 20   // how many lines are read to find the format of a file
+	maxAhead   = 1000 // how many lines, of at most 1 MiB in all, are read to choose the event
+)
+
+// begin reads lines until the format is known, or the file ends.
+func (f *file) begin() error {
+	if err := f.unpack(); err != nil {
+		return err
+	}
+	if err := f.detect(); err != nil {
+		return err
+	}
+	if f.format == nil {
+		return f.unrecognised()
+	}
+	f.findHeader()
+	if err := f.r.options.checkOptions(f.name, f.format); err != nil {
+		return err
+	}
+	return f.chooseEvent()
+}
+
+// detect finds the format in the first lines.
+func (f *file) detect() error {
+	err := f.lookAhead(func(l logLine) bool { return f.recognised(l) || len(f.waiting) > maxUnknown })
+	if err == nil && f.format == nil {
+		f.findText()
+	}
+	return err
+}
+
+// lookAhead reads lines, which then wait to be taken, until one is the last that is needed.
+func (f *file) lookAhead(isLast func(logLine) bool) error {
+	for {
+		l, err := f.read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		f.waiting = append(f.waiting, l)
+		if isLast(l) {
+			return nil
+		}
+	}
+}
+
+// recognised tries to find the format with this line. It reports whether the format and the first
+// time of the file are now known.
+func (f *file) recognised(l logLine) bool {
+	if f.format == nil {
+		f.format = recognise(l.text, f.r.options, f.envelope != nil)
+	}
+	if f.format == nil {
+		return false
+	}
+	a, err := f.format.read(l.text, anyField)
+	a = l.dated(a)
+	f.start, f.yearless = a.At, a.Yearless
+	return err == nil
+}
+
+// findText reads a file of no known format as free text, if --by is a regular expression. A date in
+// any of the first lines takes precedence over a number that could be a time.
+func (f *file) findText() {
+	if f.r.options.By.Pattern == nil || f.r.options.TimeRegex != nil {
+		return
+	}
+	for _, as := range []func(string, Options, bool) format{asText, asUnixText} {
+		for _, l := range f.waiting {
+			if f.format = as(l.text, f.r.options, f.envelope != nil); f.format != nil && f.recognised(l) {
+				return
+			}
+		}
+	}
+}
+
+// findHeader looks for a header in the first line that is not empty. If it names three columns or
+// more, the lines below are CSV, because the third column need not hold units.
+func (f *file) findHeader() {
+	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !isEmpty(l.text) })
+	_, timed := f.format.(*columns)
+	if !timed && f.format != nil || first < 0 || !isHeader(f.waiting[first].text) {
+		return
+	}
+	f.header = f.waiting[first].number
+	if c := newCSV(f.waiting[first].text, f.r.options); timed && c != nil && len(c.header) > 2 {
+		c.timeField = c.header[0]
+		f.format = c
+	}
+}
+
+// chooseEvent chooses the field that is the event by a vote of the first lines, unless --by names
+// one. One line is not enough, because a program logs other fields when it starts than later.
+func (f *file) chooseEvent() error {
+	format, ok := f.format.(voters)
+	if by := f.r.options.By; !ok || by.Field != "" || by.Pattern != nil {
+		return nil
+	}
+	size := 0
+	err := f.lookAhead(func(l logLine) bool {
+		size += len(l.text)
+		return len(f.waiting) >= maxAhead || size >= maxLine
+	})
+	if most, votes := mostVotes(format, f.waiting); votes > 0 {
+		format.setEvent(most)
+	}
+	return err
+}
+
+// mostVotes returns the name that most lines vote for, with its number of votes. Ties go to the
+// first of eventNames.
+func mostVotes(format voters, lines []logLine) (name string, n int) {
+	votes := map[string]int{}
+	for _, l := range lines {
+		votes[format.vote(l.text)]++
+	}
+	name = slices.MaxFunc(eventNames, func(a, b string) int { return cmp.Compare(votes[a], votes[b]) })
+	return name, votes[name]
+}

@@ -1,0 +1,85 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"time"
+)
+
+const (
+	maxLine = 1 << 20 // the longest line in bytes, without its end; longer lines are skipped, and counted as unreadable
+	buffer  = 1 << 16
+)
+
+// A source reads the lines of one file, which may be packed by gzip.
+type source struct {
+	name    string
+	in      *bufio.Reader
+	opened  io.Closer
+	stop    func() bool // cancels the close at the end of the context
+	gzipped bool
+	lines   int // how many were read
+}
+
+// A logLine is one line of a log.
+type logLine struct {
+	number int
+	text   string
+	at     time.Time // the time of the envelope, if there is one
+	err    error     // why it cannot be read
+}
+
+// newSource returns the source of an open file. Progress, unless it is nil, gets every byte.
+func newSource(name string, opened io.ReadCloser, progress io.Writer) source {
+	var in io.Reader = opened
+	if progress != nil {
+		in = io.TeeReader(opened, progress)
+	}
+	return source{name: name, in: bufio.NewReaderSize(in, buffer), opened: opened, stop: func() bool { return true }}
+}
+
+func (s *source) close() {
+	s.stop()
+	_ = s.opened.Close() // it was only read
+}
+
+// readLine returns the next line without its end, or io.EOF. Any other error is one sentence for
+// the user.
+func (s *source) readLine() (logLine, error) {
+	text, err := s.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		text, err = s.readLong(slices.Clone(text))
+	}
+	s.lines++
+	l := logLine{number: s.lines, text: string(bytes.TrimRight(text, "\r\n"))}
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		l.err, err = errors.New("it is longer than 1 MiB"), nil
+	case errors.Is(err, io.EOF) && len(text) > 0:
+		err = nil // the last line has no end
+	case err != nil && !errors.Is(err, io.EOF):
+		err = s.failed(err)
+	}
+	return l, err
+}
+
+// readLong reads the rest of a line that does not fit the buffer. It keeps nothing of a line that
+// is too long.
+func (s *source) readLong(text []byte) ([]byte, error) {
+	for {
+		more, err := s.in.ReadSlice('\n')
+		if len(text) <= maxLine+len("\r\n") {
+			text = append(text, more...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(bytes.TrimRight(text, "\r\n")) > maxLine && (err == nil || errors.Is(err, io.EOF)) {
+			return nil, bufio.ErrBufferFull
+		}
+		return text, err
+	}
+}

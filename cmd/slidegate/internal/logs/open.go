@@ -1,0 +1,109 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// checkNames returns an error if one of the files cannot be read. Open calls it before it reads
+// any.
+func checkNames(names []string) error {
+	for i, name := range names {
+		if name == "-" {
+			if slices.Contains(names[:i], "-") {
+				return errors.New(`standard input is named twice; write "-" once`)
+			}
+			continue
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return unreadable(name, err)
+		}
+		if info.IsDir() {
+			return fmt.Errorf("%q is a directory; name the logs in it", name)
+		}
+	}
+	return nil
+}
+
+// Size returns the number of bytes of all files, or -1 if one is not a regular file, whose size is
+// unknown.
+func Size(names []string) (bytes int64) {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			return -1
+		}
+		bytes += info.Size()
+	}
+	return bytes
+}
+
+// unreadable returns an error that says why a file cannot be read, and what to do.
+func unreadable(name string, err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path.Err // does not repeat the name of the file
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no file %q; name a log (slidegate help replay shows how to get one), or none for the built-in sample", name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%q may not be read by this user; try sudo, or copy it", name)
+	}
+	return fmt.Errorf("cannot read %q (%w); name a log that can be read", name, err)
+}
+
+// open opens a file, and reads it until its format is known.
+func (r *Reader) open(ctx context.Context, name string) (*file, error) {
+	if name == "-" {
+		f := newFile("standard input", interruptible(ctx, r.options.Stdin), r)
+		return f, f.begin()
+	}
+	opened, err := openFile(ctx, name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	f := newFile(name, opened, r)
+	f.stop = context.AfterFunc(ctx, func() { _ = opened.Close() }) // an interrupt ends the wait for a pipe
+	if err := f.begin(); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// openFile opens a file. The end of the context ends the wait for a program that writes to a pipe.
+func openFile(ctx context.Context, name string) (*os.File, error) {
+	type opened struct {
+		*os.File
+		err error
+	}
+	result := make(chan opened, 1)
+	go func() {
+		f, err := os.Open(name)
+		result <- opened{f, err}
+	}()
+	select {
+	case r := <-result:
+		return r.File, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// interruptible returns a reader of the input that ends with the context. Closing a terminal would
+// not end the wait for it.
+func interruptible(ctx context.Context, in io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	return r
+}
