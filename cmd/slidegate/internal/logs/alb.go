@@ -18,18 +18,13 @@ type alb struct{}
 var errALB = errors.New("it does not begin like https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817")
 
 func asALB(line string, _ Options, _ bool) format {
-	if _, err := (alb{}).read(line, anyField); err != nil {
-		return nil
-	}
-	return alb{}
+	return ifRead(alb{}, line)
 }
 
-func (alb) fields() string          { return "address, path, agent" }
+var albFields = []string{"address", "path", "agent"}
+
+func (alb) fields() []string        { return albFields }
 func (alb) byDefault(string) string { return "address" }
-
-func (alb) has(field string) bool {
-	return field == "address" || field == "path" || field == "agent"
-}
 
 func (alb) read(line, field string) (Attempt, error) {
 	at, client, rest, ok := cutALB(line)

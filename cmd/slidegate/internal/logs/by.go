@@ -75,7 +75,7 @@ func (b By) field(f format, line string) string {
 	switch {
 	case b.Field == "":
 		return f.byDefault(line)
-	case b.Field == "ip" && !f.has("ip") && f.has("address"):
+	case b.Field == "ip" && !has(f, "ip") && has(f, "address"):
 		return "address"
 	}
 	return b.Field

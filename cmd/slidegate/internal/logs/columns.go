@@ -13,16 +13,16 @@ import (
 // the line. Spaces around a field are ignored.
 type columns struct{ *splitter }
 
-func (*columns) fields() string          { return defaultEvent }
-func (*columns) has(field string) bool   { return field == defaultEvent }
+var columnFields = []string{defaultEvent}
+
+func (*columns) fields() []string        { return columnFields }
 func (*columns) byDefault(string) string { return defaultEvent }
 
 func asColumns(line string, _ Options, dated bool) format {
-	c := &columns{newSplitter()}
-	if _, err := c.read(line, defaultEvent); err != nil || dated {
+	if dated {
 		return nil
 	}
-	return c
+	return ifRead(&columns{newSplitter()}, line)
 }
 
 func (c *columns) read(line, _ string) (Attempt, error) {
@@ -156,8 +156,7 @@ func (c *csvLines) byDefault(string) string {
 	return c.event
 }
 
-func (c *csvLines) fields() string       { return strings.Join(c.header, ", ") }
-func (c *csvLines) has(name string) bool { return slices.Contains(c.header, name) }
+func (c *csvLines) fields() []string { return c.header }
 
 func (c *csvLines) read(line, field string) (Attempt, error) {
 	if line == c.line {

@@ -45,11 +45,7 @@ func newNamed(o Options, dated bool) named {
 	return named{timeField: o.TimeField, layout: o.TimeFormat, dated: dated}
 }
 
-func (*named) fields() string        { return "event, or any other field of the lines" }
-func (*named) has(field string) bool { return field != anyField }
-
-// hasTimeField marks formats for which --time-field makes sense.
-func (*named) hasTimeField() {}
+func (*named) fields() []string { return nil }
 
 // firstOf returns the first of these names under which a record has a text, or an empty text.
 func firstOf(r record, names []string) string {
@@ -194,8 +190,8 @@ func (l *logfmt) read(line, field string) (Attempt, error) { return l.named.read
 // asLogfmt returns the format of a line that has its time in a pair. If an envelope has the time,
 // the line needs at least two pairs.
 func asLogfmt(line string, o Options, dated bool) format {
-	l := &logfmt{newNamed(o, dated)}
-	if _, err := l.read(line, anyField); err != nil || len(pairs(line).names()) < 2 {
+	l := ifRead(&logfmt{newNamed(o, dated)}, line)
+	if l == nil || len(pairs(line).names()) < 2 {
 		return nil
 	}
 	return l
@@ -204,13 +200,9 @@ func asLogfmt(line string, o Options, dated bool) format {
 // goLog reads the output of package log: a time such as 2025/03/04 05:06:07.089, and a message. The
 // message may end in pairs, as slog's default handler writes them. The message is not quoted, so
 // goLog rejects a pair that the line has twice.
-type goLog struct{ named }
+type goLog struct{ logfmt }
 
 var errGoLog = errors.New("it does not begin with a time such as 2025/03/04 05:06:07")
-
-func (l *goLog) byDefault(line string) string { return l.eventOf(pairs(line)) }
-
-func (l *goLog) vote(line string) string { return firstOf(pairs(line), eventNames) }
 
 func (l *goLog) read(line, field string) (Attempt, error) {
 	at, rest, ok := cutDateTime(line)
@@ -226,11 +218,7 @@ func (l *goLog) read(line, field string) (Attempt, error) {
 }
 
 func asGoLog(line string, _ Options, _ bool) format {
-	l := &goLog{named{dated: true}}
-	if _, err := l.read(line, anyField); err != nil {
-		return nil
-	}
-	return l
+	return ifRead(&goLog{logfmt{named{dated: true}}}, line)
 }
 
 // pairs are the key=value pairs of a line. A quoted value is as strconv.Quote writes it. Other

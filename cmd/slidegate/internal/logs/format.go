@@ -3,16 +3,15 @@ package logs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // A format reads lines of one kind of log. It may keep state from line to line, and serves one
 // file.
 type format interface {
-	// fields returns the names that By may have in this format, as part of a sentence.
-	fields() string
-	// has reports whether By may name the field.
-	has(field string) bool
+	// fields returns the names that By may have in this format, or nil if it may have any.
+	fields() []string
 	// byDefault returns the field that is the event if By names none.
 	byDefault(line string) string
 	// read parses a line. Event is the value of the field, which may be empty: the caller checks
@@ -36,36 +35,37 @@ var errNoAttempt = errors.New("no attempt")
 
 // formats are the known formats, in the order in which they are tried. Each function returns nil if
 // the line has another format. The lines are dated if an envelope has their times.
-var formats = []struct {
-	name string
-	of   func(line string, o Options, dated bool) format
-}{
-	{"JSON lines", asJSON},
-	{"syslog", asSyslog},
-	{"web access log", asWeb},
-	{"AWS ALB", asALB},
-	{"logfmt", asLogfmt},
-	{"Go log", asGoLog},
-	{"time,event", asColumns},
-	{"CSV with a header", asCSV},
-}
+var formats = []func(line string, o Options, dated bool) format{asJSON, asSyslog, asWeb, asALB, asLogfmt, asGoLog, asColumns, asCSV}
 
 // recognise returns the format of a file with such a line, or nil if the line does not show it.
 func recognise(line string, o Options, dated bool) format {
 	if o.TimeRegex != nil {
 		return asText(line, o, dated)
 	}
-	for _, kind := range formats {
-		if f := kind.of(line, o, dated); f != nil {
+	for _, as := range formats {
+		if f := as(line, o, dated); f != nil {
 			return f
 		}
 	}
 	return nil
 }
 
+// ifRead returns a format if it can read the line, or else nil.
+func ifRead(f format, line string) format {
+	if _, err := f.read(line, anyField); err != nil {
+		return nil
+	}
+	return f
+}
+
+// has reports whether By may name a field.
+func has(f format, field string) bool {
+	return f.fields() == nil || slices.Contains(f.fields(), field)
+}
+
 // checkOptions returns an error for options that the format of the file does not support.
 func (o Options) checkOptions(name string, f format) error {
-	_, named := f.(interface{ hasTimeField() })
+	_, named := f.(interface{ eventField() string })
 	_, isText := f.(*freeText)
 	if o.TimeField != "" && !named {
 		return fmt.Errorf("%s has no named fields, and so none named %q; leave out --time-field", name, o.TimeField)
@@ -86,8 +86,8 @@ func (o Options) checkField(name string, f format, isText bool) error {
 		return nil
 	case isText:
 		return fmt.Errorf("%s: %w", name, errByGroup)
-	case !f.has(field):
-		return fmt.Errorf(`%s has no field %q; --by may be one of %s there, or a regular expression with a group, as in "user=(\S+)"`, name, field, f.fields())
+	case !has(f, field):
+		return fmt.Errorf(`%s has no field %q; --by may be one of %s there, or a regular expression with a group, as in "user=(\S+)"`, name, field, strings.Join(f.fields(), ", "))
 	}
 	return nil
 }

@@ -416,20 +416,16 @@ func FuzzFormats(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line, field string) {
 		for _, dated := range []bool{false, true} {
-			kinds := slices.Clone(formats)
-			for _, as := range []func(string, Options, bool) format{asText, asUnixText} {
-				kinds = append(kinds, formats[0])
-				kinds[len(kinds)-1].name, kinds[len(kinds)-1].of = "lines of any kind", as
-			}
-			for _, kind := range kinds {
-				form := kind.of(line, Options{}, dated)
+			kinds := append(slices.Clone(formats), asText, asUnixText)
+			for _, as := range kinds {
+				form := as(line, Options{}, dated)
 				if form == nil {
 					continue
 				}
 				for _, field := range []string{anyField, form.byDefault(line), field} {
 					a, err := form.read(line, field)
 					if at := a.At; err == nil && (a.Units < 1 || a.Times < 1 || !dated && !inRange(at)) {
-						t.Errorf("%s, %s of %q: %v", kind.name, field, line, a)
+						t.Errorf("%T, %s of %q: %v", form, field, line, a)
 					}
 				}
 			}

@@ -23,9 +23,9 @@ var (
 	saidBySSHD = regexp.MustCompile(`\bsshd(?:-session|-auth)?(?:(?:\[\d+\])?:| \d+ - -) +`)
 )
 
-func (*syslog) fields() string        { return "address, user" }
-func (*syslog) has(field string) bool { return field == "address" || field == "user" }
+var syslogFields = []string{"address", "user"}
 
+func (*syslog) fields() []string        { return syslogFields }
 func (*syslog) byDefault(string) string { return "address" }
 
 func asSyslog(line string, _ Options, _ bool) format {

@@ -24,24 +24,15 @@ var (
 
 // asText returns the format of any line that has a date, or a time that --time-regex finds.
 func asText(line string, o Options, dated bool) format {
-	return (&freeText{where: o.TimeRegex, layout: o.TimeFormat, dated: dated}).ifRead(line)
+	return ifRead(&freeText{where: o.TimeRegex, layout: o.TimeFormat, dated: dated}, line)
 }
 
 // asUnixText returns the format of any line that has a number as a time.
 func asUnixText(line string, _ Options, dated bool) format {
-	return (&freeText{unix: true, dated: dated}).ifRead(line)
+	return ifRead(&freeText{unix: true, dated: dated}, line)
 }
 
-// ifRead returns the format if it can read the line, or else nil.
-func (t *freeText) ifRead(line string) format {
-	if _, err := t.read(line, anyField); err != nil {
-		return nil
-	}
-	return t
-}
-
-func (*freeText) fields() string          { return "nothing" }
-func (*freeText) has(string) bool         { return false }
+func (*freeText) fields() []string        { return []string{} }
 func (*freeText) byDefault(string) string { return anyField }
 
 func (t *freeText) read(line, _ string) (a Attempt, err error) {
@@ -58,18 +49,15 @@ func (t *freeText) at(line string) (time.Time, error) {
 	case t.where != nil:
 		return t.byRegex(line)
 	}
-	at, ok := t.find(line)
+	find := t.findTime
+	if t.unix {
+		find = findUnix
+	}
+	at, ok := find(line)
 	if !ok {
 		return at, errNoTime
 	}
 	return at, nil
-}
-
-func (t *freeText) find(line string) (at time.Time, ok bool) {
-	if t.unix {
-		return findUnix(line)
-	}
-	return t.findTime(line)
 }
 
 // byRegex reads the time that the group of --time-regex matches.

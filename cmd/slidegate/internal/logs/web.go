@@ -25,23 +25,13 @@ type web struct{}
 var errWeb = errors.New(`it does not begin like 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1"`)
 
 func asWeb(line string, _ Options, _ bool) format {
-	if _, err := (web{}).read(line, anyField); err != nil {
-		return nil
-	}
-	return web{}
+	return ifRead(web{}, line)
 }
 
-func (web) fields() string { return "address, user, path, agent" }
+var webFields = []string{"address", "user", "path", "agent"}
 
+func (web) fields() []string        { return webFields }
 func (web) byDefault(string) string { return "address" }
-
-func (web) has(field string) bool {
-	switch field {
-	case "address", "user", "path", "agent":
-		return true
-	}
-	return false
-}
 
 func (web) read(line, field string) (Attempt, error) {
 	host, ident, user, stamp, request, ok := cutWeb(line)
