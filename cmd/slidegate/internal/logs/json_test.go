@@ -276,6 +276,8 @@ func FuzzJSONTimeIsExact(f *testing.F) {
 	f.Add(uint64(1741064767089), int8(-3), uint8(1))
 	f.Add(uint64(1741064767123456789), int8(-9), uint8(0))
 	f.Add(uint64(17), int8(8), uint8(2))
+	f.Add(uint64(1741064767089), int8(0), uint8(1))
+	f.Add(uint64(1741064767089), int8(5), uint8(1))
 	f.Fuzz(func(t *testing.T, mantissa uint64, exponent int8, point uint8) {
 		exponent %= 12
 		whole := strconv.FormatUint(mantissa, 10)
@@ -287,21 +289,36 @@ func FuzzJSONTimeIsExact(f *testing.F) {
 		if !ok {
 			t.Fatalf("%s is no number", written)
 		}
-		nanos := new(big.Rat).Mul(seconds, big.NewRat(1e9, 1))
-		n := new(big.Int).Quo(nanos.Num(), nanos.Denom())
 		a, err := jsonBy("time").read(`{"time":`+written+`}`, anyField)
-		if inRange := seconds.Cmp(big.NewRat(1<<47, 1000)) < 0; inRange != (err == nil) {
+		if fits := floor(seconds).IsInt64(); fits != (err == nil) {
 			t.Fatalf("%s: got %v, %v", written, a.At, err)
 		}
 		if err != nil {
 			return
 		}
 		got := new(big.Int).Add(new(big.Int).Mul(big.NewInt(a.At.Unix()), big.NewInt(1e9)), big.NewInt(int64(a.At.Nanosecond())))
-		if got.Cmp(n) != 0 {
-			t.Errorf("%s: got %v; want %v ns", written, got, n)
+		if want := exactNanos(seconds); got.Cmp(want) != 0 {
+			t.Errorf("%s: got %v; want %v ns", written, got, want)
 		}
 	})
 }
+
+// exactNanos returns the nanoseconds since 1970 of a number of seconds. Seconds beyond inRange are
+// whole milliseconds, milliseconds beyond it are microseconds, and these nanoseconds.
+func exactNanos(seconds *big.Rat) *big.Int {
+	n := floor(seconds)
+	switch {
+	case seconds.Cmp(big.NewRat(maxMS, 1000)) < 0:
+		return floor(new(big.Rat).Mul(seconds, big.NewRat(1e9, 1)))
+	case n.Cmp(big.NewInt(maxMS)) < 0:
+		return n.Mul(n, big.NewInt(1e6))
+	case n.Cmp(big.NewInt(maxMS*1000)) < 0:
+		return n.Mul(n, big.NewInt(1e3))
+	}
+	return n
+}
+
+func floor(r *big.Rat) *big.Int { return new(big.Int).Quo(r.Num(), r.Denom()) }
 
 func BenchmarkJSON(b *testing.B) {
 	for _, bb := range []struct{ name, timeField, field, line string }{
