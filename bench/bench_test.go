@@ -333,22 +333,22 @@ func TestFlags(t *testing.T) {
 	}
 	tests := map[string]struct {
 		change func(b *bench)
-		at     site
+		env    environment
 		names  []string
 		out    output
 		want   string
 	}{
-		"no pass":       {func(b *bench) { b.passes = 0 }, site{}, nil, output{}, "at least 1 pass"},
-		"no part":       {func(*bench) {}, site{}, []string{"-busy"}, output{}, `no part "-busy": give some of throughput`},
-		"no directory":  {func(*bench) {}, site{}, nil, output{plots: file}, "is no directory"},
-		"half a plot":   {func(*bench) {}, site{}, []string{"server"}, output{plots: t.TempDir()}, "measure both"},
-		"negative busy": {func(*bench) {}, site{busy: -1}, nil, output{}, "at least 0"},
+		"no pass":       {func(b *bench) { b.passes = 0 }, environment{}, nil, output{}, "at least 1 pass"},
+		"no part":       {func(*bench) {}, environment{}, []string{"-busy"}, output{}, `no part "-busy": give some of throughput`},
+		"no directory":  {func(*bench) {}, environment{}, nil, output{plots: file}, "is no directory"},
+		"half a plot":   {func(*bench) {}, environment{}, []string{"server"}, output{plots: t.TempDir()}, "measure both"},
+		"negative busy": {func(*bench) {}, environment{busy: -1}, nil, output{}, "at least 0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := good
 			test.change(&b)
-			if err := run(t.Context(), b, test.at, test.names, test.out); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := run(t.Context(), b, test.env, test.names, test.out); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})

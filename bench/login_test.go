@@ -43,9 +43,9 @@ func BenchmarkBegin(b *testing.B) {
 // farGuard returns a guard on a Redis behind a network with a delay.
 func farGuard(tb testing.TB, delay time.Duration) *login.Guard {
 	tb.Helper()
-	at := site{addr: redistest.Addr(tb), delay: delay}
-	tb.Cleanup(at.close)
-	via, network, err := at.startDelay()
+	env := environment{addr: redistest.Addr(tb), delay: delay}
+	tb.Cleanup(env.close)
+	via, network, err := env.startDelay()
 	if err != nil {
 		tb.Fatal(err)
 	}

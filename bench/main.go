@@ -59,11 +59,11 @@ import (
 func main() {
 	actAsChild()
 	b := bench{callers: []int{1, 4, 16, 64, 256}, slice: 100 * time.Millisecond, log: log.New(os.Stderr, "", 0)}
-	var at site
+	var env environment
 	var out output
-	flag.StringVar(&at.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
-	flag.IntVar(&at.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
-	flag.DurationVar(&at.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
+	flag.StringVar(&env.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
+	flag.IntVar(&env.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
+	flag.DurationVar(&env.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
 	flag.Func("callers", "`numbers` of callers at a time, in throughput and hot (default 1,4,16,64,256)", b.setCallers)
 	flag.IntVar(&b.passes, "passes", 9, "passes of throughput and hot; each has a slice of 100 ms for every contender and number of callers")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server; each asks every contender about each of its events once")
@@ -78,7 +78,7 @@ func main() {
 	flag.Usage = usage
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, b, at, flag.Args(), out)
+	err := run(ctx, b, env, flag.Args(), out)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -130,19 +130,19 @@ func (b bench) check(names []string, out output) error {
 }
 
 // run measures the parts, all by default, and prints the result.
-func run(ctx context.Context, b bench, at site, names []string, out output) (err error) {
+func run(ctx context.Context, b bench, env environment, names []string, out output) (err error) {
 	if len(names) == 0 {
 		names = order
 	}
 	if err := b.check(names, out); err != nil {
 		return err
 	}
-	if at.busy < 0 || at.delay < 0 {
+	if env.busy < 0 || env.delay < 0 {
 		return errors.New("give at least 0 for -busy and -delay")
 	}
 	var res result
-	defer at.close()
-	if b.servers, res.conditions, err = at.open(ctx); err != nil {
+	defer env.close()
+	if b.servers, res.conditions, err = env.open(ctx); err != nil {
 		return err
 	}
 	if err := b.run(ctx, names, &res); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// site says where a run takes place.
-type site struct {
+// environment says where a run takes place.
+type environment struct {
 	addr  string        // of Redis; empty: the run starts one
 	busy  int           // processes beside it that use all the CPU they get
 	delay time.Duration // what the network adds to a round trip
@@ -23,58 +23,58 @@ type site struct {
 }
 
 // open starts what the run needs, connects to it, and describes the conditions.
-func (at *site) open(ctx context.Context) (s servers, c conditions, err error) {
-	c = conditions{Load: loads(), Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Busy: at.busy, Network: "no delay"}
+func (env *environment) open(ctx context.Context) (s servers, c conditions, err error) {
+	c = conditions{Load: loads(), Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Busy: env.busy, Network: "no delay"}
 	c.Command = strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " ")
-	if err := at.startRedis(); err != nil {
+	if err := env.startRedis(); err != nil {
 		return s, c, err
 	}
 	via := ""
-	if at.delay > 0 {
-		if via, c.Network, err = at.startDelay(); err != nil {
+	if env.delay > 0 {
+		if via, c.Network, err = env.startDelay(); err != nil {
 			return s, c, fmt.Errorf("cannot delay the network: %w", err)
 		}
 	}
-	if s, err = dial(ctx, at.addr, via); err != nil {
-		return s, c, fmt.Errorf("cannot reach the Redis at %s: %w", at.addr, err)
+	if s, err = dial(ctx, env.addr, via); err != nil {
+		return s, c, fmt.Errorf("cannot reach the Redis at %s: %w", env.addr, err)
 	}
-	at.stops, c.Server = append(at.stops, s.close), s.describe(ctx)
-	return s, c, at.startBusy()
+	env.stops, c.Server = append(env.stops, s.close), s.describe(ctx)
+	return s, c, env.startBusy()
 }
 
 // close ends all that open has started.
-func (at *site) close() {
-	for i := len(at.stops) - 1; i >= 0; i-- {
-		at.stops[i]()
+func (env *environment) close() {
+	for i := len(env.stops) - 1; i >= 0; i-- {
+		env.stops[i]()
 	}
 }
 
 // startRedis starts a Redis if there is no address of one.
-func (at *site) startRedis() error {
-	if strings.Contains(at.addr, "@") {
+func (env *environment) startRedis() error {
+	if strings.Contains(env.addr, "@") {
 		return errors.New("-redis takes no user and no password; write host:port, as in 127.0.0.1:6379")
 	}
-	if at.addr != "" {
+	if env.addr != "" {
 		return nil
 	}
 	addr, stop, err := redistest.Serve()
 	if err == nil {
-		at.addr, at.stops = addr, append(at.stops, stop)
+		env.addr, env.stops = addr, append(env.stops, stop)
 	}
 	return err
 }
 
 // startDelay starts a proxy that delays the network. It returns its address, and what PING takes.
-func (at *site) startDelay() (via, network string, err error) {
-	c, err := startChild("delay", at.addr, at.delay.String())
+func (env *environment) startDelay() (via, network string, err error) {
+	c, err := startChild("delay", env.addr, env.delay.String())
 	if err != nil {
 		return "", "", err
 	}
-	at.stops = append(at.stops, c.stop)
+	env.stops = append(env.stops, c.stop)
 	if via, err = c.line(); err != nil {
 		return "", "", err
 	}
-	direct, err := ping(at.addr)
+	direct, err := ping(env.addr)
 	if err != nil {
 		return "", "", err
 	}
@@ -83,13 +83,13 @@ func (at *site) startDelay() (via, network string, err error) {
 }
 
 // startBusy starts the processes that use all the CPU they get.
-func (at *site) startBusy() error {
-	for range at.busy {
+func (env *environment) startBusy() error {
+	for range env.busy {
 		c, err := startChild("busy")
 		if err != nil {
 			return err
 		}
-		at.stops = append(at.stops, c.stop)
+		env.stops = append(env.stops, c.stop)
 		if _, err := c.line(); err != nil {
 			return err
 		}

@@ -30,13 +30,13 @@ func TestNoPassword(t *testing.T) {
 // TestDelay checks that PING takes longer by at least what the network should add.
 func TestDelay(t *testing.T) {
 	const extra = 2 * time.Millisecond
-	at := site{addr: redistest.Addr(t), delay: extra}
-	t.Cleanup(at.close)
-	via, network, err := at.startDelay()
+	env := environment{addr: redistest.Addr(t), delay: extra}
+	t.Cleanup(env.close)
+	via, network, err := env.startDelay()
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct, err := ping(at.addr)
+	direct, err := ping(env.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func TestDelay(t *testing.T) {
 // once.
 func TestDelayIsNoBottleneck(t *testing.T) {
 	const requests, extra = 1000, 20 * time.Millisecond
-	at := site{addr: redistest.Addr(t), delay: extra}
-	t.Cleanup(at.close)
-	via, _, err := at.startDelay()
+	env := environment{addr: redistest.Addr(t), delay: extra}
+	t.Cleanup(env.close)
+	via, _, err := env.startDelay()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +130,9 @@ func TestEarlier(t *testing.T) {
 
 // TestConditions checks that a run states where it took place.
 func TestConditions(t *testing.T) {
-	at := site{addr: redistest.Addr(t), busy: 1, delay: time.Millisecond}
-	t.Cleanup(at.close)
-	_, c, err := at.open(t.Context())
+	env := environment{addr: redistest.Addr(t), busy: 1, delay: time.Millisecond}
+	t.Cleanup(env.close)
+	_, c, err := env.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
