@@ -21,7 +21,8 @@ find "$dir/before" \( -name '*.go' -o -name go.mod \) -exec sed -i.old 's#github
 
 cp go.mod go.sum "$dir"
 GOWORK=off go mod edit -require=slidegate.before/slidegate@v0.0.0 -replace="slidegate.before/slidegate=$dir/before" \
-	-replace="github.com/slidegate/slidegate=${here%/*}" -replace="github.com/slidegate/slidegate/goredisgate=${here%/*}/goredisgate" "$dir/go.mod"
+	-replace="github.com/slidegate/slidegate=${here%/*}" -replace="github.com/slidegate/slidegate/goredisgate=${here%/*}/goredisgate" \
+	-replace="github.com/slidegate/slidegate/cmd/slidegate=${here%/*}/cmd/slidegate" "$dir/go.mod"
 
 cat >"$dir/earlier.go" <<GO
 package main

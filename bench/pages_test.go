@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
 // TestReadmeFigures compares the table of the README with the published figures.
@@ -225,13 +227,7 @@ func column(row string, n int) string {
 }
 
 // thousands returns a whole number with a comma between thousands.
-func thousands(x float64) string {
-	digits := fmt.Sprintf("%.0f", x)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
+func thousands(x float64) string { return charts.Thousands(int(math.Round(x))) }
 
 // TestRounded checks that figures keep four digits, also those below zero: a small difference of
 // memory can be negative.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/slidegate/slidegate/internal/look"
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
 // figures are the numbers of a run that pages and pictures show. They are kept beside the pictures,
@@ -152,28 +153,46 @@ func (f figures) save(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, figuresFile), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	for name, drawn := range f.pictures() {
-		if err := os.WriteFile(filepath.Join(dir, name), drawn, 0o644); err != nil {
+	for name, d := range f.diagrams() {
+		if err := charts.Save(filepath.Join(dir, name), d.write); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pictures draws the pictures, by the names of their files.
-func (f figures) pictures() map[string][]byte {
-	return map[string][]byte{
-		"bench-server.svg":  f.drawServer(),
-		"bench-callers.svg": f.drawCallers(),
-		"bench-limits.svg":  drawGrowth("Time in the server by the number of limits, over that of redis_rate", "limits of 4 buckets each", f.Limits),
-		"bench-buckets.svg": drawGrowth("Time in the server by the number of buckets, over that of redis_rate", "buckets of one limit", f.Buckets),
+// A diagram is a picture: a plot of this height, below a title and a legend.
+type diagram struct {
+	*plot.Plot
+
+	title  string
+	legend charts.Legend
+	height vg.Length
+}
+
+// write writes the picture.
+func (d diagram) write(w io.Writer, f charts.Format) error {
+	const gap = 8 // below the legend
+	page := charts.NewPage(f, d.title, d.legend, gap+d.height)
+	d.Draw(draw.Crop(page.Canvas, 0, 0, 0, -gap))
+	return page.Write(w)
+}
+
+// diagrams returns the pictures, by the names of their files.
+func (f figures) diagrams() map[string]diagram {
+	return map[string]diagram{
+		"bench-server.svg":  f.serverTimes(),
+		"bench-callers.svg": f.byCallers(),
+		"bench-limits.svg":  growing("Time in the server by the number of limits, over that of redis_rate", "limits of 4 buckets each", f.Limits),
+		"bench-buckets.svg": growing("Time in the server by the number of buckets, over that of redis_rate", "buckets of one limit", f.Buckets),
 	}
 }
 
-// drawServer draws a bar for each way to allow an event.
-func (f figures) drawServer() []byte {
+// serverTimes returns a bar for each way to allow an event.
+func (f figures) serverTimes() diagram {
 	const line, around = 15, 30
-	p := newPlot(draw.LineStyle{})
+	p := charts.NewPlot()
+	p.Add(&plotter.Grid{Vertical: charts.Grid.Vertical})
 	var names []string
 	values := &plotter.Labels{Offset: vg.Point{X: besidePoint, Y: 1}}
 	for i, b := range slices.DeleteFunc(slices.Clone(f.Server), bar.special) {
@@ -182,84 +201,123 @@ func (f figures) drawServer() []byte {
 		values.XYs = append(values.XYs, plotter.XY{X: b.Ratio, Y: float64(i)})
 		values.Labels = append(values.Labels, fmt.Sprintf("%.2f", b.Ratio))
 	}
-	values.TextStyle = slices.Repeat([]text.Style{ink}, len(names))
-	for i := range values.TextStyle {
-		values.TextStyle[i].YAlign = draw.YCenter
-	}
+	label := charts.Label
+	label.YAlign = draw.YCenter
+	values.TextStyle = slices.Repeat([]text.Style{label}, len(names))
 	p.Add(values)
 	p.NominalY(names...)
-	p.Y.Tick.Length = 0
-	legend := []entry{
-		{"Slidegate", &plotter.BarChart{Color: look.Blue}},
-		{"other libraries and scripts", &plotter.BarChart{Color: look.Vermilion}},
-		{"floors, which decide nothing", &plotter.BarChart{Color: look.Faint}},
+	p.X.Min, p.Y.Tick.Length = 0, 0
+	legend := charts.Legend{
+		{Name: "Slidegate", Sample: &plotter.BarChart{Color: charts.Blue}},
+		{Name: "other libraries and scripts", Sample: &plotter.BarChart{Color: charts.Vermilion}},
+		{Name: "floors, which decide nothing", Sample: &plotter.BarChart{Color: charts.Faint}},
 	}
-	return picture("An allowed event: time in the server, over that of redis_rate", legend, vg.Length(len(names)*line+around), p)
+	return diagram{p, "An allowed event: time in the server, over that of redis_rate", legend, vg.Length(len(names)*line + around)}
 }
 
 // colourOf distinguishes this library, others and floors.
-func colourOf(name string) look.Colour {
+func colourOf(name string) charts.Colour {
 	switch {
 	case strings.HasPrefix(name, "window"), strings.HasPrefix(name, "ar1"):
-		return look.Blue
+		return charts.Blue
 	case strings.HasPrefix(name, "floor"), name == constant:
-		return look.Faint
+		return charts.Faint
 	default:
-		return look.Vermilion
+		return charts.Vermilion
 	}
 }
 
 // callersLines are the contenders in the picture of callers. Those with three limits are dashed.
 var callersLines = []struct {
 	name   string
-	colour look.Colour
+	colour charts.Colour
 	dashes []vg.Length
 }{
-	{constant, look.Faint, nil},
-	{"window", look.Blue, nil},
-	{"window.lua", look.Green, nil},
-	{"window, 3 limits", look.Blue, []vg.Length{5, 3}},
-	{rate, look.Vermilion, nil},
-	{"redis_rate, 3 limits", look.Vermilion, []vg.Length{5, 3}},
+	{constant, charts.Faint, nil},
+	{"window", charts.Blue, nil},
+	{"window.lua", charts.Green, nil},
+	{"window, 3 limits", charts.Blue, []vg.Length{5, 3}},
+	{rate, charts.Vermilion, nil},
+	{"redis_rate, 3 limits", charts.Vermilion, []vg.Length{5, 3}},
 }
 
-// drawCallers draws a line for some contenders, by the logarithm of the callers.
-func (f figures) drawCallers() []byte {
-	p := newPlot(grid)
-	var legend []entry
-	var ends plotter.XYs
+// byCallers returns a line for some contenders, by the logarithm of the callers.
+func (f figures) byCallers() diagram {
+	d := diagram{charts.NewPlot(), "Thousand decisions a second, by callers at a time", nil, 230}
+	var lines []*plotter.Line
 	var ticks plot.ConstantTicks
 	for _, look := range callersLines {
 		i := slices.IndexFunc(f.Callers, func(c curve) bool { return c.Name == look.name })
 		if i < 0 {
 			continue
 		}
-		var points plotter.XYs
+		line := charts.Line(look.colour, nil, look.dashes...)
 		ticks = nil
 		for _, at := range f.Callers[i].Points {
-			points = append(points, plotter.XY{X: math.Log2(at.X), Y: at.Y / 1000})
+			line.XYs = append(line.XYs, plotter.XY{X: math.Log2(at.X), Y: at.Y / 1000})
 			ticks = append(ticks, plot.Tick{Value: math.Log2(at.X), Label: fmt.Sprint(at.X)})
 		}
-		style := draw.LineStyle{Color: look.colour, Width: 1.5, Dashes: look.dashes}
-		legend = append(legend, entry{look.name, addCurve(p, points, style)})
-		ends = append(ends, end(points))
+		lines = append(lines, line)
+		d.legend = append(d.legend, charts.Entry{Name: look.name, Sample: line})
 	}
-	p.Add(numbers{"%.1f", ends})
-	p.X.Tick.Marker, p.X.Label.Text = ticks, "callers"
-	return picture("Thousand decisions a second, by callers at a time", legend, 230, p)
+	d.X.Tick.Marker, d.X.Label.Text = ticks, "callers"
+	d.addCurves("%.1f", lines)
+	return d
 }
 
-// drawGrowth draws a line for each series of rows.
-func drawGrowth(title, x string, curves []curve) []byte {
-	p := newPlot(grid)
-	var legend []entry
-	var ends plotter.XYs
+// growing returns a line for each series of rows.
+func growing(title, x string, curves []curve) diagram {
+	d := diagram{charts.NewPlot(), title, nil, 180}
+	var lines []*plotter.Line
 	for i, c := range curves {
-		style := draw.LineStyle{Color: []look.Colour{look.Blue, look.Vermilion}[i], Width: 1.5}
-		legend = append(legend, entry{c.Name, addCurve(p, c.Points, style)})
-		ends = append(ends, end(c.Points))
+		line := charts.Line([]charts.Colour{charts.Blue, charts.Vermilion}[i], c.Points)
+		lines = append(lines, line)
+		d.legend = append(d.legend, charts.Entry{Name: c.Name, Sample: line})
 	}
-	p.Add(numbers{"%.2f", ends})
-	p.X.Label.Text = x
-	return picture(title, legend, 180, p)
+	d.X.Label.Text = x
+	d.addCurves("%.2f", lines)
+	return d
+}
+
+// addCurves adds lines with a dot at each value, and the last value of each as a number.
+func (d diagram) addCurves(format string, lines []*plotter.Line) {
+	d.Add(charts.Grid)
+	ends := numbers{format: format}
+	for _, l := range lines {
+		dots := draw.GlyphStyle{Color: l.Color, Radius: 2.5, Shape: draw.CircleGlyph{}}
+		d.Add(l, &plotter.Scatter{XYs: l.XYs, GlyphStyle: dots})
+		ends.values = append(ends.values, l.XYs[l.Len()-1])
+	}
+	d.Add(ends)
+	d.X.Min, d.Y.Min = 0, 0
+}
+
+// numbers are labels to the right of points. They stand above each other if the points are close
+// together.
+type numbers struct {
+	format string
+	values plotter.XYs // a number is the value of Y
+}
+
+// Plot implements plot.Plotter.
+func (n numbers) Plot(c draw.Canvas, p *plot.Plot) {
+	s, free := charts.Label, c.Min.Y-charts.Label.Font.Size
+	s.YAlign = draw.YCenter
+	slices.SortFunc(n.values, func(a, b plotter.XY) int { return cmp.Compare(a.Y, b.Y) })
+	for _, v := range n.values {
+		y := max(free, c.Y(p.Y.Norm(v.Y))+1)
+		c.FillText(s, vg.Point{X: c.X(p.X.Norm(v.X)) + besidePoint, Y: y}, fmt.Sprintf(n.format, v.Y))
+		free = y + s.Font.Size
+	}
+}
+
+const besidePoint = 5
+
+// GlyphBoxes implements plot.GlyphBoxer, for room at the right edge.
+func (n numbers) GlyphBoxes(p *plot.Plot) (boxes []plot.GlyphBox) {
+	for _, v := range n.values {
+		right := vg.Point{X: besidePoint + charts.Label.Width(fmt.Sprintf(n.format, v.Y))}
+		boxes = append(boxes, plot.GlyphBox{X: p.X.Norm(v.X), Y: p.Y.Norm(v.Y), Rectangle: vg.Rectangle{Max: right}})
+	}
+	return boxes
 }

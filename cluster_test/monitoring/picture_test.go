@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slidegate/slidegate/internal/look"
 )
 
 const (
@@ -22,9 +20,27 @@ const (
 	top, bottom = 28.0, 62.0
 )
 
+// The colours of the picture in light mode. They are those of other pictures.
+const (
+	paper, ink, rule                 = "#FFFFFF", "#222222", "#E6E6E6"
+	blue, vermilion, green, mulberry = "#0072B2", "#D55E00", "#009E73", "#7A1F5C"
+)
+
+// darkStyle replaces the colours in dark mode.
+const darkStyle = `<style>@media (prefers-color-scheme:dark){
+[style*="fill:#FFFFFF"]{fill:#0D1117!important}
+[style*="fill:#222222"]{fill:#E6EDF3!important}
+[style*="stroke:#E6E6E6"]{stroke:#262C36!important}
+[style*="stroke:#0072B2"]{stroke:#4A9FE0!important}
+[style*="stroke:#D55E00"]{stroke:#FF8B3D!important}
+[style*="stroke:#009E73"]{stroke:#2BC79A!important}
+[style*="stroke:#7A1F5C"]{stroke:#F4B6DA!important}
+}</style>
+`
+
 // stroke returns the style of a line of a panel. Lines after the fourth repeat the colours, dashed.
 func stroke(i int) string {
-	colours := []look.Colour{look.Blue, look.Vermilion, look.Green, look.Purple}
+	colours := []string{blue, vermilion, green, mulberry}
 	dashes := []string{"none", "5 2", "2 2"}
 	return fmt.Sprintf(`fill="none" stroke-width="1.5" stroke-dasharray="%s" style="stroke:%s"`, dashes[i/len(colours)%len(dashes)], colours[i%len(colours)])
 }
@@ -46,7 +62,7 @@ func (p *scraper) draw(t *testing.T) {
 		p.drawPanel(t, &panels, panel, end)
 	}
 	text := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="%s" font-size="11" style="fill:%s">%s<rect width="100%%" height="100%%" style="fill:%s"/>`+"\n%s</svg>\n",
-		24*unit, height, look.Family, look.Ink, look.Style(), look.Paper, &panels)
+		24*unit, height, "'Liberation Sans',Arial,Helvetica,sans-serif", ink, darkStyle, paper, &panels)
 	if err := os.WriteFile(pictureFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +78,7 @@ func (p *scraper) drawPanel(t *testing.T, to *strings.Builder, panel panel, end 
 		fmt.Fprintf(to, `<text x="4" y="20" font-size="15" font-weight="bold">%s</text>`, panel.Title)
 		return
 	}
-	fmt.Fprintf(to, `<rect width="%g" height="%g" fill="none" style="stroke:%s"/><text x="8" y="18" font-weight="bold">%s</text>`, width, height, look.Rule, html.EscapeString(panel.Title))
+	fmt.Fprintf(to, `<rect width="%g" height="%g" fill="none" style="stroke:%s"/><text x="8" y="18" font-weight="bold">%s</text>`, width, height, rule, html.EscapeString(panel.Title))
 	var lines []line
 	var names []string
 	for _, target := range panel.Targets {
@@ -115,7 +131,7 @@ func (c chart) draw(lines []line, unit string) {
 	}
 	for _, share := range []float64{0, .5, 1} {
 		y := top + c.height*(1-share)
-		fmt.Fprintf(c.to, `<path d="M58 %g h%g" style="stroke:%s"/><text x="54" y="%g" text-anchor="end">%s</text>`, y, c.width, look.Rule, y+4, amount(share*largest, unit))
+		fmt.Fprintf(c.to, `<path d="M58 %g h%g" style="stroke:%s"/><text x="54" y="%g" text-anchor="end">%s</text>`, y, c.width, rule, y+4, amount(share*largest, unit))
 	}
 	for i, l := range lines {
 		command := "M"

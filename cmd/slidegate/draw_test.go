@@ -2,55 +2,43 @@ package main
 
 import (
 	"errors"
-	"image/png"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/slidegate/slidegate/internal/look"
-	"github.com/slidegate/slidegate/internal/look/looktest"
 )
 
-// TestPicture checks that the chart is valid SVG, has its title, and is the same each time.
+// TestPicture checks that the chart is written in the format of its name, and named in the report.
 func TestPicture(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "limits.svg")
-	for name, args := range map[string][]string{
-		": 124 of 280": {"--limit", "5/1h"},
-		"3/10m, 20/1d": {"--compare", "5/1h", "--compare", "3/10m,20/1d"},
-		": 0 of 280":   {"--limit", "1000/1h"},
+	for want, args := range map[string][]string{
+		": 124 of 280":     {"--limit", "5/1h"},
+		"3/10m, 20/1d":     {"--compare", "5/1h", "--compare", "3/10m,20/1d"},
+		"114 of 280 login": {"--login"},
 	} {
-		var before string
-		for range 2 {
-			stdout, stderr, status := command(t.Context(), append([]string{"replay", "--picture", file}, args...)...)
-			if status != 0 || !strings.Contains(stdout, "\nPicture: "+file+"\n") {
-				t.Fatalf("status %d, %s%s", status, stdout, stderr)
-			}
-			svg := text(t, file)
-			if before != "" && svg != before {
-				t.Errorf("%s: two pictures of one replay differ", name)
-			}
-			before = svg
+		file := filepath.Join(t.TempDir(), "limits.svg")
+		stdout, stderr, status := command(t.Context(), append([]string{"replay", "--picture", file}, args...)...)
+		if status != 0 || !strings.Contains(stdout, "\nPicture: "+file+"\n") {
+			t.Fatalf("status %d, %s%s", status, stdout, stderr)
 		}
-		checkSVG(t, before, name)
-		looktest.Check(t, []byte(before)).Legend(t, "attempts (280)", look.Shade)
+		checkSVG(t, text(t, file), want)
 	}
 }
 
-// TestPNG checks that a name that ends in .png gives a PNG, whatever its case.
-func TestPNG(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it draws in one goroutine, for seconds under the race detector")
+// TestLoginPicture checks that the chart of --login shows the same denials of each budget as the
+// report.
+func TestLoginPicture(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "logins.svg")
+	got := guarded(t, "--picture", file)
+	if got.Picture != file {
+		t.Errorf("the report names the picture %q", got.Picture)
 	}
-	for _, args := range [][]string{{"--limit", "5/1h"}, {"--suggest"}} {
-		file := filepath.Join(t.TempDir(), "limits.PNG")
-		for range 2 { // the second replaces the first
-			if _, stderr, status := command(t.Context(), append([]string{"replay", "--picture", file}, args...)...); status != 0 {
-				t.Fatal(stderr)
-			}
-		}
-		if size, err := png.DecodeConfig(strings.NewReader(text(t, file))); err != nil || size.Width != 2000 {
-			t.Errorf("%v, %d pixels across", err, size.Width)
+	svg := text(t, file)
+	checkSVG(t, svg, fmt.Sprintf("the built-in sample: %d of %d login attempts denied", got.Denied, got.Attempts))
+	checkSVG(t, svg, fmt.Sprintf("allowed (%d)", got.Allowed))
+	for _, b := range got.Budgets {
+		if b.Denied > 0 {
+			checkSVG(t, svg, fmt.Sprintf("%d denied, limits %s", b.Denied, strings.Join(b.Limits, ", ")))
 		}
 	}
 }
@@ -82,7 +70,7 @@ func TestNoPictureAfterAnError(t *testing.T) {
 // mistake.
 func TestPictureReplacesNoLog(t *testing.T) {
 	log := older(t, "log.svg", "1,alice\n")
-	for _, args := range [][]string{{"replay", "--picture", log, log}, {"replay", "--picture", log}} {
+	for _, args := range [][]string{{"replay", "--picture", log, log}, {"replay", "--login", "--picture", log}} {
 		_, stderr, status := command(t.Context(), args...)
 		if want := `slidegate: --picture: "` + log + `" exists, and is no picture; name another file` + "\n"; status != 1 || stderr != want {
 			t.Errorf("status %d, %s", status, stderr)

@@ -246,11 +246,19 @@ func openSSH(tb testing.TB) string {
 // checkSVG fails the test if a chart is not well-formed, or lacks a text.
 func checkSVG(t *testing.T, svg, want string) {
 	t.Helper()
+	if got := textsOf(t, svg); !strings.Contains(got, want) {
+		t.Errorf("no %q in the picture: %s", want, got)
+	}
+}
+
+// textsOf returns the texts of a chart. It fails the test if the chart is not well-formed.
+func textsOf(t *testing.T, svg string) string {
+	t.Helper()
 	var texts strings.Builder
 	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			break
+			return texts.String()
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -258,9 +266,6 @@ func checkSVG(t *testing.T, svg, want string) {
 		if s, ok := token.(xml.CharData); ok {
 			texts.Write(s)
 		}
-	}
-	if !strings.Contains(texts.String(), want) {
-		t.Errorf("no %q in the picture", want)
 	}
 }
 

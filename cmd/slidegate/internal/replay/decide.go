@@ -15,11 +15,11 @@ import (
 	"github.com/redis/rueidis"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -164,15 +164,15 @@ type worker struct {
 	now       time.Time           // the time of the current attempt
 	uncertain bool                // a call that failed may have been counted
 	sets      []*outcome
-	admitted  []bool            // whether each set admits the current attempt
-	timeline  *picture.Timeline // nil without a picture
+	admitted  []bool           // whether each set admits the current attempt
+	timeline  *charts.Timeline // nil without a picture
 	tallies
 }
 
 func newWorker(r *replay, keep int) (*worker, error) {
 	w := &worker{r: r, attempts: make(chan logs.Attempt, ahead), admitted: make([]bool, len(r.sets)), tallies: newTallies(r.sets, r.how, keep)}
 	if r.timeline {
-		w.timeline = picture.NewTimeline(len(r.sets))
+		w.timeline = charts.NewTimeline(len(r.sets))
 	}
 	for i, limits := range r.sets {
 		l, err := r.limiter(i, func() time.Time { return w.now })

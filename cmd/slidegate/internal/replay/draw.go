@@ -2,37 +2,30 @@ package replay
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // draw writes the chart, if Picture names a file.
 func (p *Report) draw() error {
-	if p.Picture == "" {
-		return nil
-	}
-	d := picture.Picture{Title: p.title(), Zone: p.zone(), Yearless: p.yearless(), Timeline: p.timeline}
+	d := charts.Replay{Title: p.title(), Zone: p.zone(), Yearless: p.yearless(), Timeline: p.timeline}
 	for _, s := range p.Sets {
-		d.Sets = append(d.Sets, picture.Set{Name: s.limits(), Waits: s.waits, Denied: s.Denied})
+		d.Sets = append(d.Sets, charts.Set{Name: s.limits(), Waits: s.waits, Denied: s.Denied})
 	}
-	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.Draw(w, f, d) })
+	return charts.Save(p.Picture, d.Draw)
 }
 
 // draw writes the chart, if Picture names a file.
 func (p *LoginReport) draw() error {
-	if p.Picture == "" {
-		return nil
-	}
 	title := fmt.Sprintf("%s: %d of %s denied", p.source(), p.Denied, output.Count(p.Allowed+p.Denied, "login attempt"))
-	d := picture.Logins{Title: title, Zone: p.zone(), Yearless: p.yearless(), Timeline: p.timeline, Waits: p.waits}
+	sets := []charts.Set{{Waits: p.waits, Denied: p.Denied}}
+	d := charts.Logins{Replay: charts.Replay{Title: title, Zone: p.zone(), Yearless: p.yearless(), Sets: sets, Timeline: p.timeline}}
 	for _, b := range p.Budgets {
-		d.Budgets = append(d.Budgets, picture.Budget{Name: string(b.Budget), Limits: strings.Join(b.Limits, ", "), Denied: b.Denied})
+		d.Budgets = append(d.Budgets, charts.Budget{Name: string(b.Budget), Limits: strings.Join(b.Limits, ", "), Denied: b.Denied})
 	}
-	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawLogins(w, f, d) })
+	return charts.Save(p.Picture, d.Draw)
 }
 
 // zone returns the time zone that a chart shows. It is empty for a log without years, whose times

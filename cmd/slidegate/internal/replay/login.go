@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/login"
 )
@@ -26,7 +26,7 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
 	}
-	if err := picture.Check(string(c.Picture)); err != nil {
+	if err := charts.Check(string(c.Picture)); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" { // decisions allocate much that is garbage soon
@@ -90,8 +90,8 @@ type guardReplay struct {
 	budgets              []*budgetDenials
 	allowed              int
 	noAccount, noAddress int // attempts that a guard cannot decide
-	waits                *picture.Waits
-	timeline             *picture.Timeline // the first set are the allowed attempts, each other set those that one budget denied
+	waits                *charts.Waits
+	timeline             *charts.Timeline // the first set are the allowed attempts, each other set those that one budget denied
 	subjects             [3]subjects
 }
 
@@ -119,7 +119,7 @@ type subjects struct {
 // newGuardReplay creates a guard. It keeps the tallies of at most this many idle subjects of each
 // kind.
 func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardReplay, err error) {
-	r = &guardReplay{now: time.Unix(0, 0), waits: &picture.Waits{}}
+	r = &guardReplay{now: time.Unix(0, 0), waits: &charts.Waits{}}
 	cfg.Now = func() time.Time { return r.now }
 	if r.guard, err = login.NewLocal(cfg); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 		}
 		r.budgets = append(r.budgets, &budgetDenials{budget: b, limits: of[b]})
 	}
-	r.timeline = picture.NewTimeline(1 + len(r.budgets))
+	r.timeline = charts.NewTimeline(1 + len(r.budgets))
 	tally := func(limits flags.Limits) tallies { return newTallies(flags.Sets{limits}, estimator.Window, keep) }
 	forget := func(ctx context.Context, account string) error { return r.guard.Forget(ctx, account) }
 	r.subjects = [...]subjects{

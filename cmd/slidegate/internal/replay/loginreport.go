@@ -7,8 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/login"
 )
 
@@ -30,8 +30,8 @@ type LoginReport struct {
 	MoreByMistake   int            `json:"denied_though_succeeded_more"`
 	Picture         string         `json:"picture,omitempty"`
 
-	timeline *picture.Timeline
-	waits    *picture.Waits
+	timeline *charts.Timeline
+	waits    *charts.Waits
 }
 
 type budgetReport struct {

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -79,7 +79,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := picture.Check(string(c.Picture)); err != nil {
+	if err := charts.Check(string(c.Picture)); err != nil {
 		return err
 	}
 	var p *Report

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 )
 
 const topEvents = 10 // the most events in a list of the report
@@ -25,7 +25,7 @@ type Report struct {
 	Sets          []*result `json:"sets"`
 	Picture       string    `json:"picture,omitempty"`
 
-	timeline *picture.Timeline
+	timeline *charts.Timeline
 }
 
 // logReport describes the log that was read.
@@ -67,7 +67,7 @@ type result struct {
 	MoreByMistake int     `json:"denied_though_succeeded_more"`
 	Lost          int     `json:"denials_lost,omitempty"` // if estimated: how many more denials an event may have had, long before or after
 
-	waits *picture.Waits
+	waits *charts.Waits
 }
 
 // waitReport is how long denied attempts had to wait.
@@ -77,7 +77,7 @@ type waitReport struct {
 	LongestWait int64 `json:"longest_wait_ms"`
 }
 
-func waited(waits *picture.Waits) waitReport {
+func waited(waits *charts.Waits) waitReport {
 	return waitReport{waits.Quantile(0.5).Milliseconds(), waits.Quantile(0.99).Milliseconds(), waits.Longest().Milliseconds()}
 }
 
@@ -111,7 +111,7 @@ func (c *Command) report(r *replay, log *logs.Reader) *Report {
 		p.Limiter = r.name
 	}
 	if c.Picture != "" {
-		p.timeline = picture.NewTimeline(len(r.sets))
+		p.timeline = charts.NewTimeline(len(r.sets))
 	}
 	for i, limits := range r.sets {
 		p.Sets = append(p.Sets, newResult(r, i, limits))

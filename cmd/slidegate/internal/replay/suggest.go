@@ -9,12 +9,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
 )
 
@@ -45,7 +44,7 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := c.checkSuggest(); err != nil {
 		return err
 	}
-	if err := picture.Check(string(c.Picture)); err != nil {
+	if err := charts.Check(string(c.Picture)); err != nil {
 		return err
 	}
 	var p *SuggestReport
@@ -136,20 +135,17 @@ func (p *SuggestReport) printSuggestions(b *strings.Builder, screen output.Scree
 
 // draw writes the chart of the trade-off, if Picture names a file.
 func (p *SuggestReport) draw() error {
-	if p.Picture == "" {
-		return nil
-	}
-	d := picture.Tradeoff{
-		Title: fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt")), Honest: "honest attempts",
+	d := charts.Tradeoff{
+		Title:    fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt")),
 		MayDelay: p.share, Reach: min(1, max(suggest.Reach*p.share, 0.01)), Tried: p.tried(p.proposal.Tried), Proposed: p.tried(p.proposal.Sets),
 	}
-	return picture.Save(p.Picture, func(w io.Writer, f sheet.Format) error { return picture.DrawTradeoff(w, f, d) })
+	return charts.Save(p.Picture, d.Draw)
 }
 
-func (p *SuggestReport) tried(sets []suggest.Set) (all []picture.Tried) {
+func (p *SuggestReport) tried(sets []suggest.Set) (all []charts.Tried) {
 	for _, s := range sets {
 		name := strings.Join(flags.Limits(s.Limits).Texts(), ", ")
-		all = append(all, picture.Tried{Name: name, Limits: len(s.Limits), Stopped: s.Stopped, Delayed: float64(s.Delayed) / float64(max(1, p.Honest))})
+		all = append(all, charts.Tried{Name: name, Limits: len(s.Limits), Stopped: s.Stopped, Delayed: float64(s.Delayed) / float64(max(1, p.Honest))})
 	}
 	return all
 }

@@ -8,10 +8,10 @@ import (
 
 	"github.com/axiomhq/hyperloglog"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -22,11 +22,11 @@ type outcome struct {
 	neverAdmissible  int   // denied attempts that ask for more units than a limit holds
 	succeeded        int   // denied attempts with the right password or key in the log
 	by               []int // attempts denied by each limit, whatever the others decide
-	waits            *picture.Waits
+	waits            *charts.Waits
 }
 
 func newOutcome(limits flags.Limits) *outcome {
-	return &outcome{limits: limits, by: make([]int, len(limits)), waits: &picture.Waits{}}
+	return &outcome{limits: limits, by: make([]int, len(limits)), waits: &charts.Waits{}}
 }
 
 // count counts one decision. A limit denies if it alone would require a wait, or could never hold

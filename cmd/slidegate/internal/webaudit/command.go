@@ -12,12 +12,11 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/picture"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // Command represents slidegate audit with its flags. Run runs it.
@@ -48,7 +47,7 @@ const statusFound cli.ExitStatus = 3
 // Run audits the service, and prints the report.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	cfg, err := c.config()
-	if err = errors.Join(err, picture.Check(string(c.Picture))); err != nil {
+	if err = errors.Join(err, charts.Check(string(c.Picture))); err != nil {
 		return err
 	}
 	a, err := New(ctx, cfg)
@@ -60,7 +59,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(r.draw(string(c.Picture)), c.print(s.Out, r)); err != nil || len(r.Findings) == 0 {
+	if err := errors.Join(charts.Save(string(c.Picture), r.chart().Draw), c.print(s.Out, r)); err != nil || len(r.Findings) == 0 {
 		return err
 	}
 	return statusFound
@@ -163,23 +162,19 @@ func (c *Command) repeatCommand(claims string) []string {
 	return words
 }
 
-// draw writes the picture into a file. It does nothing if file is empty.
-func (r *Report) draw(file string) error {
-	if file == "" {
-		return nil
-	}
-	title := fmt.Sprintf("Audit of %s under %s", r.URL, r.claimed())
-	return picture.Save(file, func(w io.Writer, f sheet.Format) error { return picture.DrawTrails(w, f, title, r.Took, r.trails()) })
+// chart returns the chart of the audit.
+func (r *Report) chart() charts.Audit {
+	return charts.Audit{Title: fmt.Sprintf("Audit of %s under %s", r.URL, r.claimed()), Took: r.Took, Trails: r.trails()}
 }
 
 // trails returns the allowed requests for each claim. A request is certainly in the window from its
 // answer until Per after it was sent, minus a tolerance for clocks.
-func (r *Report) trails() (all []picture.Trail) {
+func (r *Report) trails() (all []charts.Trail) {
 	for _, c := range r.Claims {
-		trail := picture.Trail{Claim: c.Limit.String(), Max: c.Limit.Max, Per: c.Limit.Per}
+		trail := charts.Trail{Claim: c.Limit.String(), Max: c.Limit.Max, Per: c.Limit.Per}
 		for _, a := range r.Attempts {
 			if a.Answer == audit.Allowed {
-				trail.Admitted = append(trail.Admitted, picture.Span{From: a.Came, To: a.Sent + c.Limit.Per - c.Limit.Per/1000 - time.Millisecond})
+				trail.Admitted = append(trail.Admitted, charts.Span{From: a.Came, To: a.Sent + c.Limit.Per - c.Limit.Per/1000 - time.Millisecond})
 			}
 		}
 		all = append(all, trail)

@@ -1,8 +1,7 @@
-package picture
+package charts
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 	"time"
 )
@@ -70,29 +69,51 @@ func (w *Waits) Quantile(q float64) time.Duration {
 	return w.longest
 }
 
-// waitBin returns the first bin whose edge is not below a wait. It computes the whole octaves above
-// a millisecond by the length of a binary number, and searches the rest.
+// waitBin returns the first bin whose edge is not below a wait.
 func waitBin(d time.Duration) int {
-	if d <= shortest {
-		return 0
-	}
-	octaves := bits.Len64(uint64((d-1)/shortest)) - 1
-	from := 1 + octaves*perOctave
-	i, _ := slices.BinarySearch(edges[from:min(from+perOctave, waitBins)], d)
-	return from + i
+	i, _ := slices.BinarySearch(edges[:], d)
+	return i
 }
 
-// joined returns the counts of wider bins, from a first to a last one. Each joins several bins.
-func (w *Waits) joined(join, first, last int) []int {
-	counts := make([]int, last-first+1)
+// histogram draws waits. Each of its bins joins 2 or 4 bins of Waits.
+type histogram struct {
+	join, first, last int
+	ratio             float64 // of the edges of a bin
+	from, to          float64 // the ends of its axis
+}
+
+// newHistogram returns a histogram whose axis covers these waits.
+func newHistogram(w *Waits) histogram {
+	least := slices.IndexFunc(w.bins[:], func(n int) bool { return n > 0 })
+	most := waitBin(w.Longest())
+	h := histogram{join: 4}
+	if most-least < 6*perOctave {
+		h.join = 2
+	}
+	octaves := float64(h.join) / perOctave
+	h.first, h.last, h.ratio = h.bin(least), h.bin(most), math.Exp2(octaves)
+	from, to := atLeast(4/octaves, float64(h.first-2), float64(h.last+1))
+	h.from, h.to = h.at(from), h.at(to)
+	return h
+}
+
+// bin returns the bin that bin i of Waits belongs to. The upper edge of bin n is that of bin n ×
+// join of Waits.
+func (h histogram) bin(i int) int { return (i + h.join - 1) / h.join }
+
+// at returns the wait at the upper edge of a bin, in nanoseconds.
+func (h histogram) at(bin float64) float64 { return float64(shortest) * math.Pow(h.ratio, bin) }
+
+// edge returns the start of a bin, in nanoseconds. Bins are numbered from the first.
+func (h histogram) edge(bin int) float64 { return h.at(float64(h.first + bin - 1)) }
+
+// counts returns the waits in each bin.
+func (h histogram) counts(w *Waits) []int {
+	counts := make([]int, h.last-h.first+1)
 	for i, n := range w.bins {
 		if n > 0 {
-			counts[joinedBin(i, join)-first] += n
+			counts[h.bin(i)-h.first] += n
 		}
 	}
 	return counts
 }
-
-// joinedBin returns the wider bin that bin i belongs to. The upper edge of the nth wider bin is
-// that of bin n × join.
-func joinedBin(i, join int) int { return (i + join - 1) / join }

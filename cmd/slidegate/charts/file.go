@@ -1,4 +1,4 @@
-package picture
+package charts
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // Check returns an error if the picture cannot be written. It changes nothing, and is meant for use
@@ -22,7 +20,7 @@ func Check(file string) error {
 	case "-":
 		return errors.New("--picture: the standard output is for the report; name a file")
 	}
-	if _, ok := sheet.FormatOf(file); !ok {
+	if _, ok := formatOf(file); !ok {
 		return fmt.Errorf("--picture: %q ends neither in .svg nor in .png; name a file that does", file)
 	}
 	info, err := os.Stat(file)
@@ -71,9 +69,13 @@ func writeError(file string, err error) error {
 	return fmt.Errorf("--picture: cannot write %q (%w); name a file in a directory of yours", file, err)
 }
 
-// Save writes a picture to a file, in the format of its file name.
-func Save(file string, draw func(io.Writer, sheet.Format) error) error {
-	format, _ := sheet.FormatOf(file)
+// Save writes a chart to a file, in the format of its file name. It does nothing if there is no
+// name.
+func Save(file string, draw func(io.Writer, Format) error) error {
+	if file == "" {
+		return nil
+	}
+	format, _ := formatOf(file)
 	var drawn bytes.Buffer
 	if err := draw(&drawn, format); err != nil {
 		return err

@@ -1,33 +1,46 @@
-// Package attack simulates a week of a login form under attack: without the login guard, with it,
-// and with challenges and their alarm. docs/login-simulation.md explains the figures.
-package attack
+// Command attack simulates a week of a login form under attack: without the login guard, with it,
+// and with challenges and their alarm. It prints the results as Markdown. docs/login-simulation.md
+// explains the figures. The same seed gives the same week.
+//
+//	go run ./bench/attack
+package main
 
 import (
-	"io"
+	"errors"
+	"flag"
+	"fmt"
 	"os"
 
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/window"
 )
 
-// Simulate runs all scenarios and writes their tables, as Markdown. If svg names a file, it also
-// draws a chart of the passwords tried. The same seed gives the same week. The alarm goes on at the
-// rate site, or at its default if site is zero.
-func Simulate(w io.Writer, seed uint64, site window.Limit, svg string) error {
-	weeks, err := simulate(seed, site)
+func main() {
+	seed := flag.Uint64("seed", 1, "the seed of all random choices of users")
+	var alarm window.Limit
+	flag.Func("alarm", "failures over the whole service at which the alarm goes on, such as 10000000/1h for never (default 1000/1h)", func(text string) (err error) {
+		alarm, err = window.ParseLimit(text)
+		return err
+	})
+	picture := flag.String("picture", "", "also draw a chart of the passwords tried into this `file` (.svg or .png)")
+	flag.Parse()
+	if err := run(*seed, alarm, *picture); err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		os.Exit(1)
+	}
+}
+
+// run simulates all scenarios, prints their tables, and draws the chart.
+func run(seed uint64, alarm window.Limit, picture string) error {
+	if err := charts.Check(picture); err != nil {
+		return err
+	}
+	weeks, err := simulate(seed, alarm)
 	if err != nil {
 		return err
 	}
-	if _, err = io.WriteString(w, tables(weeks)); err != nil || svg == "" {
-		return err
-	}
-	file, err := os.Create(svg)
-	if err != nil {
-		return err
-	}
-	if err = picture(file, weeks); err != nil {
-		return err
-	}
-	return file.Close()
+	_, err = os.Stdout.WriteString(tables(weeks))
+	return errors.Join(err, charts.Save(picture, chart(weeks).draw))
 }
 
 // A scenario is a kind of attack.
@@ -61,15 +74,16 @@ type week struct {
 	without, with, challenged *world
 }
 
-// simulate runs all scenarios, with the same users.
-func simulate(seed uint64, site window.Limit) (weeks []week, err error) {
+// simulate runs all scenarios, with the same users. The alarm goes on at this rate of failures, or
+// at its default if that is zero.
+func simulate(seed uint64, alarm window.Limit) (weeks []week, err error) {
 	for _, s := range scenarios {
 		var runs [forms]*world
 		for f := range forms {
 			if s.only && f != solvable {
 				continue
 			}
-			if runs[f], err = s.run(seed, f, site); err != nil {
+			if runs[f], err = s.run(seed, f, alarm); err != nil {
 				return nil, err
 			}
 		}
@@ -78,8 +92,8 @@ func simulate(seed uint64, site window.Limit) (weeks []week, err error) {
 	return weeks, nil
 }
 
-func (s scenario) run(seed uint64, f form, site window.Limit) (*world, error) {
-	w, err := newWorld(f, site)
+func (s scenario) run(seed uint64, f form, alarm window.Limit) (*world, error) {
+	w, err := newWorld(f, alarm)
 	if err != nil {
 		return nil, err
 	}

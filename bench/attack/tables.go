@@ -1,10 +1,13 @@
-package attack
+package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
 // tables returns the output of the program: what attackers achieved, and what it cost the users.
@@ -54,10 +57,7 @@ type gains struct{ total, worst, hourly, account int }
 
 func (w *world) gains() (g gains) {
 	for hour := range hours {
-		n := 0
-		for _, a := range w.attackers {
-			n += a.tried[hour]
-		}
+		n := w.triedIn(hour)
 		g.total, g.worst = g.total+n, max(g.worst, n)
 	}
 	for _, a := range w.attackers {
@@ -66,6 +66,14 @@ func (w *world) gains() (g gains) {
 		}
 	}
 	return g
+}
+
+// triedIn returns how many passwords all attackers tried in an hour.
+func (w *world) triedIn(hour int) (n int) {
+	for _, a := range w.attackers {
+		n += a.tried[hour]
+	}
+	return n
 }
 
 var who = [groups]string{
@@ -141,9 +149,5 @@ func number(x float64) string {
 	if x < 10 && x != float64(int(x)) {
 		return fmt.Sprintf("%.1f", x)
 	}
-	s := fmt.Sprintf("%.0f", x)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return charts.Thousands(int(math.Round(x)))
 }

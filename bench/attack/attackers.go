@@ -1,4 +1,4 @@
-package attack
+package main
 
 import (
 	"cmp"
@@ -44,24 +44,16 @@ type resource struct {
 }
 
 // rotation holds resources that are used one after the other. first is the resource that is free
-// first. Of several, it is the one unused for longest. It implements heap.Interface.
+// first. Of several, it is the one unused for longest.
 type rotation struct {
-	all  []*resource
+	pile[*resource]
+
 	uses int
 }
 
-func (t *rotation) Len() int      { return len(t.all) }
-func (t *rotation) Swap(i, j int) { t.all[i], t.all[j] = t.all[j], t.all[i] }
-
-// Push implements heap.Interface.
-func (t *rotation) Push(x any) { t.all = append(t.all, x.(*resource)) }
-
-// Pop implements heap.Interface, and is not called.
-func (t *rotation) Pop() any { panic("resources are never removed") }
-
-func (t *rotation) Less(i, j int) bool {
-	a, b := t.all[i], t.all[j]
-	return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.used, b.used)) < 0
+// Compare puts the resource that is free first in front.
+func (r *resource) Compare(other *resource) int {
+	return cmp.Or(cmp.Compare(r.free, other.free), cmp.Compare(r.used, other.used))
 }
 
 func (t *rotation) first() *resource { return t.all[0] }

@@ -1,4 +1,4 @@
-package picture
+package charts
 
 import (
 	"cmp"
@@ -13,10 +13,6 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	"github.com/slidegate/slidegate/internal/look"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/sheet"
 )
 
 // tickStep is the distance of ticks on an axis of time: a number of seconds, or of months.
@@ -86,11 +82,11 @@ func (r tickStep) Ticks(from, to float64) (ticks []plot.Tick) {
 
 // Plot draws the notes below the names. It implements plot.Plotter.
 func (r tickStep) Plot(c draw.Canvas, p *plot.Plot) {
-	s, last := sheet.Remark, ""
+	s, last := Remark, ""
 	s.XAlign = draw.XCenter
 	for _, tick := range r.Ticks(p.X.Min, p.X.Max) {
 		if note := instant(tick.Value).Format(r.note); note != last {
-			x := max(look.Margin+s.Width(note)/2, c.X(p.X.Norm(tick.Value)))
+			x := max(margin+s.Width(note)/2, c.X(p.X.Norm(tick.Value)))
 			c.FillText(s, vg.Point{X: x, Y: c.Min.Y - 26}, note)
 			last = note
 		}
@@ -125,7 +121,7 @@ func (a waitAxis) Ticks(from, to float64) (visible []plot.Tick) {
 	free := math.Inf(-1)
 	for _, tick := range ticks {
 		at := float64(a) * math.Log(tick.Value/from) / math.Log(to/from)
-		if half := sheet.Label.Width(tick.Label).Points() / 2; at-half >= free {
+		if half := Label.Width(tick.Label).Points() / 2; at-half >= free {
 			visible, free = append(visible, tick), at+half+6
 		}
 	}
@@ -145,47 +141,40 @@ func namedWaits(waits string, from, to float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// countScale is the scale of an axis of numbers from 0. With sqrt, it is a square-root scale, on
-// which low numbers are visible beside a few high ones.
-type countScale struct{ sqrt bool }
-
-// scaleOf returns the scale for some counts. It is a square-root scale if the highest count is more
-// than 20 times the median of the counts that are not 0.
-func scaleOf(counts []int) countScale {
-	counts = slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 })
-	slices.Sort(counts)
-	return countScale{counts[len(counts)-1] > 20*counts[len(counts)/2]}
-}
-
-// countAxis is a scale with the number at its upper end.
+// countAxis is an axis of numbers from 0. With sqrt, it has a square-root scale, on which low
+// numbers are visible beside a few high ones.
 type countAxis struct {
-	scale countScale
-	top   float64
+	sqrt bool
+	top  float64 // the number at the upper end
 }
 
-// newCountAxis returns the axis for some counts in a panel of this height. It leaves room above the
-// highest count for its number.
+// newCountAxis returns the axis for some counts in a panel of this height. It has a square-root
+// scale if the highest count is more than 20 times the median of the counts that are not 0. It
+// leaves room above the highest count for its number.
 func newCountAxis(counts []int, high vg.Length) countAxis {
 	const name = 14
-	a := countAxis{scale: scaleOf(counts), top: float64(slices.Max(counts))}
+	counts = slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 })
+	slices.Sort(counts)
+	highest := counts[len(counts)-1]
+	a := countAxis{highest > 20*counts[len(counts)/2], float64(highest)}
 	part := 1 - name/(high.Points()-20) // without the lower axis
-	if a.top /= part; a.scale.sqrt {
+	if a.top /= part; a.sqrt {
 		a.top /= part
 	}
 	return a
 }
 
 // String returns the name of a square-root scale, and nothing for a linear one.
-func (s countScale) String() string {
-	if s.sqrt {
+func (a countAxis) String() string {
+	if a.sqrt {
 		return "square-root scale"
 	}
 	return ""
 }
 
 // Normalize returns the position of a number, from 0 to 1. It implements plot.Normalizer.
-func (s countScale) Normalize(_, top, n float64) float64 {
-	if s.sqrt {
+func (a countAxis) Normalize(_, top, n float64) float64 {
+	if a.sqrt {
 		return math.Copysign(math.Sqrt(math.Abs(n)/top), n)
 	}
 	return n / top
@@ -193,23 +182,20 @@ func (s countScale) Normalize(_, top, n float64) float64 {
 
 // Ticks returns 0 and the multiples of a round number. On a square-root scale it returns 0 and some
 // round numbers. It implements plot.Ticker.
-func (s countScale) Ticks(_, top float64) (ticks []plot.Tick) {
-	numbers := roundNumbers(top)
-	if !s.sqrt {
-		step := numbers[slices.IndexFunc(numbers, func(n float64) bool { return n >= top/5 })]
-		numbers = []float64{step, 2 * step, 3 * step, 4 * step, 5 * step}
+func (a countAxis) Ticks(_, top float64) (ticks []plot.Tick) {
+	if !a.sqrt {
+		return multiples(max(1, roundStep(top, 5)), top, func(n float64) string { return Thousands(int(n)) })
 	}
 	last := math.Inf(-1)
-	for _, n := range append([]float64{0}, numbers...) {
-		if height := s.Normalize(0, top, n); n <= top && height-last > 0.15 {
-			ticks, last = append(ticks, plot.Tick{Value: n, Label: thousands(int(n))}), height
+	for _, n := range append([]float64{0}, roundNumbers(top)...) {
+		if height := a.Normalize(0, top, n); n <= top && height-last > 0.15 {
+			ticks, last = append(ticks, plot.Tick{Value: n, Label: Thousands(int(n))}), height
 		}
 	}
 	return ticks
 }
 
-// roundNumbers returns 1, 2, 5, 10, 20, 50 and so on. At least one of them is not below a fifth of
-// the highest.
+// roundNumbers returns 1, 2, 5, 10, 20, 50 and so on, at least up to the highest.
 func roundNumbers(highest float64) (all []float64) {
 	for ten := 1.0; ten <= highest; ten *= 10 {
 		all = append(all, ten, 2*ten, 5*ten)
@@ -217,5 +203,25 @@ func roundNumbers(highest float64) (all []float64) {
 	return all
 }
 
-// thousands returns a number with commas.
-func thousands(n int) string { return message.NewPrinter(language.English).Sprint(n) }
+// roundStep returns the smallest step that fits into a length at most this many times. It is 1, 2
+// or 5 times a power of ten.
+func roundStep(length, most float64) float64 {
+	ten := math.Pow(10, math.Floor(math.Log10(length/most)))
+	for _, times := range []float64{1, 2, 5} {
+		if length/(times*ten) <= most {
+			return times * ten
+		}
+	}
+	return 10 * ten
+}
+
+// multiples returns ticks at 0 and at the multiples of a step, up to an end.
+func multiples(step, end float64, label func(float64) string) (ticks plot.ConstantTicks) {
+	for n := 0.0; n*step <= end; n++ {
+		ticks = append(ticks, plot.Tick{Value: n * step, Label: label(n * step)})
+	}
+	return ticks
+}
+
+// Thousands returns a number with commas.
+func Thousands(n int) string { return message.NewPrinter(language.English).Sprint(n) }

@@ -1,4 +1,4 @@
-package attack
+package main
 
 import (
 	"cmp"
@@ -25,7 +25,8 @@ var start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 type world struct {
 	now   time.Duration // since start
 	end   time.Duration // of all attacks: a week, or an hour without the guard, where all hours are the same
-	queue queue
+	queue pile[event]
+	added int // events
 	form  form
 	guard *login.Guard  // nil: none
 	free  login.Attempt // the answer without a guard
@@ -48,7 +49,7 @@ const (
 )
 
 // newWorld returns a world without users. Its guard has the defaults.
-func newWorld(f form, site window.Limit) (w *world, err error) {
+func newWorld(f form, alarm window.Limit) (w *world, err error) {
 	w = &world{end: length, form: f, free: login.Attempt{Allowed: true}}
 	if f == unguarded {
 		w.end = time.Hour
@@ -56,7 +57,7 @@ func newWorld(f form, site window.Limit) (w *world, err error) {
 	}
 	cfg := login.Config{Name: "login", Now: func() time.Time { return start.Add(w.now) }}
 	if f == solvable {
-		cfg.Challenged = &login.Challenged{Site: site, Switched: func(login.Alarm) { w.alarms = append(w.alarms, w.now) }}
+		cfg.Challenged = &login.Challenged{Site: alarm, Switched: func(login.Alarm) { w.alarms = append(w.alarms, w.now) }}
 	}
 	w.guard, err = login.NewLocal(cfg)
 	return w, err
@@ -123,14 +124,14 @@ func (w *world) succeed(a *login.Attempt) {
 
 // after calls do after a pause.
 func (w *world) after(pause time.Duration, do func()) {
-	w.queue.number++
-	heap.Push(&w.queue, event{w.now + pause, w.queue.number, do})
+	w.added++
+	heap.Push(&w.queue, event{w.now + pause, w.added, do})
 }
 
 // run runs all events in the order of their times. Events at the same time run in the order in
 // which they were added.
 func (w *world) run() error {
-	for len(w.queue.events) > 0 && w.err == nil {
+	for w.queue.Len() > 0 && w.err == nil {
 		next := heap.Pop(&w.queue).(event)
 		w.now = next.at
 		next.do()
@@ -144,27 +145,24 @@ type event struct {
 	do     func()
 }
 
-// queue implements heap.Interface.
-type queue struct {
-	events []event
-	number int // of the last event
+// Compare puts the earlier event in front.
+func (e event) Compare(other event) int {
+	return cmp.Or(cmp.Compare(e.at, other.at), cmp.Compare(e.number, other.number))
 }
 
-func (q *queue) Len() int      { return len(q.events) }
-func (q *queue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
+// A pile implements heap.Interface.
+type pile[T interface{ Compare(T) int }] struct{ all []T }
+
+func (p *pile[T]) Len() int           { return len(p.all) }
+func (p *pile[T]) Less(i, j int) bool { return p.all[i].Compare(p.all[j]) < 0 }
+func (p *pile[T]) Swap(i, j int)      { p.all[i], p.all[j] = p.all[j], p.all[i] }
 
 // Push implements heap.Interface.
-func (q *queue) Push(e any) { q.events = append(q.events, e.(event)) }
-
-func (q *queue) Less(i, j int) bool {
-	a, b := q.events[i], q.events[j]
-	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number)) < 0
-}
+func (p *pile[T]) Push(x any) { p.all = append(p.all, x.(T)) }
 
 // Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	last := len(q.events) - 1
-	e := q.events[last]
-	q.events = q.events[:last]
-	return e
+func (p *pile[T]) Pop() any {
+	last := p.all[len(p.all)-1]
+	p.all = p.all[:len(p.all)-1]
+	return last
 }

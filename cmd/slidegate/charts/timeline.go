@@ -1,11 +1,11 @@
-package picture
+package charts
 
 import (
 	"slices"
 	"time"
 )
 
-// maxBins is the most bins of a Timeline. A picture has no room for more.
+// maxBins is the most bins of a Timeline. A chart has no room for more.
 const maxBins = 400
 
 // widths are the possible widths of a bin, in seconds. Each is a multiple of the one before. After
@@ -27,25 +27,25 @@ const (
 //
 // A bin of a width w begins at a multiple of w since 1970, in UTC.
 type Timeline struct {
-	width  int64 // of a bin, in seconds
-	first  int64 // the number of the first bin: it begins at first*width
-	row    int   // the length of one row of counts
-	counts []int // a row for each bin: the attempts, and the allowed ones of each set
+	sets        int
+	width       int64           // of a bin, in seconds
+	first, last int64           // bins; bin n begins at n*width
+	counts      map[int64][]int // of the bins that are not empty: the attempts, and the allowed ones of each set
 }
 
 // NewTimeline returns an empty Timeline for a number of sets of limits.
 func NewTimeline(sets int) *Timeline {
-	return &Timeline{width: widths[0], row: 1 + sets}
+	return &Timeline{sets: sets, width: widths[0], counts: map[int64][]int{}}
 }
 
 // Add counts an attempt. admitted has one element for each set of limits: whether that set allows
 // the attempt.
 func (t *Timeline) Add(at time.Time, admitted []bool) {
-	row := t.at(at.Unix())
-	row[0]++
+	counts := t.at(at.Unix())
+	counts[0]++
 	for i, ok := range admitted {
 		if ok {
-			row[1+i]++
+			counts[1+i]++
 		}
 	}
 }
@@ -56,60 +56,48 @@ func (t *Timeline) Merge(other *Timeline) {
 	for t.width < other.width {
 		t.widen()
 	}
-	for i := range other.bins() {
-		row := t.at((other.first + int64(i)) * other.width)
-		for j, n := range other.counts[i*other.row:][:other.row] {
-			row[j] += n
-		}
+	for bin, counts := range other.counts {
+		add(t.at(bin*other.width), counts)
 	}
 }
 
-// at returns the counts of the bin of a second.
+// at returns the counts of the bin of a second. It widens the bins until one of them can be that
+// bin.
 func (t *Timeline) at(second int64) []int {
-	i := floorDiv(second, t.width) - t.first
-	if i < 0 || i >= int64(t.bins()) {
-		i = t.reach(second)
-	}
-	return t.counts[int(i)*t.row:][:t.row]
-}
-
-// reach extends the bins to a second beyond them, and returns the bin of that second.
-func (t *Timeline) reach(second int64) int64 {
+	bin := floorDiv(second, t.width)
 	if len(t.counts) == 0 {
-		t.first = floorDiv(second, t.width)
+		t.first, t.last = bin, bin
 	}
-	for {
-		bin, last := floorDiv(second, t.width), t.first+int64(t.bins())-1
-		if max(bin, last)-min(bin, t.first) < maxBins {
-			t.extend(bin, last)
-			return bin - t.first
-		}
+	for max(bin, t.last)-min(bin, t.first) >= maxBins {
 		t.widen()
+		bin = floorDiv(second, t.width)
 	}
+	t.first, t.last = min(bin, t.first), max(bin, t.last)
+	return t.bin(bin)
 }
 
-// extend adds empty bins before the first or after the last, up to bin.
-func (t *Timeline) extend(bin, last int64) {
-	if before := t.first - bin; before > 0 {
-		t.counts = slices.Insert(t.counts, 0, make([]int, int(before)*t.row)...)
-		t.first = bin
+// bin returns the counts of a bin.
+func (t *Timeline) bin(bin int64) []int {
+	if t.counts[bin] == nil {
+		t.counts[bin] = make([]int, 1+t.sets)
 	}
-	if after := bin - last; after > 0 {
-		t.counts = append(t.counts, make([]int, int(after)*t.row)...)
-	}
+	return t.counts[bin]
 }
 
 // widen joins the bins to those of the next width.
 func (t *Timeline) widen() {
 	old := *t
-	t.width = wider(t.width)
-	times := t.width / old.width
-	t.first = floorDiv(old.first, times)
-	last := floorDiv(old.first+int64(old.bins())-1, times)
-	t.counts = make([]int, int(last-t.first+1)*t.row)
-	for i, n := range old.counts {
-		bin := floorDiv(old.first+int64(i/t.row), times) - t.first
-		t.counts[int(bin)*t.row+i%t.row] += n
+	t.width, t.counts = wider(t.width), map[int64][]int{}
+	wide := func(bin int64) int64 { return floorDiv(bin*old.width, t.width) }
+	t.first, t.last = wide(t.first), wide(t.last)
+	for bin, counts := range old.counts {
+		add(t.bin(wide(bin)), counts)
+	}
+}
+
+func add(counts, more []int) {
+	for i, n := range more {
+		counts[i] += n
 	}
 }
 
@@ -120,7 +108,13 @@ func wider(width int64) int64 {
 	return 2 * width
 }
 
-func (t *Timeline) bins() int { return len(t.counts) / t.row }
+// bins returns the number of bins, with the empty ones between others.
+func (t *Timeline) bins() int {
+	if len(t.counts) == 0 {
+		return 0
+	}
+	return int(t.last - t.first + 1)
+}
 
 // edge returns the second at which a bin begins. Bins are numbered from the first.
 func (t *Timeline) edge(bin int) float64 { return float64((t.first + int64(bin)) * t.width) }
@@ -134,16 +128,16 @@ func (t *Timeline) admitted(set int) []int { return t.column(1 + set) }
 // total returns the sum of a column. Column 0 counts all attempts. Each later column counts the
 // attempts that a set allows.
 func (t *Timeline) total(column int) (n int) {
-	for _, count := range t.column(column) {
-		n += count
+	for _, counts := range t.counts {
+		n += counts[column]
 	}
 	return n
 }
 
 func (t *Timeline) column(n int) []int {
-	var column []int
-	for i := n; i < len(t.counts); i += t.row {
-		column = append(column, t.counts[i])
+	column := make([]int, t.bins())
+	for bin, counts := range t.counts {
+		column[bin-t.first] = counts[n]
 	}
 	return column
 }

@@ -1,7 +1,6 @@
-package attack
+package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"os"
@@ -12,12 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slidegate/slidegate/internal/look"
-	"github.com/slidegate/slidegate/internal/look/looktest"
+	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 	"github.com/slidegate/slidegate/window"
 )
 
-var update = flag.Bool("update", false, "write the tables into docs/login-simulation.md, and draw docs/login-attack.svg")
+var update = flag.Bool("update", false, "write the tables into docs/login-simulation.md")
 
 // TestMain runs the tests with fewer garbage collections, which otherwise take a fifth of the time.
 func TestMain(m *testing.M) {
@@ -44,35 +42,32 @@ func weeks(t *testing.T) map[string]week {
 	return named
 }
 
-// TestDocs compares the tables and the chart of docs/login-simulation.md with this program. To
-// write them again: go test ./cmd/slidegate/internal/attack -update.
+// TestDocs compares the tables of docs/login-simulation.md with this program. To write them again:
+// go test ./bench/attack -update.
 func TestDocs(t *testing.T) {
-	const page, picturePage = "../../../../docs/login-simulation.md", "../../../../docs/login-attack.svg"
+	const page = "../../docs/login-simulation.md"
 	weeks(t)
 	all, _ := simulated()
-	var drawn bytes.Buffer
-	if err := picture(&drawn, all); err != nil {
-		t.Fatal(err)
-	}
-	p := looktest.Check(t, drawn.Bytes())
-	p.Legend(t, "without the guard", look.Vermilion)
-	p.Legend(t, "with the guard", look.Blue)
 	if *update {
 		rewrite(t, page, tables(all))
-		if err := os.WriteFile(picturePage, drawn.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if text := read(t, page); !strings.Contains(text, begin+tables(all)+end) {
 		t.Errorf("%s does not show what the program prints; run go test with -update:\n%s", page, tables(all))
 	}
-	if read(t, picturePage) != drawn.String() {
-		t.Errorf("%s is not what the program draws; run go test with -update", picturePage)
+}
+
+// TestChart checks that the chart shows what the guard changes.
+func TestChart(t *testing.T) {
+	weeks(t)
+	all, _ := simulated()
+	var drawn strings.Builder
+	if err := chart(all).draw(&drawn, charts.SVG); err != nil || !strings.Contains(drawn.String(), ">mean: 150,000 without, 2.1 with<") {
+		t.Errorf("error %v, drawn %s", err, drawn.String())
 	}
 }
 
 // The tables are between these two texts.
-const begin, end = "<!-- go run ./cmd/slidegate/attack -->\n\n", "\n<!-- end -->\n"
+const begin, end = "<!-- go run ./bench/attack -->\n\n", "\n<!-- end -->\n"
 
 func rewrite(t *testing.T, page, tables string) {
 	t.Helper()

@@ -1,0 +1,80 @@
+package charts
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot/plotter"
+)
+
+// Audit is the outcome of an audit. Each claim has a trail.
+type Audit struct {
+	Title  string
+	Took   time.Duration
+	Trails []Trail
+}
+
+// Trail is the use of a claim during an audit.
+type Trail struct {
+	Claim    string // such as "20/10s"
+	Max      int64
+	Per      time.Duration
+	Admitted []Span // one for each request that was allowed
+}
+
+// Span is the time in which a request certainly was in the window, since the start of the audit. It
+// is empty if To is not after From.
+type Span struct{ From, To time.Duration }
+
+// Draw writes the chart. Each claim has a panel with the requests that were allowed in the window
+// before. The same trails always give the same bytes.
+func (a Audit) Draw(w io.Writer, f Format) error {
+	var stack []column
+	for _, t := range a.Trails {
+		stack = append(stack, t.column(max(a.Took, time.Millisecond).Seconds()))
+	}
+	legend := Legend{{"admitted in the window before", filled(Blue)}, {"claim", Line(Vermilion, nil)}}
+	return drawStack(w, f, a.Title, legend, panelRoom, stack...)
+}
+
+// column returns the panel of a trail, up to a second.
+func (t Trail) column(end float64) column {
+	used, most := t.used(end)
+	claimed := Line(Vermilion, plotter.XYs{{X: 0, Y: float64(t.Max)}, {X: end, Y: float64(t.Max)}})
+	counts := newCountAxis([]int{most, int(t.Max)}, panelRoom)
+	ticks := multiples(roundStep(end, 10), end, func(second float64) string { return fmt.Sprintf("%.6g", second) })
+	remark := remarks(fmt.Sprintf("claim %s, the most was %s; seconds since the audit began", t.Claim, Thousands(most)), counts)
+	return only("Admitted in the "+t.Per.String()+" before", remark, newPanel(0, end, ticks, counts, used, claimed))
+}
+
+// used returns the area of the requests in the window, up to a second, and its highest point.
+func (t Trail) used(end float64) (used *plotter.Line, most int) {
+	used, n := filled(Blue), 0
+	for _, c := range t.changes() {
+		n += c.by
+		used.XYs = append(used.XYs, plotter.XY{X: min(end, c.at.Seconds()), Y: float64(n)})
+		most = max(most, n)
+	}
+	return used, most
+}
+
+// change is a request that enters the window (1) or leaves it (-1).
+type change struct {
+	at time.Duration
+	by int
+}
+
+// changes returns the changes in the order of time. At the same time, requests that leave come
+// first.
+func (t Trail) changes() (all []change) {
+	for _, request := range t.Admitted {
+		if request.From < request.To {
+			all = append(all, change{request.From, 1}, change{request.To, -1})
+		}
+	}
+	slices.SortFunc(all, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), a.by-b.by) })
+	return all
+}

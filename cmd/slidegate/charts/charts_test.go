@@ -1,0 +1,206 @@
+package charts
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const noon = 1741089600 // 2025-03-04 12:00:00 UTC
+
+// textOf represents a text of an SVG. Y counts from the top.
+type textOf struct {
+	X     float64 `xml:"x,attr"`
+	Y     float64 `xml:"y,attr"`
+	Width float64 `xml:"textLength,attr"`
+	Text  string  `xml:",chardata"`
+}
+
+// textsIn draws a chart, and returns its texts. It fails the test if the chart is not well-formed,
+// or if a text is not on the page or overlaps another.
+func textsIn(t *testing.T, draw func(io.Writer, Format) error) (all []string) {
+	t.Helper()
+	var svg, again bytes.Buffer
+	if err := errors.Join(draw(&svg, SVG), draw(&again, SVG)); err != nil || svg.String() != again.String() {
+		t.Fatalf("two drawings of a chart differ, or %v", err)
+	}
+	var page struct {
+		Box   string   `xml:"viewBox,attr"`
+		Texts []textOf `xml:"g>text"`
+	}
+	if err := xml.Unmarshal(svg.Bytes(), &page); err != nil || strings.Contains(svg.String(), "NaN") {
+		t.Fatalf("%v in %s", err, &svg)
+	}
+	var height float64
+	_, _ = fmt.Sscanf(page.Box, "0 0 750 %g", &height)
+	for i, a := range page.Texts {
+		all = append(all, a.Text)
+		if a.X < 0 || a.X+a.Width > pageWidth+0.1 || a.Y > 0 || a.Y < 8-height {
+			t.Errorf("%q is not on the page: from %v to %v, at %v", a.Text, a.X, a.X+a.Width, a.Y)
+		}
+		for _, b := range page.Texts[i+1:] {
+			if math.Abs(b.Y-a.Y) < 9 && b.X < a.X+a.Width && a.X < b.X+b.Width {
+				t.Errorf("%q and %q overlap", a.Text, b.Text)
+			}
+		}
+	}
+	return all
+}
+
+// replayOf returns a chart with attempts at some seconds, and a set of limits for each list of
+// waits. Each set denies the last attempts, one for each wait.
+func replayOf(seconds []int64, waits ...[]time.Duration) Replay {
+	r := Replay{Title: "a title", Zone: "UTC", Timeline: NewTimeline(len(waits))}
+	for i, w := range waits {
+		r.Sets = append(r.Sets, Set{Name: fmt.Sprintf("%d/1h", i+1), Waits: waitsOf(w), Denied: len(w)})
+	}
+	for i, s := range seconds {
+		var admitted []bool
+		for _, w := range waits {
+			admitted = append(admitted, i < len(seconds)-len(w))
+		}
+		r.Timeline.Add(time.Unix(s, 0), admitted)
+	}
+	return r
+}
+
+// each returns n seconds at a fixed distance.
+func each(from, apart int64, n int) (seconds []int64) {
+	for i := range n {
+		seconds = append(seconds, from+int64(i)*apart)
+	}
+	return seconds
+}
+
+// TestCharts checks what charts say, also about unusual data.
+func TestCharts(t *testing.T) {
+	two := []time.Duration{time.Second, time.Minute}
+	never := replayOf(each(noon, 1, 500), nil)
+	never.Sets[0].Denied = 500
+	five := replayOf(each(noon, 3600, 2000), make([][]time.Duration, 5)...)
+	five.Title = strings.Repeat("long ", 1e3)
+	for i := range five.Sets {
+		five.Sets[i].Name = strings.Repeat(fmt.Sprintf("%d/1h, ", i), 100)
+	}
+	logins := Logins{replayOf(nil, two), []Budget{{"address", "20/1m", 0}, {"pair", "5/1m, 10/1h", 2}}}
+	logins.Timeline = NewTimeline(3)
+	logins.Timeline.Add(time.Unix(noon, 0), []bool{true, false, false})
+	logins.Timeline.Add(time.Unix(noon, 0), []bool{false, false, true})
+	logins.Timeline.Add(time.Unix(noon, 0), []bool{false, false, true})
+	audit := Audit{"an audit", 3 * time.Second, []Trail{
+		{"2/1s", 2, time.Second, []Span{{0, time.Second}, {time.Second / 2, 4 * time.Second}, {time.Second, 2 * time.Second}, {2, 1}}},
+		{"9/1m", 9, time.Minute, nil},
+	}}
+	one, three := Tried{"6/1d", 1, 197, 0.01}, Tried{"1/5s, 3/1m, 5/1d", 3, 1209, 0.02}
+	for name, c := range map[string]struct {
+		draw func(io.Writer, Format) error
+		want []string
+	}{
+		"one set": {replayOf(each(noon, 60, 1500), two).Draw, []string{
+			"a title", "attempts (1,500)", "admitted under 1/1h (2 denied)", "Attempts per 5 min", "UTC", "Mar 4, 2025", "Mar 5, 2025", "03:00", "in steps of 9 %", "30 s", "1 min",
+		}},
+		"two sets":          {replayOf(each(noon, 60, 1500), two, nil).Draw, []string{"1/1h", "1,498 admitted, 2 denied", "2/1h", "1,500 admitted, 0 denied"}},
+		"few among many":    {replayOf(append(each(noon, 1, 300), each(noon+299, 0, 12345)...), nil).Draw, []string{"12,346", "UTC, square-root scale"}},
+		"no attempts":       {replayOf(nil, nil).Draw, []string{"There are no attempts.", "No attempt is denied."}},
+		"no wait helps":     {never.Draw, []string{"No wait helps: they ask for more than a limit holds."}},
+		"the longest waits": {replayOf(each(noon, 1, 9), []time.Duration{0, math.MaxInt64}).Draw, []string{"100 years"}},
+		"4000 years":        {replayOf(each(0, 365*day, 4000), nil).Draw, []string{"2500"}},
+		"long names":        {five.Draw, []string{"Attempts per 6 h"}},
+		"logins":            {logins.Draw, []string{"attempts (3)", "allowed (1)", "denied (2)", "Denied by pair", "2 denied, limits 5/1m, 10/1h", "Waits of the denied"}},
+		"audit":             {audit.Draw, []string{"an audit", "claim 2/1s, the most was 2; seconds since the audit began", "claim 9/1m, the most was 0; seconds since the audit began", "2.5"}},
+		"trade-off":         {Tradeoff{"a log", 0.03, 0.1, []Tried{one, three}, []Tried{one, three}}.Draw, []string{"up to two limits", "6/1d (197 stopped)", "1/5s, 3/1m, 5/1d (1,209 stopped)", "10 %", "1,000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := textsIn(t, c.draw)
+			for _, want := range c.want {
+				if !slices.Contains(got, want) {
+					t.Errorf("no %q in %q", want, got)
+				}
+			}
+		})
+	}
+}
+
+// FuzzReplay draws random timelines and waits under random names, which stay legible.
+func FuzzReplay(f *testing.F) {
+	f.Add("OpenSSH_2k.log", "5/1h", "UTC", uint64(1), false)
+	f.Add("\xff\x00<&>]]>", "\u202e\"'", "\x1b", uint64(2), true)
+	f.Fuzz(func(t *testing.T, title, name, zone string, seed uint64, yearless bool) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		r := Replay{Title: title, Zone: zone, Yearless: yearless, Timeline: timelineOf(randomHistory(random))}
+		for range 2 {
+			r.Sets = append(r.Sets, Set{Name: name, Waits: waitsOf(randomWaits(random)), Denied: random.IntN(1e6)})
+		}
+		textsIn(t, r.Draw)
+	})
+}
+
+// TestFiles checks that each format gets what its name says, of the right size.
+func TestFiles(t *testing.T) {
+	draw := replayOf(each(noon, 60, 1500), nil).Draw
+	file := filepath.Join(t.TempDir(), "chart.PNG")
+	if err := Save(file, draw); err != nil {
+		t.Fatal(err)
+	}
+	size, err := png.DecodeConfig(bytes.NewReader(read(t, file)))
+	if err != nil || size.Width != 2000 {
+		t.Errorf("%v, %d pixels across", err, size.Width)
+	}
+	file = filepath.Join(t.TempDir(), "chart.svg")
+	if err := Save(file, draw); err != nil || !bytes.Contains(read(t, file), []byte("prefers-color-scheme:dark")) {
+		t.Errorf("%v, or no dark style", err)
+	}
+}
+
+// TestContrast checks that text and curves stand out in both modes, as WCAG 2 requires at level AA.
+func TestContrast(t *testing.T) {
+	for _, c := range palette {
+		least := 3.0
+		switch c {
+		case Ink, Faint:
+			least = 4.5
+		case Paper, Rule, Shade:
+			continue
+		}
+		if light, dark := contrast(c.light, Paper.light), contrast(c.dark, Paper.dark); light < least || dark < least {
+			t.Errorf("%s has a contrast of %.1f in light mode and of %.1f in dark mode, not %.1f", c, light, dark, least)
+		}
+	}
+}
+
+func contrast(a, b uint32) float64 {
+	x, y := luminance(a), luminance(b)
+	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
+}
+
+// luminance returns the relative luminance of WCAG 2.
+func luminance(rgb uint32) float64 {
+	linear := func(part uint32) float64 {
+		v := float64(part&0xff) / 255
+		if v <= 0.04045 {
+			return v / 12.92
+		}
+		return math.Pow((v+0.055)/1.055, 2.4)
+	}
+	return 0.2126*linear(rgb>>16) + 0.7152*linear(rgb>>8) + 0.0722*linear(rgb)
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

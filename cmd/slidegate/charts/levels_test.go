@@ -1,0 +1,144 @@
+package charts
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
+)
+
+var update = flag.Bool("update", false, "draw docs/levels.svg")
+
+// traffics are the attempts of one event, in seconds.
+var traffics = []struct {
+	name     string
+	attempts []float64
+}{
+	{"one every 1.6 s", paced(1.6, 1, 60)},
+	{"two a second for 30 s", paced(0.5, 5, 35)},
+	{"two a second, on and off", slices.Concat(paced(0.5, 2, 6), paced(0.5, 17, 21), paced(0.5, 32, 36), paced(0.5, 47, 51))},
+}
+
+// paced returns attempts with a fixed step from one time to another.
+func paced(step, from, to float64) (attempts []float64) {
+	for t := from; t < to; t += step {
+		attempts = append(attempts, t)
+	}
+	return attempts
+}
+
+// gauge is a limiter of 5 in 10 s whose state can be read between attempts.
+type gauge struct {
+	name  string
+	line  float64 // up to which it allows one more
+	allow func() bool
+	read  func() float64
+	color Colour
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// gauges returns a window and a level on a clock.
+func gauges(t *testing.T, clock func() time.Time) [2]gauge {
+	limits := []window.Limit{{Max: 5, Per: 10 * time.Second}}
+	w := must(window.NewLocal(window.Config{Name: "w", Limits: limits, Now: clock}))
+	a := must(ar1.NewLocal(ar1.Config{Name: "a", Limits: limits, Now: clock}))
+	return [2]gauge{
+		{
+			"window, 5/10s: units in the last 10 s", 4, func() bool { return must(w.Allow(t.Context(), "e")).Allowed },
+			func() float64 { return float64(must(w.Inspect(t.Context(), "e")).Limits[0].Used) }, Blue,
+		}, {
+			"ar1, 5/10s: level", 4.5167, func() bool { return must(a.Allow(t.Context(), "e")).Allowed },
+			func() float64 { return must(a.Inspect(t.Context(), "e")).Limits[0].Level }, Green,
+		},
+	}
+}
+
+// run plays attempts. It reads the gauge ten times a second, and before and after each attempt. It
+// returns the readings, and the allowed and the denied attempts.
+func (g gauge) run(now *time.Time, attempts []float64) (readings, admitted, denied plotter.XYs) {
+	read := func(t float64) {
+		*now = time.UnixMilli(0).Add(time.Duration(t * float64(time.Second)))
+		readings = append(readings, plotter.XY{X: t, Y: g.read()})
+	}
+	for tenth := range 600 {
+		t := float64(tenth) / 10
+		for len(attempts) > 0 && attempts[0] <= t {
+			t, attempts = attempts[0], attempts[1:]
+			read(t)
+			if g.allow() {
+				admitted = append(admitted, plotter.XY{X: t, Y: -0.6})
+			} else {
+				denied = append(denied, plotter.XY{X: t, Y: -1.1})
+			}
+		}
+		read(t)
+	}
+	return readings, admitted, denied
+}
+
+// marks returns dots for attempts.
+func marks(c Colour, radius vg.Length, at plotter.XYs) *plotter.Scatter {
+	return &plotter.Scatter{XYs: at, GlyphStyle: draw.GlyphStyle{Color: c, Radius: radius, Shape: draw.CircleGlyph{}}}
+}
+
+// TestLevels draws windows and levels on the same traffic. To draw docs/levels.svg again: go test
+// ./cmd/slidegate/charts -update.
+func TestLevels(t *testing.T) {
+	draw := func(w io.Writer, f Format) error { return drawLevels(t, w, f) }
+	if got := textsIn(t, draw); !slices.Contains(got, "two a second for 30 s: 15 of 60 admitted") {
+		t.Errorf("%q", got)
+	}
+	if *update {
+		if err := Save("../../../docs/levels.svg", draw); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func drawLevels(t *testing.T, w io.Writer, f Format) error {
+	t.Helper()
+	const height, headings, gap = 145, 34, 12
+	page := NewPage(f, "The same attempts under a window and under a level", Legend{
+		{"admitted (window)", marks(Blue, 3, nil)},
+		{"admitted (ar1)", marks(Green, 3, nil)},
+		{"denied", marks(Vermilion, 3, nil)},
+		{"up to here one more is admitted", Line(Faint, nil, 2, 2)},
+	}, 2*(height+headings)+gap)
+	tiles := draw.Tiles{Rows: 2, Cols: len(traffics), PadX: 12, PadY: headings + gap, PadTop: headings}
+	for row := range 2 {
+		for column, of := range traffics {
+			now := time.UnixMilli(0)
+			g := gauges(t, func() time.Time { return now })[row]
+			readings, admitted, denied := g.run(&now, of.attempts)
+			p, curve := NewPlot(), Line(g.color, readings)
+			curve.Width = 1.2
+			p.Add(Line(Faint, plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, 2, 2), curve, marks(Vermilion, 1.5, denied), marks(g.color, 1.5, admitted))
+			p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, -1.6, 6
+			p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 20, Label: "20 s"}, {Value: 40, Label: "40 s"}, {Value: 60, Label: "60 s"}}
+			p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 5, Label: "5"}}
+			panel := tiles.At(page.Canvas, column, row)
+			p.Draw(panel)
+			panel.FillText(Remark, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 5}, fmt.Sprintf("%s: %d of %d admitted", of.name, len(admitted), len(of.attempts)))
+			if column == 0 {
+				panel.FillText(Heading, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 19}, g.name)
+			}
+		}
+	}
+	return page.Write(w)
+}

@@ -1,0 +1,150 @@
+// Package charts draws the charts of the command and of the bench with gonum/plot, as SVG or PNG:
+// their page, legend, colours and axes, and the charts of the command. It is not part of the API of
+// Slidegate, and changes without notice.
+package charts
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// The measures of a page, in points.
+const (
+	pageWidth = 750
+	margin    = 15
+	width     = pageWidth - 2*margin
+)
+
+// A Format is a file format for charts.
+type Format string
+
+// The formats. An SVG is light or dark, as the reader prefers. A PNG is light, and 2000 pixels
+// wide.
+const (
+	SVG Format = ".svg"
+	PNG Format = ".png"
+)
+
+// formatOf returns the format for the extension of a file name, and reports whether there is one.
+func formatOf(file string) (f Format, ok bool) {
+	f = Format(strings.ToLower(filepath.Ext(file)))
+	return f, f == SVG || f == PNG
+}
+
+// A Page is a chart. Its canvas is the room below the title and the legend.
+type Page struct {
+	draw.Canvas
+
+	file vg.CanvasWriterTo
+}
+
+// NewPage returns a page with a title and a legend. The canvas is as wide as the page without its
+// margins, and has this height.
+func NewPage(f Format, name string, l Legend, height vg.Length) Page {
+	const titleRoom = 24
+	places, legendRoom := l.places()
+	headRoom := titleRoom + legendRoom
+	file := blank(f, height+headRoom+2*margin)
+	c := draw.New(file)
+	c.SetColor(Paper)
+	c.Fill(c.Path())
+	c = draw.Crop(c, margin, -margin, margin, -margin)
+	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - 12}, fit(title, name, width))
+	for i, e := range l {
+		e.draw(c, vg.Point{X: c.Min.X + places[i].X, Y: c.Max.Y - titleRoom - 10 - places[i].Y})
+	}
+	return Page{draw.Crop(c, 0, 0, 0, -headRoom), file}
+}
+
+func blank(f Format, height vg.Length) vg.CanvasWriterTo {
+	if f == PNG {
+		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(pageWidth, height), vgimg.UseDPI(192))}
+	}
+	return vgsvg.New(pageWidth, height)
+}
+
+// Write writes the page.
+func (p Page) Write(w io.Writer) error {
+	var b bytes.Buffer
+	if _, err := p.file.WriteTo(&b); err != nil {
+		return fmt.Errorf("drawing: %w", err)
+	}
+	drawn := b.Bytes()
+	if _, ok := p.file.(*vgsvg.Canvas); ok {
+		drawn = finish(drawn)
+	}
+	_, err := w.Write(drawn)
+	return err
+}
+
+// A Legend explains what a chart shows. Its entries are placed side by side, in as many lines as
+// they need.
+type Legend []Entry
+
+// An Entry is a name, and a sample of its line or area.
+type Entry struct {
+	Name   string
+	Sample plot.Thumbnailer
+}
+
+// nameAt is where the name of an entry begins, after its sample.
+const nameAt = 24
+
+func (e Entry) name() string { return fit(Label, e.Name, width-nameAt) }
+
+// places returns the positions of the entries, from the left and from the top, and their total
+// height.
+func (l Legend) places() (places []vg.Point, height vg.Length) {
+	const legendLine = 16
+	at := vg.Point{}
+	for _, e := range l {
+		wide := nameAt + Label.Width(e.name())
+		if at.X > 0 && at.X+wide > width {
+			at = vg.Point{Y: at.Y + legendLine}
+		}
+		places = append(places, at)
+		at.X += wide + 16
+	}
+	return places, at.Y + legendLine
+}
+
+func (e Entry) draw(c draw.Canvas, at vg.Point) {
+	c.FillText(Label, at.Add(vg.Point{X: nameAt}), e.name())
+	c.Rectangle = vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: nameAt - 6, Y: 9})}
+	e.Sample.Thumbnail(&c)
+}
+
+// fit makes a text printable, and shortens it to a width.
+func fit(s text.Style, t string, width vg.Length) string {
+	if t = printable(t); s.Width(t) <= width {
+		return t
+	}
+	runes := []rune(t)
+	runes = runes[:min(len(runes), 1000)] // far more than fit; a name may have many more
+	for len(runes) > 0 && s.Width(string(runes)+"…") > width {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "…"
+}
+
+// printable replaces what a text in an SVG cannot hold or nobody can see: invalid bytes, and
+// control characters.
+func printable(t string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, t)
+}
