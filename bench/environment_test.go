@@ -21,8 +21,8 @@ import (
 
 // TestNoPassword checks that an address with a password is refused, and not printed.
 func TestNoPassword(t *testing.T) {
-	at := site{addr: "user:secret@127.0.0.1:1"}
-	if _, _, err := at.open(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
+	env := environment{addr: "user:secret@127.0.0.1:1"}
+	if _, _, err := env.open(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
 }

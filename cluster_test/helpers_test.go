@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
@@ -31,6 +32,7 @@ import (
 // TestMain runs more tests in parallel than there are cores, because parallel tests mostly wait.
 func TestMain(m *testing.M) {
 	must("", flag.Set("test.parallel", "8"))
+	logging.Disable() // go-redis logs each failed dial
 	redistest.Main(m)
 }
 
@@ -80,7 +82,7 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.InitAddress, MasterName: o.Sentinel.MasterSet, IsClusterMode: !o.ForceSingleClient && o.Sentinel.MasterSet == "",
-		ReadTimeout: time.Second, Dialer: faulttest.Dialer(o),
+		ReadTimeout: time.Second, DialerRetries: 1, Dialer: faulttest.Dialer(o),
 	})
 	tb.Cleanup(func() { _ = client.Close() })
 	conn := must(goredisgate.Connect(client))

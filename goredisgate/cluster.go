@@ -37,9 +37,9 @@ func newCluster(client *redis.ClusterClient) *cluster {
 
 // A node is one node of the cluster.
 type node struct {
-	addr string
-	of   *redis.Client // the client of go-redis; nil for a node that go-redis does not know
-	once *redis.Client // the client that sends nothing twice
+	addr   string
+	client *redis.Client
+	own    bool // this package made the client, because go-redis does not know the node
 
 	prober prober
 	inUse  sync.RWMutex // held for reading while requests are in flight
@@ -49,17 +49,17 @@ type node struct {
 func (n *node) send(ctx context.Context, commands []redis.Cmder) error {
 	n.inUse.RLock()
 	defer n.inUse.RUnlock()
-	return send(ctx, n.once, commands)
+	return send(ctx, n.client, commands)
 }
 
 // close closes the client of the node if this package made it, once no request is in flight. A
 // later request is not sent.
 func (n *node) close() {
-	if n.of == nil {
+	if n.own {
 		go func() {
 			n.inUse.Lock()
 			defer n.inUse.Unlock()
-			_ = n.once.Close()
+			_ = n.client.Close()
 		}()
 	}
 }
@@ -128,19 +128,15 @@ func (c *cluster) sort(ctx context.Context, calls []*engine.ScriptCall) []*deliv
 
 // master returns the node that serves the slot of a key, as far as go-redis knows.
 func (c *cluster) master(ctx context.Context, key string) (*node, error) {
-	of, err := c.client.MasterForKey(ctx, key)
+	client, err := c.client.MasterForKey(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	addr := of.Options().Addr
-	if known, _ := c.nodes.Load(addr); known != nil && known.(*node).of == of {
+	addr := client.Options().Addr
+	if known, _ := c.nodes.Load(addr); known != nil && known.(*node).client == client {
 		return known.(*node), nil
 	}
-	once, err := unrepeating(of)
-	if err != nil {
-		return nil, err
-	}
-	n := &node{addr: addr, of: of, once: once}
+	n := &node{addr: addr, client: client}
 	if old, _ := c.nodes.Swap(addr, n); old != nil {
 		old.(*node).close()
 	}
@@ -153,12 +149,12 @@ func (c *cluster) at(addr string, from *node) *node {
 	if known, ok := c.nodes.Load(addr); ok {
 		return known.(*node)
 	}
-	like := from.once.Options()
+	like := from.client.Options()
 	options := *like
 	options.Addr, options.MinIdleConns = addr, 0
-	n := &node{addr: addr, once: redis.NewClient(&options)}
-	own := n.once.Options() // options with defaults in place of zeros
-	own.MaxRetries, own.ReadTimeout, own.WriteTimeout = 0, like.ReadTimeout, like.WriteTimeout
+	n := &node{addr: addr, client: redis.NewClient(&options), own: true}
+	own := n.client.Options() // options with defaults in place of zeros
+	own.ReadTimeout, own.WriteTimeout = like.ReadTimeout, like.WriteTimeout
 	known, found := c.nodes.LoadOrStore(addr, n)
 	if found {
 		n.close()
@@ -189,7 +185,7 @@ func (c *cluster) send(ctx context.Context, name, script string, d *delivery) {
 		}
 		cmd := build(ctx, name, script, call)
 		d.commands = append(d.commands, cmd)
-		pipeline = append(pipeline, cmd.IntSliceCmd)
+		pipeline = append(pipeline, cmd)
 	}
 	if c.readReplicas {
 		pipeline = append(pipeline, redis.NewStatusCmd(ctx, "readonly"))
@@ -229,7 +225,7 @@ func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 	case errors.Is(err, redis.ErrClosed):
 		c.nodes.CompareAndDelete(n.addr, n)
 	case isBroken(err):
-		n.prober.probe(n.once)
+		n.prober.probe(n.client)
 	}
 }
 

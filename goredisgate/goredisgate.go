@@ -27,7 +27,7 @@
 //   - Config.Timeout and the deadline of a context end the wait of one caller, and of no other.
 //   - Scripts go to masters only, even if the client reads from replicas. MOVED and ASK are
 //     followed.
-//   - Hooks of the client see what is sent.
+//   - Hooks of the client see each call that is sent.
 //
 // Config.DenialCache needs a client that tracks keys, so NewOn refuses it here.
 //
@@ -39,10 +39,11 @@
 //
 // Keep PoolSize at 10 or more. A limiter has at most four pipelines in flight for each slot range.
 // A single server is one range, and a cluster has 64. If the pool is smaller, requests wait for a
-// connection, and callers wait no longer than Config.Timeout.
+// connection, and callers wait no longer than Config.Timeout. From go-redis 9.23 on, pipelines
+// first use connections of their own (PipelinePoolSize).
 //
-// If Config.Timeout is below a second, set DialerRetries to 1 where the options have it. Otherwise
-// go-redis may still be dialling a dead server when the caller leaves. The caller then gets
+// Set DialerRetries to 1. By default go-redis dials a dead server five times, 100 ms apart, and up
+// to ten times for a pipeline from 9.23 on. If Config.Timeout ends before, callers get
 // window.ErrUncertain although nothing was sent. ContextTimeoutEnabled changes nothing for
 // limiters.
 //
@@ -63,8 +64,10 @@ import (
 // Sentinel, or through a *redis.ClusterClient. It returns at once, so Redis may be down. Any number
 // of limiters and guards can share the Connection, and it shares the client's connection pools.
 //
-// Add hooks to a *redis.Client before Connect: limiters do not see those that come later. On a
-// *redis.ClusterClient, limiters call the hooks of its nodes (OnNewNode), and not its own.
+// Limiters call the hooks of a *redis.Client. Add them before the first request. On a
+// *redis.ClusterClient, limiters call the hooks of its nodes, and not its own: add them by
+// OnNewNode, before Connect. A hook must pass on the commands that it gets, or wrap them. If it
+// sends others in their place, go-redis can repeat those.
 //
 // The client is yours to close, after its last use. Close of the Connection leaves it open.
 //
@@ -74,11 +77,11 @@ func Connect(client redis.UniversalClient) (*window.Connection, error) {
 	switch c := client.(type) {
 	case *redis.Client:
 		if c != nil {
-			return connectSingle(c)
+			return connectTo(&single{loader: loader{c}, client: c})
 		}
 	case *redis.ClusterClient:
 		if c != nil {
-			return connectCluster(c)
+			return connectTo(newCluster(c))
 		}
 	case *redis.Ring:
 		return nil, errors.New("slidegate: goredisgate refuses a *redis.Ring, which moves keys to other servers and so loses counts; use a *redis.ClusterClient")
@@ -86,14 +89,10 @@ func Connect(client redis.UniversalClient) (*window.Connection, error) {
 	return nil, fmt.Errorf("slidegate: goredisgate needs a *redis.Client or a *redis.ClusterClient, not %T; pass the one from redis.NewClient or redis.NewClusterClient", client)
 }
 
-func connectSingle(client *redis.Client) (*window.Connection, error) {
-	node, err := unrepeating(client)
-	if err != nil {
-		return nil, err
+// connectTo returns a Connection, unless go-redis repeats what it must not.
+func connectTo(client engine.Client) (*window.Connection, error) {
+	if repeats() {
+		return nil, errRepeats
 	}
-	return engine.ConnectedTo(&single{loader: loader{client}, node: node}), nil
-}
-
-func connectCluster(client *redis.ClusterClient) (*window.Connection, error) {
-	return engine.ConnectedTo(newCluster(client)), nil
+	return engine.ConnectedTo(client), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,33 +106,40 @@ func TestClientIsLeftAsItWas(t *testing.T) {
 
 // A counter is a hook that counts calls of scripts.
 type counter struct {
-	redis.Hook
-	alone, together atomic.Int64
+	calls   atomic.Int64
+	largest atomic.Int64 // the most calls in a pipeline
 }
 
 func (*counter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
-			c.alone.Add(1)
-		}
+		c.count(cmd)
 		return next(ctx, cmd)
 	}
 }
 
 func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
-				c.together.Add(1)
-			}
+		n := c.count(cmds...)
+		for most := c.largest.Load(); n > most && !c.largest.CompareAndSwap(most, n); most = c.largest.Load() {
 		}
 		return next(ctx, cmds)
 	}
 }
 
-// TestHooks checks that hooks of the client see what a limiter sends.
+// count counts script calls, and returns how many there are.
+func (c *counter) count(cmds ...redis.Cmder) (n int64) {
+	for _, cmd := range cmds {
+		if strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
+			n++
+		}
+	}
+	c.calls.Add(n)
+	return n
+}
+
+// TestHooks checks that hooks of the client see each call of a limiter, alone and in pipelines.
 func TestHooks(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -139,24 +147,38 @@ func TestHooks(t *testing.T) {
 			defer client.Close()
 			if cluster, ok := client.(*redis.ClusterClient); ok {
 				cluster.OnNewNode(func(node *redis.Client) { node.AddHook(seen) })
-			} else {
-				client.AddHook(seen)
 			}
-			l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
-			must(l.Allow(t.Context(), "e"))
-			if seen.alone.Load()+seen.together.Load() == 0 {
-				t.Error("hooks have not seen a call of one")
+			conn := connect(t, client)
+			if server, ok := client.(*redis.Client); ok {
+				server.AddHook(seen)
 			}
-			seen.together.Store(0)
-			for i := range 1000 { // until requests travel together
-				if l.AllowEach(t.Context(), []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}); seen.together.Load() > 0 {
-					return
-				}
-				if i == 999 {
-					t.Error("hooks have seen no pipeline")
-				}
+			l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			events := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
+			check(t, l.AllowEach(t.Context(), events)) // it loads the script
+			seen.calls.Store(0)
+			seen.largest.Store(0)
+			sent := int64(10)
+			for range sent {
+				must(l.Allow(t.Context(), "a"))
+			}
+			for i := 0; i < 1000 && seen.largest.Load() < 2; i++ { // until requests travel together
+				check(t, l.AllowEach(t.Context(), events))
+				sent += int64(len(events))
+			}
+			if calls, largest := seen.calls.Load(), seen.largest.Load(); calls != sent || largest < 2 {
+				t.Errorf("of %d calls, hooks have seen %d, and at most %d in a pipeline", sent, calls, largest)
 			}
 		})
+	}
+}
+
+// check fails the test if a result has an error.
+func check(t *testing.T, results []window.Result) {
+	t.Helper()
+	for i, r := range results {
+		if r.Err != nil {
+			t.Fatalf("%d: %v", i, r.Err)
+		}
 	}
 }
 
@@ -186,6 +208,34 @@ func TestHookWrapsErrors(t *testing.T) {
 	l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 	if d, err := l.Allow(t.Context(), "e"); err != nil || !d.Allowed {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// TestBrokenTogether checks that connections that break at the same time cost one request, whether
+// they were made for single commands or for pipelines.
+func TestBrokenTogether(t *testing.T) {
+	const each = 6
+	server, faults := redistest.Start(t), &redistest.Faults{}
+	client := client(t, server.Options(faults.Break))
+	l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+	must(l.Allow(t.Context(), "e"))
+	var blocked sync.WaitGroup
+	for range each {
+		blocked.Go(func() { client.BLPop(t.Context(), 0, "list") })
+		blocked.Go(func() {
+			_, _ = client.Pipelined(t.Context(), func(p redis.Pipeliner) error { return p.BLPop(t.Context(), 0, "list").Err() })
+		})
+	}
+	for strings.Count(must(server.Do(t.Context(), "CLIENT", "LIST").ToString()), "cmd=blpop") < 2*each {
+	}
+	must(server.Do(t.Context(), append([]string{"RPUSH", "list"}, make([]string, 2*each)...)...).ToInt64())
+	blocked.Wait()
+	faults.Cut()
+	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrUncertain) {
+		t.Fatalf("a poor test: %v on a connection that broke", err)
+	}
+	for range 100 {
+		check(t, l.AllowEach(t.Context(), []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}))
 	}
 }
 

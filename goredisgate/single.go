@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
@@ -12,28 +13,6 @@ import (
 
 	"github.com/slidegate/slidegate/internal/engine"
 )
-
-// errRepeats refuses a client that could send a request twice. No known version of go-redis does; a
-// future one could.
-var errRepeats = errors.New("slidegate: this version of go-redis cannot be kept from sending requests twice; use an older one, and report it")
-
-// unrepeating returns a client of the same server that shares the pool and the hooks, and sends
-// nothing twice. By default go-redis repeats a pipeline up to three times if the connection breaks,
-// or if the first reply is an error such as LOADING. The options decide that, and WithTimeout
-// copies them.
-func unrepeating(client *redis.Client) (*redis.Client, error) {
-	own := client.Options()
-	once := client.WithTimeout(own.ReadTimeout)
-	options := once.Options()
-	if options == own {
-		return nil, errRepeats
-	}
-	options.MaxRetries, options.WriteTimeout = 0, own.WriteTimeout
-	if once.Options().MaxRetries != 0 {
-		return nil, errRepeats
-	}
-	return once, nil
-}
 
 // loader loads scripts. Loading one twice does no harm.
 type loader struct{ client redis.UniversalClient }
@@ -47,7 +26,7 @@ func (l loader) Load(ctx context.Context, source string) (string, error) {
 // single is the engine's Client of one server, or of the master that Sentinel names.
 type single struct {
 	loader
-	node   *redis.Client
+	client *redis.Client
 	prober prober
 }
 
@@ -67,13 +46,13 @@ func (s *single) Send(ctx context.Context, name, script string, calls []*engine.
 	pipeline := make([]redis.Cmder, len(calls))
 	for i, c := range calls {
 		commands[i] = build(ctx, name, script, c)
-		pipeline[i] = commands[i].IntSliceCmd
+		pipeline[i] = commands[i]
 	}
-	failure := send(ctx, s.node, pipeline)
+	failure := send(ctx, s.client, pipeline)
 	for i, c := range calls {
 		reply, err := result(commands[i], failure)
 		if i == 0 && isBroken(err) {
-			s.prober.probe(s.node)
+			s.prober.probe(s.client)
 		}
 		c.Answer(reply, err)
 	}
@@ -124,16 +103,17 @@ func (p *prober) run(client *redis.Client) {
 
 // pingIdle sends a PING on each idle connection.
 func pingIdle(client *redis.Client) {
-	idle := int(client.PoolStats().IdleConns)
-	probed := make(chan struct{}, idle)
-	for range idle {
+	stats := client.PoolStats()
+	alone, together := int(stats.IdleConns), idlePipelines(stats)
+	probed := make(chan struct{}, alone+together)
+	for i := range alone + together {
 		go func() {
-			client.Ping(context.Background())
+			ping(client, i < alone)
 			probed <- struct{}{}
 		}()
 	}
 	late := time.After(probeTimeout)
-	for range idle {
+	for range alone + together {
 		select {
 		case <-probed:
 		case <-late:
@@ -142,17 +122,55 @@ func pingIdle(client *redis.Client) {
 	}
 }
 
+// ping sends a PING once: alone, or as a pipeline.
+func ping(client *redis.Client, alone bool) {
+	ctx := context.Background()
+	cmd := &unrepeated{redis.NewStatusCmd(ctx, "ping")}
+	if alone {
+		_ = client.Process(ctx, cmd)
+		return
+	}
+	pipeline := client.Pipeline()
+	_ = pipeline.Process(ctx, cmd) // it only queues
+	_, _ = pipeline.Exec(ctx)
+}
+
+// An unrepeated command is sent once. Otherwise go-redis would repeat it on one broken connection
+// after the other, and wait in between.
+type unrepeated struct{ redis.Cmder }
+
+// NoRetry reports true.
+func (*unrepeated) NoRetry() bool { return true }
+
+// idlePipelines returns how many connections of the pool for pipelines are idle. Newer versions of
+// go-redis have such a pool. The oldest one has no field for it, so it is read by its name.
+func idlePipelines(stats *redis.PoolStats) int {
+	pool := reflect.Indirect(reflect.ValueOf(*stats).FieldByName("PipelineStats"))
+	if pool.Kind() != reflect.Struct {
+		return 0
+	}
+	if idle := pool.FieldByName("IdleConns"); idle.CanUint() {
+		return int(idle.Uint())
+	}
+	return 0
+}
+
 func answerAll(calls []*engine.ScriptCall, err error) {
 	for _, c := range calls {
 		c.Answer(nil, err)
 	}
 }
 
-// A command is a script call that knows whether go-redis has begun to write it.
+// A command is a script call that knows whether go-redis has begun to write it. go-redis sends it
+// once. Other commands it repeats up to three times by default: if the connection breaks, or if the
+// reply is an error such as LOADING. A pipeline that has a command is sent once, too.
 type command struct {
 	*redis.IntSliceCmd
 	verb *verb
 }
+
+// NoRetry reports true.
+func (*command) NoRetry() bool { return true }
 
 // A verb is an argument of a command. go-redis asks for its bytes when it writes the command to a
 // connection. Until then nothing was sent. The command can fail in many ways before: no connection

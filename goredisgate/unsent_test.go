@@ -43,17 +43,13 @@ func TestUnsent(t *testing.T) {
 // sendTo sends n calls to a server, and returns their errors.
 func sendTo(t *testing.T, client *redis.Client, n int) (errs []error) {
 	t.Helper()
-	once, err := unrepeating(client)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var commands []*command
 	var pipeline []redis.Cmder
 	for range n {
 		c := build(t.Context(), "EVAL", "return {1}", &engine.ScriptCall{Key: redistest.Key(t), Verb: "allow", Units: "1"})
-		commands, pipeline = append(commands, c), append(pipeline, c.IntSliceCmd)
+		commands, pipeline = append(commands, c), append(pipeline, c)
 	}
-	failure := send(t.Context(), once, pipeline)
+	failure := send(t.Context(), client, pipeline)
 	for _, c := range commands {
 		_, err := result(c, failure)
 		errs = append(errs, err)

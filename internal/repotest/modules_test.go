@@ -18,7 +18,7 @@ func TestDependencies(t *testing.T) {
 		"window ar1 lua login":      {rueidis, own, sys},
 		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
 		"goredisgate": {
-			"github.com/cespare/xxhash/v2", "github.com/dgryski/go-rendezvous", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", sys,
+			"github.com/cespare/xxhash/v2", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", "go.uber.org/atomic", sys,
 		},
 		"grpclimit": {
 			rueidis, own, own + "/grpclimit", "golang.org/x/net", sys, "golang.org/x/text",
@@ -73,7 +73,7 @@ func TestLight(t *testing.T) {
 func TestNoUpgrades(t *testing.T) {
 	older := []string{
 		"github.com/prometheus/client_golang v1.22.0",
-		"github.com/redis/go-redis/v9 v9.10.0",
+		"github.com/redis/go-redis/v9 v9.20.0",
 		"github.com/testcontainers/testcontainers-go v0.38.0",
 		"go.opentelemetry.io/otel v1.35.0",
 		"google.golang.org/grpc v1.72.0",

@@ -1,0 +1,49 @@
+package goredisgate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slidegate/slidegate/internal/engine"
+)
+
+// errRepeats refuses a go-redis that could send a request twice. No known version does since
+// v9.19.0, which go.mod requires. A future one could.
+var errRepeats = errors.New("slidegate: this version of go-redis sends requests twice although they forbid it; use an older one, from v9.19.0 on, and report it")
+
+// repeats reports whether go-redis repeats a script call, alone or in a pipeline.
+var repeats = sync.OnceValue(func() bool {
+	return attempts(1, call) > 1 || attempts(2, call) > 1
+})
+
+// call returns a script call.
+func call() redis.Cmder { return build(context.Background(), "EVAL", "", &engine.ScriptCall{}) }
+
+// attempts returns how often go-redis tries to send n commands that fail in a way that it repeats.
+func attempts(n int, cmd func() redis.Cmder) int {
+	var tries refusals
+	client := redis.NewClient(&redis.Options{Limiter: &tries, Protocol: 2, MinRetryBackoff: -1, MaxRetryBackoff: -1})
+	defer client.Close()
+	commands := make([]redis.Cmder, n)
+	for i := range commands {
+		commands[i] = cmd()
+	}
+	_ = send(context.Background(), client, commands)
+	return int(tries)
+}
+
+// refusals counts attempts, and refuses each. It is a Limiter option of go-redis.
+type refusals int
+
+// Allow refuses with an error after which go-redis repeats.
+func (r *refusals) Allow() error {
+	*r++
+	return io.EOF
+}
+
+// ReportResult does nothing.
+func (*refusals) ReportResult(error) {}

@@ -1,0 +1,82 @@
+package goredisgate
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// TestRepeats checks that Connect would notice a go-redis that repeats.
+func TestRepeats(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		if tries := attempts(n, func() redis.Cmder { return redis.NewIntSliceCmd(t.Context(), "x") }); tries < 2 {
+			t.Errorf("%d commands that may be repeated are tried %d times", n, tries)
+		}
+		if tries := attempts(n, call); tries != 1 {
+			t.Errorf("%d script calls are tried %d times", n, tries)
+		}
+	}
+}
+
+// A renamer is a hook that wraps each command in one of its own, and renames it.
+type renamer struct{}
+
+type renamed struct{ redis.Cmder }
+
+func (renamer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (renamer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, rename(cmd)) }
+}
+
+func (renamer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		own := make([]redis.Cmder, len(cmds))
+		for i, cmd := range cmds {
+			own[i] = rename(cmd)
+		}
+		return next(ctx, own)
+	}
+}
+
+func rename(cmd redis.Cmder) redis.Cmder {
+	if args := cmd.Args(); args[0] == "RENAMED" {
+		args[0] = "EVAL"
+	}
+	return renamed{cmd}
+}
+
+// TestHookRenames checks that script calls which a hook wraps are sent once, and that each of a
+// pipeline has its own outcome.
+func TestHookRenames(t *testing.T) {
+	var tries refusals
+	refused := redis.NewClient(&redis.Options{Limiter: &tries})
+	defer refused.Close()
+	refused.AddHook(renamer{})
+	_ = send(t.Context(), refused, []redis.Cmder{call()})
+	_ = send(t.Context(), refused, []redis.Cmder{call(), call()})
+	if tries != 2 {
+		t.Errorf("a call and a pipeline were tried %d times", tries)
+	}
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t)})
+	defer client.Close()
+	client.AddHook(renamer{})
+	var commands []*command
+	var pipeline []redis.Cmder
+	for _, script := range []string{"return {7}", "return redis.error_reply('WRONGTYPE')", "return {8}"} {
+		c := build(t.Context(), "RENAMED", script, &engine.ScriptCall{Key: redistest.Key(t)})
+		commands, pipeline = append(commands, c), append(pipeline, c)
+	}
+	err := send(t.Context(), client, pipeline)
+	first, err1 := result(commands[0], err)
+	_, err2 := result(commands[1], err)
+	third, err3 := result(commands[2], err)
+	if err := errors.Join(err1, err3); err != nil || first[0] != 7 || third[0] != 8 || !errors.As(err2, new(*engine.ReplyError)) {
+		t.Errorf("%v, %v, %v, %v", first, third, err, err2)
+	}
+}
