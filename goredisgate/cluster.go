@@ -149,10 +149,12 @@ func (c *cluster) at(addr string, from *node) *node {
 	if known, ok := c.nodes.Load(addr); ok {
 		return known.(*node)
 	}
-	like := from.client.Options()
+	like, all := from.client.Options(), c.client.Options()
 	options := *like
 	options.Addr, options.MinIdleConns = addr, 0
-	n := &node{addr: addr, client: redis.NewClient(&options), own: true}
+	options.PushNotificationProcessor = all.PushNotificationProcessor // that of a node serves no other
+	options.MaintNotificationsConfig = all.MaintNotificationsConfig   // that of a node changes
+	n := &node{addr: addr, client: all.NewClient(&options), own: true}
 	own := n.client.Options() // options with defaults in place of zeros
 	own.ReadTimeout, own.WriteTimeout = like.ReadTimeout, like.WriteTimeout
 	known, found := c.nodes.LoadOrStore(addr, n)

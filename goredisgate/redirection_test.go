@@ -4,6 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
@@ -28,5 +31,20 @@ func TestRedirection(t *testing.T) {
 	}
 	if _, _, ok := redirection(errors.New("MOVED 3999 10.0.0.2:6381"), "10.0.0.1:6379"); ok {
 		t.Error("what no server replied redirects")
+	}
+}
+
+// TestUnknownNode makes a client of a node that go-redis does not know yet. The node that redirects
+// to it may have learned that its server announces maintenance, and handles that by itself.
+func TestUnknownNode(t *testing.T) {
+	c := newCluster(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}))
+	defer c.client.Close()
+	defer c.Close()
+	enabled := &maintnotifications.Config{Mode: maintnotifications.ModeEnabled}
+	from := &node{client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: -1, MaintNotificationsConfig: enabled})}
+	defer from.client.Close()
+	n := c.at("127.0.0.1:2", from)
+	if o := n.client.Options(); !n.own || o.Addr != "127.0.0.1:2" || o.ReadTimeout != from.client.Options().ReadTimeout || n != c.at("127.0.0.1:2", from) {
+		t.Errorf("%+v with %+v", n, o)
 	}
 }
