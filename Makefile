@@ -29,12 +29,16 @@ SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-
 TESTS   ?= test
 image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
 
-.PHONY: help check test full short cluster matrix race race-once race-twice lint fuzz bench site
+# The oldest go-redis that goredisgate can use, which is in its go.mod, one between, and the newest.
+GO_REDIS ?= $(shell sed -n 's|.*/go-redis/v9 ||p' goredisgate/go.mod) v9.22.0 v9.23.0
+
+.PHONY: help check test full newest short cluster matrix go-redis race race-once race-twice lint fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
 	@echo "make test    all tests, on real Redis servers; JOBS=1 takes longer, and suits a slow machine"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
+	@echo "make go-redis  goredisgate on each of GO_REDIS=\"$(GO_REDIS)\""
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test)"
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows"
@@ -57,10 +61,18 @@ JOBS ?= 2
 # The first run brings a Redis and says which one answers.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	@$(MAKE) --no-print-directory -j$(JOBS) full race
+	@$(MAKE) --no-print-directory -j$(JOBS) full race newest
 
 full:
 	$(GO) test -count=1 -timeout 15m -p 2 $(OTHERS)
+
+# What differs most between versions of go-redis, on the newest one.
+newest:
+	@.ci/go-redis $(lastword $(GO_REDIS)) $(GO) test -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether)$$' ./goredisgate
+
+# All tests of goredisgate and on clusters, on each of GO_REDIS.
+go-redis:
+	@set -e; for v in $(GO_REDIS); do .ci/go-redis $$v $(GO) test -count=1 -timeout 15m -p 2 ./goredisgate ./cluster_test; done
 
 # Short tests of promises, scripts, histories, outages, the command and ways to reach a server.
 short:
