@@ -5,7 +5,7 @@ go 1.25.0
 require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/google/go-cmp v0.7.0
-	github.com/redis/go-redis/v9 v9.19.0
+	github.com/redis/go-redis/v9 v9.20.0
 	github.com/redis/rueidis v1.0.79
 	github.com/slidegate/slidegate v0.1.0
 	github.com/slidegate/slidegate/cmd/slidegate v0.1.0

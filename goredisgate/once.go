@@ -11,9 +11,9 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// errRepeats refuses a go-redis that could send a request twice. No known version does since
-// v9.19.0, which go.mod requires. A future one could.
-var errRepeats = errors.New("slidegate: this version of go-redis sends requests twice although they forbid it; use an older one, from v9.19.0 on, and report it")
+// errRepeats refuses a go-redis that could send a request twice. None has since v9.19.0, and go.mod
+// requires a later one. A future one could.
+var errRepeats = errors.New("slidegate: this version of go-redis sends requests twice although they forbid it; use an older one, from v9.20.0 on, and report it")
 
 // repeats reports whether go-redis repeats a script call, alone or in a pipeline.
 var repeats = sync.OnceValue(func() bool {
@@ -27,7 +27,7 @@ func call() redis.Cmder { return build(context.Background(), "EVAL", "", &engine
 func attempts(n int, cmd func() redis.Cmder) int {
 	var tries refusals
 	client := redis.NewClient(&redis.Options{Limiter: &tries, Protocol: 2, MinRetryBackoff: -1, MaxRetryBackoff: -1})
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	commands := make([]redis.Cmder, n)
 	for i := range commands {
 		commands[i] = cmd()

@@ -73,7 +73,7 @@ func TestLight(t *testing.T) {
 func TestNoUpgrades(t *testing.T) {
 	older := []string{
 		"github.com/prometheus/client_golang v1.22.0",
-		"github.com/redis/go-redis/v9 v9.20.0",
+		"github.com/redis/go-redis/v9 v9.21.0",
 		"github.com/testcontainers/testcontainers-go v0.38.0",
 		"go.opentelemetry.io/otel v1.35.0",
 		"google.golang.org/grpc v1.72.0",
