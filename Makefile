@@ -19,9 +19,10 @@ export SLIDEGATE_INSTALL ?= 1
 ONCE  = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/redistest $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver webaudit)))
 TWICE = $(addprefix ./,$(wildcard audit window ar1 login cmd/slidegate cmd/slidegate/internal/replay))
 
-# Without cgo there is no race detector, so all packages run without it.
+# Without cgo there is no race detector, so all packages run without it. The simulation of attacks
+# takes 45 s of CPU for one page of docs, and runs nightly.
 CGO    = $(shell $(GO) env CGO_ENABLED)
-OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))),$(shell $(GO) list $(ALL)))
+OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))) $(shell $(GO) list ./bench/attack),$(shell $(GO) list $(ALL)))
 
 # The servers of `make matrix`, and what runs on each. The images are the official ones. If TAG is
 # set, they are those that .ci/images made under this tag.
@@ -32,13 +33,14 @@ image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%
 # The oldest go-redis that goredisgate can use, which is in its go.mod, one between, and the newest.
 GO_REDIS ?= $(shell sed -n 's|.*/go-redis/v9 ||p' goredisgate/go.mod) v9.22.0 v9.23.0
 
-.PHONY: help check test full newest short cluster matrix go-redis race race-once race-twice lint fuzz bench site
+.PHONY: help check test full newest short cluster matrix go-redis simulate race race-once race-twice lint fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
-	@echo "make test    all tests, on real Redis servers; JOBS=1 takes longer, and suits a slow machine"
+	@echo "make test    the tests of all modules, on real Redis servers; JOBS=1 takes longer, and suits a slow machine"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make go-redis  goredisgate on each of GO_REDIS=\"$(GO_REDIS)\""
+	@echo "make simulate  compares docs/login-simulation.md with the simulated attacks, in 45 s"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test)"
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows"
@@ -64,7 +66,7 @@ test:
 	@$(MAKE) --no-print-directory -j$(JOBS) full race newest
 
 full:
-	$(GO) test -count=1 -timeout 15m -p 2 $(OTHERS)
+	$(GO) test -vet=off -count=1 -timeout 15m -p 2 $(OTHERS)
 
 # What differs most between versions of go-redis, on the newest one.
 newest:
@@ -73,6 +75,10 @@ newest:
 # All tests of goredisgate and on clusters, on each of GO_REDIS.
 go-redis:
 	@set -e; for v in $(GO_REDIS); do .ci/go-redis $$v $(GO) test -count=1 -timeout 15m -p 2 ./goredisgate ./cluster_test; done
+
+# All tables of docs/login-simulation.md.
+simulate:
+	$(GO) test -count=1 ./bench/attack
 
 # Short tests of promises, scripts, histories, outages, the command and ways to reach a server.
 short:

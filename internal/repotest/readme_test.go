@@ -73,7 +73,7 @@ func stopAtErrors(t *testing.T, body string) string {
 }
 
 // snippets is the program around the blocks, with what they take from their reader.
-const snippets = `package repotest
+const snippets = `package main
 
 import (
 	"bytes"
