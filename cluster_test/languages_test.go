@@ -278,7 +278,8 @@ func TestThreeLanguages(t *testing.T) {
 		key := cfg.Name + ":{" + keys.Tag(cfg.Secret, "alice") + "}:w"
 		logs := runAllLanguages(t, must(window.New(on.client, cfg)), do, func() { moveSlotOf(t, on, key) })
 		checkLogs(t, limits, logs)
-		if all := keysOf(t, on, cfg.Name); len(all) != 1 || all[0] != key {
+		// On a slow machine the key may have expired, but there is no other.
+		if all := keysOf(t, on, cfg.Name); len(all) > 0 && (len(all) > 1 || all[0] != key) {
 			t.Errorf("the keys are %q, not %s", all, key)
 		}
 	})
