@@ -62,7 +62,7 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 	return values
 }
 
-var mutations = flag.Int("mutations", 8000, "how many calls TestMutatedRecords makes to each script")
+var mutations = flag.Int("mutations", 2000, "how many calls TestMutatedRecords makes to each script")
 
 // TestMutatedRecords changes some bytes of valid records, and makes calls of any verb. Each reply
 // is an error that names the key, or one that the head of the script allows. The long form takes
