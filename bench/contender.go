@@ -44,7 +44,8 @@ type contender struct {
 
 // contenders returns the rows of the server part, in their order.
 func contenders(client rueidis.Client, theirs redis.UniversalClient) []contender {
-	return slices.Concat(redisRate(theirs), windows(client), levels(client), libraries(theirs), scripted(client), plainCommands(client), growth(client), floors(client))
+	return slices.Concat(redisRate(theirs), windows(client), levels(client), libraries(theirs),
+		scripted(client), plainCommands(client), growth(client), floors(client))
 }
 
 // askRow completes a row whose events have one key and were counted four times before.

@@ -16,7 +16,10 @@ import (
 func libraries(client redis.UniversalClient) []contender {
 	swap, look := map[string]int{"time": 1, "get": 2, "eval": 1}, map[string]int{"time": 1, "get": 1}
 	return []contender{
-		askRow(contender{name: "throttled", like: "GCRA by compare and swap: TIME, GET, and its script in full", commands: swap, inside: map[string]int{"get": 1}, allows: true}, throttle(client, oneBound[0]).ask),
+		askRow(contender{
+			name: "throttled", like: "GCRA by compare and swap: TIME, GET, and its script in full",
+			commands: swap, inside: map[string]int{"get": 1}, allows: true,
+		}, throttle(client, oneBound[0]).ask),
 		askRow(contender{name: "throttled, denied", like: "4/1h: used up; TIME and GET", beside: "throttled", commands: look}, throttle(client, usedUp[0]).ask),
 		askRow(contender{name: "ulule", like: "fixed window by a script; denials count", allows: true}, increment(client, oneBound[0]).ask),
 		askRow(contender{name: "ulule, denied", like: "4/1h: used up", beside: "ulule"}, increment(client, usedUp[0]).ask),

@@ -55,7 +55,10 @@ func plainCommands(client rueidis.Client) []contender {
 
 // countingAll returns the row that counts for three limits in one pipeline.
 func countingAll(client rueidis.Client) contender {
-	c := contender{name: counting + ", 3 limits", like: "50/30m, 50/1h, 200/1d in one pipeline", beside: counting, allows: true, commands: map[string]int{"incr": 3, "pexpire": 3}}
+	c := contender{
+		name: counting + ", 3 limits", like: "50/30m, 50/1h, 200/1d in one pipeline", beside: counting, allows: true,
+		commands: map[string]int{"incr": 3, "pexpire": 3},
+	}
 	c = askRow(c, func(ctx context.Context, event string) (allowed bool, err error) {
 		var batch rueidis.Commands
 		for i, b := range threeBounds {

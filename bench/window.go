@@ -46,7 +46,8 @@ func windows(client rueidis.Client) (rows []contender) {
 		row(contender{name: "window, wide", like: "1000/1h: buckets of a minute; the record holds 4, the event adds one", allows: true}, four, "1000/1h"),
 		row(triple, four, three...),
 		row(contender{name: "window, denied", like: "4/1h: used up", beside: "window"}, four, "4/1h"),
-		row(contender{name: "window, 3 limits, denied", like: "1/5s, 4/1h, 200/1d: the second is used up", beside: "window, 3 limits"}, four, "1/5s", "4/1h", "200/1d"),
+		row(contender{name: "window, 3 limits, denied", like: "1/5s, 4/1h, 200/1d: the second is used up", beside: "window, 3 limits"},
+			four, "1/5s", "4/1h", "200/1d"),
 		row(contender{name: "window, new", like: "50/1h: an event without a key", allows: true}, nil, "50/1h"),
 		row(contender{name: "window, 3 limits, new", like: "1/5s, 50/1h, 200/1d: an event without a key", allows: true}, nil, three...),
 	}

@@ -64,8 +64,12 @@ var scenarios = []scenario{
 	{name: "botnet, all accounts, silent during an alarm", only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).pausing()} }},
 	{name: "one address, that of the office", attacks: func(w *world) []*attacker { return []*attacker{w.oneAddress(office)} }},
 	{name: "stolen cookie, one account", attacks: func(w *world) []*attacker { return []*attacker{w.thief(w.users[owner])} }},
-	{name: "botnet with solvers, one account", solvers: true, only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users[owner]).solving()} }},
-	{name: "botnet with solvers, all accounts", solvers: true, only: true, attacks: func(w *world) []*attacker { return []*attacker{w.botnet(w.users...).solving()} }},
+	{name: "botnet with solvers, one account", solvers: true, only: true, attacks: func(w *world) []*attacker {
+		return []*attacker{w.botnet(w.users[owner]).solving()}
+	}},
+	{name: "botnet with solvers, all accounts", solvers: true, only: true, attacks: func(w *world) []*attacker {
+		return []*attacker{w.botnet(w.users...).solving()}
+	}},
 }
 
 // A week has the results of a scenario with each kind of form. Some scenarios have only challenged.

@@ -19,7 +19,8 @@ func tables(weeks []week) string {
 		case k.only:
 			fmt.Fprintf(&b, "| %s | with challenges | %s |\n", k.name, k.challenged.gainCells())
 		case len(k.with.attackers) > 0:
-			fmt.Fprintf(&b, "| %s | no | %s |\n| | yes | %s |\n| | with challenges | %s |\n", k.name, k.without.gainCells(), k.with.gainCells(), k.challenged.gainCells())
+			fmt.Fprintf(&b, "| %s | no | %s |\n| | yes | %s |\n| | with challenges | %s |\n",
+				k.name, k.without.gainCells(), k.with.gainCells(), k.challenged.gainCells())
 		}
 	}
 	writeHead(&b, "users who had to wait (and who gave up), with the guard", "median wait", "longest")
@@ -48,7 +49,8 @@ func writeHead(b *strings.Builder, first string, last ...string) {
 // gainCells returns the passwords that all attackers of a run tried, as cells of a table.
 func (w *world) gainCells() string {
 	all := w.gains()
-	return strings.Join([]string{number(float64(all.total) / float64(hours)), number(float64(all.worst)), number(float64(all.hourly)), number(float64(all.account))}, " | ")
+	mean := float64(all.total) / float64(hours)
+	return strings.Join([]string{number(mean), number(float64(all.worst)), number(float64(all.hourly)), number(float64(all.account))}, " | ")
 }
 
 // gains are numbers of passwords tried: in all, in the worst hour, and on one account in its worst
