@@ -39,7 +39,7 @@ help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
 	@echo "make test    the tests of all modules, on real Redis servers; JOBS=1 takes longer, and suits a slow machine"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
-	@echo "make go-redis  goredisgate on each of GO_REDIS=\"$(GO_REDIS)\""
+	@echo "make go-redis  the tests of goredisgate and cluster_test on each of GO_REDIS=\"$(GO_REDIS)\""
 	@echo "make simulate  compares docs/login-simulation.md with the simulated attacks, in 45 s"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test)"
@@ -68,11 +68,11 @@ test:
 full:
 	$(GO) test -vet=off -count=1 -timeout 15m -p 2 $(OTHERS)
 
-# What differs most between versions of go-redis, on the newest one.
+# The two tests whose outcome depends most on the version of go-redis, on the newest one.
 newest:
 	@.ci/go-redis $(lastword $(GO_REDIS)) $(GO) test -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether)$$' ./goredisgate
 
-# All tests of goredisgate and on clusters, on each of GO_REDIS.
+# The tests of goredisgate and cluster_test, on each of GO_REDIS.
 go-redis:
 	@set -e; for v in $(GO_REDIS); do .ci/go-redis $$v $(GO) test -count=1 -timeout 15m -p 2 ./goredisgate ./cluster_test; done
 

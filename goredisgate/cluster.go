@@ -19,7 +19,7 @@ import (
 const maxRedirects = 3
 
 // cluster is the engine's Client of a cluster. It sends pipelines to the nodes itself, because a
-// redis.ClusterClient repeats them.
+// redis.ClusterClient follows redirections by its own rules, and could send a script to a replica.
 type cluster struct {
 	loader
 	client       *redis.ClusterClient
@@ -152,7 +152,7 @@ func (c *cluster) at(addr string, from *node) *node {
 	like, all := from.client.Options(), c.client.Options()
 	options := *like
 	options.Addr, options.MinIdleConns = addr, 0
-	options.PushNotificationProcessor = all.PushNotificationProcessor // that of a node serves no other
+	options.PushNotificationProcessor = all.PushNotificationProcessor // a node's own cannot serve another node
 	options.MaintNotificationsConfig = all.MaintNotificationsConfig   // that of a node changes
 	n := &node{addr: addr, client: all.NewClient(&options), own: true}
 	own := n.client.Options() // options with defaults in place of zeros

@@ -43,7 +43,7 @@
 // first use connections of their own (PipelinePoolSize).
 //
 // Set DialerRetries to 1. By default go-redis dials a dead server five times, 100 ms apart, and up
-// to ten times for a pipeline from 9.23 on. If Config.Timeout ends before, callers get
+// to ten times for a pipeline from 9.23 on. If Config.Timeout ends first, callers get
 // window.ErrUncertain although nothing was sent. ContextTimeoutEnabled changes nothing for
 // limiters.
 //

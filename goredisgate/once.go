@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// errRepeats refuses a go-redis that could send a request twice. None has since v9.19.0, and go.mod
-// requires a later one. A future one could.
+// errRepeats is the error for a go-redis that could send a request twice. No version since v9.19.0
+// does, and go.mod requires a later one. A future version could.
 var errRepeats = errors.New("slidegate: this version of go-redis sends requests twice although they forbid it; use an older one, from v9.20.0 on, and report it")
 
 // repeats reports whether go-redis repeats a script call, alone or in a pipeline.
@@ -23,7 +23,8 @@ var repeats = sync.OnceValue(func() bool {
 // call returns a script call.
 func call() redis.Cmder { return build(context.Background(), "EVAL", "", &engine.ScriptCall{}) }
 
-// attempts returns how often go-redis tries to send n commands that fail in a way that it repeats.
+// attempts returns how often go-redis tries to send n commands that fail with an error after which
+// it may repeat.
 func attempts(n int, cmd func() redis.Cmder) int {
 	var tries refusals
 	client := redis.NewClient(&redis.Options{Limiter: &tries, Protocol: 2, MinRetryBackoff: -1, MaxRetryBackoff: -1})

@@ -162,8 +162,8 @@ func answerAll(calls []*engine.ScriptCall, err error) {
 }
 
 // A command is a script call that knows whether go-redis has begun to write it. go-redis sends it
-// once. Other commands it repeats up to three times by default: if the connection breaks, or if the
-// reply is an error such as LOADING. A pipeline that has a command is sent once, too.
+// once. By default it repeats other commands up to three times: if the connection breaks, or if the
+// reply is an error such as LOADING. A pipeline that contains such a command is sent once, too.
 type command struct {
 	*redis.IntSliceCmd
 	verb *verb

@@ -75,8 +75,9 @@ type Config struct {
 	Wait bool
 
 	// Log receives one line when an outage begins and one when it ends, and the same for the use of
-	// a Fallback. It also receives the first call without a key and why it has none, and each error
-	// of a single key, such as a value in Redis that is not Slidegate's. nil means slog.Default().
+	// a Fallback. It also receives the first call without a key, with the reason. Each error of a
+	// single key is logged, such as a value in Redis that is not Slidegate's. nil means
+	// slog.Default().
 	Log *slog.Logger
 }
 

@@ -117,8 +117,8 @@ func (s *siteAlarm) startExchange() (since time.Duration, starts bool) {
 	return since, true
 }
 
-// exchange adds the failures to the shared level, and reads it, even if ctx has ended. If Redis does
-// not accept the failures, they are dropped.
+// exchange adds the failures to the shared level, and reads it, even if ctx has ended. If Redis
+// does not accept the failures, they are dropped.
 func (s *siteAlarm) exchange(ctx context.Context, since time.Duration) {
 	ctx, cancel := calls.Finish(ctx)
 	defer cancel()

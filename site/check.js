@@ -12,7 +12,7 @@ const faults = new Set()
 const pages = new Map() // the ids and links of each page, by its address
 let site, page
 
-/** Notes a fault of a page, by default the one that is open, if something is not right. */
+/** Notes a fault of a page, by default the open one, unless right holds. */
 function check(right, fault, address = page.url()) {
   if (!right) faults.add(`${address.replace(site, '/')}: ${fault.replace(site, '/')}`)
 }
@@ -51,7 +51,7 @@ function follow() {
   }
 }
 
-/** Searches, and changes to dark. */
+/** Searches, and switches to dark mode. */
 async function use() {
   await page.goto(site)
   const dark = () => page.evaluate(() => document.documentElement.classList.contains('dark'))

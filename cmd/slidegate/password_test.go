@@ -13,8 +13,8 @@ import (
 var secretWords = []string{"zebra", "lynx", "quagga", "okapi"}
 
 // TestPasswordIsNotPrinted gives the commands odd addresses of a Redis, by flag and by environment.
-// No output contains a part of the user or of the password. Each error is one sentence, with what to
-// do. No server answers at the addresses that can be read.
+// No output contains a part of the user or of the password. Each error is one sentence, with what
+// to do. No server answers at the addresses that can be read.
 func TestPasswordIsNotPrinted(t *testing.T) {
 	addresses := append(loginsWith(), oddAddresses...)
 	if len(addresses) < 200 {
@@ -23,8 +23,9 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 	commands := map[string][]string{
 		"inspect": {"login", "e"},
 		"reset":   {"--yes", "login", "e"},
-		"proxy":   {"--to", "http://127.0.0.1:1", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--timeout", "1m"}, // a busy machine connects slowly
-		"replay":  nil,                                                                                                                       // reads no environment
+		// A busy machine connects slowly.
+		"proxy":  {"--to", "http://127.0.0.1:1", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--timeout", "1m"},
+		"replay": nil, // reads no environment
 	}
 	for i, address := range addresses {
 		if testing.Short() && i%7 > 0 {

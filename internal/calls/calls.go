@@ -1,5 +1,5 @@
-// Package calls holds what several callers of limiters share: calls at the same time, and calls
-// that outlive the request they belong to.
+// Package calls makes several calls at the same time, and calls that outlive the request that they
+// belong to.
 package calls
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// finishTime bounds a call that ctx no longer ends.
+// finishTime is how long such a call may take.
 const finishTime = 5 * time.Second
 
 // Finish returns a context for a call that must be made even if ctx has ended, such as a refund
@@ -18,8 +18,8 @@ func Finish(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Concurrently calls do for each index in [from, to) at the same time, so that the calls share a
-// round trip, and returns once all have returned. It calls do in the caller's goroutine for the last
-// index and for those in memory, which wait for nothing.
+// round trip. It returns once all have returned. It calls do in the caller's goroutine for the
+// last index and for those in memory, which wait for nothing.
 func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
 	if to-from == 1 {
 		do(from)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reasons says why a request has no key.
+// Reasons represents why a request has no key.
 type Reasons struct {
 	Several bool // a header has several values
 	texts   []string
@@ -16,7 +16,7 @@ type Reasons struct {
 // contextKey is the key of the Reasons in a context.
 type contextKey struct{}
 
-// Collect returns a context whose Reasons the functions of this package add to.
+// Collect returns a context, and the Reasons that Note and NoteSeveral add to under it.
 func Collect(ctx context.Context) (context.Context, *Reasons) {
 	reasons := &Reasons{}
 	return context.WithValue(ctx, contextKey{}, reasons), reasons

@@ -55,8 +55,8 @@ func refuse(conn net.Conn, reply string) {
 	}
 }
 
-// FuzzAdd checks that nothing before the last @ of an address is in the error, or else in the servers
-// to dial.
+// FuzzAdd checks that nothing before the last @ of an address is in the error, or else in the
+// servers to dial.
 func FuzzAdd(f *testing.F) {
 	for _, c := range []string{"", "/", "#", "?", ":", "@", ",", "://", "%", "?addr=", " ", "\xff"} {
 		f.Add("redis://user:", c, "host:6379")

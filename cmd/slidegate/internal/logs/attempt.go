@@ -13,14 +13,14 @@ type file struct {
 	wrapping // what is around each line
 	r        *Reader
 
-	// begin finds these in the first lines.
+	// begin sets these, from the first lines.
 	format   format    // nil until it is known
 	header   int       // the number of the line with the names of the columns, if there is one
 	start    time.Time // the time of the line that showed the format
 	yearless bool      // start has no year
 	waiting  []logLine // lines that were read, and not yet taken
 
-	// advance keeps these.
+	// advance sets these.
 	next     Attempt
 	ended    bool
 	inQuotes bool // a quoted field of CSV continues in the next line, whose text a client may have chosen

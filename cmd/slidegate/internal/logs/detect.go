@@ -39,7 +39,7 @@ func (f *file) detect() error {
 	return err
 }
 
-// lookAhead reads lines, which then wait to be taken, until one is the last that is needed.
+// lookAhead reads lines into waiting, up to the first one for which isLast returns true.
 func (f *file) lookAhead(isLast func(logLine) bool) error {
 	for {
 		l, err := f.read()

@@ -248,8 +248,8 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-// TestAmbiguousTimes checks that times are not found by themselves if they do not show which number
-// is the month, or are in an unknown form, such as that of a clock of twelve hours.
+// TestAmbiguousTimes checks that ambiguous times are not found by themselves: those that do not
+// show which number is the month, and unknown forms such as a 12-hour clock.
 func TestAmbiguousTimes(t *testing.T) {
 	for _, at := range []string{
 		"03/04/2025 12:00:07", "04.03.2025 12:00:07", "3/4/2025, 12:00:07 PM", "03/04/2025 12:00:07 PM", "2025-03-04 12:00:07 PM",
@@ -355,8 +355,8 @@ func TestDockerSplitsLongLines(t *testing.T) {
 	}
 }
 
-// TestMostLinesNameTheEvent checks that the first line decides the field of the time, and that most
-// of the first lines decide that of the event, whatever a program writes when it starts.
+// TestMostLinesNameTheEvent checks that the first line decides the field of the time. A vote of the
+// first lines decides that of the event, whatever a program writes when it starts.
 func TestMostLinesNameTheEvent(t *testing.T) {
 	for _, tt := range []struct{ log, want string }{
 		{`{"ts":1,"msg":"up"}` + "\n" + `{"ts":2,"remote_ip":"192.0.2.1"}` + "\n" + `{"ts":3,"time":9,"ip":"192.0.2.2"}` + "\n" + `{"ts":4,"ip":"192.0.2.2","remote_ip":"192.0.2.3"}`, "03 192.0.2.2, 04 192.0.2.2"},

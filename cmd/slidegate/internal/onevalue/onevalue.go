@@ -1,6 +1,6 @@
-// Package onevalue limits requests by a header or a cookie, if all servers read the same value in
-// it. A request with two spellings of the name has no key: the server behind the proxy could use
-// the value that the limiter does not count.
+// Package onevalue returns Keys for a header or a cookie that have no key for a request in which
+// servers could read different values. For example, a request can spell the name in two ways, and
+// the server behind the proxy could then use the value that the limiter does not count.
 package onevalue
 
 import (
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/keyless"
 )
 
 // Header returns the Key that is the value of a header. The key of a request is "" if it does not
@@ -20,8 +21,8 @@ func Header(name string) httplimit.Key {
 		return nil
 	}
 	return func(r *http.Request) string {
-		if fields(r, name) != 1 {
-			return ""
+		if fields(r, name) > 1 {
+			return keyless.Note(r.Context(), "the header "+name+" has several values or spellings")
 		}
 		return key(r)
 	}
@@ -36,12 +37,16 @@ func Cookie(name string) httplimit.Key {
 		return nil
 	}
 	return func(r *http.Request) string {
-		if fields(r, "Cookie") != 1 || cookies(r.Header.Get("Cookie"), name) != 1 {
-			return ""
+		n := cookies(r.Header.Get("Cookie"), name)
+		if n > 1 || fields(r, "Cookie") > 1 {
+			return keyless.Note(r.Context(), "the cookie "+name+" has several values or spellings")
 		}
 		value, found := strings.CutPrefix(key(r), start)
-		if !found || strings.ContainsAny(value, separators) {
-			return ""
+		switch {
+		case !found:
+			return "" // key has noted why
+		case n == 0 || strings.ContainsAny(value, separators):
+			return keyless.Note(r.Context(), "servers could read only a part of the cookie "+name)
 		}
 		return start + strings.ReplaceAll(decode(value), " ", "+") // some servers decode + to a space
 	}
@@ -68,8 +73,8 @@ func fields(r *http.Request, name string) (n int) {
 	return n
 }
 
-// sameField reports whether a server could take two names for those of one field. CGI makes a
-// variable of a name, without its case and with _ for each hyphen. Some servers write _ for every
+// sameField reports whether a server could take two names for those of one field. CGI turns a
+// name into a variable in upper case, with _ for each hyphen. Some servers write _ for every
 // character that is neither a letter nor a digit.
 func sameField(a, b string) bool {
 	return len(a) == len(b) && strings.EqualFold(strings.Map(variable, a), strings.Map(variable, b))

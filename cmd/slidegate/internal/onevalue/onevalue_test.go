@@ -21,6 +21,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/onevalue"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/keyless"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -350,4 +351,25 @@ func FuzzOneFieldOneValue(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReasons checks what the log says about a request without a key.
+func TestReasons(t *testing.T) {
+	for _, tt := range []struct {
+		key    httplimit.Key
+		header http.Header
+		want   string
+	}{
+		{onevalue.Header("X-Api-Key"), nil, "the header X-Api-Key is missing or empty"},
+		{onevalue.Header("X-Api-Key"), http.Header{"X-Api-Key": {"a"}, "X_api_key": {"b"}}, "the header X-Api-Key has several values or spellings"},
+		{onevalue.Cookie("session"), nil, "the cookie session is missing or empty"},
+		{onevalue.Cookie("session"), http.Header{"Cookie": {"session=a; Session=b"}}, "the cookie session has several values or spellings"},
+		{onevalue.Cookie("session"), http.Header{"Cookie": {"session=a b"}}, "servers could read only a part of the cookie session"},
+	} {
+		ctx, reasons := keyless.Collect(t.Context())
+		r := (&http.Request{Header: tt.header}).WithContext(ctx)
+		if key := tt.key(r); key != "" || reasons.String() != tt.want {
+			t.Errorf("%v: key %q, %q; want %q", tt.header, key, reasons, tt.want)
+		}
+	}
 }
