@@ -173,6 +173,7 @@ func TestBadInput(t *testing.T) {
 		{"inspect login", `expected "<event>"; slidegate help inspect shows what there is`},
 		{"inspect login alice bob", `unexpected argument bob; slidegate help inspect shows what there is`},
 		{"inspect login e --redis 127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there (dial tcp 127.0.0.1:1: connect: connection refused); start it, or correct the address\n"},
+		{"inspect login e redis://u:p@h:1", "unexpected argument redis://***@h:1; "},
 		{"inspect login e --redis localhost", `--redis: "localhost" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
 		{"inspect login e --redis redis://:secret@127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there"},
 		{"inspect lo/gin e --redis 127.0.0.1:1", `limiter name "lo/gin" has the byte "/"; use only A-Z a-z 0-9 . _ - and colon`},

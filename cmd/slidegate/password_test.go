@@ -71,6 +71,8 @@ var oddAddresses = []string{
 	"redis://zebra:1/okapi@127.0.0.1:1", "redis://zebra:1?okapi@127.0.0.1:1", "redis://zebra:1#okapi@127.0.0.1:1",
 	"127.0.0.1:1,zebra:quagga@127.0.0.1:1", "127.0.0.1:1,redis://zebra:quagga@127.0.0.1:1", "redis://zebra:quagga@127.0.0.1:1,127.0.0.1:2", "redis://zebra:quagga@127.0.0.1:1,redis://zebra:quagga@127.0.0.1:1",
 	"zebra:quagga@127.0.0.1:1,zebra:quagga@127.0.0.1:2", "zebra:quagga@redis://127.0.0.1:1", "unix://zebra/quagga@/no/such/socket", "redis://zebra:quagga (from envar @127.0.0.1:1",
+	"127.0.0.1:1,password=quagga", "127.0.0.1:1,user=zebra,password=quagga", "127.0.0.1:1 -a quagga", "-a quagga -h 127.0.0.1",
+	"zebra%3Aquagga%40127.0.0.1:1", "redis%3A//zebra%3Aquagga%40127.0.0.1:1", "zebra:quagga\uff20127.0.0.1:1", "127.0.0.1:1:quagga",
 }
 
 // checkHidden runs a command that reads the address, and checks its output.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	return command, nil
 }
 
+// login matches a user and a password in a URL, which may stand where kong expects no URL.
+var login = regexp.MustCompile(`://[^ ]*@`)
+
 // version returns the version that the program was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
@@ -62,6 +66,9 @@ func versionOf(info *debug.BuildInfo) string {
 // plain rewrites an error of kong in plain words.
 func plain(err error, k *kong.Kong, args []string) error {
 	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong guesses this for every short flag
+	if strings.HasPrefix(text, "un") {                                  // an unexpected argument, or an unknown flag
+		text = login.ReplaceAllString(text, "://***@")
+	}
 	// kong quotes the value of a variable, which may hold a password
 	if what, from, ok := strings.Cut(text, " (from envar "); ok {
 		name, _, _ := strings.Cut(from, "=")
@@ -119,5 +126,5 @@ func Unexpected(arg string) string {
 	if arg == "" {
 		arg = `""`
 	}
-	return "unexpected argument " + arg
+	return "unexpected argument " + login.ReplaceAllString(arg, "://***@")
 }

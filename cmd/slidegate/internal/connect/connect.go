@@ -47,12 +47,19 @@ func (as *Addresses) add(s string) error {
 	if strings.Contains(s, "://") || strings.Contains(s, "@") {
 		return as.addURL(s)
 	}
+	if !plainAddress.MatchString(s) {
+		return errors.New("it is no address of a Redis; write host:port, as in 127.0.0.1:6379 or [::1]:6379")
+	}
 	as.InitAddress = append(as.InitAddress, s)
 	if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
 		return fmt.Errorf("%q is no address of a Redis; write host:port, as in 127.0.0.1:6379", s)
 	}
 	return nil
 }
+
+// plainAddress matches a host, with or without a port. An error repeats nothing else, because it
+// may hold a password, as in host:port,password=secret.
+var plainAddress = regexp.MustCompile(`^([\w.-]*|\[[^]]*])(:\w*)?$`)
 
 // withLogin matches a URL in which an @ can only end the user and the password. Without it, what
 // follows a / ? or # in a password would be a path, and what precedes it a host.

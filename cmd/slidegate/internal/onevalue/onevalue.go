@@ -24,6 +24,9 @@ func Header(name string) httplimit.Key {
 		if fields(r, name) > 1 {
 			return keyless.Note(r.Context(), "the header "+name+" has several values or spellings")
 		}
+		if strings.ContainsFunc(r.Header.Get(name), isNotASCII) {
+			return keyless.Note(r.Context(), "servers could read only a part of the header "+name)
+		}
 		return key(r)
 	}
 }
@@ -45,12 +48,16 @@ func Cookie(name string) httplimit.Key {
 		switch {
 		case !found:
 			return "" // key has noted why
-		case n == 0 || strings.ContainsAny(value, separators):
+		case n == 0 || strings.ContainsAny(value, separators+"&") || strings.HasPrefix(decode(value), "j:"):
 			return keyless.Note(r.Context(), "servers could read only a part of the cookie "+name)
 		}
 		return start + strings.ReplaceAll(decode(value), " ", "+") // some servers decode + to a space
 	}
 }
+
+// isNotASCII reports whether a character is not printable ASCII. At the ends of a value, Python
+// removes some of these, such as U+00A0 and U+0085.
+func isNotASCII(r rune) bool { return r > '~' || r < ' ' && r != '\t' }
 
 // fields returns how often a request names a field. Trailers count, because some servers add them
 // to the headers. So do the names in Connection, because the proxy drops those fields.
@@ -88,7 +95,8 @@ func variable(r rune) rune {
 }
 
 // separators are the characters besides ; that end a cookie for some servers: a comma by RFC 2109,
-// and a space or a tab in Python.
+// and a space or a tab in Python. In Perl and Ruby, an & ends a value. After j:, Express reads JSON,
+// which has many spellings.
 const separators = ", \t"
 
 // cookies returns how many cookies with a name a server could read in a Cookie field. Quotes do not

@@ -173,6 +173,9 @@ var fieldSpellings = []struct{ fields, want string }{
 	{"X-Api-Key: random\r\nTransfer-Encoding: chunked\r\nTrailer: X-Api-Key", ""},
 	{"X-Api-Key: random\r\nTransfer-Encoding: chunked\r\nTrailer: x_api_key", ""},
 	{"X-Api-Key : REAL", ""},
+	{"X-Api-Key: REAL\xa0", ""},
+	{"X-Api-Key: \x85REAL", ""},
+	{"X-Api-Key: REAL\u00a0", ""},
 }
 
 // cookieSpellings are Cookie fields, and the value of the cookie session that counts. Requests
@@ -225,6 +228,9 @@ var cookieSpellings = []struct{ fields, want string }{
 	{"session=random\r\nCookie: session=REAL", ""},
 	{"session=REAL\r\nCookie: a=b", ""},
 	{"session=REAL\r\nConnection: cookie", ""},
+	{"session=REAL&1", ""},
+	{"session=j:%22REAL%22", ""},
+	{"session=j%3A%20%22REAL%22", ""},
 }
 
 // TestServersReadTheValueThatCounts sends spellings of a field and of a cookie through a proxy to

@@ -126,10 +126,10 @@ func pathVariants(readings []string) (all []string) {
 }
 
 // readings returns an escaped path as it is, and with its percent signs decoded. It returns both
-// also without the parameters of segments, dropped before or after decoding.
+// also without the parameters of segments, dropped before decoding, after it, or both.
 func readings(escaped string) []string {
 	dropped, decoded := dropParameters(escaped), reescape(escaped)
-	return []string{escaped, dropped, decoded, dropParameters(decoded), reescape(dropped)}
+	return []string{escaped, dropped, decoded, dropParameters(decoded), reescape(dropped), dropParameters(reescape(dropped))}
 }
 
 // reescape returns an escaped path with only the percent signs that it needs.
