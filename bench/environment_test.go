@@ -66,6 +66,7 @@ func TestDelayIsNoBottleneck(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang names itself
 	begin := time.Now()
 	go func() {
 		for i := range requests {

@@ -2,6 +2,7 @@ package onevalue_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/onevalue"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
@@ -52,13 +54,16 @@ func startCGI(t *testing.T) (at string) {
 	return s.URL
 }
 
-// python returns a command of Python 3 that runs a program. Without Python it skips the test.
+// python returns a command of Python 3 that runs a program, for a minute at most. Without Python it
+// skips the test.
 func python(t *testing.T, program string) *exec.Cmd {
 	path, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")
 	}
-	return exec.CommandContext(t.Context(), path, "-c", program)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return exec.CommandContext(ctx, path, "-c", program)
 }
 
 // startPython starts a server that reads requests by WSGI and http.cookies of Python.
@@ -126,6 +131,7 @@ func (f *front) send(t *testing.T, fields string) (status int, read values, coun
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang names itself
 	f.counted.Store("")
 	body := ""
 	if strings.Contains(fields, "chunked") {
