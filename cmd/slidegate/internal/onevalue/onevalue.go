@@ -24,7 +24,7 @@ func Header(name string) httplimit.Key {
 		if fields(r, name) > 1 {
 			return keyless.Note(r.Context(), "the header "+name+" has several values or spellings")
 		}
-		if strings.ContainsFunc(r.Header.Get(name), isNotASCII) {
+		if isTrimmed(r.Header.Get(name)) {
 			return keyless.Note(r.Context(), "servers could read only a part of the header "+name)
 		}
 		return key(r)
@@ -55,9 +55,13 @@ func Cookie(name string) httplimit.Key {
 	}
 }
 
-// isNotASCII reports whether a character is not printable ASCII. At the ends of a value, Python
-// removes some of these, such as U+00A0 and U+0085.
-func isNotASCII(r rune) bool { return r > '~' || r < ' ' && r != '\t' }
+// isTrimmed reports whether some servers remove a character at the ends of a value: a space of
+// Unicode, or a byte that is a space in Latin-1, as which Python reads a header.
+func isTrimmed(value string) bool {
+	const latin1 = "\x1c\x1d\x1e\x1f\x85\xa0"
+	return value != strings.TrimSpace(value) || value != "" &&
+		(strings.IndexByte(latin1, value[0]) >= 0 || strings.IndexByte(latin1, value[len(value)-1]) >= 0)
+}
 
 // fields returns how often a request names a field. Trailers count, because some servers add them
 // to the headers. So do the names in Connection, because the proxy drops those fields.
