@@ -125,10 +125,16 @@ func (d *docker) removeAll() (err error) {
 	return err
 }
 
-// Pause freezes a server.
+// Pause freezes a server. On a busy machine the runtime can fail to freeze it, so Pause tries a few
+// times.
 func (d *docker) Pause(port int, _ *struct{}) error {
-	return d.ask(port, func(ctx context.Context, c *testcontainers.DockerClient, b box) error {
-		_, err := c.ContainerPause(ctx, b.container.GetContainerID(), client.ContainerPauseOptions{})
+	return d.ask(port, func(ctx context.Context, c *testcontainers.DockerClient, b box) (err error) {
+		for range 5 {
+			_, err = c.ContainerPause(ctx, b.container.GetContainerID(), client.ContainerPauseOptions{})
+			if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
+				return err
+			}
+		}
 		return err
 	})
 }
