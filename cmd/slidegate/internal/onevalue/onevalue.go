@@ -48,7 +48,7 @@ func Cookie(name string) httplimit.Key {
 		switch {
 		case !found:
 			return "" // key has noted why
-		case n == 0 || strings.ContainsAny(value, separators+"&") || strings.HasPrefix(decode(value), "j:"):
+		case n == 0 || isAmbiguous(value):
 			return keyless.Note(r.Context(), "servers could read only a part of the cookie "+name)
 		}
 		return start + strings.ReplaceAll(decode(value), " ", "+") // some servers decode + to a space
@@ -61,6 +61,12 @@ func isTrimmed(value string) bool {
 	const latin1 = "\x1c\x1d\x1e\x1f\x85\xa0"
 	return value != strings.TrimSpace(value) || value != "" &&
 		(strings.IndexByte(latin1, value[0]) >= 0 || strings.IndexByte(latin1, value[len(value)-1]) >= 0)
+}
+
+// isAmbiguous reports whether servers could read different values in a cookie. Perl and Ruby end it
+// at an &. After j:, Express reads JSON, which has many spellings.
+func isAmbiguous(value string) bool {
+	return strings.ContainsAny(value, separators+"&") || strings.HasPrefix(decode(value), "j:")
 }
 
 // fields returns how often a request names a field. Trailers count, because some servers add them
@@ -99,8 +105,7 @@ func variable(r rune) rune {
 }
 
 // separators are the characters besides ; that end a cookie for some servers: a comma by RFC 2109,
-// and a space or a tab in Python. In Perl and Ruby, an & ends a value. After j:, Express reads JSON,
-// which has many spellings.
+// and a space or a tab in Python.
 const separators = ", \t"
 
 // cookies returns how many cookies with a name a server could read in a Cookie field. Quotes do not
