@@ -1,12 +1,13 @@
 #!/bin/sh
-# Runs the bench with an earlier revision of the library beside the present one, as "window before":
+# Runs the bench with an earlier revision of the library beside the present one. Its rows are
+# "window before", "window, go-redis before" and "login before".
 #
 #	./earlier.sh REVISION [flags] [parts]
 #
 # It copies that revision to a temporary directory, under another module path. It changes nothing
 # here.
 set -eu
-[ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 cd "$(dirname "$0")"
 revision=$1 here=$PWD
 shift
@@ -21,6 +22,7 @@ find "$dir/before" \( -name '*.go' -o -name go.mod \) -exec sed -i.old 's#github
 
 cp go.mod go.sum "$dir"
 GOWORK=off go mod edit -require=slidegate.before/slidegate@v0.0.0 -replace="slidegate.before/slidegate=$dir/before" \
+	-require=slidegate.before/slidegate/goredisgate@v0.0.0 -replace="slidegate.before/slidegate/goredisgate=$dir/before/goredisgate" \
 	-replace="github.com/slidegate/slidegate=${here%/*}" -replace="github.com/slidegate/slidegate/goredisgate=${here%/*}/goredisgate" \
 	-replace="github.com/slidegate/slidegate/cmd/slidegate=${here%/*}/cmd/slidegate" "$dir/go.mod"
 
@@ -29,25 +31,44 @@ package main
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
+	"slidegate.before/slidegate/goredisgate"
+	"slidegate.before/slidegate/login"
 	"slidegate.before/slidegate/window"
 )
 
 func init() {
-	earlier = func(client rueidis.Client) maker {
-		return func(texts []string, now func() time.Time) ask {
-			cfg := window.Config{Name: "login", Now: now}
-			for _, text := range texts {
-				cfg.Limits = append(cfg.Limits, must(window.ParseLimit(text)))
-			}
-			l := must(window.New(client, cfg))
-			return func(ctx context.Context, event string) (bool, error) {
-				d, err := l.Allow(ctx, event)
-				return d.Allowed, err
-			}
+	earlier.window = func(client rueidis.Client) maker {
+		return making(func(cfg window.Config) *window.Limiter { return must(window.New(client, cfg)) })
+	}
+	earlier.onGoRedis = func(client redis.UniversalClient) maker {
+		conn := must(goredisgate.Connect(client))
+		return making(func(cfg window.Config) *window.Limiter { return must(window.NewOn(conn, cfg)) })
+	}
+	earlier.begin = func(client rueidis.Client) ask {
+		guard := must(login.New(client, login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
+		return func(ctx context.Context, event string) (bool, error) {
+			a, err := guard.Begin(ctx, "account of "+event, netip.MustParseAddr(event))
+			return err == nil && a.Allowed, err
+		}
+	}
+}
+
+func making(limiter func(window.Config) *window.Limiter) maker {
+	return func(texts []string, now func() time.Time) ask {
+		cfg := window.Config{Name: "login", Now: now}
+		for _, text := range texts {
+			cfg.Limits = append(cfg.Limits, must(window.ParseLimit(text)))
+		}
+		l := limiter(cfg)
+		return func(ctx context.Context, event string) (bool, error) {
+			d, err := l.Allow(ctx, event)
+			return d.Allowed, err
 		}
 	}
 }

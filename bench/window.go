@@ -29,11 +29,15 @@ func goRedisMaker(client redis.UniversalClient) maker {
 	}
 }
 
-// earlier makes limiters of an earlier revision of window. Only earlier.sh sets it.
-var earlier func(client rueidis.Client) maker
+// earlier makes the same of an earlier revision. Only earlier.sh sets it.
+var earlier struct {
+	window    func(client rueidis.Client) maker
+	onGoRedis func(client redis.UniversalClient) maker
+	begin     func(client rueidis.Client) ask
+}
 
-// earlierName is the name of its rows.
-const earlierName = "window before"
+// before ends the names of its rows.
+const before = " before"
 
 // windows returns the rows of window in the server part.
 func windows(client rueidis.Client) (rows []contender) {
@@ -51,9 +55,9 @@ func windows(client rueidis.Client) (rows []contender) {
 		row(contender{name: "window, new", like: "50/1h: an event without a key", allows: true}, nil, "50/1h"),
 		row(contender{name: "window, 3 limits, new", like: "1/5s, 50/1h, 200/1d: an event without a key", allows: true}, nil, three...),
 	}
-	if earlier != nil {
-		old := limiterRow(earlier(client))
-		single.name, single.beside, triple.name, triple.beside = earlierName, "window", earlierName+", 3 limits", "window, 3 limits"
+	if earlier.window != nil {
+		old := limiterRow(earlier.window(client))
+		single.name, single.beside, triple.name, triple.beside = "window"+before, "window", "window"+before+", 3 limits", "window, 3 limits"
 		rows = append(rows, old(single, four, "50/1h"), old(triple, four, three...))
 	}
 	return rows

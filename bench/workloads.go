@@ -43,15 +43,28 @@ func (w workload) allow() []string { return append([]string{"allow", "", "1"}, w
 // windows returns the rows of window, of its script, and of an earlier revision if there is one.
 func (w workload) windows(client rueidis.Client) []contender {
 	rows := []contender{w.row("window", windowMaker(client)), w.script(client)}
-	if earlier != nil {
-		rows = append(rows, w.row(earlierName, earlier(client)))
+	if earlier.window != nil {
+		rows = append(rows, w.row("window"+before, earlier.window(client)))
 	}
 	return rows
 }
 
-// onGoRedis returns the row of window on the go-redis client of the other libraries.
-func (w workload) onGoRedis(theirs redis.UniversalClient) contender {
-	return w.row(goRedisName, goRedisMaker(theirs))
+// onGoRedis returns the rows of window on the go-redis client of the other libraries.
+func (w workload) onGoRedis(theirs redis.UniversalClient) []contender {
+	rows := []contender{w.row(goRedisName, goRedisMaker(theirs))}
+	if earlier.onGoRedis != nil {
+		rows = append(rows, w.row(goRedisName+before, earlier.onGoRedis(theirs)))
+	}
+	return rows
+}
+
+// logins returns the rows of a login guard.
+func logins(client rueidis.Client) []contender {
+	rows := []contender{loginRow(loginName, beginning(client))}
+	if earlier.begin != nil {
+		rows = append(rows, loginRow(loginName+before, earlier.begin(client)))
+	}
+	return rows
 }
 
 // script returns the row of window.lua by rueidis.Lua.Exec.
@@ -68,25 +81,27 @@ func (w workload) script(client rueidis.Client) contender {
 // throughputRows returns the rows of throughput. Each is on the client that its users have.
 func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated, others := redisRate(theirs), libraries(theirs)
-	return slices.Concat(oneLimit.windows(client), []contender{oneLimit.onGoRedis(theirs), bare(client), rated[0]},
-		threeLimits.windows(client), []contender{threeLimits.onGoRedis(theirs), rated[2], oneLimit.row("ar1", levelMaker(client)), others[0], others[2]})
+	return slices.Concat(oneLimit.windows(client), oneLimit.onGoRedis(theirs), []contender{bare(client), rated[0]},
+		threeLimits.windows(client), threeLimits.onGoRedis(theirs), []contender{rated[2], oneLimit.row("ar1", levelMaker(client)), others[0], others[2]}, logins(client))
 }
 
 // hotRows returns the rows of hot.
 func hotRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated := redisRateHot(theirs)
-	return slices.Concat(hotAllowed.windows(client), []contender{hotAllowed.onGoRedis(theirs)}, rated[:1],
-		hotDenied.windows(client), []contender{hotDenied.onGoRedis(theirs)}, rated[1:])
+	return slices.Concat(hotAllowed.windows(client), hotAllowed.onGoRedis(theirs), rated[:1],
+		hotDenied.windows(client), hotDenied.onGoRedis(theirs), rated[1:])
 }
 
 // pairs returns the ratios that are printed if both contenders were measured.
 func pairs() (all []pair) {
 	for _, w := range []workload{oneLimit, threeLimits, hotAllowed, hotDenied} {
-		for _, other := range []string{"window.lua", rate, earlierName} {
+		for _, other := range []string{"window.lua", rate, "window" + before} {
 			all = append(all, pair{"window" + w.name, other + w.name})
 		}
-		all = append(all, pair{goRedisName + w.name, rate + w.name}, pair{goRedisName + w.name, "window" + w.name})
+		for _, other := range []string{rate, "window", goRedisName + before} {
+			all = append(all, pair{goRedisName + w.name, other + w.name})
+		}
 	}
-	return append(all, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
+	return append(all, pair{loginName, loginName + before}, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
 		pair{"ar1", rate}, pair{"window.lua", rate}, pair{constant, rate})
 }
