@@ -133,7 +133,7 @@ func TestHistories(t *testing.T) {
 	}
 	for name, guard := range guards(t, cfg) {
 		t.Run(name, func(t *testing.T) {
-			seen, seeds := map[string]int{}, redistest.UnlessShort[uint64](10, 3)
+			seen, seeds := map[string]int{}, redistest.UnlessShort[uint64](5, 3)
 			if name == "memory" && !testing.Short() {
 				seeds = 155
 			}

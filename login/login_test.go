@@ -312,7 +312,7 @@ func TestKnownAmongStrangers(t *testing.T) {
 			}
 		})
 	}
-	for range redistest.UnlessShort(500, 100) {
+	for range redistest.UnlessShort(200, 100) {
 		a := must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 		if !a.Allowed {
 			t.Errorf("denied by the %s", a.Denied)

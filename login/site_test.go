@@ -190,7 +190,7 @@ func TestSiteLasts(t *testing.T) {
 // TestSiteDoesNotFlap sends failures at random times, for a day each at rates around those that
 // switch the alarm. The alarm switches at most once a day.
 func TestSiteDoesNotFlap(t *testing.T) {
-	for seed := range redistest.UnlessShort[uint64](4, 1) {
+	for seed := range redistest.UnlessShort[uint64](2, 1) {
 		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
 		var switches []login.Alarm
 		g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{
