@@ -41,7 +41,7 @@ func TestMerged(t *testing.T) {
 		for _, at := range redistest.UnlessShort(places, places[:1]) {
 			t.Run(p.name+", "+at.name, func(t *testing.T) {
 				t.Parallel()
-				asked, enough := 0, redistest.UnlessShort(decisionsPerPlan/4, decisionsPerPlan/200)
+				asked, enough := 0, redistest.UnlessShort(decisionsPerPlan/8, decisionsPerPlan/200)
 				for seed := uint64(1); asked < enough; seed++ {
 					asked += newRounds(t, p, at, seed).play(t)
 				}
