@@ -15,7 +15,8 @@ import (
 )
 
 // TestEveryFormatIsDecidedExactly checks that the same history in every format, plain and
-// compressed, gives the counts of the model, in memory, on a server and on a cluster.
+// compressed, gives the counts of the model in memory. On a server and on a cluster, one format
+// gives them.
 func TestEveryFormatIsDecidedExactly(t *testing.T) {
 	moments := history(redistest.UnlessShort(1500, 150))
 	decided := func() *exactLog {
@@ -39,6 +40,9 @@ func TestEveryFormatIsDecidedExactly(t *testing.T) {
 				}
 				for _, file := range []string{write(t, log.String()), write(t, packed(t, log.String()))} {
 					for place, args := range places(t) {
+						if place != "memory" && name != "columns" {
+							continue
+						}
 						got := replayed(t, slices.Concat(args, formatFlags[name], []string{"--limit", "2/10s,7/5m", file})...)
 						if diff := cmp.Diff(exact.result(got.Sets[0].Top), countsOf(&got)); diff != "" || got.Attempts != len(moments) || got.Unreadable != 0 {
 							t.Errorf("%s differs from the exact log (-exact +replay):\n%s", place, diff)

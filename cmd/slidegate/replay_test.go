@@ -257,7 +257,7 @@ func TestTimesAnywhere(t *testing.T) {
 		"one far ahead": {far.String(), "1/6h", 10_001},
 		"a log twice":   {twice.String(), "1/1h", 40_000 - 2*180}, // in the second pass each event waits until its last bucket is an hour old
 	} {
-		for place, args := range places(t) {
+		for place, args := range map[string][]string{"memory": nil, "redis": {"--redis", redistest.Addr(t)}} {
 			got := replayed(t, append(args, "--limit", tt.limit, write(t, tt.log))...)
 			if got.Sets[0].Admitted != tt.admitted {
 				t.Errorf("%s, %s: %d admitted, not %d", name, place, got.Sets[0].Admitted, tt.admitted)
