@@ -50,7 +50,7 @@ func TestCutConnections(t *testing.T) {
 		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(neverReached))
 		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
 		for n, least := 0, redistest.UnlessShort(30, 10); n < least || group.uncertain.Load() == 0 && n < 300; n++ {
-			group.await(t, 200)
+			group.await(t, 100)
 			faults.Cut()
 		}
 		sum := checkCounts(t, l, neverReached, group.end(), nil)

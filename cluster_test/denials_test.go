@@ -14,7 +14,7 @@ import (
 // calls do.
 func TestEachUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
-		maxUnits := redistest.UnlessShort[int64](300, 100)
+		const maxUnits = 50
 		nodes := redistest.Replicated(t)
 		l := k.newLimiter(t, nodes.Options(nil), perMonth(maxUnits))
 		known, fresh := movedEvents()
@@ -23,12 +23,14 @@ func TestEachUnderLoad(t *testing.T) {
 		for c := range 4 {
 			go func() {
 				var mine []attempt
+				pace := time.NewTicker(10 * time.Millisecond)
+				defer pace.Stop()
 				for n := 0; ; n++ {
 					select {
 					case <-done:
 						batches <- mine
 						return
-					default:
+					case <-pace.C:
 						from := (c + 4*n) * 20 % len(fresh)
 						mine = append(mine, batch(l, slices.Concat(fresh[from:min(from+20, len(fresh))], known))...)
 					}

@@ -62,7 +62,7 @@ type incidentRun struct {
 
 // maxUnits is the limit of each limiter in an incident. A shard is not used up before its replica
 // takes over.
-const maxUnits = 300
+const maxUnits = 120
 
 func (in incident) test(t *testing.T) {
 	nodes := redistest.Replicated(t)
@@ -70,7 +70,7 @@ func (in incident) test(t *testing.T) {
 	nodes.AwaitVotes(t)
 	runs := startRuns(t, nodes)
 	for _, s := range runs {
-		s.await(t, 1500)
+		s.await(t, 500)
 	}
 	in.run(t, nodes, runs)
 	nodes.Heal(t)
@@ -348,7 +348,7 @@ func TestPausedMaster(t *testing.T) {
 	})
 	runs := startRuns(t, nodes)
 	for _, s := range runs {
-		s.await(t, 1500)
+		s.await(t, 500)
 	}
 	master.Pause(t)
 	began := time.Now()
@@ -408,12 +408,12 @@ func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 		}
 	}
 	for _, events := range shardEvents {
-		await(500)
+		await(100)
 		old := nodes.MasterOf(t, slotOf(events[0]))
 		promoted := nodes.Failover(t, old)
 		eventually(t, "nobody asks the old master any more", func() bool {
 			before := redirected(t, old)
-			await(250)
+			await(100)
 			return redirected(t, old) == before
 		})
 		old.Kill(t)
@@ -500,7 +500,7 @@ func TestScriptFlush(t *testing.T) {
 		nodes := redistest.Replicated(t)
 		l := k.newLimiter(t, nodes.Options(nil), perMonth(neverReached))
 		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
-		for range redistest.UnlessShort(10, 3) {
+		for range redistest.UnlessShort(5, 3) {
 			for _, events := range shardEvents {
 				group.await(t, 100)
 				master := nodes.MasterOf(t, slotOf(events[0]))

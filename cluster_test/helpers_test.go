@@ -223,7 +223,7 @@ type callerGroup struct {
 	all []attempt
 }
 
-// startLoad starts callers that send attempts, each at most once in 8 ms. next returns the event of
+// startLoad starts callers that send attempts, each at most once in 20 ms. next returns the event of
 // the nth attempt of all callers.
 func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string) *callerGroup {
 	t.Helper()
@@ -233,7 +233,7 @@ func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string
 	for range callers {
 		c.callers.Go(func() {
 			var mine []attempt
-			pace := time.NewTicker(8 * time.Millisecond)
+			pace := time.NewTicker(20 * time.Millisecond)
 			defer pace.Stop()
 			for ; !c.stopping.Load(); <-pace.C {
 				a := ask.attempt(context.Background(), next(int(n.Add(1))))

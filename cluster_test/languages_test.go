@@ -263,7 +263,7 @@ func (a *loggedDecision) UnmarshalJSON(text []byte) error {
 // hides keys.
 func TestThreeLanguages(t *testing.T) {
 	eachDeployment(t, func(t *testing.T, on deployment) {
-		short := redistest.UnlessShort(2*time.Second, 400*time.Millisecond)
+		short := redistest.UnlessShort(time.Second, 400*time.Millisecond)
 		limits := []window.Limit{{Max: 20, Per: short}, {Max: 50, Per: 5 * short}}
 		cfg := window.Config{Name: redistest.Key(t), Limits: limits, Timeout: time.Minute}
 		do := on.task

@@ -82,14 +82,19 @@ type loginAttack struct {
 
 func (s *loginAttack) now() time.Time { return time.UnixMilli(s.ms.Load()) }
 
-// burst sends many attempts at once, while slots of the account's keys move to another master and
-// back.
+// burst sends many attempts at once, and then a steady flow, while slots of the account's keys move
+// to another master and back.
 func (s *loginAttack) burst(t *testing.T, name string) {
 	var group sync.WaitGroup
 	var over atomic.Bool
 	for range 32 {
 		group.Go(func() {
-			for n := 0; n < 5 || !over.Load(); n++ {
+			for range 5 {
+				s.attempt(t)
+			}
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
+			for ; !over.Load(); <-pace.C {
 				s.attempt(t)
 			}
 		})

@@ -16,7 +16,7 @@ import (
 // known and on new events. No caller gets an error, no event exceeds its limit, and the state
 // agrees with every single decision.
 func TestReshardingUnderLoad(t *testing.T) {
-	maxUnits := redistest.UnlessShort[int64](300, 60)
+	maxUnits := redistest.UnlessShort[int64](100, 60)
 	nodes := redistest.Replicated(t)
 	before := askRedirects(t, nodes)
 	all := loadEveryKind(t, func(k kind) limiter { return k.newLimiter(t, nodes.Options(nil), perMonth(maxUnits)) }, knownAndNew())
