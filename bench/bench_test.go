@@ -37,8 +37,8 @@ func on(t *testing.T, addr string) bench {
 	servers := must(dial(t.Context(), addr, ""))
 	t.Cleanup(servers.close)
 	return bench{
-		servers: servers, callers: []int{1, 4}, passes: 2, slice: 5 * time.Millisecond,
-		rounds: 2, events: 60, memory: 3000, log: log.New(io.Discard, "", 0),
+		servers: servers, callers: []int{1, 4}, passes: 1, slice: 5 * time.Millisecond,
+		rounds: 2, events: 60, memory: 1000, log: log.New(io.Discard, "", 0),
 	}
 }
 
@@ -160,7 +160,7 @@ func TestCluster(t *testing.T) {
 	}
 	t.Parallel()
 	b := on(t, redistest.Replicated(t).MasterOf(t, 0).Addr())
-	b.memory = 100
+	b.memory, b.callers = 100, []int{4}
 	b.rows = regexp.MustCompile("^(window|ar1|fixed window|log|throttled|ulule)")
 	var res result
 	if err := b.run(t.Context(), order[:3], &res); err != nil {
