@@ -14,10 +14,11 @@ USERS = ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/.
 # installs anything.
 export SLIDEGATE_INSTALL ?= 1
 
-# ONCE runs under the race detector alone. TWICE runs under it a second time, in short form, because
-# the full tests would take minutes.
-ONCE  = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/redistest $(addprefix cmd/slidegate/internal/,inspect page proxy proxyserver webaudit)))
-TWICE = $(addprefix ./,$(wildcard audit window ar1 login cmd/slidegate cmd/slidegate/internal/replay))
+# All tests of ONCE run under the race detector, and only there. In the packages of LOAD they would
+# take minutes. So those whose names end in UnderLoad run under it a second time, in short form. In
+# these, many goroutines use the package at once. make race-full runs the rest.
+ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver suggest webaudit)))
+LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
 
 # Without cgo there is no race detector, so all packages run without it. The simulation of attacks
 # takes 45 s of CPU for one page of docs, and runs nightly.
@@ -33,7 +34,7 @@ image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%
 # The oldest go-redis that goredisgate can use, which is in its go.mod, one between, and the newest.
 GO_REDIS ?= $(shell sed -n 's|.*/go-redis/v9 ||p' goredisgate/go.mod) v9.22.0 v9.23.0
 
-.PHONY: help check test full newest short cluster matrix go-redis simulate race race-once race-twice lint fuzz bench site
+.PHONY: help check test full newest short cluster matrix go-redis simulate race race-once race-load race-full lint fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
@@ -42,7 +43,8 @@ help:
 	@echo "make go-redis  the tests of goredisgate and cluster_test on each of GO_REDIS=\"$(GO_REDIS)\""
 	@echo "make simulate  compares docs/login-simulation.md with the simulated attacks, in 45 s"
 	@echo "make short   what depends most on the server, in two minutes; make cluster the same on a cluster"
-	@echo "make race    packages with several goroutines, under the race detector (part of make test)"
+	@echo "make race    packages with several goroutines, under the race detector (part of make test);"
+	@echo "             of the largest, only tests named ...UnderLoad; make race-full runs all of theirs"
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
@@ -98,7 +100,7 @@ matrix:
 
 race:
 ifeq ($(CGO),1)
-	@$(MAKE) --no-print-directory race-once race-twice
+	@$(MAKE) --no-print-directory race-once race-load
 else
 	@echo "No race detector: it needs cgo, and so a C compiler."
 endif
@@ -106,8 +108,13 @@ endif
 race-once:
 	$(GO) test -race -vet=off -count=1 -timeout 15m -p 2 $(ONCE)
 
-race-twice:
-	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 $(TWICE)
+race-load:
+	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 -run 'UnderLoad$$' $(LOAD)
+
+# All tests of LOAD and of two packages that race reaches only through others, nightly. The race
+# detector makes pools of memory forget, so allocations are not counted.
+race-full:
+	$(GO) test -race -vet=off -count=1 -timeout 40m -p 2 -skip '^TestAllocations$$' $(LOAD) ./audit ./cmd/slidegate
 
 # GOWORK=off shows what the libraries require and go.mod lacks. For the other modules, that needs
 # their tags.

@@ -13,10 +13,10 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMerged plays the histories of TestHistories. In between, up to 200 callers at once ask for
-// one unit while the clock stands still. Each unit that counts raises the levels, so the answers
-// show their order. In that order they are compared with the reference.
-func TestMerged(t *testing.T) {
+// TestMergedUnderLoad plays the histories of TestHistories. In between, up to 200 callers at once
+// ask for one unit while the clock stands still. Each unit that counts raises the levels, so the
+// answers show their order. In that order they are compared with the reference.
+func TestMergedUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, p := range plans {
 		if p.cluster {

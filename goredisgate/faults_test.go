@@ -10,8 +10,8 @@ import (
 
 func TestTrouble(t *testing.T) { faulttest.Trouble(t, open) }
 
-func TestEveryCallIsAccountedFor(t *testing.T) {
-	faulttest.EveryCallIsAccountedFor(t, open)
+func TestCallsUnderLoad(t *testing.T) {
+	faulttest.CallsUnderLoad(t, open)
 }
 func TestNobodyElsesDeadline(t *testing.T) { faulttest.NobodyElsesDeadline(t, open) }
 func TestNoOutage(t *testing.T)            { faulttest.NoOutage(t, open) }

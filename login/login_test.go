@@ -24,10 +24,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestParallelGuesses sends 64 guesses at once against a budget of 5, for each budget. Address and
+// TestGuessesUnderLoad sends 64 guesses at once against a budget of 5, for each budget. Address and
 // pair are asked in one round trip. If both have 5, a denied attempt can hold a unit of the other
 // one for a moment. Then fewer than 5 passwords are checked at once, and 5 in all.
-func TestParallelGuesses(t *testing.T) {
+func TestGuessesUnderLoad(t *testing.T) {
 	five, wide := limits("5/1h"), limits("80/1h")
 	for name, cfg := range map[string]login.Config{
 		"address": {Address: five, Pair: wide}, "pair": {Address: wide, Pair: five}, "address and pair": {Address: five, Pair: five},
@@ -292,10 +292,10 @@ func TestHonestAmongAttackers(t *testing.T) {
 	t.Logf("%d of %d honest logins were denied, among %d guesses of 16 attackers", denied, times, guesses.Load())
 }
 
-// TestKnownAmongStrangers runs 32 unknown devices that keep retrying from new addresses on an
-// account that they have used up. They take nothing of what is left for known devices, not even for
-// a moment.
-func TestKnownAmongStrangers(t *testing.T) {
+// TestKnownAmongStrangersUnderLoad runs 32 unknown devices that keep retrying from new addresses on
+// an account that they have used up. They take nothing of what is left for known devices, not even
+// for a moment.
+func TestKnownAmongStrangersUnderLoad(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{Account: limits("2/1d"), Total: limits("3/1h")})
 	for i := range 2 {
 		must(g.Begin(t.Context(), "alice", bot(i)))
@@ -639,8 +639,9 @@ func TestForgetAddress(t *testing.T) {
 	}
 }
 
-// TestKilled kills Redis while guesses come from many addresses, with a Fallback and without one.
-func TestKilled(t *testing.T) {
+// TestKilledUnderLoad kills Redis while guesses come from many addresses, with a Fallback and
+// without one.
+func TestKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, falls := range []bool{true, false} {
 		t.Run(strconv.FormatBool(falls), func(t *testing.T) {

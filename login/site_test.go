@@ -103,9 +103,9 @@ func TestSiteLevel(t *testing.T) {
 	}
 }
 
-// TestSiteCounts checks that the level counts failures, with many attempts at once, and neither
+// TestSiteUnderLoad checks that the level counts failures, with many attempts at once, and neither
 // successes nor attempts that other budgets denied.
-func TestSiteCounts(t *testing.T) {
+func TestSiteUnderLoad(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{}}))
 	var group sync.WaitGroup

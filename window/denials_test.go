@@ -80,8 +80,8 @@ func (g guarded) denied(t *testing.T) window.Decision {
 	return window.Decision{}
 }
 
-// TestDenialsCostNothing checks that 64 callers of one denied event send nothing.
-func TestDenialsCostNothing(t *testing.T) {
+// TestDenialsCostNothingUnderLoad checks that 64 callers of one denied event send nothing.
+func TestDenialsCostNothingUnderLoad(t *testing.T) {
 	g := newGuarded(t, parsed("5/1h"), nil)
 	g.denied(t)
 	asking, denials := redistest.UnlessShort(time.Second, 500*time.Millisecond), atomic.Int64{}
@@ -105,9 +105,9 @@ func TestDenialsCostNothing(t *testing.T) {
 	}
 }
 
-// TestFirstDenials checks that many callers that come at once for a denied event make few calls,
-// also right after the wait is over.
-func TestFirstDenials(t *testing.T) {
+// TestFirstDenialsUnderLoad checks that many callers that come at once for a denied event make few
+// calls, also right after the wait is over.
+func TestFirstDenialsUnderLoad(t *testing.T) {
 	g := newGuarded(t, parsed("1/200ms"), nil)
 	g.denied(t)
 	var callers sync.WaitGroup
@@ -176,9 +176,9 @@ func TestOtherUnits(t *testing.T) {
 	}
 }
 
-// TestCallersWhoLeave cancels callers while others wait for their attempt, and checks that nobody
-// else fails.
-func TestCallersWhoLeave(t *testing.T) {
+// TestCallersWhoLeaveUnderLoad cancels callers while others wait for their attempt, and checks that
+// nobody else fails.
+func TestCallersWhoLeaveUnderLoad(t *testing.T) {
 	faults := &redistest.Faults{}
 	g := newGuarded(t, parsed("1/20ms"), faults.Break)
 	g.denied(t)
@@ -201,9 +201,9 @@ func TestCallersWhoLeave(t *testing.T) {
 	callers.Wait()
 }
 
-// TestDeniedWhileConnecting checks that calls end in time while the server hangs and another caller
-// makes a connection that the cache needs.
-func TestDeniedWhileConnecting(t *testing.T) {
+// TestConnectingUnderLoad checks that calls end in time while the server hangs and other callers
+// make a connection that the cache needs.
+func TestConnectingUnderLoad(t *testing.T) {
 	t.Parallel()
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
@@ -411,9 +411,9 @@ func TestDenialCacheRefuses(t *testing.T) {
 	}
 }
 
-// TestDeniedInAnOutage checks that callers that wait for one another's attempt learn in time that
+// TestOutageUnderLoad checks that callers that wait for one another's attempt learn in time that
 // Redis hangs.
-func TestDeniedInAnOutage(t *testing.T) {
+func TestOutageUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	cfg := window.Config{Name: "outage", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout}
@@ -446,9 +446,9 @@ func TestDeniedInAnOutage(t *testing.T) {
 	faulttest.AwaitRecovery(t, l)
 }
 
-// TestCachedReadEndsNoOutage checks that a server that refuses scripts, and still answers the GETs
+// TestCachedReadsUnderLoad checks that a server that refuses scripts, and still answers the GETs
 // of the denial cache, is one single outage.
-func TestCachedReadEndsNoOutage(t *testing.T) {
+func TestCachedReadsUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
 	var began, ended atomic.Int32
 	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {

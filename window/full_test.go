@@ -70,9 +70,9 @@ func TestFullVerbs(t *testing.T) {
 	}
 }
 
-// TestPlaceThatIsFree checks that peeks of new events and Resets of unknown ones take no place, not
+// TestFullUnderLoad checks that peeks of new events and Resets of unknown ones take no place, not
 // even for a moment.
-func TestPlaceThatIsFree(t *testing.T) {
+func TestFullUnderLoad(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 50}))
 	for i := range 49 {
 		must(l.Allow(t.Context(), fmt.Sprint("known ", i)))

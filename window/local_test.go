@@ -97,9 +97,9 @@ func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// TestLocalManyEvents checks that counts are exact while goroutines share events, and while a sweep
+// TestLocalUnderLoad checks that counts are exact while goroutines share events, and while a sweep
 // removes records around them.
-func TestLocalManyEvents(t *testing.T) {
+func TestLocalUnderLoad(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("40/1h"), Now: c.now}))

@@ -14,8 +14,8 @@ import (
 
 func TestTrouble(t *testing.T) { faulttest.Trouble(t, faulttest.Rueidis) }
 
-func TestEveryCallIsAccountedFor(t *testing.T) {
-	faulttest.EveryCallIsAccountedFor(t, faulttest.Rueidis)
+func TestCallsUnderLoad(t *testing.T) {
+	faulttest.CallsUnderLoad(t, faulttest.Rueidis)
 }
 func TestNobodyElsesDeadline(t *testing.T) { faulttest.NobodyElsesDeadline(t, faulttest.Rueidis) }
 func TestNoOutage(t *testing.T)            { faulttest.NoOutage(t, faulttest.Rueidis) }

@@ -197,10 +197,10 @@ func TestSettledRepeatedly(t *testing.T) {
 	})
 }
 
-// TestNeverLessThanUsed lets callers allow, settle and refund at once, while replies are lost and
-// connections cut. The counted units must never be fewer than the used ones, as far as they were
-// settled without an error.
-func TestNeverLessThanUsed(t *testing.T) {
+// TestNeverLessThanUsedUnderLoad lets callers allow, settle and refund at once, while replies are
+// lost and connections cut. The counted units must never be fewer than the used ones, as far as
+// they were settled without an error.
+func TestNeverLessThanUsedUnderLoad(t *testing.T) {
 	t.Parallel()
 	faults := &redistest.Faults{}
 	client := redistest.NewClient(t, faults.Break)

@@ -61,9 +61,9 @@ func TestWaitGivesUp(t *testing.T) {
 	})
 }
 
-// TestWaitersKeepTheLimit lets callers wait for one event on a real Redis, and checks that the
-// limit holds.
-func TestWaitersKeepTheLimit(t *testing.T) {
+// TestWaitUnderLoad lets callers wait for one event on a real Redis, and checks that the limit
+// holds.
+func TestWaitUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("3/30ms")}
 	l := must(window.New(redistest.Client(t), cfg))
 	decided := make(chan window.Decision)

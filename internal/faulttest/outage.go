@@ -259,11 +259,11 @@ func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 	}
 }
 
-// EveryCallIsAccountedFor compares the count of the server with the answers, after a load on two
-// hot events. Meanwhile all connections are cut or a reply is lost, each after 500 more answers,
-// and many callers leave at random moments. The server must have counted all admitted attempts,
-// none twice, and besides at most the uncertain ones. One cut is no outage.
-func EveryCallIsAccountedFor(t *testing.T, open Open) {
+// CallsUnderLoad compares the count of the server with the answers, after a load on two hot events.
+// Meanwhile all connections are cut or a reply is lost, each after 500 more answers, and many
+// callers leave at random moments. The server must have counted all admitted attempts, none twice,
+// and besides at most the uncertain ones. One cut is no outage.
+func CallsUnderLoad(t *testing.T, open Open) {
 	for name, most := range map[string]int64{"admitted": 1_000_000, "denied": 3000} {
 		t.Run(name, func(t *testing.T) {
 			faults := &redistest.Faults{}

@@ -23,16 +23,6 @@ func TestIdleEventsLeaveRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs many lines")
 	}
-	var to connect.Addresses
-	server := redistest.Start(t)
-	if err := to.Add(server.Addr()); err != nil {
-		t.Fatal(err)
-	}
-	r, err := newReplay(t.Context(), flags.Sets{{{Max: 5, Per: time.Second}}}, estimator.Window, to, false, 2*inFlight)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
 	var lines strings.Builder
 	for n := range 20_000 { // a thousand events in rotation
 		fmt.Fprintf(&lines, "%d,event-%d\n", n/100, n%1000)
@@ -40,22 +30,63 @@ func TestIdleEventsLeaveRedis(t *testing.T) {
 	for n := range 100_000 { // each event occurs once
 		fmt.Fprintf(&lines, "%d,once-%d\n", 10_000+n, n)
 	}
-	log, err := logs.OpenText("a log", lines.String(), logs.Options{})
+	server := redistest.Start(t)
+	decideOn(t, server, lines.String())
+	if n := keysOn(t, server); n == 0 || n > 50_000 {
+		t.Errorf("%d keys are left of 101,000", n)
+	}
+}
+
+// TestForgetUnderLoad checks that no key is left of the events of all workers, which decide and
+// forget at once.
+func TestForgetUnderLoad(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	for n := range 5000 {
+		fmt.Fprintf(&lines, "%d,event-%d\n", n/100, n%1000)
+	}
+	server := redistest.Start(t)
+	r := decideOn(t, server, lines.String())
+	if n := keysOn(t, server); n != 1000 {
+		t.Errorf("%d keys of 1000 events", n)
+	}
+	if err := r.forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := keysOn(t, server); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+// decideOn decides a log on a server, with few idle events.
+func decideOn(t *testing.T, server *redistest.Server, lines string) *replay {
+	t.Helper()
+	var to connect.Addresses
+	if err := to.Add(server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := newReplay(t.Context(), flags.Sets{{{Max: 5, Per: time.Second}}}, estimator.Window, to, false, 2*inFlight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	log, err := logs.OpenText("a log", lines, logs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.decideAll(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := server.Do(t.Context(), "DBSIZE").AsInt64(); err != nil || n == 0 || n > 50_000 {
-		t.Errorf("%d keys are left of 101,000; %v", n, err)
-	}
-	if err := r.forget(t.Context()); err != nil {
+	return r
+}
+
+func keysOn(t *testing.T, server *redistest.Server) int64 {
+	t.Helper()
+	n, err := server.Do(t.Context(), "DBSIZE").AsInt64()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := server.Do(t.Context(), "DBSIZE").AsInt64(); err != nil || n != 0 {
-		t.Errorf("%d keys are left, %v", n, err)
-	}
+	return n
 }
 
 // TestRedisDies checks that the error leaves out whether the library counted the attempt, which
