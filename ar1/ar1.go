@@ -46,6 +46,7 @@
 package ar1
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -53,6 +54,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -150,36 +153,36 @@ var (
 // as in window.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	e, err := engine.New(client, cfg.engine(), engineLimits(cfg.Limits))
-	if err != nil {
-		return nil, err
-	}
-	return newLimiter(e, cfg), nil
+	return newLimiter(e, err, cfg)
 }
 
 // NewOn makes a limiter as New does, on a Connection from window.Connect or from package
 // goredisgate. Until there is a client, calls are answered as in an outage.
 func NewOn(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.NewOn(conn, cfg.engine(), engineLimits(cfg.Limits))
-	if err != nil {
-		return nil, err
-	}
-	return newLimiter(e, cfg), nil
+	e, err := engine.NewOn((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
+	return newLimiter(e, err, cfg)
 }
 
 // NewLocal returns the same limiter on levels in this process's memory: no Redis, same answers.
 // Each has levels of its own, whatever its Name. It forgets events by itself, unless it has a clock
 // of its own in Config.Now. It takes no Fallback, as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
+	if cfg.Fallback != nil {
+		return nil, outage.Needless(cfg.Name)
+	}
 	c, limits := cfg.engine(), engineLimits(cfg.Limits)
 	e, err := engine.NewLocal(c, limits, newMemory(c, limits))
+	return newLimiter(e, err, cfg)
+}
+
+func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
+	if f := cfg.Fallback; f != nil && err == nil {
+		err = outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.fallback != nil)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(e, cfg), nil
-}
-
-func newLimiter(e *engine.Limiter, cfg Config) *Limiter {
-	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}
+	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}, nil
 }
 
 // made returns the engine of a limiter from New, NewOn or NewLocal. It panics for any other
@@ -201,15 +204,16 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // sooner, unless something else happens in between. Errors are as in window, but a record can only
 // be full of limits, not of units.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, l.made().Attempt(), event, n)
+	return l.decide(ctx, engine.Allow, event, n)
 }
 
 // AllowEach decides about many events at once, as in window. The answers are those of as many calls
 // of Allow in order, in one round trip to each shard, each with an error of its own.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
-	for i, a := range l.made().AttemptEach(ctx, events) {
-		results[i].Decision, results[i].Err = l.finish(ctx, l.engine.Attempt(), 1, &a.Reply, a.Err, began)
+	replies, errs := l.made().DecideEach(ctx, events)
+	for i, event := range events {
+		results[i].Decision, results[i].Err = l.finish(ctx, engine.Allow, event, 1, &replies[i], errs[i], began)
 	}
 	return results
 }
@@ -267,7 +271,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 
 // Reset forgets the event, as in window: all its levels are 0, those of a Fallback too.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	return l.made().Reset(ctx, event)
+	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
 }
 
 // Inspect returns the levels of an event, and the rates that they stand for. These are rates of

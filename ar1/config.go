@@ -1,7 +1,6 @@
 package ar1
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,9 +26,6 @@ func (cfg Config) engine() engine.Config {
 		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
 		Clock: clock.Clock{Now: cfg.Now, Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
 		Text:  limitText,
-	}
-	if cfg.Fallback != nil {
-		c.Fallback = cmp.Or(cfg.Fallback.engine, &engine.Limiter{})
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, e engine.Event) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/outage"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -17,18 +18,24 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 		began = time.Now()
 	}
 	reply, err := e.Decide(ctx, v, event, n)
-	return l.finish(ctx, v, n, &reply, err, began)
+	return l.finish(ctx, v, event, n, &reply, err, began)
 }
 
-// finish makes a Decision of the engine's answer, and calls Observe.
-func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
+// finish makes a Decision of the reply, or of that of the Fallback, and calls Observe.
+func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
+	by, trace := l, reply.Trace
+	if err != nil {
+		by = l.fallback
+		*reply, err = outage.Ask(ctx, err, by, func(f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
+	}
 	if err == nil {
-		d = l.decision(reply)
+		d = by.decision(reply)
+		d.Degraded = by != l
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{
 			Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
-			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Trace.Remembered, SlotRange: reply.Trace.SlotRange,
+			InRedis: trace.InRedis, Merged: trace.Merged, Batch: trace.Batch, Remembered: reply.Remembered, SlotRange: trace.SlotRange,
 		})
 	}
 	return d, err
@@ -36,15 +43,11 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, n int64, reply *eng
 
 // decision returns the Decision in a reply.
 func (l *Limiter) decision(reply *engine.Reply) Decision {
-	limits := l.limits
-	if reply.Degraded {
-		limits = l.fallback.limits
-	}
 	d := Decision{
-		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted, Degraded: reply.Degraded,
-		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(limits)),
+		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted,
+		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(l.limits)),
 	}
-	for i, limit := range limits {
+	for i, limit := range l.limits {
 		u := newUsage(limit, reply.Row(i))
 		if d.Usage[i] = u; i == 0 || u.Remaining < d.Remaining {
 			d.Remaining = u.Remaining

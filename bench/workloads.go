@@ -82,7 +82,8 @@ func (w workload) script(client rueidis.Client) contender {
 func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated, others := redisRate(theirs), libraries(theirs)
 	return slices.Concat(oneLimit.windows(client), oneLimit.onGoRedis(theirs), []contender{bare(client), rated[0]},
-		threeLimits.windows(client), threeLimits.onGoRedis(theirs), []contender{rated[2], oneLimit.row("ar1", levelMaker(client)), others[0], others[2]}, logins(client))
+		threeLimits.windows(client), threeLimits.onGoRedis(theirs), []contender{rated[2]},
+		[]contender{oneLimit.row("ar1", levelMaker(client))}, logins(client), []contender{others[0], others[2]})
 }
 
 // hotRows returns the rows of hot.

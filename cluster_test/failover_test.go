@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -275,7 +275,7 @@ func (s *incidentRun) checkLoss(t *testing.T, in incident, sum outcomes) {
 		t.Errorf("%d units were lost of the %d acknowledged after the start", lost, after)
 	case last > decidesFor+slack:
 		t.Errorf("the old master acknowledged for %v", last)
-	case in.settings.replicas == "0" && gap > takeover+engine.RecoveryDelay+slack+time.Second:
+	case in.settings.replicas == "0" && gap > takeover+pipeline.RecoveryDelay+slack+time.Second:
 		t.Errorf("no decision for %v, though the replica took over after %v", gap, takeover)
 	case sum.uncertain > 10*callers:
 		t.Errorf("%d calls were uncertain", sum.uncertain)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // maxRedirects bounds how often a script call follows MOVED or ASK. The node that replies so has
 // not run it.
 const maxRedirects = 3
 
-// cluster is the engine's Client of a cluster. It sends pipelines to the nodes itself, because a
+// cluster is the pipeline's Client of a cluster. It sends pipelines to the nodes itself, because a
 // redis.ClusterClient follows redirections by its own rules, and could send a script to a replica.
 type cluster struct {
 	loader
@@ -73,7 +73,7 @@ type target struct {
 // A delivery is the script calls that go to one target in one pipeline.
 type delivery struct {
 	target
-	calls    []*engine.ScriptCall
+	calls    []*pipeline.ScriptCall
 	commands []*command
 	err      error // why some commands may have no reply; nil if none failed
 }
@@ -91,14 +91,14 @@ func (c *cluster) Close() {
 
 // Send sends script calls as one pipeline for each node, follows redirections, and answers each
 // call.
-func (c *cluster) Send(ctx context.Context, name, script string, calls []*engine.ScriptCall) {
+func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	if err := ctx.Err(); err != nil {
-		answerAll(calls, &engine.UnsentError{Cause: err})
+		answerAll(calls, &pipeline.UnsentError{Cause: err})
 		return
 	}
 	round := c.sort(ctx, calls)
 	for left := maxRedirects; len(round) > 0; left-- {
-		c.sendAll(ctx, name, script, round)
+		c.sendAll(ctx, round)
 		next := map[target]*delivery{}
 		for _, d := range round {
 			c.answer(ctx, d, next, left > 0)
@@ -108,7 +108,7 @@ func (c *cluster) Send(ctx context.Context, name, script string, calls []*engine
 }
 
 // sort groups calls by their master. It answers the calls whose master is unknown.
-func (c *cluster) sort(ctx context.Context, calls []*engine.ScriptCall) []*delivery {
+func (c *cluster) sort(ctx context.Context, calls []*pipeline.ScriptCall) []*delivery {
 	var all []*delivery
 	for _, call := range calls {
 		to, err := c.master(ctx, call.Key)
@@ -165,34 +165,34 @@ func (c *cluster) at(addr string, from *node) *node {
 }
 
 // sendAll sends the deliveries at the same time.
-func (c *cluster) sendAll(ctx context.Context, name, script string, all []*delivery) {
+func (c *cluster) sendAll(ctx context.Context, all []*delivery) {
 	var others sync.WaitGroup
 	for _, d := range all[1:] {
-		others.Go(func() { c.send(ctx, name, script, d) })
+		others.Go(func() { c.send(ctx, d) })
 	}
-	c.send(ctx, name, script, all[0])
+	c.send(ctx, all[0])
 	others.Wait()
 }
 
 // send sends a delivery. If connections allow reads on replicas, a master that has become a replica
 // would run the script, so READWRITE comes first and makes it reply MOVED.
-func (c *cluster) send(ctx context.Context, name, script string, d *delivery) {
-	var pipeline []redis.Cmder
+func (c *cluster) send(ctx context.Context, d *delivery) {
+	var together []redis.Cmder
 	if c.readReplicas {
-		pipeline = append(pipeline, redis.NewStatusCmd(ctx, "readwrite"))
+		together = append(together, redis.NewStatusCmd(ctx, "readwrite"))
 	}
 	for _, call := range d.calls {
 		if d.asking {
-			pipeline = append(pipeline, redis.NewStatusCmd(ctx, "asking"))
+			together = append(together, redis.NewStatusCmd(ctx, "asking"))
 		}
-		cmd := build(ctx, name, script, call)
+		cmd := build(ctx, call)
 		d.commands = append(d.commands, cmd)
-		pipeline = append(pipeline, cmd)
+		together = append(together, cmd)
 	}
 	if c.readReplicas {
-		pipeline = append(pipeline, redis.NewStatusCmd(ctx, "readonly"))
+		together = append(together, redis.NewStatusCmd(ctx, "readonly"))
 	}
-	d.err = d.send(ctx, pipeline)
+	d.err = d.send(ctx, together)
 }
 
 // answer answers the calls of a delivery. If redirect is true, it adds redirected calls to next
@@ -219,7 +219,7 @@ func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*deli
 // refreshSlots makes go-redis reload the slots, unless the node replied an error that has nothing
 // to do with them. It forgets a node whose client go-redis has closed.
 func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
-	var reply *engine.ReplyError
+	var reply *pipeline.ReplyError
 	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
 		c.client.ReloadState(ctx)
 	}
@@ -234,7 +234,7 @@ func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 // redirection returns the address to which a node redirects a call, if err is MOVED or ASK. A reply
 // without a host means the host of the node itself.
 func redirection(err error, from string) (addr string, asking, ok bool) {
-	var reply *engine.ReplyError
+	var reply *pipeline.ReplyError
 	if !errors.As(err, &reply) {
 		return "", false, false
 	}

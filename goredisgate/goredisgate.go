@@ -37,10 +37,11 @@
 // Config.Timeout. But while a server hangs, each connection that waits for a reply stays busy for
 // ReadTimeout, and other commands of your program share the pool.
 //
-// Keep PoolSize at 10 or more. A limiter has at most four pipelines in flight for each slot range.
-// A single server is one range, and a cluster has 64. If the pool is smaller, requests wait for a
-// connection, and callers wait no longer than Config.Timeout. From go-redis 9.23 on, pipelines
-// first use connections of their own (PipelinePoolSize).
+// Keep PoolSize at 10 or more. A limiter has at most four pipelines in flight for each slot range,
+// and each further limiter of the Connection that is busy adds one, up to 16. A single server is
+// one range, and a cluster has 64. If the pool is smaller, requests wait for a connection, and
+// callers wait no longer than Config.Timeout. From go-redis 9.23 on, pipelines first use
+// connections of their own (PipelinePoolSize).
 //
 // Set DialerRetries to 1. By default go-redis dials a dead server five times, 100 ms apart, and up
 // to ten times for a pipeline from 9.23 on. If Config.Timeout ends first, callers get
@@ -56,7 +57,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -90,9 +91,9 @@ func Connect(client redis.UniversalClient) (*window.Connection, error) {
 }
 
 // connectTo returns a Connection, unless go-redis repeats what it must not.
-func connectTo(client engine.Client) (*window.Connection, error) {
+func connectTo(client pipeline.Client) (*window.Connection, error) {
 	if repeats() {
 		return nil, errRepeats
 	}
-	return engine.ConnectedTo(client), nil
+	return (*window.Connection)(pipeline.ConnectedTo(client)), nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // errRepeats is the error for a go-redis that could send a request twice. No version since v9.19.0
@@ -21,7 +21,7 @@ var repeats = sync.OnceValue(func() bool {
 })
 
 // call returns a script call.
-func call() redis.Cmder { return build(context.Background(), "EVAL", "", &engine.ScriptCall{}) }
+func call() redis.Cmder { return build(context.Background(), &pipeline.ScriptCall{Command: "EVAL"}) }
 
 // attempts returns how often go-redis tries to send n commands that fail with an error after which
 // it may repeat.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -67,16 +67,16 @@ func TestHookRenames(t *testing.T) {
 	defer client.Close()
 	client.AddHook(renamer{})
 	var commands []*command
-	var pipeline []redis.Cmder
+	var together []redis.Cmder
 	for _, script := range []string{"return {7}", "return redis.error_reply('WRONGTYPE')", "return {8}"} {
-		c := build(t.Context(), "RENAMED", script, &engine.ScriptCall{Key: redistest.Key(t)})
-		commands, pipeline = append(commands, c), append(pipeline, c)
+		c := build(t.Context(), &pipeline.ScriptCall{Command: "RENAMED", Script: script, Key: redistest.Key(t)})
+		commands, together = append(commands, c), append(together, c)
 	}
-	err := send(t.Context(), client, pipeline)
+	err := send(t.Context(), client, together)
 	first, err1 := result(commands[0], err)
 	_, err2 := result(commands[1], err)
 	third, err3 := result(commands[2], err)
-	if err := errors.Join(err1, err3); err != nil || first[0] != 7 || third[0] != 8 || !errors.As(err2, new(*engine.ReplyError)) {
+	if err := errors.Join(err1, err3); err != nil || first[0] != 7 || third[0] != 8 || !errors.As(err2, new(*pipeline.ReplyError)) {
 		t.Errorf("%v, %v, %v, %v", first, third, err, err2)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // loader loads scripts. Loading one twice does no harm.
@@ -23,7 +23,7 @@ func (l loader) Load(ctx context.Context, source string) (string, error) {
 	return hash, translate(err)
 }
 
-// single is the engine's Client of one server, or of the master that Sentinel names.
+// single is the pipeline's Client of one server, or of the master that Sentinel names.
 type single struct {
 	loader
 	client *redis.Client
@@ -37,18 +37,18 @@ func (*single) Cluster() bool { return false }
 func (*single) Close() {}
 
 // Send sends script calls as one pipeline, and answers each of them.
-func (s *single) Send(ctx context.Context, name, script string, calls []*engine.ScriptCall) {
+func (s *single) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	if err := ctx.Err(); err != nil {
-		answerAll(calls, &engine.UnsentError{Cause: err})
+		answerAll(calls, &pipeline.UnsentError{Cause: err})
 		return
 	}
 	commands := make([]*command, len(calls))
-	pipeline := make([]redis.Cmder, len(calls))
+	together := make([]redis.Cmder, len(calls))
 	for i, c := range calls {
-		commands[i] = build(ctx, name, script, c)
-		pipeline[i] = commands[i]
+		commands[i] = build(ctx, c)
+		together[i] = commands[i]
 	}
-	failure := send(ctx, s.client, pipeline)
+	failure := send(ctx, s.client, together)
 	for i, c := range calls {
 		reply, err := result(commands[i], failure)
 		if i == 0 && isBroken(err) {
@@ -61,7 +61,7 @@ func (s *single) Send(ctx context.Context, name, script string, calls []*engine.
 // isBroken reports whether err shows that a connection broke.
 func isBroken(err error) bool {
 	var timeout net.Error
-	return err != nil && !errors.As(err, new(*engine.ReplyError)) && !errors.As(err, new(*engine.UnsentError)) &&
+	return err != nil && !errors.As(err, new(*pipeline.ReplyError)) && !errors.As(err, new(*pipeline.UnsentError)) &&
 		(!errors.As(err, &timeout) || !timeout.Timeout())
 }
 
@@ -130,9 +130,9 @@ func ping(client *redis.Client, alone bool) {
 		_ = client.Process(ctx, cmd)
 		return
 	}
-	pipeline := client.Pipeline()
-	_ = pipeline.Process(ctx, cmd) // it only queues
-	_, _ = pipeline.Exec(ctx)
+	pipe := client.Pipeline()
+	_ = pipe.Process(ctx, cmd) // it only queues
+	_, _ = pipe.Exec(ctx)
 }
 
 // An unrepeated command is sent once. Otherwise go-redis would repeat it on one broken connection
@@ -155,7 +155,7 @@ func idlePipelines(stats *redis.PoolStats) int {
 	return 0
 }
 
-func answerAll(calls []*engine.ScriptCall, err error) {
+func answerAll(calls []*pipeline.ScriptCall, err error) {
 	for _, c := range calls {
 		c.Answer(nil, err)
 	}
@@ -190,10 +190,10 @@ func (v *verb) MarshalBinary() ([]byte, error) {
 func (v *verb) String() string { return v.text }
 
 // build returns a script call as a command.
-func build(ctx context.Context, name, script string, c *engine.ScriptCall) *command {
+func build(ctx context.Context, c *pipeline.ScriptCall) *command {
 	v := &verb{text: c.Verb}
 	args := make([]any, 0, 7+len(c.Rest))
-	args = append(args, name, script, 1, c.Key, v, c.Time, c.Units)
+	args = append(args, c.Command, c.Script, 1, c.Key, v, c.Time, c.Units)
 	for _, arg := range c.Rest {
 		args = append(args, arg)
 	}
@@ -205,20 +205,20 @@ func send(ctx context.Context, node *redis.Client, commands []redis.Cmder) error
 	if len(commands) == 1 {
 		return node.Process(ctx, commands[0])
 	}
-	pipeline := node.Pipeline()
+	pipe := node.Pipeline()
 	for _, c := range commands {
-		_ = pipeline.Process(ctx, c) // it only queues
+		_ = pipe.Process(ctx, c) // it only queues
 	}
-	_, err := pipeline.Exec(ctx)
+	_, err := pipe.Exec(ctx)
 	return err
 }
 
 // result returns the reply to a command. If go-redis got no connection, the commands of a pipeline
 // have neither a reply nor an error, and the error of the pipeline says why.
-func result(c *command, pipeline error) ([]int64, error) {
+func result(c *command, failure error) ([]int64, error) {
 	reply, err := c.Result()
 	if reply == nil && err == nil {
-		err = pipeline
+		err = failure
 	}
 	if err != nil && !c.verb.written && !isCut(err) {
 		return nil, unsent(err)
@@ -233,20 +233,20 @@ func isCut(err error) bool {
 	return errors.As(err, &op) && op.Op != "dial" || errors.Is(err, io.EOF)
 }
 
-// unsent converts an error from before a command was sent to the errors of the engine.
+// unsent converts an error from before a command was sent to the errors of package pipeline.
 func unsent(err error) error {
-	if err = translate(err); errors.As(err, new(*engine.ReplyError)) {
+	if err = translate(err); errors.As(err, new(*pipeline.ReplyError)) {
 		return err
 	}
-	return &engine.UnsentError{Cause: err}
+	return &pipeline.UnsentError{Cause: err}
 }
 
-// translate converts an error of go-redis to the errors of the engine. If a hook wrapped an error
-// reply, it unwraps it, because the engine reads the first word of the reply.
+// translate converts an error of go-redis to the errors of package pipeline. If a hook wrapped an
+// error reply, it unwraps it, because that package reads the first word.
 func translate(err error) error {
 	var reply redis.Error
 	if errors.Is(err, redis.Nil) || !errors.As(err, &reply) {
 		return err
 	}
-	return &engine.ReplyError{Cause: reply}
+	return &pipeline.ReplyError{Cause: reply}
 }

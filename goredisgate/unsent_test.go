@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -32,7 +32,7 @@ func TestUnsent(t *testing.T) {
 			client := redis.NewClient(options)
 			defer client.Close()
 			for _, err := range append(sendTo(t, client, 1), sendTo(t, client, 3)...) {
-				if !errors.As(err, new(*engine.UnsentError)) {
+				if !errors.As(err, new(*pipeline.UnsentError)) {
 					t.Errorf("%v is not known to be unsent", err)
 				}
 			}
@@ -44,12 +44,12 @@ func TestUnsent(t *testing.T) {
 func sendTo(t *testing.T, client *redis.Client, n int) (errs []error) {
 	t.Helper()
 	var commands []*command
-	var pipeline []redis.Cmder
+	var together []redis.Cmder
 	for range n {
-		c := build(t.Context(), "EVAL", "return {1}", &engine.ScriptCall{Key: redistest.Key(t), Verb: "allow", Units: "1"})
-		commands, pipeline = append(commands, c), append(pipeline, c)
+		c := build(t.Context(), &pipeline.ScriptCall{Command: "EVAL", Script: "return {1}", Key: redistest.Key(t), Verb: "allow", Units: "1"})
+		commands, together = append(commands, c), append(together, c)
 	}
-	failure := send(t.Context(), client, pipeline)
+	failure := send(t.Context(), client, together)
 	for _, c := range commands {
 		_, err := result(c, failure)
 		errs = append(errs, err)

@@ -39,6 +39,7 @@ import (
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/window"
 )
@@ -119,13 +120,7 @@ var errGuard = errors.New("slidegate: a login guard that comes neither from New 
 // requires Config.Name and Config.Secret, and sends nothing yet. An error is about client or cfg,
 // and says what to do.
 func New(client rueidis.Client, cfg Config) (*Guard, error) {
-	if len(cfg.Secret) < keys.MinSecret {
-		return nil, cfg.errSecret()
-	}
-	return newGuard(cfg, store{
-		window: func(c window.Config) (*window.Limiter, error) { return window.New(client, c) },
-		ar1:    func(c ar1.Config) (*ar1.Limiter, error) { return ar1.New(client, c) },
-	})
+	return NewOn((*window.Connection)(pipeline.ConnectedToRueidis(client)), cfg) // its limiters share batches
 }
 
 // NewOn returns a guard on a Connection, which comes from window.Connect or from package

@@ -82,7 +82,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 
 // inMemory returns a function that reports whether the i-th check is decided in memory.
 func inMemory(checks []Check) func(i int) bool {
-	return func(i int) bool { return checks[i].Limiter.local != nil }
+	return func(i int) bool { return checks[i].Limiter.engine.InMemory() }
 }
 
 // answers holds the answers to checks, in their order.
@@ -93,7 +93,7 @@ type answers struct {
 
 // stage returns how many checks at the beginning are asked at the same time.
 func stage(checks []Check) (n int) {
-	for n = 1; n < len(checks) && checks[n].Together && checks[n].Limiter.local == nil; {
+	for n = 1; n < len(checks) && checks[n].Together && !checks[n].Limiter.engine.InMemory(); {
 		n++
 	}
 	return n

@@ -21,9 +21,6 @@ func (cfg Config) engine() engine.Config {
 		Clock: clock.Clock{Now: cfg.Now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
 		Text:  limitText,
 	}
-	if cfg.Fallback != nil {
-		c.Fallback = &cfg.Fallback.engine
-	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, e engine.Event) {
 			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: Kind(e.Kind), SlotRange: e.Range})

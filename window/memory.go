@@ -43,31 +43,27 @@ var (
 )
 
 // Decide answers a request.
-func (m *counts) Decide(_ context.Context, limits *engine.Limits, v engine.Verb, event string, n int64) (r engine.Reply, err error) {
-	err = m.decide(&r, limits.All(), v, event, n)
-	return r, err
-}
-
-// decide writes the answer to a request to r.
-func (m *counts) decide(r *engine.Reply, limits []engine.Limit, v engine.Verb, event string, n int64) error {
+func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, event string, n int64) (r engine.Reply, err error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
-		return err
+		return r, err
 	}
 	defer e.Close()
 	var few [5]view // no allocation, unless there are more limits
+	limits := l.All()
 	views, repaired := e.Record.views(few[:0], limits, e.Now)
-	answer(r, views, limits, v, n, e.Now)
+	answer(&r, views, limits, v, n, e.Now)
 	switch {
 	case r.Counted > 0:
-		return m.count(&e, views, limits, r, v, n)
+		err = m.count(&e, views, limits, &r, v, n)
+		return r, err
 	case v == engine.Peek && r.Allowed && e.Record == nil && !e.HasRoom():
-		*r = engine.Full(m.allowWhenFull, limits, r.At, n)
+		r = engine.Full(m.allowWhenFull, limits, r.At, n)
 	}
 	if repaired && v != engine.Peek {
 		e.Record.store(views, e.Now)
 	}
-	return nil
+	return r, nil
 }
 
 // A view is a section as it reads now, for one limit.

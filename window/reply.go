@@ -7,56 +7,61 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/outage"
 )
 
 // decide answers a request. Every decision about one event comes through here.
-func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d Decision, err error) {
+func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (Decision, error) {
 	var began time.Time
-	var reply engine.Reply
 	if l.made(); l.observe != nil {
 		began = time.Now()
 	}
-	err = l.ask(ctx, &reply, v, event, n)
-	l.finish(ctx, &d, v, n, &reply, err, began)
-	return d, err
+	reply, err := l.engine.Decide(ctx, v, event, n)
+	return l.finish(ctx, v, event, n, &reply, err, began)
 }
 
-// ask writes the answer of the engine to r. It asks memory directly, which allocates no Reply.
-func (l *Limiter) ask(ctx context.Context, r *engine.Reply, v engine.Verb, event string, n int64) (err error) {
-	if l.local == nil || v == engine.Wait {
-		*r, err = l.engine.Decide(ctx, v, event, n)
-		return err
-	}
-	if err := l.engine.Check(ctx, v, event, n); err != nil {
-		return err
-	}
-	return l.engine.Wrap(l.local.decide(r, l.engine.Limits(), v, event, min(n, maxUnits)))
-}
-
-// finish makes a Decision of the engine's answer, and calls Observe.
-func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) {
+// finish makes a Decision of the reply, or of that of the Fallback, and calls Observe.
+func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (Decision, error) {
 	if err == nil {
-		l.fill(d, n, reply)
+		return l.conclude(ctx, v, n, l, reply, nil, began)
+	}
+	f, trace := l.degraded(), reply.Trace
+	*reply, err = outage.Ask(ctx, err, f, func(f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
+	reply.Trace = trace
+	return l.conclude(ctx, v, n, f, reply, err, began)
+}
+
+// conclude makes a Decision of the reply by a limiter, l or its Fallback, and calls Observe.
+func (l *Limiter) conclude(ctx context.Context, v engine.Verb, n int64, by *Limiter, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
+	if err == nil {
+		by.fill(&d, n, reply)
+		d.Degraded = by != l
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{
-			Limiter: l.engine.Name, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began), Full: reply.Full,
-			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Trace.Remembered, SlotRange: reply.Trace.SlotRange,
+			Limiter: l.engine.Name, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
+			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Remembered, SlotRange: reply.Trace.SlotRange,
 		})
 	}
+	return d, err
+}
+
+// degraded returns the Fallback, under the limits by which it decides for l. It is nil if there is
+// none.
+func (l *Limiter) degraded() *Limiter {
+	if l.fallback == nil || !l.derived {
+		return l.fallback
+	}
+	return &Limiter{engine: l.fallback.engine.Under(l.engine.Limits()), limits: l.limits, observe: l.fallback.observe}
 }
 
 // fill writes the reply to a request for n units to a Decision.
 func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
-	limits := l.limits
-	if reply.Degraded && !l.engine.Derived() {
-		limits = l.fallback.limits
-	}
-	d.Allowed, d.Granted, d.Counted, d.Degraded = reply.Allowed, reply.Granted, reply.Counted, reply.Degraded
-	d.At, d.Usage = utc(reply.At), make([]Usage, len(limits))
-	for i := range limits {
+	d.Allowed, d.Granted, d.Counted = reply.Allowed, reply.Granted, reply.Counted
+	d.At, d.Usage = utc(reply.At), make([]Usage, len(l.limits))
+	for i := range l.limits {
 		u := &d.Usage[i]
-		u.set(&limits[i], reply.Row(i))
+		u.set(&l.limits[i], reply.Row(i))
 		if i == 0 || u.Remaining < d.Remaining {
 			d.Remaining = u.Remaining
 		}

@@ -44,6 +44,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // Config says what a Limiter counts, and under which name. Only Name and Limits are required.
@@ -116,8 +118,8 @@ type Config struct {
 // without counting.
 type Limiter struct {
 	engine   engine.Limiter
-	local    *counts // nil on Redis
 	limits   []Limit
+	derived  bool // it comes from With, so its Fallback has its limits, too
 	fallback *Limiter
 	observe  func(context.Context, Observation) // nil if nobody observes
 
@@ -135,10 +137,10 @@ var (
 	ErrExceedsLimit = engine.ErrExceedsLimit
 	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without it,
 	// or try again later.
-	ErrOutage = engine.ErrOutage
+	ErrOutage = pipeline.ErrOutage
 	// ErrUncertain is returned when no reply came. The attempt was sent once only, and may or may
 	// not have been counted.
-	ErrUncertain = engine.ErrUncertain
+	ErrUncertain = pipeline.ErrUncertain
 )
 
 // New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends
@@ -149,22 +151,33 @@ var (
 // Fallback at once. Then one call probes whether they are back.
 func New(client rueidis.Client, cfg Config) (*Limiter, error) {
 	e, err := engine.New(client, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
-	if err != nil {
-		return nil, err
-	}
-	return newLimiter(*e, cfg), nil
+	return newLimiter(e, err, cfg)
 }
 
 // Connection is the client that limiters and guards from NewOn share. Any number of them can use
-// one. Connect returns one, so that a service can start while Redis is down. Package goredisgate
-// returns one for services that use go-redis.
-type Connection = engine.Connection
+// one, and calls that they make at the same time travel together. Connect returns one, so that a
+// service can start while Redis is down. Package goredisgate returns one for services that use
+// go-redis.
+type Connection pipeline.Connection
+
+// Err returns nil once there is a client. Before that, it returns the error of the last failed
+// dial, if there is one.
+func (c *Connection) Err() error { return (*pipeline.Connection)(c).Err() }
+
+// Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
+// starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
+// ctx, and quotes that of the last dial.
+func (c *Connection) Wait(ctx context.Context) error { return (*pipeline.Connection)(c).Wait(ctx) }
+
+// Close stops dialling, and closes the client if there is one. It does not wait for a dial in
+// progress: the client of that dial is closed when it comes.
+func (c *Connection) Close() { (*pipeline.Connection)(c).Close() }
 
 // Connect returns a Connection at once, even while Redis is down, where rueidis.NewClient fails. It
 // calls dial in the background until dial returns a client, typically from rueidis.NewClient. After
 // each failure it waits a second. The context of dial ends with Close.
 func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
-	return engine.Connect(dial)
+	return (*Connection)(pipeline.Connect(dial))
 }
 
 // NewOn makes a limiter as New does, on a Connection from Connect or from package goredisgate.
@@ -172,11 +185,8 @@ func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 // at once. Observe sees OutageBegan at the first such call, and OutageEnded at the first call after
 // the connection was made.
 func NewOn(conn *Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.NewOn(conn, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
-	if err != nil {
-		return nil, err
-	}
-	return newLimiter(*e, cfg), nil
+	e, err := engine.NewOn((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
+	return newLimiter(e, err, cfg)
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers.
@@ -184,21 +194,24 @@ func NewOn(conn *Connection, cfg Config) (*Limiter, error) {
 // for those that still count, unless it has a clock of its own in Config.Now. It takes no Fallback,
 // as it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
+	if cfg.Fallback != nil {
+		return nil, outage.Needless(cfg.Name)
+	}
 	c := cfg.engine()
-	local := newMemory(c)
-	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), local)
+	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), newMemory(c))
+	return newLimiter(e, err, cfg)
+}
+
+func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
+	if f := cfg.Fallback; f != nil && err == nil {
+		err = outage.Use(cfg.Name, &f.engine, f.fallback != nil)
+	}
 	if err != nil {
 		return nil, err
 	}
-	l := newLimiter(*e, cfg)
-	l.local = local
-	return l, nil
-}
-
-func newLimiter(e engine.Limiter, cfg Config) *Limiter {
-	l := &Limiter{engine: e, fallback: cfg.Fallback, observe: cfg.Observe}
+	l := &Limiter{engine: *e, fallback: cfg.Fallback, observe: cfg.Observe}
 	l.limits = append(l.few[:0], cfg.Limits...)
-	return l
+	return l, nil
 }
 
 // With returns the same limiter under other limits: for plans, or for customers with limits of
@@ -216,7 +229,7 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := &Limiter{engine: e, local: l.local, fallback: l.fallback, observe: l.observe}
+	with := &Limiter{engine: e, derived: true, fallback: l.fallback, observe: l.observe}
 	with.limits = append(with.few[:0], limits...)
 	return with, nil
 }
@@ -243,7 +256,7 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // library, or can hold no more. A record holds at most 31 limits of all callers of one Name, and
 // 2^53 units. Only after ErrUncertain may the units be counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, l.made().Attempt(), event, n)
+	return l.decide(ctx, engine.Allow, event, n)
 }
 
 // AllowUpTo grants as many of n units as every limit admits, and counts these: for batches of
@@ -251,7 +264,7 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 // less than n, RetryAfter is how soon one more unit can be admitted. A limiter that counts denied
 // attempts counts all n units. n can be more than any Max. Other errors are as those of AllowN.
 func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, l.made().AttemptSome(), event, n)
+	return l.decide(ctx, engine.Some, event, n)
 }
 
 // Charge counts n units that were already used, even if a limit denies them. While a limit has Max
@@ -296,7 +309,10 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 // chargeExcess charges units beyond those that d counted, in Redis or in the Fallback, as d was.
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
-		c, err = l.chargeFallback(ctx, event, units)
+		began, f := time.Now(), l.degraded()
+		reply, failure := f.engine.Decide(ctx, engine.Charge, event, units)
+		reply.Trace = pipeline.Trace{} // it is that of the Fallback
+		c, err = l.conclude(ctx, engine.Charge, units, f, &reply, failure, began)
 	} else {
 		c, err = l.Charge(ctx, event, units)
 	}
@@ -304,15 +320,6 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 		c.At, c.Counted = d.At, d.Counted+c.Counted
 	}
 	return c, err
-}
-
-// chargeFallback charges units in the Fallback.
-func (l *Limiter) chargeFallback(ctx context.Context, event string, units int64) (d Decision, err error) {
-	began, f := time.Now(), l.engine.FallbackUnderSame()
-	reply, err := f.Decide(ctx, engine.Charge, event, units)
-	reply.Degraded = true
-	l.finish(ctx, &d, engine.Charge, units, &reply, err, began)
-	return d, err
 }
 
 // AllowEach decides about many events at once. The answers are those of as many calls of Allow in
@@ -325,9 +332,9 @@ func (l *Limiter) chargeFallback(ctx context.Context, event string, units int64)
 // rounds.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
-	for i, a := range l.made().AttemptEach(ctx, events) {
-		results[i].Err = a.Err
-		l.finish(ctx, &results[i].Decision, l.engine.Attempt(), 1, &a.Reply, a.Err, began)
+	replies, errs := l.made().DecideEach(ctx, events)
+	for i, event := range events {
+		results[i].Decision, results[i].Err = l.finish(ctx, engine.Allow, event, 1, &replies[i], errs[i], began)
 	}
 	return results
 }
@@ -388,19 +395,11 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	return e.Refund(ctx, event, l.counted(d))
 }
 
-// degraded returns the Fallback, under the limits by which it decides for l.
-func (l *Limiter) degraded() *Limiter {
-	if !l.engine.Derived() {
-		return l.fallback
-	}
-	return &Limiter{engine: l.engine.FallbackUnderSame(), local: l.fallback.local, limits: l.limits, observe: l.fallback.observe}
-}
-
 // Reset forgets the event: all its limits are as if never used, those of a Fallback too. If the
 // value in Redis is no record of this library, Reset leaves it alone and returns an error. Errors
 // are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	return l.made().Reset(ctx, event)
+	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
 }
 
 // Inspect returns every bucket of every limit, for people. It writes nothing, and never asks the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
@@ -23,7 +22,6 @@ type Config struct {
 	Timeout     time.Duration // of one call to Redis; below 0: none
 	MaxUnits    int64         // the most units of one call that the script takes
 	MergeAsSome bool          // merged attempts use the verb some, and Reply.rewind computes the single replies
-	Fallback    *Limiter
 	DenialCache int
 
 	MaxEvents     int  // in memory; 0: no bound
@@ -36,8 +34,6 @@ type Config struct {
 const (
 	maxPer         = 36_525 * 24 * time.Hour
 	defaultTimeout = time.Second
-
-	fallbackEvents = 1 << 20 // MaxEvents of a Fallback that has none
 )
 
 // check returns an error for a configuration that could not work. The error gives the value and
@@ -46,7 +42,7 @@ func (cfg *Config) check(limits []Limit) error {
 	if err := checkName(cfg.Name); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
 	}
-	for _, check := range []func() error{cfg.checkSecret, cfg.checkMaxEvents, cfg.checkFallback, cfg.checkDenialCache} {
+	for _, check := range []func() error{cfg.checkSecret, cfg.checkMaxEvents, cfg.checkDenialCache} {
 		if err := check(); err != nil {
 			return fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 		}
@@ -84,18 +80,6 @@ func (cfg *Config) checkSecret() error {
 	return nil
 }
 
-func (cfg *Config) checkFallback() error {
-	switch {
-	case cfg.Fallback == nil:
-		return nil
-	case cfg.Fallback.core == nil:
-		return errors.New("a Fallback that comes neither from New nor from NewLocal; make it by one of them")
-	case cfg.Fallback.Fallback != nil:
-		return fmt.Errorf("a Fallback %q that has a Fallback too; leave out one of them", cfg.Fallback.Name)
-	}
-	return nil
-}
-
 func (cfg *Config) checkDenialCache() error {
 	switch {
 	case cfg.DenialCache < 0:
@@ -120,10 +104,7 @@ func (cfg *Config) checkMaxEvents() error {
 
 // checkMemory returns an error for settings that make no sense in memory.
 func (cfg *Config) checkMemory() error {
-	switch {
-	case cfg.Fallback != nil:
-		return fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", cfg.Name)
-	case cfg.DenialCache != 0:
+	if cfg.DenialCache != 0 {
 		return fmt.Errorf("slidegate: limiter %q is in memory and has a DenialCache, which would save it nothing; leave it out", cfg.Name)
 	}
 	return nil
@@ -142,5 +123,3 @@ func CheckRange(units, maxUnits int64, text string, per time.Duration) error {
 	}
 	return nil
 }
-
-func integer(n int64) string { return strconv.FormatInt(n, 10) }

@@ -2,9 +2,8 @@
 // memory. It works in integers, as the scripts do. The packages window and ar1 convert its replies
 // to decisions.
 //
-// A request on Redis passes Limiter.Decide (engine.go), redis.Decide (redis.go) and call.run
-// (call.go), which puts the request into the queue of its slot range. A sender takes all queued
-// requests (queue.go) and sends them as one batch (batch.go).
+// A request passes Limiter.Decide (engine.go) and the Store: that of Redis (store.go) makes script
+// calls of requests, which package pipeline sends, and decodes the replies (reply.go).
 package engine
 
 import (
@@ -18,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // Limiter decides requests on events under limits. It comes from New, NewLocal or With.
@@ -31,7 +31,6 @@ type core struct {
 	Config
 	own    *Limits // the limits of the limiter from New or NewLocal
 	store  Store
-	redis  *redis // the same as store, nil in memory
 	prefix string // of each key
 	suffix string
 }
@@ -51,16 +50,30 @@ type Store interface {
 // Verb says what a request does with its units, in the words of the scripts.
 type Verb string
 
-// The verbs of a request. Stores know all of them except Wait.
+// The verbs of a request. A limiter that counts denials makes Count of Allow, and CountSome of
+// Some. Stores know all of them except Wait.
 const (
 	Allow     Verb = "allow"     // count all units if they fit, else none
 	Count     Verb = "count"     // count all units in any case
 	Some      Verb = "some"      // count as many units as fit
 	CountSome Verb = "countsome" // count all units, and say how many fit
 	Peek      Verb = "peek"      // count nothing
-	Wait      Verb = "wait"      // Allow for a caller that waits: a Fallback does not count its denials either
-	Charge    Verb = "charge"    // CountSome for units that were already used: a Fallback counts them in any case, too
+	Wait      Verb = "wait"      // Allow for a caller that waits, whose denials never count
+	Charge    Verb = "charge"    // CountSome for units that were already used
 )
+
+// stored returns the verb with which the store is asked.
+func (l *core) stored(v Verb) Verb {
+	switch {
+	case v == Wait:
+		return Allow
+	case v == Allow && l.CountDenied:
+		return Count
+	case v == Some && l.CountDenied:
+		return CountSome
+	}
+	return v
+}
 
 // sent returns the verb as the scripts know it.
 func (v Verb) sent() string {
@@ -94,21 +107,18 @@ var (
 
 // New returns a limiter on Redis.
 func New(client rueidis.Client, cfg Config, limits []Limit) (*Limiter, error) {
-	if client == nil {
-		return newOn(nil, cfg, limits)
-	}
-	return newOn(ConnectedTo(newRueidisClient(client)), cfg, limits)
+	return newOn(pipeline.ConnectedToRueidis(client), cfg, limits)
 }
 
 // NewOn returns a limiter on the Redis of a Connection.
-func NewOn(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
-	if conn != nil && conn.dial == nil && conn.up.Load() == nil {
+func NewOn(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error) {
+	if conn != nil && !conn.Made() {
 		return nil, fmt.Errorf("slidegate: limiter %q has a Connection that is zero, or has no dial; make it by window.Connect", cfg.Name)
 	}
 	return newOn(conn, cfg, limits)
 }
 
-func newOn(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
+func newOn(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	if err := cfg.check(limits); err != nil {
 		return nil, err
 	}
@@ -118,27 +128,28 @@ func newOn(conn *Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	if cfg.MaxEvents != 0 {
 		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis by maxmemory, and leave it out", cfg.Name)
 	}
-	if cfg.DenialCache > 0 && !conn.tracks() {
+	if cfg.DenialCache > 0 && !conn.Tracks() {
 		return nil, fmt.Errorf("slidegate: limiter %q has a DenialCache, and a client that does not track keys; leave it out, or use rueidis", cfg.Name)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	cfg.Fallback.bound()
 	l := newLimiter(cfg, limits)
-	l.redis = newRedis(conn, l.core)
-	l.store = l.redis
+	l.store = newOnRedis(conn, l.core)
 	return l, nil
 }
 
-// bound bounds the number of events that a Fallback in memory holds, unless it already has a bound.
-func (l *Limiter) bound() {
-	if l == nil || l.MaxEvents > 0 {
-		return
+// BoundEvents bounds how many events a limiter in memory holds, unless it already has a bound.
+func (l *Limiter) BoundEvents(n int) {
+	if store, inMemory := l.store.(interface{ Bound(maxEvents int) }); inMemory && l.MaxEvents == 0 {
+		store.Bound(n)
 	}
-	if store, inMemory := l.store.(interface{ Bound(maxEvents int) }); inMemory {
-		store.Bound(fallbackEvents)
-	}
+}
+
+// InMemory reports whether the limiter asks no Redis.
+func (l *Limiter) InMemory() bool {
+	_, asksRedis := l.store.(*onRedis)
+	return !asksRedis
 }
 
 // NewLocal returns a limiter in memory, on a store made for the same configuration.
@@ -162,13 +173,17 @@ func newLimiter(cfg Config, limits []Limit) *Limiter {
 // Made reports whether the limiter comes from New, NewLocal or With.
 func (l *Limiter) Made() bool { return l.core != nil }
 
-// With returns the limiter under other limits, which its Fallback uses too. They share everything
-// else.
+// With returns the limiter under other limits. They share everything else.
 func (l *Limiter) With(limits []Limit) (Limiter, error) {
 	if err := l.checkLimits(limits); err != nil {
 		return Limiter{}, fmt.Errorf("slidegate: With for limiter %q has %w", l.Name, err)
 	}
-	return Limiter{l.core, newLimits(limits, l.CountDenied)}, nil
+	return l.Under(limits), nil
+}
+
+// Under is With for limits that were checked.
+func (l *Limiter) Under(limits []Limit) Limiter {
+	return Limiter{l.core, newLimits(limits, l.CountDenied)}
 }
 
 // Limits returns the limits. Do not change them.
@@ -179,110 +194,39 @@ func (l *Limiter) Same(other *Limiter) bool {
 	return l.core == other.core && l.limits.same(other.limits)
 }
 
-// Derived reports whether the limiter comes from With.
-func (l *Limiter) Derived() bool { return l.limits != l.own }
-
-// FallbackUnderSame returns the Fallback, which must exist. If the limiter comes from With, the
-// Fallback gets its limits.
-func (l *Limiter) FallbackUnderSame() Limiter {
-	f := *l.Fallback
-	if l.Derived() {
-		f.limits = newLimits(l.limits.list, f.CountDenied)
-	}
-	return f
-}
-
 // Key returns the Redis key of an event: the name, the event as hash tag, the kind of record.
 func (l *core) Key(event string) string { return l.prefix + keys.Tag(l.Secret, event) + l.suffix }
 
-// Attempt returns the verb of an attempt.
-func (l *Limiter) Attempt() Verb {
-	if l.CountDenied {
-		return Count
-	}
-	return Allow
-}
-
-// AttemptSome returns the verb of an attempt that is granted as many units as fit.
-func (l *Limiter) AttemptSome() Verb {
-	if l.CountDenied {
-		return CountSome
-	}
-	return Some
-}
-
-// Decide answers a request for n units of an event. If Redis cannot answer, the Fallback does.
+// Decide answers a request for n units of an event.
 func (l *Limiter) Decide(ctx context.Context, v Verb, event string, n int64) (Reply, error) {
 	if err := l.Check(ctx, v, event, n); err != nil {
 		return Reply{}, err
 	}
-	stored := v
-	if v == Wait {
-		stored = Allow
-	}
-	r, err := l.store.Decide(ctx, l.limits, stored, event, min(n, l.MaxUnits))
-	if err != nil {
-		return l.fallBack(ctx, v, event, n, r.Trace, err)
-	}
-	return r, nil
+	r, err := l.store.Decide(ctx, l.limits, l.stored(v), event, min(n, l.MaxUnits))
+	return r, l.Wrap(err)
 }
 
-// An Answer is a Reply, or the reason why there is none.
-type Answer struct {
-	Reply
-	Err error
-}
-
-// AttemptEach answers an attempt of one unit for each event, in order.
-func (l *Limiter) AttemptEach(ctx context.Context, events []string) []Answer {
-	v, answers := l.Attempt(), make([]Answer, len(events))
-	if l.redis == nil {
+// DecideEach answers Allow of one unit for each event, in order: by a Reply or an error.
+func (l *Limiter) DecideEach(ctx context.Context, events []string) ([]Reply, []error) {
+	replies, errs := make([]Reply, len(events)), make([]error, len(events))
+	s, asksRedis := l.store.(*onRedis)
+	if !asksRedis {
 		for i, event := range events {
-			answers[i].Reply, answers[i].Err = l.Decide(ctx, v, event, 1)
+			replies[i], errs[i] = l.Decide(ctx, Allow, event, 1)
 		}
-		return answers
+		return replies, errs
 	}
 	var indices []int
 	for i, event := range events {
-		if answers[i].Err = l.Check(ctx, v, event, 1); answers[i].Err == nil {
+		if errs[i] = l.Check(ctx, Allow, event, 1); errs[i] == nil {
 			indices = append(indices, i)
 		}
 	}
-	l.redis.decideEach(ctx, l.limits, v, events, indices, answers)
+	s.decideEach(ctx, l.limits, l.stored(Allow), events, indices, replies, errs)
 	for _, i := range indices {
-		if err := answers[i].Err; err != nil {
-			answers[i].Reply, answers[i].Err = l.fallBack(ctx, v, events[i], 1, answers[i].Trace, err)
-		}
+		errs[i] = l.Wrap(errs[i])
 	}
-	return answers
-}
-
-// fallBack asks the Fallback if cause is an outage. The configuration of the Fallback says whether
-// it counts denials. If it cannot answer either, fallBack returns the error of Redis, which says
-// whether the request was counted there.
-func (l *Limiter) fallBack(ctx context.Context, v Verb, event string, n int64, trace Trace, cause error) (Reply, error) {
-	failed := Reply{Trace: trace}
-	if l.Fallback == nil || !isOutage(cause) || ctx.Err() != nil {
-		return failed, l.Wrap(cause)
-	}
-	f := l.FallbackUnderSame()
-	r, err := f.Decide(ctx, f.translate(v), event, n)
-	if err != nil {
-		return failed, l.Wrap(fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err)) //nolint:errorlint // it must match the cause alone
-	}
-	r.Degraded, r.Trace = true, trace
-	return r, nil
-}
-
-// translate returns the verb with which to ask a Fallback.
-func (l *Limiter) translate(v Verb) Verb {
-	switch v {
-	case Allow, Count:
-		return l.Attempt()
-	case Some, CountSome:
-		return l.AttemptSome()
-	}
-	return v
+	return replies, errs
 }
 
 // Sleep waits until a denied request for n units can be made again. It waits up to 5 % longer (at
@@ -290,28 +234,16 @@ func (l *Limiter) translate(v Verb) Verb {
 // returns an error at once.
 func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, degraded bool) error {
 	if degraded {
-		retryAfter = min(retryAfter, RecoveryDelay) // Redis may be back by then
+		retryAfter = min(retryAfter, pipeline.RecoveryDelay) // Redis may be back by then
 	}
 	err := context.DeadlineExceeded
 	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) >= retryAfter {
-		err = sleep(ctx, retryAfter+time.Duration(rand.Float64()*float64(min(retryAfter/20, 100*time.Millisecond))))
+		err = pipeline.Sleep(ctx, retryAfter+time.Duration(rand.Float64()*float64(min(retryAfter/20, 100*time.Millisecond))))
 	}
 	if err != nil {
-		return l.Wrap(fmt.Errorf("a wait of %v for n = %d: %w", rounded(retryAfter), n, err))
+		return l.Wrap(fmt.Errorf("a wait of %v for n = %d: %w", pipeline.Rounded(retryAfter), n, err))
 	}
 	return nil
-}
-
-// sleep sleeps for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Refund gives back the units that a decision of this limiter counted.
@@ -322,20 +254,12 @@ func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
 	return l.Wrap(l.store.Refund(ctx, event, c))
 }
 
-// Reset forgets the event, also in the Fallback.
+// Reset forgets the event, which must have passed Check.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	if err := l.Check(ctx, Peek, event, 1); err != nil {
-		return err
-	}
-	err := l.Wrap(l.store.Reset(ctx, event))
-	if l.Fallback != nil {
-		err = errors.Join(err, l.Fallback.Reset(ctx, event))
-	}
-	return err
+	return l.Wrap(l.store.Reset(ctx, event))
 }
 
-// Inspect returns the state of an event, in the integers of the script's verb inspect. It never
-// asks the Fallback.
+// Inspect returns the state of an event, in the integers of the script's verb inspect.
 func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return nil, err
@@ -352,8 +276,8 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 	case n < 1:
 		return l.Wrap(fmt.Errorf("%w, not %d", ErrCost, n))
 	case ctx.Err() != nil:
-		return l.Wrap(notSent(ctx.Err()))
-	case n > l.MaxUnits && (v == Charge || v == CountSome):
+		return l.Wrap(pipeline.NotSent(ctx.Err()))
+	case n > l.MaxUnits && (v == Charge || l.stored(v) == CountSome):
 		return l.Wrap(fmt.Errorf("%d units in one call, which counts at most %d; count them in several", n, l.MaxUnits))
 	case v.partial():
 		return nil

@@ -17,70 +17,23 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// theScript is the script that the limiters of these tests send. The server does not read it.
-const theScript = "return 'a script'"
-
-// onFakeTime runs a test in a bubble of synctest, with a server. Time passes only while all
-// goroutines wait.
-func onFakeTime(t *testing.T, test func(t *testing.T, s *server)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newServer()) })
-}
-
-// pass lets time pass.
-func pass(d time.Duration) { <-time.After(d) }
-
-// close ends everything that the server still does.
-func (s *server) close() {
-	s.chooseActions(nil)
-	s.next()
-	s.releaseDials()
-	s.release()
-	s.die()
-}
-
-// alwaysPipelining sets whether a client sends even a single request by its background goroutines.
-func alwaysPipelining(always bool) func(*rueidis.ClientOption) {
-	return func(o *rueidis.ClientOption) { o.AlwaysPipelining = always }
-}
-
-// ringScale bounds the pipelines in flight on a connection to 2^scale. With more, the client's
-// writer waits for a mutex until replies to a pipeline come. A bubble of synctest does not count
-// that as waiting, so time would stand still.
-func ringScale(scale int) func(*rueidis.ClientOption) {
-	return func(o *rueidis.ClientOption) { o.RingScaleEachConn = scale }
-}
-
-// client returns a client of the server. Each change sets options.
-func (s *server) client(t *testing.T, change ...func(*rueidis.ClientOption)) rueidis.Client {
-	t.Helper()
-	option := rueidis.ClientOption{
-		InitAddress: []string{"node:0"}, DialCtxFn: s.dial, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true,
-		PipelineMultiplex: -1, RingScaleEachConn: 6, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12,
-	}
-	for _, c := range change {
-		c(&option)
-	}
-	client, err := rueidis.NewClient(option)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.close()
-		client.Close()
-		pass(time.Minute) // until the client ends its own retries
-	})
-	return client
-}
+// Bounds of package pipeline.
+const (
+	senders   = 4    // of a slot range, at most
+	together  = 3    // so many requests become one batch
+	maxMerged = 4096 // units of a merged call, at most
+)
 
 // limiter returns a limiter of five units per minute and seven per hour, with a Timeout of a
 // second.
 func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limiter {
 	t.Helper()
 	cfg := Config{
-		Kind: "t", Script: theScript, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, MergeAsSome: true,
+		Kind: "t", Script: servertest.Script, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, MergeAsSome: true,
 		Clock: clock.Clock{Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: 1 << 47, Year: 6429},
 		Text:  func(l Limit) string { return fmt.Sprint(l.Max, " in ", l.Per, " ms") },
 	}
@@ -95,7 +48,9 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 }
 
 // rangeOf returns the slot range of an event on a cluster.
-func rangeOf(l *Limiter, event string) int { return keys.Slot(l.Key(event)) * slotRanges / keys.Slots }
+func rangeOf(l *Limiter, event string) int {
+	return keys.Slot(l.Key(event)) * pipeline.Ranges / keys.Slots
+}
 
 // A caller asks in its own goroutine.
 type caller struct {
@@ -139,7 +94,7 @@ func ask(ctx context.Context, l *Limiter, v Verb, event string, n int64) *caller
 // attemptOne attempts one unit.
 func attemptOne(t *testing.T, l *Limiter, event string) *caller {
 	t.Helper()
-	return ask(t.Context(), l, l.Attempt(), event, 1)
+	return ask(t.Context(), l, Allow, event, 1)
 }
 
 // mustAllow attempts one unit, which must be allowed.
@@ -152,25 +107,24 @@ func mustAllow(t *testing.T, l *Limiter, event string) {
 
 // occupySenders makes the server hold commands, and each sender wait for the reply to one request.
 // Later requests are queued, and become one batch once the server releases the commands.
-func occupySenders(t *testing.T, s *server, l *Limiter) (occupiers []*caller) {
+func occupySenders(t *testing.T, s *servertest.Server, l *Limiter) {
 	t.Helper()
-	s.hold()
-	for i := range maxSenders {
-		occupiers = append(occupiers, arrive(t.Context(), l, Allow, fmt.Sprint("occupier ", i), 1))
+	s.Hold()
+	for i := range senders {
+		arrive(t.Context(), l, Allow, fmt.Sprint("occupier ", i), 1)
 	}
-	return occupiers
 }
 
 // onEvent returns the script calls on an event.
-func onEvent(l *Limiter, calls []command, event string) []command {
-	return slices.DeleteFunc(slices.Clone(calls), func(c command) bool { return c.key != l.Key(event) })
+func onEvent(l *Limiter, calls []servertest.Command, event string) []servertest.Command {
+	return slices.DeleteFunc(slices.Clone(calls), func(c servertest.Command) bool { return c.Key != l.Key(event) })
 }
 
 // wantError checks that an error matches another, names the limiter, and is uncertain only if the
 // other is.
 func wantError(t *testing.T, what string, got, want error) {
 	t.Helper()
-	if !errors.Is(got, want) || isOutage(want) && errors.Is(got, ErrUncertain) != (want == ErrUncertain) || //nolint:errorlint // want is a sentinel
+	if !errors.Is(got, want) || pipeline.IsOutage(want) && errors.Is(got, pipeline.ErrUncertain) != (want == pipeline.ErrUncertain) || //nolint:errorlint // want is a sentinel
 		want != nil && !strings.HasPrefix(got.Error(), `slidegate: limiter "test": `) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
@@ -179,14 +133,28 @@ func wantError(t *testing.T, what string, got, want error) {
 // wantEqual checks that two values are equal.
 func wantEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Reply{}, command{}), cmpopts.IgnoreFields(Reply{}, "Trace")); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Reply{}), cmpopts.IgnoreFields(Reply{}, "Trace")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
+// An answer is what DecideEach answers about one event.
+type answer struct {
+	Reply
+	err error
+}
+
+func decideEach(ctx context.Context, l *Limiter, events []string) (answers []answer) {
+	replies, errs := l.DecideEach(ctx, events)
+	for i := range events {
+		answers = append(answers, answer{replies[i], errs[i]})
+	}
+	return answers
+}
+
 // An eachCaller asks about several events at once, in its own goroutine.
 type eachCaller struct {
-	answers []Answer
+	answers []answer
 	took    time.Duration
 	over    chan struct{}
 }
@@ -196,7 +164,7 @@ func startEach(ctx context.Context, l *Limiter, events []string) *eachCaller {
 	go func() {
 		defer close(c.over)
 		began := time.Now()
-		c.answers = l.AttemptEach(ctx, events)
+		c.answers = decideEach(ctx, l, events)
 		c.took = time.Since(began)
 	}()
 	return c
@@ -216,32 +184,6 @@ func fillers(n int) (events []string) {
 	return events
 }
 
-// fillBatch starts enough callers that one sender takes all waiting requests.
-func fillBatch(t *testing.T, l *Limiter) (callers []*caller) {
-	t.Helper()
-	for _, event := range fillers(yieldThreshold) {
-		callers = append(callers, arrive(t.Context(), l, Allow, event, 1))
-	}
-	return callers
-}
-
-// withoutHash makes a limiter forget the hash of its script, as in FIPS mode.
-func withoutHash(l *Limiter) *Limiter {
-	l.redis.script.known.Store(nil)
-	return l
-}
-
-// wantIdle checks that no request waits or is in flight.
-func wantIdle(t *testing.T, l *Limiter) {
-	t.Helper()
-	for i := range l.redis.ranges {
-		r := &l.redis.ranges[i]
-		wantEqual(t, fmt.Sprint("senders of range ", i), r.senders, 0)
-		wantEqual(t, fmt.Sprint("waiting for range ", i), len(r.waiting), 0)
-		wantEqual(t, fmt.Sprint("abandoned in range ", i), int(r.abandoned.Load()), 0)
-	}
-}
-
 // mergings are the ways in which attempts merge.
 var mergings = []struct {
 	verb   string
@@ -253,11 +195,11 @@ var mergings = []struct {
 }
 
 // forEachMerging runs a test for each way in which attempts merge.
-func forEachMerging(t *testing.T, test func(t *testing.T, verb string, s *server, l *Limiter)) {
+func forEachMerging(t *testing.T, test func(t *testing.T, verb string, s *servertest.Server, l *Limiter)) {
 	t.Helper()
 	for _, m := range mergings {
 		t.Run(m.verb, func(t *testing.T) {
-			onFakeTime(t, func(t *testing.T, s *server) { test(t, m.verb, s, limiter(t, s.client(t), m.change)) })
+			servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) { test(t, m.verb, s, limiter(t, s.Client(t), m.change)) })
 		})
 	}
 }
@@ -270,13 +212,13 @@ type query struct {
 }
 
 // batched makes callers wait in this order for one sender, and returns their answers.
-func batched(t *testing.T, s *server, l *Limiter, queries []query) (callers []*caller) {
+func batched(t *testing.T, s *servertest.Server, l *Limiter, queries []query) (callers []*caller) {
 	t.Helper()
 	occupySenders(t, s, l)
 	for _, o := range queries {
 		callers = append(callers, arrive(t.Context(), l, o.verb, o.event, o.n))
 	}
-	s.release()
+	s.Release()
 	for _, c := range callers {
 		c.wait()
 	}
@@ -286,7 +228,7 @@ func batched(t *testing.T, s *server, l *Limiter, queries []query) (callers []*c
 // sequential returns the answers that another server gives to the callers one after the other.
 func sequential(t *testing.T, l *Limiter, queries []query) (callers []*caller) {
 	t.Helper()
-	l = limiter(t, newServer().client(t), func(c *Config) { c.CountDenied = l.CountDenied })
+	l = limiter(t, servertest.New().Client(t), func(c *Config) { c.CountDenied = l.CountDenied })
 	for _, o := range queries {
 		callers = append(callers, ask(t.Context(), l, o.verb, o.event, o.n))
 	}
@@ -323,15 +265,6 @@ func (d *reportLog) read() []string {
 	entries := d.entries
 	d.entries = nil
 	return entries
-}
-
-// wantOpen checks that a request is refused because the circuit breaker is open.
-func wantOpen(t *testing.T, c *caller) {
-	t.Helper()
-	wantError(t, "breaker open", c.err, ErrOutage)
-	if c.took != 0 || !strings.Contains(c.err.Error(), "left alone") {
-		t.Errorf("after %v: %v", c.took, c.err)
-	}
 }
 
 // integers returns a reply of n ones.

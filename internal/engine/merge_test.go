@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
 // wantAnswers checks that callers got the same answers as others.
@@ -22,13 +25,13 @@ func wantAnswers(t *testing.T, got, want []*caller) {
 // TestMergedAttempts checks that 64 callers on one event make one script call. Each gets the answer
 // that it would get one after the other, in order of arrival.
 func TestMergedAttempts(t *testing.T) {
-	forEachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
-		queries := slices.Repeat([]query{{l.Attempt(), "hot", 1}}, 64)
+	forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
+		queries := slices.Repeat([]query{{Allow, "hot", 1}}, 64)
 		got := batched(t, s, l, queries)
-		calls := onEvent(l, s.scriptCalls(), "hot")
+		calls := onEvent(l, s.Ran(), "hot")
 		wantEqual(t, "script calls", len(calls), 1)
-		wantEqual(t, "verb", calls[0].verb, verb)
-		wantEqual(t, "attempts", calls[0].n, 64)
+		wantEqual(t, "verb", calls[0].Verb, verb)
+		wantEqual(t, "attempts", calls[0].Units, 64)
 		wantAnswers(t, got, sequential(t, l, queries))
 	})
 }
@@ -36,12 +39,12 @@ func TestMergedAttempts(t *testing.T) {
 // TestMergedAttemptsOnAnEventInUse checks the same after 1 to 6 units of 5.
 func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 	for used := range 6 {
-		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
-			before := slices.Repeat([]query{{l.Attempt(), "hot", 1}}, used+1)
+		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
+			before := slices.Repeat([]query{{Allow, "hot", 1}}, used+1)
 			for _, o := range before {
 				ask(t.Context(), l, o.verb, o.event, o.n)
 			}
-			queries := slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold)
+			queries := slices.Repeat([]query{{Allow, "hot", 1}}, together)
 			got := batched(t, s, l, queries)
 			wantAnswers(t, got, sequential(t, l, append(before, queries...))[used+1:])
 		})
@@ -52,9 +55,9 @@ func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 // They ask for random units of one event or several.
 func TestOrderOfArrival(t *testing.T) {
 	for seed := range uint64(4) {
-		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			verbs := []Verb{l.Attempt(), l.Attempt(), l.Attempt(), l.Attempt(), Allow, Count, Peek, Wait}
+			verbs := []Verb{Allow, Allow, Allow, Allow, Allow, Count, Peek, Wait}
 			var queries []query
 			for range 60 {
 				queries = append(queries, query{verbs[rng.IntN(len(verbs))], fmt.Sprint(rng.IntN(3)), 1 + int64(rng.IntN(10)/8)})
@@ -67,12 +70,12 @@ func TestOrderOfArrival(t *testing.T) {
 
 // TestOnlyAttemptsOfOneUnitMerge checks that every other request is a script call of its own.
 func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t))
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := limiter(t, s.Client(t))
 		queries := slices.Repeat([]query{{Allow, "a", 2}, {Count, "b", 3}, {Peek, "c", 1}, {Allow, "d", 1}, {Count, "e", 1}}, 4)
 		batched(t, s, l, queries)
 		for event, want := range map[string]int{"a": 4, "b": 4, "c": 4, "d": 1, "e": 1} {
-			wantEqual(t, event, len(onEvent(l, s.scriptCalls(), event)), want)
+			wantEqual(t, event, len(onEvent(l, s.Ran(), event)), want)
 		}
 	})
 }
@@ -80,45 +83,45 @@ func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
 // TestTimesDoNotMerge checks that attempts at different times of Config.Now do not merge, and that
 // attempts at the same time do.
 func TestTimesDoNotMerge(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t), func(c *Config) { c.Clock.Now = time.Now })
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := limiter(t, s.Client(t), func(c *Config) { c.Clock.Now = time.Now })
 		occupySenders(t, s, l)
 		var callers []*caller
 		for range 4 {
 			for range 3 {
 				callers = append(callers, arrive(t.Context(), l, Allow, "hot", 1))
 			}
-			pass(time.Millisecond)
+			servertest.Pass(time.Millisecond)
 		}
-		s.release()
+		s.Release()
 		for i, c := range callers {
 			wantError(t, "hot", c.wait().err, nil)
 			wantEqual(t, "at", c.At, callers[0].At+int64(i/3))
 		}
-		wantEqual(t, "script calls", len(onEvent(l, s.scriptCalls(), "hot")), 4)
+		wantEqual(t, "script calls", len(onEvent(l, s.Ran(), "hot")), 4)
 	})
 }
 
 // TestLostReplyToMergedAttempts checks that all merged attempts are uncertain, and that they were
 // executed once or not at all.
 func TestLostReplyToMergedAttempts(t *testing.T) {
-	for _, f := range []action{{lose: true}, {cut: true}} {
-		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+	for _, f := range []servertest.Action{{Lose: true}, {Cut: true}} {
+		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 			hot := l.Key("hot")
-			s.chooseActions(func(c command) action {
-				if c.key == hot {
+			s.Choose(func(c servertest.Command) servertest.Action {
+				if c.Key == hot {
 					return f
 				}
-				return action{}
+				return servertest.Action{}
 			})
-			for _, c := range batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, 64)) {
-				wantError(t, "hot", c.err, ErrUncertain)
+			for _, c := range batched(t, s, l, slices.Repeat([]query{{Allow, "hot", 1}}, 64)) {
+				wantError(t, "hot", c.err, pipeline.ErrUncertain)
 			}
 			want := 0
-			if f.lose {
+			if f.Lose {
 				want = 64
 			}
-			wantEqual(t, "executed", s.counter(hot).attempts, want)
+			wantEqual(t, "executed", s.Counter(hot).Attempts, want)
 		})
 	}
 }
@@ -126,26 +129,26 @@ func TestLostReplyToMergedAttempts(t *testing.T) {
 // TestLeaversOfMergedAttempts checks that callers that leave before the batch is built do not
 // count. Callers that leave later do, and the answers of the others include them.
 func TestLeaversOfMergedAttempts(t *testing.T) {
-	forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 		occupySenders(t, s, l)
 		hot := l.Key("hot")
-		s.chooseActions(func(c command) action {
-			if c.key == hot {
-				return action{delay: 10 * time.Millisecond}
+		s.Choose(func(c servertest.Command) servertest.Action {
+			if c.Key == hot {
+				return servertest.Action{Delay: 10 * time.Millisecond}
 			}
-			return action{}
+			return servertest.Action{}
 		})
 		early, leaveEarly := context.WithCancel(t.Context())
 		late, leaveLate := context.WithCancel(t.Context())
 		var callers []*caller
 		for i := range 18 {
-			callers = append(callers, arrive([]context.Context{early, late, t.Context()}[i%3], l, l.Attempt(), "hot", 1))
+			callers = append(callers, arrive([]context.Context{early, late, t.Context()}[i%3], l, Allow, "hot", 1))
 		}
 		defer leaveLate()
 		leaveEarly()
 		synctest.Wait()
-		s.release()
-		pass(5 * time.Millisecond)
+		s.Release()
+		servertest.Pass(5 * time.Millisecond)
 		leaveLate()
 		used := int64(0)
 		for i, c := range callers {
@@ -154,7 +157,7 @@ func TestLeaversOfMergedAttempts(t *testing.T) {
 			case 0:
 				wantError(t, "early", c.err, early.Err())
 			case 1:
-				wantError(t, "late", c.err, ErrUncertain)
+				wantError(t, "late", c.err, pipeline.ErrUncertain)
 				used++
 			case 2:
 				wantError(t, "stayed", c.err, nil)
@@ -162,50 +165,50 @@ func TestLeaversOfMergedAttempts(t *testing.T) {
 				wantEqual(t, "allowed", c.Allowed, used <= 5)
 			}
 		}
-		wantEqual(t, "executed", s.counter(hot).attempts, 12)
+		wantEqual(t, "executed", s.Counter(hot).Attempts, 12)
 	})
 }
 
 // TestEachJoinsOthers checks that attempts of AllowEach merge with those of other callers on the
 // same event.
 func TestEachJoinsOthers(t *testing.T) {
-	forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
+	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 		occupySenders(t, s, l)
-		first := arrive(t.Context(), l, l.Attempt(), "hot", 1)
-		each := startEach(t.Context(), l, slices.Concat(slices.Repeat([]string{"hot", "cold"}, 4), fillers(yieldThreshold)))
+		first := arrive(t.Context(), l, Allow, "hot", 1)
+		each := startEach(t.Context(), l, slices.Concat(slices.Repeat([]string{"hot", "cold"}, 4), fillers(together)))
 		synctest.Wait()
-		last := arrive(t.Context(), l, l.Attempt(), "hot", 1)
-		s.release()
+		last := arrive(t.Context(), l, Allow, "hot", 1)
+		s.Release()
 		answers := each.wait().answers
 		got := []Reply{first.wait().Reply, answers[0].Reply, answers[2].Reply, answers[4].Reply, answers[6].Reply, last.wait().Reply}
-		for i, c := range sequential(t, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, 6)) {
+		for i, c := range sequential(t, l, slices.Repeat([]query{{Allow, "hot", 1}}, 6)) {
 			wantEqual(t, fmt.Sprint("hot ", i), got[i], c.Reply)
 		}
-		for i, c := range sequential(t, l, slices.Repeat([]query{{l.Attempt(), "cold", 1}}, 4)) {
+		for i, c := range sequential(t, l, slices.Repeat([]query{{Allow, "cold", 1}}, 4)) {
 			wantEqual(t, fmt.Sprint("cold ", i), answers[2*i+1].Reply, c.Reply)
 		}
-		wantEqual(t, "script calls", len(onEvent(l, s.scriptCalls(), "hot")), 1)
+		wantEqual(t, "script calls", len(onEvent(l, s.Ran(), "hot")), 1)
 	})
 }
 
 // TestManyMergedAttempts checks that one script call takes at most 4096 attempts.
 func TestManyMergedAttempts(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t), func(c *Config) { c.MergeAsSome = false })
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := limiter(t, s.Client(t), func(c *Config) { c.MergeAsSome = false })
 		occupySenders(t, s, l)
-		big := startEach(t.Context(), l, append(slices.Repeat([]string{"hot"}, maxAttempts-1), fillers(1)...))
+		big := startEach(t.Context(), l, append(slices.Repeat([]string{"hot"}, maxMerged-1), fillers(1)...))
 		synctest.Wait()
-		small := startEach(t.Context(), l, append([]string{"hot", "hot"}, fillers(yieldThreshold)...))
+		small := startEach(t.Context(), l, append([]string{"hot", "hot"}, fillers(together)...))
 		synctest.Wait()
 		last := arrive(t.Context(), l, Allow, "hot", 1)
-		s.release()
-		for i, a := range append(big.wait().answers[:maxAttempts-1], small.wait().answers[:2]...) {
+		s.Release()
+		for i, a := range append(big.wait().answers[:maxMerged-1], small.wait().answers[:2]...) {
 			wantEqual(t, fmt.Sprint("attempt ", i, " is allowed"), a.Allowed, i < 5)
 		}
 		wantError(t, "the last", last.wait().err, nil)
-		calls := onEvent(l, s.scriptCalls(), "hot")
+		calls := onEvent(l, s.Ran(), "hot")
 		wantEqual(t, "script calls", len(calls), 2)
-		wantEqual(t, "attempts of the first", calls[0].n, maxAttempts-1)
-		wantEqual(t, "attempts of the second", calls[1].n, 3)
+		wantEqual(t, "attempts of the first", calls[0].Units, maxMerged-1)
+		wantEqual(t, "attempts of the second", calls[1].Units, 3)
 	})
 }

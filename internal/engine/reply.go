@@ -2,31 +2,82 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
-	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // Reply is the answer to one request, in the integers of the scripts.
 type Reply struct {
-	Allowed  bool
-	Degraded bool  // the Fallback answered, so the rows are those of its limits
-	Full     bool  // the event is new, and there was no room for it in memory
-	Granted  int64 // units that every limit admits: all or none, unless the request can be granted in part
-	Counted  int64 // units that the request counted
-	At       int64 // the time of the decision, in units of the clock
-	Trace    Trace
+	Allowed bool
+	Full    bool  // the event is new, and there was no room for it in memory
+	Granted int64 // units that every limit admits: all or none, unless the request can be granted in part
+	Counted int64 // units that the request counted
+	At      int64 // the time of the decision, in units of the clock
+
+	Trace      pipeline.Trace // how Redis was asked, even if there is no reply
+	Remembered bool           // the denial cache answered
 
 	few  [3 * fewLimits]int64
 	many []int64 // the rows, if there are more than fewLimits
 }
 
-// A Trace records how Redis was asked, even if it gave no answer.
-type Trace struct {
-	SlotRange  int           // which sixty-fourth of the hash slots
-	InRedis    time.Duration // from sending to reply
-	Merged     bool          // one script call answered several attempts
-	Batch      int           // requests in the batch
-	Remembered bool          // the denial cache answered
+// decode returns the reply to unit i of a request, or to all its units if they do not merge.
+func decode(q *pipeline.Request, limits *Limits, v Verb, i int64) (Reply, error) {
+	r := Reply{Trace: q.Trace}
+	if q.Err != nil {
+		return r, q.Err
+	}
+	n := q.Units
+	if q.Group != "" {
+		n = 1
+	}
+	raw, width := q.Reply, 3*len(limits.list)
+	i += q.First
+	if len(raw) < 2+width || (len(raw)-2)%width != 0 || !covers(q.Sent(), i, int64((len(raw)-2)/width)) {
+		return r, q.Explain(fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), q.Sent(), len(limits.list)))
+	}
+	r.Grant(v, n, granted(raw[0], v, n, i))
+	r.At = raw[1]
+	rows := raw[2:]
+	r.setRows(rows[width*min(int(i), len(rows)/width-1):][:width])
+	if q.Trace.Merged && q.Merged == string(Some) {
+		r.rewind(raw[0]-1-i, len(limits.list))
+	}
+	return r, nil
+}
+
+// covers reports whether a reply to a verb with this number of rows can answer unit i.
+func covers(verb string, i, rows int64) bool {
+	switch verb {
+	case verbEach: // the last row also answers all later attempts
+		return true
+	case verbCountEach:
+		return i < rows
+	}
+	return rows == 1
+}
+
+// granted returns how many of n units are granted, of which fit is what the script says. If units
+// merge, this is about unit i.
+func granted(fit int64, v Verb, n, i int64) int64 {
+	switch {
+	case v.partial():
+		return min(fit, n)
+	case i < fit:
+		return n
+	}
+	return 0
+}
+
+// rewind changes the rows from after some units of window were admitted, all at one time, to those
+// from before the last units.
+func (r *Reply) rewind(units int64, limits int) {
+	for i := 0; units > 0 && i < limits; i++ {
+		row := r.Row(i)
+		row[0], row[1] = row[0]-units, 0
+	}
 }
 
 // Grant sets how many of n units were granted. It also sets what follows from that: how many were
@@ -45,7 +96,7 @@ func (r *Reply) Grant(v Verb, n, granted int64) {
 
 // Full returns the reply to a request on a new event for which there is no room. It counts nothing.
 func Full(allow bool, limits []Limit, at, n int64) Reply {
-	r, wait := Reply{Full: true, At: at}, RecoveryDelay.Milliseconds()
+	r, wait := Reply{Full: true, At: at}, pipeline.RecoveryDelay.Milliseconds()
 	if allow {
 		r.Allowed, r.Granted, wait = true, n, 0
 	}
@@ -117,9 +168,9 @@ func KindOf(v Verb, allowed bool, err error) string {
 	switch {
 	case v == Peek:
 		return Peeked
-	case errors.Is(err, ErrUncertain):
+	case errors.Is(err, pipeline.ErrUncertain):
 		return Uncertain
-	case errors.Is(err, ErrOutage):
+	case errors.Is(err, pipeline.ErrOutage):
 		return Outage
 	case err != nil:
 		return Refused

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
 // malformed are replies that no script gives to an attempt under two limits.
@@ -17,12 +20,12 @@ var malformed = []string{
 // TestMalformedReplies checks that malformed replies are errors. The script may have counted.
 func TestMalformedReplies(t *testing.T) {
 	for _, reply := range malformed {
-		onFakeTime(t, func(t *testing.T, s *server) {
-			l := limiter(t, s.client(t))
-			s.next(action{reply: reply})
-			wantError(t, fmt.Sprintf("%q", reply), attemptOne(t, l, "event").err, ErrUncertain)
-			s.next(action{reply: reply})
-			wantError(t, fmt.Sprintf("%q to peek", reply), ask(t.Context(), l, Peek, "event", 1).err, ErrOutage)
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := limiter(t, s.Client(t))
+			s.Next(servertest.Action{Reply: reply})
+			wantError(t, fmt.Sprintf("%q", reply), attemptOne(t, l, "event").err, pipeline.ErrUncertain)
+			s.Next(servertest.Action{Reply: reply})
+			wantError(t, fmt.Sprintf("%q to peek", reply), ask(t.Context(), l, Peek, "event", 1).err, pipeline.ErrOutage)
 			mustAllow(t, l, "event")
 		})
 	}
@@ -31,16 +34,16 @@ func TestMalformedReplies(t *testing.T) {
 // TestMalformedRepliesToMergedAttempts checks that each merged attempt gets an error.
 func TestMalformedRepliesToMergedAttempts(t *testing.T) {
 	for _, reply := range malformed {
-		forEachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
+		forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
 			hot := l.Key("hot")
-			s.chooseActions(func(c command) action {
-				if c.key == hot {
-					return action{reply: reply}
+			s.Choose(func(c servertest.Command) servertest.Action {
+				if c.Key == hot {
+					return servertest.Action{Reply: reply}
 				}
-				return action{}
+				return servertest.Action{}
 			})
-			for _, c := range batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold)) {
-				wantError(t, fmt.Sprintf("%q to %s", reply, verb), c.err, ErrUncertain)
+			for _, c := range batched(t, s, l, slices.Repeat([]query{{Allow, "hot", 1}}, together)) {
+				wantError(t, fmt.Sprintf("%q to %s", reply, verb), c.err, pipeline.ErrUncertain)
 			}
 		})
 	}
@@ -49,19 +52,19 @@ func TestMalformedRepliesToMergedAttempts(t *testing.T) {
 // TestWrongNumberOfRows checks that a wrong number of rows is an error. Only the last row of the
 // verb each stands for all later attempts, too.
 func TestWrongNumberOfRows(t *testing.T) {
-	forEachMerging(t, func(t *testing.T, verb string, s *server, l *Limiter) {
+	forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
 		hot := l.Key("hot")
-		s.chooseActions(func(c command) action {
-			if c.key == hot {
-				return action{reply: integers(2 + 6*2)}
+		s.Choose(func(c servertest.Command) servertest.Action {
+			if c.Key == hot {
+				return servertest.Action{Reply: integers(2 + 6*2)}
 			}
-			return action{}
+			return servertest.Action{}
 		})
-		callers := batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold))
-		if last := callers[yieldThreshold-1]; verb == verbEach {
+		callers := batched(t, s, l, slices.Repeat([]query{{Allow, "hot", 1}}, together))
+		if last := callers[together-1]; verb == verbEach {
 			wantError(t, verb, last.err, nil)
 		} else {
-			wantError(t, verb, last.err, ErrUncertain)
+			wantError(t, verb, last.err, pipeline.ErrUncertain)
 		}
 	})
 }
@@ -69,10 +72,10 @@ func TestWrongNumberOfRows(t *testing.T) {
 // TestStrangeIntegers checks that a reply with senseless integers does not cause a panic.
 func TestStrangeIntegers(t *testing.T) {
 	for _, n := range []string{"-1", "-9223372036854775808", "9223372036854775807", "4096"} {
-		forEachMerging(t, func(t *testing.T, _ string, s *server, l *Limiter) {
-			s.always(action{reply: "*8" + strings.Repeat("\r\n:"+n, 8)})
-			batched(t, s, l, slices.Repeat([]query{{l.Attempt(), "hot", 1}}, yieldThreshold))
-			wantEqual(t, "answers", len(l.AttemptEach(t.Context(), []string{"hot", "hot"})), 2)
+		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
+			s.Always(servertest.Action{Reply: "*8" + strings.Repeat("\r\n:"+n, 8)})
+			batched(t, s, l, slices.Repeat([]query{{Allow, "hot", 1}}, together))
+			wantEqual(t, "answers", len(decideEach(t.Context(), l, []string{"hot", "hot"})), 2)
 		})
 	}
 }

@@ -1,7 +1,10 @@
 package repotest
 
 import (
+	"go/parser"
+	"go/token"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +46,48 @@ func TestDependencies(t *testing.T) {
 			t.Errorf("what %s brings (-want +got)\n%s", packages, diff)
 		}
 	}
+}
+
+// TestRooms checks which of our packages another one does not know, apart from its tests.
+func TestRooms(t *testing.T) {
+	for _, room := range []struct{ dir, except, never string }{
+		{"internal/pipeline", "", "window ar1 internal/engine internal/denials internal/memory internal/outage"},
+		{"internal/engine", "", "window ar1 internal/outage"},
+		{"internal/engine", "store.go", "internal/denials"},
+		{"internal/outage", "", "window ar1 internal/denials internal/memory"},
+		{"goredisgate", "", "ar1 internal/engine internal/denials internal/memory internal/outage"},
+	} {
+		imported := imports(t, room.dir, room.except)
+		for never := range strings.FieldsSeq(room.never) {
+			if file := imported["github.com/slidegate/slidegate/"+never]; file != "" {
+				t.Errorf("%s imports %s", file, never)
+			}
+		}
+	}
+}
+
+// imports returns what the files of a directory import, and one of the files each, apart from tests
+// and one exception.
+func imports(t *testing.T, dir, except string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../../" + dir + "/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in %s: %v", dir, err)
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || filepath.Base(file) == except {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range parsed.Imports {
+			all[strings.Trim(i.Path.Value, `"`)] = file
+		}
+	}
+	return all
 }
 
 // TestLight checks how many modules a program that imports one package has: the lines of `go list

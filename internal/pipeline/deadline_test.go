@@ -1,4 +1,4 @@
-package engine
+package pipeline
 
 import (
 	"context"
@@ -10,24 +10,26 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
 // hangs are ways in which Redis does not answer in time.
 var hangs = []struct {
 	name  string
-	begin func(*testing.T, *server, *Limiter)
+	begin func(*testing.T, *servertest.Server, *line)
 }{
-	{"nothing is executed", func(_ *testing.T, s *server, _ *Limiter) { s.hold() }},
-	{"a command hangs", func(_ *testing.T, s *server, _ *Limiter) { s.always(action{hang: true}) }},
-	{"commands are executed in silence", func(_ *testing.T, s *server, _ *Limiter) { s.always(action{silent: true}) }},
-	{"commands take a minute", func(_ *testing.T, s *server, _ *Limiter) { s.always(action{delay: time.Minute}) }},
-	{"a dial hangs", func(t *testing.T, s *server, l *Limiter) {
-		s.die()
-		if err := attemptOne(t, l, "before").err; !isOutage(err) { // from now on, the client knows that the connection broke
+	{"nothing is executed", func(_ *testing.T, s *servertest.Server, _ *line) { s.Hold() }},
+	{"a command hangs", func(_ *testing.T, s *servertest.Server, _ *line) { s.Always(servertest.Action{Hang: true}) }},
+	{"commands are executed in silence", func(_ *testing.T, s *servertest.Server, _ *line) { s.Always(servertest.Action{Silent: true}) }},
+	{"commands take a minute", func(_ *testing.T, s *servertest.Server, _ *line) { s.Always(servertest.Action{Delay: time.Minute}) }},
+	{"a dial hangs", func(t *testing.T, s *servertest.Server, l *line) {
+		s.Die()
+		if err := askOne(t, l, "before").err; !IsOutage(err) { // from now on, the client knows that the connection broke
 			t.Fatal(err)
 		}
-		s.holdDials()
-		s.revive()
+		s.HoldDials()
+		s.Revive()
 	}},
 }
 
@@ -37,9 +39,9 @@ func TestTimeoutHolds(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
 		for _, hang := range hangs {
 			t.Run(fmt.Sprintf("%s, AlwaysPipelining %v", hang.name, pipelining), func(t *testing.T) {
-				onFakeTime(t, func(t *testing.T, s *server) {
-					l := limiter(t, s.client(t, alwaysPipelining(pipelining)))
-					mustAllow(t, l, "before")
+				servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+					l := newLine(t, s.Client(t, servertest.AlwaysPipelining(pipelining)))
+					mustCount(t, l, "before")
 					hang.begin(t, s, l)
 					testTimeouts(t, l)
 				})
@@ -49,7 +51,7 @@ func TestTimeoutHolds(t *testing.T) {
 }
 
 // testTimeouts checks how long callers wait for a Redis that answers none of them.
-func testTimeouts(t *testing.T, l *Limiter) {
+func testTimeouts(t *testing.T, l *line) {
 	t.Helper()
 	soon, cancelSoon := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancelSoon()
@@ -69,7 +71,7 @@ func testTimeouts(t *testing.T, l *Limiter) {
 	}
 	var started []*caller
 	for _, c := range callers {
-		started = append(started, arrive(c.ctx, l, Allow, "event", 1))
+		started = append(started, arrive(c.ctx, l, "event"))
 	}
 	for i, c := range callers {
 		got := started[i].wait()
@@ -84,13 +86,13 @@ func testTimeouts(t *testing.T, l *Limiter) {
 // TestOwnContextEndsCallsWithoutTimeout checks that under a negative Timeout, only the context ends
 // a call.
 func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
-		s.always(action{delay: 5 * time.Second})
-		wantEqual(t, "without a deadline", attemptOne(t, l, "a").took, 5*time.Second)
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
+		s.Always(servertest.Action{Delay: 5 * time.Second})
+		wantEqual(t, "without a deadline", askOne(t, l, "a").took, 5*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		got := ask(ctx, l, Allow, "a", 1)
+		got := ask(ctx, l, "a")
 		wantEqual(t, "with one", got.took, 3*time.Second)
 		wantError(t, "with one", got.err, ErrUncertain)
 	})
@@ -100,35 +102,35 @@ func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 // third gets its answer, and the connection stays open.
 func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
-		onFakeTime(t, func(t *testing.T, s *server) {
-			l := limiter(t, s.client(t, alwaysPipelining(pipelining)))
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t, servertest.AlwaysPipelining(pipelining)))
 			occupiers := occupySenders(t, s, l)
 			hot := l.Key("hot")
-			s.chooseActions(func(c command) action {
-				if c.key == hot {
-					return action{delay: 500 * time.Millisecond}
+			s.Choose(func(c servertest.Command) servertest.Action {
+				if c.Key == hot {
+					return servertest.Action{Delay: 500 * time.Millisecond}
 				}
-				return action{}
+				return servertest.Action{}
 			})
 			short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			leaves, leave := context.WithCancel(t.Context())
-			a, b := arrive(short, l, Allow, "hot", 1), arrive(leaves, l, Allow, "hot", 1)
-			c := arrive(t.Context(), l, Allow, "hot", 1)
+			a, b := arrive(short, l, "hot"), arrive(leaves, l, "hot")
+			c := arrive(t.Context(), l, "hot")
 			filler := fillBatch(t, l)
-			s.release()
-			pass(200 * time.Millisecond)
+			s.Release()
+			servertest.Pass(200 * time.Millisecond)
 			leave()
 			wantError(t, "the one with a deadline", a.wait().err, ErrUncertain)
 			wantError(t, "the one that leaves", b.wait().err, ErrUncertain)
 			c.wait()
 			wantEqual(t, "took", c.took, 500*time.Millisecond)
-			wantEqual(t, "used", c.Row(0)[0], 3)
-			wantEqual(t, "script calls", len(onEvent(l, s.scriptCalls(), "hot")), 1)
+			wantEqual(t, "used", c.count, 3)
+			wantEqual(t, "script calls", len(onEvent(l, s.Ran(), "hot")), 1)
 			for _, other := range append(occupiers, filler...) {
 				wantError(t, "another", other.wait().err, nil)
 			}
-			wantEqual(t, "dials", s.dialed(), 1)
+			wantEqual(t, "dials", s.Dialed(), 1)
 		})
 	}
 }
@@ -136,16 +138,16 @@ func TestDeadlineAffectsNobodyElse(t *testing.T) {
 // TestLeaversAreCertainlyNotSent checks that a caller that leaves before its batch is built was not
 // sent, and that its error says so.
 func TestLeaversAreCertainlyNotSent(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
 		occupiers := occupySenders(t, s, l)
 		l.Timeout = 400 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		leaves, leave := context.WithCancel(t.Context())
-		a, b := arrive(ctx, l, Allow, "a", 1), arrive(leaves, l, Allow, "b", 1)
-		c := arrive(t.Context(), l, Allow, "c", 1)
-		pass(200 * time.Millisecond)
+		a, b := arrive(ctx, l, "a"), arrive(leaves, l, "b")
+		c := arrive(t.Context(), l, "c")
+		servertest.Pass(200 * time.Millisecond)
 		leave()
 		for _, left := range []struct {
 			*caller
@@ -164,69 +166,53 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 				t.Error(left.err)
 			}
 		}
-		s.release()
+		s.Release()
 		for _, o := range occupiers {
 			wantError(t, "an occupier", o.wait().err, nil)
 		}
 		synctest.Wait()
-		wantEqual(t, "executed", s.executed(), maxSenders)
-		wantEqual(t, "received", len(s.receivedCalls()), maxSenders)
-	})
-}
-
-// TestLateCallersAreNotSent checks that a caller whose context has already ended is not sent.
-func TestLateCallersAreNotSent(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for _, got := range append(l.AttemptEach(ctx, []string{"a", "b"}), Answer{Err: ask(ctx, l, Allow, "a", 1).err}) {
-			wantError(t, "late", got.Err, context.Canceled)
-			if isOutage(got.Err) || !strings.Contains(got.Err.Error(), "nothing was sent") {
-				t.Error(got.Err)
-			}
-		}
-		wantEqual(t, "received", len(s.receivedCalls()), 0)
+		wantEqual(t, "executed", s.Executed(), maxSenders)
+		wantEqual(t, "received", len(s.Received()), maxSenders)
 	})
 }
 
 // TestWhatDidNotRunStaysCertain checks a caller whose request was sent and did not run, and that
 // leaves before the retry. It gets the reason.
 func TestWhatDidNotRunStaysCertain(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
-		s.next(refusal("LOADING the data set"))
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
+		s.Next(servertest.Refusal("LOADING the data set"))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		pausing, stop := context.WithCancel(t.Context())
-		repeated := arrive(ctx, l, Allow, "repeated", 1)
-		s.next(refusal("TRYAGAIN later"))
-		paused := arrive(pausing, l, Allow, "paused", 1)
+		repeated := arrive(ctx, l, "repeated")
+		s.Next(servertest.Refusal("TRYAGAIN later"))
+		paused := arrive(pausing, l, "paused")
 		stop()
 		occupySenders(t, s, l)
 		for _, c := range []*caller{paused, repeated} {
 			wantError(t, "it did not run", c.wait().err, ErrOutage)
 		}
 		wantEqual(t, "took", repeated.took, 100*time.Millisecond)
-		s.release()
+		s.Release()
 		synctest.Wait()
-		wantEqual(t, "executed", s.executed(), maxSenders)
+		wantEqual(t, "executed", s.Executed(), maxSenders)
 	})
 }
 
 // TestManyConnections checks that if the client has several connections, one that hangs does not
 // delay requests on the others.
 func TestManyConnections(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, s *server) {
-		client := s.client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 })
-		l := limiter(t, client)
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		client := s.Client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 })
+		l := newLine(t, client)
 		bad := l.Key("bad")
-		s.chooseActions(func(c command) action { return action{hang: c.key == bad} })
-		hung := arrive(t.Context(), l, Allow, "bad", 1)
+		s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Hang: c.Key == bad} })
+		hung := arrive(t.Context(), l, "bad")
 		answered := 0
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if c := ask(ctx, l, Allow, fmt.Sprint("good ", i), 1); c.err == nil {
+			if c := ask(ctx, l, fmt.Sprint("good ", i)); c.err == nil {
 				wantEqual(t, "took", c.took, 0)
 				answered++
 			}
@@ -243,13 +229,13 @@ func TestManyConnections(t *testing.T) {
 // matches one of them.
 func TestContextThatEndsWithTheTimeout(t *testing.T) {
 	for range 8 { // since either can be noticed first
-		onFakeTime(t, func(t *testing.T, s *server) {
-			l := limiter(t, s.client(t), func(c *Config) { c.Timeout = -1 })
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
 			occupySenders(t, s, l)
 			l.Timeout = 100 * time.Millisecond
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(l.Timeout, cancel)
-			if err := ask(ctx, l, Allow, "a", 1).err; !errors.Is(err, context.Canceled) && !errors.Is(err, ErrOutage) {
+			if err := ask(ctx, l, "a").err; !errors.Is(err, context.Canceled) && !errors.Is(err, ErrOutage) {
 				t.Error(err)
 			}
 		})

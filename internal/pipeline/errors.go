@@ -1,4 +1,4 @@
-package engine
+package pipeline
 
 import (
 	"errors"
@@ -15,23 +15,26 @@ var (
 	// ErrUncertain says that no reply came, so that nobody knows whether the units were counted.
 	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
 
+	// ErrLeft is the error of a caller whose context ended before anything was sent.
+	ErrLeft = errors.New("nothing was sent")
+
 	errExpired   = errors.New("nothing came")
 	errNotLoaded = errors.New("the server did not load the script")
 )
 
-// rounded returns a duration for an error text: in whole milliseconds, if it is at least one.
-func rounded(d time.Duration) time.Duration {
+// Rounded returns a duration for an error text: in whole milliseconds, if it is at least one.
+func Rounded(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return d
 	}
 	return d.Round(time.Millisecond)
 }
 
-// isOutage reports whether an error means that Redis could not answer, or not in time.
-func isOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }
+// IsOutage reports whether an error means that Redis could not answer, or not in time.
+func IsOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }
 
-// notSent returns the error of a caller whose context ended before anything was sent.
-func notSent(cause error) error { return fmt.Errorf("nothing was sent: %w", cause) }
+// NotSent returns an ErrLeft with the error of the context.
+func NotSent(cause error) error { return fmt.Errorf("%w: %w", ErrLeft, cause) }
 
 // A ReplyError is an error reply of a server, as the client returned it.
 type ReplyError struct{ Cause error }
@@ -87,11 +90,9 @@ func isNoScript(err error) bool {
 	return isReply && reply.begins("NOSCRIPT")
 }
 
-// explain adds to the error of a request whether units may have been counted. The scripts write
-// last and once, so an error reply means that nothing was counted.
-func explain(err error, key, verb string) error {
+// explain adds to the error of a request about a key whether the script may have run.
+func explain(err error, key string, reads bool) error {
 	reply, isReply := replied(err)
-	reads := verb == string(Peek) || verb == verbInspect
 	switch {
 	case isReply && reply.fromScript():
 		return err

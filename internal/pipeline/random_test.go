@@ -1,4 +1,4 @@
-package engine
+package pipeline
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
 // A tally counts how the attempts on each event ended.
@@ -18,25 +20,27 @@ type tally struct {
 	events map[string]*entry
 }
 
-type entry struct{ attempts, allowed, denied, uncertain, refused int }
+type entry struct {
+	attempts, answered, uncertain, refused int
+	counts                                 map[int64]bool // that callers were answered
+}
 
 // add adds the numbers of another entry.
 func (e *entry) add(other *entry) {
 	e.attempts += other.attempts
-	e.allowed += other.allowed
-	e.denied += other.denied
+	e.answered += other.answered
 	e.uncertain += other.uncertain
 	e.refused += other.refused
 }
 
 // record counts how an attempt ended.
-func (a *tally) record(t *testing.T, ctx context.Context, event string, r Reply, err error) {
+func (a *tally) record(t *testing.T, ctx context.Context, event string, c *caller) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e := a.events[event]
+	e, err := a.events[event], c.err
 	if e == nil {
-		e = &entry{}
+		e = &entry{counts: map[int64]bool{}}
 		a.events[event] = e
 	}
 	e.attempts++
@@ -47,18 +51,19 @@ func (a *tally) record(t *testing.T, ctx context.Context, event string, r Reply,
 		e.refused++
 	case err != nil:
 		t.Errorf("%s: %v", event, err)
-	case r.Allowed:
-		e.allowed++
+	case e.counts[c.count]:
+		t.Errorf("%s: two callers got the count %d", event, c.count)
 	default:
-		e.denied++
+		e.answered++
+		e.counts[c.count] = true
 	}
 }
 
 // A chaos injects random faults into a server, while callers come and leave.
 type chaos struct {
-	*server
+	*servertest.Server
 	rng     *rand.Rand
-	limiter *Limiter
+	line    *line
 	tally   tally
 	callers sync.WaitGroup
 }
@@ -70,33 +75,32 @@ func TestRandomFaults(t *testing.T) {
 	var all entry
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			onFakeTime(t, func(t *testing.T, s *server) {
-				st := &chaos{server: s, rng: rand.New(rand.NewPCG(seed, 2)), tally: tally{events: map[string]*entry{}}}
-				merging := mergings[seed%3]
-				st.limiter = limiter(t, s.client(t, alwaysPipelining(seed%2 == 0), ringScale(9)), merging.change, func(c *Config) {
-					c.Timeout = 300 * time.Millisecond
+			servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+				st := &chaos{Server: s, rng: rand.New(rand.NewPCG(seed, 2)), tally: tally{events: map[string]*entry{}}}
+				st.line = newLine(t, s.Client(t, servertest.AlwaysPipelining(seed%2 == 0), servertest.RingScale(9)), func(l *line) {
+					l.Timeout = 300 * time.Millisecond
 					if seed%5 == 0 {
-						c.Timeout = -1
+						l.Timeout = -1
 					}
 				})
 				if seed%7 == 0 {
-					withoutHash(st.limiter)
+					withoutHash(st.line)
 				}
 				st.runCallers(t)
 				st.heal()
 				st.callers.Wait()
-				pass(time.Minute)
+				servertest.Pass(time.Minute)
 				st.check(t)
 				for _, e := range st.tally.events {
 					all.add(e)
 				}
-				wantIdle(t, st.limiter)
-				mustAllow(t, st.limiter, "after")
+				wantIdle(t, st.line)
+				mustCount(t, st.line, "after")
 			})
 		})
 	}
 	t.Logf("%+v", all)
-	if all.allowed == 0 || all.denied == 0 || all.uncertain == 0 || all.refused == 0 {
+	if all.answered == 0 || all.uncertain == 0 || all.refused == 0 {
 		t.Errorf("a poor test: %+v", all)
 	}
 }
@@ -112,20 +116,20 @@ func (s *chaos) runCallers(t *testing.T) {
 		for range s.rng.IntN(20) {
 			s.call(t)
 		}
-		pass(time.Duration(s.rng.IntN(60)) * time.Millisecond)
+		servertest.Pass(time.Duration(s.rng.IntN(60)) * time.Millisecond)
 	}
 }
 
 // faults are the actions for some commands.
-var faults = []action{
-	{delay: time.Millisecond},
-	{delay: 50 * time.Millisecond},
-	{cut: true},
-	{lose: true},
-	{hang: true},
-	{silent: true},
-	refusal("LOADING"), refusal("TRYAGAIN"), refusal("NOSCRIPT"), refusal("CLUSTERDOWN"), refusal("ERR broken"), refusal("WRONGTYPE key"),
-	{reply: "_"},
+var faults = []servertest.Action{
+	{Delay: time.Millisecond},
+	{Delay: 50 * time.Millisecond},
+	{Cut: true},
+	{Lose: true},
+	{Hang: true},
+	{Silent: true},
+	servertest.Refusal("LOADING"), servertest.Refusal("TRYAGAIN"), servertest.Refusal("NOSCRIPT"), servertest.Refusal("CLUSTERDOWN"), servertest.Refusal("ERR broken"), servertest.Refusal("WRONGTYPE key"),
+	{Reply: "_"},
 }
 
 // injectFault changes what the server does with commands and dials. Mostly it changes nothing.
@@ -133,27 +137,27 @@ func (s *chaos) injectFault() {
 	bad := faults[s.rng.IntN(len(faults))]
 	switch s.rng.IntN(50) {
 	case 0:
-		s.die()
+		s.Die()
 	case 1:
-		s.cut()
+		s.Cut()
 	case 2:
-		s.forgetScript()
+		s.ForgetScripts()
 	case 3:
-		s.slowDials(time.Duration(s.rng.IntN(100)) * time.Millisecond)
+		s.SlowDials(time.Duration(s.rng.IntN(100)) * time.Millisecond)
 	case 4:
-		s.always(bad)
+		s.Always(bad)
 	case 5, 6, 7, 8, 9, 10:
-		s.next(append(make([]action, s.rng.IntN(5)), bad)...)
+		s.Next(append(make([]servertest.Action, s.rng.IntN(5)), bad)...)
 	}
 }
 
 // heal ends all faults. Connections that hang break.
 func (s *chaos) heal() {
-	s.next()
-	s.always(action{})
-	s.slowDials(0)
-	s.revive()
-	s.cut()
+	s.Next()
+	s.Always(servertest.Action{})
+	s.SlowDials(0)
+	s.Revive()
+	s.Cut()
 }
 
 // call starts a caller that asks about one event or several, and may leave.
@@ -166,8 +170,8 @@ func (s *chaos) call(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(within, cancel)
 	}
-	if s.limiter.Timeout > 0 {
-		within = min(within, s.limiter.Timeout)
+	if s.line.Timeout > 0 {
+		within = min(within, s.line.Timeout)
 	}
 	events := make([]string, 1+s.rng.IntN(3)/2*s.rng.IntN(6))
 	for i := range events {
@@ -177,11 +181,10 @@ func (s *chaos) call(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		if len(events) == 1 {
-			r, err := s.limiter.Decide(ctx, s.limiter.Attempt(), events[0], 1)
-			s.tally.record(t, ctx, events[0], r, err)
+			s.tally.record(t, ctx, events[0], ask(ctx, s.line, events[0]))
 		} else {
-			for i, a := range s.limiter.AttemptEach(ctx, events) {
-				s.tally.record(t, ctx, events[i], a.Reply, a.Err)
+			for i, c := range askMany(ctx, s.line, events) {
+				s.tally.record(t, ctx, events[i], c)
 			}
 		}
 		if took := time.Since(began); took > within {
@@ -195,15 +198,12 @@ func (s *chaos) check(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
 	for event, e := range s.tally.events {
-		c := s.counter(s.limiter.Key(event))
-		if e.attempts != e.allowed+e.denied+e.uncertain+e.refused {
+		c := s.Counter(s.line.Key(event))
+		if e.attempts != e.answered+e.uncertain+e.refused {
 			t.Errorf("%s: the tally is wrong: %+v", event, *e)
 		}
-		if least := e.allowed + e.denied; c.attempts < least || c.attempts > least+e.uncertain {
-			t.Errorf("%s: %d were executed: %+v", event, c.attempts, *e)
-		}
-		if !s.limiter.CountDenied && (c.used > 5 || int(c.used) < e.allowed || int(c.used) > e.allowed+e.uncertain) {
-			t.Errorf("%s: %d units were counted: %+v", event, c.used, *e)
+		if c.Attempts < e.answered || c.Attempts > e.answered+e.uncertain {
+			t.Errorf("%s: %d were executed: %+v", event, c.Attempts, *e)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package pipeline
 
 import (
 	"context"
@@ -16,13 +16,18 @@ import (
 // number of limiters can share it. It is safe for concurrent use.
 type Connection struct {
 	dial   func(context.Context) (rueidis.Client, error) // nil if the client was there from the start
-	up     atomic.Pointer[connected]                     // nil until there is a client
-	ready  chan struct{}                                 // closed once there is one
+	made   time.Time
+	up     atomic.Pointer[connected] // nil until there is a client
+	ready  chan struct{}             // closed once there is one
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
 	err    error // of the last dial; nil if there was none
+
+	queues  [Ranges]queue
+	calls   sync.Pool // of unused *call with one request
+	batches sync.Pool // of unused *batch
 }
 
 // connected holds a client.
@@ -44,8 +49,8 @@ var (
 // or read them by Err.
 func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Connection{dial: dial, ready: make(chan struct{}), cancel: cancel}
-	if dial != nil { // otherwise NewOn refuses it
+	c := newConnection(cancel)
+	if c.dial = dial; dial != nil { // otherwise it is not Made
 		go c.run(ctx)
 	}
 	return c
@@ -53,10 +58,36 @@ func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 
 // ConnectedTo returns a Connection with a client. Its Close closes the client.
 func ConnectedTo(client Client) *Connection {
-	c := &Connection{ready: make(chan struct{}), cancel: func() {}}
+	c := newConnection(func() {})
 	c.use(client)
 	return c
 }
+
+// ConnectedToRueidis returns a Connection with a client of rueidis, or nil if that is nil.
+func ConnectedToRueidis(client rueidis.Client) *Connection {
+	if client == nil {
+		return nil
+	}
+	return ConnectedTo(newRueidisClient(client))
+}
+
+func newConnection(cancel context.CancelFunc) *Connection {
+	c := &Connection{made: time.Now(), ready: make(chan struct{}), cancel: cancel}
+	for i := range c.queues {
+		q := &c.queues[i]
+		q.conn, q.serve = c, q.run
+	}
+	return c
+}
+
+// Made reports whether the Connection has a client, or can get one.
+func (c *Connection) Made() bool { return c.dial != nil || c.up.Load() != nil }
+
+// client returns the client, which must be there.
+func (c *Connection) client() Client { return c.up.Load().Client }
+
+// elapsed returns the time since the Connection was made.
+func (c *Connection) elapsed() time.Duration { return time.Since(c.made) }
 
 // use sets the client that limiters ask from now on.
 func (c *Connection) use(client Client) {
@@ -65,8 +96,8 @@ func (c *Connection) use(client Client) {
 	close(c.ready)
 }
 
-// tracks reports whether the client is a Tracker. A client that connects later always is.
-func (c *Connection) tracks() bool {
+// Tracks reports whether the client is a Tracker. A client that connects later always is.
+func (c *Connection) Tracks() bool {
 	up := c.up.Load()
 	return up == nil || up.tracker != nil
 }
@@ -78,7 +109,7 @@ func (c *Connection) run(ctx context.Context) {
 		if err == nil && client == nil {
 			err = errNoClient
 		}
-		if c.keep(client, err) || sleep(ctx, redialPause) != nil {
+		if c.keep(client, err) || Sleep(ctx, redialPause) != nil {
 			return
 		}
 	}
@@ -138,24 +169,22 @@ func (c *Connection) Close() {
 	}
 }
 
-// check returns nil if there is a client. Otherwise there is an outage. It begins with the first
-// request without a client, and ends with the first one after the client connected.
-func (s *redis) check(ctx context.Context) error {
-	if s.conn.up.Load() == nil {
-		if s.disconnected.CompareAndSwap(false, true) {
-			s.outage(ctx, 0, true)
-		}
-		return s.notConnected()
-	}
-	if s.disconnected.Load() && s.disconnected.CompareAndSwap(true, false) {
-		s.outage(ctx, 0, false)
-	}
-	return nil
-}
-
-func (s *redis) notConnected() error {
-	if err := s.conn.Err(); err != nil {
+// notConnected returns the error of calls while there is no client.
+func (c *Connection) notConnected() error {
+	if err := c.Err(); err != nil {
 		return fmt.Errorf("%w: no connection yet: %w", ErrOutage, err)
 	}
 	return fmt.Errorf("%w: no connection yet", ErrOutage)
+}
+
+// Sleep sleeps for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -1,4 +1,4 @@
-package engine
+package pipeline
 
 import (
 	"context"
@@ -24,9 +24,9 @@ func newRueidisClient(client rueidis.Client) *rueidisClient {
 func (r *rueidisClient) Cluster() bool { return r.cluster }
 
 // Send sends script calls as one pipeline for each server, and answers each of them.
-func (r *rueidisClient) Send(ctx context.Context, command, script string, calls []*ScriptCall) {
+func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
 	if len(calls) == 1 {
-		calls[0].Answer(parse(r.Do(ctx, r.build(command, script, calls[0]))))
+		calls[0].Answer(parse(r.Do(ctx, r.build(calls[0]))))
 		return
 	}
 	buffer, _ := r.buffers.Get().(*rueidis.Commands)
@@ -34,7 +34,7 @@ func (r *rueidisClient) Send(ctx context.Context, command, script string, calls 
 		buffer = &rueidis.Commands{}
 	}
 	for _, c := range calls {
-		*buffer = append(*buffer, r.build(command, script, c))
+		*buffer = append(*buffer, r.build(c))
 	}
 	broken := false
 	for i, result := range r.DoMulti(ctx, *buffer...) {
@@ -49,8 +49,8 @@ func (r *rueidisClient) Send(ctx context.Context, command, script string, calls 
 	r.buffers.Put(buffer)
 }
 
-func (r *rueidisClient) build(command, script string, c *ScriptCall) rueidis.Completed {
-	return r.B().Arbitrary(command, script, "1").Keys(c.Key).Args(c.Verb, c.Time, c.Units).Args(c.Rest...).Build()
+func (r *rueidisClient) build(c *ScriptCall) rueidis.Completed {
+	return r.B().Arbitrary(c.Command, c.Script, "1").Keys(c.Key).Args(c.Verb, c.Time, c.Units).Args(c.Rest...).Build()
 }
 
 // parse returns the integers of a reply. RedisResult.AsIntSlice would accept a null or an array in

@@ -1,4 +1,5 @@
-package engine
+// Package servertest is a server for tests of package pipeline and of package engine.
+package servertest
 
 import (
 	"bufio"
@@ -18,61 +19,64 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A server is a fake Redis in memory for a real client, so that the engine can be tested on fake
-// time. It counts by a simple rule (counter_test.go). The tests of window.lua and ar1.lua are
-// elsewhere.
-type server struct {
-	nodes []*server // of the same cluster, this one among them; nil: no cluster
+// A Server is a fake Redis in memory for a real client, so that the pipeline and the engine can be
+// tested on fake time. It counts by a simple rule: see Counter. The tests of window.lua and ar1.lua
+// are elsewhere.
+type Server struct {
+	nodes []*Server // of the same cluster, this one among them; nil: no cluster
 
 	mu       sync.Mutex
-	known    bool // the server knows the script
-	counters map[string]*counter
-	ran      []command // the script calls that were executed, in order
-	received []command // all script calls that were received
+	known    map[string]bool // scripts by hash; nil: the server knows all
+	counters map[string]*Counter
+	ran      []Command // the script calls that were executed, in order
+	received []Command // all script calls that were received
 	gets     int
 	dials    int
 	refuses  bool          // refuses dials
 	slow     time.Duration // how long a dial takes
 	dialing  chan struct{} // a dial waits until it is closed; nil: it does not wait
 	gate     chan struct{} // commands wait until it is closed; nil: they do not wait
-	actions  []action      // for the next script calls
-	choose   func(command) action
+	actions  []Action      // for the next script calls
+	choose   func(Command) Action
 	conns    map[*serverConn]struct{}
 }
 
-// A command is a script call, or a GET.
-type command struct {
-	name   string // EVAL, EVALSHA, SCRIPT or GET
-	key    string
-	verb   string
-	now    string
-	n      int64
-	limits []string // Per and Max of each
+// A Command is a script call, or a GET.
+type Command struct {
+	Name   string // EVAL, EVALSHA, SCRIPT or GET
+	Script string // its source or hash
+	Key    string
+	Verb   string
+	Time   string
+	Units  int64
+	Rest   []string // the arguments after the units: in tests with limits, Per and Max of each
 }
 
-// An action is what the server does with a command. The zero action executes it and replies at
+// An Action is what the server does with a command. The zero Action executes it and replies at
 // once.
-type action struct {
-	delay  time.Duration // before everything else
-	reply  string        // instead of executing it; in RESP, without the last line end
-	cut    bool          // the connection breaks before the command is executed
-	hang   bool          // neither the command nor later ones on the connection are ever executed
-	lose   bool          // the connection breaks after the command was executed, before the reply
-	silent bool          // the command is executed, but nothing more is sent on the connection
+type Action struct {
+	Delay  time.Duration // before everything else
+	Reply  string        // instead of executing it; in RESP, without the last line end
+	Cut    bool          // the connection breaks before the command is executed
+	Hang   bool          // neither the command nor later ones on the connection are ever executed
+	Lose   bool          // the connection breaks after the command was executed, before the reply
+	Forget bool          // the server forgets all scripts before
+	Silent bool          // the command is executed, but nothing more is sent on the connection
 }
 
-// refusal returns an action that replies an error.
-func refusal(text string) action { return action{reply: "-" + text} }
+// Refusal returns an action that replies an error.
+func Refusal(text string) Action { return Action{Reply: "-" + text} }
 
-func newServer() *server {
-	return &server{counters: map[string]*counter{}, known: true, conns: map[*serverConn]struct{}{}}
+// New returns a server that is no cluster.
+func New() *Server {
+	return &Server{counters: map[string]*Counter{}, conns: map[*serverConn]struct{}{}}
 }
 
-// newCluster returns servers that share the hash slots.
-func newCluster(n int) []*server {
-	nodes := make([]*server, n)
+// NewCluster returns servers that share the hash slots.
+func NewCluster(n int) []*Server {
+	nodes := make([]*Server, n)
 	for i := range nodes {
-		nodes[i] = newServer()
+		nodes[i] = New()
 	}
 	for _, s := range nodes {
 		s.nodes = nodes
@@ -80,14 +84,15 @@ func newCluster(n int) []*server {
 	return nodes
 }
 
-// hold makes commands wait until release.
-func (s *server) hold() {
+// Hold makes commands wait until Release.
+func (s *Server) Hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gate = make(chan struct{})
 }
 
-func (s *server) release() {
+// Release ends Hold.
+func (s *Server) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gate != nil {
@@ -96,14 +101,15 @@ func (s *server) release() {
 	s.gate = nil
 }
 
-// holdDials makes dials wait until releaseDials.
-func (s *server) holdDials() {
+// HoldDials makes dials wait until ReleaseDials.
+func (s *Server) HoldDials() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dialing = make(chan struct{})
 }
 
-func (s *server) releaseDials() {
+// ReleaseDials ends HoldDials.
+func (s *Server) ReleaseDials() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dialing != nil {
@@ -112,47 +118,47 @@ func (s *server) releaseDials() {
 	s.dialing = nil
 }
 
-// slowDials sets how long each dial takes.
-func (s *server) slowDials(d time.Duration) {
+// SlowDials sets how long each dial takes.
+func (s *Server) SlowDials(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slow = d
 }
 
-// next sets the actions for the next script calls.
-func (s *server) next(actions ...action) {
+// Next sets the actions for the next script calls.
+func (s *Server) Next(actions ...Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.actions = actions
 }
 
-// always sets the action for all commands after those of next.
-func (s *server) always(f action) { s.chooseActions(func(command) action { return f }) }
+// Always sets the action for all commands after those of Next.
+func (s *Server) Always(f Action) { s.Choose(func(Command) Action { return f }) }
 
-// chooseActions sets a function that chooses the action for each command after those of next.
-func (s *server) chooseActions(choose func(command) action) {
+// Choose sets a function that chooses the action for each command after those of Next.
+func (s *Server) Choose(choose func(Command) Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.choose = choose
 }
 
-// die makes dials fail, as if no server listened, and closes all connections.
-func (s *server) die() {
+// Die makes dials fail, as if no server listened, and closes all connections.
+func (s *Server) Die() {
 	s.setRefuses(true)
-	s.cut()
+	s.Cut()
 }
 
-// revive ends the effect of die on dials.
-func (s *server) revive() { s.setRefuses(false) }
+// Revive ends the effect of Die on dials.
+func (s *Server) Revive() { s.setRefuses(false) }
 
-func (s *server) setRefuses(refuses bool) {
+func (s *Server) setRefuses(refuses bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuses = refuses
 }
 
-// cut closes all connections. Received commands are still executed.
-func (s *server) cut() {
+// Cut closes all connections. Received commands are still executed.
+func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
@@ -160,56 +166,70 @@ func (s *server) cut() {
 	}
 }
 
-// forgetScript makes the script unknown, as after a restart.
-func (s *server) forgetScript() {
+// ForgetScripts makes all scripts unknown, as after a restart.
+func (s *Server) ForgetScripts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known = false
+	s.known = map[string]bool{}
 }
 
-// scriptCalls returns the script calls that were executed so far.
-func (s *server) scriptCalls() []command {
+// Ran returns the script calls that were executed so far.
+func (s *Server) Ran() []Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.ran)
 }
 
-// receivedCalls returns the script calls that were received so far.
-func (s *server) receivedCalls() []command {
+// Received returns the script calls that were received so far.
+func (s *Server) Received() []Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.received)
 }
 
-// counter returns the counter of a key.
-func (s *server) counter(key string) counter {
+// ClearCalls clears the calls that Ran, Received and Asked return.
+func (s *Server) ClearCalls() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ran, s.received, s.gets = nil, nil, 0
+}
+
+// Asked returns the number of GETs and script calls.
+func (s *Server) Asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gets + len(s.received)
+}
+
+// Counter returns the counter of a key.
+func (s *Server) Counter(key string) Counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.counters[key]; c != nil {
 		return *c
 	}
-	return counter{}
+	return Counter{}
 }
 
-// executed returns how many attempts were executed on all keys.
-func (s *server) executed() (attempts int) {
+// Executed returns how many attempts were executed on all keys.
+func (s *Server) Executed() (attempts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.counters {
-		attempts += c.attempts
+		attempts += c.Attempts
 	}
 	return attempts
 }
 
-// dialed returns how many times clients have dialled.
-func (s *server) dialed() int {
+// Dialed returns how many times clients have dialled.
+func (s *Server) Dialed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dials
 }
 
 // dial is the ClientOption.DialCtxFn of a client.
-func (s *server) dial(_ context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+func (s *Server) dial(_ context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 	if err := s.awaitDial(d.Timeout); err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
@@ -223,7 +243,7 @@ func (s *server) dial(_ context.Context, _ string, d *net.Dialer, _ *tls.Config)
 }
 
 // dialNodes returns the ClientOption.DialCtxFn of a client of a cluster.
-func dialNodes(nodes []*server) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+func dialNodes(nodes []*Server) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	return func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -234,13 +254,13 @@ func dialNodes(nodes []*server) func(context.Context, string, *net.Dialer, *tls.
 }
 
 // awaitDial waits as long as a dial takes, and returns why it fails, or nil.
-func (s *server) awaitDial(timeout time.Duration) error {
+func (s *Server) awaitDial(timeout time.Duration) error {
 	s.mu.Lock()
 	s.dials++
 	dialing, slow := s.dialing, s.slow
 	s.mu.Unlock()
 	if slow > 0 {
-		pass(slow)
+		Pass(slow)
 	}
 	if dialing != nil {
 		select {
@@ -260,10 +280,10 @@ func (s *server) awaitDial(timeout time.Duration) error {
 // A serverConn serves one client.
 type serverConn struct {
 	net.Conn
-	server *server
+	server *Server
 	closed chan struct{} // no more commands come
 
-	get      command // in a transaction
+	get      Command // in a transaction
 	finished bool    // no more commands are executed
 
 	writing sync.Mutex
@@ -377,7 +397,7 @@ func (c *serverConn) execute(args []string) {
 }
 
 // slots returns the reply to CLUSTER SLOTS: the nodes have equal shares.
-func (s *server) slots() []string {
+func (s *Server) slots() []string {
 	n := len(s.nodes)
 	reply := []string{fmt.Sprintf("*%d", n)}
 	for i := range n {
@@ -387,18 +407,18 @@ func (s *server) slots() []string {
 	return reply
 }
 
-func newCommand(args []string) command {
+func newCommand(args []string) Command {
 	switch args[0] {
 	case "GET":
-		return command{name: "GET", key: args[1]}
+		return Command{Name: "GET", Key: args[1]}
 	case "SCRIPT":
-		return command{name: "SCRIPT"}
+		return Command{Name: "SCRIPT", Script: args[2]}
 	}
 	n, err := strconv.ParseInt(args[6], 10, 64)
 	if err != nil {
-		panic(err) // a defect of the engine
+		panic(err) // a defect of what is tested
 	}
-	return command{name: args[0], key: args[3], verb: args[4], now: args[5], n: n, limits: args[7:]}
+	return Command{Name: args[0], Script: args[1], Key: args[3], Verb: args[4], Time: args[5], Units: n, Rest: args[7:]}
 }
 
 // awaitGate waits while the server holds commands.
@@ -412,33 +432,36 @@ func (c *serverConn) awaitGate() {
 }
 
 // perform performs the action for a command.
-func (c *serverConn) perform(cmd command) {
+func (c *serverConn) perform(cmd Command) {
 	c.awaitGate()
 	f := c.server.actionOf(cmd)
-	if f.delay > 0 {
+	if f.Delay > 0 {
 		select {
-		case <-time.After(f.delay):
+		case <-time.After(f.Delay):
 		case <-c.closed:
 		}
 	}
-	if f.silent {
+	if f.Forget {
+		c.server.ForgetScripts()
+	}
+	if f.Silent {
 		c.fallSilent()
 	}
-	switch c.finished = f.cut || f.hang || f.lose; {
-	case f.hang:
-	case f.cut:
+	switch c.finished = f.Cut || f.Hang || f.Lose; {
+	case f.Hang:
+	case f.Cut:
 		_ = c.Close()
-	case f.lose:
+	case f.Lose:
 		c.server.run(c, cmd)
 		_ = c.Close()
-	case f.reply != "":
-		c.send(f.reply)
+	case f.Reply != "":
+		c.send(f.Reply)
 	default:
 		c.send(c.server.run(c, cmd)...)
 	}
 }
 
-func (s *server) receive(args []string) {
+func (s *Server) receive(args []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if args[0] == "EVAL" || args[0] == "EVALSHA" {
@@ -447,60 +470,61 @@ func (s *server) receive(args []string) {
 }
 
 // actionOf returns the action for a command.
-func (s *server) actionOf(cmd command) action {
+func (s *Server) actionOf(cmd Command) Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.actions) > 0 && cmd.name != "GET" {
+	if len(s.actions) > 0 && cmd.Name != "GET" {
 		f := s.actions[0]
 		s.actions = s.actions[1:]
 		return f
 	}
 	if s.choose == nil {
-		return action{}
+		return Action{}
 	}
 	return s.choose(cmd)
 }
 
 // run executes a command of a client, and returns the lines of the reply.
-func (s *server) run(c *serverConn, cmd command) []string {
+func (s *Server) run(c *serverConn, cmd Command) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case cmd.name == "GET":
+	case cmd.Name == "GET":
 		s.gets++
-		c.tracked[cmd.key] = true
-		return s.get(cmd.key)
-	case cmd.name == "EVALSHA" && !s.known:
+		c.tracked[cmd.Key] = true
+		return s.get(cmd.Key)
+	case cmd.Name == "EVALSHA" && s.known != nil && !s.known[cmd.Script]:
 		return []string{"-NOSCRIPT No matching script."}
+	case cmd.Name != "EVALSHA" && s.known != nil:
+		s.known[lua.Hash(cmd.Script)] = true
 	}
-	s.known = true
 	s.ran = append(s.ran, cmd)
-	if cmd.name == "SCRIPT" {
-		return []string{bulk(lua.Hash(theScript))}
+	if cmd.Name == "SCRIPT" {
+		return []string{bulk(lua.Hash(cmd.Script))}
 	}
 	return s.count(cmd)
 }
 
 // get returns the reply to PTTL and GET.
-func (s *server) get(key string) []string {
-	if k := s.counters[key]; k != nil && k.used > 0 {
-		return []string{"*2", ":100000", bulk(fmt.Sprint(k.used))}
+func (s *Server) get(key string) []string {
+	if k := s.counters[key]; k != nil && k.Used > 0 {
+		return []string{"*2", ":100000", bulk(fmt.Sprint(k.Used))}
 	}
 	return []string{"*2", ":-2", "_"}
 }
 
 // count executes a script call. It notifies clients that cache the value of the key if that
 // changes.
-func (s *server) count(cmd command) []string {
-	k := s.counters[cmd.key]
+func (s *Server) count(cmd Command) []string {
+	k := s.counters[cmd.Key]
 	if k == nil {
-		k = &counter{}
-		s.counters[cmd.key] = k
+		k = &Counter{}
+		s.counters[cmd.Key] = k
 	}
-	before := k.used
+	before := k.Used
 	integers := k.execute(cmd)
-	if k.used != before {
-		s.invalidate(cmd.key)
+	if k.Used != before {
+		s.invalidate(cmd.Key)
 	}
 	reply := []string{fmt.Sprintf("*%d", len(integers))}
 	for _, n := range integers {
@@ -509,7 +533,7 @@ func (s *server) count(cmd command) []string {
 	return reply
 }
 
-func (s *server) invalidate(key string) {
+func (s *Server) invalidate(key string) {
 	for c := range s.conns {
 		if c.tracked[key] {
 			delete(c.tracked, key)

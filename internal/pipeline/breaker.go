@@ -1,4 +1,4 @@
-package engine
+package pipeline
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 // is open, neither gets requests of the range. A server that is no cluster is one range.
 const (
 	failuresInARow = 3
-	slotRanges     = 64
 
 	// sameCut is how long after a failure a request may begin that belongs to the same failure, if
 	// its connection breaks. A client has several connections. If all break at once, it may notice
@@ -32,7 +31,7 @@ const (
 	successResolution = 100 * time.Millisecond
 )
 
-// breaker is the circuit breaker of a slot range. Times count from the making of the limiter.
+// breaker is the circuit breaker of a slot range for one limiter.
 type breaker struct {
 	failures    atomic.Int32 // in a row
 	until       atomic.Int64 // when the next probe may be sent; 0 while the breaker is closed
@@ -44,8 +43,8 @@ type breaker struct {
 	notify func(ctx context.Context, opened bool)
 }
 
-// admit reports whether a request may be sent now, and whether it is a probe.
-func (b *breaker) admit(now time.Duration) (admitted, probe bool) {
+// allows reports whether a request may be sent now, and whether it is a probe.
+func (b *breaker) allows(now time.Duration) (allowed, probe bool) {
 	until := b.until.Load()
 	if until == 0 {
 		return true, false

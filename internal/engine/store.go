@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/denials"
+	"github.com/slidegate/slidegate/internal/pipeline"
+)
+
+// The verbs of the scripts that are not verbs of requests.
+const (
+	verbEach      = "each"      // attempts of one unit, one after the other
+	verbCountEach = "counteach" // the same, and denied attempts count too
+	verbRefund    = "refund"
+	verbReset     = "reset"
+	verbInspect   = "inspect"
+)
+
+// onRedis is the Store of a limiter on Redis.
+type onRedis struct {
+	*core
+	pipeline *pipeline.Pipeline
+	script   *pipeline.Script
+	denials  *denials.Cache // nil without a denial cache
+}
+
+func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
+	s := &onRedis{core: l, script: pipeline.NewScript(l.Script)}
+	s.pipeline = pipeline.New(conn, s.outage)
+	if l.DenialCache > 0 {
+		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, Event{Kind: CacheOff}) })
+	}
+	return s
+}
+
+// outage reports that an outage of a slot range began or ended.
+func (s *onRedis) outage(ctx context.Context, slotRange int, began bool) {
+	kind := OutageEnded
+	if began {
+		kind = OutageBegan
+	}
+	s.report(ctx, Event{Kind: kind, Range: slotRange})
+}
+
+func (s *onRedis) report(ctx context.Context, e Event) {
+	if s.Notify != nil {
+		s.Notify(ctx, e)
+	}
+}
+
+// Decide answers a request for n units under limits.
+func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error) {
+	if err := s.pipeline.Connected(ctx); err != nil {
+		return Reply{}, err
+	}
+	key := s.Key(event)
+	if s.denials != nil && v == Allow {
+		return s.decideWithCache(ctx, limits, key, n)
+	}
+	r, err := s.request(limits, v, key, n)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer r.Free()
+	s.pipeline.Do(ctx, s.Timeout, r)
+	return decode(r, limits, v, 0)
+}
+
+// request returns a request for n units. Free it in the end.
+func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipeline.Request, error) {
+	now, err := s.scriptTime()
+	if err != nil {
+		return nil, err
+	}
+	r := s.pipeline.NewRequest()
+	s.prepare(r, limits, v, key, now, n)
+	return r, nil
+}
+
+// prepare makes r a request for n units.
+func (s *onRedis) prepare(r *pipeline.Request, limits *Limits, v Verb, key, now string, n int64) {
+	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest = s.script, key, v.sent(), now, n, limits.argsFor(v)
+	if r.Reads = v == Peek; n == 1 && (v == Allow || v == Count) {
+		r.Group, r.Merged = limits.text, s.merged(v)
+	}
+}
+
+// merged returns the verb for several attempts of one verb.
+func (s *onRedis) merged(v Verb) string {
+	switch {
+	case v == Count:
+		return verbCountEach
+	case s.MergeAsSome:
+		return string(Some)
+	}
+	return verbEach
+}
+
+// decideWithCache decides an attempt by the denial cache if it can, and otherwise sends a request.
+func (s *onRedis) decideWithCache(ctx context.Context, limits *Limits, key string, n int64) (Reply, error) {
+	began := time.Now()
+	result, err := s.denials.Lookup(ctx, key, denials.Request{Units: n, Limits: limits.text}, s.Timeout)
+	if err != nil {
+		return Reply{Trace: pipeline.Trace{SlotRange: s.pipeline.Range(key)}}, err
+	}
+	if result.Denied {
+		return s.cachedDenial(key, result), nil
+	}
+	return s.decideAndRemember(ctx, limits, result, key, n, began)
+}
+
+// decideAndRemember sends a request after a look into the denial cache that began at some time.
+func (s *onRedis) decideAndRemember(ctx context.Context, limits *Limits, result denials.Result, key string, n int64, began time.Time) (Reply, error) {
+	q, err := s.request(limits, Allow, key, n)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer q.Free()
+	sent, timeout := time.Now(), s.Timeout
+	if timeout >= 0 {
+		timeout = max(1, timeout-sent.Sub(began))
+	}
+	s.pipeline.Do(ctx, timeout, q)
+	r, err := decode(q, limits, Allow, 0)
+	if err != nil {
+		s.denials.Forget(key)
+		return r, err
+	}
+	s.denials.Remember(result, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])})
+	return r, nil
+}
+
+// decideEach answers an attempt of one unit on each of the events at these indices. More than
+// maxRound go in rounds.
+func (s *onRedis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
+	if err := s.pipeline.Connected(ctx); err != nil {
+		for _, i := range indices {
+			errs[i] = err
+		}
+		return
+	}
+	e := &each{store: s, limits: limits, verb: v, rounds: s.pipeline.NewRounds(), events: events, replies: replies, errs: errs}
+	for round := range slices.Chunk(indices, maxRound) {
+		e.round(ctx, round)
+	}
+}
+
+// cachedDenial returns a denial of the cache, with the waits that remain now.
+func (s *onRedis) cachedDenial(key string, result denials.Result) Reply {
+	r := Reply{At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Remembered: true}
+	if s.Notify != nil { // otherwise nobody reads it
+		r.Trace.SlotRange = s.pipeline.Range(key)
+	}
+	r.setRows(result.Reply.Rows)
+	for i := range len(result.Reply.Rows) / 3 {
+		row, ms := r.Row(i), result.Age.Milliseconds()
+		row[1], row[2] = max(0, row[1]-ms), max(0, row[2]-ms)
+	}
+	return r
+}
+
+// get returns the value of a key for the denial cache.
+func (s *onRedis) get(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error) {
+	value, hit, err = s.pipeline.Get(ctx, key, timeout, ttl)
+	if errors.Is(err, pipeline.ErrLeft) {
+		err = fmt.Errorf("%w: %w", denials.ErrLeft, ctx.Err())
+	}
+	return value, hit, err
+}
+
+// scriptTime returns the time that is sent to the script, which is empty without a clock in the
+// configuration.
+func (s *onRedis) scriptTime() (string, error) {
+	if s.Clock.Now == nil {
+		return "", nil
+	}
+	now, err := s.Clock.Read()
+	return integer(now), err
+}
+
+// Refund gives back units that were counted.
+func (s *onRedis) Refund(ctx context.Context, event string, c Counted) error {
+	args, _ := scriptArgs(nil, c.Limits, s.CountDenied)
+	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(args, integer(c.At)))
+}
+
+// Reset forgets the event.
+func (s *onRedis) Reset(ctx context.Context, event string) error {
+	return s.change(ctx, verbReset, event, 1, s.own.args)
+}
+
+// change sends a request that can end a cached denial. It drops the denial itself, because the
+// notification of Redis comes a little later.
+func (s *onRedis) change(ctx context.Context, verb, event string, n int64, args []string) error {
+	key := s.Key(event)
+	if s.denials != nil {
+		defer s.denials.Forget(key)
+	}
+	_, err := s.call(ctx, verb, key, n, args)
+	return err
+}
+
+// Inspect returns the reply of the script's verb inspect.
+func (s *onRedis) Inspect(ctx context.Context, limits *Limits, event string) ([]int64, error) {
+	return s.call(ctx, verbInspect, s.Key(event), 1, limits.args)
+}
+
+// call sends a request that is not an attempt, and returns the integers of the reply.
+func (s *onRedis) call(ctx context.Context, verb, key string, n int64, args []string) ([]int64, error) {
+	if err := s.pipeline.Connected(ctx); err != nil {
+		return nil, err
+	}
+	now, err := s.scriptTime()
+	if err != nil {
+		return nil, err
+	}
+	r := s.pipeline.NewRequest()
+	defer r.Free()
+	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads = s.script, key, verb, now, n, args, verb == verbInspect
+	s.pipeline.Do(ctx, s.Timeout, r)
+	return r.Reply, r.Err
+}
+
+func integer(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,58 @@
+// Package outage holds the one rule of what a Fallback does, for limiters of every kind.
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
+)
+
+// maxEvents is the MaxEvents of a Fallback that has none.
+const maxEvents = 1 << 20
+
+// Use prepares a Fallback for the limiter of that name. It returns what is wrong with the Fallback,
+// and what to do. Nested says that it has a Fallback, too.
+func Use(name string, fallback *engine.Limiter, nested bool) error {
+	switch {
+	case !fallback.Made():
+		return fmt.Errorf("slidegate: limiter %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", name)
+	case nested:
+		return fmt.Errorf("slidegate: limiter %q has a Fallback %q that has a Fallback too; leave out one of them", name, fallback.Name)
+	}
+	fallback.BoundEvents(maxEvents)
+	return nil
+}
+
+// Needless returns the error about a limiter in memory that has a Fallback.
+func Needless(name string) error {
+	return fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", name)
+}
+
+// Ask asks the Fallback if there is one, and if an outage of Redis is the cause. Otherwise, or if
+// the Fallback cannot answer either, it returns the cause, which says whether Redis may have
+// counted the request.
+func Ask[F, R any](ctx context.Context, cause error, fallback *F, ask func(*F) (R, error)) (none R, _ error) {
+	if fallback == nil || !pipeline.IsOutage(cause) || ctx.Err() != nil {
+		return none, cause
+	}
+	reply, err := ask(fallback)
+	if err != nil {
+		return none, fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err) //nolint:errorlint // it must match the cause alone
+	}
+	return reply, nil
+}
+
+// Reset forgets an event of a limiter, and of its Fallback if there is one.
+func Reset[F any](ctx context.Context, l *engine.Limiter, event string, fallback *F, reset func(*F, context.Context, string) error) error {
+	if err := l.Check(ctx, engine.Peek, event, 1); err != nil {
+		return err
+	}
+	err := l.Reset(ctx, event)
+	if fallback != nil {
+		err = errors.Join(err, reset(fallback, ctx, event))
+	}
+	return err
+}

@@ -1,0 +1,250 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// TestOutagesAreReportedInOrder checks that an outage is reported to begin before it ends, even if
+// many requests end at once.
+func TestOutagesAreReportedInOrder(t *testing.T) {
+	open, reports := false, 0
+	b := &breaker{notify: func(_ context.Context, opened bool) { // never two at once
+		if open == opened {
+			t.Errorf("report %d: opened %v", reports, opened)
+		}
+		open = opened
+		reports++
+	}}
+	var callers sync.WaitGroup
+	for c := range 4 {
+		callers.Go(func() {
+			for n := range 5_000 {
+				ends := []error{&UnsentError{rueidis.ErrNoSlot}, nil}[min(1, (n+c)%5/4)]
+				b.record(context.Background(), 1<<62, 1<<62, ends)
+			}
+		})
+	}
+	callers.Wait()
+	if reports < 100 {
+		t.Errorf("a poor test: %d reports", reports)
+	}
+}
+
+// TestBreaker checks that three failures in a row open the breaker for a second. Then one request
+// probes. Once a probe succeeds, all requests are sent.
+func TestBreaker(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		s.Always(servertest.Refusal("ERR broken"))
+		for range 2 {
+			wantError(t, "broken", askOne(t, l, "a").err, ErrOutage)
+		}
+		s.Next(servertest.Action{})
+		mustCount(t, l, "a") // the failures are not in a row
+		servertest.Pass(time.Second)
+		for range 3 {
+			wantEqual(t, "reports so far", l.log.read(), nil)
+			wantError(t, "broken", askOne(t, l, "a").err, ErrOutage)
+		}
+		wantEqual(t, "reports", l.log.read(), []string{"1s: outage began 0"})
+		sent := len(s.Received())
+
+		servertest.Pass(time.Second - time.Nanosecond)
+		wantOpen(t, askOne(t, l, "a"))
+		wantEqual(t, "sent", len(s.Received()), sent)
+		servertest.Pass(time.Nanosecond)
+		testProbe(t, s, l, servertest.Refusal("ERR broken"))
+		servertest.Pass(time.Second - time.Nanosecond)
+		wantOpen(t, askOne(t, l, "a"))
+		servertest.Pass(time.Nanosecond)
+		wantEqual(t, "reports", l.log.read(), nil)
+		s.Always(servertest.Action{})
+		testProbe(t, s, l, servertest.Action{})
+		wantEqual(t, "reports", l.log.read(), []string{"3s: outage ended 0"})
+		mustCount(t, l, "b")
+	})
+}
+
+// testProbe checks that one of five callers is sent, and gets this action.
+func testProbe(t *testing.T, s *servertest.Server, l *line, f servertest.Action) {
+	t.Helper()
+	sent := len(s.Received())
+	s.Next(f)
+	s.Hold()
+	probe := arrive(t.Context(), l, "probe")
+	for range 4 {
+		wantOpen(t, askOne(t, l, "a"))
+	}
+	s.Release()
+	wantEqual(t, "succeeded", probe.wait().err == nil, f == servertest.Action{})
+	wantEqual(t, "sent", len(s.Received()), sent+1)
+}
+
+// TestProbeThatLeaves checks that a probe whose caller leaves does not close the breaker. The next
+// probe comes a second later.
+func TestProbeThatLeaves(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		breakRange(t, s, l, "a")
+		servertest.Pass(time.Second)
+		s.Hold()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		wantError(t, "probe", ask(ctx, l, "a").err, ErrUncertain)
+		s.Release()
+		servertest.Pass(900 * time.Millisecond)
+		wantOpen(t, askOne(t, l, "b"))
+		servertest.Pass(100 * time.Millisecond)
+		mustCount(t, l, "b")
+	})
+}
+
+// breakRange opens the circuit breaker of the slot range of an event.
+func breakRange(t *testing.T, s *servertest.Server, l *line, event string) {
+	t.Helper()
+	s.Next(servertest.Refusal("ERR broken"), servertest.Refusal("ERR broken"), servertest.Refusal("ERR broken"))
+	for range 3 {
+		wantError(t, "broken", askOne(t, l, event).err, ErrOutage)
+	}
+	wantOpen(t, askOne(t, l, event))
+}
+
+// TestFaultsThatOpenTheBreaker checks that each of these faults opens the breaker after three
+// requests. They are sent some time apart, because connections that break together are one failure.
+func TestFaultsThatOpenTheBreaker(t *testing.T) {
+	for _, f := range []servertest.Action{{Hang: true}, {Silent: true}, {Cut: true}, {Lose: true}, {Delay: time.Minute}, servertest.Refusal("LOADING"), servertest.Refusal("OOM"), {Reply: "+what?"}} {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t))
+			s.Always(f)
+			for range 3 {
+				servertest.Pass(sameCut)
+				if err := askOne(t, l, "a").err; !IsOutage(err) || strings.Contains(err.Error(), "left alone") {
+					t.Errorf("%+v: %v", f, err)
+				}
+			}
+			wantOpen(t, askOne(t, l, "a"))
+		})
+	}
+}
+
+// TestNoFailures checks that requests that their callers ended, or the script refused, do not open
+// the breaker.
+func TestNoFailures(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		f    servertest.Action
+		ctx  func(context.Context) (context.Context, context.CancelFunc)
+	}{
+		{"wrong type", servertest.Refusal("WRONGTYPE key a"), context.WithCancel},
+		{"foreign record", servertest.Refusal("SLIDEGATE key a"), context.WithCancel},
+		{"shorter deadline", servertest.Action{Hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 999*time.Millisecond)
+		}},
+		{"cancelled", servertest.Action{Hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Millisecond, cancel)
+			return ctx, cancel
+		}},
+	} {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t))
+			s.Always(test.f)
+			for range 10 {
+				ctx, cancel := test.ctx(t.Context())
+				got := ask(ctx, l, "a")
+				if got.err == nil || IsOutage(got.err) != test.f.Hang {
+					t.Errorf("%s: %v", test.name, got.err)
+				}
+				cancel()
+			}
+			s.Always(servertest.Action{})
+			s.Cut()
+			synctest.Wait()
+			mustCount(t, l, "a")
+			wantEqual(t, test.name, l.log.read(), nil)
+		})
+	}
+}
+
+// TestConnectionBreaksOnce checks that a broken connection is one failure, however many requests
+// were on it.
+func TestConnectionBreaksOnce(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		for round := range 2 {
+			servertest.Pass(sameCut)
+			callers := occupySenders(t, s, l)
+			servertest.Pass(time.Millisecond)
+			s.Cut()
+			for _, c := range callers {
+				wantError(t, "cut", c.wait().err, ErrUncertain)
+			}
+			s.Release()
+			wantEqual(t, "failures", int(l.lanes[0].failures.Load()), round+1)
+		}
+		mustCount(t, l, "a")
+	})
+}
+
+// TestConnectionsBreakAtOnce checks that connections that break within sameCut are one failure, and
+// that one that breaks later is another.
+func TestConnectionsBreakAtOnce(t *testing.T) {
+	b := &breaker{}
+	for _, test := range []struct {
+		began    time.Duration
+		failures int32
+	}{{0, 1}, {time.Millisecond, 1}, {sameCut, 1}, {sameCut + 2*time.Millisecond, 2}} {
+		b.record(t.Context(), time.Second+test.began, time.Second+test.began+time.Millisecond, io.EOF)
+		wantEqual(t, "failures", b.failures.Load(), test.failures)
+	}
+}
+
+// TestLateFailures checks that failures of requests that began before a success are ignored.
+func TestLateFailures(t *testing.T) {
+	b := &breaker{notify: func(context.Context, bool) { t.Error("opened") }}
+	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)
+	for range 10 {
+		b.record(t.Context(), 1*time.Second, 3*time.Second, errExpired)
+	}
+}
+
+// TestBreakerPerSlotRange checks that an outage of one sixty-fourth of the hash slots does not
+// affect the others.
+func TestBreakerPerSlotRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servertest.NewCluster(2)
+		l := newLine(t, servertest.ClusterClient(t, nodes))
+		event := "event 0"
+		bad := l.Range(l.Key(event))
+		for _, s := range nodes {
+			s.Choose(func(c servertest.Command) servertest.Action {
+				if c.Key == l.Key(event) {
+					return servertest.Refusal("ERR broken")
+				}
+				return servertest.Action{}
+			})
+		}
+		for range 3 {
+			wantError(t, event, askOne(t, l, event).err, ErrOutage)
+		}
+		wantEqual(t, "reports", l.log.read(), []string{fmt.Sprintf("0s: outage began %d", bad)})
+		for _, other := range numbered(200) {
+			if l.Range(l.Key(other)) == bad {
+				wantOpen(t, askOne(t, l, other))
+			} else {
+				mustCount(t, l, other)
+			}
+		}
+	})
+}

@@ -1,0 +1,7 @@
+package pipeline
+
+// Block makes callers wait in queue.put, until the result is called.
+func (c *Connection) Block() (unblock func()) {
+	c.queues[0].mu.Lock()
+	return c.queues[0].mu.Unlock
+}

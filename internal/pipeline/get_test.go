@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// withCache returns a line whose client caches what it reads.
+func withCache(t *testing.T, s *servertest.Server) *line {
+	t.Helper()
+	return newLine(t, s.Client(t, func(o *rueidis.ClientOption) { o.DisableCache = false }))
+}
+
+// TestGet checks that a value comes from the cache of the client until it changes.
+func TestGet(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := withCache(t, s)
+		for _, want := range []struct {
+			value string
+			hit   bool
+		}{{"1", false}, {"1", true}, {"2", false}} {
+			if !want.hit {
+				mustCount(t, l, "event")
+			}
+			value, hit, err := l.Get(t.Context(), l.Key("event"), time.Second, time.Minute)
+			wantError(t, "Get", err, nil)
+			wantEqual(t, "value", value, want.value)
+			wantEqual(t, "hit", hit, want.hit)
+		}
+	})
+}
+
+// TestGetEnds checks that a Get ends by its timeout, which is an outage, or by its context, which is
+// not. Neither leaves anything behind.
+func TestGetEnds(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := withCache(t, s)
+		s.Hold()
+		began := time.Now()
+		_, _, err := l.Get(t.Context(), l.Key("a"), 300*time.Millisecond, time.Minute)
+		wantError(t, "timeout", err, ErrOutage)
+		wantEqual(t, "took", time.Since(began), 300*time.Millisecond)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, _, err = l.Get(ctx, l.Key("b"), time.Second, time.Minute)
+		if !errors.Is(err, ErrLeft) || !errors.Is(err, context.DeadlineExceeded) || IsOutage(err) {
+			t.Errorf("its context ended: %v", err)
+		}
+		s.Release()
+		servertest.Pass(time.Second)
+		wantIdle(t, l)
+		wantEqual(t, "failures", l.lanes[0].failures.Load(), 1)
+	})
+}
+
+// TestGetWhileTheBreakerIsOpen checks that nothing is asked of a slot range that does not answer.
+func TestGetWhileTheBreakerIsOpen(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := withCache(t, s)
+		breakRange(t, s, l, "a")
+		asked := s.Asked()
+		value, hit, err := l.Get(t.Context(), l.Key("b"), time.Second, time.Minute)
+		wantError(t, "Get", err, nil)
+		wantEqual(t, "value", value, "")
+		wantEqual(t, "hit", hit, false)
+		wantEqual(t, "asked", s.Asked(), asked)
+	})
+}

@@ -1,0 +1,237 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// A line sends the requests of a test: each counts one unit of an event.
+type line struct {
+	*Pipeline
+	Timeout time.Duration
+	script  *Script
+	log     *reportLog
+}
+
+// newLine returns a line with a Timeout of a second.
+func newLine(t *testing.T, client rueidis.Client, change ...func(*line)) *line {
+	t.Helper()
+	l := &line{Timeout: time.Second, script: NewScript(servertest.Script), log: &reportLog{}}
+	for _, c := range change {
+		c(l)
+	}
+	l.Pipeline = New(ConnectedToRueidis(client), l.log.recorder())
+	return l
+}
+
+// Key returns the key of an event.
+func (l *line) Key(event string) string { return "test:{" + event + "}" }
+
+// fill makes a request one for one unit of an event.
+func (l *line) fill(r *Request, event string) {
+	r.Script, r.Key, r.Verb, r.Units, r.Group, r.Merged = l.script, l.Key(event), servertest.Tally, 1, "units", servertest.Tally
+}
+
+// A caller asks in its own goroutine.
+type caller struct {
+	count int64 // units of the event after that of the caller
+	err   error
+	took  time.Duration
+	over  chan struct{}
+}
+
+// start starts a caller. Callers that start one after the other arrive in any order.
+func start(ctx context.Context, l *line, event string) *caller {
+	c := &caller{over: make(chan struct{})}
+	go func() {
+		defer close(c.over)
+		began, r := time.Now(), l.NewRequest()
+		defer r.Free()
+		l.fill(r, event)
+		l.Do(ctx, l.Timeout, r)
+		c.take(r)
+		c.took = time.Since(began)
+	}()
+	return c
+}
+
+// take takes the outcome of a request of one unit.
+func (c *caller) take(r *Request) {
+	if c.err = r.Err; r.Err != nil {
+		return
+	}
+	if n := len(r.Reply); int64(n) <= r.First {
+		c.err = r.Explain(fmt.Errorf("a reply of %d integers to unit %d", n, r.First))
+	} else {
+		c.count = r.Reply[r.First]
+	}
+}
+
+// arrive starts a caller, and returns once it waits or is done. It therefore comes before callers
+// that start later.
+func arrive(ctx context.Context, l *line, event string) *caller {
+	c := start(ctx, l, event)
+	synctest.Wait()
+	return c
+}
+
+// wait waits until the caller has its answer.
+func (c *caller) wait() *caller {
+	<-c.over
+	return c
+}
+
+// ask starts a caller, and waits for its answer.
+func ask(ctx context.Context, l *line, event string) *caller { return start(ctx, l, event).wait() }
+
+// askOne counts one unit.
+func askOne(t *testing.T, l *line, event string) *caller {
+	t.Helper()
+	return ask(t.Context(), l, event)
+}
+
+// mustCount counts one unit without an error.
+func mustCount(t *testing.T, l *line, event string) {
+	t.Helper()
+	if c := askOne(t, l, event); c.err != nil || c.count < 1 {
+		t.Fatalf("%s: %d counted, %v", event, c.count, c.err)
+	}
+}
+
+// askMany counts one unit of each event, in one round.
+func askMany(ctx context.Context, l *line, events []string) (callers []*caller) {
+	requests := make([]*Request, len(events))
+	for i, event := range events {
+		requests[i] = &Request{}
+		l.fill(requests[i], event)
+	}
+	began := time.Now()
+	l.NewRounds().Do(ctx, l.Timeout, requests)
+	for _, r := range requests {
+		c := &caller{took: time.Since(began)}
+		c.take(r)
+		callers = append(callers, c)
+	}
+	return callers
+}
+
+// occupySenders makes the server hold commands, and each sender wait for the reply to one request.
+// Later requests are queued, and become one batch once the server releases the commands.
+func occupySenders(t *testing.T, s *servertest.Server, l *line) (occupiers []*caller) {
+	t.Helper()
+	s.Hold()
+	for i := range maxSenders {
+		occupiers = append(occupiers, arrive(t.Context(), l, fmt.Sprint("occupier ", i)))
+	}
+	return occupiers
+}
+
+// onEvent returns the script calls on an event.
+func onEvent(l *line, calls []servertest.Command, event string) []servertest.Command {
+	return slices.DeleteFunc(slices.Clone(calls), func(c servertest.Command) bool { return c.Key != l.Key(event) })
+}
+
+// wantError checks that an error matches another, and is uncertain only if the other is.
+func wantError(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) || IsOutage(want) && errors.Is(got, ErrUncertain) != (want == ErrUncertain) { //nolint:errorlint // want is a sentinel
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// wantEqual checks that two values are equal.
+func wantEqual[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// numbered returns n events.
+func numbered(n int) (events []string) {
+	for i := range n {
+		events = append(events, fmt.Sprint("event ", i))
+	}
+	return events
+}
+
+// fillBatch starts enough callers that one sender takes all waiting requests.
+func fillBatch(t *testing.T, l *line) (callers []*caller) {
+	t.Helper()
+	for i := range yieldThreshold {
+		callers = append(callers, arrive(t.Context(), l, fmt.Sprint("filler ", i)))
+	}
+	return callers
+}
+
+// withoutHash makes a line forget the hash of its script, as in FIPS mode.
+func withoutHash(l *line) *line {
+	l.script.known.Store(nil)
+	return l
+}
+
+// wantIdle checks that no request waits or is in flight.
+func wantIdle(t *testing.T, l *line) {
+	t.Helper()
+	for i := range l.conn.queues {
+		q := &l.conn.queues[i]
+		q.mu.Lock()
+		wantEqual(t, fmt.Sprint("senders of range ", i), q.senders, 0)
+		wantEqual(t, fmt.Sprint("lanes that wait in range ", i), len(q.lanes), 0)
+		wantEqual(t, fmt.Sprint("waiting in range ", i), q.waiting, 0)
+		wantEqual(t, fmt.Sprint("in flight in range ", i), q.inFlight, 0)
+		wantEqual(t, fmt.Sprint("busy lanes in range ", i), q.busy, 0)
+		q.mu.Unlock()
+		wantEqual(t, fmt.Sprint("abandoned in range ", i), int(l.lanes[i].abandoned.Load()), 0)
+	}
+}
+
+// A reportLog records the reports of a line.
+type reportLog struct {
+	mu      sync.Mutex
+	entries []string
+}
+
+// recorder returns a function that records reports.
+func (d *reportLog) recorder() func(context.Context, int, bool) {
+	made := time.Now()
+	return func(_ context.Context, slotRange int, began bool) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		what := "ended"
+		if began {
+			what = "began"
+		}
+		d.entries = append(d.entries, fmt.Sprintf("%v: outage %s %d", time.Since(made), what, slotRange))
+	}
+}
+
+// read returns the reports since the last read.
+func (d *reportLog) read() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.entries
+	d.entries = nil
+	return entries
+}
+
+// wantOpen checks that a request is refused because the circuit breaker is open.
+func wantOpen(t *testing.T, c *caller) {
+	t.Helper()
+	wantError(t, "breaker open", c.err, ErrOutage)
+	if c.took != 0 || !strings.Contains(c.err.Error(), "left alone") {
+		t.Errorf("after %v: %v", c.took, c.err)
+	}
+}

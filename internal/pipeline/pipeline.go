@@ -1,0 +1,96 @@
+// Package pipeline sends script calls to Redis, those made at the same time together. It knows
+// scripts, keys and what can go wrong on the way, but neither limits nor what a reply means.
+//
+// A caller passes its request to Pipeline.Do (pipeline.go), which puts it into the queue of its
+// slot range and waits (call.go). A sender takes all queued requests (queue.go), and sends them to
+// the Client as one batch (batch.go).
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/keys"
+)
+
+// A Pipeline sends the script calls of one limiter. Limiters on one Connection share its senders
+// and so their batches. Each has its own lanes.
+type Pipeline struct {
+	conn         *Connection
+	report       func(ctx context.Context, slotRange int, began bool)
+	lanes        [Ranges]lane
+	disconnected atomic.Bool // requests came before there was a client
+}
+
+// Ranges is the number of slot ranges: each is a sixty-fourth of the hash slots. A server that is
+// no cluster is one range.
+const Ranges = 64
+
+// A lane is what a limiter has for a slot range.
+type lane struct {
+	breaker
+	abandoned atomic.Int32 // requests in flight whose callers left
+
+	// The mutex of the queue guards these.
+
+	waiting []*Request // that no sender has taken
+	leavers int        // how many callers of waiting requests have left
+	busy    int        // requests that wait or that senders have taken
+
+	_ [64]byte // keeps neighbours off one cache line
+}
+
+// New returns a Pipeline on a Connection. It calls report when an outage of a slot range begins or
+// ends, with the context of the call that noticed it.
+func New(conn *Connection, report func(ctx context.Context, slotRange int, began bool)) *Pipeline {
+	p := &Pipeline{conn: conn, report: report}
+	for i := range p.lanes {
+		p.lanes[i].notify = func(ctx context.Context, opened bool) { report(ctx, i, opened) }
+	}
+	return p
+}
+
+// NewRequest returns an unused request for one Do. Free it in the end.
+func (p *Pipeline) NewRequest() *Request { return &p.conn.singleCall().single }
+
+// Do sends a request of NewRequest, and waits until it has a Reply or an Err, the timeout passes,
+// or ctx ends. A timeout below 0 never passes. There must be a client: see Connected.
+func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
+	c := r.call
+	c.start(ctx, p, timeout)
+	if c.allows(r) {
+		c.conn.queues[r.Trace.SlotRange].put(r)
+	}
+	c.wait()
+}
+
+// Connected returns nil if there is a client. Otherwise there is an outage. It begins with the
+// first request without a client, and ends with the first one after the client connected.
+func (p *Pipeline) Connected(ctx context.Context) error {
+	if p.conn.up.Load() == nil {
+		if p.disconnected.CompareAndSwap(false, true) {
+			p.report(ctx, 0, true)
+		}
+		return p.conn.notConnected()
+	}
+	if p.disconnected.Load() && p.disconnected.CompareAndSwap(true, false) {
+		p.report(ctx, 0, false)
+	}
+	return nil
+}
+
+// Range returns the slot range of a key. There must be a client.
+func (p *Pipeline) Range(key string) int {
+	if !p.conn.client().Cluster() {
+		return 0
+	}
+	return keys.Slot(key) * Ranges / keys.Slots
+}
+
+// errTooMany is the error of requests that would add to those of callers who left.
+var errTooMany = fmt.Errorf("%w: %d requests are in flight whose callers left", ErrOutage, maxAbandoned)
+
+// maxAbandoned bounds the abandoned requests of a lane, which accumulate while Redis hangs.
+const maxAbandoned = 4096

@@ -1,0 +1,299 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// senders returns how many goroutines send batches, once all goroutines wait.
+func senders() int {
+	synctest.Wait()
+	stacks := make([]byte, 1<<23)
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("pipeline.(*queue).run("))
+}
+
+// TestNoGoroutinesAtRest checks that no goroutine is left without requests, even after callers
+// left.
+func TestNoGoroutinesAtRest(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		mustCount(t, l, "before")
+		var callers []*caller
+		for i := range 1000 {
+			callers = append(callers, start(t.Context(), l, fmt.Sprint(i%300)))
+		}
+		askMany(t.Context(), l, numbered(1000))
+		for _, c := range callers {
+			wantError(t, "a caller", c.wait().err, nil)
+		}
+		wantEqual(t, "senders after answers", senders(), 0)
+
+		s.Hold()
+		for i := range 1000 {
+			start(t.Context(), l, fmt.Sprint(i%300))
+		}
+		servertest.Pass(time.Second)
+		s.Release()
+		wantEqual(t, "senders after a hang", senders(), 0)
+		wantIdle(t, l)
+	})
+}
+
+// length returns how many requests are in the queue.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
+}
+
+// TestSendersAreBounded checks that a slot range has at most maxSenders senders, however many
+// callers there are.
+func TestSendersAreBounded(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		mustCount(t, l, "before")
+		s.Hold()
+		for i := range 500 {
+			start(t.Context(), l, fmt.Sprint(i))
+		}
+		if n := senders(); n > maxSenders || n < 1 {
+			t.Errorf("%d senders", n)
+		}
+	})
+}
+
+// TestSlowYieldsAreRare checks that while other goroutines use all cores, a sender with an empty
+// queue does not yield to them each time.
+func TestSlowYieldsAreRare(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const times = 4
+	q, yields := queue{conn: &Connection{made: time.Now()}, senders: times}, 0
+	for range times {
+		var ran atomic.Int32
+		var others sync.WaitGroup
+		for range 6 {
+			others.Go(func() {
+				ran.Add(1)
+				for began := time.Now(); time.Since(began) < slowYield/2; {
+					continue
+				}
+			})
+		}
+		if q.take(&batch{}) {
+			t.Fatal("it took something from an empty queue")
+		}
+		if ran.Load() > 0 {
+			yields++
+		}
+		others.Wait()
+	}
+	if yields == times {
+		t.Error("the sender waited for the others each time")
+	}
+}
+
+// TestHungSendersAreReplaced checks that once callers have left all senders hanging, other senders
+// take later requests.
+func TestHungSendersAreReplaced(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		s.Hold()
+		for i := range maxSenders {
+			arrive(ctx, l, fmt.Sprint("hung ", i))
+		}
+		waits := arrive(t.Context(), l, "waits")
+		wantEqual(t, "received while senders hang", len(s.Received()), maxSenders)
+		servertest.Pass(100 * time.Millisecond)
+		comes := arrive(t.Context(), l, "comes")
+		wantEqual(t, "received after", len(s.Received()), maxSenders+2)
+		servertest.Pass(100 * time.Millisecond)
+		s.Release()
+		wantEqual(t, "took", waits.wait().took, 200*time.Millisecond)
+		wantError(t, "the one that waited", waits.err, nil)
+		wantEqual(t, "took", comes.wait().took, 100*time.Millisecond)
+		wantError(t, "the one that came later", comes.err, nil)
+		synctest.Wait()
+		wantIdle(t, l)
+	})
+}
+
+// TestPartlyLeftBatch checks that callers that stay with a batch get its replies, even if another
+// sender has replaced its own.
+func TestPartlyLeftBatch(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		occupySenders(t, s, l)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		leaves := arrive(ctx, l, "leaves")
+		stay := fillBatch(t, l)
+		s.Choose(func(c servertest.Command) servertest.Action {
+			if c.Key == l.Key("leaves") {
+				return servertest.Action{Delay: 10 * time.Millisecond}
+			}
+			return servertest.Action{}
+		})
+		s.Release()
+		servertest.Pass(5 * time.Millisecond)
+		cancel()
+		wantError(t, "the one that leaves", leaves.wait().err, ErrUncertain)
+		for _, c := range stay {
+			wantError(t, "one that stays", c.wait().err, nil)
+			wantEqual(t, "took", c.took, 10*time.Millisecond)
+		}
+		synctest.Wait()
+		wantIdle(t, l)
+	})
+}
+
+// TestMemoryIsBoundedWhileRedisHangs checks that callers that keep coming and leaving use no more
+// memory after some point. Once Redis answers, requests succeed again.
+func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		q, lane, wave := &l.conn.queues[0], &l.lanes[0], 100
+		mustCount(t, l, "before")
+		s.Hold()
+		full := false
+		for waves := 0; waves < 1000 && !full; waves++ {
+			full = callBriefly(t, l, wave)
+			if n := q.length(); n > wave+2*maxBatch {
+				t.Fatalf("%d are in the queue", n)
+			}
+			if n := int(lane.abandoned.Load()); n > maxAbandoned+wave {
+				t.Fatalf("%d are abandoned", n)
+			}
+		}
+		if n := senders(); n > maxSenders+maxAbandoned+wave {
+			t.Errorf("%d senders", n)
+		}
+		if !full {
+			t.Fatalf("%d are abandoned, and none was refused", lane.abandoned.Load())
+		}
+		s.Release()
+		servertest.Pass(time.Second)
+		wantEqual(t, "senders", senders(), 0)
+		wantIdle(t, l)
+		mustCount(t, l, "after")
+	})
+}
+
+// callBriefly starts callers that wait for 10 ms. It reports whether one was refused because too
+// many others had left.
+func callBriefly(t *testing.T, l *line, n int) (full bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	var callers []*caller
+	for i := range n {
+		callers = append(callers, start(ctx, l, fmt.Sprint(i)))
+	}
+	for _, c := range callers {
+		full = full || errors.Is(c.wait().err, errTooMany)
+	}
+	return full
+}
+
+// TestLeaversMakeRoomInTheQueue checks that while senders hang and some callers wait, callers that
+// come and leave do not fill the queue.
+func TestLeaversMakeRoomInTheQueue(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
+		occupySenders(t, s, l)
+		stays := arrive(t.Context(), l, "stays")
+		for range 20 {
+			callBriefly(t, l, 200)
+			if n := l.conn.queues[0].length(); n > 2*maxBatch {
+				t.Fatalf("%d are in the queue", n)
+			}
+		}
+		s.Release()
+		wantError(t, "the one that stays", stays.wait().err, nil)
+		synctest.Wait()
+		wantEqual(t, "executed", s.Executed(), maxSenders+1)
+		wantIdle(t, l)
+	})
+}
+
+// beside returns a line on the Connection of another one.
+func beside(l *line, timeout time.Duration) *line {
+	return &line{Pipeline: New(l.conn, l.log.recorder()), Timeout: timeout, script: l.script, log: l.log}
+}
+
+// TestManyRequestsDelayNoOtherLimiter checks that a request joins the next batch, although another
+// limiter has many more waiting.
+func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		other := beside(l, time.Second)
+		occupySenders(t, s, l)
+		arrive(t.Context(), other, "occupier") // a fifth sender, since two limiters have requests
+		go askMany(t.Context(), l, numbered(16*maxBatch))
+		synctest.Wait()
+		first := arrive(t.Context(), other, "first")
+		second := arrive(t.Context(), other, "second")
+		s.Release()
+		wantError(t, "first", first.wait().err, nil)
+		wantError(t, "second", second.wait().err, nil)
+		place := func(event string) int {
+			return slices.IndexFunc(s.Received(), func(c servertest.Command) bool { return c.Key == l.Key(event) })
+		}
+		inFlight := maxSenders + 1
+		if at := place("second"); at > inFlight*(1+maxBatch) || at < place("first") { // its batch can be the last of those in flight
+			t.Errorf("sent as number %d, after number %d", at, place("first"))
+		}
+	})
+}
+
+// TestAbandonedRequestsRefuseNoOtherLimiter checks that callers of one limiter who left do not keep
+// another one from sending.
+func TestAbandonedRequestsRefuseNoOtherLimiter(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		other := beside(l, time.Second)
+		mustCount(t, l, "before")
+		s.Hold()
+		for full := false; !full; {
+			full = callBriefly(t, l, 100)
+		}
+		waits := arrive(t.Context(), other, "other")
+		s.Release()
+		wantError(t, "other", waits.wait().err, nil)
+		servertest.Pass(time.Second)
+		wantIdle(t, l)
+		wantIdle(t, other)
+	})
+}
+
+// TestOneRoundTrip checks that calls to several limiters at once do not wait for one another.
+func TestOneRoundTrip(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		lines := []*line{newLine(t, s.Client(t))}
+		for range mostSenders - maxSenders {
+			lines = append(lines, beside(lines[0], time.Second))
+		}
+		s.Hold()
+		var callers []*caller
+		for i, l := range lines {
+			callers = append(callers, arrive(t.Context(), l, fmt.Sprint(i)))
+		}
+		wantEqual(t, "sent at once", len(s.Received()), len(lines))
+		s.Release()
+		for _, c := range callers {
+			wantError(t, "a caller", c.wait().err, nil)
+		}
+	})
+}

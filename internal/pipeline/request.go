@@ -1,0 +1,103 @@
+package pipeline
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Request asks a script about one key.
+type Request struct {
+	// Its maker sets these before Do, and nobody changes them.
+
+	Script *Script
+	Key    string
+	Verb   string
+	Time   string   // for the script; empty: the clock of the server
+	Units  int64    // how many it is about
+	Rest   []string // the last arguments
+	Reads  bool     // it changes nothing, so it can always be repeated
+
+	// Requests of a Group can become one script call with the verb Merged, about all their Units in
+	// order of arrival, if Script, Key, Verb and Time agree. Those of one Group have the same Rest
+	// and Merged. A request without a Group is a script call of its own.
+	Group  string
+	Merged string
+
+	// Do sets these, and they stay.
+
+	call  *call
+	lane  *lane
+	began time.Duration // when its call began, as all times since the Connection was made
+	probe bool          // the circuit breaker is open, and this request probes
+
+	state atomic.Int32 // see the constants
+
+	// These belong to the sender that moved the request to sent, until it is done.
+
+	next *Request // the next one merged into the same script call, in order of arrival
+
+	// The sender sets batch before it moves the request to sent, and the rest when it is done. From
+	// then on they belong to the call, and after Do to the maker of the request. If the call leaves
+	// first, it sets cause, and the sender sets nothing more.
+
+	batch  *batch
+	doneAt time.Duration
+	cause  error // why there is no Reply
+
+	Reply []int64 // of the script, to all requests of its script call
+	First int64   // how many units of others come before those of this request in a merged call
+	Trace Trace
+	Err   error // why there is no Reply, and whether the script may have run
+}
+
+// A Trace records how a request was sent, even if it got no reply.
+type Trace struct {
+	SlotRange int           // which sixty-fourth of the hash slots
+	InRedis   time.Duration // from sending to reply
+	Merged    bool          // one script call answered several units of one each, by Request.Merged
+	Batch     int           // requests in the batch
+}
+
+// The states of a request. The call moves it from idle to queued, and from done to idle. A sender
+// moves it from queued to sent, and from sent to done. The call can also move it from queued or
+// sent to left. It changes hands by compare-and-swap, so that either the sender or the call has it.
+const (
+	idle   = iota // neither queued nor in flight
+	queued        // no sender has taken it
+	sent          // in a batch
+	done          // its batch is done, and its call is being notified
+	left          // its caller no longer waits for it
+)
+
+// Sent returns the verb of the script call that the Reply answers.
+func (r *Request) Sent() string {
+	if r.Trace.Merged {
+		return r.Merged
+	}
+	return r.Verb
+}
+
+// Free returns a request of NewRequest for other uses, unless a sender may still hold it.
+func (r *Request) Free() { r.call.free() }
+
+// Explain adds to an error of the request whether the script may have run. The scripts write last
+// and once, so an error reply means that they changed nothing.
+func (r *Request) Explain(err error) error { return explain(err, r.Key, r.Reads) }
+
+// joins reports whether the request can become part of the script call that begins with another.
+func (r *Request) joins(first *Request) bool {
+	return r.Group != "" && r.Group == first.Group && r.Key == first.Key && r.Verb == first.Verb && r.Time == first.Time && r.Script.same(first.Script)
+}
+
+// deliver gives the call the outcome of its request. It returns false if the call has left.
+func (r *Request) deliver(c *ScriptCall, first int64, now time.Duration) bool {
+	call := r.call
+	if !r.state.CompareAndSwap(sent, done) {
+		return false
+	}
+	trace := c.trace
+	trace.SlotRange = r.Trace.SlotRange
+	r.Reply, r.First, r.Trace, r.cause, r.doneAt = c.reply, first, trace, c.err, now
+	call.done <- r
+	return true
+}

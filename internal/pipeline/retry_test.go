@@ -1,0 +1,228 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// TestRetry checks that a request that certainly did not run is sent again after 5, 10, 20 and 40
+// ms. Every other request is sent once.
+func TestRetry(t *testing.T) {
+	uncertain, certain := ErrUncertain, ErrOutage
+	for _, test := range []struct {
+		name    string
+		actions []servertest.Action
+		took    time.Duration
+		err     error
+		ran     int
+	}{
+		{"answered", []servertest.Action{{}}, 0, nil, 1},
+		{"loading", []servertest.Action{servertest.Refusal("LOADING Redis is loading the dataset in memory")}, 5 * time.Millisecond, nil, 1},
+		{"slots move", []servertest.Action{servertest.Refusal("TRYAGAIN later"), servertest.Refusal("TRYAGAIN later")}, 15 * time.Millisecond, nil, 1},
+		{"no master", []servertest.Action{servertest.Refusal("CLUSTERDOWN The cluster is down"), servertest.Refusal("CLUSTERDOWN"), servertest.Refusal("CLUSTERDOWN")}, 35 * time.Millisecond, nil, 1},
+		{"no master yet", []servertest.Action{servertest.Refusal("MASTERDOWN Link with MASTER is down"), servertest.Refusal("LOADING"), servertest.Refusal("LOADING"), servertest.Refusal("LOADING"), servertest.Refusal("LOADING")}, 115 * time.Millisecond, nil, 1},
+		{"no script, twice", []servertest.Action{servertest.Refusal("NOSCRIPT No matching script."), servertest.Refusal("NOSCRIPT")}, 5 * time.Millisecond, nil, 1},
+		{"an error of the server", []servertest.Action{servertest.Refusal("OOM command not allowed")}, 0, certain, 0},
+		{"an error of the script", []servertest.Action{servertest.Refusal("ERR user_script:1: oops")}, 0, certain, 0},
+		{"cut before", []servertest.Action{{Cut: true}}, 0, uncertain, 0},
+		{"cut after", []servertest.Action{{Lose: true}}, 0, uncertain, 1},
+		{"loading, then cut", []servertest.Action{servertest.Refusal("LOADING"), {Cut: true}}, 5 * time.Millisecond, uncertain, 0},
+		{"loading, then lost", []servertest.Action{servertest.Refusal("LOADING"), {Lose: true}}, 5 * time.Millisecond, uncertain, 1},
+		{"loading, then silent", []servertest.Action{servertest.Refusal("LOADING"), {Silent: true}}, time.Second, uncertain, 1},
+	} {
+		for _, pipelining := range []bool{true, false} {
+			t.Run(fmt.Sprint(test.name, " ", pipelining), func(t *testing.T) {
+				servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+					l := newLine(t, s.Client(t, servertest.AlwaysPipelining(pipelining)))
+					s.Next(test.actions...)
+					got := askOne(t, l, "event")
+					wantEqual(t, "took", got.took, test.took)
+					wantError(t, "error", got.err, test.err)
+					servertest.Pass(time.Minute)
+					wantEqual(t, "executed", s.Executed(), test.ran)
+				})
+			})
+		}
+	}
+}
+
+// TestRetryEnds checks that a caller gets the reason when there is no time for another retry, and
+// after a second at the latest.
+func TestRetryEnds(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		-1:                     995 * time.Millisecond, // 5 + 10 + 20 + 24 * 40
+		time.Minute:            995 * time.Millisecond,
+		200 * time.Millisecond: 155 * time.Millisecond, // 5 + 10 + 20 + 3 * 40
+		100 * time.Millisecond: 75 * time.Millisecond,
+		10 * time.Millisecond:  5 * time.Millisecond,
+		5 * time.Millisecond:   0,
+	} {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t), func(l *line) { l.Timeout = timeout })
+			s.Always(servertest.Refusal("LOADING Redis is loading the dataset in memory"))
+			got := askOne(t, l, "event")
+			wantEqual(t, fmt.Sprint(timeout), got.took, want)
+			wantError(t, fmt.Sprint(timeout), got.err, ErrOutage)
+			if !strings.Contains(got.err.Error(), "LOADING") {
+				t.Error(got.err)
+			}
+		})
+	}
+}
+
+// TestEachRequestIsRetriedByItself checks that only those requests of a batch are retried that did
+// not run.
+func TestEachRequestIsRetriedByItself(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		occupySenders(t, s, l)
+		refusals := map[string][]string{
+			l.Key("once"):   {"TRYAGAIN later"},
+			l.Key("twice"):  {"LOADING", "LOADING"},
+			l.Key("broken"): {"ERR broken"},
+		}
+		s.Choose(func(c servertest.Command) servertest.Action {
+			if r := refusals[c.Key]; len(r) > 0 {
+				refusals[c.Key] = r[1:]
+				return servertest.Refusal(r[0])
+			}
+			return servertest.Action{}
+		})
+		wants := []struct {
+			event string
+			sent  int
+			took  time.Duration
+			err   error
+		}{
+			{"never", 1, 0, nil},
+			{"once", 2, 5 * time.Millisecond, nil},
+			{"broken", 1, 0, ErrOutage},
+			{"twice", 3, 15 * time.Millisecond, nil},
+			{"never either", 1, 0, nil},
+		}
+		var callers []*caller
+		for _, want := range wants {
+			callers = append(callers, arrive(t.Context(), l, want.event))
+		}
+		fillBatch(t, l)
+		s.Release()
+		for i, want := range wants {
+			c := callers[i].wait()
+			wantError(t, want.event, c.err, want.err)
+			wantEqual(t, want.event+": took", c.took, want.took)
+			wantEqual(t, want.event+": sent", len(onEvent(l, s.Received(), want.event)), want.sent)
+		}
+	})
+}
+
+// TestNothingIsSentTwice breaks connections under many requests, at every place of the pipeline.
+func TestNothingIsSentTwice(t *testing.T) {
+	for place := range 12 {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t))
+			commands := 0
+			s.Choose(func(servertest.Command) servertest.Action {
+				commands++
+				return servertest.Action{Cut: commands == place, Lose: commands == place+12, Delay: time.Millisecond}
+			})
+			var callers []*caller
+			for i := range 40 {
+				callers = append(callers, start(t.Context(), l, fmt.Sprint(i)))
+			}
+			for i, c := range callers {
+				c.wait()
+				servertest.Pass(time.Second)
+				ran := s.Counter(l.Key(fmt.Sprint(i))).Attempts
+				switch {
+				case ran > 1, c.err == nil && ran != 1:
+					t.Errorf("%d executed, %v", ran, c.err)
+				case c.err != nil && ran == 1:
+					wantError(t, "executed", c.err, ErrUncertain)
+				}
+				if sent := len(onEvent(l, s.Received(), fmt.Sprint(i))); sent > 1 {
+					t.Errorf("sent %d times", sent)
+				}
+			}
+		})
+	}
+}
+
+// TestDeadServer checks that if the server is dead from the start, all callers learn in time that
+// nothing was counted.
+func TestDeadServer(t *testing.T) {
+	for _, slowness := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t), func(l *line) { l.Timeout = 200 * time.Millisecond })
+			s.Die()
+			s.SlowDials(slowness)
+			synctest.Wait()
+			var callers []*caller
+			for i := range 200 {
+				callers = append(callers, start(t.Context(), l, fmt.Sprint(i%100)))
+			}
+			var many []*caller
+			var one sync.WaitGroup
+			one.Go(func() { many = askMany(t.Context(), l, []string{"x", "y", "x"}) })
+			for _, c := range callers {
+				wantError(t, "a caller", c.wait().err, ErrOutage)
+				if c.took > l.Timeout {
+					t.Errorf("%v", c.took)
+				}
+			}
+			one.Wait()
+			for _, c := range many {
+				wantError(t, "one of several", c.err, ErrOutage)
+			}
+			wantEqual(t, "executed", s.Executed(), 0)
+		})
+	}
+}
+
+// TestDeathInFlight checks that requests that were sent are uncertain, and that all others are
+// certain.
+func TestDeathInFlight(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		sent := occupySenders(t, s, l)
+		queued := fillBatch(t, l)
+		s.Die()
+		for _, c := range sent {
+			wantError(t, "sent", c.wait().err, ErrUncertain)
+		}
+		for _, c := range queued {
+			wantError(t, "queued", c.wait().err, ErrOutage)
+		}
+	})
+}
+
+// TestConnectionsThatBreakWhileABatchIsWritten checks that the commands of a batch stay as they
+// are, because rueidis may still write a batch after reading its replies has failed.
+func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		long := strings.Repeat("x", 100)
+		for range 8 {
+			callers := occupySenders(t, s, l)
+			first := arrive(t.Context(), l, "first")
+			for i := range 200 { // more than a buffer holds
+				callers = append(callers, start(t.Context(), l, fmt.Sprint(long, i)))
+			}
+			s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Cut: c.Key == l.Key("first")} })
+			synctest.Wait()
+			s.Release()
+			wantError(t, "first", first.wait().err, ErrUncertain)
+			for _, c := range callers {
+				c.wait()
+			}
+			s.Choose(nil)
+			servertest.Pass(2 * time.Second)
+			mustCount(t, l, fmt.Sprint(long, time.Now().Unix()))
+		}
+	})
+}

@@ -1,0 +1,40 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/slidegate/slidegate/lua"
+)
+
+// A Script is a Lua script, which servers know by its hash.
+type Script struct {
+	source string
+	known  atomic.Pointer[string] // its hash; nil in FIPS mode, until a server has computed it
+}
+
+// NewScript returns the script with a source.
+func NewScript(source string) *Script {
+	s := &Script{source: source}
+	if hash := lua.Hash(source); hash != "" {
+		s.known.Store(&hash)
+	}
+	return s
+}
+
+func (s *Script) same(other *Script) bool { return s == other || s.source == other.source }
+
+// load makes the hash known. In FIPS mode, where SHA-1 may be forbidden, a server computes it.
+func (s *Script) load(ctx context.Context, client Client) error {
+	if s.known.Load() != nil {
+		return nil
+	}
+	hash, err := client.Load(ctx, s.source)
+	if err == nil {
+		s.known.Store(&hash)
+	} else if _, isReply := replied(err); !isReply {
+		err = fmt.Errorf("%w: %w", errNotLoaded, err)
+	}
+	return err
+}

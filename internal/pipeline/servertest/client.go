@@ -1,0 +1,79 @@
+package servertest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Script is what the tests send. The server does not read it.
+const Script = "return 'a script'"
+
+// OnFakeTime runs a test in a bubble of synctest, with a server. Time passes only while all
+// goroutines wait.
+func OnFakeTime(t *testing.T, test func(t *testing.T, s *Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, New()) })
+}
+
+// Pass lets time pass.
+func Pass(d time.Duration) { <-time.After(d) }
+
+// close ends everything that the server still does.
+func (s *Server) close() {
+	s.Choose(nil)
+	s.Next()
+	s.ReleaseDials()
+	s.Release()
+	s.Die()
+}
+
+// AlwaysPipelining sets whether a client sends even a single request by its background goroutines.
+func AlwaysPipelining(always bool) func(*rueidis.ClientOption) {
+	return func(o *rueidis.ClientOption) { o.AlwaysPipelining = always }
+}
+
+// RingScale bounds the pipelines in flight on a connection to 2^scale. With more, the client's
+// writer waits for a mutex until replies to a pipeline come. A bubble of synctest does not count
+// that as waiting, so time would stand still.
+func RingScale(scale int) func(*rueidis.ClientOption) {
+	return func(o *rueidis.ClientOption) { o.RingScaleEachConn = scale }
+}
+
+// Client returns a client of the server. Each change sets options.
+func (s *Server) Client(t *testing.T, change ...func(*rueidis.ClientOption)) rueidis.Client {
+	t.Helper()
+	option := rueidis.ClientOption{
+		InitAddress: []string{"node:0"}, DialCtxFn: s.dial, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true,
+		PipelineMultiplex: -1, RingScaleEachConn: 6, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12,
+	}
+	for _, c := range change {
+		c(&option)
+	}
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.close()
+		client.Close()
+		Pass(time.Minute) // until the client ends its own retries
+	})
+	return client
+}
+
+// ClusterClient returns a client of a cluster.
+func ClusterClient(t *testing.T, nodes []*Server) rueidis.Client {
+	t.Helper()
+	client := nodes[0].Client(t, func(o *rueidis.ClientOption) {
+		o.ForceSingleClient, o.DialCtxFn = false, dialNodes(nodes)
+	})
+	t.Cleanup(func() {
+		for _, s := range nodes {
+			s.close()
+		}
+	})
+	return client
+}
