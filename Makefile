@@ -17,7 +17,7 @@ export SLIDEGATE_INSTALL ?= 1
 # All tests of ONCE run under the race detector, and only there. In the packages of LOAD they would
 # take minutes. So those whose names end in UnderLoad run under it a second time, in short form. In
 # these, many goroutines use the package at once. make race-full runs the rest.
-ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/pipeline internal/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver suggest webaudit)))
+ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/pipeline internal/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
 LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
 
 # Without cgo there is no race detector, so all packages run without it. The simulation of attacks
@@ -68,7 +68,7 @@ test:
 	@$(MAKE) --no-print-directory -j$(JOBS) full race newest
 
 full:
-	$(GO) test -vet=off -count=1 -timeout 15m -p 2 $(OTHERS)
+	$(GO) test -vet=off -count=1 -timeout 15m -p $(if $(filter 1,$(JOBS)),2,3) $(OTHERS)
 
 # The two tests whose outcome depends most on the version of go-redis, on the newest one.
 newest:
@@ -117,7 +117,7 @@ race-load:
 # All tests of LOAD and of two packages that race reaches only through others, nightly. The race
 # detector makes pools of memory forget, so allocations are not counted.
 race-full:
-	$(GO) test -race -vet=off -count=1 -timeout 40m -p 2 -skip '^TestAllocations$$' $(LOAD) ./audit ./cmd/slidegate
+	$(GO) test -race -vet=off -count=1 -timeout 40m -p 2 -skip '^TestAllocations$$' $(LOAD) ./audit ./cmd/slidegate ./cmd/slidegate/internal/suggest
 
 # GOWORK=off shows what the libraries require and go.mod lacks. For the other modules, that needs
 # their tags.
