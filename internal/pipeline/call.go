@@ -83,10 +83,10 @@ func (c *call) startTimer() {
 	}
 }
 
-// allows reports whether a request may be queued. Otherwise it settles the request.
+// allows reports whether a request of a known slot range may be queued. Otherwise it settles the
+// request.
 func (c *call) allows(r *Request) bool {
-	r.began, r.Trace.SlotRange = c.began, c.pipeline.Range(r.Key)
-	r.lane = &c.pipeline.lanes[r.Trace.SlotRange]
+	r.began, r.lane = c.began, &c.pipeline.lanes[r.Trace.SlotRange]
 	allowed, probe := r.lane.allows(c.began)
 	switch {
 	case !allowed:
@@ -152,7 +152,7 @@ func (c *call) leave(cause error) {
 	for _, r := range c.requests { // before a sent one is abandoned, since another sender may then take what is queued
 		if r.state.CompareAndSwap(queued, left) {
 			c.left = true
-			c.conn.queues[r.Trace.SlotRange].forget(r.lane)
+			r.lane.queue.forget(r.lane)
 			c.settleUnsent(r, now, cause)
 		}
 	}

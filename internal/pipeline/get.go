@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A cachedGet is a GET in its own goroutine, so that its caller can leave
-// while the client waits for a connection.
+// A cachedGet is a GET in its own goroutine, so that its caller can leave while the client waits
+// for a connection.
 type cachedGet struct {
 	context.Context // Background, apart from Err
 

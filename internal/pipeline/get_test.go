@@ -36,8 +36,8 @@ func TestGet(t *testing.T) {
 	})
 }
 
-// TestGetEnds checks that a Get ends by its timeout, which is an outage, or by its context, which is
-// not. Neither leaves anything behind.
+// TestGetEnds checks that a Get ends by its timeout, which is an outage, or by its context, which
+// is not. Neither leaves anything behind.
 func TestGetEnds(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := withCache(t, s)

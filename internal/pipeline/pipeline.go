@@ -31,6 +31,7 @@ const Ranges = 64
 // A lane is what a limiter has for a slot range.
 type lane struct {
 	breaker
+	queue     *queue
 	abandoned atomic.Int32 // requests in flight whose callers left
 
 	// The mutex of the queue guards these.
@@ -47,6 +48,7 @@ type lane struct {
 func New(conn *Connection, report func(ctx context.Context, slotRange int, began bool)) *Pipeline {
 	p := &Pipeline{conn: conn, report: report}
 	for i := range p.lanes {
+		p.lanes[i].queue = &conn.queues[i]
 		p.lanes[i].notify = func(ctx context.Context, opened bool) { report(ctx, i, opened) }
 	}
 	return p
@@ -60,8 +62,9 @@ func (p *Pipeline) NewRequest() *Request { return &p.conn.singleCall().single }
 func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
 	c := r.call
 	c.start(ctx, p, timeout)
+	r.Trace.SlotRange = p.Range(r.Key)
 	if c.allows(r) {
-		c.conn.queues[r.Trace.SlotRange].put(r)
+		r.lane.queue.put(r)
 	}
 	c.wait()
 }

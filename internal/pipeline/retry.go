@@ -77,7 +77,7 @@ func (c *call) retry() {
 		if r.lane.isOpen() && !r.probe || !c.hasTime(now) {
 			c.settle(r, now)
 		} else {
-			c.conn.queues[r.Trace.SlotRange].put(r)
+			r.lane.queue.put(r)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (s *Rounds) Do(ctx context.Context, timeout time.Duration, requests []*Requ
 	c.start(ctx, s.pipeline, timeout)
 	for _, r := range requests {
 		if c.allows(r) {
-			c.conn.queues[r.Trace.SlotRange].put(r)
+			r.lane.queue.put(r)
 		}
 	}
 	c.wait()

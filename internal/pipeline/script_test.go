@@ -127,8 +127,8 @@ func TestScriptsOfABatchForgotten(t *testing.T) {
 	})
 }
 
-// TestUnknownHashFailsNoOtherScript checks that in FIPS mode, a script that the server does not load
-// fails its own requests, and no others of the batch.
+// TestUnknownHashFailsNoOtherScript checks that in FIPS mode, a script that the server does not
+// load fails its own requests, and no others of the batch.
 func TestUnknownHashFailsNoOtherScript(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
