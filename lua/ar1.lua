@@ -8,13 +8,16 @@
 -- earlier than the record, the levels stay as they were written, and the next write dates them to
 -- now. So all callers that give the time must take it from one clock.
 --
--- KEYS[1]  the key of the event: Name:{tag}:a. The tag of an event of at most 128 bytes is the
---          event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes that
---          are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a secret,
---          the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without padding.
---          Examples are in testdata/vectors.json
+-- One call can decide about several events, each as in a call of its own.
+--
+-- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:a. The tag of an event of at most 128 bytes
+--          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
+--          that are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a
+--          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
+--          padding. Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
---            allow      count the units if every limit admits them
+--            allow      count the units if every limit admits them. Only allow and count take
+--                       more than one key
 --            count      the same, but if a limit denies, count them, too: as many as raise its
 --                       level to C
 --            peek       reply what allow would, and count nothing
@@ -29,10 +32,10 @@
 --                       less than 1/4 may be ignored
 --            reset      forget the event, even if its record is cut short
 -- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
--- ARGV[3]  n, in units: 1 to 10^7. For each and counteach it is at most 4096; for allow, count,
---          peek and inspect it is at most the least Max
--- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to 10^7).
---          No two limits have the same Per. Inspect needs no limit
+-- ARGV[2 + k]  n for event k, in units: 1 to 10^7. For each and counteach it is at most 4096; for
+--          allow, count, peek and inspect it is at most the least Max
+-- ARGV[3 + K + 2i], [4 + K + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to
+--          10^7). No two limits have the same Per. Inspect needs no limit
 -- The last ARGV, for refund alone: the second reply of the call that counted, in us
 --
 -- Reply: a list of integers. Times are in us; waits are in ms from now, rounded up.
@@ -50,12 +53,15 @@
 --                        level in units of 10^-8. Then for each other section of the record: its
 --                        Per, wait until its level counts as 0, and its level
 --   refund, reset        1 if anything changed, else 0
+-- For several keys these are one after the other. If an event fails, a text is in the place of its
+-- first integer: the error that a call about it alone would reply. Its other integers mean nothing.
+-- The other events are decided.
 --
--- Writes: one SET with PX if units are counted. Refund writes one SET or DEL, reset one DEL. If
+-- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL, reset one DEL. If
 -- allow, some or each count nothing, they write only after the clock stepped back, to date the
 -- levels anew. Peek and inspect never write.
--- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key.
--- If an argument is not a number, the error is Lua's own.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
+-- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's own.
 --
 -- The record; numbers are big endian.
 --   byte      160 + the number of sections, 1 to 31: the format
@@ -69,12 +75,12 @@ local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
 local REST = 0.25 -- a level below it counts as 0
 
 -- The verb. One call counts unit, and the waits are for one call. All calls together count n.
-local key, op, now, n = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0
+local keys, op, now, n = #KEYS, A[1], A[2], A[3] == '1' and 1 or A[3] + 0
 local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
 local counting, looks, refund -- counting: denied units count, too; looks: peek or inspect
 local levels, others -- for inspect: the levels of the limits, and the sections of no limit given
 local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
-local rows, simulated -- rows: the replies to each call
+local rows, simulated, units -- rows: the replies to each call; units: n of each key, if there are several
 if op ~= 'allow' then
   if op == 'some' or op == 'each' then
     singles, lowers = true, true
@@ -89,6 +95,15 @@ if op ~= 'allow' then
   if singles or refund or op == 'reset' then unit, fit = 1, 0 end
   if op == 'each' or op == 'counteach' then rows, valid = {0, 0}, valid and n <= 4096 end
 end
+local most = unit
+if keys > 1 then
+  units, valid = {n}, valid and (op == 'allow' or op == 'count')
+  for k = 2, keys do
+    local n = A[k + 2] == '1' and 1 or A[k + 2] + 0
+    if n > most then most = n end
+    units[k], valid = n, valid and n >= 1 and n % 1 == 0
+  end
+end
 if now ~= '' then
   now, simulated = now + 0, true
   valid = valid and now >= 0 and now < 9007199254740992 and now % 1 == 0
@@ -96,26 +111,9 @@ else
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-local limits = (#A - (refund and 4 or 3)) / 2
+local limits = (#A - keys - (refund and 3 or 2)) / 2
 if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or levels and limits == 0)) then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of ar1.lua asks')
-end
-
-local v = redis.pcall('GET', key)
-local len, first, at, foreign, per, x, pos
-if not v then
-  len, first, at, pos = 0, 160, now, 1
-else
-  len = #v -- 0 if v is an error
-  if len > 19 then
-    first, at, per, x, pos = read('>BI7I4d', v) -- with the first section
-    if first < 161 or first > 191 or at > 9007199254740991 then foreign = true end
-  elseif v.err then
-    if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
-    return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
-  else
-    first, at, foreign = v:byte() or 0, now, true
-  end
+  return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of ar1.lua asks')
 end
 
 -- The limits. Each has three places in reply, from 3, 6, 9 on. Until the end they hold its Per, the
@@ -123,8 +121,8 @@ end
 -- what decays in 1 us, the step of the clock, and the sum of the rounding errors of doubles. The
 -- margin is at most 1/5 in all, so that no burst and no interval holds more than it may. C - Max is
 -- computed separately, by a series where the formula would lose its digits.
-local last = 3 * limits
-local reply, longest, a = nil, 0, 2 -- a is the place in ARGV
+local last, given = 3 * limits, units and {}
+local reply, longest, a = nil, 0, keys + 1 -- a is the place in ARGV
 if limits == 1 then
   reply = {0, now, nil, nil, nil}
 else
@@ -133,16 +131,16 @@ end
 for i = 3, last, 3 do
   a = a + 2
   local per, max = A[a] + 0, A[a + 1] + 0
-  if not (per >= 1 and per <= 17592186044416 and unit <= max and max <= 1e7 and per % 1 + max % 1 == 0) then
+  if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 1e7 and per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format(
-      'SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', key, i / 3))
+      'SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', KEYS[1], i / 3))
   end
   if per > longest then
     longest = per
   else
     for k = 3, i - 3, 3 do
       if reply[k] == per then
-        return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
+        return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': two limits have the same Per; keep the tighter one')
       end
     end
   end
@@ -153,202 +151,246 @@ for i = 3, last, 3 do
   if more * max > 0.18 then more = 0.18 / max end
   reply[i] = per
   reply[i + 1] = (max - unit + above) * (1 + more)
+  if given then given[i / 3] = {per, max, above, 1 + more} end
 end
-if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- The stored levels, decayed to now, less what is given back. Levels that belong to no limit of the
--- caller are kept, or listed in others.
-local admitted, aged, changed, elapsed = not levels, (at - now) / 1000
-if aged > 0 then aged, changed = 0, not refund end
-if refund then
-  elapsed = (at > now and at or now) - A[#A]
-  elapsed = elapsed > 0 and elapsed / 1000 or 0
-end
-local out, outs, far, i, sought = '', 0, 0, 0
-local tail = len - 11 -- where the last section may begin
-for section = 161, foreign and 0 or first do
-  if section > 161 then
-    if pos > tail then
-      foreign = true
-      break
-    end
-    per, x, pos = read('>I4d', v, pos)
+-- The record.
+local all, place = units and {}, 0
+for k = 1, keys do
+  local key, v, n, unit = KEYS[k], redis.pcall('GET', KEYS[k]), n, unit
+  local len, first, at, foreign, failure, per, x, pos
+  if units then
+    n = units[k]
+    unit = n
   end
-  if per == 0 then
-    foreign = pos + 5 > len
-    if not foreign then
-      per, x, pos = read('>I6d', v, pos - 8)
-      foreign = per < 4294967296 or per > 17592186044416
-    end
-  end
-  if foreign or not (x >= REST and x <= 2e7) then
-    foreign = true
-    break
-  end
-  x = x * exp(aged / per)
-  i = i + 3
-  if reply[i] ~= per then
-    i, sought = 3, true
-    while i <= last and reply[i] ~= per do i = i + 3 end
-  end
-  if i <= last then
-    if sought and reply[i + 2] then -- no writer stores two sections of one Per
-      foreign = true
-      break
-    end
-    if refund and x >= REST then
-      local rest = n * exp(-elapsed / per)
-      if rest >= REST then x, changed = x - rest, true end
-    end
-    if x < REST then x = 0 end
-    if x > reply[i + 1] then admitted = false end
-    reply[i + 2] = x
+  if not v then
+    len, first, at, pos = 0, 160, now, 1
   else
-    local left = 0
-    if x >= REST then
-      left = per * log(x / REST)
-      left = left - left % 1 + 1
-      if left > far then far = left end
-      out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
-    end
-    if others then
-      if x < REST then x = 0 end
-      for _, number in ipairs({per, left, x * 1e8 - x * 1e8 % 1}) do others[#others + 1] = number end
+    len = #v -- 0 if v is an error
+    if len > 19 then
+      first, at, per, x, pos = read('>BI7I4d', v) -- with the first section
+      if first < 161 or first > 191 or at > 9007199254740991 then foreign = true end
+    elseif v.err then
+      failure, first, at, foreign = v.err, 0, now, true
+      if failure:sub(1, 9) == 'WRONGTYPE' then
+        failure = 'WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter'
+      end
+    else
+      first, at, foreign = v:byte() or 0, now, true
     end
   end
-end
-if foreign or pos ~= len + 1 then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
-    first .. ', or cut short); remove it, or rename the limiter')
-end
 
-local adds = (admitted or counting) and not refund
-local before, calls, call, limit -- before: the levels before the call, where they are needed
-if singles and adds then
-  -- climb adds up to count single units to level x, while x is at most most. It returns the level
-  -- and how many units it added. It rounds like that many single additions: up to the next power
-  -- of 2 these are exact, so it makes them at once.
-  local function climb(x, most, count)
-    local added, power = 0, 1
-    while added < count and x <= most do
-      while power <= x do power = power + power end
-      local step, room = power - x, most - x
-      if room < step then step = room - room % 1 + 1 elseif step % 1 > 0 then step = step - step % 1 + 1 end
-      if step > count - added then step = count - added end
-      x = x + step
-      added = added + step
-    end
-    return x, added
-  end
-  -- Add the units that each limit admits. If denied units do not count, then keep only those that
-  -- all limits admit.
-  local again
-  fit, before = n, (rows or limits > 1) and {nil, nil, nil}
-  for i = 3, last, 3 do
-    local x, most, added = reply[i + 2] or 0, reply[i + 1]
-    if before then before[i / 3] = x end
-    x, added = climb(x, most, lowers and fit or n)
-    if counting and added < n and x < most + 1 then x = most + 1 end
-    if added < fit then fit, again = added, lowers and i > 3 end
-    reply[i + 2] = x
-  end
-  if again then
-    for i = 3, last, 3 do reply[i + 2] = climb(before[i / 3], reply[i + 1], fit) end
-  end
-  admitted, changed, adds = fit > 0, true, false
-end
-local writes, per1, x1 = (adds or changed) and not looks
+  if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
--- Each round of the loop makes a reply. The last one also makes the sections of the record. The
--- first section is written with the head. Each and counteach take one round for each row, and all
--- other verbs take one.
-repeat
-  if rows and before then
-    if not call then
-      calls, call, limit = lowers and fit or n, 0, {}
-      for i = 3, last, 3 do limit[i], limit[i + 1] = reply[i], reply[i + 1] end
-    end
-    -- Add the unit of this call to the levels that the one before it left.
-    call = call + 1
-    for i = 3, last, 3 do
-      local x, most = before[i / 3], limit[i + 1]
-      x = x <= most and x + 1 or x < most + 1 and most + 1 or x
-      before[i / 3], reply[i], reply[i + 1], reply[i + 2] = x, limit[i], most, x
-    end
+  -- The stored levels, decayed to now, less what is given back. Levels that belong to no limit of the
+  -- caller are kept, or listed in others.
+  local admitted, aged, changed, elapsed = not levels, (at - now) / 1000
+  if aged > 0 then aged, changed = 0, not refund end
+  if refund then
+    elapsed = (at > now and at or now) - A[#A]
+    elapsed = elapsed > 0 and elapsed / 1000 or 0
   end
-  for i = last, 3, -3 do
-    local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
-    local peak = most + unit -- less than 1 above Max
-    if adds then
-      if x <= most then x = x + unit elseif x < peak then x = peak end
+  local out, outs, far, i, sought = '', 0, 0, 0
+  local tail = len - 11 -- where the last section may begin
+  for section = 161, foreign and 0 or first do
+    if section > 161 then
+      if pos > tail then
+        foreign = true
+        break
+      end
+      per, x, pos = read('>I4d', v, pos)
     end
-    local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
-    local part = free % 1
-    if part < 0.2 then -- without the margin, it may be one less
-      local more = 0.001 / per + max * 1e-15
-      if more * max > 0.18 then more = 0.18 / max end
-      free = (most - x) / (1 + more) + unit
-      part = free % 1
-    end
-    if x > most then
-      wait = per * log(x / most)
-      wait = wait - wait % 1
-      if wait < 1 or x * exp(-wait / per) > most then wait = wait + 1 end
-    end
-    if x > 0 then
-      left = per * log(x / REST)
-      left = left - left % 1 + 1
-      if writes and call == calls then
-        if left > far then far = left end
-        outs = outs + 1
-        if per > 4294967295 then
-          out = write('>I4I6d', 0, per, x) .. out
-        elseif i > 3 then
-          out = write('>I4d', per, x) .. out
-        else
-          per1, x1 = per, x
-        end
+    if per == 0 then
+      foreign = pos + 5 > len
+      if not foreign then
+        per, x, pos = read('>I6d', v, pos - 8)
+        foreign = per < 4294967296 or per > 17592186044416
       end
     end
-    if levels then levels[i / 3] = x * 1e8 - x * 1e8 % 1 end
-    reply[i] = free < 0 and max or max - free + part
-    reply[i + 1] = wait
-    reply[i + 2] = left
+    if foreign or not (x >= REST and x <= 2e7) then
+      foreign = true
+      break
+    end
+    x = x * exp(aged / per)
+    i = i + 3
+    if reply[i] ~= per then
+      i, sought = 3, true
+      while i <= last and reply[i] ~= per do i = i + 3 end
+    end
+    if i <= last then
+      if sought and reply[i + 2] then -- no writer stores two sections of one Per
+        foreign = true
+        break
+      end
+      if refund and x >= REST then
+        local rest = n * exp(-elapsed / per)
+        if rest >= REST then x, changed = x - rest, true end
+      end
+      if x < REST then x = 0 end
+      if x > reply[i + 1] then admitted = false end
+      reply[i + 2] = x
+    else
+      local left = 0
+      if x >= REST then
+        left = per * log(x / REST)
+        left = left - left % 1 + 1
+        if left > far then far = left end
+        out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
+      end
+      if others then
+        if x < REST then x = 0 end
+        for _, number in ipairs({per, left, x * 1e8 - x * 1e8 % 1}) do others[#others + 1] = number end
+      end
+    end
   end
-  if rows then
-    for i = 3, last + 2 do rows[#rows + 1] = reply[i] end
+  if not failure and (foreign or pos ~= len + 1) then
+    failure = 'SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
+      first .. ', or cut short); remove it, or rename the limiter'
   end
-until call == calls
+  if failure and not units then return redis.error_reply(failure) end
 
-if levels then
-  local all = {0, now}
-  for i = 3, last, 3 do
-    for _, number in ipairs({reply[i], reply[i + 1], reply[i + 2], levels[i / 3]}) do all[#all + 1] = number end
+  local adds = (admitted or counting) and not refund
+  local before, calls, call, limit -- before: the levels before the call, where they are needed
+  if singles and adds then
+    -- climb adds up to count single units to level x, while x is at most most. It returns the level
+    -- and how many units it added. It rounds like that many single additions: up to the next power
+    -- of 2 these are exact, so it makes them at once.
+    local function climb(x, most, count)
+      local added, power = 0, 1
+      while added < count and x <= most do
+        while power <= x do power = power + power end
+        local step, room = power - x, most - x
+        if room < step then step = room - room % 1 + 1 elseif step % 1 > 0 then step = step - step % 1 + 1 end
+        if step > count - added then step = count - added end
+        x = x + step
+        added = added + step
+      end
+      return x, added
+    end
+    -- Add the units that each limit admits. If denied units do not count, then keep only those that
+    -- all limits admit.
+    local again
+    fit, before = n, (rows or limits > 1) and {nil, nil, nil}
+    for i = 3, last, 3 do
+      local x, most, added = reply[i + 2] or 0, reply[i + 1]
+      if before then before[i / 3] = x end
+      x, added = climb(x, most, lowers and fit or n)
+      if counting and added < n and x < most + 1 then x = most + 1 end
+      if added < fit then fit, again = added, lowers and i > 3 end
+      reply[i + 2] = x
+    end
+    if again then
+      for i = 3, last, 3 do reply[i + 2] = climb(before[i / 3], reply[i + 1], fit) end
+    end
+    admitted, changed, adds = fit > 0, true, false
   end
-  for _, number in ipairs(others) do all[#all + 1] = number end
-  return all
-end
-if writes then
-  if outs > 31 then
-    return redis.error_reply('SLIDEGATE key ' .. key ..
-      ' would count for more than 31 limits; wait until some are forgotten, or reset it')
+  local writes, per1, x1 = (adds or changed) and not looks
+
+  -- Each round of the loop makes a reply. The last one also makes the sections of the record. The
+  -- first section is written with the head. Each and counteach take one round for each row, and all
+  -- other verbs take one.
+  repeat
+    if rows and before then
+      if not call then
+        calls, call, limit = lowers and fit or n, 0, {}
+        for i = 3, last, 3 do limit[i], limit[i + 1] = reply[i], reply[i + 1] end
+      end
+      -- Add the unit of this call to the levels that the one before it left.
+      call = call + 1
+      for i = 3, last, 3 do
+        local x, most = before[i / 3], limit[i + 1]
+        x = x <= most and x + 1 or x < most + 1 and most + 1 or x
+        before[i / 3], reply[i], reply[i + 1], reply[i + 2] = x, limit[i], most, x
+      end
+    end
+    for i = last, 3, -3 do
+      local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
+      local peak = most + unit -- less than 1 above Max
+      if adds then
+        if x <= most then x = x + unit elseif x < peak then x = peak end
+      end
+      local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
+      local part = free % 1
+      if part < 0.2 then -- without the margin, it may be one less
+        local more = 0.001 / per + max * 1e-15
+        if more * max > 0.18 then more = 0.18 / max end
+        free = (most - x) / (1 + more) + unit
+        part = free % 1
+      end
+      if x > most then
+        wait = per * log(x / most)
+        wait = wait - wait % 1
+        if wait < 1 or x * exp(-wait / per) > most then wait = wait + 1 end
+      end
+      if x > 0 then
+        left = per * log(x / REST)
+        left = left - left % 1 + 1
+        if writes and call == calls then
+          if left > far then far = left end
+          outs = outs + 1
+          if per > 4294967295 then
+            out = write('>I4I6d', 0, per, x) .. out
+          elseif i > 3 then
+            out = write('>I4d', per, x) .. out
+          else
+            per1, x1 = per, x
+          end
+        end
+      end
+      if levels then levels[i / 3] = x * 1e8 - x * 1e8 % 1 end
+      reply[i] = free < 0 and max or max - free + part
+      reply[i + 1] = wait
+      reply[i + 2] = left
+    end
+    if rows then
+      for i = 3, last + 2 do rows[#rows + 1] = reply[i] end
+    end
+  until call == calls
+
+  if levels then
+    local all = {0, now}
+    for i = 3, last, 3 do
+      for _, number in ipairs({reply[i], reply[i + 1], reply[i + 2], levels[i / 3]}) do all[#all + 1] = number end
+    end
+    for _, number in ipairs(others) do all[#all + 1] = number end
+    return all
   end
-  if outs == 0 then
-    redis.call('DEL', key)
-  else
-    if simulated then far = far + 86400000 end
-    local head = per1 and write('>BI7I4d', 160 + outs, now, per1, x1) or write('>BI7', 160 + outs, now)
-    redis.call('SET', key, head .. out, 'PX', ('%d'):format(far))
+  if writes and not failure then
+    if outs > 31 then
+      failure = 'SLIDEGATE key ' .. key ..
+        ' would count for more than 31 limits; wait until some are forgotten, or reset it'
+    elseif outs == 0 then
+      local deleted = redis.pcall('DEL', key)
+      if deleted ~= 0 and deleted ~= 1 then failure = deleted.err end
+    else
+      if simulated then far = far + 86400000 end
+      local head = per1 and write('>BI7I4d', 160 + outs, now, per1, x1) or write('>BI7', 160 + outs, now)
+      failure = redis.pcall('SET', key, head .. out, 'PX', ('%d'):format(far)).err
+    end
   end
-end
-if refund then return {changed and 1 or 0} end
-if admitted then reply[1] = 1 end
-if singles then
-  reply[1] = fit
-  if rows then
+  if admitted then reply[1] = 1 end
+  if not units then
+    if failure then return redis.error_reply(failure) end
+    if refund then return {changed and 1 or 0} end
+    if not singles then return reply end
+    reply[1] = fit
+    if not rows then return reply end
     rows[1], rows[2] = fit, now
     for i = 3, lowers and fit > 0 and fit < n and last + 2 or 0 do rows[#rows + 1] = reply[i] end -- of the denial
     return rows
   end
+
+  -- Several keys: keep this reply, and prepare the next one.
+  if failure then reply[1] = failure end
+  for i = 1, last + 2 do all[place + i] = reply[i] or 0 end
+  place = place + last + 2
+  if k < keys then
+    local unit = units[k + 1]
+    reply[1], reply[2] = 0, now
+    for i = 3, last, 3 do
+      local limit = given[i / 3]
+      reply[i], reply[i + 1], reply[i + 2] = limit[1], (limit[2] - unit + limit[3]) * limit[4], nil
+    end
+  end
 end
-return reply
+return all

@@ -1,13 +1,15 @@
 -- window.lua decides whether an event may happen under several sliding windows at once,
--- and counts it in all of them or in none. All state of one event is one key.
+-- and counts it in all of them or in none. All state of one event is one key. One call can decide
+-- about several events, each as in a call of its own.
 --
--- KEYS[1]  the key of the event: Name:{tag}:w. The tag of an event of at most 128 bytes is the
---          event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes that
---          are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a secret,
---          the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without padding.
---          Examples are in testdata/vectors.json
+-- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:w. The tag of an event of at most 128 bytes
+--          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
+--          that are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a
+--          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
+--          padding. Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
---            allow      count the units if every limit admits them
+--            allow      count the units if every limit admits them. Only allow and count take
+--                       more than one key
 --            count      the same, but count them when a limit denies, too
 --            peek       reply what allow would, and count nothing
 --            some       count as many of the n units as every limit admits, like n calls of allow
@@ -20,11 +22,11 @@
 --            refund     give back units that an earlier call counted
 --            reset      forget the event, even if its record is cut short
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
--- ARGV[3]  n, in units: 1 to 2^53. For each and counteach it is at most 4096; for allow, count,
---          peek and inspect it is at most the least Max
--- ARGV[4 + 3i], [5 + 3i], [6 + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units
---          (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per. Inspect
---          needs no limit
+-- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For each and counteach it is at most 4096; for
+--          allow, count, peek and inspect it is at most the least Max
+-- ARGV[3 + K + 3i], [4 + K + 3i], [5 + K + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max
+--          in units (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
+--          Inspect needs no limit
 -- The last ARGV, for refund alone: the second reply of the call that counted, in ms
 --
 -- Reply: a list of integers. Times are in ms; a wait begins now.
@@ -43,12 +45,15 @@
 --                        each. Then for each other section of the record: its Per, units used,
 --                        wait until it is as if never used, and buckets as above
 --   refund, reset        1 if anything changed, else 0
+-- For several keys these are one after the other. If an event fails, a text is in the place of its
+-- first integer: the error that a call about it alone would reply. Its other integers mean nothing.
+-- The other events are decided.
 --
--- Writes: one SET with PX if units are counted. Refund writes one SET or DEL, reset one DEL. If
+-- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL, reset one DEL. If
 -- allow, some or each count nothing, they write only to repair a date (NoTimeTravel). Peek and
 -- inspect never write.
--- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key.
--- If an argument is not a number, the error is Lua's own.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
+-- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's own.
 --
 -- The record. A bucket is (time of its last event, units). It is forgotten when it is Per old.
 --   byte      128 + the number of sections, 1 to 31: the format
@@ -74,7 +79,7 @@
 --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
 --                           format that reads both, and 256^w
 --   slot                    where the three integers of the limit with this Per begin in reply: 3,
---                           6, 9 and so on. In ARGV the limit begins one place later. 0 if the
+--                           6, 9 and so on. In ARGV the limit begins K places later. 0 if the
 --                           caller has no such limit
 --   date                    the time of the attempt in this section: now, or last if that is later
 
@@ -109,15 +114,16 @@ local function encode(recordT, per, closed, last, res, total, open, body, w, u)
   return pack('>BI2I6', flags + 32, closed, per) .. fields .. body
 end
 
-local redis, read, write, A = redis, struct.unpack, struct.pack, ARGV
-local key, op, now, n, count = KEYS[1], A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
+local redis, read, write, A, keys = redis, struct.unpack, struct.pack, ARGV, #KEYS
+local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
 -- The verb. One call counts unit, and the waits are for one call. All calls together count n.
-local valid, unit = n == 1 or n >= 1 and n <= 9007199254740992 and n % 1 == 0, n
-local admitted, adds, counts = true, true, true -- adds: reply is as if the units are counted
+-- units lists n for each event, if there are several.
+local valid, unit, most, units = n == 1 or n >= 1 and n <= 9007199254740992 and n % 1 == 0, n
+local tries, writes = true, true -- tries: reply is as if the units are counted, unless a limit denies
 local counting, looks, inspect, refund -- counting: denied units count, too; looks: peek or inspect
 local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
-local sections, since, simulated -- sections lists the sections, if the loop alone is not enough
+local lists, since, simulated -- lists: the sections are listed, since the loop alone is not enough
 if op ~= 'allow' then
   if op == 'some' or op == 'each' then
     singles, lowers = true, true
@@ -129,13 +135,22 @@ if op ~= 'allow' then
     valid = valid and (counting or looks or refund or op == 'reset')
     if refund or op == 'reset' then unit = 1 end
     if refund then since, count = A[count] + 0, count - 1 end
-    if looks or refund then counts = false end
-    if inspect or refund then admitted, adds = false, false end
-    if inspect or refund or op == 'counteach' then sections = {} end
+    if looks or refund then writes = false end
+    if inspect or refund then tries = false end
+    lists = inspect or refund or op == 'counteach'
   end
   if singles then
     unit, fit = 1, n
     valid = valid and (op == 'some' or n <= 4096 or op == 'countsome')
+  end
+end
+most = unit
+if keys > 1 then
+  units, valid = {n}, valid and (op == 'allow' or op == 'count')
+  for k = 2, keys do
+    n = A[k + 2] == '1' and 1 or A[k + 2] + 0
+    if n > most then most = n end
+    units[k], valid = n, valid and n >= 1 and n % 1 == 0
   end
 end
 
@@ -149,9 +164,9 @@ else
 end
 
 -- The limits. Until one is decided, its places in reply hold -Per, Max and Resolution.
-local limits = (count - 3) / 3
+local limits = (count - 2 - keys) / 3
 if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or inspect and limits == 0)) then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of window.lua asks')
+  return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of window.lua asks')
 end
 local reply, lastSlot, longest = nil, 3 * limits, 0
 if limits == 1 then
@@ -159,50 +174,35 @@ if limits == 1 then
 else
   reply = {1, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 end
-for i = 4, count, 3 do
+for slot = 3, lastSlot, 3 do
+  local i = slot + keys
   local per, max, width = A[i] + 0, A[i + 1] + 0, A[i + 2]
   width = width == '1' and 1 or width + 0
-  if not (width <= per and per <= 17592186044416 and unit <= max and max <= 9007199254740992 and
+  if not (width <= per and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
     per % 1 + max % 1 == 0 and (width == 1 or width >= 1 and width % 1 == 0)) then
     return redis.error_reply(string.format(
-      'SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', key, (i - 1) / 3))
+      'SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', KEYS[1], slot / 3))
   end
   if per > longest then
     longest = per
   else
-    for b = 3, i - 4, 3 do
+    for b = 3, slot - 3, 3 do
       if reply[b] == -per then
-        return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
+        return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': two limits have the same Per; keep the tighter one')
       end
     end
   end
-  reply[i - 1] = -per
-  reply[i] = max
-  reply[i + 1] = width
+  reply[slot] = -per
+  reply[slot + 1] = max
+  reply[slot + 2] = width
 end
 
--- The record.
-local v = redis.pcall('GET', key)
-local len, first, T, foreign, flags, closed, per, at = 0, 128, 0
-if v then
-  len = #v -- 0 if v is an error
-  if len > 12 then
-    first, T, flags, closed, per, at = read('>BI6BBI4', v) -- with the head of the first section
-    if first < 129 or first > 159 then foreign = true end
-  elseif v.err then
-    if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
-    return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
-  else
-    first, foreign = v:byte() or 0, true
-  end
-end
-if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
-
--- Each round of the loop decides about one section of the record, and then about each limit that
--- has no section. It writes into reply what is true once the units are counted. The first limit
--- that denies corrects this for the limits before it. For some and each, a limit may admit fewer
--- units than the limits before it have counted. The loop then begins again, with as many units as
--- every limit admits.
+-- Decide about each event. Each round of the inner loop decides about one section of its record, and
+-- then about each limit that has no section. It writes into reply what is true once the units are
+-- counted. The first limit that denies corrects this for the limits before it. For some and each, a
+-- limit may admit fewer units than the limits before it have counted. The loop then begins again,
+-- with as many units as every limit admits.
+--   failure                why the event fails
 --   out, outs, expiry, px  the new sections, their number, the time when the last of their units
 --                          is forgotten, and that as PX, if it is the Per of a limit
 --   undecided, seen        how many limits are not decided yet, and how many sections were read
@@ -212,349 +212,387 @@ if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 --   lasts                  last of each slot where it is not T
 -- A section needs its own last time only if it is carried along or ahead of the clock, because T is
 -- the time of the clock at the last write.
-local newT, tail = refund and T or now, len - 5 -- tail: where the last head may begin
-local pos, slot, undecided, seen, ahead, earliest = 8, 0, limits, 0, 0, 281474976710656
-local out, outs, expiry, px, again, changed, lasts = '', limits, 0
-local last, total, open, w, pair, wrap, joins
-local dated = simulated -- PX is not the Per of a limit
-if refund then undecided = 0 end
-if T > now then sections = sections or {} end -- a denial may have to repair a date
-if foreign then pos, undecided = len + 1, 0 end
-while pos <= len or undecided > 0 or again do
-  if again and pos > len and undecided == 0 then
-    -- Begin again, with as many units as every limit admits.
-    pos, slot, undecided, seen, ahead, out, outs, expiry = 8, 0, limits, 0, 0, '', limits, 0
-    again, sections, admitted, adds, counts = false, sections and {}, true, true, true
-    for b = 3, lastSlot, 3 do reply[b], reply[b + 1], reply[b + 2] = -A[b + 1], A[b + 2] + 0, A[b + 3] + 0 end
-    if v then flags, closed, per, at = read('>BBI4', v, 8) end
-  end
-  slot = slot + 3
-  local res, u, short = 1, 0, 0
-  if pos <= len then
-    -- Read the section.
-    if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
-    if flags >= 32 and pos + 8 <= len then -- a wide head
-      flags, closed, per, at = read('>BI2I6', v, pos)
-      flags = flags - 32
-    end
-    if per < 65536 then
-      w, pair, wrap = 2, '>I2', 65536
-      if per == 0 then foreign = true end
-    elseif per < 16777216 then
-      w, pair, wrap = 3, '>I3', 16777216
-    elseif per < 4294967296 then
-      w, pair, wrap = 4, '>I4', 4294967296
-    else
-      w, pair, wrap, short = 6, '>I6', 281474976710656, nil
-      if per > 17592186044416 then foreign = true end
-    end
-    last = T
-    total = closed + 1
-    open = 1
-    if flags == 0 then
-      pos = at + closed * w
-    else
-      u = flags % 4
-      local r = (flags - u) / 4 % 4
-      short = short and r < 2 and flags % 16
-      if flags > 31 or r == 3 then foreign = true end
-      if u > 1 then u = u * 4 - 5 end
-      pos = at + u + u + closed * (w + u) + (r == 2 and 6 or 0)
-      if flags >= 16 then pos = pos + 6 end
-      if pos <= len + 1 then
-        if flags >= 16 then
-          last, at = read('>I6', v, at)
-          if last > T + per then foreign = true end
-        end
-        if r == 1 then res = (per + 59 - (per + 59) % 60) / 60 elseif r == 2 then res, at = read('>I6', v, at) end
-        if u == 1 then
-          total, open, at = read('>BB', v, at)
-          pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
-        elseif u > 1 then
-          total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
-          pair = pair .. (u == 3 and 'I3' or 'I7')
-          if total > 9007199254740992 then foreign = true end
-        end
-      end
-    end
-    seen = seen + 1
-    if slot > lastSlot or reply[slot] ~= -per then
-      slot = lastSlot
-      while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
-      for b = 4, slot == 0 and lastSlot or 0, 3 do foreign = foreign or A[b] + 0 == per end -- a second of one Per
-    end
-    if foreign or pos > tail and pos ~= len + 1 then foreign = true break end
-  else
-    while slot > lastSlot or reply[slot] >= 0 do slot = slot % lastSlot + 3 end
-    per = -reply[slot]
-    last = now - per -- old enough to be forgotten
-  end
+local all, given, place = {}, {}, 0 -- the replies about several events, and reply as it begins
+for b = 1, units and lastSlot + 2 or 0 do given[b] = reply[b] end
+for k = 1, keys do
+  local key, n, unit = KEYS[k], n, unit
+  if units then n, unit = units[k], units[k] end
+  local admitted, adds, counts, sections = tries, tries, writes, lists and {}
 
-  -- NoTimeTravel: if the clock stepped back, merge all that is more than Per ahead into one bucket
-  -- at now + Per.
-  local fin, date = pos, now
-  if last > now then
-    if last > now + per and not refund then
-      while closed > 0 do
-        local b, c = read(pair, v, at)
-        if last - (last - b) % wrap < now + per then break end
-        open, closed, at = open + (u > 0 and c or 1), closed - 1, at + w + u
+  -- The record.
+  local v = redis.pcall('GET', key)
+  local len, first, T, foreign, failure, flags, closed, per, at = 0, 128, 0
+  if v then
+    len = #v -- 0 if v is an error
+    if len > 12 then
+      first, T, flags, closed, per, at = read('>BI6BBI4', v) -- with the head of the first section
+      if first < 129 or first > 159 then foreign = true end
+    elseif v.err then
+      failure, foreign = v.err, true
+      if failure:sub(1, 9) == 'WRONGTYPE' then
+        failure = 'WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter'
       end
-      last, changed = now + per, true
-    end
-    date, dated, short = last, true, nil
-    if slot > 0 or limits == 0 then
-      ahead = ahead + 1
-      if date < earliest then earliest = date end
-    end
-  end
-
-  -- Forget.
-  if slot > 0 and not refund or inspect then
-    if last + per <= date then
-      local width = reply[slot + 2]
-      last = date; res = width
-      total = 0; closed = 0; open = 0; u = 0
-      short = per < 4294967296 and (width == 1 and 0 or width == (per + 59 - (per + 59) % 60) / 60 and 4)
     else
-      while closed > 0 do
-        local b, c = read(pair, v, fin - w - u)
-        if last - (last - b) % wrap + per > date then break end
-        total, closed, fin = total - (u > 0 and c or 1), closed - 1, fin - w - u
-      end
-      if total < open then foreign = true break end -- all buckets together hold at least what one holds
+      first, foreign = v:byte() or 0, true
     end
   end
-  if sections then
-    sections[#sections + 1] = {slot = slot, per = per, closed = closed, last = last, res = res, total = total,
-      open = open, at = at, fin = fin, w = w, u = u, pair = pair, wrap = wrap, date = date}
-    if refund then reply[slot], slot = 0, 0 end
-  end
+  if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
-  if slot == 0 then
-    -- Keep what callers with other limits count, until it is forgotten.
-    if last + per > now then
-      out, outs = out .. encode(newT, per, closed, last, res, total, open, v:sub(at, fin - 1), w, u), outs + 1
-      if last + per > expiry then expiry, px = last + per, nil end
+  local newT, tail = refund and T or now, len - 5 -- tail: where the last head may begin
+  local pos, slot, undecided, seen, ahead, earliest = 8, 0, limits, 0, 0, 281474976710656
+  local out, outs, expiry, px, again, changed, lasts = '', limits, 0
+  local last, total, open, w, pair, wrap, joins
+  local dated = simulated -- PX is not the Per of a limit
+  if refund then undecided = 0 end
+  if T > now then sections = sections or {} end -- a denial may have to repair a date
+  if foreign then pos, undecided = len + 1, 0 end
+  while pos <= len or undecided > 0 or again do
+    if again and pos > len and undecided == 0 then
+      -- Begin again, with as many units as every limit admits.
+      pos, slot, undecided, seen, ahead, out, outs, expiry = 8, 0, limits, 0, 0, '', limits, 0
+      again, sections, admitted, adds, counts = false, sections and {}, true, true, true
+      for b = 3, lastSlot, 3 do reply[b], reply[b + 1], reply[b + 2] = -A[b + keys], A[b + keys + 1] + 0, A[b + keys + 2] + 0 end
+      if v then flags, closed, per, at = read('>BBI4', v, 8) end
     end
-  else
-    -- Decide. need is how many units must be forgotten before this call fits, or once this one is
-    -- counted, before the next.
-    local due, need, wait = date + per, total - (reply[slot + 1] - unit), 0
-    if singles and need + fit > 1 then
-      fit = need < 1 and 1 - need or 0
-      if lowers and fit > 0 then again, n = again or undecided < limits, fit end
-    end
-    if need > 0 then
-      if admitted and undecided < limits and not counting then
-        for b = 3, lastSlot, 3 do
-          if reply[b] >= 0 then
-            reply[b], reply[b + 1] = reply[b] - n, 0
-            reply[b + 2] = reply[b] > 0 and (lasts and lasts[b] or T) + A[b + 1] - now or 0
+    slot = slot + 3
+    local res, u, short = 1, 0, 0
+    if pos <= len then
+      -- Read the section.
+      if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
+      if flags >= 32 and pos + 8 <= len then -- a wide head
+        flags, closed, per, at = read('>BI2I6', v, pos)
+        flags = flags - 32
+      end
+      if per < 65536 then
+        w, pair, wrap = 2, '>I2', 65536
+        if per == 0 then foreign = true end
+      elseif per < 16777216 then
+        w, pair, wrap = 3, '>I3', 16777216
+      elseif per < 4294967296 then
+        w, pair, wrap = 4, '>I4', 4294967296
+      else
+        w, pair, wrap, short = 6, '>I6', 281474976710656, nil
+        if per > 17592186044416 then foreign = true end
+      end
+      last = T
+      total = closed + 1
+      open = 1
+      if flags == 0 then
+        pos = at + closed * w
+      else
+        u = flags % 4
+        local r = (flags - u) / 4 % 4
+        short = short and r < 2 and flags % 16
+        if flags > 31 or r == 3 then foreign = true end
+        if u > 1 then u = u * 4 - 5 end
+        pos = at + u + u + closed * (w + u) + (r == 2 and 6 or 0)
+        if flags >= 16 then pos = pos + 6 end
+        if pos <= len + 1 then
+          if flags >= 16 then
+            last, at = read('>I6', v, at)
+            if last > T + per then foreign = true end
+          end
+          if r == 1 then res = (per + 59 - (per + 59) % 60) / 60 elseif r == 2 then res, at = read('>I6', v, at) end
+          if u == 1 then
+            total, open, at = read('>BB', v, at)
+            pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
+          elseif u > 1 then
+            total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
+            pair = pair .. (u == 3 and 'I3' or 'I7')
+            if total > 9007199254740992 then foreign = true end
           end
         end
       end
-      admitted, adds, counts = false, counting, counting
-    end
-    if adds then
-      joins = last == date or res > 1 and last - last % res == date - date % res
-      need = need + n
-    end
-    if need > total then
-      wait = due - now
-    elseif need > 0 then
-      local t, p = adds and joins and date or last, fin
-      if u == 0 and need <= closed then t = last - (last - read(pair, v, fin - need * w)) % wrap end
-      while u > 0 and need > 0 and p > at do
-        local b, c = read(pair, v, p - w - u)
-        need, p = need - c, p - w - u
-        if need <= 0 then t = last - (last - b) % wrap end
+      seen = seen + 1
+      if slot > lastSlot or reply[slot] ~= -per then
+        slot = lastSlot
+        while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
+        for b = 3, slot == 0 and lastSlot or 0, 3 do foreign = foreign or A[b + keys] + 0 == per end -- a second of one Per
       end
-      wait = t + per - now
-      if wait < 1 then foreign = true break end -- buckets are in order, so this one is not forgotten yet
-    end
-    if last ~= T and total > 0 then
-      lasts = lasts or {}
-      lasts[slot] = last
-    end
-    if counts then
-      if not joins then closed = closed + 1 end
-      local plain = short and closed < 256 and (joins or res == reply[slot + 2])
-      if plain and u == 0 and n == 1 and total == closed then
-        if closed == 0 then
-          out = out .. write('>BBI4', short, 0, per)
-        else
-          out = out .. write(w == 3 and '>BBI4I3' or w == 4 and '>BBI4I4' or '>BBI4I2', short, closed, per,
-            last % wrap) .. v:sub(at, fin - 1)
-        end
-      elseif plain and u == 1 and total + n < 256 then
-        if joins then
-          out = out .. write('>BBI4BB', short, closed, per, total + n, open + n) .. v:sub(at, fin - 1)
-        else
-          out = out .. write(w == 3 and '>BBI4BBI3B' or w == 4 and '>BBI4BBI4B' or '>BBI4BBI2B', short, closed, per,
-            total + n, n, last % wrap, open) .. v:sub(at, fin - 1)
-        end
-      else
-        if total > 9007199254740992 - n or closed > 65535 then
-          return redis.error_reply('SLIDEGATE key ' .. key ..
-            ' would count more than 2^53 units or 65,536 buckets; wait until some are forgotten, or reset it')
-        end
-        local body = closed > 0 and v:sub(at, fin - 1) or ''
-        if joins then
-          open = open + n
-        else
-          body = write(pair, last % wrap, open) .. body -- without units, if every bucket holds 1
-          open, res = n, reply[slot + 2]
-        end
-        out = out .. encode(newT, per, closed, date, res, total + n, open, body, w, u)
-      end
-      if due > expiry then expiry, px = due, A[slot + 1] end
-    end
-    undecided = undecided - 1
-    reply[slot + 1] = wait
-    if adds then
-      reply[slot] = total + n
-      reply[slot + 2] = due - now
+      if foreign or pos > tail and pos ~= len + 1 then foreign = true break end
     else
-      reply[slot] = total
-      reply[slot + 2] = total > 0 and last + per - now or 0
+      while slot > lastSlot or reply[slot] >= 0 do slot = slot % lastSlot + 3 end
+      per = -reply[slot]
+      last = now - per -- old enough to be forgotten
     end
-  end
-end
 
-if foreign or seen ~= first - 128 then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
-    first .. ', or cut short); remove it, or rename the limiter')
-end
-
-if inspect then
-  local all, bySlot = {0, now}, {}
-  local function add(...)
-    for _, number in ipairs({...}) do all[#all + 1] = number end
-  end
-  local function addBuckets(s)
-    add(s.total > 0 and s.closed + 1 or 0)
-    local p = s.fin
-    while s.total > 0 and p > s.at do
-      p = p - s.w - s.u
-      local b, c = read(s.pair, v, p)
-      add(s.last - (s.last - b) % s.wrap, s.u > 0 and c or 1)
-    end
-    if s.total > 0 then add(s.last, s.open) end
-  end
-  for _, s in ipairs(sections) do bySlot[s.slot] = s end
-  for slot = 3, lastSlot, 3 do
-    add(reply[slot], reply[slot + 1], reply[slot + 2])
-    addBuckets(bySlot[slot])
-  end
-  for _, s in ipairs(sections) do
-    if s.slot == 0 then
-      add(s.per, s.total, s.total > 0 and s.last + s.per - now or 0)
-      addBuckets(s)
-    end
-  end
-  if ahead > 0 and ahead == (limits > 0 and limits or seen) then all[2] = earliest end
-  return all
-end
-
--- Write the whole record anew for a refund, or to repair a date when nothing is counted.
-if refund or changed and not counts then
-  out, outs, expiry, px = '', 0, 0, nil
-  for _, s in ipairs(sections) do
-    local last, total, open, closed, res = s.last, s.total, s.open, s.closed, s.res
-    local step, body = s.w + s.u, v:sub(s.at or 1, s.fin - 1)
-    if refund and s.slot > 0 and total > 0 and last >= since and since + s.per > s.date then
-      -- Take the units from the first bucket that is not before since. If that is a closed bucket,
-      -- it ends before p. If p reaches at, it is the open one.
-      local p, t, units = s.fin, last, open
-      while p > s.at do
-        local b, c = read(s.pair, v, p - step)
-        t = last - (last - b) % s.wrap
-        if t >= since then
-          units = s.u > 0 and c or 1
-          break
+    -- NoTimeTravel: if the clock stepped back, merge all that is more than Per ahead into one bucket
+    -- at now + Per.
+    local fin, date = pos, now
+    if last > now then
+      if last > now + per and not refund then
+        while closed > 0 do
+          local b, c = read(pair, v, at)
+          if last - (last - b) % wrap < now + per then break end
+          open, closed, at = open + (u > 0 and c or 1), closed - 1, at + w + u
         end
-        p = p - step
+        last, changed = now + per, true
       end
-      local newer, older = v:sub(s.at, p - step - 1), v:sub(p, s.fin - 1)
-      changed = true
-      if units > n then
-        total = total - n
-        if p == s.at then open = open - n else body = newer .. write(s.pair, t % s.wrap, units - n) .. older end
+      date, dated, short = last, true, nil
+      if slot > 0 or limits == 0 then
+        ahead = ahead + 1
+        if date < earliest then earliest = date end
+      end
+    end
+
+    -- Forget.
+    if slot > 0 and not refund or inspect then
+      if last + per <= date then
+        local width = reply[slot + 2]
+        last = date; res = width
+        total = 0; closed = 0; open = 0; u = 0
+        short = per < 4294967296 and (width == 1 and 0 or width == (per + 59 - (per + 59) % 60) / 60 and 4)
       else
-        total = total - units
-        if p > s.at then
-          body = newer .. older
-        elseif closed > 0 then
-          -- Make the closed bucket before it the last one. Under Resolution 1, no event joins it.
-          local b, c = read(s.pair, v, s.at)
-          last, open, res, body = last - (last - b) % s.wrap, s.u > 0 and c or 1, 1, v:sub(s.at + step, s.fin - 1)
-        else
-          total = 0 -- that was the only bucket
+        while closed > 0 do
+          local b, c = read(pair, v, fin - w - u)
+          if last - (last - b) % wrap + per > date then break end
+          total, closed, fin = total - (u > 0 and c or 1), closed - 1, fin - w - u
         end
-        closed = closed - 1
+        if total < open then foreign = true break end -- all buckets together hold at least what one holds
       end
     end
-    if total > 0 and last + s.per > now then
-      out, outs = out .. encode(newT, s.per, closed, last, res, total, open, body, s.w, s.u), outs + 1
-      if last + s.per > expiry then expiry = last + s.per end
+    if sections then
+      sections[#sections + 1] = {slot = slot, per = per, closed = closed, last = last, res = res, total = total,
+        open = open, at = at, fin = fin, w = w, u = u, pair = pair, wrap = wrap, date = date}
+      if refund then reply[slot], slot = 0, 0 end
+    end
+
+    if slot == 0 then
+      -- Keep what callers with other limits count, until it is forgotten.
+      if last + per > now then
+        out, outs = out .. encode(newT, per, closed, last, res, total, open, v:sub(at, fin - 1), w, u), outs + 1
+        if last + per > expiry then expiry, px = last + per, nil end
+      end
+    else
+      -- Decide. need is how many units must be forgotten before this call fits, or once this one is
+      -- counted, before the next.
+      local due, need, wait = date + per, total - (reply[slot + 1] - unit), 0
+      if singles and need + fit > 1 then
+        fit = need < 1 and 1 - need or 0
+        if lowers and fit > 0 then again, n = again or undecided < limits, fit end
+      end
+      if need > 0 then
+        if admitted and undecided < limits and not counting then
+          for b = 3, lastSlot, 3 do
+            if reply[b] >= 0 then
+              reply[b], reply[b + 1] = reply[b] - n, 0
+              reply[b + 2] = reply[b] > 0 and (lasts and lasts[b] or T) + A[b + keys] - now or 0
+            end
+          end
+        end
+        admitted, adds, counts = false, counting, counting
+      end
+      if adds then
+        joins = last == date or res > 1 and last - last % res == date - date % res
+        need = need + n
+      end
+      if need > total then
+        wait = due - now
+      elseif need > 0 then
+        local t, p = adds and joins and date or last, fin
+        if u == 0 and need <= closed then t = last - (last - read(pair, v, fin - need * w)) % wrap end
+        while u > 0 and need > 0 and p > at do
+          local b, c = read(pair, v, p - w - u)
+          need, p = need - c, p - w - u
+          if need <= 0 then t = last - (last - b) % wrap end
+        end
+        wait = t + per - now
+        if wait < 1 then foreign = true break end -- buckets are in order, so this one is not forgotten yet
+      end
+      if last ~= T and total > 0 then
+        lasts = lasts or {}
+        lasts[slot] = last
+      end
+      if counts then
+        if not joins then closed = closed + 1 end
+        local plain = short and closed < 256 and (joins or res == reply[slot + 2])
+        if plain and u == 0 and n == 1 and total == closed then
+          if closed == 0 then
+            out = out .. write('>BBI4', short, 0, per)
+          else
+            out = out .. write(w == 3 and '>BBI4I3' or w == 4 and '>BBI4I4' or '>BBI4I2', short, closed, per,
+              last % wrap) .. v:sub(at, fin - 1)
+          end
+        elseif plain and u == 1 and total + n < 256 then
+          if joins then
+            out = out .. write('>BBI4BB', short, closed, per, total + n, open + n) .. v:sub(at, fin - 1)
+          else
+            out = out .. write(w == 3 and '>BBI4BBI3B' or w == 4 and '>BBI4BBI4B' or '>BBI4BBI2B', short, closed, per,
+              total + n, n, last % wrap, open) .. v:sub(at, fin - 1)
+          end
+        else
+          if total > 9007199254740992 - n or closed > 65535 then
+            failure = 'SLIDEGATE key ' .. key ..
+              ' would count more than 2^53 units or 65,536 buckets; wait until some are forgotten, or reset it'
+            break
+          end
+          local body = closed > 0 and v:sub(at, fin - 1) or ''
+          if joins then
+            open = open + n
+          else
+            body = write(pair, last % wrap, open) .. body -- without units, if every bucket holds 1
+            open, res = n, reply[slot + 2]
+          end
+          out = out .. encode(newT, per, closed, date, res, total + n, open, body, w, u)
+        end
+        if due > expiry then expiry, px = due, A[slot + keys] end
+      end
+      undecided = undecided - 1
+      reply[slot + 1] = wait
+      if adds then
+        reply[slot] = total + n
+        reply[slot + 2] = due - now
+      else
+        reply[slot] = total
+        reply[slot + 2] = total > 0 and last + per - now or 0
+      end
     end
   end
-end
 
-if (counts or changed) and not looks then
-  if outs > 31 then
-    return redis.error_reply('SLIDEGATE key ' .. key ..
-      ' would count for more than 31 limits; wait until some are forgotten, or reset it')
+  if not failure and (foreign or seen ~= first - 128) then
+    failure = 'SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
+      first .. ', or cut short); remove it, or rename the limiter'
   end
-  if expiry == 0 then
-    redis.call('DEL', key)
-  else
-    -- If callers give the time, keep the key for one more day, because their clock may be behind.
-    if dated or not px then px = string.format('%.0f', expiry - now + (simulated and 86400000 or 0)) end
-    redis.call('SET', key, write('>BI6', 128 + outs, newT) .. out, 'PX', px)
-  end
-end
+  if failure and not units then return redis.error_reply(failure) end
 
-if not admitted then reply[1] = 0 end
-if ahead == limits then reply[2] = earliest end
-if refund then
-  return {changed and 1 or 0}
-elseif not singles then
-  return reply
-end
-
-reply[1] = fit
-if op == 'some' or op == 'countsome' then return reply end
-
--- The rows. The row of the last call that counted equals reply, and so does that of a denial after
--- it. For the verb each, the calls before it fill no limit, so their rows have no wait.
-local rows, waits, place = {fit, reply[2]}, {}, 3
-for _, s in ipairs(counting and sections or {}) do
-  if s.slot > 0 then
-    -- Go through the units that the record had, oldest first: gone units are forgotten at t + Per.
-    local gone, t, p, list = 0, 0, s.fin, {}
-    local joined = s.last == s.date or s.res > 1 and s.last - s.last % s.res == s.date - s.date % s.res
-    for k = 1, n do
-      local need = s.total + k + 1 - A[s.slot + 2]
-      while s.total > 0 and gone < need and p > s.at do
+  if inspect then
+    local all, bySlot = {0, now}, {}
+    local function add(...)
+      for _, number in ipairs({...}) do all[#all + 1] = number end
+    end
+    local function addBuckets(s)
+      add(s.total > 0 and s.closed + 1 or 0)
+      local p = s.fin
+      while s.total > 0 and p > s.at do
         p = p - s.w - s.u
         local b, c = read(s.pair, v, p)
-        gone, t = gone + (s.u > 0 and c or 1), s.last - (s.last - b) % s.wrap
+        add(s.last - (s.last - b) % s.wrap, s.u > 0 and c or 1)
       end
-      if gone < need then t = (joined or need > s.total) and s.date or s.last end
-      list[k] = need > 0 and math.max(t + s.per - now, 1) or 0
+      if s.total > 0 then add(s.last, s.open) end
     end
-    waits[s.slot] = list
+    for _, s in ipairs(sections) do bySlot[s.slot] = s end
+    for slot = 3, lastSlot, 3 do
+      add(reply[slot], reply[slot + 1], reply[slot + 2])
+      addBuckets(bySlot[slot])
+    end
+    for _, s in ipairs(sections) do
+      if s.slot == 0 then
+        add(s.per, s.total, s.total > 0 and s.last + s.per - now or 0)
+        addBuckets(s)
+      end
+    end
+    if ahead > 0 and ahead == (limits > 0 and limits or seen) then all[2] = earliest end
+    return all
   end
-end
-local counted = lowers and fit or n
-for k = 1, lowers and math.min(A[3] + 0, fit + 1) or n do
-  for slot = 3, lastSlot, 3 do
-    rows[place] = k < counted and reply[slot] - counted + k or reply[slot]
-    rows[place + 1] = k < counted and (waits[slot] and waits[slot][k] or 0) or reply[slot + 1]
-    rows[place + 2] = reply[slot + 2]
-    place = place + 3
+
+  -- Write the whole record anew for a refund, or to repair a date when nothing is counted.
+  if refund or changed and not counts then
+    out, outs, expiry, px = '', 0, 0, nil
+    for _, s in ipairs(sections) do
+      local last, total, open, closed, res = s.last, s.total, s.open, s.closed, s.res
+      local step, body = s.w + s.u, v:sub(s.at or 1, s.fin - 1)
+      if refund and s.slot > 0 and total > 0 and last >= since and since + s.per > s.date then
+        -- Take the units from the first bucket that is not before since. If that is a closed bucket,
+        -- it ends before p. If p reaches at, it is the open one.
+        local p, t, units = s.fin, last, open
+        while p > s.at do
+          local b, c = read(s.pair, v, p - step)
+          t = last - (last - b) % s.wrap
+          if t >= since then
+            units = s.u > 0 and c or 1
+            break
+          end
+          p = p - step
+        end
+        local newer, older = v:sub(s.at, p - step - 1), v:sub(p, s.fin - 1)
+        changed = true
+        if units > n then
+          total = total - n
+          if p == s.at then open = open - n else body = newer .. write(s.pair, t % s.wrap, units - n) .. older end
+        else
+          total = total - units
+          if p > s.at then
+            body = newer .. older
+          elseif closed > 0 then
+            -- Make the closed bucket before it the last one. Under Resolution 1, no event joins it.
+            local b, c = read(s.pair, v, s.at)
+            last, open, res, body = last - (last - b) % s.wrap, s.u > 0 and c or 1, 1, v:sub(s.at + step, s.fin - 1)
+          else
+            total = 0 -- that was the only bucket
+          end
+          closed = closed - 1
+        end
+      end
+      if total > 0 and last + s.per > now then
+        out, outs = out .. encode(newT, s.per, closed, last, res, total, open, body, s.w, s.u), outs + 1
+        if last + s.per > expiry then expiry = last + s.per end
+      end
+    end
   end
+
+  if (counts or changed) and not looks and not failure then
+    if outs > 31 then
+      failure = 'SLIDEGATE key ' .. key ..
+        ' would count for more than 31 limits; wait until some are forgotten, or reset it'
+    elseif expiry == 0 then
+      local deleted = redis.pcall('DEL', key)
+      if deleted ~= 0 and deleted ~= 1 then failure = deleted.err end
+    else
+      -- If callers give the time, keep the key for one more day, because their clock may be behind.
+      if dated or not px then px = string.format('%.0f', expiry - now + (simulated and 86400000 or 0)) end
+      failure = redis.pcall('SET', key, write('>BI6', 128 + outs, newT) .. out, 'PX', px).err
+    end
+  end
+
+  if not admitted then reply[1] = 0 end
+  if ahead == limits then reply[2] = earliest end
+  if not units then
+    if failure then return redis.error_reply(failure) end
+    if refund then return {changed and 1 or 0} end
+    if not singles then return reply end
+
+    reply[1] = fit
+    if op == 'some' or op == 'countsome' then return reply end
+
+    -- The rows. The row of the last call that counted equals reply, and so does that of a denial after
+    -- it. For the verb each, the calls before it fill no limit, so their rows have no wait.
+    local rows, waits, place = {fit, reply[2]}, {}, 3
+    for _, s in ipairs(counting and sections or {}) do
+      if s.slot > 0 then
+        -- Go through the units that the record had, oldest first: gone units are forgotten at t + Per.
+        local gone, t, p, list = 0, 0, s.fin, {}
+        local joined = s.last == s.date or s.res > 1 and s.last - s.last % s.res == s.date - s.date % s.res
+        for k = 1, n do
+          local need = s.total + k + 1 - A[s.slot + keys + 1]
+          while s.total > 0 and gone < need and p > s.at do
+            p = p - s.w - s.u
+            local b, c = read(s.pair, v, p)
+            gone, t = gone + (s.u > 0 and c or 1), s.last - (s.last - b) % s.wrap
+          end
+          if gone < need then t = (joined or need > s.total) and s.date or s.last end
+          list[k] = need > 0 and math.max(t + s.per - now, 1) or 0
+        end
+        waits[s.slot] = list
+      end
+    end
+    local counted = lowers and fit or n
+    for k = 1, lowers and math.min(A[3] + 0, fit + 1) or n do
+      for slot = 3, lastSlot, 3 do
+        rows[place] = k < counted and reply[slot] - counted + k or reply[slot]
+        rows[place + 1] = k < counted and (waits[slot] and waits[slot][k] or 0) or reply[slot + 1]
+        rows[place + 2] = reply[slot + 2]
+        place = place + 3
+      end
+    end
+    return rows
+  end
+
+  -- Several keys: keep this reply, and prepare the next one.
+  if failure then reply[1] = failure end
+  for b = 1, lastSlot + 2 do
+    all[place + b] = reply[b]
+    reply[b] = given[b]
+  end
+  place = place + lastSlot + 2
 end
-return rows
+return all

@@ -59,7 +59,7 @@ function redis.call(command, _, new)
   if command == 'GET' then return value end
   local was = value
   value = command == 'SET' and new
-  return was and 1 or 0
+  return command == 'SET' and {ok = 'OK'} or was and 1 or 0
 end
 redis.pcall = redis.call
 
