@@ -18,6 +18,7 @@ type bench struct {
 	callers []int         // of throughput and hot
 	passes  int           // of throughput and hot
 	slice   time.Duration // of throughput and hot
+	beside  *neighbour    // nil: none
 
 	rounds, events, memory int // of server
 

@@ -26,7 +26,7 @@ type contender struct {
 	beside string // another row that the server part compares it with
 	allows bool   // the answer that each decision must have
 	hot    bool   // all decisions are about one event
-	merges bool   // several decisions about one event may be one script call
+	merges bool   // several decisions may be one script call
 	keys   int    // keys of one event after a decision
 
 	grows string // what a series of rows increases, for a picture

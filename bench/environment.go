@@ -18,6 +18,7 @@ type environment struct {
 	addr  string        // of Redis; empty: the run starts one
 	busy  int           // processes beside it that use all the CPU they get
 	delay time.Duration // what the network adds to a round trip
+	ping  bool          // measures PINGs of a neighbour
 
 	stops []func()
 }
@@ -80,6 +81,20 @@ func (env *environment) startDelay() (via, network string, err error) {
 	}
 	delayed, err := ping(via)
 	return via, fmt.Sprintf("PING takes %v, and %v through the delay", direct.Round(time.Microsecond), delayed.Round(time.Microsecond)), err
+}
+
+// startPing starts the neighbour, if there is one.
+func (env *environment) startPing() (*neighbour, error) {
+	if !env.ping {
+		return nil, nil
+	}
+	n, err := neighbourOn(env.addr)
+	if err != nil {
+		return nil, err
+	}
+	env.stops = append(env.stops, n.child.stop)
+	metrics, compared = append(metrics, pingMetrics...), append(compared, pingMetrics...)
+	return n, nil
 }
 
 // startBusy starts the processes that use all the CPU they get.

@@ -48,10 +48,10 @@ func spread(n int) state {
 const slot = 24 * time.Minute
 
 // limiterRow returns a function that completes the row of a limiter with its limits and the state
-// before.
+// before. Its calls may travel together.
 func limiterRow(of maker) func(c contender, before state, limits ...string) contender {
 	return func(c contender, before state, limits ...string) contender {
-		c.keys, c.ask = 1, of(limits, nil)
+		c.keys, c.merges, c.ask = 1, true, of(limits, nil)
 		if before != nil {
 			c.before = func(ctx context.Context, event string) error { return before.count(ctx, of, limits, event) }
 		}

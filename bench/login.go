@@ -26,6 +26,6 @@ func beginning(client rueidis.Client) ask {
 func loginRow(name string, begin ask) contender {
 	return contender{
 		name: name, like: "login.Guard.Begin of an unknown device: five budgets in three round trips, new events",
-		allows: true, keys: 5, commands: map[string]int{"evalsha": 5}, ask: begin,
+		allows: true, merges: true, keys: 5, commands: map[string]int{"evalsha": 5}, ask: begin,
 	}
 }

@@ -36,6 +36,8 @@
 //	./earlier.sh REVISION -callers 1,16,64,256 -passes 30 -rows '^(window(, go-redis)?|login)( before)?(, hot.*)?$' throughput hot
 //	# server time and allocations, beside it
 //	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server
+//	# how long the server makes others wait, beside an earlier revision
+//	./earlier.sh REVISION -ping -callers 64,256,1024 -passes 15 -rows '^window( before)?$' throughput
 //	# one event in ten processes: exactly Max
 //	go test -run TestTenProcesses -v .
 package main
@@ -64,6 +66,7 @@ func main() {
 	flag.StringVar(&env.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
 	flag.IntVar(&env.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
 	flag.DurationVar(&env.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
+	flag.BoolVar(&env.ping, "ping", false, "measure in throughput and hot what a PING of another process takes meanwhile")
 	flag.Func("callers", "`numbers` of callers at a time, in throughput and hot (default 1,4,16,64,256)", b.setCallers)
 	flag.IntVar(&b.passes, "passes", 9, "passes of throughput and hot; each has a slice of 100 ms for every contender and number of callers")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server; each asks every contender about each of its events once")
@@ -143,6 +146,9 @@ func run(ctx context.Context, b bench, env environment, names []string, out outp
 	var res result
 	defer env.close()
 	if b.servers, res.conditions, err = env.open(ctx); err != nil {
+		return err
+	}
+	if b.beside, err = env.startPing(); err != nil {
 		return err
 	}
 	if err := b.run(ctx, names, &res); err != nil {

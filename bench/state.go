@@ -97,8 +97,16 @@ func (s servers) checkCounted(ctx context.Context, c contender, state []value, n
 	return fmt.Errorf("event %s was allowed, and is as it was before", name)
 }
 
-// checkCalls checks that the decisions made their commands, and called no other script.
-func checkCalls(stats map[string]stat, commands map[string]int, decisions int) error {
+// probes is the most script calls by which a limiter proves that the server is one.
+const probes = 300
+
+// checkCalls checks that the decisions made their commands, and called no other script. Those of a
+// contender that merges may be fewer.
+func (c contender) checkCalls(stats map[string]stat, decisions int) error {
+	commands := c.sends()
+	if calls := stats["evalsha"].calls; c.merges && 0 < calls && calls <= commands["evalsha"]*decisions+probes {
+		return nil
+	}
 	for name, s := range stats {
 		if (strings.HasPrefix(name, "script") || strings.HasPrefix(name, "eval")) && commands[name] == 0 {
 			return fmt.Errorf("%d calls of %s, where the row claims none", s.calls, name)

@@ -67,6 +67,8 @@ type slice struct {
 	server   float64 // µs of CPU of the servers' processes, their sockets included
 	allocs   float64 // of this process
 	scripts  float64 // script calls
+
+	ping50, ping99 float64 // µs of a PING of a neighbour; 0: there is none
 }
 
 // measureSlice gives the events of c their state and lets the callers ask about them.
@@ -96,10 +98,7 @@ func (b bench) measureSlice(ctx context.Context, c contender, state []value, cal
 
 // checkSlice checks the commands, the keys, and that the first event was counted.
 func (b bench) checkSlice(ctx context.Context, c contender, state []value, stats map[string]stat, decisions int) error {
-	if calls := stats["evalsha"].calls; c.merges && 0 < calls && calls < decisions {
-		decisions = calls
-	}
-	err := errors.Join(checkCalls(stats, c.sends(), decisions), b.checkCounted(ctx, c, state, c.event(0)))
+	err := errors.Join(c.checkCalls(stats, decisions), b.checkCounted(ctx, c, state, c.event(0)))
 	if c.before == nil && c.keys > 0 { // which events were asked about is left to chance
 		return err
 	}
@@ -125,6 +124,9 @@ func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) (
 	after := spent()
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	if b.beside != nil {
+		s.ping50, s.ping99 = b.beside.between(before.at, after.at)
 	}
 	all := slices.Concat(took...)
 	n := float64(len(all))

@@ -31,9 +31,9 @@ var (
 	hotDenied  = workload{name: ", hot, denied", hot: true, denied: true, limits: []string{"4/1h"}, args: []string{"3600000", "4", "1"}}
 )
 
-// row returns the row of a limiter. Calls of a hot event may travel together.
+// row returns the row of a limiter.
 func (w workload) row(name string, of maker) contender {
-	c := contender{name: name + w.name, like: strings.Join(w.limits, ", "), allows: !w.denied, hot: w.hot, merges: w.hot}
+	c := contender{name: name + w.name, like: strings.Join(w.limits, ", "), allows: !w.denied, hot: w.hot}
 	return limiterRow(of)(c, four, w.limits...)
 }
 

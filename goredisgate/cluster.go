@@ -111,7 +111,7 @@ func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 func (c *cluster) sort(ctx context.Context, calls []*pipeline.ScriptCall) []*delivery {
 	var all []*delivery
 	for _, call := range calls {
-		to, err := c.master(ctx, call.Key)
+		to, err := c.master(ctx, call.Keys[0])
 		if err != nil {
 			call.Answer(nil, unsent(err))
 			continue

@@ -69,7 +69,7 @@ func TestHookRenames(t *testing.T) {
 	var commands []*command
 	var together []redis.Cmder
 	for _, script := range []string{"return {7}", "return redis.error_reply('WRONGTYPE')", "return {8}"} {
-		c := build(t.Context(), &pipeline.ScriptCall{Command: "RENAMED", Script: script, Key: redistest.Key(t)})
+		c := build(t.Context(), &pipeline.ScriptCall{Command: "RENAMED", Script: script, Keys: []string{redistest.Key(t)}, Units: []string{"1"}})
 		commands, together = append(commands, c), append(together, c)
 	}
 	err := send(t.Context(), client, together)

@@ -3,6 +3,7 @@ package goredisgate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"reflect"
@@ -165,8 +166,9 @@ func answerAll(calls []*pipeline.ScriptCall, err error) {
 // once. By default it repeats other commands up to three times: if the connection breaks, or if the
 // reply is an error such as LOADING. A pipeline that contains such a command is sent once, too.
 type command struct {
-	*redis.IntSliceCmd
-	verb *verb
+	redis.Cmder // an IntSliceCmd, or a SliceCmd for several keys
+	verb        *verb
+	call        *pipeline.ScriptCall
 }
 
 // NoRetry reports true.
@@ -192,12 +194,23 @@ func (v *verb) String() string { return v.text }
 // build returns a script call as a command.
 func build(ctx context.Context, c *pipeline.ScriptCall) *command {
 	v := &verb{text: c.Verb}
-	args := make([]any, 0, 7+len(c.Rest))
-	args = append(args, c.Command, c.Script, 1, c.Key, v, c.Time, c.Units)
-	for _, arg := range c.Rest {
-		args = append(args, arg)
+	args := make([]any, 0, 5+2*len(c.Keys)+len(c.Rest))
+	args = append(args, c.Command, c.Script, len(c.Keys))
+	args = appendAll(args, c.Keys)
+	args = append(args, v, c.Time)
+	args = appendAll(args, c.Units)
+	args = appendAll(args, c.Rest)
+	if len(c.Keys) == 1 {
+		return &command{redis.NewIntSliceCmd(ctx, args...), v, c}
 	}
-	return &command{redis.NewIntSliceCmd(ctx, args...), v}
+	return &command{redis.NewSliceCmd(ctx, args...), v, c}
+}
+
+func appendAll(args []any, texts []string) []any {
+	for _, text := range texts {
+		args = append(args, text)
+	}
+	return args
 }
 
 // send sends commands to a node as one pipeline. Its error says why some of them may have no reply.
@@ -216,7 +229,7 @@ func send(ctx context.Context, node *redis.Client, commands []redis.Cmder) error
 // result returns the reply to a command. If go-redis got no connection, the commands of a pipeline
 // have neither a reply nor an error, and the error of the pipeline says why.
 func result(c *command, failure error) ([]int64, error) {
-	reply, err := c.Result()
+	reply, err := c.integers()
 	if reply == nil && err == nil {
 		err = failure
 	}
@@ -224,6 +237,31 @@ func result(c *command, failure error) ([]int64, error) {
 		return nil, unsent(err)
 	}
 	return reply, translate(err)
+}
+
+// integers returns the integers of the reply, and gives the script call the texts in it. An
+// IntSliceCmd would end at a text, and the next command would take the rest for its reply.
+func (c *command) integers() ([]int64, error) {
+	several, ok := c.Cmder.(*redis.SliceCmd)
+	if !ok {
+		return c.Cmder.(*redis.IntSliceCmd).Result()
+	}
+	values, err := several.Result()
+	if values == nil || err != nil {
+		return nil, err
+	}
+	reply := make([]int64, len(values))
+	for i, value := range values {
+		switch value := value.(type) {
+		case int64:
+			reply[i] = value
+		case string:
+			c.call.Text(i, value)
+		default:
+			return nil, fmt.Errorf("a reply of %v in place of an integer", value)
+		}
+	}
+	return reply, nil
 }
 
 // isCut reports whether an open connection failed. Such a call is not reported as unsent: the

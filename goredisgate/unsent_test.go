@@ -46,7 +46,7 @@ func sendTo(t *testing.T, client *redis.Client, n int) (errs []error) {
 	var commands []*command
 	var together []redis.Cmder
 	for range n {
-		c := build(t.Context(), &pipeline.ScriptCall{Command: "EVAL", Script: "return {1}", Key: redistest.Key(t), Verb: "allow", Units: "1"})
+		c := build(t.Context(), &pipeline.ScriptCall{Command: "EVAL", Script: "return {1}", Keys: []string{redistest.Key(t)}, Verb: "allow", Units: []string{"1"}})
 		commands, together = append(commands, c), append(together, c)
 	}
 	failure := send(t.Context(), client, together)

@@ -1,5 +1,6 @@
-// Package lua holds the Lua scripts that decide for package window and package ar1, inside Redis.
-// Each script begins with its contract, so that a service in any language can load it.
+// Package lua holds the Lua scripts that decide for package window and package ar1, inside Redis, and
+// one that they need. Each script begins with its contract, so that a service in any language can
+// load it.
 package lua
 
 import (
@@ -20,6 +21,11 @@ var Window string
 //
 //go:embed ar1.lua
 var AR1 string
+
+// Probe is the source of the script that helps to prove that all keys are on one server.
+//
+//go:embed probe.lua
+var Probe string
 
 // New returns a script, such as Window, ready for rueidis. rueidis sends it by its hash, or in full
 // to a server that does not know it. It never sends the script twice if a reply is lost. In FIPS

@@ -30,7 +30,7 @@ func decode(q *pipeline.Request, limits *Limits, v Verb, i int64) (Reply, error)
 		return r, q.Err
 	}
 	n := q.Units
-	if q.Group != "" {
+	if q.Merged != "" {
 		n = 1
 	}
 	raw, width := q.Reply, 3*len(limits.list)

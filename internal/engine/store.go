@@ -31,7 +31,7 @@ type onRedis struct {
 
 func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
 	s := &onRedis{core: l, script: pipeline.NewScript(l.Script)}
-	s.pipeline = pipeline.New(conn, s.outage)
+	s.pipeline = pipeline.New(conn, l.Name, s.outage)
 	if l.DenialCache > 0 {
 		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, Event{Kind: CacheOff}) })
 	}
@@ -85,8 +85,11 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipelin
 // prepare makes r a request for n units.
 func (s *onRedis) prepare(r *pipeline.Request, limits *Limits, v Verb, key, now string, n int64) {
 	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest = s.script, key, v.sent(), now, n, limits.argsFor(v)
-	if r.Reads = v == Peek; n == 1 && (v == Allow || v == Count) {
-		r.Group, r.Merged = limits.text, s.merged(v)
+	if r.Reads = v == Peek; v == Allow || v == Count {
+		r.Group = limits.text
+		if n == 1 {
+			r.Merged = s.merged(v)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"slices"
-	"strconv"
 	"sync/atomic"
 )
 
@@ -17,9 +16,13 @@ type batch struct {
 	taken    int        // requests taken from the queue
 	shares   []share    // of them
 	requests []*Request // requests whose callers still waited
+	parts    []part
+	byKey    map[string]*part // the last one on a key
 	calls    []ScriptCall
-	byKey    map[string]int // index in calls of the last one on a key
-	pending  []*ScriptCall  // not sent yet
+	open     []*ScriptCall // those that more parts can join
+	keys     []string      // of all calls
+	units    []string      // of all calls
+	pending  []*ScriptCall // not sent yet
 	unloaded map[*Script]error
 
 	leavers  atomic.Int32 // callers that did not wait for the replies
@@ -32,13 +35,10 @@ type share struct {
 	n  int
 }
 
-// maxMerged is the most units in one merged script call.
-const maxMerged = 4096
-
 func (c *Connection) newBatch(q *queue) *batch {
 	b, _ := c.batches.Get().(*batch)
 	if b == nil {
-		b = &batch{Context: context.Background(), conn: c, byKey: map[string]int{}}
+		b = &batch{Context: context.Background(), conn: c, byKey: map[string]*part{}}
 	}
 	b.queue = q
 	return b
@@ -75,52 +75,6 @@ func (b *batch) claim() {
 	})
 }
 
-// merge makes script calls of the requests. They are pending, except those whose script is not
-// loaded.
-func (b *batch) merge() {
-	for _, r := range b.requests {
-		if c := b.callFor(r); c != nil {
-			c.last.next, c.last = r, r
-			c.units += r.Units
-			c.trace.Merged = true
-		} else {
-			b.calls = append(b.calls, ScriptCall{first: r, last: r, units: r.Units, trace: Trace{Merged: r.Group != "" && r.Units > 1}})
-		}
-	}
-	for i := range b.calls {
-		c := &b.calls[i]
-		c.prepare()
-		if c.err = b.unloaded[c.first.Script]; c.err == nil {
-			b.pending = append(b.pending, c)
-		}
-	}
-}
-
-// callFor returns the script call that a request joins, or nil if it begins one. Only the last call
-// on a key can be joined, so that requests on a key are executed in order of arrival.
-func (b *batch) callFor(r *Request) *ScriptCall {
-	if len(b.requests) == 1 {
-		return nil
-	}
-	if i, found := b.byKey[r.Key]; found && r.joins(b.calls[i].first) && b.calls[i].units+r.Units <= maxMerged {
-		return &b.calls[i]
-	}
-	b.byKey[r.Key] = len(b.calls)
-	return nil
-}
-
-// prepare sets the command, and its arguments.
-func (c *ScriptCall) prepare() {
-	r := c.first
-	c.Command, c.Key, c.Verb, c.Time, c.Units, c.Rest = "EVALSHA", r.Key, r.Verb, r.Time, strconv.FormatInt(c.units, 10), r.Rest
-	if c.trace.Merged {
-		c.Verb = r.Merged
-	}
-	if hash := r.Script.known.Load(); hash != nil {
-		c.Script = *hash
-	}
-}
-
 // send sends the pending script calls, if there are any.
 func (b *batch) send() {
 	if len(b.pending) == 0 {
@@ -132,12 +86,20 @@ func (b *batch) send() {
 	for _, c := range b.pending {
 		c.trace.InRedis += took
 		c.trace.Batch = len(b.requests)
+		b.conn.endProof(c)
 	}
 }
 
-// mend sends script calls again to which a server replied NOSCRIPT. The first call of each script
-// brings the script, and then the others are sent again by its hash.
+// mend sends script calls again that did not run. Those about several keys are sent key by key if a
+// server refused them. If a server replied NOSCRIPT, the first call of each script brings the
+// script, and then the others are sent again by its hash.
 func (b *batch) mend() {
+	if singles := b.divide(); len(singles) > 0 {
+		sent := b.pending
+		b.pending = singles
+		b.send()
+		b.pending = append(sent, singles...)
+	}
 	unknown := slices.DeleteFunc(b.pending, func(c *ScriptCall) bool { return c.err == nil || !isNoScript(c.err) })
 	if len(unknown) == 0 {
 		return
@@ -161,17 +123,9 @@ func (b *batch) mend() {
 // case the batch must not be used again, and another sender has replaced this one.
 func (b *batch) deliver() (replaced bool) {
 	now := b.conn.elapsed()
-	for i := range b.calls {
-		c := &b.calls[i]
-		first := int64(0)
-		for r := c.first; r != nil; {
-			next, units := r.next, r.Units // once delivered, r belongs to its caller
-			if !r.deliver(c, first, now) {
-				r.lane.abandoned.Add(-1)
-				replaced = true
-			}
-			r = next
-			first += units
+	for i := range b.parts {
+		if b.parts[i].deliver(now) {
+			replaced = true
 		}
 	}
 	return replaced
@@ -180,10 +134,12 @@ func (b *batch) deliver() (replaced bool) {
 // reset empties the batch.
 func (b *batch) reset() {
 	clear(b.requests)
+	clear(b.parts)
 	clear(b.calls)
 	clear(b.byKey)
 	clear(b.unloaded)
-	b.requests, b.calls, b.pending = b.requests[:0], b.calls[:0], b.pending[:0]
+	clear(b.keys)
+	b.requests, b.parts, b.calls, b.open, b.pending = b.requests[:0], b.parts[:0], b.calls[:0], b.open[:0], b.pending[:0]
 }
 
 // abandon notes that a caller has left. When the first caller leaves, another sender replaces this

@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -30,23 +32,55 @@ type Tracker interface {
 	Get(ctx context.Context, key string, ttl time.Duration) (value string, hit bool, err error)
 }
 
-// A ScriptCall is one call of a script, for one request or several merged ones. Its Client sends
-// the Command with the Script, a 1 and the Key, and then Verb, Time, Units and Rest as arguments.
-// Then it calls Answer.
+// A ScriptCall is one call of a script. Its Client sends the Command with the Script, the number of
+// Keys and the Keys, and then Verb, Time, Units and Rest as arguments. Then it calls Answer. Only
+// if the Client is no cluster has it several Keys.
 type ScriptCall struct {
-	Command           string // EVALSHA or EVAL
-	Script            string // its hash or its source
-	Key               string
-	Verb, Time, Units string
-	Rest              []string
+	Command    string // EVALSHA or EVAL
+	Script     string // its hash or its source
+	Keys       []string
+	Verb, Time string
+	Units      []string // for each key
+	Rest       []string
 
-	first, last *Request // of those that it is for
-	units       int64    // of all of them
-	trace       Trace
-	reply       []int64
-	err         error
+	first *Request // of its first part
+	parts int
+	trace Trace
+	reply []int64
+	texts map[int]string // by their places in the reply
+	err   error
 }
 
 // Answer sets the integers that the script replied, or the error. The error is a *ReplyError if a
 // server replied it, and an *UnsentError if the call was certainly not sent.
 func (c *ScriptCall) Answer(reply []int64, err error) { c.reply, c.err = reply, err }
+
+// Text sets a text that the script replied in place of an integer. The Client calls it before
+// Answer, which gets any integer in its place.
+func (c *ScriptCall) Text(place int, text string) {
+	if c.texts == nil {
+		c.texts = map[int]string{}
+	}
+	c.texts[place] = text
+}
+
+// replyTo returns the reply to one of the parts: as many integers as to each other one, or an error
+// if there is a text in place of the first.
+func (c *ScriptCall) replyTo(part int) ([]int64, error) {
+	if c.err != nil || c.parts == 1 {
+		return c.reply, c.err
+	}
+	width := len(c.reply) / c.parts
+	if width == 0 || len(c.reply)%c.parts != 0 {
+		return nil, fmt.Errorf("the script replied %d integers to %s for %d keys", len(c.reply), c.Verb, c.parts)
+	}
+	for place, text := range c.texts {
+		switch {
+		case place == part*width:
+			return nil, &ReplyError{errors.New(text)}
+		case place/width == part:
+			return nil, fmt.Errorf("the script replied the text %.80q to %s, in a wrong place", text, c.Verb)
+		}
+	}
+	return c.reply[part*width:][:width], nil
+}

@@ -25,6 +25,7 @@ type Connection struct {
 	closed bool
 	err    error // of the last dial; nil if there was none
 
+	proof   proof
 	queues  [Ranges]queue
 	calls   sync.Pool // of unused *call with one request
 	batches sync.Pool // of unused *batch

@@ -90,6 +90,13 @@ func isNoScript(err error) bool {
 	return isReply && reply.begins("NOSCRIPT")
 }
 
+// refusesKeys reports whether a server refused a script call because of its keys, so that the script
+// did not run.
+func refusesKeys(err error) bool {
+	reply, isReply := replied(err)
+	return isReply && (reply.begins("CROSSSLOT") || reply.begins("NOPERM"))
+}
+
 // explain adds to the error of a request about a key whether the script may have run.
 func explain(err error, key string, reads bool) error {
 	reply, isReply := replied(err)

@@ -19,6 +19,7 @@ import (
 // and so their batches. Each has its own lanes.
 type Pipeline struct {
 	conn         *Connection
+	name         string // of the limiter, with which its keys begin
 	report       func(ctx context.Context, slotRange int, began bool)
 	lanes        [Ranges]lane
 	disconnected atomic.Bool // requests came before there was a client
@@ -43,10 +44,10 @@ type lane struct {
 	_ [64]byte // keeps neighbours off one cache line
 }
 
-// New returns a Pipeline on a Connection. It calls report when an outage of a slot range begins or
-// ends, with the context of the call that noticed it.
-func New(conn *Connection, report func(ctx context.Context, slotRange int, began bool)) *Pipeline {
-	p := &Pipeline{conn: conn, report: report}
+// New returns a Pipeline on a Connection, for a limiter of this name. It calls report when an outage
+// of a slot range begins or ends, with the context of the call that noticed it.
+func New(conn *Connection, name string, report func(ctx context.Context, slotRange int, began bool)) *Pipeline {
+	p := &Pipeline{conn: conn, name: name, report: report}
 	for i := range p.lanes {
 		p.lanes[i].queue = &conn.queues[i]
 		p.lanes[i].notify = func(ctx context.Context, opened bool) { report(ctx, i, opened) }

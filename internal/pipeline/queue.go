@@ -17,7 +17,7 @@ const (
 	maxSenders     = 4   // while one limiter has requests
 	mostSenders    = 16  // however many limiters have requests
 	yieldThreshold = 3   // a sender yields from this many requests on, queued or in flight
-	maxBatch       = 512 // requests, so that the replies to the first do not wait for too many others
+	maxBatch       = 128 // requests, so that the server soon looks at others, and replies soon come
 )
 
 // While other goroutines use all cores, a sender that yields waits for each of them,
@@ -89,6 +89,7 @@ func (q *queue) run() {
 		b.load() // before the claim: until then, callers that leave were not sent
 		b.claim()
 		b.merge()
+		b.group()
 		b.send()
 		b.mend()
 		if replaced := b.deliver(); replaced {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -230,32 +229,28 @@ func TestLeaversMakeRoomInTheQueue(t *testing.T) {
 
 // beside returns a line on the Connection of another one.
 func beside(l *line, timeout time.Duration) *line {
-	return &line{Pipeline: New(l.conn, l.log.recorder()), Timeout: timeout, script: l.script, log: l.log}
+	return &line{Pipeline: New(l.conn, "test", l.log.recorder()), Timeout: timeout, script: l.script, log: l.log}
 }
 
-// TestManyRequestsDelayNoOtherLimiter checks that a request joins the next batch, although another
-// limiter has many more waiting.
+// TestManyRequestsDelayNoOtherLimiter checks that requests of a limiter join the next batch, although
+// another one has many more that came before.
 func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t))
-		other := beside(l, time.Second)
-		occupySenders(t, s, l)
-		arrive(t.Context(), other, "occupier") // a fifth sender, since two limiters have requests
-		go askMany(t.Context(), l, numbered(16*maxBatch))
-		synctest.Wait()
-		first := arrive(t.Context(), other, "first")
-		second := arrive(t.Context(), other, "second")
-		s.Release()
-		wantError(t, "first", first.wait().err, nil)
-		wantError(t, "second", second.wait().err, nil)
-		place := func(event string) int {
-			return slices.IndexFunc(s.Received(), func(c servertest.Command) bool { return c.Key == l.Key(event) })
-		}
-		inFlight := maxSenders + 1
-		if at := place("second"); at > inFlight*(1+maxBatch) || at < place("first") { // its batch can be the last of those in flight
-			t.Errorf("sent as number %d, after number %d", at, place("first"))
-		}
-	})
+	conn := ConnectedTo(nil)
+	many, few, q := New(conn, "many", nil), New(conn, "few", nil), &conn.queues[0]
+	q.senders = mostSenders // none is started
+	for range 16 * maxBatch {
+		q.put(&Request{lane: &many.lanes[0]})
+	}
+	for range 2 {
+		q.put(&Request{lane: &few.lanes[0]})
+	}
+	b := conn.newBatch(q)
+	q.take(b)
+	taken := map[*lane]int{}
+	for _, r := range b.requests {
+		taken[r.lane]++
+	}
+	wantEqual(t, "taken", []int{taken[&many.lanes[0]], taken[&few.lanes[0]]}, []int{maxBatch - 2, 2})
 }
 
 // TestAbandonedRequestsRefuseNoOtherLimiter checks that callers of one limiter who left do not keep

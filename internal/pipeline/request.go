@@ -17,9 +17,9 @@ type Request struct {
 	Rest   []string // the last arguments
 	Reads  bool     // it changes nothing, so it can always be repeated
 
-	// Requests of a Group can become one script call with the verb Merged, about all their Units in
-	// order of arrival, if Script, Key, Verb and Time agree. Those of one Group have the same Rest
-	// and Merged. A request without a Group is a script call of its own.
+	// Requests of a Group can share a script call if Script, Verb and Time agree. Those of one Group
+	// have the same Rest. Those on one key merge if they have Merged: it is the verb about all their
+	// Units, in order of arrival. A request without a Group is a script call of its own.
 	Group  string
 	Merged string
 
@@ -34,7 +34,7 @@ type Request struct {
 
 	// These belong to the sender that moved the request to sent, until it is done.
 
-	next *Request // the next one merged into the same script call, in order of arrival
+	next *Request // the next one merged into the same part, in order of arrival
 
 	// The sender sets batch before it moves the request to sent, and the rest when it is done. From
 	// then on they belong to the call, and after Do to the maker of the request. If the call leaves
@@ -44,7 +44,7 @@ type Request struct {
 	doneAt time.Duration
 	cause  error // why there is no Reply
 
-	Reply []int64 // of the script, to all requests of its script call
+	Reply []int64 // of the script, about the key: to all requests that merged
 	First int64   // how many units of others come before those of this request in a merged call
 	Trace Trace
 	Err   error // why there is no Reply, and whether the script may have run
@@ -54,7 +54,7 @@ type Request struct {
 type Trace struct {
 	SlotRange int           // which sixty-fourth of the hash slots
 	InRedis   time.Duration // from sending to reply
-	Merged    bool          // one script call answered several units of one each, by Request.Merged
+	Merged    bool          // one reply answers several units of one each, by Request.Merged
 	Batch     int           // requests in the batch
 }
 
@@ -84,20 +84,19 @@ func (r *Request) Free() { r.call.free() }
 // and once, so an error reply means that they changed nothing.
 func (r *Request) Explain(err error) error { return explain(err, r.Key, r.Reads) }
 
-// joins reports whether the request can become part of the script call that begins with another.
-func (r *Request) joins(first *Request) bool {
-	return r.Group != "" && r.Group == first.Group && r.Key == first.Key && r.Verb == first.Verb && r.Time == first.Time && r.Script.same(first.Script)
+// fits reports whether the request can share a script call with another.
+func (r *Request) fits(other *Request) bool {
+	return r.Group != "" && r.Group == other.Group && r.Verb == other.Verb && r.Time == other.Time && r.Script.same(other.Script)
 }
 
 // deliver gives the call the outcome of its request. It returns false if the call has left.
-func (r *Request) deliver(c *ScriptCall, first int64, now time.Duration) bool {
+func (r *Request) deliver(trace Trace, reply []int64, first int64, err error, now time.Duration) bool {
 	call := r.call
 	if !r.state.CompareAndSwap(sent, done) {
 		return false
 	}
-	trace := c.trace
 	trace.SlotRange = r.Trace.SlotRange
-	r.Reply, r.First, r.Trace, r.cause, r.doneAt = c.reply, first, trace, c.err, now
+	r.Reply, r.First, r.Trace, r.cause, r.doneAt = reply, first, trace, err, now
 	call.done <- r
 	return true
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ func (r *rueidisClient) Cluster() bool { return r.cluster }
 // Send sends script calls as one pipeline for each server, and answers each of them.
 func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
 	if len(calls) == 1 {
-		calls[0].Answer(parse(r.Do(ctx, r.build(calls[0]))))
+		answer(calls[0], r.Do(ctx, r.build(calls[0])))
 		return
 	}
 	buffer, _ := r.buffers.Get().(*rueidis.Commands)
@@ -38,7 +39,7 @@ func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
 	}
 	broken := false
 	for i, result := range r.DoMulti(ctx, *buffer...) {
-		calls[i].Answer(parse(result))
+		answer(calls[i], result)
 		broken = broken || result.NonRedisError() != nil
 	}
 	if broken { // rueidis may still be writing these
@@ -50,18 +51,23 @@ func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
 }
 
 func (r *rueidisClient) build(c *ScriptCall) rueidis.Completed {
-	return r.B().Arbitrary(c.Command, c.Script, "1").Keys(c.Key).Args(c.Verb, c.Time, c.Units).Args(c.Rest...).Build()
+	return r.B().Arbitrary(c.Command, c.Script, strconv.Itoa(len(c.Keys))).Keys(c.Keys...).Args(c.Verb, c.Time).Args(c.Units...).Args(c.Rest...).Build()
 }
 
-// parse returns the integers of a reply. RedisResult.AsIntSlice would accept a null or an array in
-// place of an integer.
-func parse(result rueidis.RedisResult) ([]int64, error) {
+// answer gives a script call the integers and texts of a reply. RedisResult.AsIntSlice would accept
+// a null or an array in place of an integer.
+func answer(c *ScriptCall, result rueidis.RedisResult) {
 	values, err := result.ToArray()
 	raw := make([]int64, len(values))
 	for i := 0; i < len(values) && err == nil; i++ {
-		raw[i], err = values[i].ToInt64()
+		if len(c.Keys) > 1 && values[i].IsString() {
+			text, _ := values[i].ToString()
+			c.Text(i, text)
+		} else {
+			raw[i], err = values[i].ToInt64()
+		}
 	}
-	return raw, translate(err)
+	c.Answer(raw, translate(err))
 }
 
 // Load loads a script into Redis, and returns its hash.

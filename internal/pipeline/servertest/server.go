@@ -31,6 +31,9 @@ type Server struct {
 	ran      []Command // the script calls that were executed, in order
 	received []Command // all script calls that were received
 	gets     int
+	keys     Keys
+	marks    map[string]string // of probe.lua
+	proofs   []int             // how many keys each of its calls has marked
 	dials    int
 	refuses  bool          // refuses dials
 	slow     time.Duration // how long a dial takes
@@ -41,7 +44,7 @@ type Server struct {
 	conns    map[*serverConn]struct{}
 }
 
-// A Command is a script call, or a GET.
+// A Command is a script call, or a GET. Calls of probe.lua are none.
 type Command struct {
 	Name   string // EVAL, EVALSHA, SCRIPT or GET
 	Script string // its source or hash
@@ -49,7 +52,8 @@ type Command struct {
 	Verb   string
 	Time   string
 	Units  int64
-	Rest   []string // the arguments after the units: in tests with limits, Per and Max of each
+	Rest   []string  // the arguments after the units: in tests with limits, Per and Max of each
+	More   []Command // the same about the other keys of the call
 }
 
 // An Action is what the server does with a command. The zero Action executes it and replies at
@@ -69,7 +73,31 @@ func Refusal(text string) Action { return Action{Reply: "-" + text} }
 
 // New returns a server that is no cluster.
 func New() *Server {
-	return &Server{counters: map[string]*Counter{}, conns: map[*serverConn]struct{}{}}
+	return &Server{counters: map[string]*Counter{}, conns: map[*serverConn]struct{}{}, marks: map[string]string{}}
+}
+
+// Keys says what a server does with calls about several keys.
+type Keys int
+
+// The kinds of servers.
+const (
+	OneKey  Keys = iota // refuses such calls, as a node of a cluster does
+	AllKeys             // takes them
+	Divided             // takes them, but calls about one of the keys go elsewhere, as behind some proxies
+)
+
+// SetKeys sets what the server does with calls about several keys. At first it is OneKey.
+func (s *Server) SetKeys(keys Keys) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = keys
+}
+
+// Proofs returns how many keys each call of probe.lua has marked.
+func (s *Server) Proofs() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.proofs)
 }
 
 // NewCluster returns servers that share the hash slots.
@@ -383,7 +411,11 @@ func (c *serverConn) execute(args []string) {
 	case "CLUSTER":
 		c.send(c.server.slots()...)
 	case "EVAL", "EVALSHA", "SCRIPT":
-		c.perform(newCommand(args))
+		if isProbe(args) {
+			c.send(c.server.probe(args)...)
+		} else {
+			c.perform(newCommand(args))
+		}
 	case "PTTL":
 		c.send("+QUEUED")
 	case "GET":
@@ -414,11 +446,48 @@ func newCommand(args []string) Command {
 	case "SCRIPT":
 		return Command{Name: "SCRIPT", Script: args[2]}
 	}
-	n, err := strconv.ParseInt(args[6], 10, 64)
-	if err != nil {
-		panic(err) // a defect of what is tested
+	n := int(integerOf(args[2]))
+	all := make([]Command, n)
+	for i := range all {
+		all[i] = Command{
+			Name: args[0], Script: args[1], Key: args[3+i], Verb: args[3+n], Time: args[4+n],
+			Units: integerOf(args[5+n+i]), Rest: args[5+2*n:],
+		}
 	}
-	return Command{Name: args[0], Script: args[1], Key: args[3], Verb: args[4], Time: args[5], Units: n, Rest: args[7:]}
+	all[0].More = all[1:]
+	return all[0]
+}
+
+const crossSlot = "-CROSSSLOT Keys in request don't hash to the same slot"
+
+// isProbe reports whether args are a call of probe.lua.
+func isProbe(args []string) bool {
+	return len(args) > 4 && (args[len(args)-2] == "mark" || args[len(args)-2] == "find")
+}
+
+// probe executes probe.lua.
+func (s *Server) probe(args []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if args[len(args)-2] == "mark" {
+		return s.mark(args[3:len(args)-2], args[len(args)-1])
+	}
+	found := int64(0)
+	if s.keys == AllKeys && s.marks[args[3]] == args[len(args)-1] {
+		found = 1
+	}
+	return []string{"*1", number(found)}
+}
+
+// mark marks keys, unless they are too many.
+func (s *Server) mark(keys []string, value string) []string {
+	if s.proofs = append(s.proofs, len(keys)); s.keys == OneKey {
+		return []string{crossSlot}
+	}
+	for _, key := range keys {
+		s.marks[key] = value
+	}
+	return []string{"*1", number(int64(len(keys)))}
 }
 
 // awaitGate waits while the server holds commands.
@@ -464,7 +533,7 @@ func (c *serverConn) perform(cmd Command) {
 func (s *Server) receive(args []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if args[0] == "EVAL" || args[0] == "EVALSHA" {
+	if (args[0] == "EVAL" || args[0] == "EVALSHA") && !isProbe(args) {
 		s.received = append(s.received, newCommand(args))
 	}
 }
@@ -502,7 +571,18 @@ func (s *Server) run(c *serverConn, cmd Command) []string {
 	if cmd.Name == "SCRIPT" {
 		return []string{bulk(lua.Hash(cmd.Script))}
 	}
-	return s.count(cmd)
+	if len(cmd.More) > 0 && s.keys == OneKey {
+		return []string{crossSlot}
+	}
+	integers := s.count(cmd)
+	for _, other := range cmd.More {
+		integers = append(integers, s.count(other)...)
+	}
+	reply := []string{fmt.Sprintf("*%d", len(integers))}
+	for _, n := range integers {
+		reply = append(reply, number(n))
+	}
+	return reply
 }
 
 // get returns the reply to PTTL and GET.
@@ -513,9 +593,9 @@ func (s *Server) get(key string) []string {
 	return []string{"*2", ":-2", "_"}
 }
 
-// count executes a script call. It notifies clients that cache the value of the key if that
-// changes.
-func (s *Server) count(cmd Command) []string {
+// count executes a script call on one key. It notifies clients that cache the value of the key if
+// that changes.
+func (s *Server) count(cmd Command) []int64 {
 	k := s.counters[cmd.Key]
 	if k == nil {
 		k = &Counter{}
@@ -526,11 +606,7 @@ func (s *Server) count(cmd Command) []string {
 	if k.Used != before {
 		s.invalidate(cmd.Key)
 	}
-	reply := []string{fmt.Sprintf("*%d", len(integers))}
-	for _, n := range integers {
-		reply = append(reply, number(n))
-	}
-	return reply
+	return integers
 }
 
 func (s *Server) invalidate(key string) {

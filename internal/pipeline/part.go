@@ -1,0 +1,166 @@
+package pipeline
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A part is what a script call does about one key: for one request, or for several merged ones.
+type part struct {
+	first, last *Request
+	units       int64 // of all of them
+	merged      bool  // by Request.Merged
+	crowded     bool  // the batch has other parts on the key
+
+	call  *ScriptCall
+	place int // of the part in the call
+}
+
+const (
+	maxMerged = 4096 // the most units in one part
+	maxParts  = 64   // the most parts in one script call; with more, each gains little
+	maxOpen   = 4    // the most script calls that parts can join at a time
+)
+
+// add merges a request into the part, which may be nil. It reports whether it can.
+func (p *part) add(r *Request) bool {
+	if p == nil || p.first.Merged == "" || r.Merged == "" || !r.fits(p.first) || p.units+r.Units > maxMerged {
+		return false
+	}
+	p.last.next, p.last = r, r
+	p.units += r.Units
+	p.merged = true
+	return true
+}
+
+// merge makes a part of each request, or adds it to the last part on its key. So requests on a key
+// are executed in order of arrival.
+func (b *batch) merge() {
+	b.parts = slices.Grow(b.parts, len(b.requests))
+	for _, r := range b.requests {
+		var last *part
+		if len(b.requests) > 1 {
+			last = b.byKey[r.Key]
+		}
+		if last.add(r) {
+			continue
+		}
+		b.parts = append(b.parts, part{first: r, last: r, units: r.Units, merged: r.Merged != "" && r.Units > 1})
+		if len(b.requests) > 1 {
+			p := &b.parts[len(b.parts)-1]
+			if b.byKey[r.Key] = p; last != nil {
+				last.crowded, p.crowded = true, true
+			}
+		}
+	}
+}
+
+// group makes script calls of the parts, and sets their arguments. They are pending, except those
+// whose script is not loaded.
+func (b *batch) group() {
+	b.calls = slices.Grow(b.calls, len(b.parts))
+	for i := range b.parts {
+		p := &b.parts[i]
+		if p.call = b.callFor(p); p.call == nil {
+			p.call = b.newCall(p)
+		}
+		p.place = p.call.parts
+		p.call.parts++
+	}
+	b.prepare()
+}
+
+func (b *batch) newCall(p *part) *ScriptCall {
+	b.calls = append(b.calls, ScriptCall{first: p.first})
+	c := &b.calls[len(b.calls)-1]
+	if len(b.parts) > 1 && p.first.Group != "" && !p.merged && !p.crowded {
+		if len(b.open) == maxOpen {
+			b.open = slices.Delete(b.open, 0, 1)
+		}
+		b.open = append(b.open, c)
+	}
+	return c
+}
+
+// callFor returns the script call that a part joins, or nil if it begins one. A key with several
+// parts has calls of its own, so that these stay in order.
+func (b *batch) callFor(p *part) *ScriptCall {
+	if len(b.open) == 0 || p.merged || p.crowded {
+		return nil
+	}
+	i := slices.IndexFunc(b.open, func(c *ScriptCall) bool { return p.first.fits(c.first) })
+	switch {
+	case i < 0:
+		return nil
+	case b.open[i].parts == maxParts:
+		b.open = slices.Delete(b.open, i, i+1)
+		return nil
+	case b.open[i].parts == 1 && !b.conn.isOneServer(p.first.call.pipeline.name):
+		return nil
+	}
+	return b.open[i]
+}
+
+// prepare sets the arguments of the script calls.
+func (b *batch) prepare() {
+	b.keys, b.units = slices.Grow(b.keys, len(b.parts))[:len(b.parts)], slices.Grow(b.units, len(b.parts))[:len(b.parts)]
+	from := 0
+	for i := range b.calls {
+		c := &b.calls[i]
+		to := from + c.parts
+		c.prepare(b.keys[from:to], b.units[from:to])
+		if c.err = b.unloaded[c.first.Script]; c.err == nil {
+			b.pending = append(b.pending, c)
+		}
+		from = to
+	}
+	for i := range b.parts {
+		p := &b.parts[i]
+		p.call.Keys[p.place], p.call.Units[p.place] = p.first.Key, strconv.FormatInt(p.units, 10)
+		if p.merged {
+			p.call.Verb = p.first.Merged
+		}
+	}
+}
+
+// prepare sets the command and its arguments, except what is in keys and units.
+func (c *ScriptCall) prepare(keys, units []string) {
+	r := c.first
+	c.Command, c.Keys, c.Verb, c.Time, c.Units, c.Rest = "EVALSHA", keys, r.Verb, r.Time, units, r.Rest
+	if hash := r.Script.known.Load(); hash != nil {
+		c.Script = *hash
+	}
+}
+
+// deliver gives each caller its part of the reply. It reports whether callers had left.
+func (p *part) deliver(now time.Duration) (left bool) {
+	reply, err := p.call.replyTo(p.place)
+	trace, first := p.call.trace, int64(0)
+	trace.Merged = p.merged
+	for r := p.first; r != nil; {
+		lane, next, units := r.lane, r.next, r.Units // once delivered, r belongs to its caller
+		if !r.deliver(trace, reply, first, err, now) {
+			lane.abandoned.Add(-1)
+			left = true
+		}
+		r = next
+		first += units
+	}
+	return left
+}
+
+// divide makes a script call for each part of those calls that could not be sent as one. Their
+// error proves that nothing ran.
+func (b *batch) divide() (singles []*ScriptCall) {
+	for i := range b.parts {
+		p := &b.parts[i]
+		if of := p.call; of.parts > 1 && refusesKeys(of.err) {
+			p.call = &ScriptCall{first: p.first, parts: 1, trace: of.trace}
+			p.call.prepare(of.Keys[p.place:][:1], of.Units[p.place:][:1])
+			p.place = 0
+			singles = append(singles, p.call)
+		}
+	}
+	return singles
+}

@@ -1,0 +1,254 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// prove makes the server take several keys, and returns once that is proved.
+func prove(t *testing.T, s *servertest.Server, l *line) {
+	t.Helper()
+	s.SetKeys(servertest.AllKeys)
+	askTogether(t, s, l, []string{"x", "y", "z"})
+	synctest.Wait()
+	s.ClearCalls()
+}
+
+// askTogether counts one unit of each event, in one batch.
+func askTogether(t *testing.T, s *servertest.Server, l *line, events []string) (callers []*caller) {
+	t.Helper()
+	occupiers := occupySenders(t, s, l)
+	for _, event := range events {
+		callers = append(callers, arrive(t.Context(), l, event))
+	}
+	s.Release()
+	for _, c := range append(callers, occupiers...) {
+		c.wait()
+	}
+	return callers
+}
+
+// sizes returns how many keys the last n script calls were about.
+func sizes(s *servertest.Server, n int) (all []int) {
+	received := s.Received()
+	for _, c := range received[max(0, len(received)-n):] {
+		all = append(all, 1+len(c.More))
+	}
+	return all
+}
+
+// onProvedServer runs a test on fake time with a line that knows that there is one server.
+func onProvedServer(t *testing.T, test func(t *testing.T, s *servertest.Server, l *line)) {
+	t.Helper()
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		prove(t, s, l)
+		test(t, s, l)
+	})
+}
+
+// TestEventsShareACall checks that events of a batch become one script call, up to maxParts of them,
+// and that each caller gets the reply about its own event.
+func TestEventsShareACall(t *testing.T) {
+	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+		events := numbered(maxParts + 1)
+		for i, event := range events {
+			for range i % 5 {
+				mustCount(t, l, event)
+			}
+		}
+		before := s.Executed()
+		for i, c := range askTogether(t, s, l, events) {
+			wantError(t, events[i], c.err, nil)
+			wantEqual(t, events[i], c.count, int64(i%5+1))
+		}
+		wantEqual(t, "keys of the calls", sizes(s, 2), []int{maxParts, 1})
+		wantEqual(t, "executed", s.Executed()-before, maxSenders+len(events))
+	})
+}
+
+// TestOthersShareNoCall checks what has script calls of its own: requests with another script, verb,
+// time or group, those without a group, and those on one key that do not merge, which stay in order.
+func TestOthersShareNoCall(t *testing.T) {
+	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+		other := NewScript("return 'another script'")
+		changes := map[string]func(r *Request){
+			"script":   func(r *Request) { r.Script = other },
+			"verb":     func(r *Request) { r.Verb = "reset" },
+			"time":     func(r *Request) { r.Time = "1" },
+			"group":    func(r *Request) { r.Group = "other units" },
+			"no group": func(r *Request) { r.Group = "" },
+		}
+		requests := []*Request{{}, {}}
+		l.fill(requests[0], "a")
+		l.fill(requests[1], "b")
+		for name, change := range changes {
+			r := &Request{}
+			l.fill(r, name)
+			change(r)
+			requests = append(requests, r)
+		}
+		for units := range int64(3) { // the first two merge
+			r := &Request{}
+			l.fill(r, "one key")
+			if units == 2 {
+				r.Merged = ""
+			}
+			requests = append(requests, r)
+		}
+		askInOneBatch(t, s, l, requests)
+		var together []string
+		byKey := map[string][]int64{}
+		for _, c := range s.Received()[maxSenders:] {
+			if len(c.More) > 0 {
+				together = append(together, c.Key, c.More[0].Key)
+			}
+			byKey[c.Key] = append(byKey[c.Key], c.Units)
+		}
+		wantEqual(t, "together", together, []string{l.Key("a"), l.Key("b")})
+		wantEqual(t, "units of one key", byKey[l.Key("one key")], []int64{2, 1})
+	})
+}
+
+// askInOneBatch sends requests that arrive while all senders are occupied.
+func askInOneBatch(t *testing.T, s *servertest.Server, l *line, requests []*Request) {
+	t.Helper()
+	occupySenders(t, s, l)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.NewRounds().Do(t.Context(), l.Timeout, requests)
+	}()
+	synctest.Wait()
+	s.Release()
+	<-done
+}
+
+// TestFailingEvent checks that if an event of a call fails, its caller gets the text as the error of
+// the script, and the others get their replies.
+func TestFailingEvent(t *testing.T) {
+	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+		s.Choose(func(c servertest.Command) servertest.Action {
+			if len(c.More) == 0 {
+				return servertest.Action{}
+			}
+			return servertest.Action{Reply: "*3\r\n:7\r\n$26\r\nWRONGTYPE key holds a list\r\n:9"}
+		})
+		callers := askTogether(t, s, l, numbered(3))
+		wantEqual(t, "counts", []int64{callers[0].count, callers[2].count}, []int64{7, 9})
+		if err := callers[1].err; err == nil || err.Error() != "WRONGTYPE key holds a list" {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStrangeReplies checks replies to a call about several keys that no script of ours sends.
+func TestStrangeReplies(t *testing.T) {
+	for reply, errs := range map[string][3]error{
+		"*0":                                     {ErrUncertain, ErrUncertain, ErrUncertain},
+		"*4\r\n:1\r\n:1\r\n:1\r\n:1":             {ErrUncertain, ErrUncertain, ErrUncertain},
+		"*3\r\n:1\r\n_\r\n:1":                    {ErrUncertain, ErrUncertain, ErrUncertain},
+		"*6\r\n:1\r\n:1\r\n:1\r\n+a\r\n:1\r\n:1": {nil, ErrUncertain, nil},
+		"+OK":                                    {ErrUncertain, ErrUncertain, ErrUncertain},
+		"-ERR broken":                            {ErrOutage, ErrOutage, ErrOutage},
+	} {
+		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+			s.Choose(func(c servertest.Command) servertest.Action {
+				if len(c.More) == 0 {
+					return servertest.Action{}
+				}
+				return servertest.Action{Reply: reply}
+			})
+			for i, c := range askTogether(t, s, l, numbered(3)) {
+				wantError(t, fmt.Sprintf("%q, event %d", reply, i), c.err, errs[i])
+			}
+		})
+	}
+}
+
+// TestRefusedKeys checks that if a server refuses a call about several keys, they are sent one by
+// one at once, and later ones too.
+func TestRefusedKeys(t *testing.T) {
+	for _, refusal := range []string{"CROSSSLOT Keys in request don't hash to the same slot", "NOPERM this user has no permissions to access one of the keys"} {
+		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+			s.Choose(func(c servertest.Command) servertest.Action {
+				if len(c.More) == 0 {
+					return servertest.Action{}
+				}
+				return servertest.Refusal(refusal)
+			})
+			for i, c := range askTogether(t, s, l, numbered(3)) {
+				wantError(t, fmt.Sprint(i), c.err, nil)
+				wantEqual(t, "took", c.took, 0)
+			}
+			wantEqual(t, "keys of the calls", sizes(s, 4), []int{3, 1, 1, 1})
+			askTogether(t, s, l, numbered(3))
+			wantEqual(t, "keys of later calls", sizes(s, 3), []int{1, 1, 1})
+		})
+	}
+}
+
+// TestGroupOfUnknownScript checks that a server that does not know the script gets it once, by the
+// same call about several keys.
+func TestGroupOfUnknownScript(t *testing.T) {
+	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+		s.Choose(func(c servertest.Command) servertest.Action {
+			return servertest.Action{Forget: len(c.More) > 0 && c.Name == "EVALSHA"}
+		})
+		for i, c := range askTogether(t, s, l, numbered(3)) {
+			wantError(t, fmt.Sprint(i), c.err, nil)
+		}
+		wantEqual(t, "keys of the calls", sizes(s, 2), []int{3, 3})
+		wantEqual(t, "commands", strings.Fields(names(s.Received()))[maxSenders:], []string{"EVALSHA", "EVAL"})
+	})
+}
+
+// TestOneOfAGroupLeaves checks that a caller that leaves while its call is in flight has an uncertain
+// answer, and the others get theirs.
+func TestOneOfAGroupLeaves(t *testing.T) {
+	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+		occupySenders(t, s, l)
+		ctx, leave := context.WithCancel(t.Context())
+		leaves, stays, other := arrive(ctx, l, "leaves"), arrive(t.Context(), l, "stays"), arrive(t.Context(), l, "other")
+		s.Choose(func(c servertest.Command) servertest.Action {
+			if len(c.More) > 0 {
+				leave()
+				leaves.wait()
+			}
+			return servertest.Action{}
+		})
+		s.Release()
+		wantError(t, "leaves", leaves.wait().err, ErrUncertain)
+		if !errors.Is(leaves.err, context.Canceled) {
+			t.Error(leaves.err)
+		}
+		wantError(t, "stays", stays.wait().err, nil)
+		wantError(t, "other", other.wait().err, nil)
+		wantEqual(t, "keys of the call", sizes(s, 1), []int{3})
+	})
+}
+
+// TestNoGroupsOnACluster checks that on a cluster, each script call is about one key.
+func TestNoGroupsOnACluster(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		nodes := servertest.NewCluster(2)
+		l := newLine(t, servertest.ClusterClient(t, nodes))
+		for _, node := range nodes {
+			node.SetKeys(servertest.AllKeys)
+		}
+		for range 3 {
+			askMany(t.Context(), l, numbered(300))
+		}
+		for _, node := range nodes {
+			for _, size := range sizes(node, 1000) {
+				wantEqual(t, "keys of a call", size, 1)
+			}
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package pipeline
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// askGrouped asks about three events at once, and reports whether they shared a script call.
+func askGrouped(t *testing.T, s *servertest.Server, l *line) bool {
+	t.Helper()
+	for _, c := range askTogether(t, s, l, []string{"a", "b", "c"}) {
+		wantError(t, "an event", c.err, nil)
+	}
+	synctest.Wait() // for a proof
+	return slices.ContainsFunc(sizes(s, 3), func(size int) bool { return size == 3 })
+}
+
+// TestProofOnlyForGroups checks that neither single callers nor requests without a group begin a
+// proof.
+func TestProofOnlyForGroups(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		s.SetKeys(servertest.AllKeys)
+		for range 3 {
+			mustCount(t, l, "alone")
+		}
+		requests := make([]*Request, 5)
+		for i := range requests {
+			requests[i] = &Request{}
+			l.fill(requests[i], fmt.Sprint(i))
+			requests[i].Group = ""
+		}
+		askInOneBatch(t, s, l, requests)
+		synctest.Wait()
+		wantEqual(t, "proofs", len(s.Proofs()), 0)
+	})
+}
+
+// TestProofIsRenewed checks that a proof is made before events share a call, and renewed after 10 s,
+// while it holds.
+func TestProofIsRenewed(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		s.SetKeys(servertest.AllKeys)
+		for i, step := range []struct {
+			after  time.Duration
+			shared bool
+			proofs []int
+		}{
+			{0, false, []int{firstProbes}},
+			{0, true, []int{firstProbes}},
+			{proofRenewal - time.Millisecond, true, []int{firstProbes}},
+			{time.Millisecond, true, []int{firstProbes, renewalProbes}},
+			{time.Hour, true, []int{firstProbes, renewalProbes, renewalProbes}},
+		} {
+			servertest.Pass(step.after)
+			wantEqual(t, fmt.Sprint("shared in step ", i), askGrouped(t, s, l), step.shared)
+			wantEqual(t, fmt.Sprint("proofs in step ", i), s.Proofs(), step.proofs)
+		}
+	})
+}
+
+// TestProofFails checks that while the keys are divided, or the server takes no two keys, no events
+// share a call, and that proofs become rarer. If a renewal fails, no more events share one.
+func TestProofFails(t *testing.T) {
+	for _, keys := range []servertest.Keys{servertest.OneKey, servertest.Divided} {
+		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+			if s.SetKeys(keys); keys == servertest.Divided {
+				servertest.Pass(proofRenewal)
+				wantEqual(t, "shared, by the old proof", askGrouped(t, s, l), true)
+			} else {
+				askTogether(t, s, l, []string{"a", "b", "c"}) // refused, and sent one by one
+			}
+			began, known := time.Now(), len(s.Proofs())
+			var proofs []time.Duration
+			for range 400 {
+				servertest.Pass(500 * time.Millisecond)
+				wantEqual(t, "shared", askGrouped(t, s, l), false)
+				if n := len(s.Proofs()); n > known {
+					known = n
+					proofs = append(proofs, time.Since(began))
+				}
+			}
+			seconds := []time.Duration{1, 3, 7, 15, 31, 63, 123, 183}
+			for i := range seconds {
+				seconds[i] *= time.Second
+			}
+			wantEqual(t, "proofs", proofs, seconds)
+			wantEqual(t, "keys of the last", s.Proofs()[known-1], firstProbes)
+			s.SetKeys(servertest.AllKeys)
+			servertest.Pass(maxProofPause)
+			askGrouped(t, s, l)
+			wantEqual(t, "shared at last", askGrouped(t, s, l), true)
+		})
+	}
+}
+
+// TestErrorEndsProof checks that after a call without a reply, no events share a call until there is
+// a new proof. An error reply ends nothing.
+func TestErrorEndsProof(t *testing.T) {
+	for _, test := range []struct {
+		action servertest.Action
+		ends   bool
+	}{
+		{servertest.Action{Cut: true}, true},
+		{servertest.Action{Lose: true}, true},
+		{servertest.Refusal("ERR broken"), false},
+		{servertest.Refusal("WRONGTYPE key"), false},
+		{servertest.Refusal("NOPERM"), false},
+	} {
+		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+			s.Next(test.action)
+			askOne(t, l, "an event")
+			wantEqual(t, fmt.Sprint("shared after ", test.action), askGrouped(t, s, l), !test.ends)
+			servertest.Pass(minProofPause)
+			askGrouped(t, s, l)
+			wantEqual(t, "shared later", askGrouped(t, s, l), true)
+		})
+	}
+}
+
+// TestErrorVoidsProof checks that a proof does not count if an error came while it was made: it may
+// be about another server.
+func TestErrorVoidsProof(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		s.SetKeys(servertest.AllKeys)
+		l.conn.proof.running = true
+		go l.conn.prove("test", false, 0)
+		l.conn.endProof(&ScriptCall{err: io.EOF})
+		synctest.Wait()
+		wantEqual(t, "proved", l.conn.isOneServer("test"), false)
+		servertest.Pass(minProofPause)
+		l.conn.isOneServer("test")
+		synctest.Wait()
+		wantEqual(t, "proved later", l.conn.isOneServer("test"), true)
+	})
+}
