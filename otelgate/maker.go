@@ -30,7 +30,7 @@ func (m *maker) histogram(name, text string) metric.Float64Histogram {
 // sizes returns a histogram of batch sizes, in requests, up to the largest batch.
 func (m *maker) sizes(name, text string) metric.Int64Histogram {
 	h, err := m.meter.Int64Histogram(prefix+name, metric.WithUnit("{request}"), metric.WithDescription(text),
-		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
+		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128))
 	m.err = errors.Join(m.err, err)
 	return h
 }

@@ -21,7 +21,7 @@ type Observation struct {
 	// zero.
 	InRedis    time.Duration // from sending to reply, for the whole pipeline of the request; 0 if the caller left before
 	Merged     bool          // one script call decided several attempts on the event
-	Batch      int           // requests in the pipeline of this one, with it: 1 to 512; 0 if the caller left before
+	Batch      int           // requests in the pipeline of this one, with it: 1 to 128; 0 if the caller left before
 	Remembered bool          // the denial cache answered
 	SlotRange  int           // which 64th of the hash slots, from 0, also of an outage; 0 if the server is no cluster
 }

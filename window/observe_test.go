@@ -113,7 +113,7 @@ func TestObserveBatch(t *testing.T) {
 	must(window.New(redistest.Client(t), cfg)).AllowEach(t.Context(), events)
 	largest := 0
 	for size, n := range perSize {
-		if largest = max(largest, size); size < 1 || size > 512 || n%size != 0 {
+		if largest = max(largest, size); size < 1 || size > 128 || n%size != 0 {
 			t.Errorf("%d observations of batches of %d", n, size)
 		}
 	}
