@@ -78,8 +78,17 @@ type delivery struct {
 	err      error // why some commands may have no reply; nil if none failed
 }
 
-// Cluster reports true.
-func (*cluster) Cluster() bool { return true }
+// Shares returns which master has which slots.
+func (c *cluster) Shares(ctx context.Context) ([]pipeline.Share, error) {
+	all, err := c.client.ClusterSlots(ctx).Result()
+	var shares []pipeline.Share
+	for _, s := range all {
+		if len(s.Nodes) > 0 {
+			shares = append(shares, pipeline.Share{First: s.Start, Last: s.End, Master: s.Nodes[0].ID})
+		}
+	}
+	return shares, err
+}
 
 // Close closes the clients that this package made. The client passed to Connect stays open.
 func (c *cluster) Close() {

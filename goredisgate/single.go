@@ -31,9 +31,6 @@ type single struct {
 	prober prober
 }
 
-// Cluster reports false.
-func (*single) Cluster() bool { return false }
-
 // Close does nothing: the client belongs to the caller of Connect.
 func (*single) Close() {}
 

@@ -191,7 +191,7 @@ func TestConnectionBreaksOnce(t *testing.T) {
 				wantError(t, "cut", c.wait().err, ErrUncertain)
 			}
 			s.Release()
-			wantEqual(t, "failures", int(l.lanes[0].failures.Load()), round+1)
+			wantEqual(t, "failures", int(l.ranges[0].failures.Load()), round+1)
 		}
 		mustCount(t, l, "a")
 	})

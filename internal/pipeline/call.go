@@ -86,12 +86,13 @@ func (c *call) startTimer() {
 // allows reports whether a request of a known slot range may be queued. Otherwise it settles the
 // request.
 func (c *call) allows(r *Request) bool {
-	r.began, r.lane = c.began, &c.pipeline.lanes[r.Trace.SlotRange]
-	allowed, probe := r.lane.allows(c.began)
+	p, i := c.pipeline, r.Trace.SlotRange
+	r.began, r.slots, r.lane = c.began, &p.ranges[i], &p.lanes[c.conn.queueOf(i)]
+	allowed, probe := r.slots.allows(c.began)
 	switch {
 	case !allowed:
-		r.Err = r.lane.err()
-	case r.lane.abandoned.Load() >= maxAbandoned:
+		r.Err = r.slots.err()
+	case r.slots.abandoned.Load() >= maxAbandoned:
 		r.Err = errTooMany
 	default:
 		r.probe = probe
@@ -136,7 +137,7 @@ func (c *call) receive(r *Request) {
 // settle records the outcome of a request in the circuit breaker, and sets its error.
 func (c *call) settle(r *Request, now time.Duration) {
 	c.waiting--
-	r.lane.record(c.ctx, r.began, now, r.cause)
+	r.slots.record(c.ctx, r.began, now, r.cause)
 	if r.cause != nil {
 		r.Err = r.Explain(r.cause)
 	}
@@ -172,7 +173,7 @@ func (c *call) leave(cause error) {
 // abandon settles a request that is in a batch. It may still run.
 func (c *call) abandon(r *Request, now time.Duration, cause error) {
 	c.left = true
-	r.lane.abandoned.Add(1)
+	r.slots.abandoned.Add(1)
 	r.batch.abandon()
 	r.cause = cause
 	c.settle(r, now)
@@ -188,7 +189,7 @@ func (c *call) settleUnsent(r *Request, now time.Duration, cause error) {
 		r.Err = NotSent(c.ctx.Err())
 	default:
 		c.waiting--
-		r.lane.failed(c.ctx, r.began, now, cause, false)
+		r.slots.failed(c.ctx, r.began, now, cause, false)
 		r.Err = fmt.Errorf("key %s: %w: it was not sent within %v", r.Key, ErrOutage, Rounded(c.timeout))
 	}
 }

@@ -14,14 +14,24 @@ import (
 // caller's context would end a dial that others wait for. Their Err is non-nil once all those
 // callers have left: then sending is useless.
 type Client interface {
-	// Cluster reports whether Redis is a cluster.
-	Cluster() bool
 	// Send sends script calls as one pipeline for each server, and answers each of them.
 	Send(ctx context.Context, calls []*ScriptCall)
 	// Load loads a script into Redis, and returns its hash.
 	Load(ctx context.Context, source string) (hash string, err error)
 	// Close closes what the client opened.
 	Close()
+}
+
+// A Cluster is a Client of a cluster.
+type Cluster interface {
+	// Shares returns which master has which slots.
+	Shares(ctx context.Context) ([]Share, error)
+}
+
+// A Share is a series of hash slots that a master has.
+type Share struct {
+	First, Last int
+	Master      string // its ID
 }
 
 // A Tracker is a Client that can cache what it reads, because Redis notifies it of changes. The
@@ -34,7 +44,7 @@ type Tracker interface {
 
 // A ScriptCall is one call of a script. Its Client sends the Command with the Script, the number of
 // Keys and the Keys, and then Verb, Time, Units and Rest as arguments. Then it calls Answer. Only
-// if the Client is no cluster has it several Keys.
+// if the Client is no Cluster has it several Keys.
 type ScriptCall struct {
 	Command    string // EVALSHA or EVAL
 	Script     string // its hash or its source

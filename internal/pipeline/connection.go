@@ -27,6 +27,7 @@ type Connection struct {
 
 	proof   proof
 	queues  [Ranges]queue
+	masters masters
 	calls   sync.Pool // of unused *call with one request
 	batches sync.Pool // of unused *batch
 }
@@ -35,6 +36,7 @@ type Connection struct {
 type connected struct {
 	Client
 	tracker Tracker // the same client; nil if it is no Tracker
+	cluster Cluster // the same client; nil if it is no Cluster
 }
 
 // redialPause is the time between two dials of a Connection.
@@ -77,6 +79,7 @@ func newConnection(cancel context.CancelFunc) *Connection {
 	for i := range c.queues {
 		q := &c.queues[i]
 		q.conn, q.serve = c, q.run
+		c.masters.queues[i].Store(int32(i))
 	}
 	return c
 }
@@ -93,7 +96,8 @@ func (c *Connection) elapsed() time.Duration { return time.Since(c.made) }
 // use sets the client that limiters ask from now on.
 func (c *Connection) use(client Client) {
 	tracker, _ := client.(Tracker)
-	c.up.Store(&connected{client, tracker})
+	cluster, _ := client.(Cluster)
+	c.up.Store(&connected{client, tracker, cluster})
 	close(c.ready)
 }
 

@@ -33,36 +33,36 @@ func (g *cachedGet) Err() error {
 // range is open, or if the value is not a string: a script will report what is wrong. Its error is
 // ErrLeft if ctx ended.
 func (p *Pipeline) Get(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error) {
-	l := &p.lanes[p.Range(key)]
-	if l.isOpen() || l.abandoned.Load() >= maxAbandoned {
+	slots := &p.ranges[p.Range(key)]
+	if slots.isOpen() || slots.abandoned.Load() >= maxAbandoned {
 		return "", false, nil
 	}
 	began, g := p.conn.elapsed(), &cachedGet{Context: context.Background(), done: make(chan struct{})}
-	go g.run(p.conn.up.Load().tracker, l, key, ttl)
-	err = g.await(ctx, l, timeout)
+	go g.run(p.conn.up.Load().tracker, slots, key, ttl)
+	err = g.await(ctx, slots, timeout)
 	if err == nil { // this does not close the breaker: a server that refuses to count still answers a GET
 		return g.value, g.hit, nil
 	}
 	if errors.Is(err, ErrLeft) {
 		return "", false, err
 	}
-	l.record(ctx, began, p.conn.elapsed(), err)
+	slots.record(ctx, began, p.conn.elapsed(), err)
 	if err = explain(err, key, true); !IsOutage(err) {
 		return "", false, nil
 	}
 	return "", false, err
 }
 
-func (g *cachedGet) run(tracker Tracker, l *lane, key string, ttl time.Duration) {
+func (g *cachedGet) run(tracker Tracker, slots *slotRange, key string, ttl time.Duration) {
 	defer close(g.done)
 	g.value, g.hit, g.err = tracker.Get(g, key, ttl)
 	if !g.over.CompareAndSwap(false, true) {
-		l.abandoned.Add(-1)
+		slots.abandoned.Add(-1)
 	}
 }
 
 // await waits for the GET until the timeout passes or ctx ends.
-func (g *cachedGet) await(ctx context.Context, l *lane, timeout time.Duration) error {
+func (g *cachedGet) await(ctx context.Context, slots *slotRange, timeout time.Duration) error {
 	var expired <-chan time.Time
 	if timeout >= 0 {
 		timer := time.NewTimer(timeout)
@@ -78,9 +78,9 @@ func (g *cachedGet) await(ctx context.Context, l *lane, timeout time.Duration) e
 	case <-ctx.Done():
 		err = NotSent(ctx.Err())
 	}
-	l.abandoned.Add(1)
+	slots.abandoned.Add(1)
 	if !g.over.CompareAndSwap(false, true) { // it came just now
-		l.abandoned.Add(-1)
+		slots.abandoned.Add(-1)
 		<-g.done
 		return g.err
 	}

@@ -56,7 +56,7 @@ func TestGetEnds(t *testing.T) {
 		s.Release()
 		servertest.Pass(time.Second)
 		wantIdle(t, l)
-		wantEqual(t, "failures", l.lanes[0].failures.Load(), 1)
+		wantEqual(t, "failures", l.ranges[0].failures.Load(), 1)
 	})
 }
 

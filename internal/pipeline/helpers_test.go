@@ -194,7 +194,7 @@ func wantIdle(t *testing.T, l *line) {
 		wantEqual(t, fmt.Sprint("in flight in range ", i), q.inFlight, 0)
 		wantEqual(t, fmt.Sprint("busy lanes in range ", i), q.busy, 0)
 		q.mu.Unlock()
-		wantEqual(t, fmt.Sprint("abandoned in range ", i), int(l.lanes[i].abandoned.Load()), 0)
+		wantEqual(t, fmt.Sprint("abandoned in range ", i), int(l.ranges[i].abandoned.Load()), 0)
 	}
 }
 

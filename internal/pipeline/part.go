@@ -139,9 +139,9 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	trace, first := p.call.trace, int64(0)
 	trace.Merged = p.merged
 	for r := p.first; r != nil; {
-		lane, next, units := r.lane, r.next, r.Units // once delivered, r belongs to its caller
+		slots, next, units := r.slots, r.next, r.Units // once delivered, r belongs to its caller
 		if !r.deliver(trace, reply, first, err, now) {
-			lane.abandoned.Add(-1)
+			slots.abandoned.Add(-1)
 			left = true
 		}
 		r = next

@@ -18,7 +18,6 @@ import (
 // A witness is a Client that notes who calls Send.
 type witness struct{ callers []string }
 
-func (*witness) Cluster() bool                                { return false }
 func (*witness) Load(context.Context, string) (string, error) { return "", nil }
 func (*witness) Close()                                       {}
 

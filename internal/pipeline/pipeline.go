@@ -15,31 +15,25 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// A Pipeline sends the script calls of one limiter. Limiters on one Connection share its senders
-// and so their batches. Each has its own lanes.
+// A Pipeline sends the script calls of one limiter. Limiters on one Connection share its queues, and
+// so their batches. Each has its own circuit breakers and lanes.
 type Pipeline struct {
 	conn         *Connection
 	name         string // of the limiter, with which its keys begin
 	report       func(ctx context.Context, slotRange int, began bool)
-	lanes        [Ranges]lane
-	disconnected atomic.Bool // requests came before there was a client
+	ranges       [Ranges]slotRange
+	lanes        [Ranges]lane // of the queues with the same indices
+	disconnected atomic.Bool  // requests came before there was a client
 }
 
 // Ranges is the number of slot ranges: each is a sixty-fourth of the hash slots. A server that is
 // no cluster is one range.
 const Ranges = 64
 
-// A lane is what a limiter has for a slot range.
-type lane struct {
+// A slotRange is what a limiter knows of a slot range.
+type slotRange struct {
 	breaker
-	queue     *queue
 	abandoned atomic.Int32 // requests in flight whose callers left
-
-	// The mutex of the queue guards these.
-
-	waiting []*Request // that no sender has taken
-	leavers int        // how many callers of waiting requests have left
-	busy    int        // requests that wait or that senders have taken
 
 	_ [64]byte // keeps neighbours off one cache line
 }
@@ -48,9 +42,9 @@ type lane struct {
 // of a slot range begins or ends, with the context of the call that noticed it.
 func New(conn *Connection, name string, report func(ctx context.Context, slotRange int, began bool)) *Pipeline {
 	p := &Pipeline{conn: conn, name: name, report: report}
-	for i := range p.lanes {
+	for i := range p.ranges {
 		p.lanes[i].queue = &conn.queues[i]
-		p.lanes[i].notify = func(ctx context.Context, opened bool) { report(ctx, i, opened) }
+		p.ranges[i].notify = func(ctx context.Context, opened bool) { report(ctx, i, opened) }
 	}
 	return p
 }
@@ -87,7 +81,7 @@ func (p *Pipeline) Connected(ctx context.Context) error {
 
 // Range returns the slot range of a key. There must be a client.
 func (p *Pipeline) Range(key string) int {
-	if !p.conn.client().Cluster() {
+	if p.conn.up.Load().cluster == nil {
 		return 0
 	}
 	return keys.Slot(key) * Ranges / keys.Slots
@@ -96,5 +90,5 @@ func (p *Pipeline) Range(key string) int {
 // errTooMany is the error of requests that would add to those of callers who left.
 var errTooMany = fmt.Errorf("%w: %d requests are in flight whose callers left", ErrOutage, maxAbandoned)
 
-// maxAbandoned bounds the abandoned requests of a lane, which accumulate while Redis hangs.
+// maxAbandoned bounds the abandoned requests of a slot range, which accumulate while Redis hangs.
 const maxAbandoned = 4096

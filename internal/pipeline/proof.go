@@ -40,7 +40,7 @@ var probeScript = NewScript(lua.Probe)
 // isOneServer reports whether it is proved that Redis is one server. If it is time for a proof, one
 // begins in the background, by keys of the limiter of this name.
 func (c *Connection) isOneServer(name string) bool {
-	if c.client().Cluster() {
+	if c.up.Load().cluster != nil {
 		return false
 	}
 	p := &c.proof

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A few senders serve a slot range. Each takes all queued requests, so that requests made at the
+// A few senders serve a queue. Each takes all queued requests, so that requests made at the
 // same time share a batch. If others are in flight, or if nothing is queued, a sender first yields
 // and lets callers run. Large batches cost the client and the server less, and keeping a sender
 // costs less than starting one. More senders would make smaller batches. With only one, client and
@@ -28,8 +28,9 @@ const (
 	yieldPause = 20                    // senders do not yield for this many times the duration of a slow yield
 )
 
-// A queue has the lanes of one slot range whose requests wait for a sender. Senders are goroutines
-// that end when nothing waits.
+// A queue has the lanes whose requests wait for a sender: those of the slot ranges of one master, or
+// of one slot range while its master is not known. Senders are goroutines that end when nothing
+// waits.
 type queue struct {
 	conn  *Connection
 	serve func() // run, bound once, so that a sender costs no allocation
@@ -44,6 +45,14 @@ type queue struct {
 	yieldAt  time.Duration // when senders may yield again
 
 	_ [64]byte // keeps neighbours off one cache line
+}
+
+// A lane has the requests of a limiter that wait in a queue. The mutex of the queue guards it.
+type lane struct {
+	queue   *queue
+	waiting []*Request // that no sender has taken
+	leavers int        // how many callers of waiting requests have left
+	busy    int        // requests that wait or that senders have taken
 }
 
 // put appends a request to its lane, and starts a sender unless one will take it at once.
@@ -86,6 +95,7 @@ func (q *queue) startSender() {
 func (q *queue) run() {
 	b := q.conn.newBatch(q)
 	for q.take(b) {
+		q.conn.followMasters()
 		b.load() // before the claim: until then, callers that leave were not sent
 		b.claim()
 		b.merge()

@@ -163,7 +163,7 @@ func TestPartlyLeftBatch(t *testing.T) {
 func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
-		q, lane, wave := &l.conn.queues[0], &l.lanes[0], 100
+		q, slots, wave := &l.conn.queues[0], &l.ranges[0], 100
 		mustCount(t, l, "before")
 		s.Hold()
 		full := false
@@ -172,7 +172,7 @@ func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 			if n := q.length(); n > wave+2*maxBatch {
 				t.Fatalf("%d are in the queue", n)
 			}
-			if n := int(lane.abandoned.Load()); n > maxAbandoned+wave {
+			if n := int(slots.abandoned.Load()); n > maxAbandoned+wave {
 				t.Fatalf("%d are abandoned", n)
 			}
 		}
@@ -180,7 +180,7 @@ func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 			t.Errorf("%d senders", n)
 		}
 		if !full {
-			t.Fatalf("%d are abandoned, and none was refused", lane.abandoned.Load())
+			t.Fatalf("%d are abandoned, and none was refused", slots.abandoned.Load())
 		}
 		s.Release()
 		servertest.Pass(time.Second)

@@ -26,6 +26,7 @@ type Request struct {
 	// Do sets these, and they stay.
 
 	call  *call
+	slots *slotRange
 	lane  *lane
 	began time.Duration // when its call began, as all times since the Connection was made
 	probe bool          // the circuit breaker is open, and this request probes

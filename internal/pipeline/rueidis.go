@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -13,16 +14,18 @@ import (
 // rueidisClient is the Client of a rueidis.Client.
 type rueidisClient struct {
 	rueidis.Client
-	cluster bool
 	buffers sync.Pool // of *rueidis.Commands that nobody uses
 }
 
-func newRueidisClient(client rueidis.Client) *rueidisClient {
-	return &rueidisClient{Client: client, cluster: client.Mode() == rueidis.ClientModeCluster}
-}
+// rueidisCluster is the Client of a rueidis.Client of a cluster.
+type rueidisCluster struct{ rueidisClient }
 
-// Cluster reports whether Redis is a cluster.
-func (r *rueidisClient) Cluster() bool { return r.cluster }
+func newRueidisClient(client rueidis.Client) Client {
+	if client.Mode() == rueidis.ClientModeCluster {
+		return &rueidisCluster{rueidisClient{Client: client}}
+	}
+	return &rueidisClient{Client: client}
+}
 
 // Send sends script calls as one pipeline for each server, and answers each of them.
 func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
@@ -74,6 +77,32 @@ func answer(c *ScriptCall, result rueidis.RedisResult) {
 func (r *rueidisClient) Load(ctx context.Context, source string) (string, error) {
 	hash, err := r.Do(ctx, r.B().ScriptLoad().Script(source).Build()).ToString()
 	return hash, translate(err)
+}
+
+// Shares returns which master has which slots. The reply to CLUSTER SLOTS lists first and last slot,
+// and for each node its address, port and ID, the master first.
+func (r *rueidisCluster) Shares(ctx context.Context) ([]Share, error) {
+	all, err := r.Do(ctx, r.B().ClusterSlots().Build()).ToArray()
+	shares := make([]Share, len(all))
+	for i := 0; i < len(all) && err == nil; i++ {
+		shares[i], err = shareOf(all[i])
+	}
+	return shares, err
+}
+
+func shareOf(m rueidis.RedisMessage) (Share, error) {
+	fields, err := m.ToArray()
+	if err != nil || len(fields) < 3 {
+		return Share{}, fmt.Errorf("%d fields of CLUSTER SLOTS: %w", len(fields), err)
+	}
+	first, err1 := fields[0].AsInt64()
+	last, err2 := fields[1].AsInt64()
+	master, err3 := fields[2].ToArray()
+	if err := errors.Join(err1, err2, err3); err != nil || len(master) < 3 {
+		return Share{}, fmt.Errorf("%d fields of a node in CLUSTER SLOTS: %w", len(master), err)
+	}
+	id, err := master[2].ToString()
+	return Share{int(first), int(last), id}, err
 }
 
 // Get returns the value of a key by a cached GET.
