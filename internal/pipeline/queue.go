@@ -119,6 +119,9 @@ func (q *queue) take(b *batch) bool {
 	if q.waiting == 0 || q.waiting+q.inFlight >= yieldThreshold {
 		q.yield()
 	}
+	if 0 < q.waiting && q.waiting < q.inFlight { // a larger batch is worth more
+		q.yield()
+	}
 	for q.waiting > 0 && b.taken < maxBatch {
 		q.takeShare(b, (maxBatch-b.taken+len(q.lanes)-1)/len(q.lanes))
 	}
