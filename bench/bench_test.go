@@ -279,7 +279,7 @@ func TestMerged(t *testing.T) {
 func TestScriptArguments(t *testing.T) {
 	client := redistest.Client(t)
 	at := time.Now().Truncate(time.Millisecond)
-	for _, w := range []workload{oneLimit, threeLimits, hotAllowed, hotDenied} {
+	for _, w := range []workload{oneLimit, threeLimits, oneDenied, hotAllowed, hotDenied} {
 		byWindow, alone := redistest.Key(t), redistest.Key(t)
 		must(windowMaker(client)(w.limits, func() time.Time { return at })(t.Context(), byWindow))
 		args := append([]string{"allow", fmt.Sprint(at.UnixMilli()), "1"}, w.args...)

@@ -27,6 +27,7 @@ var (
 		name: ", 3 limits", limits: []string{"50/30m", "50/1h", "200/1d"},
 		args: []string{"1800000", "50", "1", "3600000", "50", "1", "86400000", "200", "1440000"},
 	}
+	oneDenied  = workload{name: ", denied", denied: true, limits: []string{"4/1h"}, args: []string{"3600000", "4", "1"}}
 	hotAllowed = workload{name: ", hot", hot: true, limits: []string{"1000000000000/1h"}, args: []string{"3600000", "1000000000000", "60000"}}
 	hotDenied  = workload{name: ", hot, denied", hot: true, denied: true, limits: []string{"4/1h"}, args: []string{"3600000", "4", "1"}}
 )
@@ -82,7 +83,7 @@ func (w workload) script(client rueidis.Client) contender {
 func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated, others := redisRate(theirs), libraries(theirs)
 	return slices.Concat(oneLimit.windows(client), oneLimit.onGoRedis(theirs), []contender{bare(client), rated[0]},
-		threeLimits.windows(client), threeLimits.onGoRedis(theirs), []contender{rated[2]},
+		threeLimits.windows(client), threeLimits.onGoRedis(theirs), []contender{rated[2]}, oneDenied.windows(client),
 		[]contender{oneLimit.row("ar1", levelMaker(client))}, logins(client), []contender{others[0], others[2]})
 }
 
@@ -95,7 +96,7 @@ func hotRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 
 // pairs returns the ratios that are printed if both contenders were measured.
 func pairs() (all []pair) {
-	for _, w := range []workload{oneLimit, threeLimits, hotAllowed, hotDenied} {
+	for _, w := range []workload{oneLimit, threeLimits, oneDenied, hotAllowed, hotDenied} {
 		for _, other := range []string{"window.lua", rate, "window" + before} {
 			all = append(all, pair{"window" + w.name, other + w.name})
 		}
