@@ -80,7 +80,7 @@ type delivery struct {
 
 // Shares returns which master has which slots.
 func (c *cluster) Shares(ctx context.Context) ([]pipeline.Share, error) {
-	all, err := c.client.ClusterSlots(ctx).Result()
+	all, err := c.client.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 has no CLUSTER SHARDS
 	var shares []pipeline.Share
 	for _, s := range all {
 		if len(s.Nodes) > 0 {

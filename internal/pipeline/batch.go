@@ -95,10 +95,10 @@ func (b *batch) send() {
 // script, and then the others are sent again by its hash.
 func (b *batch) mend() {
 	if singles := b.divide(); len(singles) > 0 {
-		sent := b.pending
+		together := b.pending
 		b.pending = singles
 		b.send()
-		b.pending = append(sent, singles...)
+		b.pending = slices.Concat(together, singles)
 	}
 	unknown := slices.DeleteFunc(b.pending, func(c *ScriptCall) bool { return c.err == nil || !isNoScript(c.err) })
 	if len(unknown) == 0 {

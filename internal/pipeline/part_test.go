@@ -236,7 +236,7 @@ func TestOneOfAGroupLeaves(t *testing.T) {
 
 // TestNoGroupsOnACluster checks that on a cluster, each script call is about one key.
 func TestNoGroupsOnACluster(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		nodes := servertest.NewCluster(2)
 		l := newLine(t, servertest.ClusterClient(t, nodes))
 		for _, node := range nodes {
