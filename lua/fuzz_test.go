@@ -4,11 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/lua"
@@ -65,7 +68,8 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 var mutations = flag.Int("mutations", 2000, "how many calls TestMutatedRecords makes to each script")
 
 // TestMutatedRecords changes some bytes of valid records, and makes calls of any verb. Each reply
-// is an error that names the key, or one that the head of the script allows. The long form takes
+// is an error that names the key, or one that the head of the script allows. It is the same in a
+// call about several events, and the others are decided. The long form takes
 // some minutes: go test ./lua -run MutatedRecords -mutations 600000.
 func TestMutatedRecords(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
@@ -121,7 +125,10 @@ func (e *event) anyCall() []string {
 func (s server) meets(value string, args []string) {
 	s.Helper()
 	s.put(value)
-	a := read(s, s.key, s.call(args...))
+	a := read(s, []string{s.key}, s.call(args...))[0]
+	if args[0] == "allow" || args[0] == "count" {
+		s.meetsAmongOthers(value, args, a)
+	}
 	if strings.HasPrefix(a.err, "SLIDEGATE key KEY") {
 		return
 	}
@@ -133,6 +140,22 @@ func (s server) meets(value string, args []string) {
 	}
 	if a.wrote == "SET" && !s.fits(a.stored) {
 		s.Errorf("%x: %q leaves %x, which is no record", value, args, a.stored)
+	}
+}
+
+// meetsAmongOthers makes the same call about three events. The one whose key holds the value gets
+// the same answer. The others are new, so they are admitted.
+func (s server) meetsAmongOthers(value string, args []string, want answer) {
+	s.Helper()
+	s.put(value)
+	names := []string{s.key + ":before", s.key, s.key + ":after"}
+	defer s.client.Do(s.Context(), s.client.B().Del().Key(names[0], names[2]).Build())
+	all := read(s, names, s.lua.Exec(s.Context(), s.client, names, withUnits(args, args[2], args[2], args[2])))
+	if diff := cmp.Diff(want, all[1], cmp.AllowUnexported(answer{})); diff != "" {
+		s.Errorf("%x: %q (-alone +among others)\n%s", value, args, diff)
+	}
+	if before := all[0]; before.err != "" || before.reply[0] != 1 || before.wrote != "SET" || !reflect.DeepEqual(before, all[2]) {
+		s.Errorf("%x: %q: the events before and after it: %+v, %+v", value, args, before, all[2])
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,35 +103,82 @@ type answer struct {
 	stored string // the value afterwards; "" if there is none
 }
 
-// judge runs the script on one key that nobody else uses. Its first argument is the verb.
+// spy runs the script on some events, whose names nobody else uses. Its first argument is the verb.
+// The event called foreign holds a text, and the one called list a list.
+type spy func(tb testing.TB, events []string, args ...string) []answer
+
+// judge runs the script on one event.
 type judge func(tb testing.TB, args ...string) answer
+
+// about returns the judge of one event.
+func (ask spy) about(event string) judge {
+	return func(tb testing.TB, args ...string) answer {
+		tb.Helper()
+		return ask(tb, []string{event}, args...)[0]
+	}
+}
 
 // onRedis returns the judge that counts: a real server.
 func (s script) onRedis(tb testing.TB) judge {
 	tb.Helper()
-	client, script, key := redistest.Client(tb), lua.New(s.spied()), redistest.Key(tb)
-	return func(tb testing.TB, args ...string) answer {
+	return s.spyOnRedis(tb).about("event")
+}
+
+// spyOnRedis returns the spy on a real server.
+func (s script) spyOnRedis(tb testing.TB) spy {
+	tb.Helper()
+	client, script, prefix := redistest.Client(tb), lua.New(s.spied()), redistest.Key(tb)+":"
+	for _, r := range client.DoMulti(tb.Context(),
+		client.B().Set().Key(prefix+"foreign").Value("hello").Build(),
+		client.B().Rpush().Key(prefix+"list").Element("hello").Build()) {
+		must("", r.Error())
+	}
+	return func(tb testing.TB, events []string, args ...string) []answer {
 		tb.Helper()
-		return read(tb, key, script.Exec(tb.Context(), client, []string{key}, args))
+		names := keysOf(prefix, events)
+		return read(tb, names, script.Exec(tb.Context(), client, names, args))
 	}
 }
 
-// read reads what the spy reports.
-func read(tb testing.TB, key string, r rueidis.RedisResult) (a answer) {
+// keysOf returns the keys of events.
+func keysOf(prefix string, events []string) (names []string) {
+	for _, event := range events {
+		names = append(names, prefix+event)
+	}
+	return names
+}
+
+// read reads what the spy reports about the event of each key.
+func read(tb testing.TB, names []string, r rueidis.RedisResult) (all []answer) {
 	tb.Helper()
-	reported, err := r.ToArray()
+	reports, err := r.ToArray()
 	if e, ok := rueidis.IsRedisErr(err); ok {
-		return answer{err: strings.ReplaceAll(e.Error(), key, "KEY")}
+		return slices.Repeat([]answer{failed(e.Error(), names[0])}, len(names))
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a.reply = must(reported[0].AsIntSlice())
-	if wrote := must(reported[1].AsStrSlice()); len(wrote) > 0 {
+	for i, report := range reports {
+		all = append(all, readReport(must(report.ToArray()), names[i]))
+	}
+	return all
+}
+
+// failed returns the answer for an event that fails with this text.
+func failed(text, key string) answer { return answer{err: strings.ReplaceAll(text, key, "KEY")} }
+
+// readReport reads what the spy reports about the event of one key.
+func readReport(report []rueidis.RedisMessage, key string) (a answer) {
+	integers := must(report[0].ToArray())
+	if integers[0].IsString() {
+		return failed(must(integers[0].ToString()), key)
+	}
+	a.reply = must(report[0].AsIntSlice())
+	if wrote := must(report[1].AsStrSlice()); len(wrote) > 0 {
 		a.wrote, a.px = wrote[0], strings.Join(wrote[min(4, len(wrote)):], " ")
 	}
-	if len(reported) > 2 && !reported[2].IsNil() {
-		a.stored = must(reported[2].ToString())
+	if len(report) > 2 && !report[2].IsNil() {
+		a.stored = must(report[2].ToString())
 	}
 	return a
 }
@@ -205,9 +253,9 @@ func (s script) dated(verb, now, units string, limits ...string) (args []string)
 var verbs = []string{"allow", "count", "peek", "some", "countsome", "each", "counteach", "inspect", "refund", "reset"}
 
 //go:embed testdata/spy.lua
-var spy string
+var spySource string
 
 // spied returns the script, unchanged, inside the spy.
-func (s script) spied() string { return strings.Replace(spy, "--SCRIPT--", s.source, 1) }
+func (s script) spied() string { return strings.Replace(spySource, "--SCRIPT--", s.source, 1) }
 
 var update = flag.Bool("update", false, "write what the server replies into testdata/*/*.txt")

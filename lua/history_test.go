@@ -30,11 +30,13 @@ import (
 // when it is as if never used. Inspect adds the buckets, or the level of ar1. The lines of each and
 // counteach begin with the number of the call. After the limits, inspect shows the sections of
 // limits that the call does not name.
+//
+// Each history is played in both forms, about one event and about several.
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for _, file := range s.histories() {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-				text, got := s.play(t, file, s.onRedis(t))
+				text, got := s.play(t, file, forms{s.spyOnRedis(t), s.spyOnRedis(t)}.both())
 				if *update {
 					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 						t.Fatal(err)

@@ -39,11 +39,11 @@ func TestOtherLuas(t *testing.T) {
 	}
 }
 
-// othersAgree plays the histories on another interpreter.
+// othersAgree plays the histories on another interpreter, half of the calls about several events.
 func (s script) othersAgree(t *testing.T, path string) {
 	for _, file := range s.histories() {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, got := s.play(t, file, s.onLua(t, path))
+			text, got := s.play(t, file, s.spyOnLua(t, path).mixed())
 			if diff := cmp.Diff(text, got); diff != "" {
 				t.Errorf("not as on Redis (-redis +%s)\n%s", path, diff)
 			}
@@ -51,8 +51,8 @@ func (s script) othersAgree(t *testing.T, path string) {
 	}
 }
 
-// onLua runs the script in an interpreter, in which testdata/redis.lua replaces the server.
-func (s script) onLua(t *testing.T, path string) judge {
+// spyOnLua returns the spy in an interpreter, in which testdata/redis.lua replaces the server.
+func (s script) spyOnLua(t *testing.T, path string) spy {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "spied.lua")
 	if err := os.WriteFile(file, []byte(s.spied()), 0o600); err != nil {
@@ -66,21 +66,28 @@ func (s script) onLua(t *testing.T, path string) judge {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait(); cancel() })
-	return func(tb testing.TB, args ...string) answer {
+	return func(tb testing.TB, events []string, args ...string) (all []answer) {
 		tb.Helper()
-		_, _ = io.WriteString(in, strings.Join(args, " ")+"\n") // if it ended, it does not answer
-		line, err := out.ReadString('\n')
-		if err != nil {
-			tb.Fatalf("%s ended: %v", path, err)
+		names := keysOf("lua:", events)
+		_, _ = io.WriteString(in, strings.Join(names, ",")+" "+strings.Join(args, " ")+"\n") // if it ended, it does not answer
+		for _, key := range names {
+			line, err := out.ReadString('\n')
+			if err != nil {
+				tb.Fatalf("%s ended: %v", path, err)
+			}
+			all = append(all, readLine(strings.Split(strings.TrimSuffix(line, "\n"), "\t"), key, names[0]))
 		}
-		return readLine(strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+		return all
 	}
 }
 
-// readLine reads what testdata/redis.lua reports.
-func readLine(fields []string) (a answer) {
-	if fields[0] == "error" {
-		return answer{err: fields[1]}
+// readLine reads what testdata/redis.lua reports about the event of a key. An error of the whole
+// call names the first key.
+func readLine(fields []string, key, first string) (a answer) {
+	if fields[0] == "error" && strings.Contains(fields[1], key) {
+		return failed(fields[1], key)
+	} else if fields[0] == "error" {
+		return failed(fields[1], first)
 	}
 	for n := range strings.FieldsSeq(fields[1]) {
 		a.reply = append(a.reply, must(strconv.ParseInt(n, 10, 64)))

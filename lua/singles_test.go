@@ -46,9 +46,7 @@ func TestSingles(t *testing.T) {
 // step lets some time pass and makes calls.
 func (e *twin) step(tb testing.TB) {
 	tb.Helper()
-	per := e.pers[e.IntN(len(e.pers))] * int64(time.Millisecond/e.unit)
-	e.now += []int64{0, 1, e.Int64N(per), per / 7, -e.Int64N(per), -2 * per, 3 * per}[e.IntN(7)]
-	e.now = min(max(e.now, 0), e.never-1)
+	e.passTime()
 	limits := e.limits()
 	if e.IntN(4) == 0 {
 		e.both(tb, []string{"allow", "count", "refund", "peek"}[e.IntN(4)], limits)
@@ -60,6 +58,13 @@ func (e *twin) step(tb testing.TB) {
 			e.compare(tb, verb, n, limits)
 		}
 	}
+}
+
+// passTime moves the clock, now and then backwards.
+func (e *twin) passTime() {
+	per := e.pers[e.IntN(len(e.pers))] * int64(time.Millisecond/e.unit)
+	e.now += []int64{0, 1, e.Int64N(per), per / 7, -e.Int64N(per), -2 * per, 3 * per}[e.IntN(7)]
+	e.now = min(max(e.now, 0), e.never-1)
 }
 
 // limits returns at least one limit, with the Pers of the event and any Max and Resolution.

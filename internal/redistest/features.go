@@ -21,10 +21,11 @@ type Feature struct {
 var (
 	DebugFlag  = Feature{"--enable-debug-command, by which TestTrouble makes a server load its data", 7}
 	CJSON      = Feature{"cjson (in Debian's builds), which scripts of other libraries in the bench use", 7}
+	NoReplicas = Feature{"min-replicas-to-write for scripts, by which lua makes writes fail", 7}
 	QuickMoves = Feature{"a cluster in which all nodes learn at once where a slot moved, on which cluster_test runs", 7}
 )
 
-var features = []Feature{DebugFlag, CJSON, QuickMoves}
+var features = []Feature{DebugFlag, CJSON, NoReplicas, QuickMoves}
 
 // Needs skips a test on a server that lacks the feature.
 func Needs(tb testing.TB, f Feature) {

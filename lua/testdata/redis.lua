@@ -1,7 +1,7 @@
--- redis.lua replaces the server, to run the same script on another Lua: one key, and the library
--- that Redis calls struct. Each line of its input is the arguments of one call. It answers with the
--- reply, what was written, and the value.
-local value = false
+-- redis.lua replaces the server, to run the same script on another Lua: its keys, and the library
+-- that Redis calls struct. Each line of its input is the keys of one call, between commas, and its
+-- arguments. It answers with a line for each key: the reply, what was written, and the value.
+local values = {['lua:foreign'] = 'hello', ['lua:list'] = {err = 'WRONGTYPE'}}
 struct = {pack = string.pack, unpack = string.unpack}
 
 -- fields are those of a format, in their order: how many bytes an integer has, or d.
@@ -55,27 +55,32 @@ if not string.pack then -- before Lua 5.3
 end
 
 redis = {error_reply = function(text) return {err = text} end}
-function redis.call(command, _, new)
-  if command == 'GET' then return value end
-  local was = value
-  value = command == 'SET' and new
+function redis.call(command, key, new)
+  local was = values[key] or false
+  if command == 'GET' then return was end
+  values[key] = command == 'SET' and new or nil
   return command == 'SET' and {ok = 'OK'} or was and 1 or 0
 end
 redis.pcall = redis.call
 
 local function hex(s) return (s:gsub('.', function(c) return ('%02x'):format(c:byte()) end)) end
 
+local function report(text, part, wrote, stored)
+  if text then return print('error', text) end
+  for i, n in ipairs(part) do part[i] = ('%.0f'):format(n) end
+  print('reply', table.concat(part, ' '), wrote[1] or '', wrote[5] or '', hex(stored or ''))
+end
+
 local decide = assert(loadfile(arg[1]))
-KEYS = {'KEY'}
 for line in io.lines() do
-  ARGV = {}
-  for word in line:gmatch('%S+') do ARGV[#ARGV + 1] = word end
-  local answer = decide()
-  if answer.err then
-    print('error', answer.err)
-  else
-    for i, n in ipairs(answer[1]) do answer[1][i] = ('%.0f'):format(n) end
-    print('reply', table.concat(answer[1], ' '), answer[2][1] or '', answer[2][5] or '', hex(answer[3] or ''))
+  KEYS, ARGV = {}, {}
+  local keys, words = line:match('(%S+) (.*)')
+  for key in keys:gmatch('[^,]+') do KEYS[#KEYS + 1] = key end
+  for word in words:gmatch('%S+') do ARGV[#ARGV + 1] = word end
+  local answers = decide()
+  for k = 1, #KEYS do
+    local part, wrote, stored = (table.unpack or unpack)(answers[k] or {{}})
+    report(answers.err or type(part[1]) == 'string' and part[1], part, wrote, stored)
   end
   io.flush()
 end

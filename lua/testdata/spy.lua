@@ -1,16 +1,22 @@
--- spy.lua wraps a script for tests. It runs the script as it is, and returns its reply, the command
--- by which it wrote, and the value that it left. It fails if the script writes twice, writes before
--- an error, or replies anything except whole numbers.
-local server, wrote = redis, {}
+-- spy.lua wraps a script for tests. It runs the script as it is. For each key it returns its part of
+-- the reply, the command by which the script wrote it, and the value that it left. It fails if the
+-- script reads or writes keys out of their order, writes one twice or before an error, or replies
+-- anything except whole numbers, and the text of an event that fails among others.
+local server, k, wrote, stored = redis, 0, {}, {}
 local redis = {error_reply = server.error_reply}
 
 for _, ask in ipairs({'call', 'pcall'}) do
-  redis[ask] = function(...)
-    if ({...})[1] ~= 'TIME' and ({...})[1] ~= 'GET' then
-      assert(#wrote == 0, 'a second write')
-      wrote = {...}
+  redis[ask] = function(command, key, ...)
+    local answer = server[ask](command, key, ...)
+    if command == 'GET' then
+      k = k + 1
+      wrote[k], stored[k] = {}, answer
+    elseif command ~= 'TIME' then
+      assert(#wrote[k] == 0, 'a second write')
+      wrote[k], stored[k] = {command, key, ...}, command == 'SET' and ...
     end
-    return server[ask](...)
+    assert(command == 'TIME' or key == KEYS[k], 'another key than that of the event')
+    return answer
   end
 end
 
@@ -20,8 +26,24 @@ end
 
 local reply = script()
 if reply.err then
-  assert(#wrote == 0, 'a write before an error')
+  for _, command in ipairs(wrote) do assert(#command == 0, 'a write before an error') end
   return reply
 end
-for i = 1, #reply do assert(type(reply[i]) == 'number' and reply[i] % 1 == 0, 'a reply that is no integer') end
-return {reply, wrote, server.call('GET', KEYS[1])}
+local left, answers, integers = {}, {}, #reply / #KEYS
+for k, key in ipairs(KEYS) do
+  local part = {}
+  for i = 1, integers do
+    local n = reply[(k - 1) * integers + i]
+    part[i] = n
+    if i == 1 and type(n) == 'string' then
+      assert(#KEYS > 1 and #wrote[k] == 0, 'a text that is no error, or a write before it')
+    else
+      assert(type(n) == 'number' and n % 1 == 0, 'a reply that is no integer')
+    end
+  end
+  left[key], answers[k] = stored[k], {part, wrote[k], type(stored[k]) == 'string' and stored[k]}
+end
+for key, value in pairs(left) do
+  assert(type(value) == 'table' or server.call('GET', key) == value, 'a value that the script did not write')
+end
+return answers

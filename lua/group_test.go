@@ -1,0 +1,265 @@
+package lua_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+// forms are two copies of the same events. On one, each call is about one event. On the other, one
+// call of allow or count is about several.
+type forms struct{ alone, among spy }
+
+// compare makes the same calls on both copies, and returns the answers. Those about each event must
+// be equal: reply or error, command, time to live and bytes. The units of event i are units[i], in
+// place of those in args.
+func (f forms) compare(tb testing.TB, events, units, args []string) (want []answer) {
+	tb.Helper()
+	for i := range events {
+		want = append(want, f.alone(tb, events[i:i+1], withUnits(args, units[i])...)...)
+	}
+	got := f.among(tb, events, withUnits(args, units...)...)
+	if !reflect.DeepEqual(want, got) { // cmp takes longer than the calls
+		diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{}))
+		tb.Fatalf("%q with units %q: %q (-alone +in one call)\n%s", events, units, args, diff)
+	}
+	return want
+}
+
+// withUnits returns the arguments of a call about one event as those of a call about several.
+func withUnits(args []string, units ...string) []string {
+	return slices.Concat(args[:2], units, args[3:])
+}
+
+// both returns the judge of an event that makes each call in both forms.
+func (f forms) both() judge {
+	calls := 0
+	return func(tb testing.TB, args ...string) answer {
+		tb.Helper()
+		calls++
+		events, place := crowd(calls, args)
+		return f.compare(tb, events, slices.Repeat(args[2:3], len(events)), args)[place]
+	}
+}
+
+// mixed returns the judge of an event that alternates between the two forms.
+func (ask spy) mixed() judge {
+	calls := 0
+	return func(tb testing.TB, args ...string) answer {
+		tb.Helper()
+		calls++
+		if calls%2 == 0 {
+			return ask.about("event")(tb, args...)
+		}
+		events, place := crowd(calls, args)
+		return ask(tb, events, withUnits(args, slices.Repeat(args[2:3], len(events))...)...)[place]
+	}
+}
+
+// crowd returns the events that a call is about, and the place of the one called event. A call of
+// allow or count has others, too: one that is new in each call, one that is known in most, and two
+// that fail. The place differs from call to call.
+func crowd(calls int, args []string) (events []string, place int) {
+	if args[0] != "allow" && args[0] != "count" {
+		return []string{"event"}, 0
+	}
+	place = calls % 5
+	others := []string{fmt.Sprint("known", calls/20), "foreign", fmt.Sprint("new", calls), "list"}
+	return slices.Insert(others, place, "event"), place
+}
+
+// TestGroups compares random calls about 1 to 64 events with calls about each of them, one after
+// the other at the same time. An event can be in a call more than once, and some always fail. The
+// limits of each call are random, and the clock steps back now and then.
+func TestGroups(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		for seed := range redistest.UnlessShort(20, 5) {
+			e := &twin{script: s, Rand: rand.New(rand.NewPCG(5, uint64(seed))), now: s.midnight()}
+			f := forms{s.spyOnRedis(t), s.spyOnRedis(t)}
+			for i := range 1 + e.IntN(4) {
+				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
+			}
+			for range 20 {
+				e.passTime()
+				e.group(t, f)
+			}
+		}
+	})
+}
+
+// group makes a call about random events, with random units.
+func (e *twin) group(tb testing.TB, f forms) {
+	tb.Helper()
+	limits := e.limits()
+	least := int64(math.MaxInt64)
+	for _, l := range limits {
+		least = min(least, must(strconv.ParseInt(e.limit(l)[1], 10, 64)))
+	}
+	names := []string{"a", "b", "c", "d", "e", "f", "foreign", "list"}
+	var events, units []string
+	for range 1 + e.IntN(1<<e.IntN(7)) {
+		events = append(events, names[e.IntN(len(names))])
+		units = append(units, digits(1+e.Int64N(least)))
+	}
+	verb := []string{"allow", "allow", "count"}[e.IntN(3)]
+	f.compare(tb, events, units, e.dated(verb, digits(e.now), "1", limits...))
+}
+
+// badGroups are invalid calls about three events. The units are in the arguments 2 to 4.
+func (s script) badGroups() calls {
+	return calls{
+		"no units of the second":         change(3, "0"),
+		"the last one's below zero":      change(4, "-1"),
+		"a fraction of units":            change(3, "1.5"),
+		"too many units":                 change(4, digits(s.most+2)),
+		"units in words":                 change(3, "one"),
+		"units not a number":             change(4, "nan"),
+		"units over a Max":               change(3, "6"),
+		"the last one's over a Max":      change(4, "6"),
+		"the first one's over a Max":     change(2, "6"),
+		"units of the last left out":     func(args []string) []string { return slices.Delete(args, 4, 5) },
+		"units of all but the first":     func(args []string) []string { return slices.Delete(args, 3, 5) },
+		"units of a fourth event":        func(args []string) []string { return slices.Insert(args, 3, "1") },
+		"a later limit of the same Per":  change(5+s.limited, "60000"),
+		"one argument too many":          func(args []string) []string { return append(args, "1") },
+		"one argument too few":           func(args []string) []string { return args[:len(args)-1] },
+		"no argument":                    func([]string) []string { return nil },
+		"no limit":                       func(args []string) []string { return args[:5] },
+		"a limit too few for the events": func(args []string) []string { return slices.Delete(args, 3, 3+s.limited) },
+	}
+}
+
+// TestBadGroups checks that a call about several events whose arguments are invalid is refused as a
+// whole, before anything is written. So is a call of another verb than allow and count.
+func TestBadGroups(t *testing.T) {
+	each(t, func(t *testing.T, s script) {
+		g := s.groupOn(t, redistest.Client(t))
+		for name, spoil := range s.badGroups() {
+			for _, verb := range []string{"allow", "count"} {
+				g.refuses(name, spoil(g.with(verb, "2s", "1", "5/1m@1s", "20/1h@1m")))
+			}
+		}
+		for _, verb := range verbs[2:] {
+			g.refuses(verb, g.with(verb, "2s", "1", "5/1m@1s", "20/1h@1m"))
+		}
+	})
+}
+
+// group is a server with a few keys of one test. The first one is the key of the server. One holds
+// a record, the others are new.
+type group struct {
+	server
+	keys []string
+}
+
+func (s script) groupOn(t *testing.T, client rueidis.Client) group {
+	t.Helper()
+	g := group{server: s.on(t, client)}
+	g.keys = []string{g.key, g.key + ":known", g.key + ":last"}
+	g.at(g.keys[1]).put(s.record(t))
+	return g
+}
+
+// at returns the server with another key.
+func (s server) at(key string) server {
+	s.key = key
+	return s
+}
+
+// with returns the arguments of a call about all events, each with these units.
+func (g group) with(verb, at, units string, limits ...string) []string {
+	args := g.script.with(verb, at, units, limits...)
+	return withUnits(args, slices.Repeat([]string{units}, len(g.keys))...)
+}
+
+// call makes a call about all events.
+func (g group) call(args []string) rueidis.RedisResult {
+	return g.lua.Exec(g.Context(), g.client, g.keys, args)
+}
+
+// state returns all that the server knows about the keys.
+func (g group) state() (all string) {
+	g.Helper()
+	for _, key := range g.keys {
+		all += g.at(key).state() + "\n"
+	}
+	return all
+}
+
+// refuses checks that a call is an error, and writes nothing.
+func (g group) refuses(name string, args []string) {
+	g.Helper()
+	before := g.state()
+	reply, err := g.call(args).ToAny()
+	if after := g.state(); err == nil || after != before {
+		g.Errorf("%s: %q is answered %v, %v, and turned %s into %s", name, args, reply, err, before, after)
+		return
+	}
+	g.saysWhat(err)
+}
+
+// TestRefusedWrites checks that an event whose write the server refuses fails, alone by an error and
+// among others by a text, and that nothing is written. Events that need no write are decided.
+func TestRefusedWrites(t *testing.T) {
+	for setting, code := range map[string]string{"maxmemory": "OOM", "min-replicas-to-write": "NOREPLICAS"} {
+		t.Run(setting, func(t *testing.T) {
+			if code == "NOREPLICAS" {
+				redistest.Needs(t, redistest.NoReplicas)
+			}
+			client := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
+			each(t, func(t *testing.T, s script) {
+				g := s.groupOn(t, client)
+				set := func(value string) {
+					must("", client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue(setting, value).Build()).Error())
+				}
+				set("1")
+				g.refusedWrites(code)
+				set("0")
+			})
+		})
+	}
+}
+
+// refusedWrites makes calls on a server that writes nothing.
+func (g group) refusedWrites(code string) {
+	g.Helper()
+	before, refusal := g.state(), g.refusal(code)
+	if err := g.server.call(g.script.with("allow", "1s", "4", "5/1m@1s")...).Error(); err == nil || !refusal.MatchString(err.Error()) {
+		g.Errorf("a call about one event: %v", err)
+	}
+	all := must(g.call(g.with("allow", "1s", "4", "5/1m@1s")).ToArray())
+	for i, part := range slices.Collect(slices.Chunk(all, 5)) {
+		if i == 1 { // known, and denied
+			if granted, err := part[0].AsInt64(); err != nil || granted != 0 {
+				g.Errorf("the event that is denied: %v, %v", granted, err)
+			}
+		} else if text, err := part[0].ToString(); err != nil || !refusal.MatchString(text) {
+			g.Errorf("event %d of a call about several: %q, %v", i, text, err)
+		}
+	}
+	if after := g.state(); after != before {
+		g.Errorf("the calls turned %s into %s", before, after)
+	}
+}
+
+// refusal returns what an error begins with, by which the server refuses a write. Redis 6 puts the
+// line of the script before the code.
+func (s server) refusal(code string) *regexp.Regexp {
+	s.Helper()
+	info := must(s.client.Do(s.Context(), s.client.B().Info().Section("server").Build()).ToString())
+	if strings.Contains(info, "redis_version:6.") {
+		code = `@user_script: ?\d+: -` + code
+	}
+	return regexp.MustCompile("^" + code + " ")
+}
