@@ -189,12 +189,13 @@ func (g group) call(args []string) rueidis.RedisResult {
 }
 
 // state returns all that the server knows about the keys.
-func (g group) state() (all string) {
+func (g group) state() string {
 	g.Helper()
+	var all []string
 	for _, key := range g.keys {
-		all += g.at(key).state() + "\n"
+		all = append(all, g.at(key).state())
 	}
-	return all
+	return strings.Join(all, "\n")
 }
 
 // refuses checks that a call is an error, and writes nothing.
