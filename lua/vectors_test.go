@@ -35,6 +35,8 @@ var aboutVectors = []string{
 	"n are units. A refund gives back what the call at the index of in the same history counted; one of nothing sends nothing.",
 	"decision: retryAfter and resetAfter are in ms, at is in the unit of now. usage has an entry for each limit.",
 	"record: the value of the key after the last call.",
+	"groups: calls about several events of one limiter, in order, each with one unit. The key of the event foreign holds the text hello.",
+	"keys, argv and reply are those of one call. answers has the decision or the error of each event, in order: those of a call about it alone.",
 }
 
 // A keyVector is the key of an event.
@@ -59,6 +61,35 @@ type historyVector struct {
 	Record      string        `json:"record"`
 
 	calls []callVector
+}
+
+// A groupVector is a limiter, and calls about several events.
+type groupVector struct {
+	What        string        `json:"what"`
+	Script      string        `json:"script"`
+	Name        string        `json:"name"`
+	Secret      string        `json:"secret,omitempty"`
+	CountDenied bool          `json:"countDenied,omitempty"`
+	Limits      []limitVector `json:"limits"`
+	Foreign     string        `json:"foreign"`
+
+	calls []groupCall
+}
+
+// A groupCall is a call about several events.
+type groupCall struct {
+	Events  []string       `json:"events"`
+	Now     int64          `json:"now"`
+	Keys    []string       `json:"keys"`
+	Argv    []string       `json:"argv"`
+	Reply   []any          `json:"reply"`
+	Answers []answerVector `json:"answers"`
+}
+
+// An answerVector is the decision about an event, or the error.
+type answerVector struct {
+	Decision *decisionVector `json:"decision,omitempty"`
+	Error    string          `json:"error,omitempty"`
 }
 
 type limitVector struct {
@@ -146,10 +177,32 @@ var vectorHistories = []struct {
 	{"a secret, levels and a hostile event", ar1, "}{\x00\xff~%", vectorSecret, false, []string{"5/1m"}, []string{"0s allow 2", "1s allow 4", "2s allow 3"}},
 }
 
+// vectorGroups are calls about several events. A call is the time after midnight, and its events.
+// The event called foreign fails.
+var vectorGroups = []struct {
+	what string
+	script
+	secret      string
+	countDenied bool
+	limits      []string
+	calls       [][]string
+}{
+	{"three events", window, "", false, []string{"1/5s", "5/1h"}, [][]string{
+		{"0s", "198.51.100.7", "alice@example.com", "2001:db8::1"}, {"2s", "2001:db8::1", "new", "198.51.100.7"}, {"5s", "198.51.100.7", "new"},
+	}},
+	{"an event that comes twice, and one that fails", window, "", false, []string{"2/10s"}, [][]string{
+		{"0s", "a", "foreign", "b", "a", "a"}, {"1s", "foreign", "b"}, {"1s", "b", "foreign"}, {"1s", "b"},
+	}},
+	{"many units, and a secret", window, vectorSecret, false, []string{"300/1m", "1000/1d"}, [][]string{{"0s", "}{\x00\xff~%", "foreign", "a"}, {"1s", "a", "a"}}},
+	{"events whose denials count", window, "", true, []string{"1/10s", "100/1h"}, [][]string{{"0s", "a", "b", "a"}, {"1s", "a", "foreign", "c"}}},
+	{"levels of several events", ar1, "", false, []string{"2/10s", "100/1h"}, [][]string{{"0s", "a", "b", "foreign", "a", "a"}, {"2s", "b", "a", "c"}}},
+	{"levels of several events where denials count", ar1, "", true, []string{"1/10s"}, [][]string{{"0s", "a", "a", "foreign"}, {"3s", "b", "a"}}},
+}
+
 // TestVectors checks that testdata/vectors.json has what the Go library sends, what Redis replies,
 // and what Go makes of it.
 func TestVectors(t *testing.T) {
-	got := vectorsText(t, vectorKeys(), playVectors(t))
+	got := vectorsText(t, vectorKeys(), playVectors(t), playGroups(t))
 	if *update {
 		if err := os.WriteFile(vectorsFile, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
@@ -179,14 +232,8 @@ func playVectors(t *testing.T) (all []historyVector) {
 		v := historyVector{
 			What: h.what, Script: h.name, Name: "vectors-" + strconv.Itoa(i), Event: hexOf(h.event), Secret: hexOf(h.secret), CountDenied: h.countDenied,
 		}
-		p := &vectorPlayer{Client: client, script: h.script}
-		cfg := windowgo.Config{Name: v.Name, Secret: secretBytes(h.secret), CountDenied: h.countDenied, Now: p.clock}
-		for _, text := range h.limits {
-			l := must(windowgo.ParseLimit(text))
-			cfg.Limits = append(cfg.Limits, l)
-			v.Limits = append(v.Limits, limitVector{l.Max, l.Per.Milliseconds(), l.Resolution.Milliseconds()})
-		}
-		p.make(cfg)
+		var p *vectorPlayer
+		p, v.Limits = newVectorPlayer(client, h.script, windowgo.Config{Name: v.Name, Secret: secretBytes(h.secret), CountDenied: h.countDenied}, h.limits)
 		for _, line := range h.calls {
 			v.calls = append(v.calls, p.play(t, h.event, line, v.calls))
 		}
@@ -219,6 +266,19 @@ type vectorLimiter interface {
 	Reset(ctx context.Context, event string) error
 }
 
+// newVectorPlayer returns the player of a limiter, and its limits.
+func newVectorPlayer(client rueidis.Client, s script, cfg windowgo.Config, limits []string) (p *vectorPlayer, all []limitVector) {
+	p = &vectorPlayer{Client: client, script: s}
+	cfg.Now = p.clock
+	for _, text := range limits {
+		l := must(windowgo.ParseLimit(text))
+		cfg.Limits = append(cfg.Limits, l)
+		all = append(all, limitVector{l.Max, l.Per.Milliseconds(), l.Resolution.Milliseconds()})
+	}
+	p.make(cfg)
+	return p, all
+}
+
 func (p *vectorPlayer) clock() time.Time { return p.now }
 
 func (p *vectorPlayer) make(cfg windowgo.Config) {
@@ -234,6 +294,62 @@ func (p *vectorPlayer) Do(ctx context.Context, command rueidis.Completed) rueidi
 	p.command = slices.Clone(command.Commands())
 	p.reply = p.Client.Do(ctx, command)
 	return p.reply
+}
+
+// playGroups plays vectorGroups on two servers of its own. On one, the limiters of Go decide about
+// each event alone. On the other, one call decides about all, with the same answers.
+func playGroups(t *testing.T) (all []groupVector) {
+	t.Helper()
+	alone, among := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
+	for i, h := range vectorGroups {
+		v := groupVector{
+			What: h.what, Script: h.name, Name: "vectors-groups-" + strconv.Itoa(i), Secret: hexOf(h.secret), CountDenied: h.countDenied, Foreign: hexOf("foreign"),
+		}
+		var p *vectorPlayer
+		p, v.Limits = newVectorPlayer(alone, h.script, windowgo.Config{Name: v.Name, Secret: secretBytes(h.secret), CountDenied: h.countDenied}, h.limits)
+		key := v.Name + ":{" + keys.Tag(secretBytes(h.secret), "foreign") + "}:" + h.name[:1]
+		for _, client := range []rueidis.Client{alone, among} {
+			must("", client.Do(t.Context(), client.B().Set().Key(key).Value("hello").Build()).Error())
+		}
+		for _, call := range h.calls {
+			v.calls = append(v.calls, p.playGroup(t, among, call[0], call[1:]))
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// playGroup makes a call about each event, and then one about all of them on the other server.
+func (p *vectorPlayer) playGroup(t *testing.T, among rueidis.Client, at string, events []string) groupCall {
+	t.Helper()
+	p.now = time.UnixMilli(midnight).Add(must(time.ParseDuration(at)))
+	g, alone := groupCall{Now: p.instant(at)}, [][]any{}
+	for i, event := range events {
+		reply, answer := p.playAlone(t, event)
+		alone, g.Answers = append(alone, reply), append(g.Answers, answer)
+		g.Events, g.Keys, g.Argv = append(g.Events, hexOf(event)), append(g.Keys, p.command[3]), withUnits(p.command[4:], slices.Repeat([]string{"1"}, i+1)...)
+	}
+	command := among.B().Eval().Script(p.source).Numkeys(int64(len(g.Keys))).Key(g.Keys...).Arg(g.Argv...).Build()
+	g.Reply = must(among.Do(t.Context(), command).ToAny()).([]any)
+	for i, part := range slices.Collect(slices.Chunk(g.Reply, len(g.Reply)/len(events))) {
+		if diff := cmp.Diff(alone[i], part[:len(alone[i])]); diff != "" {
+			t.Fatalf("%s %q, event %d (-alone +in one call)\n%s", at, events, i, diff)
+		}
+	}
+	return g
+}
+
+// playAlone makes a call about one event. If it fails, the reply is the error alone.
+func (p *vectorPlayer) playAlone(t *testing.T, event string) (reply []any, a answerVector) {
+	t.Helper()
+	d, err := p.limiter.AllowN(t.Context(), event, 1)
+	if e, failed := rueidis.IsRedisErr(p.reply.Error()); failed {
+		return []any{e.Error()}, answerVector{Error: e.Error()}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return must(p.reply.ToAny()).([]any), answerVector{Decision: p.decision(d)}
 }
 
 // play makes the call that a line describes, after others in the same history.
@@ -289,20 +405,28 @@ func (p *vectorPlayer) decision(d windowgo.Decision) *decisionVector {
 }
 
 // vectorsText writes the file, with a line for each key and each call.
-func vectorsText(t *testing.T, all []keyVector, histories []historyVector) string {
+func vectorsText(t *testing.T, all []keyVector, histories []historyVector, groups []groupVector) string {
 	t.Helper()
-	var text []string
+	var text, several []string
 	for _, h := range histories {
-		head := strings.TrimSuffix(line(h), "}")
-		text = append(text, head+`,"calls":[`+"\n  "+strings.Join(lines(h.calls), ",\n  ")+"]}")
+		text = append(text, withCalls(h, h.calls))
+	}
+	for _, g := range groups {
+		several = append(several, withCalls(g, g.calls))
 	}
 	file := `{"about":[` + "\n" + strings.Join(lines(aboutVectors), ",\n") + "],\n" +
 		`"keys":[` + "\n" + strings.Join(lines(all), ",\n") + "],\n" +
-		`"histories":[` + "\n" + strings.Join(text, ",\n") + "]}\n"
+		`"histories":[` + "\n" + strings.Join(text, ",\n") + "],\n" +
+		`"groups":[` + "\n" + strings.Join(several, ",\n") + "]}\n"
 	if !json.Valid([]byte(file)) {
 		t.Fatalf("this is no JSON: %s", file)
 	}
 	return file
+}
+
+// withCalls returns a limiter as JSON, with a line for each of its calls.
+func withCalls[T any](limiter any, calls []T) string {
+	return strings.TrimSuffix(line(limiter), "}") + `,"calls":[` + "\n  " + strings.Join(lines(calls), ",\n  ") + "]}"
 }
 
 func lines[T any](all []T) (text []string) {

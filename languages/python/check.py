@@ -21,12 +21,14 @@ NAMES = {"allowUpTo": "allow_up_to"}
 
 
 class Recorder:
-    """Replaces Redis: it keeps what is sent, and replies what it is given."""
+    """Replaces Redis: it keeps what is sent, and replies or raises what it is given."""
 
     sent = reply = None
 
-    def evalsha(self, sha, count, key, *argv):
-        self.sent = [key, *map(str, argv)]
+    def evalsha(self, sha, count, *keys_and_argv):
+        self.sent = [count, *map(str, keys_and_argv)]
+        if isinstance(self.reply, Exception):
+            raise self.reply
         return self.reply
 
 
@@ -47,18 +49,36 @@ def secret_of(given):
     return bytes.fromhex(given["secret"]) if "secret" in given else None
 
 
+def limiter_of(given, client, name, now):
+    """Returns the limiter of a history or of a group."""
+    limits = [Limit(**limit) for limit in given["limits"]]
+    return Limiter(client, LUA / (given["script"] + ".lua"), name, limits, secret_of(given),
+                   given.get("countDenied", False), now)
+
+
 def play(history, client, name, before=lambda call: None, after=lambda call: None):
     """Makes the calls of a history, and compares the decisions."""
     event, call, decisions = bytes.fromhex(history["event"]), None, []
-    limits = [Limit(**limit) for limit in history["limits"]]
-    limiter = Limiter(client, LUA / (history["script"] + ".lua"), name, limits, secret_of(history),
-                      history.get("countDenied", False), lambda: call["now"])
+    limiter = limiter_of(history, client, name, lambda: call["now"])
     for call in history["calls"]:
         before(call)
         argument = [call["n"]] if "n" in call else [decisions[call["of"]]] if "of" in call else []
         d = getattr(limiter, NAMES.get(call["call"], call["call"]))(event, *argument)
         decisions.append(d)
         differ(f"decision of {call}", as_json(d), call.get("decision"))
+        after(call)
+
+
+def play_group(group, client, name, before=lambda call: None, after=lambda call: None):
+    """Makes the calls about several events, and compares their decisions and errors."""
+    call = None
+    limiter = limiter_of(group, client, name, lambda: call["now"])
+    for call in group["calls"]:
+        before(call)
+        answers = limiter.allow_each([bytes.fromhex(event) for event in call["events"]])
+        got = [{"decision": as_json(a)} if isinstance(a, Decision) else {"error": str(a).replace(name, group["name"])}
+               for a in answers]
+        differ(f"answers of {call}", got, call["answers"])
         after(call)
 
 
@@ -77,16 +97,39 @@ def vectors():
             recorder.sent, recorder.reply = None, call.get("reply")
 
         def after(call):
-            differ(f"arguments of {call}", recorder.sent, [call["key"], *call["argv"]] if "argv" in call else None)
+            differ(f"arguments of {call}", recorder.sent, [1, call["key"], *call["argv"]] if "argv" in call else None)
 
         play(h, recorder, h["name"], before, after)
+    for g in known["groups"]:
+        recorder = Recorder()
+
+        def before(call):
+            recorder.reply = [v.encode() if isinstance(v, str) else v for v in call["reply"]]
+
+        def after(call):
+            differ(f"arguments of {call}", recorder.sent, [len(call["keys"]), *call["keys"], *call["argv"]])
+
+        play_group(g, recorder, g["name"], before, after)
+    recorder = Recorder()
+    recorder.reply = Uncertain()
+    lost = Limiter(recorder, LUA / "window.lua", "lost", [Limit(1, 1000)]).allow_each([b"a", b"b"])
+    differ("answers without a reply", lost, [recorder.reply] * 2)
 
 
 def on_redis():
-    """Plays the histories of the vectors on a server, under names of its own."""
+    """Plays the histories and groups of the vectors on a server, under names of its own."""
     client = connect(TASK["url"], TASK["cluster"], timeout=TASK["timeout"])
-    for i, h in enumerate(json.loads((LUA / "testdata/vectors.json").read_bytes())["histories"]):
+    known = json.loads((LUA / "testdata/vectors.json").read_bytes())
+    for i, h in enumerate(known["histories"]):
         play(h, client, f"{TASK['name']}-{i}")
+    for i, g in enumerate(known["groups"]):
+        name = f"{TASK['name']}-groups-{i}"
+        client.set(limiter_of(g, client, name, None).key(bytes.fromhex(g["foreign"])), "hello")
+        play_group(g, client, name)
+    events = [b"%d" % i for i in range(130)]  # more than one call is about
+    limiter = Limiter(client, LUA / "window.lua", f"{TASK['name']}-many", [Limit(1, 3_600_000)])
+    for allowed in (True, False):
+        differ("many events", [d.allowed for d in limiter.allow_each(events)], [allowed] * len(events))
 
 
 def shared_limiter():

@@ -16,6 +16,7 @@ from typing import Callable, NamedTuple
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.utils import str_if_bytes
 
 
 class Limit(NamedTuple):
@@ -116,11 +117,23 @@ class Limiter:
 
     def key(self, event: bytes) -> str:
         """Returns the Redis key of an event."""
+        if not event:
+            raise ValueError("the event is empty; name its subject")
         return f"{self._name}:{{{tag(event, self._secret)}}}:{self._kind}"
 
     def allow(self, event: bytes, n: int = 1) -> Decision:
         """Counts n units, or none if a limit denies them."""
         return self._decide("count" if self._count_denied else "allow", event, n)
+
+    def allow_each(self, events: list[bytes]) -> list[Decision | redis.RedisError | Uncertain]:
+        """Counts one unit of each event, or none if a limit denies it, one after the other.
+
+        Returns the decision about each event, or its error. One call to a server is about up to 64
+        events. On a cluster, each event has a call of its own.
+        """
+        keys = [self.key(event) for event in events]
+        size = 1 if isinstance(self._client, redis.RedisCluster) else 64
+        return [d for i in range(0, len(keys), size) for d in self._allow_keys(keys[i:i + size])]
 
     def allow_up_to(self, event: bytes, n: int) -> Decision:
         """Counts as many of n units as every limit admits."""
@@ -138,14 +151,28 @@ class Limiter:
     def refund(self, event: bytes, d: Decision) -> None:
         """Gives back what a decision counted. Call it once for each decision."""
         if d.counted:
-            self._call("refund", event, d.counted, self._count_denied, d.at)
+            self._call("refund", [self.key(event)], d.counted, self._count_denied, d.at)
 
     def reset(self, event: bytes) -> None:
         """Forgets the event."""
-        self._call("reset", event, 1, self._count_denied)
+        self._call("reset", [self.key(event)], 1, self._count_denied)
+
+    def _allow_keys(self, keys: list[str]) -> list[Decision | redis.RedisError | Uncertain]:
+        verb = "count" if self._count_denied else "allow"
+        try:
+            reply = self._call(verb, keys, 1, self._count_denied)
+        except (redis.RedisError, Uncertain) as e:
+            return [e] * len(keys)
+        size = len(reply) // len(keys)
+        parts = [reply[i:i + size] for i in range(0, len(reply), size)]
+        return [self._decision(verb, 1, part) if isinstance(part[0], int)
+                else redis.ResponseError(str_if_bytes(part[0])) for part in parts]
 
     def _decide(self, verb: str, event: bytes, n: int, coarse: bool = False) -> Decision:
-        first, at, *rest = self._call(verb, event, n, coarse or self._count_denied)
+        return self._decision(verb, n, self._call(verb, [self.key(event)], n, coarse or self._count_denied))
+
+    def _decision(self, verb: str, n: int, reply: list[int]) -> Decision:
+        first, at, *rest = reply
         usage = [Usage(rest[i], max(0, limit.max - rest[i]), *rest[i + 1:i + 3])
                  for i, limit in zip(range(0, len(rest), 3), self._limits)]
         granted = first if verb in ("some", "countsome") else first * n
@@ -153,15 +180,15 @@ class Limiter:
         wait = max(u.retry_after for u in usage) if granted < n else 0
         return Decision(granted > 0, granted, counted, min(u.remaining for u in usage), wait, at, usage)
 
-    def _call(self, verb: str, event: bytes, n: int, coarse: bool, *last: int) -> list[int]:
-        if not event:
-            raise ValueError("the event is empty; name its subject")
-        argv = [verb, self._now(), n]
+    def _call(self, verb: str, keys: list[str], n: int, coarse: bool, *last: int) -> list:
+        """Calls the script about the events of some keys, with n units of each."""
+        argv = [verb, self._now()] + [n] * len(keys)
         for limit in self._limits:
             argv += [limit.per, limit.max] + ([limit.width(coarse)] if self._kind == "w" else [])
+        call = [len(keys), *keys, *argv, *last]
         try:
-            return self._client.evalsha(self._sha, 1, self.key(event), *argv, *last)
+            return self._client.evalsha(self._sha, *call)
         except redis.exceptions.NoScriptError:  # it certainly did not run
-            return self._client.eval(self._source, 1, self.key(event), *argv, *last)
+            return self._client.eval(self._source, *call)
         except redis.exceptions.RedisClusterException as e:  # no node answers, and this is not a RedisError
             raise redis.ConnectionError(f"no node of the cluster answers: {e}") from e

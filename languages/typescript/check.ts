@@ -32,6 +32,25 @@ interface History {
   calls: Call[];
 }
 
+interface GroupCall {
+  events: string[];
+  now: number;
+  keys: string[];
+  argv: string[];
+  reply: (number | string)[];
+  answers: { decision?: Decision; error?: string }[];
+}
+
+interface Group {
+  script: string;
+  name: string;
+  secret?: string;
+  countDenied?: boolean;
+  limits: Limit[];
+  foreign: string;
+  calls: GroupCall[];
+}
+
 interface Task {
   mode: string;
   lua: string;
@@ -50,13 +69,18 @@ const known = JSON.parse(readFileSync(join(task.lua, "testdata/vectors.json"), "
 const bytes = (hex: string) => Buffer.from(hex, "hex");
 const secretOf = (given: { secret?: string }) => (given.secret ? bytes(given.secret) : undefined);
 
+/** Returns the limiter of a history or of a group. */
+function limiterOf(given: History | Group, client: Client, name: string, now: () => number) {
+  const timeout = 1000 * task.timeout;
+  const options: Options = { secret: secretOf(given), countDenied: given.countDenied, now, timeout };
+  return new Limiter(client, join(task.lua, given.script + ".lua"), name, given.limits, options);
+}
+
 /** Makes the calls of a history, and compares the decisions. */
 async function play(h: History, client: Client, name: string, before = (_: Call) => {}, after = (_: Call) => {}) {
   let now = 0;
   const decisions: (Decision | undefined)[] = [];
-  const timeout = 1000 * task.timeout;
-  const options: Options = { secret: secretOf(h), countDenied: h.countDenied, now: () => now, timeout };
-  const limiter = new Limiter(client, join(task.lua, h.script + ".lua"), name, h.limits, options);
+  const limiter = limiterOf(h, client, name, () => now);
   for (const call of h.calls) {
     before(call);
     now = call.now;
@@ -68,11 +92,28 @@ async function play(h: History, client: Client, name: string, before = (_: Call)
   }
 }
 
+/** Makes the calls about several events, and compares their decisions and errors. */
+async function playGroup(
+  g: Group, client: Client, name: string, before = (_: GroupCall) => {}, after = (_: GroupCall) => {},
+) {
+  let now = 0;
+  const limiter = limiterOf(g, client, name, () => now);
+  for (const call of g.calls) {
+    before(call);
+    now = call.now;
+    const answers = await limiter.allowEach(call.events.map(bytes));
+    const got = answers.map((a) => (a instanceof Error ? { error: a.message.replace(name, g.name) } : { decision: a }));
+    deepStrictEqual(got, call.answers, `answers of ${JSON.stringify(call)}: ${JSON.stringify(got)}`);
+    after(call);
+  }
+}
+
 /** Compares keys, arguments and decisions with the vectors. It needs no Redis. */
 async function vectors() {
-  let sent: string[] | undefined, reply: number[] | undefined;
+  let sent: string[] | undefined, reply: (number | string)[] | Error | undefined;
   const evalSha: Client["evalSha"] = async (_, o) => {
     sent = [...o.keys, ...o.arguments];
+    if (reply instanceof Error) throw reply;
     return reply;
   };
   const recorder: Client = { evalSha, eval: evalSha };
@@ -89,6 +130,15 @@ async function vectors() {
     const after = (call: Call) => deepStrictEqual(sent, call.argv && [call.key, ...call.argv], JSON.stringify(call));
     await play(h, recorder, h.name, before, after);
   }
+  for (const g of known.groups as Group[]) {
+    const before = (call: GroupCall) => { reply = call.reply; };
+    const after = (call: GroupCall) => deepStrictEqual(sent, [...call.keys, ...call.argv], JSON.stringify(call));
+    await playGroup(g, recorder, g.name, before, after);
+  }
+  reply = new Error("lost");
+  const lost = new Limiter(recorder, join(task.lua, "window.lua"), "lost", [{ max: 1, per: 1000 }]);
+  const answers = await lost.allowEach([bytes("61"), bytes("62")]);
+  deepStrictEqual(answers.map((a) => a instanceof Uncertain), [true, true]);
 }
 
 async function connect() {
@@ -100,9 +150,21 @@ async function connect() {
   return client;
 }
 
-/** Plays the histories of the vectors on a server, under names of its own. */
-async function onRedis(client: Client) {
+/** Plays the histories and groups of the vectors on a server, under names of its own. */
+async function onRedis(client: Awaited<ReturnType<typeof connect>>) {
   for (const [i, h] of (known.histories as History[]).entries()) await play(h, client, `${task.name}-${i}`);
+  for (const [i, g] of (known.groups as Group[]).entries()) {
+    const name = `${task.name}-groups-${i}`;
+    await client.set(limiterOf(g, client, name, () => 0).key(bytes(g.foreign)), "hello");
+    await playGroup(g, client, name);
+  }
+  const events = Array.from({ length: 130 }, (_, i) => Buffer.from(String(i))); // more than one call is about
+  const limits = [{ max: 1, per: 3_600_000 }];
+  const limiter = new Limiter(client, join(task.lua, "window.lua"), task.name + "-many", limits);
+  for (const allowed of [true, false]) {
+    const got = (await limiter.allowEach(events)).map((a) => (a instanceof Error ? a : a.allowed));
+    deepStrictEqual(got, events.map(() => allowed));
+  }
 }
 
 /** Reports to the test, and waits for it. */

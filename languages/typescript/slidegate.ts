@@ -39,6 +39,7 @@ export interface Decision {
 export interface Client {
   evalSha(sha: string, o: { keys: string[]; arguments: string[] }): Promise<unknown>;
   eval(source: string, o: { keys: string[]; arguments: string[] }): Promise<unknown>;
+  getMasters?: unknown; // only a cluster has it
 }
 
 export interface Options {
@@ -47,6 +48,9 @@ export interface Options {
   timeout?: number; // the longest wait for a reply, in ms; 1000 without it
   now?: () => number; // for tests alone, in the unit of Decision.at
 }
+
+/** What the script replies. An event that fails among others has a text in the place of its first number. */
+type Reply = (number | string)[];
 
 /** No reply came, so the call may or may not have been counted. Do not repeat it. */
 export class Uncertain extends Error {}
@@ -95,12 +99,26 @@ export class Limiter {
 
   /** Returns the Redis key of an event. */
   key(event: Buffer): string {
+    if (event.length === 0) throw new Error("the event is empty; name its subject");
     return `${this.name}:{${tag(event, this.options.secret)}}:${this.kind}`;
   }
 
   /** Counts n units, or none if a limit denies them. */
   allow(event: Buffer, n = 1): Promise<Decision> {
     return this.decide(this.options.countDenied ? "count" : "allow", event, n);
+  }
+
+  /**
+   * Counts one unit of each event, or none if a limit denies it, one after the other. Returns the
+   * decision about each event, or its error. One call to a server is about up to 64 events. On a
+   * cluster, each event has a call of its own.
+   */
+  async allowEach(events: Buffer[]): Promise<(Decision | Error)[]> {
+    const keys = events.map((event) => this.key(event));
+    const size = this.client.getMasters ? 1 : 64;
+    const answers: (Decision | Error)[] = [];
+    for (let i = 0; i < keys.length; i += size) answers.push(...(await this.allowKeys(keys.slice(i, i + size))));
+    return answers;
   }
 
   /** Counts as many of n units as every limit admits. */
@@ -121,16 +139,33 @@ export class Limiter {
 
   /** Gives back what a decision counted. Call it once for each decision. */
   async refund(event: Buffer, d: Decision): Promise<void> {
-    if (d.counted > 0) await this.call("refund", event, d.counted, !!this.options.countDenied, d.at);
+    if (d.counted > 0) await this.call("refund", [this.key(event)], d.counted, !!this.options.countDenied, d.at);
   }
 
   /** Forgets the event. */
   async reset(event: Buffer): Promise<void> {
-    await this.call("reset", event, 1, !!this.options.countDenied);
+    await this.call("reset", [this.key(event)], 1, !!this.options.countDenied);
+  }
+
+  private async allowKeys(keys: string[]): Promise<(Decision | Error)[]> {
+    const verb = this.options.countDenied ? "count" : "allow";
+    try {
+      const reply = await this.call(verb, keys, 1, !!this.options.countDenied);
+      const size = reply.length / keys.length;
+      return keys.map((_, i) => {
+        const part = reply.slice(i * size, (i + 1) * size);
+        return typeof part[0] === "string" ? new ErrorReply(part[0]) : this.decision(verb, 1, part as number[]);
+      });
+    } catch (e) {
+      return keys.map(() => e as Error);
+    }
   }
 
   private async decide(verb: string, event: Buffer, n: number, coarse = !!this.options.countDenied): Promise<Decision> {
-    const [first, at, ...rest] = await this.call(verb, event, n, coarse);
+    return this.decision(verb, n, (await this.call(verb, [this.key(event)], n, coarse)) as number[]);
+  }
+
+  private decision(verb: string, n: number, [first, at, ...rest]: number[]): Decision {
     const usage = this.limits.map((limit, i) => {
       const [used, retryAfter, resetAfter] = rest.slice(3 * i);
       return { used, remaining: Math.max(0, limit.max - used), retryAfter, resetAfter };
@@ -142,11 +177,11 @@ export class Limiter {
     return { allowed: granted > 0, granted, counted, remaining, retryAfter, at, usage };
   }
 
-  private async call(verb: string, event: Buffer, n: number, coarse: boolean, ...last: number[]): Promise<number[]> {
-    if (event.length === 0) throw new Error("the event is empty; name its subject");
+  /** Calls the script about the events of some keys, with n units of each. */
+  private async call(verb: string, keys: string[], n: number, coarse: boolean, ...last: number[]): Promise<Reply> {
     const limits = this.limits.flatMap((l) => (this.kind === "w" ? [l.per, l.max, width(l, coarse)] : [l.per, l.max]));
     const now = this.options.now ? this.options.now() : "";
-    const call = { keys: [this.key(event)], arguments: [verb, now, n, ...limits, ...last].map(String) };
+    const call = { keys, arguments: [verb, now, ...keys.map(() => n), ...limits, ...last].map(String) };
     try {
       return await this.inTime(this.client.evalSha(this.sha, call));
     } catch (e) {
@@ -156,13 +191,13 @@ export class Limiter {
   }
 
   /** Waits for a reply. Without one, the call is Uncertain, unless it was certainly not sent. */
-  private async inTime(reply: Promise<unknown>): Promise<number[]> {
+  private async inTime(reply: Promise<unknown>): Promise<Reply> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new Error("it came too late")), this.options.timeout ?? 1000);
     });
     try {
-      return (await Promise.race([reply, late])) as number[];
+      return (await Promise.race([reply, late])) as Reply;
     } catch (e) {
       if (e instanceof ErrorReply || e instanceof ClientOfflineError) throw e;
       throw new Uncertain(`no reply, so this may or may not have been counted; do not repeat it: ${e}`);
