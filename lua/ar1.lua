@@ -57,9 +57,9 @@
 -- first integer: the error that a call about it alone would reply. Its other integers mean nothing.
 -- The other events are decided.
 --
--- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL, reset one DEL. If
--- allow, some or each count nothing, they write only after the clock stepped back, to date the
--- levels anew. Peek and inspect never write.
+-- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
+-- reset one DEL. If allow, some or each count nothing, they write only after the clock stepped back,
+-- to date the levels anew. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
 -- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's own.
 --

@@ -49,9 +49,9 @@
 -- first integer: the error that a call about it alone would reply. Its other integers mean nothing.
 -- The other events are decided.
 --
--- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL, reset one DEL. If
--- allow, some or each count nothing, they write only to repair a date (NoTimeTravel). Peek and
--- inspect never write.
+-- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
+-- reset one DEL. If allow, some or each count nothing, they write only to repair a date
+-- (NoTimeTravel). Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
 -- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's own.
 --
@@ -197,11 +197,11 @@ for slot = 3, lastSlot, 3 do
   reply[slot + 2] = width
 end
 
--- Decide about each event. Each round of the inner loop decides about one section of its record, and
--- then about each limit that has no section. It writes into reply what is true once the units are
--- counted. The first limit that denies corrects this for the limits before it. For some and each, a
--- limit may admit fewer units than the limits before it have counted. The loop then begins again,
--- with as many units as every limit admits.
+-- Decide about each event. Each round of the inner loop decides about one section of its record,
+-- and then about each limit that has no section. It writes into reply what is true once the units
+-- are counted. The first limit that denies corrects this for the limits before it. For some and
+-- each, a limit may admit fewer units than the limits before it have counted. The loop then begins
+-- again, with as many units as every limit admits.
 --   failure                why the event fails
 --   out, outs, expiry, px  the new sections, their number, the time when the last of their units
 --                          is forgotten, and that as PX, if it is the Per of a limit
