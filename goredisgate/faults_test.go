@@ -35,3 +35,9 @@ func TestCertainOnDeadServer(t *testing.T)  { faulttest.CertainOnDeadServer(t, o
 func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, open) }
 func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, open) }
 func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, open) }
+func TestShardingUnderLoad(t *testing.T) {
+	faulttest.ShardingUnderLoad(t, open)
+}
+func TestShardingBeginsUnderLoad(t *testing.T) {
+	faulttest.ShardingBeginsUnderLoad(t, open)
+}

@@ -39,6 +39,12 @@ func TestCertainOnDeadServer(t *testing.T)  { faulttest.CertainOnDeadServer(t, f
 func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, faulttest.Rueidis) }
 func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, faulttest.Rueidis) }
 func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, faulttest.Rueidis) }
+func TestShardingUnderLoad(t *testing.T) {
+	faulttest.ShardingUnderLoad(t, faulttest.Rueidis)
+}
+func TestShardingBeginsUnderLoad(t *testing.T) {
+	faulttest.ShardingBeginsUnderLoad(t, faulttest.Rueidis)
+}
 
 // BenchmarkOpen measures a decision by a Fallback in memory while the circuit breaker is open.
 func BenchmarkOpen(b *testing.B) {

@@ -1,0 +1,131 @@
+package faulttest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// ShardingUnderLoad checks that limits hold behind a proxy that divides the keys among two servers,
+// and sends a call about several keys to the server of the first.
+func ShardingUnderLoad(t *testing.T, open Open) {
+	for _, share := range []uint64{500, 50} {
+		t.Run(fmt.Sprint("of a thousand keys ", share), func(t *testing.T) {
+			t.Parallel()
+			proxy, calls := redistest.NewSharder(t, share), &redistest.Calls{}
+			l := must(window.NewOn(open(t, proxy.Options(calls.Count)), sharded(t)))
+			useUp(t, l, proxy)
+			if calls.Marks.Load() == 0 || calls.Several.Load() > 0 {
+				t.Errorf("%d proofs, and then %d calls about several events", calls.Marks.Load(), calls.Several.Load())
+			}
+		})
+	}
+}
+
+// ShardingBeginsUnderLoad checks that events are decided one a call once a proxy has begun to
+// divide the keys, and the next proof has ended. Limits then hold for new events.
+func ShardingBeginsUnderLoad(t *testing.T, open Open) {
+	t.Parallel()
+	proxy, calls := redistest.NewSharder(t, 0), &redistest.Calls{}
+	l := must(window.NewOn(open(t, proxy.Options(calls.Count)), sharded(t)))
+	ask := asker(t, l)
+	calls.AwaitSeveral(t, ask)
+	proxy.Share(500)
+	proofs, late := calls.Marks.Load(), time.After(time.Minute)
+	for calls.Marks.Load() == proofs { // a proof is renewed after ten seconds
+		select {
+		case <-time.After(20 * time.Millisecond):
+			ask(numbered(64))
+		case <-late:
+			t.Fatal("no proof within a minute")
+		}
+	}
+	calls.AwaitSingles(t, ask)
+	before := calls.Several.Load()
+	useUp(t, l, proxy)
+	if after := calls.Several.Load(); after > before {
+		t.Errorf("%d more calls about several events", after-before)
+	}
+}
+
+const sharedMax = 7 // units of each event
+
+func sharded(t *testing.T) window.Config {
+	t.Helper()
+	return window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(sharedMax)}, Timeout: time.Minute}
+}
+
+// asker returns a function that asks about events, all at once.
+func asker(t *testing.T, l *window.Limiter) func(events []string) {
+	t.Helper()
+	return func(events []string) {
+		for i, r := range l.AllowEach(t.Context(), events) {
+			if r.Err != nil {
+				t.Fatalf("%s: %v", events[i], r.Err)
+			}
+		}
+	}
+}
+
+// useUp asks about many events far more often than the limit admits, from many callers. It checks
+// that exactly Max units of each event are admitted, and that each event is on one server.
+func useUp(t *testing.T, l *window.Limiter, proxy *redistest.Sharder) {
+	t.Helper()
+	const callers = 16 // of each kind
+	events := numbered(redistest.UnlessShort(300, 100))
+	index := map[string]int{}
+	for i := range events {
+		events[i] = "shared-" + events[i]
+		index[events[i]] = i
+	}
+	admitted := make([]atomic.Int64, len(events))
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			mine := shuffled(events)
+			for i, r := range l.AllowEach(t.Context(), mine) {
+				count(t, &admitted[index[mine[i]]], r.Decision, r.Err)
+			}
+		})
+		all.Go(func() {
+			for _, event := range shuffled(events) {
+				d, err := l.AllowN(t.Context(), event, 1+rand.Int64N(2))
+				count(t, &admitted[index[event]], d, err)
+			}
+		})
+	}
+	all.Wait()
+	for i, event := range events {
+		s := must(l.Inspect(t.Context(), event))
+		if n := admitted[i].Load(); n != sharedMax || s.Limits[0].Used != n {
+			t.Errorf("%s: %d units admitted, %d counted, want %d", event, n, s.Limits[0].Used, sharedMax)
+		}
+		for n, server := range proxy.Servers {
+			exists := must(server.Do(t.Context(), "EXISTS", s.Key).AsInt64()) == 1
+			if exists != (n == proxy.Of(s.Key)) {
+				t.Errorf("%s: on server %d: %v", event, n, exists)
+			}
+		}
+	}
+}
+
+func shuffled(events []string) []string {
+	events = slices.Clone(events)
+	rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+	return events
+}
+
+// count adds the units of a decision.
+func count(t *testing.T, to *atomic.Int64, d window.Decision, err error) {
+	if err != nil {
+		t.Error(err)
+	}
+	to.Add(d.Granted)
+}

@@ -1,0 +1,118 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Calls counts the script calls that a client sends. Pass its Count to NewClient. One Calls may
+// serve several connections.
+type Calls struct {
+	Scripts atomic.Int64 // about events
+	Events  atomic.Int64 // in them
+	Several atomic.Int64 // script calls about several events
+	Marks   atomic.Int64 // script calls that mark the keys of a proof: see lua/probe.lua
+	Finds   atomic.Int64 // script calls that look for the mark of one of them
+
+	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+}
+
+// Count makes a client connect through c.
+func (c *Calls) Count(o *rueidis.ClientOption) {
+	c.dial = o.DialCtxFn
+	o.DialCtxFn = c.connect
+}
+
+func (c *Calls) connect(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (inner net.Conn, err error) {
+	if c.dial != nil {
+		inner, err = c.dial(ctx, addr, d, config)
+	} else {
+		inner, err = d.DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &counted{Conn: inner, calls: c}, nil
+}
+
+func (c *Calls) add(keys []string, verb string) {
+	switch {
+	case len(keys) == 0:
+	case verb == "mark":
+		c.Marks.Add(1)
+	case verb == "find":
+		c.Finds.Add(1)
+	default:
+		c.Scripts.Add(1)
+		c.Events.Add(int64(len(keys)))
+		if len(keys) > 1 {
+			c.Several.Add(1)
+		}
+	}
+}
+
+// counted is a connection on which commands are counted before they are sent.
+type counted struct {
+	net.Conn
+	calls *Calls
+	begun []byte // of a command whose end is not written yet
+}
+
+// Write counts the commands that end in b, and sends b.
+func (c *counted) Write(b []byte) (int, error) {
+	c.begun = append(c.begun, b...)
+	for {
+		raw, args, err := readCommand(bytes.NewBuffer(c.begun))
+		if err != nil {
+			return c.Conn.Write(b)
+		}
+		c.calls.add(scriptKeys(args))
+		c.begun = c.begun[len(raw):]
+	}
+}
+
+// AwaitSeveral waits until the client sends script calls about several events, which it does once
+// it is proved that Redis is one server. Meanwhile ask asks about new events, all at once.
+func (c *Calls) AwaitSeveral(tb testing.TB, ask func(events []string)) {
+	tb.Helper()
+	before, late := c.Several.Load(), time.Now().Add(time.Minute)
+	for round := 0; c.Several.Load() == before; round++ {
+		if time.Now().After(late) {
+			tb.Fatalf("redistest: no script call about several events in %d rounds, after %d proofs", round, c.Marks.Load())
+		}
+		ask(newEvents(round))
+	}
+}
+
+// AwaitSingles waits until three rounds in a row send no script call about several events. Ask asks
+// about new events, all at once.
+func (c *Calls) AwaitSingles(tb testing.TB, ask func(events []string)) {
+	tb.Helper()
+	late := time.Now().Add(time.Minute)
+	for round, quiet := 0, 0; quiet < 3; round++ {
+		if time.Now().After(late) {
+			tb.Fatalf("redistest: script calls about several events in %d rounds, after %d proofs", round, c.Marks.Load())
+		}
+		before := c.Several.Load()
+		ask(newEvents(round))
+		if quiet++; c.Several.Load() > before {
+			quiet = 0
+		}
+	}
+}
+
+// newEvents returns 64 events of a round.
+func newEvents(round int) (events []string) {
+	for i := range 64 {
+		events = append(events, "round-"+strconv.Itoa(round)+"."+strconv.Itoa(i))
+	}
+	return events
+}

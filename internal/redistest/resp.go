@@ -1,0 +1,104 @@
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// A lineReader is a *bufio.Reader or a *bytes.Buffer.
+type lineReader interface {
+	io.Reader
+	ReadBytes(delim byte) ([]byte, error)
+}
+
+// readCommand reads one command of a client: its bytes, and its arguments.
+func readCommand(r lineReader) (raw []byte, args []string, err error) {
+	raw, err = r.ReadBytes('\n')
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := number(raw, '*')
+	for ; n > 0 && err == nil; n-- {
+		var arg string
+		raw, arg, err = readArgument(r, raw)
+		args = append(args, arg)
+	}
+	return raw, args, err
+}
+
+// readArgument appends the bytes of one argument to raw.
+func readArgument(r lineReader, raw []byte) (more []byte, arg string, err error) {
+	head, err := r.ReadBytes('\n')
+	if err != nil {
+		return raw, "", err
+	}
+	size, err := number(head, '$')
+	if err != nil {
+		return raw, "", err
+	}
+	body := make([]byte, size+2)
+	if _, err = io.ReadFull(r, body); err != nil {
+		return raw, "", err
+	}
+	return append(append(raw, head...), body...), string(body[:size]), nil
+}
+
+// number returns the number in a line that begins with a kind.
+func number(line []byte, kind byte) (int, error) {
+	if line[0] != kind {
+		return 0, fmt.Errorf("redistest: %q does not begin with %c", line, kind)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(line[1:])))
+}
+
+// copyReply copies one reply of a server, and what the server pushes before it.
+func copyReply(w io.Writer, r *bufio.Reader) error {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	if _, err = w.Write(line); err != nil {
+		return err
+	}
+	rest := 0 // replies that belong to this one
+	switch kind := line[0]; kind {
+	case '$', '=', '!', '*', '~', '%', '>', '|':
+		n, err := number(line, kind)
+		if err != nil || n < 0 {
+			return err
+		}
+		switch kind {
+		case '$', '=', '!':
+			_, err = io.CopyN(w, r, int64(n)+2)
+			return err
+		case '*', '~':
+			rest = n
+		case '%':
+			rest = 2 * n
+		case '>': // and then the reply
+			rest = n + 1
+		case '|':
+			rest = 2*n + 1
+		}
+	}
+	for ; rest > 0 && err == nil; rest-- {
+		err = copyReply(w, r)
+	}
+	return err
+}
+
+// scriptKeys returns the keys of a script call and its first argument, or nothing if the command is
+// none.
+func scriptKeys(args []string) (keys []string, verb string) {
+	if len(args) < 4 || !strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") {
+		return nil, ""
+	}
+	n, err := strconv.Atoi(args[2])
+	if err != nil || n < 1 || len(args) < 4+n {
+		return nil, ""
+	}
+	return args[3 : 3+n], args[3+n]
+}
