@@ -35,6 +35,7 @@ func TestCertainOnDeadServer(t *testing.T)  { faulttest.CertainOnDeadServer(t, o
 func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, open) }
 func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, open) }
 func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, open) }
+func TestOneNodeOfCluster(t *testing.T)     { faulttest.OneNodeOfCluster(t, open) }
 func TestShardingUnderLoad(t *testing.T) {
 	faulttest.ShardingUnderLoad(t, open)
 }

@@ -39,6 +39,7 @@ func TestCertainOnDeadServer(t *testing.T)  { faulttest.CertainOnDeadServer(t, f
 func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, faulttest.Rueidis) }
 func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, faulttest.Rueidis) }
 func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, faulttest.Rueidis) }
+func TestOneNodeOfCluster(t *testing.T)     { faulttest.OneNodeOfCluster(t, faulttest.Rueidis) }
 func TestShardingUnderLoad(t *testing.T) {
 	faulttest.ShardingUnderLoad(t, faulttest.Rueidis)
 }

@@ -1,13 +1,17 @@
 package faulttest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
@@ -128,4 +132,40 @@ func count(t *testing.T, to *atomic.Int64, d window.Decision, err error) {
 		t.Error(err)
 	}
 	to.Add(d.Granted)
+}
+
+// OneNodeOfCluster checks a client that takes one node of a cluster for a single server. Events of
+// that node are decided, one a call. Others end in ErrOutage.
+func OneNodeOfCluster(t *testing.T, open Open) {
+	calls := &redistest.Calls{}
+	o := redistest.ClusterOptions(t)
+	o.InitAddress, o.ForceSingleClient = o.InitAddress[:1], true
+	node := must(rueidis.NewClient(o))
+	defer node.Close()
+	calls.Count(&o)
+	cfg := sharded(t)
+	l := must(window.NewOn(open(t, o), cfg))
+	var own []string
+	other := ""
+	for _, event := range numbered(500) {
+		key := cfg.Name + ":{" + strings.ReplaceAll(event, " ", "%20") + "}:w"
+		if node.Do(t.Context(), node.B().Exists().Key(key).Build()).Error() == nil {
+			own = append(own, event)
+		} else {
+			other = event
+		}
+	}
+	for round := 0; round < sharedMax || calls.Marks.Load() == 0; round++ {
+		for i, r := range l.AllowEach(t.Context(), own) {
+			if r.Err != nil || r.Allowed != (round < sharedMax) || r.Usage[0].Used != int64(min(sharedMax, round+1)) {
+				t.Fatalf("round %d, %s: %+v", round, own[i], r)
+			}
+		}
+	}
+	if _, err := l.Allow(t.Context(), other); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "MOVED") {
+		t.Error(err)
+	}
+	if calls.Several.Load() > 0 {
+		t.Errorf("%d calls about several events", calls.Several.Load())
+	}
 }
