@@ -1,0 +1,126 @@
+package goredisgate_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/faulttest"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestFailuresTogether checks that each caller gets its own answer if some events of a script call
+// fail, while other script calls are in the same pipeline. In both versions of the protocol.
+func TestFailuresTogether(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+			server, calls := redistest.Start(t), &redistest.Calls{}
+			o := server.Options(calls.Count)
+			client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: faulttest.Dialer(o), Protocol: protocol})
+			defer client.Close()
+			together{t, server.Client(t), connect(t, client), calls}.play()
+		})
+	}
+}
+
+// together is a client whose events share script calls.
+type together struct {
+	*testing.T
+	admin rueidis.Client
+	conn  *window.Connection
+	calls *redistest.Calls
+}
+
+func (g together) limiter() *window.Limiter {
+	return must(window.NewOn(g.conn, window.Config{Name: "together", Limits: perHour, Timeout: time.Minute}))
+}
+
+func (g together) play() {
+	l := g.limiter()
+	g.calls.AwaitSeveral(g, func(events []string) { check(g.T, l.AllowEach(g.Context(), events)) })
+	g.do("SET", "together:{event-5}:w", "foreign")
+	g.do("LPUSH", "together:{event-70}:w", "foreign")
+	g.do("SET", "together:{event-199}:w", "")
+	var others sync.WaitGroup
+	done := make(chan struct{})
+	for i := range 4 { // their script calls are about one event, and so of another kind
+		others.Go(func() { g.upTo(l, fmt.Sprint("other-", i), done) })
+	}
+	for round := range int64(20) {
+		g.eachOf(l, round)
+	}
+	close(done)
+	others.Wait()
+	g.full()
+}
+
+func (g together) do(command ...string) {
+	g.Helper()
+	if err := g.admin.Do(g.Context(), g.admin.B().Arbitrary(command...).Build()).Error(); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// eachOf asks about 200 events, of which three hold what is no record.
+func (g together) eachOf(l *window.Limiter, round int64) {
+	g.Helper()
+	before := g.calls.Several.Load()
+	for i, r := range l.AllowEach(g.Context(), named(200)) {
+		if foreign := map[int]string{5: "SLIDEGATE", 70: "WRONGTYPE", 199: "SLIDEGATE"}[i]; foreign != "" {
+			if r.Err == nil || !strings.Contains(r.Err.Error(), foreign) || !strings.Contains(r.Err.Error(), fmt.Sprintf("{event-%d}", i)) {
+				g.Errorf("round %d, event %d: %+v", round, i, r)
+			}
+		} else if r.Err != nil || r.Allowed != (round < 3) || r.Usage[0].Used != min(3, round+1) {
+			g.Errorf("round %d, event %d: %+v", round, i, r)
+		}
+	}
+	if g.calls.Several.Load() == before {
+		g.Errorf("a poor test: in round %d, no script call is about several events", round)
+	}
+}
+
+// upTo asks about one event again and again.
+func (g together) upTo(l *window.Limiter, event string, done <-chan struct{}) {
+	for n := int64(1); ; n++ {
+		if d, err := l.AllowUpTo(g.Context(), event, 1); err != nil || d.Usage[0].Used != min(3, n) || d.Allowed != (n <= 3) {
+			g.Errorf("%s: %+v, %v", event, d, err)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// full fills the memory of the server. New events fail, and those that are denied anyway do not.
+func (g together) full() {
+	g.do("CONFIG", "SET", "maxmemory", "1")
+	events := named(300)
+	for i, r := range g.limiter().AllowEach(g.Context(), events) {
+		switch i {
+		case 5, 70, 199:
+		default:
+			switch {
+			case i < 200 && (r.Err != nil || r.Allowed || r.Usage[0].Used != 3):
+				g.Errorf("full, event %d: %+v", i, r)
+			case i >= 200 && (!errors.Is(r.Err, window.ErrOutage) || !strings.Contains(r.Err.Error(), "OOM")):
+				g.Errorf("full, new event %d: %+v", i, r)
+			}
+		}
+	}
+}
+
+func named(n int) (events []string) {
+	for i := range n {
+		events = append(events, fmt.Sprint("event-", i))
+	}
+	return events
+}
