@@ -87,7 +87,7 @@ simulate:
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
 	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(SilentConnectionEndsADenial|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Local.*)$$|^TestTrouble$$/Fallback' ./window ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
-	$(GO) test -vet=off -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|Full)$$' ./cluster_test
+	$(GO) test -vet=off -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|ACLWithoutProbes|Full)$$' ./cluster_test
 
 # Short tests of ACL users, cached denials and failovers, on a cluster and under Sentinel.
 cluster:

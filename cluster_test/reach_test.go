@@ -159,16 +159,62 @@ func TestRESP2(t *testing.T) {
 }
 
 // TestACLOfOneServer runs TestACL on a server without a cluster, and so on each version of Redis.
+// Its user can prove that it is one server.
 func TestACLOfOneServer(t *testing.T) {
-	s, rule := redistest.Start(t), userRule(t)
+	s, rule, calls := redistest.Start(t), userRule(t), &redistest.Calls{}
 	must(s.Do(t.Context(), append([]string{"ACL", "SETUSER"}, append(rule, "~TestACL*")...)...).ToString())
 	client := s.NewClient(t, func(o *rueidis.ClientOption) {
 		o.Username, o.Password, o.ForceSingleClient = "limiter", "password", false // it asks whether this is a cluster
+		calls.Count(o)
 	})
-	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, client, false) })
+	each(t, func(t *testing.T, k kind) {
+		checkVerbs(t, k, client, false)
+		l := must(k.newOnClient(client, window.Config{Name: "login", Limits: []window.Limit{perMonth(1)}, Timeout: time.Minute}))
+		calls.AwaitSeveral(t, asker(t, l))
+	})
 	for _, entry := range must(s.Do(t.Context(), "ACL", "LOG").ToArray()) {
 		if denied := deniedObject(t, entry); !strings.HasPrefix(denied, "client") { // rueidis only sends its name with it
 			t.Errorf("denied: %s", denied)
+		}
+	}
+}
+
+// TestACLWithoutProbes checks that events are decided one a call for a user who may not prove that
+// Redis is one server: it may not use the keys for that, or not EVAL.
+func TestACLWithoutProbes(t *testing.T) {
+	each(t, func(t *testing.T, k kind) {
+		for name, change := range map[string][]string{
+			"keys": {"resetkeys", "~login:{*}:" + k.suffix},
+			"EVAL": {"-eval"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				s, calls := redistest.Start(t), &redistest.Calls{}
+				ask := asker(t, must(k.newOnClient(s.Client(t), window.Config{Name: "login", Limits: []window.Limit{perMonth(1)}})))
+				ask([]string{"e"}) // the server knows the script
+				must(s.Do(t.Context(), slices.Concat([]string{"ACL", "SETUSER"}, userRule(t), change)...).ToString())
+				client := s.NewClient(t, func(o *rueidis.ClientOption) {
+					o.Username, o.Password = "limiter", "password"
+					calls.Count(o)
+				})
+				ask = asker(t, must(k.newOnClient(client, window.Config{Name: "login", Limits: []window.Limit{perMonth(1)}})))
+				calls.AwaitProof(t, ask)
+				calls.AwaitSingles(t, ask)
+				if n := calls.Several.Load(); n > 0 {
+					t.Errorf("%d calls about several events", n)
+				}
+			})
+		}
+	})
+}
+
+// asker returns a function that asks about events, all at once.
+func asker(t *testing.T, l limiter) func(events []string) {
+	t.Helper()
+	return func(events []string) {
+		for i, r := range l.AllowEach(t.Context(), events) {
+			if r.Err != nil {
+				t.Fatalf("%s: %v", events[i], r.Err)
+			}
 		}
 	}
 }

@@ -42,15 +42,7 @@ func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	ask := asker(t, l)
 	calls.AwaitSeveral(t, ask)
 	proxy.Share(500)
-	proofs, late := calls.Marks.Load(), time.After(time.Minute)
-	for calls.Marks.Load() == proofs { // a proof is renewed after ten seconds
-		select {
-		case <-time.After(20 * time.Millisecond):
-			ask(numbered(64))
-		case <-late:
-			t.Fatal("no proof within a minute")
-		}
-	}
+	calls.AwaitProof(t, ask)
 	calls.AwaitSingles(t, ask)
 	before := calls.Several.Load()
 	useUp(t, l, proxy)

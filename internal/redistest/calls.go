@@ -79,32 +79,51 @@ func (c *counted) Write(b []byte) (int, error) {
 	}
 }
 
+// AwaitProof waits until the next proof that Redis is one server begins. The first one comes at
+// once, and each is renewed after ten seconds. Ask asks about new events, all at once.
+func (c *Calls) AwaitProof(tb testing.TB, ask func(events []string)) {
+	tb.Helper()
+	before := c.Marks.Load()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	c.await(tb, "no proof", ask, func() bool {
+		<-again.C
+		return c.Marks.Load() > before
+	})
+}
+
 // AwaitSeveral waits until the client sends script calls about several events, which it does once
-// it is proved that Redis is one server. Meanwhile ask asks about new events, all at once.
+// it is proved that Redis is one server. Ask asks about new events, all at once.
 func (c *Calls) AwaitSeveral(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
-	before, late := c.Several.Load(), time.Now().Add(time.Minute)
-	for round := 0; c.Several.Load() == before; round++ {
-		if time.Now().After(late) {
-			tb.Fatalf("redistest: no script call about several events in %d rounds, after %d proofs", round, c.Marks.Load())
-		}
-		ask(newEvents(round))
-	}
+	before := c.Several.Load()
+	c.await(tb, "no script call about several events", ask, func() bool { return c.Several.Load() > before })
 }
 
 // AwaitSingles waits until three rounds in a row send no script call about several events. Ask asks
 // about new events, all at once.
 func (c *Calls) AwaitSingles(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
-	late := time.Now().Add(time.Minute)
-	for round, quiet := 0, 0; quiet < 3; round++ {
-		if time.Now().After(late) {
-			tb.Fatalf("redistest: script calls about several events in %d rounds, after %d proofs", round, c.Marks.Load())
+	before, rounds := c.Several.Load(), 0
+	c.await(tb, "still script calls about several events", ask, func() bool {
+		if rounds++; c.Several.Load() > before {
+			before, rounds = c.Several.Load(), 0
 		}
-		before := c.Several.Load()
+		return rounds == 3
+	})
+}
+
+// await asks about new events, in rounds, until over returns true.
+func (c *Calls) await(tb testing.TB, what string, ask func(events []string), over func() bool) {
+	tb.Helper()
+	late := time.Now().Add(time.Minute)
+	for round := 0; ; round++ {
 		ask(newEvents(round))
-		if quiet++; c.Several.Load() > before {
-			quiet = 0
+		if over() {
+			return
+		}
+		if time.Now().After(late) {
+			tb.Fatalf("redistest: %s, in %d rounds, after %d proofs", what, round, c.Marks.Load())
 		}
 	}
 }
