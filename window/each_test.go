@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -24,14 +25,16 @@ func TestEachIsAsOneByOne(t *testing.T) {
 		c := &clock{}
 		c.set(noon)
 		cfg := window.Config{Limits: parsed("2/5s", "5/1h"), CountDenied: countDenied, Now: c.now}
-		clients := map[string]rueidis.Client{"server": redistest.Client(t), "cluster": redistest.Cluster(t)}
+		calls := &redistest.Calls{}
+		clients := map[string]rueidis.Client{"server": redistest.NewClient(t, calls.Count), "cluster": redistest.Cluster(t)}
 		each := map[string]*window.Limiter{}
 		cfg.Name = redistest.Key(t)
 		each["memory"] = must(window.NewLocal(cfg))
 		for name, client := range clients {
 			each[name] = must(window.New(client, cfg))
 		}
-		one := must(window.NewLocal(cfg))
+		faulttest.AwaitGroups(t, each["server"], calls)
+		one, before := must(window.NewLocal(cfg)), calls.Several.Load()
 		for range 30 {
 			events := make([]string, rand.IntN(60))
 			for i := range events {
@@ -48,13 +51,18 @@ func TestEachIsAsOneByOne(t *testing.T) {
 			}
 			c.pass(time.Duration(rand.IntN(2000)) * time.Millisecond)
 		}
+		if calls.Several.Load() == before {
+			t.Error("a poor test: no script call is about several events")
+		}
 	}
 }
 
 // TestEachHasItsOwnError checks that an error about one event does not affect the others.
 func TestEachHasItsOwnError(t *testing.T) {
-	client := redistest.Client(t)
+	calls := &redistest.Calls{}
+	client := redistest.NewClient(t, calls.Count)
 	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
+	faulttest.AwaitGroups(t, l, calls)
 	foreign := must(l.Inspect(t.Context(), "foreign")).Key
 	do(t, client, "RPUSH", foreign, "1")
 	results := l.AllowEach(t.Context(), []string{"a", "", "foreign", "b", "a"})

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -51,47 +52,58 @@ func TestBounded(t *testing.T) {
 	})
 }
 
-// TestBoundedUnderLoad lets 64 goroutines ask about one event all the time, on the real clock.
+// TestBoundedUnderLoad lets 64 goroutines ask about one event, or about some, all the time, on the
+// real clock. On Redis, script calls are about several of these.
 func TestBoundedUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h")}
-	for name, l := range map[string]*window.Limiter{
-		"redis": must(window.New(redistest.Client(t), cfg)), "local": must(window.NewLocal(cfg)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			log := attemptAtOnce(t, l, 64, 150)
-			if len(log) < 5 {
-				t.Fatalf("only %d were admitted", len(log))
-			}
-			for _, limit := range cfg.Limits {
-				holds(t, limit, log)
-			}
-		})
+	calls := &redistest.Calls{}
+	onRedis := must(window.New(redistest.NewClient(t, calls.Count), cfg))
+	faulttest.AwaitGroups(t, onRedis, calls)
+	before := calls.Several.Load()
+	for name, l := range map[string]*window.Limiter{"redis": onRedis, "local": must(window.NewLocal(cfg))} {
+		for _, events := range [][]string{{"hot"}, many(100)} {
+			t.Run(fmt.Sprint(name, ", events: ", len(events)), func(t *testing.T) {
+				for event, log := range attemptAtOnce(t, l, 64, 150, events) {
+					if len(log) < 5 {
+						t.Fatalf("only %d of %s were admitted", len(log), event)
+					}
+					for _, limit := range cfg.Limits {
+						holds(t, limit, log)
+					}
+				}
+			})
+		}
+	}
+	if calls.Several.Load() == before {
+		t.Error("a poor test: no script call is about several events")
 	}
 }
 
-// attemptAtOnce lets some goroutines attempt the event at the same time, each as often as times
-// says. It returns the attempts that were admitted.
-func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) (log []admitted) {
+// attemptAtOnce lets some goroutines attempt random events at the same time, each as often as times
+// says. It returns the attempts on each event that were admitted.
+func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int, events []string) map[string][]admitted {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	logs := map[string][]admitted{}
 	for range goroutines {
 		wg.Go(func() {
 			for range times {
-				d, err := l.Allow(t.Context(), "hot")
+				event := events[rand.IntN(len(events))]
+				d, err := l.Allow(t.Context(), event)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				if d.Allowed {
 					mu.Lock()
-					log = append(log, admitted{d.At, d.Counted})
+					logs[event] = append(logs[event], admitted{d.At, d.Counted})
 					mu.Unlock()
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return log
+	return logs
 }
 
 // TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and at

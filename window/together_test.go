@@ -13,24 +13,37 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
 // A place is a Redis, or this process's memory, where limiters count.
 type place struct {
-	name string
-	make func(t *testing.T, cfg window.Config) *window.Limiter
+	name   string
+	events int // the most of a history
+	open   func(t *testing.T, calls *redistest.Calls) (newLimiter func(window.Config) *window.Limiter)
 }
 
 var places = []place{
-	{"redis", func(t *testing.T, cfg window.Config) *window.Limiter {
-		return must(window.New(redistest.Client(t), cfg))
+	{"redis", 12, onServer},
+	{"redis, many events", 100, onServer}, // so that script calls are about several of them
+	{"memory", 12, func(*testing.T, *redistest.Calls) func(window.Config) *window.Limiter {
+		return func(cfg window.Config) *window.Limiter { return must(window.NewLocal(cfg)) }
 	}},
-	{"memory", func(_ *testing.T, cfg window.Config) *window.Limiter { return must(window.NewLocal(cfg)) }},
-	{"cluster", func(t *testing.T, cfg window.Config) *window.Limiter {
-		return must(window.New(redistest.Cluster(t), cfg))
+	{"cluster", 12, func(t *testing.T, _ *redistest.Calls) func(window.Config) *window.Limiter {
+		return func(cfg window.Config) *window.Limiter { return must(window.New(redistest.Cluster(t), cfg)) }
 	}},
+}
+
+// onServer makes limiters whose script calls can be about several events.
+func onServer(t *testing.T, calls *redistest.Calls) func(window.Config) *window.Limiter {
+	client := redistest.NewClient(t, calls.Count)
+	return func(cfg window.Config) *window.Limiter {
+		l := must(window.New(client, cfg))
+		faulttest.AwaitGroups(t, l, calls)
+		return l
+	}
 }
 
 // TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, and the
@@ -38,13 +51,22 @@ var places = []place{
 // gives all answers, and in the end the state that Inspect returns.
 func TestMerged(t *testing.T) {
 	for _, p := range plans {
-		for _, at := range redistest.UnlessShort(places, places[:1]) {
+		for _, at := range redistest.UnlessShort(places, places[:2]) {
 			t.Run(p.name+", "+at.name, func(t *testing.T) {
 				t.Parallel()
-				asked, enough := 0, redistest.UnlessShort(decisionsPerPlan/8, decisionsPerPlan/200)
+				calls := &redistest.Calls{}
+				newLimiter := at.open(t, calls)
+				asked, together, enough := 0, int64(0), redistest.UnlessShort(decisionsPerPlan/8, decisionsPerPlan/200)
 				for seed := uint64(1); asked < enough; seed++ {
-					asked += newRounds(t, p, at, seed).play(t)
+					r := newRounds(t, p, at, newLimiter, seed)
+					before := calls.Several.Load()
+					asked += r.play(t)
+					together += calls.Several.Load() - before
 				}
+				if at.events > 12 && together == 0 {
+					t.Error("a poor test: no script call is about several events")
+				}
+				t.Logf("%d asked, %d script calls about %d events, %d of them about several", asked, calls.Scripts.Load(), calls.Events.Load(), together)
 			})
 		}
 	}
@@ -59,26 +81,35 @@ type rounds struct {
 	given    map[string][]window.Decision // those that counted something, by event
 }
 
-func newRounds(t *testing.T, p plan, at place, seed uint64) *rounds {
+func newRounds(t *testing.T, p plan, at place, newLimiter func(window.Config) *window.Limiter, seed uint64) *rounds {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name+at.name))))
 	r := &rounds{history: &history{plan: p, rng: rng}, logs: map[string][]*exactLog{}, given: map[string][]window.Decision{}}
 	r.clock.ms.Store(1_700_000_000_000 + rng.Int64N(1<<40))
-	for i := range 1 + rng.IntN(2)*rng.IntN(12) {
+	for i := range numberOfEvents(rng, at.events) {
 		event := fmt.Sprint("event ", i)
 		r.events = append(r.events, event)
 		r.logs[event] = []*exactLog{newExactLog()}
 	}
 	cfg := window.Config{Name: redistest.Key(t), Limits: p.callers[0], CountDenied: p.denials, Now: r.clock.now, Timeout: time.Minute}
-	for _, l := range p.callersOf(at.make(t, cfg)) {
+	for _, l := range p.callersOf(newLimiter(cfg)) {
 		r.limiters = append(r.limiters, []*window.Limiter{l, l})
 	}
 	for i := range p.callers {
 		if cfg.Limits = p.callers[i]; at.name != "memory" {
-			r.limiters[i][1] = at.make(t, cfg)
+			r.limiters[i][1] = newLimiter(cfg)
 		}
 	}
 	return r
+}
+
+// numberOfEvents returns how many events a history has, at most most: one in half of the histories,
+// unless there shall be many.
+func numberOfEvents(rng *rand.Rand, most int) int {
+	if most > 12 {
+		return most/2 + rng.IntN(most/2)
+	}
+	return 1 + rng.IntN(2)*rng.IntN(most)
 }
 
 // play plays the history, and returns how many attempts it made.

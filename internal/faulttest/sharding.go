@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -39,9 +40,9 @@ func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	t.Parallel()
 	proxy, calls := redistest.NewSharder(t, 0), &redistest.Calls{}
 	l := must(window.NewOn(open(t, proxy.Options(calls.Count)), sharded(t)))
-	ask := asker(t, l)
-	calls.AwaitSeveral(t, ask)
+	AwaitGroups(t, l, calls)
 	proxy.Share(500)
+	ask := asker(t, l)
 	calls.AwaitProof(t, ask)
 	calls.AwaitSingles(t, ask)
 	before := calls.Several.Load()
@@ -58,8 +59,20 @@ func sharded(t *testing.T) window.Config {
 	return window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(sharedMax)}, Timeout: time.Minute}
 }
 
+// AwaitGroups waits until script calls of a limiter are about several events. Calls counts those of
+// its client. It asks about events that no test uses.
+func AwaitGroups(t *testing.T, l eachLimiter, calls *redistest.Calls) {
+	t.Helper()
+	calls.AwaitSeveral(t, asker(t, l))
+}
+
+// An eachLimiter is a limiter of any kind.
+type eachLimiter interface {
+	AllowEach(ctx context.Context, events []string) []window.Result
+}
+
 // asker returns a function that asks about events, all at once.
-func asker(t *testing.T, l *window.Limiter) func(events []string) {
+func asker(t *testing.T, l eachLimiter) func(events []string) {
 	t.Helper()
 	return func(events []string) {
 		for i, r := range l.AllowEach(t.Context(), events) {
