@@ -14,7 +14,7 @@ import (
 )
 
 // EachAfterScriptFlush checks that all events are decided, and those of one event in order, after
-// SCRIPT FLUSH. It flushes one node of a cluster, all nodes, and a server, while others load the
+// SCRIPT FLUSH. On a server, script calls are about several of them. It flushes one node of a cluster, all nodes, and a server, while others load the
 // script again.
 func EachAfterScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
@@ -24,7 +24,12 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 	}{"cluster": {redistest.Cluster(t), redistest.ClusterOptions(t)}, "server": {server.Client(t), server.Options(nil)}} {
 		t.Run(name, func(t *testing.T) {
 			cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute} // a busy machine flushes again and again
+			calls := &redistest.Calls{}
+			calls.Count(&to.options)
 			l := must(window.NewOn(open(t, to.options), cfg))
+			if name == "server" {
+				AwaitGroups(t, l, calls)
+			}
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -49,7 +54,16 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 						t.Fatalf("round %d, %d: %+v", round, i, r)
 					}
 				}
+				for i, event := range events {
+					events[i] = "once " + event
+				}
+				for i, r := range l.AllowEach(t.Context(), events) {
+					if r.Err != nil || r.Usage[0].Used != 1 {
+						t.Fatalf("round %d, %d, once: %+v", round, i, r)
+					}
+				}
 			}
+			t.Logf("%d script calls about several events", calls.Several.Load())
 		})
 	}
 }
