@@ -25,7 +25,7 @@ type proof struct {
 }
 
 const (
-	proofRenewal  = 10 * time.Second // a proof is renewed after this time, and holds meanwhile
+	proofRenewal  = 10 * time.Second // a proof is renewed after this time, and holds as long again
 	minProofPause = time.Second      // after a failure; doubled each time
 	maxProofPause = time.Minute
 
@@ -46,7 +46,9 @@ func (c *Connection) isOneServer(name string) bool {
 	p := &c.proof
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.running && c.elapsed() >= p.next {
+	now := c.elapsed()
+	p.holds = p.holds && now < p.next+proofRenewal
+	if !p.running && now >= p.next {
 		p.running = true
 		go c.prove(name, p.holds, p.ended)
 	}

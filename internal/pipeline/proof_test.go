@@ -43,7 +43,7 @@ func TestProofOnlyForGroups(t *testing.T) {
 }
 
 // TestProofIsRenewed checks that a proof is made before events share a call, and renewed after 10 s,
-// while it holds.
+// while it holds. One that nobody renewed within 20 s holds no longer.
 func TestProofIsRenewed(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -57,7 +57,9 @@ func TestProofIsRenewed(t *testing.T) {
 			{0, true, []int{firstProbes}},
 			{proofRenewal - time.Millisecond, true, []int{firstProbes}},
 			{time.Millisecond, true, []int{firstProbes, renewalProbes}},
-			{time.Hour, true, []int{firstProbes, renewalProbes, renewalProbes}},
+			{2*proofRenewal - time.Millisecond, true, []int{firstProbes, renewalProbes, renewalProbes}},
+			{2 * proofRenewal, false, []int{firstProbes, renewalProbes, renewalProbes, firstProbes}},
+			{0, true, []int{firstProbes, renewalProbes, renewalProbes, firstProbes}},
 		} {
 			servertest.Pass(step.after)
 			wantEqual(t, fmt.Sprint("shared in step ", i), askGrouped(t, s, l), step.shared)
