@@ -86,7 +86,7 @@ func (b *batch) send() {
 	for _, c := range b.pending {
 		c.trace.InRedis += took
 		c.trace.Batch = len(b.requests)
-		b.conn.endProof(c)
+		c.noteLoss(b.conn)
 	}
 }
 

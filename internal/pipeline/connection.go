@@ -25,7 +25,7 @@ type Connection struct {
 	closed bool
 	err    error // of the last dial; nil if there was none
 
-	proof   proof
+	losses  atomic.Int64 // calls that got no reply
 	queues  [Ranges]queue
 	masters masters
 	calls   sync.Pool // of unused *call with one request

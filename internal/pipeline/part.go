@@ -83,20 +83,20 @@ func (b *batch) newCall(p *part) *ScriptCall {
 	return c
 }
 
-// callFor returns the script call that a part joins, or nil if it begins one. A key with several
-// parts has calls of its own, so that these stay in order.
+// callFor returns the script call of the same limiter that a part joins, or nil if it begins one. A
+// key with several parts has calls of its own, so that these stay in order.
 func (b *batch) callFor(p *part) *ScriptCall {
 	if len(b.open) == 0 || p.merged || p.crowded {
 		return nil
 	}
-	i := slices.IndexFunc(b.open, func(c *ScriptCall) bool { return p.first.fits(c.first) })
+	i := slices.IndexFunc(b.open, func(c *ScriptCall) bool { return p.first.lane == c.first.lane && p.first.fits(c.first) })
 	switch {
 	case i < 0:
 		return nil
 	case b.open[i].parts == maxParts:
 		b.open = slices.Delete(b.open, i, i+1)
 		return nil
-	case b.open[i].parts == 1 && !b.conn.isOneServer(p.first.call.pipeline.name):
+	case b.open[i].parts == 1 && !p.first.lane.pipeline.isOnOneServer():
 		return nil
 	}
 	return b.open[i]

@@ -23,7 +23,8 @@ type Pipeline struct {
 	report       func(ctx context.Context, slotRange int, began bool)
 	ranges       [Ranges]slotRange
 	lanes        [Ranges]lane // of the queues with the same indices
-	disconnected atomic.Bool  // requests came before there was a client
+	proof        proof
+	disconnected atomic.Bool // requests came before there was a client
 }
 
 // Ranges is the number of slot ranges: each is a sixty-fourth of the hash slots. A server that is
@@ -43,7 +44,7 @@ type slotRange struct {
 func New(conn *Connection, name string, report func(ctx context.Context, slotRange int, began bool)) *Pipeline {
 	p := &Pipeline{conn: conn, name: name, report: report}
 	for i := range p.ranges {
-		p.lanes[i].queue = &conn.queues[i]
+		p.lanes[i].pipeline, p.lanes[i].queue = p, &conn.queues[i]
 		p.ranges[i].notify = func(ctx context.Context, opened bool) { report(ctx, i, opened) }
 	}
 	return p

@@ -11,15 +11,15 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A proof shows that the Redis of a Connection is one server. Only then does a script call about
-// several keys count each of them where calls about it alone look for it. A proxy can divide the
-// keys among servers, and still send such a call to the server of its first key, without an error.
-// So nothing is assumed: see probe.lua.
+// A proof shows that one server has all keys of a limiter. Only then does a script call about
+// several of them count each where calls about it alone look for it. A proxy can divide the keys
+// among servers, and still send such a call to the server of its first key, without an error. It
+// can do so for limiters of some names alone. So nothing is assumed: see probe.lua.
 type proof struct {
 	mu      sync.Mutex
-	holds   bool
-	running bool          // a proof is being made
-	ended   int           // how many times an error ended a proof
+	found   bool          // the last one succeeded
+	losses  int64         // that the Connection had when it began
+	running bool          // one is being made
 	next    time.Duration // when the next one may begin, since the Connection was made
 	pause   time.Duration // before next, after a failure
 }
@@ -37,59 +37,61 @@ const (
 
 var probeScript = NewScript(lua.Probe)
 
-// isOneServer reports whether it is proved that Redis is one server. If it is time for a proof, one
-// begins in the background, by keys of the limiter of this name.
-func (c *Connection) isOneServer(name string) bool {
-	if c.up.Load().cluster != nil {
+// isOnOneServer reports whether it is proved that one server has all keys of the limiter. If it is
+// time for a proof, one begins in the background.
+func (p *Pipeline) isOnOneServer() bool {
+	if p.conn.up.Load().cluster != nil {
 		return false
 	}
-	p := &c.proof
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := c.elapsed()
-	p.holds = p.holds && now < p.next+proofRenewal
-	if !p.running && now >= p.next {
-		p.running = true
-		go c.prove(name, p.holds, p.ended)
+	of, now, losses := &p.proof, p.conn.elapsed(), p.conn.losses.Load()
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.found && of.losses != losses {
+		of.fail(now)
 	}
-	return p.holds
+	holds := of.found && now < of.next+proofRenewal
+	if !of.running && now >= of.next {
+		of.running = true
+		go p.prove(holds, losses)
+	}
+	return holds
 }
 
-// prove makes a proof, unless an error ends it meanwhile.
-func (c *Connection) prove(name string, renews bool, ended int) {
+// prove makes a proof. It does not hold if a connection was lost since a number of losses.
+func (p *Pipeline) prove(renews bool, losses int64) {
 	n := firstProbes
 	if renews {
 		n = renewalProbes
 	}
-	found := c.findsProbes(name, n)
-	p, now := &c.proof, c.elapsed()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running = false; found && p.ended == ended {
-		p.holds, p.next, p.pause = true, now+proofRenewal, 0
+	found := p.conn.findsProbes(p.name, n)
+	of, now := &p.proof, p.conn.elapsed()
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.running = false; found && p.conn.losses.Load() == losses {
+		of.found, of.losses, of.next, of.pause = true, losses, now+proofRenewal, 0
 	} else {
-		p.fail(now)
+		of.fail(now)
 	}
 }
 
-// fail sets when to try again.
+// fail sets when to try again. The mutex must be held.
 func (p *proof) fail(now time.Duration) {
 	p.pause = min(max(2*p.pause, minProofPause), maxProofPause)
-	p.holds, p.next = false, now+p.pause
+	p.found, p.next = false, now+p.pause
 }
 
-// endProof ends the proof after a call that got no reply, since the next connection may lead
-// elsewhere, or that a server refused because of its keys.
-func (c *Connection) endProof(after *ScriptCall) {
-	refused := after.parts > 1 && refusesKeys(after.err)
-	if after.err == nil || !refused && (errors.As(after.err, new(*ReplyError)) || errors.Is(after.err, context.Canceled)) {
-		return
-	}
-	p, now := &c.proof, c.elapsed()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended++; p.holds {
-		p.fail(now)
+// noteLoss ends proofs after a call: all of the Connection if it got no reply, since the next
+// connection may lead elsewhere, and that of the limiter if a server refused it because of its keys.
+func (c *ScriptCall) noteLoss(conn *Connection) {
+	switch {
+	case c.err == nil || errors.Is(c.err, context.Canceled):
+	case !errors.As(c.err, new(*ReplyError)):
+		conn.losses.Add(1)
+	case c.parts > 1 && refusesKeys(c.err):
+		p := &c.first.lane.pipeline.proof
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.fail(conn.elapsed())
 	}
 }
 

@@ -123,20 +123,42 @@ func TestErrorEndsProof(t *testing.T) {
 	}
 }
 
+// TestProofIsOfOneLimiter checks that the proof of a limiter is none for another one on the same
+// Connection, and that events of two limiters share no call: a proxy may send them to two servers.
+func TestProofIsOfOneLimiter(t *testing.T) {
+	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+		other := beside(l, l.Timeout)
+		wantEqual(t, "shared, without a proof", askGrouped(t, s, other), false)
+		wantEqual(t, "proofs", s.Proofs(), []int{firstProbes, firstProbes})
+		wantEqual(t, "shared, with one", askGrouped(t, s, other), true)
+		occupySenders(t, s, l)
+		arrive(t.Context(), other, "occupier") // a fifth sender, since two limiters have requests
+		s.ClearCalls()
+		var callers []*caller
+		for i := range 6 {
+			callers = append(callers, arrive(t.Context(), []*line{l, other}[i%2], fmt.Sprint(i)))
+		}
+		s.Release()
+		for _, c := range callers {
+			wantError(t, "an event", c.wait().err, nil)
+		}
+		wantEqual(t, "keys of the calls", sizes(s, 10), []int{3, 3})
+	})
+}
+
 // TestErrorVoidsProof checks that a proof does not count if an error came while it was made: it may
 // be about another server.
 func TestErrorVoidsProof(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
 		s.SetKeys(servertest.AllKeys)
-		l.conn.proof.running = true
-		go l.conn.prove("test", false, 0)
-		l.conn.endProof(&ScriptCall{err: io.EOF})
+		l.isOnOneServer()
+		(&ScriptCall{err: io.EOF}).noteLoss(l.conn)
 		synctest.Wait()
-		wantEqual(t, "proved", l.conn.isOneServer("test"), false)
+		wantEqual(t, "proved", l.isOnOneServer(), false)
 		servertest.Pass(minProofPause)
-		l.conn.isOneServer("test")
+		l.isOnOneServer()
 		synctest.Wait()
-		wantEqual(t, "proved later", l.conn.isOneServer("test"), true)
+		wantEqual(t, "proved later", l.isOnOneServer(), true)
 	})
 }

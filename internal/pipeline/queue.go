@@ -49,10 +49,11 @@ type queue struct {
 
 // A lane has the requests of a limiter that wait in a queue. The mutex of the queue guards it.
 type lane struct {
-	queue   *queue
-	waiting []*Request // that no sender has taken
-	leavers int        // how many callers of waiting requests have left
-	busy    int        // requests that wait or that senders have taken
+	pipeline *Pipeline
+	queue    *queue
+	waiting  []*Request // that no sender has taken
+	leavers  int        // how many callers of waiting requests have left
+	busy     int        // requests that wait or that senders have taken
 }
 
 // put appends a request to its lane, and starts a sender unless one will take it at once.

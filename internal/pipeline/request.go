@@ -19,7 +19,8 @@ type Request struct {
 
 	// Requests of a Group can share a script call if Script, Verb and Time agree. Those of one Group
 	// have the same Rest. Those on one key merge if they have Merged: it is the verb about all their
-	// Units, in order of arrival. A request without a Group is a script call of its own.
+	// Units, in order of arrival. Those of one limiter on several keys share a call where one server
+	// has all keys. A request without a Group is a script call of its own.
 	Group  string
 	Merged string
 
