@@ -36,6 +36,7 @@ func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, 
 func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, open) }
 func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, open) }
 func TestOneNodeOfCluster(t *testing.T)     { faulttest.OneNodeOfCluster(t, open) }
+func TestRoutingUnderLoad(t *testing.T)     { faulttest.RoutingUnderLoad(t, open) }
 func TestShardingUnderLoad(t *testing.T) {
 	faulttest.ShardingUnderLoad(t, open)
 }

@@ -40,6 +40,7 @@ func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, 
 func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, faulttest.Rueidis) }
 func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, faulttest.Rueidis) }
 func TestOneNodeOfCluster(t *testing.T)     { faulttest.OneNodeOfCluster(t, faulttest.Rueidis) }
+func TestRoutingUnderLoad(t *testing.T)     { faulttest.RoutingUnderLoad(t, faulttest.Rueidis) }
 func TestShardingUnderLoad(t *testing.T) {
 	faulttest.ShardingUnderLoad(t, faulttest.Rueidis)
 }

@@ -52,6 +52,25 @@ func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	}
 }
 
+// RoutingUnderLoad checks that limits hold behind a proxy that chooses the server by the names of
+// limiters, which share a Connection. The events of each limiter are on one server.
+func RoutingUnderLoad(t *testing.T, open Open) {
+	proxy, calls := redistest.NewSharder(t, 500), &redistest.Calls{}
+	proxy.ByName()
+	conn := open(t, proxy.Options(calls.Count))
+	first, second := sharded(t), sharded(t)
+	for proxy.Of(first.Name+":{") == proxy.Of(second.Name+":{") {
+		second = sharded(t)
+	}
+	var all sync.WaitGroup
+	for _, cfg := range []window.Config{first, second} {
+		l := must(window.NewOn(conn, cfg))
+		AwaitGroups(t, l, calls)
+		all.Go(func() { useUp(t, l, proxy) })
+	}
+	all.Wait()
+}
+
 const sharedMax = 7 // units of each event
 
 func sharded(t *testing.T) window.Config {

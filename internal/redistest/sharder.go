@@ -19,6 +19,7 @@ type Sharder struct {
 
 	listener net.Listener
 	second   atomic.Uint64 // how many of a thousand keys the second server has
+	byName   atomic.Bool
 }
 
 // NewSharder starts a Sharder for this test. The second server has so many of a thousand keys.
@@ -37,6 +38,10 @@ func NewSharder(tb testing.TB, second uint64) *Sharder {
 // Share makes the second server have so many of a thousand keys. It moves no key.
 func (s *Sharder) Share(second uint64) { s.second.Store(second) }
 
+// ByName makes all keys with the same text before a hash tag be on one server, as Envoy's
+// prefix_routes do.
+func (s *Sharder) ByName() { s.byName.Store(true) }
+
 // Options returns the options of a client of the proxy, changed by opt, which may be nil.
 func (s *Sharder) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	o := s.Servers[0].options()
@@ -46,6 +51,9 @@ func (s *Sharder) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption 
 
 // Of returns the index of the server of a key.
 func (s *Sharder) Of(key string) int {
+	if s.byName.Load() {
+		key, _, _ = strings.Cut(key, "{")
+	}
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key))
 	if hash.Sum64()%1000 < s.second.Load() {
