@@ -36,7 +36,8 @@ func IsOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(er
 // NotSent returns an ErrLeft with the error of the context.
 func NotSent(cause error) error { return fmt.Errorf("%w: %w", ErrLeft, cause) }
 
-// A ReplyError is an error reply of a server, as the client returned it.
+// A ReplyError is an error reply of a server, as the client returned it. If an event failed among
+// others in a script call, its Cause is only the text.
 type ReplyError struct{ Cause error }
 
 // Error returns the text of the reply.

@@ -11,9 +11,9 @@ import (
 )
 
 // masters says which slot ranges of a cluster share a queue: those of one master. So batches are
-// large, and a master that hangs delays no other one's requests. Until the masters are known, each
-// slot range has a queue of its own. Old knowledge does no harm but that: the client knows where to
-// send.
+// large, and a master that hangs delays no other one's requests. A slot range that two masters
+// share has a queue of its own, and so has each one until the masters are known. Old knowledge does
+// no harm but that: the client knows where to send.
 type masters struct {
 	queues [Ranges]atomic.Int32 // for each slot range, the index of its queue
 	next   atomic.Int64         // when to ask again, since the Connection was made
@@ -39,20 +39,26 @@ func (c *Connection) followMasters() {
 	}()
 }
 
-// set gives each slot range the queue of the first one whose first slot has the same master.
+// set gives each slot range of one master the queue of that master's first one.
 func (m *masters) set(shares []Share) {
 	first := map[string]int{}
 	for i := range m.queues {
-		of := slices.IndexFunc(shares, func(s Share) bool { return s.First <= i*keys.Slots/Ranges && i*keys.Slots/Ranges <= s.Last })
-		if of < 0 { // nobody has the slot
-			m.queues[i].Store(int32(i))
-			continue
-		}
-		queue, known := first[shares[of].Master]
-		if !known {
-			queue = i
-			first[shares[of].Master] = i
+		queue, master := i, masterOf(i, shares)
+		if known, ok := first[master]; ok {
+			queue = known
+		} else if master != "" {
+			first[master] = i
 		}
 		m.queues[i].Store(int32(queue))
 	}
+}
+
+// masterOf returns the master that has all slots of a range, or "" if there is none.
+func masterOf(slotRange int, shares []Share) string {
+	const width = keys.Slots / Ranges
+	i := slices.IndexFunc(shares, func(s Share) bool { return s.First <= slotRange*width && slotRange*width+width-1 <= s.Last })
+	if i < 0 {
+		return ""
+	}
+	return shares[i].Master
 }

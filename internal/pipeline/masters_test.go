@@ -13,17 +13,22 @@ import (
 )
 
 // TestSetMasters checks that the slot ranges of a master share the queue of the first of them, and
-// that a range whose first slot nobody has keeps its own.
+// that a range that two masters share, or nobody has, keeps its own. So does each range if the
+// masters have no IDs.
 func TestSetMasters(t *testing.T) {
 	const width = keys.Slots / Ranges
 	c := newConnection(func() {})
 	c.masters.set([]Share{{0, 2*width - 2, "a"}, {2*width - 1, 4 * width, "b"}, {5 * width, 6*width - 1, "a"}, {6 * width, keys.Slots - 1, "c"}})
-	for i, want := range []int{0, 0, 2, 2, 2, 0, 6, 6, 6} {
+	for i, want := range []int{0, 1, 2, 2, 4, 0, 6, 6, 6} {
 		wantEqual(t, fmt.Sprint("queue of range ", i), c.queueOf(i), want)
 	}
 	c.masters.set([]Share{{0, width - 1, "a"}, {2 * width, keys.Slots - 1, "b"}})
 	for i, want := range []int{0, 1, 2, 2} {
 		wantEqual(t, fmt.Sprint("later, queue of range ", i), c.queueOf(i), want)
+	}
+	c.masters.set([]Share{{0, 2*width - 1, ""}, {2 * width, keys.Slots - 1, ""}})
+	for i := range Ranges {
+		wantEqual(t, fmt.Sprint("without IDs, queue of range ", i), c.queueOf(i), i)
 	}
 }
 
