@@ -40,6 +40,7 @@ func TestRoutingUnderLoad(t *testing.T)     { faulttest.RoutingUnderLoad(t, open
 func TestShardingUnderLoad(t *testing.T) {
 	faulttest.ShardingUnderLoad(t, open)
 }
+
 func TestShardingBeginsUnderLoad(t *testing.T) {
 	faulttest.ShardingBeginsUnderLoad(t, open)
 }

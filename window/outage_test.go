@@ -44,6 +44,7 @@ func TestRoutingUnderLoad(t *testing.T)     { faulttest.RoutingUnderLoad(t, faul
 func TestShardingUnderLoad(t *testing.T) {
 	faulttest.ShardingUnderLoad(t, faulttest.Rueidis)
 }
+
 func TestShardingBeginsUnderLoad(t *testing.T) {
 	faulttest.ShardingBeginsUnderLoad(t, faulttest.Rueidis)
 }
