@@ -23,6 +23,7 @@ type batch struct {
 	keys     []string      // of all calls
 	units    []string      // of all calls
 	pending  []*ScriptCall // not sent yet
+	unknown  []*ScriptCall // pending after these, which bring their scripts
 	unloaded map[*Script]error
 
 	leavers  atomic.Int32 // callers that did not wait for the replies
@@ -84,48 +85,48 @@ func (b *batch) send() {
 	b.conn.client().Send(b, b.pending)
 	took := b.conn.elapsed() - began
 	for _, c := range b.pending {
+		c.again = false
 		c.trace.InRedis += took
 		c.trace.Batch = len(b.requests)
 		c.noteLoss(b.conn)
 	}
 }
 
-// mend sends script calls again that did not run. Those about several keys are sent key by key if a
-// server refused them. If a server replied NOSCRIPT, the first call of each script brings the
-// script, and then the others are sent again by its hash.
-func (b *batch) mend() {
-	if singles := b.divide(); len(singles) > 0 {
-		together := b.pending
-		b.pending = singles
-		b.send()
-		b.pending = slices.Concat(together, singles)
+// repeat makes pending what is sent once more because it did not run, and reports whether there is
+// anything. A call about several keys that a server refused is sent key by key. If a server replied
+// NOSCRIPT, the first call of each script brings the script, and then the others are sent again by
+// its hash.
+func (b *batch) repeat() bool {
+	if len(b.unknown) == 0 && !slices.ContainsFunc(b.pending, (*ScriptCall).repeats) {
+		return false
 	}
-	unknown := slices.DeleteFunc(b.pending, func(c *ScriptCall) bool { return c.err == nil || !isNoScript(c.err) })
-	if len(unknown) == 0 {
-		return
-	}
-	b.pending = nil
-	var others []*ScriptCall
-	for _, c := range unknown {
-		if slices.ContainsFunc(b.pending, func(other *ScriptCall) bool { return other.first.Script.same(c.first.Script) }) {
-			others = append(others, c)
+	before := b.pending
+	b.pending, b.unknown = append(b.divide(), b.unknown...), nil
+	for _, c := range before {
+		if !c.repeats() || refusesKeys(c.err) {
+			continue
+		}
+		c.repeated, c.again = true, true
+		if slices.ContainsFunc(b.pending, func(other *ScriptCall) bool { return other.brings(c.first.Script) }) {
+			b.unknown = append(b.unknown, c)
 		} else {
 			b.pending = append(b.pending, c)
 			c.Command, c.Script = "EVAL", c.first.Script.source
 		}
 	}
-	b.send()
-	b.pending = others
-	b.send()
+	return true
 }
 
-// deliver gives each caller its part of the replies. It reports whether callers had left. In that
-// case the batch must not be used again, and another sender has replaced this one.
+// deliver gives each caller its part of the replies, except those that are sent again. It reports
+// whether callers had left. In that case the batch must not be used again, and another sender has
+// replaced this one.
 func (b *batch) deliver() (replaced bool) {
 	now := b.conn.elapsed()
 	for i := range b.parts {
-		if b.parts[i].deliver(now) {
-			replaced = true
+		p := &b.parts[i]
+		if p.call != nil && !p.call.again {
+			replaced = p.deliver(now) || replaced
+			p.call = nil
 		}
 	}
 	return replaced
@@ -140,6 +141,7 @@ func (b *batch) reset() {
 	clear(b.unloaded)
 	clear(b.keys)
 	b.requests, b.parts, b.calls, b.open, b.pending = b.requests[:0], b.parts[:0], b.calls[:0], b.open[:0], b.pending[:0]
+	b.leavers.Store(0)
 }
 
 // abandon notes that a caller has left. When the first caller leaves, another sender replaces this

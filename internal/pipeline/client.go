@@ -55,6 +55,10 @@ type ScriptCall struct {
 
 	first *Request // of its first part
 	parts int
+	again bool // it is sent again
+
+	repeated bool // it was sent again by the source of its script, or after that
+
 	trace Trace
 	reply []int64
 	texts map[int]string // by their places in the reply

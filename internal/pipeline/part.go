@@ -140,7 +140,9 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	trace.Merged = p.merged
 	for r := p.first; r != nil; {
 		slots, next, units := r.slots, r.next, r.Units // once delivered, r belongs to its caller
-		if !r.deliver(trace, reply, first, err, now) {
+		if batch := r.batch; r.deliver(trace, reply, first, err, now) {
+			batch.leavers.Add(1) // it needs nothing more of the batch
+		} else {
 			slots.abandoned.Add(-1)
 			left = true
 		}
@@ -150,13 +152,22 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	return left
 }
 
+// repeats reports whether the script call did not run and can be sent once more: by its source, or
+// key by key.
+func (c *ScriptCall) repeats() bool {
+	return c.err != nil && !c.repeated && (isNoScript(c.err) || c.parts > 1 && refusesKeys(c.err))
+}
+
+// brings reports whether the call brings a script.
+func (c *ScriptCall) brings(s *Script) bool { return c.Command == "EVAL" && c.first.Script.same(s) }
+
 // divide makes a script call for each part of those calls that could not be sent as one. Their
 // error proves that nothing ran.
 func (b *batch) divide() (singles []*ScriptCall) {
 	for i := range b.parts {
 		p := &b.parts[i]
-		if of := p.call; of.parts > 1 && refusesKeys(of.err) {
-			p.call = &ScriptCall{first: p.first, parts: 1, trace: of.trace}
+		if of := p.call; of != nil && of.parts > 1 && of.err != nil && refusesKeys(of.err) {
+			p.call = &ScriptCall{first: p.first, parts: 1, again: true, trace: of.trace}
 			p.call.prepare(of.Keys[p.place:][:1], of.Units[p.place:][:1])
 			p.place = 0
 			singles = append(singles, p.call)

@@ -194,6 +194,36 @@ func TestRefusedKeys(t *testing.T) {
 	}
 }
 
+// TestCertainRepliesDoNotWait checks that callers get their replies before other calls of the batch
+// are sent again: key by key, or by the source of their script. If the server hangs at these, only
+// their callers are uncertain.
+func TestCertainRepliesDoNotWait(t *testing.T) {
+	for _, refusal := range []string{"NOPERM", "NOSCRIPT"} {
+		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+			other := beside(l, l.Timeout)
+			occupySenders(t, s, l)
+			arrive(t.Context(), other, "occupier") // a fifth sender, since two limiters have requests
+			a, b, kept := arrive(t.Context(), l, "a"), arrive(t.Context(), l, "b"), arrive(t.Context(), other, "kept")
+			refused := false
+			s.Choose(func(c servertest.Command) servertest.Action {
+				switch {
+				case c.Key == l.Key("a") && !refused:
+					refused = true
+					return servertest.Refusal(refusal)
+				case c.Key == l.Key("a"):
+					return servertest.Action{Hang: true}
+				}
+				return servertest.Action{}
+			})
+			s.Release()
+			wantError(t, refusal+", kept", kept.wait().err, nil)
+			wantEqual(t, refusal+", took", kept.took, 0)
+			wantError(t, refusal+", a", a.wait().err, ErrUncertain)
+			wantError(t, refusal+", b", b.wait().err, ErrUncertain)
+		})
+	}
+}
+
 // TestGroupOfUnknownScript checks that a server that does not know the script gets it once, by the
 // same call about several keys.
 func TestGroupOfUnknownScript(t *testing.T) {

@@ -101,9 +101,13 @@ func (q *queue) run() {
 		b.claim()
 		b.merge()
 		b.group()
-		b.send()
-		b.mend()
-		if replaced := b.deliver(); replaced {
+		replaced := false
+		for again := true; again; { // what is certain is delivered before anything is sent again
+			b.send()
+			again = b.repeat()
+			replaced = b.deliver() || replaced
+		}
+		if replaced {
 			return
 		}
 		b.reset()
