@@ -55,6 +55,7 @@ func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 // RoutingUnderLoad checks that limits hold behind a proxy that chooses the server by the names of
 // limiters, which share a Connection. The events of each limiter are on one server.
 func RoutingUnderLoad(t *testing.T, open Open) {
+	t.Parallel()
 	proxy, calls := redistest.NewSharder(t, 500), &redistest.Calls{}
 	proxy.ByName()
 	conn := open(t, proxy.Options(calls.Count))
@@ -161,6 +162,7 @@ func count(t *testing.T, to *atomic.Int64, d window.Decision, err error) {
 // OneNodeOfCluster checks a client that takes one node of a cluster for a single server. Events of
 // that node are decided, one a call. Others end in ErrOutage.
 func OneNodeOfCluster(t *testing.T, open Open) {
+	t.Parallel()
 	calls := &redistest.Calls{}
 	o := redistest.ClusterOptions(t)
 	o.InitAddress, o.ForceSingleClient = o.InitAddress[:1], true
