@@ -90,8 +90,8 @@ func copyReply(w io.Writer, r *bufio.Reader) error {
 	return err
 }
 
-// scriptKeys returns the keys of a script call and its first argument, or nothing if the command is
-// none.
+// scriptKeys returns the keys of a script call and its first argument. For other commands it
+// returns nothing.
 func scriptKeys(args []string) (keys []string, verb string) {
 	if len(args) < 4 || !strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") {
 		return nil, ""

@@ -13,7 +13,7 @@ import (
 )
 
 // A Sharder is a proxy in front of two servers, like twemproxy: clients take it for one server. It
-// sends each command to the server of its first key, also if the command has several keys.
+// sends each command to the server of its first key, even if the command has several keys.
 type Sharder struct {
 	Servers [2]*Server
 
@@ -22,7 +22,7 @@ type Sharder struct {
 	byName   atomic.Bool
 }
 
-// NewSharder starts a Sharder for this test. The second server has so many of a thousand keys.
+// NewSharder starts a Sharder for this test. The second server has second of a thousand keys.
 func NewSharder(tb testing.TB, second uint64) *Sharder {
 	tb.Helper()
 	s := &Sharder{Servers: [2]*Server{Start(tb), Start(tb)}}
@@ -35,7 +35,7 @@ func NewSharder(tb testing.TB, second uint64) *Sharder {
 	return s
 }
 
-// Share makes the second server have so many of a thousand keys. It moves no key.
+// Share makes the second server have second of a thousand keys. It moves no key.
 func (s *Sharder) Share(second uint64) { s.second.Store(second) }
 
 // ByName makes all keys with the same text before a hash tag be on one server, as Envoy's
