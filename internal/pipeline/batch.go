@@ -7,7 +7,7 @@ import (
 )
 
 // A batch is what a sender sends at once, as one pipeline. It is also the context of the client:
-// Err is non-nil once all callers have left, so that nothing more is sent for them.
+// Err is non-nil once no caller waits for it, so that nothing more is sent for them.
 type batch struct {
 	context.Context // Background, apart from Err
 
@@ -26,7 +26,7 @@ type batch struct {
 	unknown  []*ScriptCall // pending after these, which bring their scripts
 	unloaded map[*Script]error
 
-	leavers  atomic.Int32 // callers that did not wait for the replies
+	settled  atomic.Int32 // callers that have their replies, or have left
 	replaced atomic.Bool  // another sender has replaced this one
 }
 
@@ -45,9 +45,9 @@ func (c *Connection) newBatch(q *queue) *batch {
 	return b
 }
 
-// Err returns an error once all callers have left.
+// Err returns an error once no caller waits for the batch.
 func (b *batch) Err() error {
-	if int(b.leavers.Load()) == len(b.requests) {
+	if int(b.settled.Load()) == len(b.requests) {
 		return context.Canceled
 	}
 	return nil
@@ -141,13 +141,13 @@ func (b *batch) reset() {
 	clear(b.unloaded)
 	clear(b.keys)
 	b.requests, b.parts, b.calls, b.open, b.pending = b.requests[:0], b.parts[:0], b.calls[:0], b.open[:0], b.pending[:0]
-	b.leavers.Store(0)
+	b.settled.Store(0)
 }
 
 // abandon notes that a caller has left. When the first caller leaves, another sender replaces this
 // one, which may hang.
 func (b *batch) abandon() {
-	b.leavers.Add(1)
+	b.settled.Add(1)
 	if b.replaced.CompareAndSwap(false, true) {
 		b.queue.replace(b)
 	}

@@ -141,7 +141,7 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	for r := p.first; r != nil; {
 		slots, next, units := r.slots, r.next, r.Units // once delivered, r belongs to its caller
 		if batch := r.batch; r.deliver(trace, reply, first, err, now) {
-			batch.leavers.Add(1) // it needs nothing more of the batch
+			batch.settled.Add(1)
 		} else {
 			slots.abandoned.Add(-1)
 			left = true
