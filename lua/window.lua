@@ -212,7 +212,7 @@ end
 --   lasts                  last of each slot where it is not T
 -- A section needs its own last time only if it is carried along or ahead of the clock, because T is
 -- the time of the clock at the last write.
-local all, given, place = {}, {}, 0 -- the replies about several events, and reply as it begins
+local all, given, place = units and {}, units and {}, 0 -- for several events: the replies, and reply as it begins
 for b = 1, units and lastSlot + 2 or 0 do given[b] = reply[b] end
 for k = 1, keys do
   local key, n, unit = KEYS[k], n, unit
