@@ -212,12 +212,7 @@ func TestACL(t *testing.T) {
 			}
 		}
 		for _, s := range nodes.All {
-			for _, entry := range must(s.Do(t.Context(), "ACL", "LOG").ToArray()) {
-				denied := deniedObject(t, entry)
-				if denied != "client|setinfo" { // rueidis only sends its name with it
-					t.Errorf("%s denied %s", s.Addr(), denied)
-				}
-			}
+			checkDenied(t, s)
 		}
 	})
 	each(t, func(t *testing.T, k kind) { checkForbidden(t, k, nodes, client) })
@@ -243,9 +238,7 @@ func checkDenialCache(t *testing.T, k kind, nodes *redistest.Nodes, client rueid
 		}
 	}
 	for _, s := range nodes.All {
-		if log := must(s.Do(t.Context(), "ACL", "LOG").ToArray()); len(log) > 0 {
-			t.Errorf("%s denied %s", s.Addr(), deniedObject(t, log[0]))
-		}
+		checkDenied(t, s)
 	}
 }
 
