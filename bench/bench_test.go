@@ -125,7 +125,7 @@ func checkPicture(t *testing.T, file, want string) {
 	}
 }
 
-var update = flag.Bool("update", false, "draw docs/bench-*.svg again, from docs/bench.json")
+var update = flag.Bool("update", false, "draw docs/bench-*.svg and write the tables of pages again, from docs/bench.json")
 
 // TestPublishedPictures checks that the pictures of docs/performance.md show the published figures.
 func TestPublishedPictures(t *testing.T) {

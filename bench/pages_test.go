@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -81,7 +83,8 @@ func TestSentencesWithFigures(t *testing.T) {
 
 // TestPerformanceFigures compares the tables of docs/performance.md with the published figures.
 func TestPerformanceFigures(t *testing.T) {
-	f, text := publishedFigures(t), page(t, "docs", "performance.md")
+	const file = "performance.md"
+	f, text := publishedFigures(t), page(t, "docs", file)
 	for _, row := range table(t, text, "| | server time × redis_rate |") {
 		b := f.bar(t, regexp.MustCompile(`: [a-z]+ .*| \(.*`).ReplaceAllString(column(row, 1), ""))
 		want := []string{
@@ -91,7 +94,7 @@ func TestPerformanceFigures(t *testing.T) {
 		if b.Event == 0 {
 			want[3] = ""
 		}
-		checkRow(t, row, 2, want)
+		checkRow(t, file, row, 2, want)
 	}
 	for _, row := range table(t, text, "| decisions/s | run |") {
 		if column(row, 2) != "first" {
@@ -104,14 +107,14 @@ func TestPerformanceFigures(t *testing.T) {
 				want = append(want, fmt.Sprintf("%.2f (%.2f–%.2f)", r.Median, r.Low, r.High))
 			}
 		}
-		checkRow(t, row, 3, want)
+		checkRow(t, file, row, 3, want)
 	}
 	for _, row := range table(t, text, "| callers | | decisions/s |") {
 		callers, err := strconv.Atoi(column(row, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkRow(t, row, 3, []string{f.decisions(t, column(row, 2), float64(callers))})
+		checkRow(t, file, row, 3, []string{f.decisions(t, column(row, 2), float64(callers))})
 	}
 	for _, want := range []string{"Redis " + strings.TrimPrefix(f.Run.Server, "redis "), strings.TrimPrefix(f.Run.Go, "go")} {
 		if !strings.Contains(text, want) {
@@ -130,7 +133,7 @@ func TestAuditFigures(t *testing.T) {
 	for _, row := range rows {
 		name, _, _ := strings.Cut(column(row, 1), " (")
 		c := f.claim(t, name)
-		checkRow(t, row, 2, []string{fmt.Sprintf("%.2f", c.Most), fmt.Sprint(c.Denied), fmt.Sprint(c.Needless), c.Waits, c.Found})
+		checkRow(t, "audit.md", row, 2, []string{fmt.Sprintf("%.2f", c.Most), fmt.Sprint(c.Denied), fmt.Sprint(c.Needless), c.Waits, c.Found})
 	}
 }
 
@@ -204,15 +207,24 @@ func table(t *testing.T, page, header string) []string {
 	return rows[2:end]
 }
 
-// checkRow compares the cells of a row, from one on, with those wanted.
-func checkRow(t *testing.T, row string, from int, want []string) {
+// checkRow compares the cells of a row of a page in docs, from one on, with those wanted. With
+// -update it writes them.
+func checkRow(t *testing.T, file, row string, from int, want []string) {
 	t.Helper()
 	if len(want) == 0 {
 		t.Errorf("docs/%s has nothing for %s", figuresFile, row)
 	}
+	cells := strings.Split(row, "|")
 	for i, w := range want {
-		if got := column(row, from+i); got != w {
-			t.Errorf("a page has %q, docs/%s %q: %s", got, figuresFile, w, row)
+		if got := column(row, from+i); got != w && !*update {
+			t.Errorf("docs/%s has %q, docs/%s %q: %s", file, got, figuresFile, w, row)
+		}
+		cells[from+i] = " " + w + " "
+	}
+	if *update {
+		changed := strings.Replace(page(t, "docs", file), row, strings.Join(cells, "|"), 1)
+		if err := os.WriteFile(filepath.Join("..", "docs", file), []byte(changed), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
