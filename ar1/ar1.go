@@ -62,9 +62,9 @@ import (
 // What both kinds of limiter share.
 type (
 	// Limit bounds admission: exactly Max units at once after a rest, a steady Max per Per, and up
-	// to 2 x Max in any span of Per. Max is 1 to 10^7. Resolution must be 0: a level has no
-	// buckets, though String shows one for a large Max. Make limits by PerHour or ParseLimit of
-	// window, but not by Every, because a level is no minimum distance.
+	// to 2 x Max in any span of Per. Max is 1 to 10^7. Resolution must be 0, since a level has no
+	// buckets: show a limit by Label, because String shows one for a large Max. Make limits by
+	// PerHour or ParseLimit of window, but not by Every, because a level is no minimum distance.
 	Limit = window.Limit
 
 	// Decision is as in window, with two differences. At is in whole microseconds, and shows the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
@@ -49,6 +48,5 @@ func engineLimits(limits []Limit) (all []engine.Limit) {
 
 // limitText formats a limit for people.
 func limitText(l engine.Limit) string {
-	text, _, _ := strings.Cut(Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.String(), "@")
-	return text
+	return Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
 }

@@ -3,7 +3,6 @@ package audit
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
@@ -172,7 +171,7 @@ func (r *Report) Found(k Kind) bool {
 func foundExcess(c Claim, like string) Finding {
 	f := Finding{
 		Kind:  Excess,
-		Title: "It admits more than " + nameOf(c.Limit),
+		Title: "It admits more than " + c.Limit.Label(),
 		Seen: fmt.Sprintf("%d attempts were admitted within one window of %s, %.2f times the claim.",
 			c.Most, brief(c.Limit.Per), float64(c.Most)/float64(c.Limit.Max)),
 		Means:  "Clients that know the algorithm get more than the limit, again and again.",
@@ -187,7 +186,7 @@ func foundExcess(c Claim, like string) Finding {
 func foundRace(c Claim) Finding {
 	return Finding{
 		Kind:   Race,
-		Title:  "Attempts at once slip past " + nameOf(c.Limit),
+		Title:  "Attempts at once slip past " + c.Limit.Label(),
 		Seen:   fmt.Sprintf("%d attempts were admitted within one window of %s, when %d came at once. Without these, the audit proves no more than %d.", c.Most, brief(c.Limit.Per), parallelAttempts, c.Limit.Max),
 		Means:  "It checks first and counts later, or parallel connections have budgets of their own.",
 		Repair: "Decide and count in one atomic step: a script in Redis, or a lock.",
@@ -279,12 +278,6 @@ func were(n int) string {
 		return "1 attempt was"
 	}
 	return fmt.Sprintf("%d attempts were", n)
-}
-
-// nameOf formats a claim, without a Resolution.
-func nameOf(l window.Limit) string {
-	name, _, _ := strings.Cut(l.String(), "@")
-	return name
 }
 
 // brief formats a duration with three digits or so.

@@ -31,7 +31,7 @@ type step struct {
 }
 
 // title returns the attack and the claim.
-func (s step) title() string { return fmt.Sprintf("%q under %s", s.name, nameOf(s.Limit)) }
+func (s step) title() string { return fmt.Sprintf("%q under %s", s.name, s.Label()) }
 
 // Plan returns the attacks that fit the bounds of the configuration.
 func (c Config) Plan() (Plan, error) {
@@ -83,7 +83,7 @@ func (p *Plan) leave(c Config, t target, left []attack) {
 		names[i], takes, tries = a.name, takes+a.takes(t), tries+a.tries(t)
 	}
 	p.Left = append(p.Left, fmt.Sprintf("attacks on %s, which take up to %s and %d attempts more than the %s allowed: %s",
-		nameOf(t.Limit), brief(takes.Round(time.Second)), tries, c.bounds(), strings.Join(names, ", ")))
+		t.Label(), brief(takes.Round(time.Second)), tries, c.bounds(), strings.Join(names, ", ")))
 }
 
 // Run audits a limiter. It never takes more attempts or more time than Plan returns. The error is

@@ -49,7 +49,7 @@ func TestWrongConfiguration(t *testing.T) {
 // denies.
 func TestDenied(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
-		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h", "5/1d")}))
+		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h@1m", "5/1d")}))
 		if _, err := call(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}

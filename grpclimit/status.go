@@ -36,7 +36,7 @@ func denial(d window.Decision) error {
 	for _, u := range d.Usage {
 		if u.RetryAfter > 0 {
 			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
-				Description: "the limit " + u.Limit.String() + " has too few units left", QuotaId: u.Limit.String(), QuotaValue: u.Limit.Max,
+				Description: "the limit " + u.Limit.Label() + " has too few units left", QuotaId: u.Limit.Label(), QuotaValue: u.Limit.Max,
 			})
 		}
 	}

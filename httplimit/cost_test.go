@@ -66,7 +66,7 @@ func TestCostAfter(t *testing.T) {
 					reports(of.costs...)(w, r)
 				}
 				w := ask(metered(l).Wrap(http.HandlerFunc(inside)))
-				if left := w.Header().Get("RateLimit"); left != `"100/1h@1m";r=90` {
+				if left := w.Header().Get("RateLimit"); left != `"100/1h";r=90` {
 					t.Error(left)
 				}
 				checkUsed(t, l, of.want)

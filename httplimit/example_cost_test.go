@@ -44,9 +44,9 @@ func ExampleSetCost() {
 		fmt.Println(w.Code, w.Header().Get("RateLimit"), s.Limits[0].Used, "tokens used")
 	}
 	// Output:
-	// 200 "100000/1m@1s";r=92000 1250 tokens used
-	// 200 "100000/1m@1s";r=90750 2500 tokens used
-	// 200 "100000/1m@1s";r=89500 3750 tokens used
+	// 200 "100000/1m";r=92000 1250 tokens used
+	// 200 "100000/1m";r=90750 2500 tokens used
+	// 200 "100000/1m";r=89500 3750 tokens used
 }
 
 // How do I limit the bytes that a client downloads, to 10 MB an hour? A size is often unknown

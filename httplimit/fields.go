@@ -92,7 +92,7 @@ func listField(of []window.Usage, item func(window.Usage) httpsfv.Item) string {
 
 // policyItem returns a limit: q units, and a window of w seconds if these are whole.
 func policyItem(l window.Limit) httpsfv.Item {
-	item := httpsfv.NewItem(l.String())
+	item := httpsfv.NewItem(l.Label())
 	item.Params.Add("q", min(l.Max, maxInteger))
 	if l.Per%time.Second == 0 {
 		item.Params.Add("w", int64(l.Per/time.Second))
@@ -103,7 +103,7 @@ func policyItem(l window.Limit) httpsfv.Item {
 // usageItem returns what is left of a limit: r units, and t seconds if a request like this one has
 // to wait.
 func usageItem(u window.Usage) httpsfv.Item {
-	item := httpsfv.NewItem(u.Limit.String())
+	item := httpsfv.NewItem(u.Limit.Label())
 	item.Params.Add("r", min(u.Remaining, maxInteger))
 	if u.RetryAfter > 0 {
 		item.Params.Add("t", ceilSeconds(u.RetryAfter))

@@ -100,7 +100,7 @@ func TestWrongWrap(t *testing.T) {
 // TestRefusals checks status and body of each kind of refusal, and that the handler is not called.
 func TestRefusals(t *testing.T) {
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it reached the handler") })
-	full := inMemory(nil, "1/1h", "5/1d")
+	full := inMemory(nil, "1/1h@1m", "5/1d")
 	_ = must(full.Allow(t.Context(), "everybody"))
 	for _, of := range []struct {
 		name string
@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 // TestDenied checks that Config.Denied gets the decision, and that the fields are already set.
 func TestDenied(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Denied: func(w http.ResponseWriter, _ *http.Request, d window.Decision) {
-		http.Error(w, "slow down: "+d.Tightest().Limit.String(), http.StatusServiceUnavailable)
+		http.Error(w, "slow down: "+d.Tightest().Limit.Label(), http.StatusServiceUnavailable)
 	}}).Wrap(fine)
 	ask(h)
 	if w := ask(h); w.Code != http.StatusServiceUnavailable || w.Body.String() != "slow down: 1/1h\n" || w.Header().Get("Retry-After") != "3600" || w.Header().Get("RateLimit") == "" {

@@ -36,9 +36,9 @@ func TestOutage(t *testing.T) {
 	}{
 		{"Open", httplimit.Open, false, `200 `, lineOutage},
 		{"Closed", httplimit.Closed, false, `503 `, lineOutage},
-		{"Fallback", httplimit.Closed, true, `200 "900000/1h@1m";q=900000;w=3600`, lineDegraded},
+		{"Fallback", httplimit.Closed, true, `200 "900000/1h";q=900000;w=3600`, lineDegraded},
 	}
-	const usual = `200 "1000000/1h@1m";q=1000000;w=3600`
+	const usual = `200 "1000000/1h";q=1000000;w=3600`
 	for name, trouble := range map[string]func(s *redistest.Server) (end func()){
 		"killed": func(s *redistest.Server) func() { s.Kill(t); return func() { s.Restart(t) } },
 		"hung":   func(s *redistest.Server) func() { s.Pause(t); return func() { s.Resume(t) } },

@@ -31,7 +31,7 @@ func problemDenied(d window.Decision) problem.Details {
 	}
 	for _, u := range d.Usage {
 		if u.RetryAfter > 0 {
-			p.Violated = append(p.Violated, u.Limit.String())
+			p.Violated = append(p.Violated, u.Limit.Label())
 		}
 	}
 	return p

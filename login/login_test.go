@@ -715,14 +715,13 @@ func TestPage(t *testing.T) {
 		}
 		var texts []string
 		for _, l := range must(g.Limiter(b).Inspect(t.Context(), "e")).Limits {
-			text, _, _ := strings.Cut(l.Limit.String(), "@")
-			texts = append(texts, text)
+			texts = append(texts, l.Limit.Label())
 		}
 		if row := regexp.MustCompile(`(?m)^\| ` + string(b) + ` \|[^|]*\| ` + strings.Join(texts, ", ") + ` \|`); !row.MatchString(page) {
 			t.Errorf("docs/login.md has no row %s", row)
 		}
 	}
-	if text, _, _ := strings.Cut(challenges.Alarm().Limit.String(), "@"); !strings.Contains(page, "window.PerHour("+strings.TrimSuffix(text, "/1h")+"), // the default") {
+	if text := challenges.Alarm().Limit.Label(); !strings.Contains(page, "window.PerHour("+strings.TrimSuffix(text, "/1h")+"), // the default") {
 		t.Errorf("docs/login.md does not say that the default of Site is %s", text)
 	}
 }

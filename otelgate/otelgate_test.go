@@ -180,11 +180,11 @@ func traced(t *testing.T) (context.Context, func() []trace.Event) {
 }
 
 // TestSpan checks that the caller's span has an event for each decision, with how long to wait, and
-// the tightest limit.
+// the tightest limit, without its Resolution.
 func TestSpan(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	l := must(window.NewLocal(window.Config{
-		Name: "api", Limits: parsed("1/5s", "2/1h"), Observe: newCollector().observe, Now: func() time.Time { return now },
+		Name: "api", Limits: parsed("1/5s@1s", "2/1h"), Observe: newCollector().observe, Now: func() time.Time { return now },
 	}))
 	ctx, events := traced(t)
 	must(l.Allow(ctx, "secret-event"))

@@ -73,7 +73,7 @@ func addEvent(ctx context.Context, o *window.Observation, s *options) {
 	all := s.attributes
 	if len(o.Decision.Usage) > 0 {
 		all = append(slices.Clip(all),
-			retryAfter.Float64(o.Decision.RetryAfter.Seconds()), tightestLimit.String(o.Decision.Tightest().Limit.String()))
+			retryAfter.Float64(o.Decision.RetryAfter.Seconds()), tightestLimit.String(o.Decision.Tightest().Limit.Label()))
 	}
 	span.AddEvent("slidegate.decision", trace.WithAttributes(all...))
 }

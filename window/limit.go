@@ -50,9 +50,9 @@ func PerDay(units int64) Limit { return Limit{Max: units, Per: day} }
 func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
 
 // ParseLimit parses a limit in the form "5/1h": Max, a slash, Per. A duration is written as Go
-// writes it, also with days: "90s", "1h30m", "1d12h". A unit alone means one of it, as in "5/h". A
-// Resolution follows an @, as in "5/1h@10m". ParseLimit returns an error for a limit that New would
-// refuse in a Config without CountDenied.
+// writes it, also with days and weeks: "90s", "1h30m", "1d12h", "2w". A unit alone means one of it,
+// as in "5/h". A Resolution follows an @, as in "5/1h@10m". ParseLimit returns an error for a limit
+// that New would refuse in a Config without CountDenied.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {
@@ -90,35 +90,57 @@ func parseLimit(s string) (Limit, error) {
 	return l, err
 }
 
-// parseDuration parses a duration as time.ParseDuration does, also with days, and a unit alone as
-// one of it.
+// parseDuration parses a duration as time.ParseDuration does, also with weeks and days, and a unit
+// alone as one of it.
 func parseDuration(s string) (time.Duration, error) {
 	text := s
 	if text != "" && !strings.ContainsRune(".+-0123456789", rune(text[0])) {
 		text = "1" + text
 	}
-	days, rest, found := strings.Cut(text, "d")
-	if !found {
-		days, rest = "0", text
-	} else if rest == "" {
+	days, rest, valid := cutDays(text)
+	if rest == "" && text != "" {
 		rest = "0s"
 	}
-	n, errDays := strconv.ParseInt(days, 10, 64)
 	d, err := time.ParseDuration(rest)
-	if errDays != nil || err != nil || n > int64((1<<63-1)/day) || time.Duration(n)*day > 1<<63-1-d {
-		return 0, fmt.Errorf("%q is not a duration; write one as 500ms, 5s, 1m30s, 1h, 1d or 1d12h", s)
+	if !valid || err != nil || d < 0 || days > 1<<63-1-d {
+		return 0, fmt.Errorf("%q is not a duration; write one as 500ms, 5s, 1m30s, 1h, 1d12h or 2w", s)
 	}
-	return time.Duration(n)*day + d, nil
+	return days + d, nil
 }
 
-// String formats the limit as ParseLimit reads it. It shows the Resolution in force unless that is
-// 1 ms. If Resolution is 0, it shows that of a limiter that does not count denied attempts.
-func (l Limit) String() string {
-	s := strconv.FormatInt(l.Max, 10) + "/" + clock.Format(l.Per)
-	if l.Resolution == 0 && l.Max <= exactMax {
-		return s
+// cutDays returns the weeks and days that begin a duration, and the rest.
+func cutDays(text string) (d time.Duration, rest string, valid bool) {
+	for _, unit := range []struct {
+		name string
+		span time.Duration
+	}{{"w", 7 * day}, {"d", day}} {
+		count, after, found := strings.Cut(text, unit.name)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseInt(count, 10, 64)
+		if err != nil || n < 0 || n > int64((1<<63-1-d)/unit.span) {
+			return 0, "", false
+		}
+		d, text = d+time.Duration(n)*unit.span, after
 	}
-	return s + "@" + clock.Format(l.resolution(false))
+	return d, text, true
+}
+
+// String formats the limit as ParseLimit reads it, with days but no weeks: "10/7d". It shows the
+// Resolution in force unless that is 1 ms. If Resolution is 0, it shows that of a limiter that does
+// not count denied attempts.
+func (l Limit) String() string {
+	if l.Resolution == 0 && l.Max <= exactMax {
+		return l.Label()
+	}
+	return l.Label() + "@" + clock.Format(l.resolution(false))
+}
+
+// Label formats the limit without its Resolution, such as "1000/1m": for header fields, metrics and
+// messages. The labels of one limiter differ, since no two of its limits have the same Per.
+func (l Limit) Label() string {
+	return strconv.FormatInt(l.Max, 10) + "/" + clock.Format(l.Per)
 }
 
 // MarshalText formats the limit as String does, for flags, JSON, YAML and the environment.

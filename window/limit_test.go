@@ -35,6 +35,9 @@ func TestParseLimit(t *testing.T) {
 		{"9/1.5h", window.Limit{Max: 9, Per: 90 * time.Minute}, "9/1h30m"},
 		{"9/.5s", window.Limit{Max: 9, Per: 500 * time.Millisecond}, "9/500ms"},
 		{"9/7d", window.Limit{Max: 9, Per: 7 * 24 * time.Hour}, "9/7d"},
+		{"9/w", window.Limit{Max: 9, Per: 7 * 24 * time.Hour}, "9/7d"},
+		{"100/2w@1d", window.Limit{Max: 100, Per: 14 * 24 * time.Hour, Resolution: 24 * time.Hour}, "100/14d@1d"},
+		{"9/1w2d3h", window.Limit{Max: 9, Per: 219 * time.Hour}, "9/9d3h"},
 		{"9/1h0m1s", window.Limit{Max: 9, Per: time.Hour + time.Second}, "9/1h0m1s"},
 		{"9007199254740992/1h", window.PerHour(1 << 53), "9007199254740992/1h@1m"},
 		{"256/1h@1ms", window.Limit{Max: 256, Per: time.Hour, Resolution: time.Millisecond}, "256/1h@1ms"},
@@ -69,6 +72,12 @@ func TestParseLimitRefuses(t *testing.T) {
 		"5/1us":                   "Per of 1µs",
 		"5/1500us":                "Per of 1.5ms",
 		"5/999999d":               "not a duration",
+		"5/99999w":                "not a duration",
+		"5/-1d":                   "not a duration",
+		"5/-9999999w":             "not a duration",
+		"5/1d1w":                  "not a duration",
+		"5/1.5w":                  "not a duration",
+		"5/15250w2d":              "not a duration",
 		"5/106751d24h":            "not a duration",
 		"5/1h@":                   "not a duration",
 		"5/1h@0s":                 "Resolution of 0",
@@ -101,7 +110,7 @@ func TestLimitInText(t *testing.T) {
 
 // FuzzParseLimitAndString checks that String writes what ParseLimit reads as the same limit.
 func FuzzParseLimitAndString(f *testing.F) {
-	for _, s := range []string{"5/h", "100/1d", "5/1h@10m", "1/1d12h3m4.567s", "61/59ms@1ms", "0/0", "9/0.5d"} {
+	for _, s := range []string{"5/h", "100/1d", "5/1h@10m", "1/1d12h3m4.567s", "61/59ms@1ms", "0/0", "9/0.5d", "9/2w3d"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

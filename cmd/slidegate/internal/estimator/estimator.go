@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -41,12 +40,11 @@ func (e Estimator) String() string {
 // Check returns an error if the estimator does not support one of the limits.
 func (e Estimator) Check(limits []window.Limit) error {
 	for _, l := range limits {
-		text, width, _ := strings.Cut(l.String(), "@")
 		switch {
 		case e == AR1 && l.Resolution != 0:
-			return fmt.Errorf("%s@%s has buckets, and a level of --estimator ar1 has none; write %s", text, width, text)
+			return fmt.Errorf("%s has buckets, and a level of --estimator ar1 has none; write %s", l, l.Label())
 		case e == AR1 && l.Max > mostOfLevel:
-			return fmt.Errorf("%s is too much for --estimator ar1; choose at most %d units, or --estimator window", text, mostOfLevel)
+			return fmt.Errorf("%s is too much for --estimator ar1; choose at most %d units, or --estimator window", l.Label(), mostOfLevel)
 		}
 	}
 	return nil
@@ -80,18 +78,17 @@ func (e Estimator) Memory(l window.Limit) time.Duration {
 
 // Text returns a limit as a person reads it, such as 5/1h.
 func (e Estimator) Text(l window.Limit) string {
-	text := l.String()
 	if e == AR1 {
-		text, _, _ = strings.Cut(text, "@")
+		return l.Label()
 	}
-	return text
+	return l.String()
 }
 
 // Needless returns another of the limits that denies everything that this one denies, because it
 // allows no more in a longer time. It returns an empty text if there is none.
 func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
 	late := time.Duration(0) // a limit with buckets forgets a unit up to one bucket late
-	if _, _, buckets := strings.Cut(e.Text(l), "@"); buckets {
+	if e.Text(l) != l.Label() {
 		late = max(l.Per/60, l.Resolution)
 	}
 	for _, other := range limits {

@@ -90,7 +90,7 @@ func (o *topDenied) denials() denials {
 
 func (e deniedEvent) report() deniedReport {
 	return deniedReport{
-		Event: e.event, Denied: e.denied, Unsure: e.unsure, Limit: e.usage.Limit.String(), Times: math.Floor(e.times()*100) / 100,
+		Event: e.event, Denied: e.denied, Unsure: e.unsure, Limit: e.usage.Limit.Label(), Times: math.Floor(e.times()*100) / 100,
 		Since: e.since.UTC(), Last: e.last.UTC(), RetryAfter: e.usage.RetryAfter.Seconds(),
 	}
 }

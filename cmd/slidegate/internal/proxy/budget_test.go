@@ -23,10 +23,10 @@ import (
 )
 
 // TestInstancesShareABudget checks that three instances together allow what one limit allows, and
-// that the metrics count each request once.
+// that the metrics count each request once, by a limit without its Resolution.
 func TestInstancesShareABudget(t *testing.T) {
 	to, reached := startOrigin(t)
-	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "50/1h")}, Outage: httplimit.Closed, Timeout: testTimeout, Name: redistest.Key(t)}
+	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "50/1h@1m")}, Outage: httplimit.Closed, Timeout: testTimeout, Name: redistest.Key(t)}
 	join := func() *instance {
 		cfg.Redis = connectedTo(t, redistest.Client(t))
 		return startInstance(t, cfg)
@@ -311,7 +311,7 @@ func TestSecretHidesWhoIsLimited(t *testing.T) {
 // denials.
 func TestOperatorPaths(t *testing.T) {
 	to, _ := startOrigin(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("POST /login", "1/5s", "5/1h"), limitedRoute("/", "2/1h")}})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("POST /login", "1/5s", "5/1h"), limitedRoute("/", "2/1h@1m")}})
 	for range 8 {
 		status(t, i.url+"/some/path")
 	}

@@ -91,7 +91,7 @@ func (m *metrics) initRoute(rt Route, shared bool) {
 	m.requests.WithLabelValues(rt.Pattern, admitted, by)
 	m.requests.WithLabelValues(rt.Pattern, denied, by)
 	for _, l := range rt.Limits {
-		m.denials.WithLabelValues(rt.Pattern, l.String())
+		m.denials.WithLabelValues(rt.Pattern, l.Label())
 	}
 }
 
@@ -114,7 +114,7 @@ func (m *metrics) count(pattern, decision, by string) {
 func (m *metrics) deny(pattern string, d window.Decision) {
 	for _, u := range d.Usage {
 		if u.RetryAfter > 0 {
-			m.denials.WithLabelValues(pattern, u.Limit.String()).Inc()
+			m.denials.WithLabelValues(pattern, u.Limit.Label()).Inc()
 		}
 	}
 }

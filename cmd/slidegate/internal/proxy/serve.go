@@ -71,7 +71,7 @@ func (p *Proxy) logDenials(before int64, now time.Time) int64 {
 		most := make([]string, min(3, len(top)))
 		for i := range most {
 			e := top[i]
-			most[i] = fmt.Sprintf("%s: %d since %s, %.1f times %v", e.event, e.denied, e.since.Format(time.TimeOnly), e.times(), e.usage.Limit)
+			most[i] = fmt.Sprintf("%s: %d since %s, %.1f times %s", e.event, e.denied, e.since.Format(time.TimeOnly), e.times(), e.usage.Limit.Label())
 		}
 		what := "requests were denied"
 		if p.cfg.Shadow {

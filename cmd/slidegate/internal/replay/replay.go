@@ -22,7 +22,7 @@ var sample string
 
 // Command represents slidegate replay with its flags. Run runs it.
 type Command struct {
-	Limits      flags.Limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h or 20/1d. For several limits, which all hold, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
+	Limits      flags.Limits    `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h, 20/1d or 50/2w. For several limits, which all hold, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
 	Compare     flags.Sets      `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those of other --compare flags, instead of --limit."`
 	Estimator   flags.Estimator `placeholder:"NAME" help:"How limits count. window allows at most MAX in any window of length PER. ar1 keeps one decaying level per limit: it allows MAX at once, and up to 2 x MAX in one PER. Default: window."`
 	By          flags.By        `placeholder:"FIELD" help:"What to limit by: address, user, path or another field of the log; ip/64 to group IPv6 addresses by their /64; or a regular expression with one group. Default: the address, or the field event."`
