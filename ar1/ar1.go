@@ -142,7 +142,7 @@ type Limiter struct {
 // Errors that callers can distinguish by errors.Is. They are those of window.
 var (
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
-	ErrCost         = window.ErrCost         // less than one unit
+	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
 	ErrExceedsLimit = window.ErrExceedsLimit // more units than the Max of a limit: never admitted
 	ErrOutage       = window.ErrOutage       // Redis could not answer; nothing was counted
 	ErrUncertain    = window.ErrUncertain    // no reply came; it may or may not have been counted

@@ -58,7 +58,7 @@ func TestBadAttempts(t *testing.T) {
 		_, late := b.Allow(b.Context(), "e")
 		b.clock.us.Store(1<<53 - 1)
 		for says, err := range map[string]error{
-			"name its subject": is(empty, ar1.ErrEmptyEvent), "not 0": is(free, ar1.ErrCost), "501 units under 500/1m: more": is(over, ar1.ErrExceedsLimit),
+			"name its subject": is(empty, ar1.ErrEmptyEvent), "not 0": is(free, ar1.ErrInvalidCost), "501 units under 500/1m: more": is(over, ar1.ErrExceedsLimit),
 			"between 1970 and 2255": early, "2255-06-05": late,
 		} {
 			if err == nil || !strings.Contains(err.Error(), says) {
@@ -172,7 +172,7 @@ func TestOutage(t *testing.T) {
 	for _, o := range seen {
 		kinds = append(kinds, o.Kind)
 	}
-	if diff := cmp.Diff([]window.Kind{window.Allowed, window.Uncertain, window.Peeked, window.Outage}, kinds); diff != "" {
+	if diff := cmp.Diff([]window.Kind{window.KindAllowed, window.KindUncertain, window.KindPeeked, window.KindOutage}, kinds); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	fallsBack(t, client, cfg)

@@ -166,11 +166,11 @@ func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
 func (r *runner) burst(t target) (last Attempt) {
 	end := r.since() + t.room
 	for tries := 0; tries < t.burst && r.since() <= end; {
-		if last = r.try(); last.Answer == Denied && (t.fill == 0 || r.since() > end-t.room/8) {
+		if last = r.try(); last.Answer == AnswerDenied && (t.fill == 0 || r.since() > end-t.room/8) {
 			break
 		}
 		tries++
-		if last.Answer != Allowed {
+		if last.Answer != AnswerAllowed {
 			r.sleep(t.poll)
 		}
 	}
@@ -181,7 +181,7 @@ func (r *runner) burst(t target) (last Attempt) {
 func (r *runner) retryFor(t target, d time.Duration) {
 	end := r.since() + d
 	for left := retryAttempts(t, d); left > 0 && r.since() < end && !r.ended(); left-- {
-		if r.try().Answer != Allowed {
+		if r.try().Answer != AnswerAllowed {
 			r.sleep(t.poll)
 		}
 	}
@@ -198,7 +198,7 @@ func (r *runner) flow(d time.Duration, rest func() time.Duration) {
 
 // exactly retries when the wait is over, and not before.
 func exactly(r *runner, t target) {
-	if d := r.burst(t); d.Answer == Denied && d.RetryAfter > 0 {
+	if d := r.burst(t); d.Answer == AnswerDenied && d.RetryAfter > 0 {
 		r.sleep(r.waitOver(d) - r.since())
 		r.try()
 	}
@@ -207,11 +207,11 @@ func exactly(r *runner, t target) {
 // early retries a millisecond before the wait is over, and then exactly at its end.
 func early(r *runner, t target) {
 	d := r.burst(t)
-	if d.Answer != Denied || d.RetryAfter <= 0 {
+	if d.Answer != AnswerDenied || d.RetryAfter <= 0 {
 		return
 	}
 	r.sleep(d.Sent + d.RetryAfter - time.Millisecond - r.since())
-	if again := r.try(); again.Answer == Denied {
+	if again := r.try(); again.Answer == AnswerDenied {
 		r.sleep(r.waitOver(again) - r.since())
 		r.try()
 	}
@@ -220,7 +220,7 @@ func early(r *runner, t target) {
 // halving retries after half the wait, then after half of the rest, and so on.
 func halving(r *runner, t target) {
 	d := r.burst(t)
-	for left := 40; left > 0 && d.Answer == Denied && d.RetryAfter > 0 && !r.ended(); left-- {
+	for left := 40; left > 0 && d.Answer == AnswerDenied && d.RetryAfter > 0 && !r.ended(); left-- {
 		r.sleep(max(d.RetryAfter/2, 2*time.Millisecond))
 		d = r.try()
 	}
@@ -238,7 +238,7 @@ func (r *runner) waitOver(d Attempt) time.Duration {
 func (r *runner) atOnce(t target) {
 	end := r.since() + t.room*3/4
 	for left := t.Max - openAttempts; left > 0 && r.since() < end && !r.ended(); left-- {
-		if r.try().Answer != Allowed {
+		if r.try().Answer != AnswerAllowed {
 			r.sleep(t.poll)
 		}
 	}
@@ -299,11 +299,11 @@ func (r *runner) try() Attempt {
 	allowed, wait, err := r.attempt(r.ctx)
 	switch {
 	case err != nil:
-		a.Answer = Unknown
+		a.Answer = AnswerUnknown
 	case allowed:
-		a.Answer = Allowed
+		a.Answer = AnswerAllowed
 	default:
-		a.Answer, a.RetryAfter = Denied, wait
+		a.Answer, a.RetryAfter = AnswerDenied, wait
 	}
 	return r.finish(a, err)
 }

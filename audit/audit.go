@@ -145,8 +145,8 @@ func CheckClock(tb testing.TB, clock *Clock, claims string, attempt Func) {
 		tb.Fatal(err)
 	}
 	cfg := Config{Claims: limits, Attempt: attempt, Clock: clock, Fresh: true}
-	if plan, err := cfg.Plan(); err == nil && len(plan.Left) > 0 {
-		tb.Fatalf("%s; claim shorter windows and fewer units, take a Clock or a bubble of testing/synctest, or call Run, which leaves them out", plan.Left[0])
+	if plan, err := cfg.Plan(); err == nil && len(plan.NotTested) > 0 {
+		tb.Fatalf("%s; claim shorter windows and fewer units, take a Clock or a bubble of testing/synctest, or call Run, which leaves them out", plan.NotTested[0])
 	}
 	r, err := Run(tb.Context(), cfg)
 	if err != nil {

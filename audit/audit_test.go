@@ -22,19 +22,19 @@ var wrong = []struct {
 	kinds []audit.Kind
 	like  string
 }{
-	{"fixed window of the clock", fixedOfClock, []audit.Kind{audit.Excess}, "a fixed window of the clock"},
-	{"fixed window of the first attempt", fixedOfFirst, []audit.Kind{audit.Excess}, "a fixed window that the first attempt opens"},
-	{"two-window estimate", twoWindows, []audit.Kind{audit.Excess, audit.Needless}, "an estimate"},
-	{"GCRA with burst", gcra, []audit.Kind{audit.Excess}, "a token bucket"},
-	{"two instances", instances, []audit.Kind{audit.Excess}, "twice the limit"},
-	{"none", unlimited, []audit.Kind{audit.Excess}, "no limit"},
-	{"forgets 2 % too early", forgetsEarly, []audit.Kind{audit.Excess}, ""},
-	{"checks first, counts later", checksFirst, []audit.Kind{audit.Race}, ""},
-	{"half the limit", stricter, []audit.Kind{audit.Needless}, ""},
-	{"forgets a tenth too late", forgetsLate, []audit.Kind{audit.Needless}, ""},
-	{"charges denials", chargesDenials, []audit.Kind{audit.DeniedCount}, ""},
-	{"waits a bucket too short", wrongWaits(-50 * time.Millisecond), []audit.Kind{audit.WaitTooShort}, ""},
-	{"waits a bucket too long", wrongWaits(50 * time.Millisecond), []audit.Kind{audit.WaitTooLong}, ""},
+	{"fixed window of the clock", fixedOfClock, []audit.Kind{audit.KindExcess}, "a fixed window of the clock"},
+	{"fixed window of the first attempt", fixedOfFirst, []audit.Kind{audit.KindExcess}, "a fixed window that the first attempt opens"},
+	{"two-window estimate", twoWindows, []audit.Kind{audit.KindExcess, audit.KindNeedless}, "an estimate"},
+	{"GCRA with burst", gcra, []audit.Kind{audit.KindExcess}, "a token bucket"},
+	{"two instances", instances, []audit.Kind{audit.KindExcess}, "twice the limit"},
+	{"none", unlimited, []audit.Kind{audit.KindExcess}, "no limit"},
+	{"forgets 2 % too early", forgetsEarly, []audit.Kind{audit.KindExcess}, ""},
+	{"checks first, counts later", checksFirst, []audit.Kind{audit.KindRace}, ""},
+	{"half the limit", stricter, []audit.Kind{audit.KindNeedless}, ""},
+	{"forgets a tenth too late", forgetsLate, []audit.Kind{audit.KindNeedless}, ""},
+	{"charges denials", chargesDenials, []audit.Kind{audit.KindDeniedCount}, ""},
+	{"waits a bucket too short", wrongWaits(-50 * time.Millisecond), []audit.Kind{audit.KindWaitTooShort}, ""},
+	{"waits a bucket too long", wrongWaits(50 * time.Millisecond), []audit.Kind{audit.KindWaitTooLong}, ""},
 }
 
 // TestWrong checks on fake time that an audit names each fault, and nothing else.
@@ -95,7 +95,7 @@ func TestOneByOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			check(t, run(t, claims, c, oneByOne(limits, c.Now)), []audit.Kind{audit.SharedBudget}, "")
+			check(t, run(t, claims, c, oneByOne(limits, c.Now)), []audit.Kind{audit.KindSharedBudget}, "")
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestOneByOne(t *testing.T) {
 func TestStricterOfTwo(t *testing.T) {
 	for claims, stricter := range map[string]string{"5/1s,20/10s": "5/1s,19/10s", "20/1s,100/10s": "20/1s,99/10s"} {
 		synctest.Test(t, func(t *testing.T) {
-			check(t, run(t, claims, nil, local(t, stricter, nil, false)), []audit.Kind{audit.Needless}, "")
+			check(t, run(t, claims, nil, local(t, stricter, nil, false)), []audit.Kind{audit.KindNeedless}, "")
 		})
 	}
 }
@@ -119,7 +119,7 @@ func TestSlow(t *testing.T) {
 			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in a bubble
 			return attempt(ctx)
 		}
-		check(t, run(t, "20/1s", nil, slow), []audit.Kind{audit.Excess}, "no limit")
+		check(t, run(t, "20/1s", nil, slow), []audit.Kind{audit.KindExcess}, "no limit")
 	})
 }
 
@@ -139,6 +139,6 @@ func TestRight(t *testing.T) {
 func TestCountDenied(t *testing.T) {
 	for _, claims := range []string{"20/1s", "5/1h"} {
 		c := audit.NewClock()
-		check(t, run(t, claims, c, local(t, claims, c, true)), []audit.Kind{audit.DeniedCount}, "")
+		check(t, run(t, claims, c, local(t, claims, c, true)), []audit.Kind{audit.KindDeniedCount}, "")
 	}
 }

@@ -24,9 +24,9 @@ type Answer string
 
 // The answers. An attempt that ended in an error may or may not have been counted.
 const (
-	Allowed Answer = "allowed"
-	Denied  Answer = "denied"
-	Unknown Answer = "unknown"
+	AnswerAllowed Answer = "allowed"
+	AnswerDenied  Answer = "denied"
+	AnswerUnknown Answer = "unknown"
 )
 
 // evidence is what a log proves about a limiter. The log is in the order of sending.
@@ -129,7 +129,7 @@ type times struct{ sent, came []time.Duration }
 // admissions returns the times of the admitted attempts to keep.
 func admissions(log []Attempt, keep func(Attempt) bool) (t times) {
 	for _, a := range log {
-		if a.Answer == Allowed && keep(a) {
+		if a.Answer == AnswerAllowed && keep(a) {
 			t.sent, t.came = append(t.sent, a.Sent), append(t.came, a.Came)
 		}
 	}
@@ -209,7 +209,7 @@ func (e *evidence) reason(i int, deniedCount bool) bool {
 // counted returns how many attempts before attempt i may have been counted after an instant.
 func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64) {
 	for _, a := range e.log[:i] {
-		if a.Answer == Unknown || a.Came > from && (a.Answer == Allowed || deniedCount) {
+		if a.Answer == AnswerUnknown || a.Came > from && (a.Answer == AnswerAllowed || deniedCount) {
 			n++
 		}
 	}
@@ -220,7 +220,7 @@ func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64
 // denials that have no reason even if denied attempts count.
 func (e *evidence) needless() (needless, unexplained []int) {
 	for i, a := range e.log {
-		if a.Answer != Denied || !e.alone(i) || e.reason(i, false) {
+		if a.Answer != AnswerDenied || !e.alone(i) || e.reason(i, false) {
 			continue
 		}
 		needless = append(needless, i)
@@ -243,7 +243,7 @@ type waits struct {
 func (e *evidence) waits() (w waits) {
 	for i, d := range e.log {
 		switch {
-		case d.Answer != Denied:
+		case d.Answer != AnswerDenied:
 		case d.RetryAfter <= 0:
 			w.withoutWait++
 		default:
@@ -256,11 +256,11 @@ func (e *evidence) waits() (w waits) {
 
 func (e *evidence) judgeWait(w *waits, i int) {
 	d := e.log[i]
-	if !e.alone(i) || slices.ContainsFunc(e.log[:i], func(a Attempt) bool { return a.Answer == Unknown }) {
+	if !e.alone(i) || slices.ContainsFunc(e.log[:i], func(a Attempt) bool { return a.Answer == AnswerUnknown }) {
 		return
 	}
 	if i+1 < len(e.log) {
-		if next := e.log[i+1]; next.Answer == Denied && e.alone(i+1) && next.Sent >= d.Came+e.longer(d.RetryAfter)+e.step {
+		if next := e.log[i+1]; next.Answer == AnswerDenied && e.alone(i+1) && next.Sent >= d.Came+e.longer(d.RetryAfter)+e.step {
 			w.short = append(w.short, i)
 		}
 	}
@@ -278,7 +278,7 @@ func (e *evidence) judgeWait(w *waits, i int) {
 func (e *evidence) tooLong(i int) time.Duration {
 	d := e.log[i]
 	for _, a := range e.log[i+1:] {
-		if a.Answer == Allowed && a.Sent >= d.Came {
+		if a.Answer == AnswerAllowed && a.Sent >= d.Came {
 			return d.Sent + e.shorter(d.RetryAfter) - e.step - e.waitStep - a.Came
 		}
 	}

@@ -73,8 +73,8 @@ func (s *simulation) decide(log []Attempt, decided map[int]time.Duration) {
 	for _, i := range order {
 		now := time.Duration(float64(decided[i]) * s.rate).Truncate(time.Millisecond)
 		wait := s.wait(counted, now)
-		if log[i].Answer = Denied; wait == 0 {
-			log[i].Answer, counted = Allowed, append(counted, now)
+		if log[i].Answer = AnswerDenied; wait == 0 {
+			log[i].Answer, counted = AnswerAllowed, append(counted, now)
 		}
 		log[i].RetryAfter = wait
 	}

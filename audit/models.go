@@ -30,7 +30,7 @@ var models = []model{
 
 // resembles returns the model that explains nearly all answers, or an empty one.
 func (e *evidence) resembles(began time.Time) model {
-	if !slices.ContainsFunc(e.log, func(a Attempt) bool { return a.Answer == Denied }) {
+	if !slices.ContainsFunc(e.log, func(a Attempt) bool { return a.Answer == AnswerDenied }) {
 		return models[len(models)-1]
 	}
 	wrong := make(map[string]int, len(models))
@@ -54,9 +54,9 @@ func (e *evidence) mismatches(m model, began time.Time) (n int) {
 		return !slices.ContainsFunc(e.claims, func(l window.Limit) bool { return !m.admits(l, counted, at) })
 	}
 	for _, a := range e.log {
-		allowed := a.Answer == Allowed
+		allowed := a.Answer == AnswerAllowed
 		first, last := began.Add(a.Sent-2*e.step), began.Add(a.Came+2*e.step)
-		if a.Answer != Unknown && a.Attack != parallel && admits(first) != allowed && admits(last) != allowed {
+		if a.Answer != AnswerUnknown && a.Attack != parallel && admits(first) != allowed && admits(last) != allowed {
 			n++
 		}
 		if allowed {
@@ -128,11 +128,11 @@ func (e *evidence) lockout() Kind {
 	one := min(e.oneByOne(e.claims), e.oneByOne(backward))
 	switch {
 	case len(e.claims) == 1 || e.oneBudget() <= one:
-		return DeniedCount
+		return KindDeniedCount
 	case one > 2+len(e.log)/20:
-		return Needless
+		return KindNeedless
 	}
-	return SharedBudget
+	return KindSharedBudget
 }
 
 // oneByOne returns how many answers differ from a limiter that asks its limits in order, each with
@@ -147,7 +147,7 @@ func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 			}
 			counted[i] = append(counted[i], a.Sent)
 		}
-		if admits != (a.Answer == Allowed) {
+		if admits != (a.Answer == AnswerAllowed) {
 			wrong++
 		}
 	}
@@ -160,7 +160,7 @@ func (e *evidence) oneBudget() (wrong int) {
 	var counted []time.Duration
 	for _, a := range e.log {
 		full := func(l window.Limit) bool { return recent(counted, a.Sent-l.Per) >= l.Max }
-		if slices.ContainsFunc(e.claims, full) == (a.Answer == Allowed) {
+		if slices.ContainsFunc(e.claims, full) == (a.Answer == AnswerAllowed) {
 			wrong++
 		}
 		counted = append(counted, a.Sent)

@@ -122,7 +122,7 @@ func limited(t *testing.T, claims string) audit.Func {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: httplimit.Closed, Log: slog.New(slog.DiscardHandler)})
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: httplimit.FailClosed, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestBubble(t *testing.T) {
 			audit.Check(t, claims, local(t, claims, nil, false))
 		}
 		r, err := audit.Run(t.Context(), audit.Config{Claims: []window.Limit{parse(t, "5/1h")}, Attempt: fixedOfClock(parse(t, "5/1h"), time.Now), Fresh: true})
-		if err != nil || !r.Found(audit.Excess) || len(r.NotTested) > 1 {
+		if err != nil || !r.Found(audit.KindExcess) || len(r.NotTested) > 1 {
 			t.Errorf("%v, %+v", err, r)
 		}
 	})

@@ -14,13 +14,13 @@ type Kind string
 
 // The faults that Run finds.
 const (
-	Excess       Kind = "excess"        // more than Max in a window
-	Race         Kind = "race"          // the same, only for attempts at once
-	Needless     Kind = "needless"      // denied though no limit asks for it
-	DeniedCount  Kind = "denied-count"  // denied attempts use up budget
-	SharedBudget Kind = "shared-budget" // what one limit denies uses up another
-	WaitTooShort Kind = "wait-too-short"
-	WaitTooLong  Kind = "wait-too-long"
+	KindExcess       Kind = "excess"        // more than Max in a window
+	KindRace         Kind = "race"          // the same, only for attempts at once
+	KindNeedless     Kind = "needless"      // denied though no limit asks for it
+	KindDeniedCount  Kind = "denied-count"  // denied attempts use up budget
+	KindSharedBudget Kind = "shared-budget" // what one limit denies uses up another
+	KindWaitTooShort Kind = "wait-too-short"
+	KindWaitTooLong  Kind = "wait-too-long"
 )
 
 // A Finding is a proven fault.
@@ -73,15 +73,15 @@ func newReport(c Config, p Plan, r *runner) *Report {
 	e := newEvidence(c, r.log)
 	rep := &Report{
 		Began: r.began, Took: r.since(), Attempts: e.log, Attacks: r.performed,
-		Findings: []Finding{}, NotTested: append([]string{}, slices.Concat(p.Left, r.inconclusive)...),
+		Findings: []Finding{}, NotTested: append([]string{}, slices.Concat(p.NotTested, r.inconclusive)...),
 	}
 	for _, a := range e.log {
 		switch a.Answer {
-		case Allowed:
+		case AnswerAllowed:
 			rep.Allowed++
-		case Denied:
+		case AnswerDenied:
 			rep.Denied++
-		case Unknown:
+		case AnswerUnknown:
 			rep.Unknown++
 		}
 	}
@@ -106,7 +106,7 @@ func (r *Report) judge(e *evidence) {
 	case len(needless) > 0:
 		f := foundLockout(e, needless)
 		r.Findings = append(r.Findings, f)
-		oneBudget = oneBudget && f.Kind != SharedBudget // each wait is that of one limit
+		oneBudget = oneBudget && f.Kind != KindSharedBudget // each wait is that of one limit
 	}
 	if oneBudget {
 		r.judgeWaits(e, w, len(needless) > 0)
@@ -170,7 +170,7 @@ func (r *Report) Found(k Kind) bool {
 
 func foundExcess(c Claim, like string) Finding {
 	f := Finding{
-		Kind:  Excess,
+		Kind:  KindExcess,
 		Title: "It admits more than " + c.Limit.Label(),
 		Seen: fmt.Sprintf("%d attempts were admitted within one window of %s, %.2f times the claim.",
 			c.Most, brief(c.Limit.Per), float64(c.Most)/float64(c.Limit.Max)),
@@ -185,7 +185,7 @@ func foundExcess(c Claim, like string) Finding {
 
 func foundRace(c Claim) Finding {
 	return Finding{
-		Kind:   Race,
+		Kind:   KindRace,
 		Title:  "Attempts at once slip past " + c.Limit.Label(),
 		Seen:   fmt.Sprintf("%d attempts were admitted within one window of %s, when %d came at once. Without these, the audit proves no more than %d.", c.Most, brief(c.Limit.Per), parallelAttempts, c.Limit.Max),
 		Means:  "It checks first and counts later, or parallel connections have budgets of their own.",
@@ -197,9 +197,9 @@ func foundRace(c Claim) Finding {
 // explain.
 func foundLockout(e *evidence, needless []int) Finding {
 	switch e.lockout() {
-	case SharedBudget:
+	case KindSharedBudget:
 		return foundShared(e, needless)
-	case DeniedCount:
+	case KindDeniedCount:
 		return foundDeniedCount(e, needless)
 	}
 	return foundNeedless(e, needless, needless)
@@ -213,7 +213,7 @@ func foundNeedless(e *evidence, needless, unexplained []int) Finding {
 		seen += fmt.Sprintf(" If denied attempts count too, that explains %d of these denials, but not the other %d.", others, len(unexplained))
 	}
 	return Finding{
-		Kind:   Needless,
+		Kind:   KindNeedless,
 		Title:  "It denies attempts that the limits allow",
 		Seen:   fmt.Sprintf("%s The first was in the attack %q.", seen, e.log[needless[0]].Attack),
 		Means:  "Clients that keep the limit are locked out: the limiter is stricter than it claims, or forgets too late.",
@@ -223,7 +223,7 @@ func foundNeedless(e *evidence, needless, unexplained []int) Finding {
 
 func foundDeniedCount(e *evidence, needless []int) Finding {
 	return Finding{
-		Kind:   DeniedCount,
+		Kind:   KindDeniedCount,
 		Title:  "Denied attempts prolong the lockout",
 		Seen:   fmt.Sprintf("%s denied although every window before held less than its Max, always after other denied attempts. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
 		Means:  "A client that keeps retrying never gets in again, and anybody can keep it out who can send in its name.",
@@ -233,7 +233,7 @@ func foundDeniedCount(e *evidence, needless []int) Finding {
 
 func foundShared(e *evidence, needless []int) Finding {
 	return Finding{
-		Kind:   SharedBudget,
+		Kind:   KindSharedBudget,
 		Title:  "Limits use up each other's budget",
 		Seen:   fmt.Sprintf("%s denied although every window before held less than its Max, after attempts that another limit had denied. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
 		Means:  "What one limit denies is counted under another, because they are asked one after the other.",
@@ -249,7 +249,7 @@ func foundShort(e *evidence, w waits) Finding {
 		seen += ", with another wait of " + brief(next.RetryAfter)
 	}
 	return Finding{
-		Kind: WaitTooShort, Title: "Waits are too short", Seen: seen + ".",
+		Kind: KindWaitTooShort, Title: "Waits are too short", Seen: seen + ".",
 		Means:  "Clients that wait as long as reported are denied again.",
 		Repair: "Compute the wait from the time at which the oldest unit is forgotten, and round it up.",
 	}
@@ -257,7 +257,7 @@ func foundShort(e *evidence, w waits) Finding {
 
 func foundLong(e *evidence, w waits) Finding {
 	return Finding{
-		Kind: WaitTooLong, Title: "Waits are too long",
+		Kind: KindWaitTooLong, Title: "Waits are too long",
 		Seen:   fmt.Sprintf("%d of %d waits were longer than needed, the worst by at least %s.", len(w.long), w.reported, brief(w.worst+e.waitStep)),
 		Means:  "Clients that wait as long as reported stay away longer than they need to.",
 		Repair: "Compute the wait from the time at which the oldest unit is forgotten, not from the whole window.",
@@ -266,7 +266,7 @@ func foundLong(e *evidence, w waits) Finding {
 
 func foundEndless(e *evidence, w waits) Finding {
 	return Finding{
-		Kind: WaitTooLong, Title: "Waits are too long",
+		Kind: KindWaitTooLong, Title: "Waits are too long",
 		Seen:   fmt.Sprintf("%d of %d waits were longer than any window, for example %s.", len(w.endless), w.reported, brief(e.log[w.endless[0]].RetryAfter)),
 		Means:  "After a window without attempts a limiter has forgotten all, so nobody has to wait longer.",
 		Repair: "Compute the wait from the time at which the oldest unit is forgotten.",

@@ -16,10 +16,10 @@ const grace = time.Second
 
 // A Plan is what an audit will do at most.
 type Plan struct {
-	Attempts int
-	Time     time.Duration
-	Attacks  []string
-	Left     []string // attacks that do not fit, and why
+	Attempts  int
+	Time      time.Duration
+	Attacks   []string
+	NotTested []string // attacks that do not fit, and why
 
 	steps []step
 }
@@ -73,7 +73,7 @@ func (p *Plan) add(c Config, s step) bool {
 	return true
 }
 
-// leave adds to Left the attacks on a claim that do not fit.
+// leave adds to NotTested the attacks on a claim that do not fit.
 func (p *Plan) leave(c Config, t target, left []attack) {
 	if len(left) == 0 {
 		return
@@ -82,7 +82,7 @@ func (p *Plan) leave(c Config, t target, left []attack) {
 	for i, a := range left {
 		names[i], takes, tries = a.name, takes+a.takes(t), tries+a.tries(t)
 	}
-	p.Left = append(p.Left, fmt.Sprintf("attacks on %s, which take up to %s and %d attempts more than the %s allowed: %s",
+	p.NotTested = append(p.NotTested, fmt.Sprintf("attacks on %s, which take up to %s and %d attempts more than the %s allowed: %s",
 		t.Label(), brief(takes.Round(time.Second)), tries, c.bounds(), strings.Join(names, ", ")))
 }
 
@@ -124,7 +124,7 @@ func (r *runner) perform(s step) {
 	switch made := r.log[before:]; {
 	case len(made) == 0:
 		r.inconclusive = append(r.inconclusive, name+": no time was left")
-	case !slices.ContainsFunc(made, func(a Attempt) bool { return a.Answer == Allowed }):
+	case !slices.ContainsFunc(made, func(a Attempt) bool { return a.Answer == AnswerAllowed }):
 		r.inconclusive = append(r.inconclusive, name+": nothing was admitted in it")
 	default:
 		r.performed = append(r.performed, name)

@@ -115,9 +115,9 @@ func (a accuracy) waits() string {
 	switch {
 	case a.Waits.Reported == 0:
 		return "has none"
-	case slices.Contains(a.Found, audit.WaitTooShort):
+	case slices.Contains(a.Found, audit.KindWaitTooShort):
 		return "too short"
-	case slices.Contains(a.Found, audit.WaitTooLong):
+	case slices.Contains(a.Found, audit.KindWaitTooLong):
 		return "too long by " + a.Waits.Longest.Round(time.Millisecond).String()
 	}
 	return "right"

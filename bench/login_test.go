@@ -68,7 +68,7 @@ func oneByOne(ctx context.Context, guard *login.Guard, account, address string) 
 	for _, c := range []struct {
 		budget login.Budget
 		event  string
-	}{{login.Address, address}, {login.Pair, address + account}, {login.Account, account}, {login.Streak, account}, {login.Total, account}} {
+	}{{login.BudgetAddress, address}, {login.BudgetPair, address + account}, {login.BudgetAccount, account}, {login.BudgetStreak, account}, {login.BudgetTotal, account}} {
 		checks = append(checks, window.Check{Limiter: guard.Limiter(c.budget), Event: c.event})
 	}
 	joint, err := window.AllowAll(ctx, checks...)

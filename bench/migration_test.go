@@ -113,7 +113,7 @@ func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, erro
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter:       limiter,
 		Key:           httplimit.Address,
-		Outage:        httplimit.Open,
+		Outage:        httplimit.FailOpen,
 		LegacyHeaders: true, // X-RateLimit-*, for clients that read them
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ func ExampleMetadata() {
 	limit, err := grpclimit.New(grpclimit.Config{
 		Limiter: limiter,
 		Key:     grpclimit.Metadata("api-key"),
-		Outage:  grpclimit.Open,
+		Outage:  grpclimit.FailOpen,
 		Cost: func(_ context.Context, method string, _ any) int64 {
 			if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
 				return 0 // no limit

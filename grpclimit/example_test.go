@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := grpclimit.New(grpclimit.Config{Limiter: limiter, Key: grpclimit.Method, Outage: grpclimit.Open})
+	limit, err := grpclimit.New(grpclimit.Config{Limiter: limiter, Key: grpclimit.Method, Outage: grpclimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}

@@ -10,7 +10,7 @@
 //	limit, err := grpclimit.New(grpclimit.Config{
 //		Limiter: limiter,
 //		Key:     grpclimit.Peer, // by IP address
-//		Outage:  grpclimit.Open, // calls pass while Redis is down
+//		Outage:  grpclimit.FailOpen, // calls pass while Redis is down
 //	})
 //	if err != nil {
 //		return err
@@ -55,8 +55,8 @@ type Outage string
 
 // What to do in an outage. If the limiter has a Fallback, that decides first.
 const (
-	Open   Outage = "open"   // calls pass, without any limit
-	Closed Outage = "closed" // calls fail with the status Unavailable
+	FailOpen   Outage = "open"   // calls pass, without any limit
+	FailClosed Outage = "closed" // calls fail with the status Unavailable
 )
 
 // Config configures an Interceptor. Limiter, Key and Outage are required.
@@ -90,15 +90,15 @@ type Interceptor struct {
 }
 
 // New returns an Interceptor. It returns an error if Limiter, Key or Outage is missing, or if
-// Outage is neither Open nor Closed.
+// Outage is neither FailOpen nor FailClosed.
 func New(cfg Config) (*Interceptor, error) {
 	switch {
 	case isnil.Value(cfg.Limiter):
 		return nil, errors.New("slidegate: grpclimit has no Limiter; make one with window.New or ar1.New")
 	case cfg.Key == nil:
 		return nil, errors.New("slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key")
-	case cfg.Outage != Open && cfg.Outage != Closed:
-		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, Open, Closed)
+	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
+		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -187,14 +187,14 @@ func (i *Interceptor) verdict(ctx context.Context, d window.Decision, err error)
 }
 
 // undecided logs an outage once, and an error of a single key each time. It returns nil if the
-// Outage is Open.
+// Outage is FailOpen.
 func (i *Interceptor) undecided(err error) error {
 	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
 		i.state.Note(i.cfg.Log, string(i.cfg.Outage), false, err)
 	} else {
 		i.cfg.Log.Error("slidegate: the limiter cannot decide about a call", "outage", i.cfg.Outage, "err", err)
 	}
-	if i.cfg.Outage == Open {
+	if i.cfg.Outage == FailOpen {
 		return nil
 	}
 	return errOutage

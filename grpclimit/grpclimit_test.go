@@ -114,8 +114,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestOutage checks that while Redis is dead, calls pass if Outage is Open, and get Unavailable
-// with RetryInfo if it is Closed. The log has one line for each interceptor.
+// TestOutage checks that while Redis is dead, calls pass if Outage is FailOpen, and get Unavailable
+// with RetryInfo if it is FailClosed. The log has one line for each interceptor.
 func TestOutage(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second}))
@@ -125,8 +125,8 @@ func TestOutage(t *testing.T) {
 			code  codes.Code
 			after time.Duration
 		}{
-			grpclimit.Open:   {codes.OK, 0},
-			grpclimit.Closed: {codes.Unavailable, time.Second},
+			grpclimit.FailOpen:   {codes.OK, 0},
+			grpclimit.FailClosed: {codes.Unavailable, time.Second},
 		} {
 			var log logRecorder
 			c := serve(t, interceptor(grpclimit.Config{Limiter: l, Outage: outage, Log: log.logger()}))
@@ -142,7 +142,7 @@ func TestOutage(t *testing.T) {
 }
 
 // TestFallback checks that while Redis is dead, the limits of the Fallback hold, although Outage is
-// Open, and the log has one line.
+// FailOpen, and the log has one line.
 func TestFallback(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(s.Client(t), window.Config{
@@ -150,7 +150,7 @@ func TestFallback(t *testing.T) {
 	}))
 	s.Kill(t)
 	var log logRecorder
-	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Outage: grpclimit.Open, Log: log.logger()}))
+	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Outage: grpclimit.FailOpen, Log: log.logger()}))
 	if _, err := unary(t.Context(), c); err != nil {
 		t.Error(err)
 	}
@@ -200,7 +200,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		everyWay(t, func(t *testing.T, serve side, call call) {
 			var log logRecorder
-			of.cfg.Limiter, of.cfg.Outage, of.cfg.Log = frozen("1/1h"), grpclimit.Open, log.logger()
+			of.cfg.Limiter, of.cfg.Outage, of.cfg.Log = frozen("1/1h"), grpclimit.FailOpen, log.logger()
 			c := serve(t, interceptor(of.cfg))
 			for range 2 {
 				trailer, err := call(t.Context(), c)
@@ -253,7 +253,7 @@ func TestCallerLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log logRecorder
-			cfg.Outage, cfg.Log = grpclimit.Open, log.logger()
+			cfg.Outage, cfg.Log = grpclimit.FailOpen, log.logger()
 			i := interceptor(cfg)
 			ctx, leave := context.WithCancel(t.Context())
 			time.AfterFunc(20*time.Millisecond, leave)

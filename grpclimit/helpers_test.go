@@ -64,11 +64,11 @@ func onRedis(t *testing.T, limits ...string) *window.Limiter {
 	return must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed(limits...)}))
 }
 
-// interceptor returns an Interceptor that is Closed and has one key, unless cfg says otherwise. It
-// drops its log.
+// interceptor returns an Interceptor that is FailClosed and has one key, unless cfg says otherwise.
+// It drops its log.
 func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
 	if cfg.Outage == "" {
-		cfg.Outage = grpclimit.Closed
+		cfg.Outage = grpclimit.FailClosed
 	}
 	if cfg.Key == nil {
 		cfg.Key = func(context.Context, string) string { return "everybody" }

@@ -262,7 +262,7 @@ func TestCostNotSettled(t *testing.T) {
 	_ = must(full.Allow(t.Context(), "everybody"))
 	for name, cfg := range map[string]httplimit.Config{
 		"free":                       {Limiter: full, Cost: estimate(0)},
-		"admitted in an outage":      {Limiter: failingLimiter{full}, Outage: httplimit.Open},
+		"admitted in an outage":      {Limiter: failingLimiter{full}, Outage: httplimit.FailOpen},
 		"denied":                     {Limiter: full},
 		"denied in Shadow":           {Limiter: full, Shadow: true},
 		"too costly":                 {Limiter: full, Cost: estimate(2)},
@@ -360,7 +360,7 @@ func (hangingSettle) Settle(ctx context.Context, _ string, _ window.Decision, _ 
 func TestNoSettle(t *testing.T) {
 	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: limits("5/1h")}))
 	for _, l := range []httplimit.Limiter{level, fixedLimiter{}} {
-		_, err := httplimit.New(httplimit.Config{Limiter: l, Key: everybody, Outage: httplimit.Open, CostAfter: reported})
+		_, err := httplimit.New(httplimit.Config{Limiter: l, Key: everybody, Outage: httplimit.FailOpen, CostAfter: reported})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T; take a *window.Limiter", l)) {
 			t.Error(err)
 		}

@@ -22,7 +22,7 @@ func ExampleSetCost() {
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key:     httplimit.Header("X-Account"), // which your authentication sets
-		Outage:  httplimit.Closed,
+		Outage:  httplimit.FailClosed,
 		Cost: func(r *http.Request) int64 {
 			return max(0, r.ContentLength)/4 + 8_000 // a token has about four bytes
 		},
@@ -60,7 +60,7 @@ func ExampleConfig_costAfter() {
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter:   limiter,
 		Key:       httplimit.Address,
-		Outage:    httplimit.Open,
+		Outage:    httplimit.FailOpen,
 		CostAfter: func(u httplimit.Used) int64 { return u.Bytes },
 	})
 	if err != nil {

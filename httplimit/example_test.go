@@ -44,7 +44,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -66,7 +66,7 @@ func Example() {
 func ExampleRoute() {
 	limiter, _ := window.NewLocal(window.Config{Name: "routes", Limits: []window.Limit{window.PerHour(1)}})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Key(httplimit.Route).And(httplimit.Address), Outage: httplimit.Open,
+		Limiter: limiter, Key: httplimit.Key(httplimit.Route).And(httplimit.Address), Outage: httplimit.FailOpen,
 	})
 	if err != nil {
 		panic(err)
@@ -90,7 +90,7 @@ func ExampleRoute() {
 // How do I use it with chi, or any router that takes func(http.Handler) http.Handler?
 func ExampleMiddleware_Wrap() {
 	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -115,7 +115,7 @@ func ExampleAddressBehind() {
 		panic(err)
 	}
 	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: key, Outage: httplimit.Open})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: key, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -138,7 +138,7 @@ func ExampleClientsIn() {
 		panic(err)
 	}
 	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: clients.Key, Outage: httplimit.Open})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: clients.Key, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -177,13 +177,13 @@ func ExampleConfig_shadow() {
 	limiter, _ := window.NewLocal(window.Config{
 		Name: "api", Limits: []window.Limit{window.PerHour(1)},
 		Observe: func(_ context.Context, o window.Observation) {
-			if o.Kind == window.Denied {
+			if o.Kind == window.KindDenied {
 				denied++ // a metric
 			}
 		},
 	})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open, Shadow: true,
+		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen, Shadow: true,
 		Log: slog.New(slog.DiscardHandler), // only for this example
 	})
 	if err != nil {
@@ -204,7 +204,7 @@ func ExampleConfig_shadow() {
 func ExampleHeader() {
 	limiter, _ := window.NewLocal(window.Config{Name: "sms", Limits: []window.Limit{window.PerDay(10)}})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Outage: httplimit.Closed, // an SMS costs money
+		Limiter: limiter, Outage: httplimit.FailClosed, // an SMS costs money
 		Key: httplimit.Header("X-Account"), // the gateway sets it after it has checked the credentials
 	})
 	if err != nil {
@@ -229,7 +229,7 @@ func ExampleHeader() {
 func ExampleConfig_cost() {
 	limiter, _ := window.NewLocal(window.Config{Name: "transfers", Limits: []window.Limit{window.PerDay(2000_00)}})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Outage: httplimit.Closed, Key: httplimit.Header("X-Account"),
+		Limiter: limiter, Outage: httplimit.FailClosed, Key: httplimit.Header("X-Account"),
 		Cost: func(r *http.Request) int64 {
 			cents, err := strconv.ParseInt(r.PathValue("cents"), 10, 64)
 			if err != nil || cents < 1 {
@@ -264,7 +264,7 @@ func ExampleNew() {
 		Now: func() time.Time { return now }, // only for this example
 	})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Outage: httplimit.Open,
+		Limiter: limiter, Outage: httplimit.FailOpen,
 		Key: func(r *http.Request) string { return r.PathValue("device") },
 	})
 	if err != nil {
@@ -288,7 +288,7 @@ func ExampleNew() {
 func ExampleConfig_countOnly() {
 	limiter, _ := window.NewLocal(window.Config{Name: "failures", Limits: []window.Limit{window.PerMinute(2), window.PerHour(20)}})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Closed,
+		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailClosed,
 		CountOnly: func(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden },
 	})
 	if err != nil {
@@ -346,7 +346,7 @@ func ExampleLimiter() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: plans{free, paid}, Key: httplimit.Header("X-Account"), Outage: httplimit.Open})
+	limit, err := httplimit.New(httplimit.Config{Limiter: plans{free, paid}, Key: httplimit.Header("X-Account"), Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -380,7 +380,7 @@ func ExampleMiddleware() {
 	}
 	handlers := map[string]http.Handler{}
 	for plan, limiter := range map[string]*window.Limiter{"free": free, "paid": paid} {
-		limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Account"), Outage: httplimit.Open})
+		limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Account"), Outage: httplimit.FailOpen})
 		if err != nil {
 			panic(err)
 		}

@@ -52,11 +52,11 @@ func inMemory(now func() time.Time, texts ...string) *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: "memory", Limits: limits(texts...), Now: now}))
 }
 
-// middleware returns a middleware. Its Outage is Closed and its Key is everybody, unless cfg sets
-// others.
+// middleware returns a middleware. Its Outage is FailClosed and its Key is everybody, unless cfg
+// sets others.
 func middleware(cfg httplimit.Config) *httplimit.Middleware {
 	if cfg.Outage == "" {
-		cfg.Outage = httplimit.Closed
+		cfg.Outage = httplimit.FailClosed
 	}
 	if cfg.Key == nil {
 		cfg.Key = everybody

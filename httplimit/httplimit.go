@@ -10,7 +10,7 @@
 //	limit, err := httplimit.New(httplimit.Config{
 //		Limiter: limiter,           // the limits, and where the counts are
 //		Key:     httplimit.Address, // who is limited: here each IP address
-//		Outage:  httplimit.Open,    // what to do while Redis does not answer
+//		Outage:  httplimit.FailOpen,    // what to do while Redis does not answer
 //	})
 //	...
 //	http.ListenAndServe(addr, limit.Wrap(mux))
@@ -59,11 +59,11 @@ type Limiter interface {
 type Outage string
 
 const (
-	// Open admits requests in an outage, without any limit.
-	Open Outage = "open"
+	// FailOpen admits requests in an outage, without any limit.
+	FailOpen Outage = "open"
 
-	// Closed refuses requests in an outage, with HTTP 503.
-	Closed Outage = "closed"
+	// FailClosed refuses requests in an outage, with HTTP 503.
+	FailClosed Outage = "closed"
 )
 
 // Config sets what is limited, and how. Limiter, Key and Outage are required. More about each field
@@ -75,7 +75,7 @@ type Config struct {
 	// Key returns who is limited: requests with the same key share their limits.
 	Key Key
 
-	// Outage is Open or Closed. It has no default, because either can do damage.
+	// Outage is FailOpen or FailClosed. It has no default, because either can do damage.
 	Outage Outage
 
 	// Cost returns how many units a request costs; nil means 1. A cost of 0 is not limited. A
@@ -129,15 +129,15 @@ type Middleware struct {
 }
 
 // New returns a middleware. It returns an error if Limiter, Key or Outage is missing, if Outage is
-// neither Open nor Closed, or if CostAfter is set and the Limiter has no Settle.
+// neither FailOpen nor FailClosed, or if CostAfter is set and the Limiter has no Settle.
 func New(cfg Config) (*Middleware, error) {
 	switch {
 	case isnil.Value(cfg.Limiter):
 		return nil, errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New")
 	case cfg.Key == nil:
 		return nil, errNoKey
-	case cfg.Outage != Open && cfg.Outage != Closed:
-		return nil, fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, Open, Closed)
+	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
+		return nil, fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
 	settler, err := settlerFor(cfg)
 	if err != nil {
@@ -270,7 +270,7 @@ func (m *Middleware) logFailure(err error) {
 
 // undecided admits or refuses a request in an outage.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if m.cfg.Outage == Open {
+	if m.cfg.Outage == FailOpen {
 		next.ServeHTTP(w, r)
 		return
 	}

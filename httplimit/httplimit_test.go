@@ -181,10 +181,10 @@ func TestDeadlineExceeded(t *testing.T) {
 		want   int
 		logs   bool
 	}{
-		{over, httplimit.Open, http.StatusOK, true},
-		{over, httplimit.Closed, http.StatusServiceUnavailable, true},
-		{gone, httplimit.Open, http.StatusServiceUnavailable, false},
-		{gone, httplimit.Closed, http.StatusServiceUnavailable, false},
+		{over, httplimit.FailOpen, http.StatusOK, true},
+		{over, httplimit.FailClosed, http.StatusServiceUnavailable, true},
+		{gone, httplimit.FailOpen, http.StatusServiceUnavailable, false},
+		{gone, httplimit.FailClosed, http.StatusServiceUnavailable, false},
 	} {
 		var log logBuffer
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Outage: of.outage, Log: log.logger()}).Wrap(fine)
@@ -249,7 +249,7 @@ func TestNilKey(t *testing.T) {
 		httplimit.Header(""), httplimit.Header("X Key"), httplimit.Header("X-Key:"), httplimit.Header("Schlüssel"), httplimit.Header("host"), httplimit.Cookie(""), httplimit.Cookie("a=b"),
 		httplimit.Header("").And(httplimit.Address), httplimit.Key(httplimit.Address).Or(httplimit.Cookie("")),
 	} {
-		if _, err := httplimit.New(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key, Outage: httplimit.Open}); err == nil || !strings.Contains(err.Error(), "has no Key") {
+		if _, err := httplimit.New(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key, Outage: httplimit.FailOpen}); err == nil || !strings.Contains(err.Error(), "has no Key") {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

@@ -34,9 +34,9 @@ func TestOutage(t *testing.T) {
 		during string
 		begin  string
 	}{
-		{"Open", httplimit.Open, false, `200 `, lineOutage},
-		{"Closed", httplimit.Closed, false, `503 `, lineOutage},
-		{"Fallback", httplimit.Closed, true, `200 "900000/1h";q=900000;w=3600`, lineDegraded},
+		{"Open", httplimit.FailOpen, false, `200 `, lineOutage},
+		{"Closed", httplimit.FailClosed, false, `503 `, lineOutage},
+		{"Fallback", httplimit.FailClosed, true, `200 "900000/1h";q=900000;w=3600`, lineDegraded},
 	}
 	const usual = `200 "1000000/1h";q=1000000;w=3600`
 	for name, trouble := range map[string]func(s *redistest.Server) (end func()){
@@ -131,7 +131,7 @@ func TestShardOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		var s stubLimiter
-		h := middleware(httplimit.Config{Limiter: &s, Outage: httplimit.Open, Log: log.logger()}).Wrap(fine)
+		h := middleware(httplimit.Config{Limiter: &s, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
 		s.Allowed = true
 		ask(h)
 		check := func(when, want string) {
@@ -185,7 +185,7 @@ func TestFallbackStates(t *testing.T) {
 // line.
 func TestNoOutage(t *testing.T) {
 	var log logBuffer
-	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Cost: func(*http.Request) int64 { return 2 }, Outage: httplimit.Open, Log: log.logger()}).Wrap(fine)
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Cost: func(*http.Request) int64 { return 2 }, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
 	if w := ask(h); w.Code != http.StatusRequestEntityTooLarge || log.String() != "" {
 		t.Errorf("%d, %q", w.Code, &log)
 	}

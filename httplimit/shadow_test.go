@@ -54,7 +54,7 @@ func TestShadowCountsAsUsual(t *testing.T) {
 	observed := must(window.NewLocal(window.Config{
 		Name: "shadow", Limits: limits("3/10s", "7/1m"), Now: func() time.Time { return now },
 		Observe: func(_ context.Context, o window.Observation) {
-			if o.Kind == window.Denied {
+			if o.Kind == window.KindDenied {
 				denied++
 			}
 		},

@@ -27,17 +27,17 @@ type Attempt struct {
 	// see BeginChallenged. It is false also if Redis did not answer that question.
 	Challenge bool
 
-	// Denied is the budget that was used up, or empty if Allowed. Log it, and do not show it to the
-	// user.
-	Denied Budget
+	// DeniedBy is the budget that was used up, or empty if Allowed. Log it, and do not show it to
+	// the user.
+	DeniedBy Budget
 
-	// Left is how many more failures the budgets of this attempt allow now, or 0 if denied. After
-	// those of a known device come those of an unknown device.
-	Left int64
+	// Remaining is how many more failures the budgets of this attempt allow now, or 0 if denied.
+	// After those of a known device come those of an unknown device.
+	Remaining int64
 
-	// Next is the longest possible wait for the next attempt if this one fails. It is 0 if there is
-	// no wait, or if denied.
-	Next time.Duration
+	// NextWait is the longest possible wait for the next attempt if this one fails. It is 0 if
+	// there is no wait, or if denied.
+	NextWait time.Duration
 
 	// Degraded reports that the Fallback decided, at least in part.
 	Degraded bool
@@ -79,7 +79,7 @@ func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) 
 func (g *Guard) checks(charges []charge) []window.Check {
 	checks := make([]window.Check, len(charges))
 	for i, c := range charges {
-		together := c.budget == Pair || c.budget == ChallengedPair || c.budget == Total && charges[i-1].budget != Device
+		together := c.budget == BudgetPair || c.budget == BudgetChallengedPair || c.budget == BudgetTotal && charges[i-1].budget != BudgetDevice
 		checks[i] = window.Check{Limiter: g.limiters[c.budget], Event: c.event, Together: together}
 	}
 	return checks
@@ -102,15 +102,15 @@ func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc
 // summarize sets the results from the decisions of the budgets.
 func (a *Attempt) summarize() {
 	last := len(a.decisions) - 1
-	a.Left = a.decisions[last].Remaining
+	a.Remaining = a.decisions[last].Remaining
 	for _, d := range a.decisions {
-		a.Left, a.Degraded = min(a.Left, d.Remaining), a.Degraded || d.Degraded
+		a.Remaining, a.Degraded = min(a.Remaining, d.Remaining), a.Degraded || d.Degraded
 		for _, u := range d.Usage {
-			a.Next = max(a.Next, u.RetryAfter)
+			a.NextWait = max(a.NextWait, u.RetryAfter)
 		}
 	}
 	if !a.Allowed {
-		a.Denied, a.Left, a.Next = a.charges[last].budget, 0, 0
+		a.DeniedBy, a.Remaining, a.NextWait = a.charges[last].budget, 0, 0
 		a.ended.Store(true)
 	}
 }

@@ -55,10 +55,10 @@ func (c *Challenged) budgets() []budgetLimits {
 		return nil
 	}
 	return []budgetLimits{
-		{ChallengedAddress, orDefault(c.Address, addressLimits)},
-		{ChallengedPair, orDefault(c.Pair, challengedPairLimits)},
-		{ChallengedAccount, c.account()},
-		{ChallengedStreak, orDefault(c.Streak, challengedStreakLimits)},
+		{BudgetChallengedAddress, orDefault(c.Address, addressLimits)},
+		{BudgetChallengedPair, orDefault(c.Pair, challengedPairLimits)},
+		{BudgetChallengedAccount, c.account()},
+		{BudgetChallengedStreak, orDefault(c.Streak, challengedStreakLimits)},
 	}
 }
 
@@ -82,7 +82,7 @@ func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Ad
 	if !g.challenges() {
 		return nil, errNoChallenges
 	}
-	a, err := g.begin(ctx, challengedCharges(account, ip), append(g.withChallenged([]charge{pairCharge(account, ip)}), charge{ChallengedStreak, account})...)
+	a, err := g.begin(ctx, challengedCharges(account, ip), append(g.withChallenged([]charge{pairCharge(account, ip)}), charge{BudgetChallengedStreak, account})...)
 	g.alarm.count(ctx, a)
 	return a, err
 }
@@ -93,11 +93,11 @@ func (g *Guard) challenges() bool { return g.alarm != nil }
 // challengedCharges returns what a challenged attempt is charged to.
 func challengedCharges(account string, ip netip.Addr) []charge {
 	return []charge{
-		{ChallengedAddress, subnet.Client(ip)},
+		{BudgetChallengedAddress, subnet.Client(ip)},
 		pairCharge(account, ip).challenged(),
-		{ChallengedAccount, account},
-		{ChallengedStreak, account},
-		{Total, account},
+		{BudgetChallengedAccount, account},
+		{BudgetChallengedStreak, account},
+		{BudgetTotal, account},
 	}
 }
 

@@ -13,29 +13,29 @@ import (
 // TestChallengeLetsIn uses up one budget after the other. The attempt is denied with Challenge, and
 // a solved challenge lets the user in.
 func TestChallengeLetsIn(t *testing.T) {
-	for _, denied := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak} {
+	for _, denied := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak} {
 		cfg := login.Config{Challenged: &login.Challenged{}}
 		one := limits("1/1d")
 		switch denied {
-		case login.Address:
+		case login.BudgetAddress:
 			cfg.Address = one
-		case login.Pair:
+		case login.BudgetPair:
 			cfg.Pair = one
-		case login.Account:
+		case login.BudgetAccount:
 			cfg.Account = one
 		default:
 			cfg.Streak = one
 		}
 		g := newGuard(t, redistest.Cluster(t), cfg)
 		must(g.Begin(t.Context(), "alice", home))
-		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.Denied != denied || !a.Challenge {
+		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.DeniedBy != denied || !a.Challenge {
 			t.Errorf("%s: %+v", denied, a)
 		}
 		a := must(g.BeginChallenged(t.Context(), "alice", home))
 		if err := a.Succeed(t.Context()); err != nil || !a.Allowed || a.Challenge {
 			t.Errorf("%s, challenged: %+v, %v", denied, a, err)
 		}
-		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed != (denied == login.Pair) {
+		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed != (denied == login.BudgetPair) {
 			t.Errorf("%s, after a login: %+v", denied, a)
 		}
 	}
@@ -48,7 +48,7 @@ func TestChallengeOfADevice(t *testing.T) {
 	for range 2 {
 		must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	}
-	if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.Denied != login.Device || !a.Challenge {
+	if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.DeniedBy != login.BudgetDevice || !a.Challenge {
 		t.Errorf("%+v", a)
 	}
 }
@@ -121,7 +121,7 @@ func TestForgetChallenged(t *testing.T) {
 			budget login.Budget
 			event  string
 		}{
-			{login.ChallengedAddress, "192.0.2.1"}, {login.ChallengedPair, "192.0.2.1 alice"}, {login.ChallengedAccount, "alice"}, {login.ChallengedStreak, "alice"}, {login.Total, "alice"},
+			{login.BudgetChallengedAddress, "192.0.2.1"}, {login.BudgetChallengedPair, "192.0.2.1 alice"}, {login.BudgetChallengedAccount, "alice"}, {login.BudgetChallengedStreak, "alice"}, {login.BudgetTotal, "alice"},
 		} {
 			all = append(all, used(t, g, c.budget, c.event))
 		}

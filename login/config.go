@@ -110,12 +110,12 @@ type budgetLimits struct {
 // budgets returns all budgets with their limits, or the defaults.
 func (cfg Config) budgets() []budgetLimits {
 	return append([]budgetLimits{
-		{Address, orDefault(cfg.Address, addressLimits)},
-		{Pair, orDefault(cfg.Pair, pairLimits)},
-		{Account, orDefault(cfg.Account, accountLimits)},
-		{Streak, orDefault(cfg.Streak, cfg.streakLimits())},
-		{Total, cfg.total()},
-		{Device, orDefault(cfg.Device, deviceLimits)},
+		{BudgetAddress, orDefault(cfg.Address, addressLimits)},
+		{BudgetPair, orDefault(cfg.Pair, pairLimits)},
+		{BudgetAccount, orDefault(cfg.Account, accountLimits)},
+		{BudgetStreak, orDefault(cfg.Streak, cfg.streakLimits())},
+		{BudgetTotal, cfg.total()},
+		{BudgetDevice, orDefault(cfg.Device, deviceLimits)},
 	}, cfg.Challenged.budgets()...)
 }
 
@@ -169,7 +169,7 @@ func (cfg Config) roundTrip() time.Duration {
 func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
 	limit := cmp.Or(cfg.Challenged.Site, siteLimit)
 	shared, err := in.ar1(ar1.Config{
-		Name: cfg.Name + "." + string(Site), Limits: []window.Limit{limit}, CountDenied: true, Secret: cfg.Secret, // CountDenied keeps a full level full
+		Name: cfg.Name + "." + string(BudgetSite), Limits: []window.Limit{limit}, CountDenied: true, Secret: cfg.Secret, // CountDenied keeps a full level full
 		Now: cfg.Now, Timeout: cfg.roundTrip(), Observe: cfg.Observe,
 	})
 	if err != nil {

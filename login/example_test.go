@@ -27,7 +27,7 @@ func ExampleGuard_Begin() {
 		case password == "correct horse": // compare with a password hash instead
 			fmt.Println("welcome", a.Succeed(ctx))
 		default: // the failure stays charged
-			fmt.Println("wrong password;", a.Left, "left")
+			fmt.Println("wrong password;", a.Remaining, "left")
 		}
 	}
 	// Output:
@@ -56,7 +56,7 @@ func ExampleGuard_BeginChallenged() {
 	ip := netip.MustParseAddr("198.51.100.7")
 	a, err := guard.Begin(ctx, "alice", ip)
 	if err == nil && a.Challenge { // show the captcha; the client solves it
-		fmt.Println("denied by the", a.Denied)
+		fmt.Println("denied by the", a.DeniedBy)
 		a, err = guard.BeginChallenged(ctx, "alice", ip)
 	}
 	if err == nil && a.Allowed { // the password is right

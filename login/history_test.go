@@ -54,7 +54,7 @@ func (x *ledger) begin(now time.Time, subjects []subject) verdict {
 			p := slot{s, l.Per}
 			x.charged[p] = append(x.charged[p], now)
 			most := l.Max
-			if x.alarmOn && s.budget == login.Address {
+			if x.alarmOn && s.budget == login.BudgetAddress {
 				most = min(2, most)
 			}
 			if n := int64(len(x.charged[p])); n >= most {
@@ -74,8 +74,8 @@ func (x *ledger) peek(now time.Time, subjects []subject) verdict {
 			x.charged[p] = slices.DeleteFunc(x.charged[p], func(at time.Time) bool { return now.Sub(at) >= l.Per })
 			n := int64(len(x.charged[p]))
 			most, denied := l.Max, s.budget
-			if x.alarmOn && s.budget == login.Address {
-				most, denied = min(2, most), login.Site
+			if x.alarmOn && s.budget == login.BudgetAddress {
+				most, denied = min(2, most), login.BudgetSite
 			}
 			v.left = min(v.left, most-n-1)
 			if n >= most {
@@ -146,8 +146,8 @@ func TestHistories(t *testing.T) {
 				must(g.Begin(t.Context(), "somebody", bot(0)))
 				eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
 				play(t, c, g, &ledger{limits: map[login.Budget][]window.Limit{
-					login.Address: cfg.Address, login.Pair: cfg.Pair, login.Account: cfg.Account, login.Streak: cfg.Streak, login.Device: cfg.Device, login.Total: cfg.Total,
-					login.ChallengedAddress: cfg.Challenged.Address, login.ChallengedPair: cfg.Challenged.Pair, login.ChallengedAccount: cfg.Challenged.Account, login.ChallengedStreak: cfg.Challenged.Streak,
+					login.BudgetAddress: cfg.Address, login.BudgetPair: cfg.Pair, login.BudgetAccount: cfg.Account, login.BudgetStreak: cfg.Streak, login.BudgetDevice: cfg.Device, login.BudgetTotal: cfg.Total,
+					login.BudgetChallengedAddress: cfg.Challenged.Address, login.BudgetChallengedPair: cfg.Challenged.Pair, login.BudgetChallengedAccount: cfg.Challenged.Account, login.BudgetChallengedStreak: cfg.Challenged.Streak,
 				}, charged: map[slot][]time.Time{}}, rand.New(rand.NewPCG(seed, 0)), seen)
 			}
 			want := []string{"allowed", "succeeded", "cancelled", "address", "pair", "account", "streak", "device", "total", "challenge", "challenged-address", "challenged-pair", "challenged-account", "challenged-streak", "site"}
@@ -181,7 +181,7 @@ func play(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, see
 			seen["allowed"]++
 			unfinished = append(unfinished, a)
 		} else {
-			seen[string(a.Denied)]++
+			seen[string(a.DeniedBy)]++
 			if a.Challenge {
 				seen["challenge"]++
 			}
@@ -198,10 +198,10 @@ func play(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, see
 func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, number int) pending {
 	t.Helper()
 	account, ip, device := fmt.Sprint("account ", rng.IntN(4)), netip.AddrFrom4([4]byte{192, 0, 2, byte(rng.IntN(3))}), fmt.Sprint("device ", rng.IntN(2))
-	pair, streak, owned := subject{login.Pair, ip.String() + account}, subject{login.Streak, account}, subject{login.Device, device + account}
-	solvedPair, solvedStreak := subject{login.ChallengedPair, ip.String() + account}, subject{login.ChallengedStreak, account}
-	charged, own := []subject{{login.Address, ip.String()}, pair, {login.Account, account}, streak, {login.Total, account}}, []subject{pair, streak, solvedPair, solvedStreak}
-	solved := []subject{{login.ChallengedAddress, ip.String()}, solvedPair, {login.ChallengedAccount, account}, solvedStreak, {login.Total, account}}
+	pair, streak, owned := subject{login.BudgetPair, ip.String() + account}, subject{login.BudgetStreak, account}, subject{login.BudgetDevice, device + account}
+	solvedPair, solvedStreak := subject{login.BudgetChallengedPair, ip.String() + account}, subject{login.BudgetChallengedStreak, account}
+	charged, own := []subject{{login.BudgetAddress, ip.String()}, pair, {login.BudgetAccount, account}, streak, {login.BudgetTotal, account}}, []subject{pair, streak, solvedPair, solvedStreak}
+	solved := []subject{{login.BudgetChallengedAddress, ip.String()}, solvedPair, {login.BudgetChallengedAccount, account}, solvedStreak, {login.BudgetTotal, account}}
 	var want verdict
 	var a *login.Attempt
 	switch rng.IntN(4) {
@@ -214,10 +214,10 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 		want.challenge = !want.allowed && x.peek(c.now(), solved).allowed
 		a = must(g.Begin(t.Context(), account, ip))
 	default:
-		of := []subject{owned, {login.Total, account}}
+		of := []subject{owned, {login.BudgetTotal, account}}
 		if want = x.begin(c.now(), of); want.allowed {
 			charged, own = of, []subject{owned, streak, solvedStreak}
-		} else if want.denied == login.Device {
+		} else if want.denied == login.BudgetDevice {
 			if other := x.begin(c.now(), charged); other.allowed || other.wait < want.wait {
 				want, own = other, append(own, owned)
 			}
@@ -225,7 +225,7 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 		want.challenge = !want.allowed && x.peek(c.now(), solved).allowed
 		a = must(g.BeginKnown(t.Context(), account, ip, device))
 	}
-	if got := (verdict{a.Allowed, a.RetryAfter, a.Denied, a.Left, a.Next, a.Challenge}); got != want || a.Degraded {
+	if got := (verdict{a.Allowed, a.RetryAfter, a.DeniedBy, a.Remaining, a.NextWait, a.Challenge}); got != want || a.Degraded {
 		t.Fatalf("attempt %d on %s from %s by %s: got %+v, want %+v", number, account, ip, device, got, want)
 	}
 	return pending{a, c.now(), charged, own}

@@ -9,15 +9,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// State represents what one budget counts for an account, an address or both. The embedded Snapshot
-// names the event key and lists every bucket of every limit.
-type State struct {
+// BudgetState represents what one budget counts for an account, an address or both. The embedded
+// Snapshot names the event key and lists every bucket of every limit.
+type BudgetState struct {
 	Budget Budget
 	window.Snapshot
 }
 
 // RetryAfter returns how long until the budget allows one more attempt, or 0 if it does now.
-func (s State) RetryAfter() (wait time.Duration) {
+func (s BudgetState) RetryAfter() (wait time.Duration) {
 	for _, l := range s.Limits {
 		wait = max(wait, l.RetryAfter)
 	}
@@ -28,17 +28,17 @@ func (s State) RetryAfter() (wait time.Duration) {
 // addresses. It charges nothing, writes nothing and never asks the Fallback. Use it to find out why
 // a user cannot log in.
 //
-// The states are in the order in which Begin asks: for each address, Address and Pair; then
-// Account, Streak and Total. Without an address, there are only these three. Begin allows an
-// attempt if RetryAfter is 0 for all of them. A known device also has its own budget, which
-// Limiter(Device) inspects.
+// The states are in the order in which Begin asks: for each address, BudgetAddress and BudgetPair;
+// then BudgetAccount, BudgetStreak and BudgetTotal. Without an address, there are only these three.
+// Begin allows an attempt if RetryAfter is 0 for all of them. A known device also has its own
+// budget, which Limiter(BudgetDevice) inspects.
 //
 // With Config.Challenged, the states of challenged attempts follow, in the same order.
-// BeginChallenged allows an attempt if RetryAfter is 0 for these and for Total. While the alarm is
-// on (see Alarm), Begin also denies an address that has failed twice.
+// BeginChallenged allows an attempt if RetryAfter is 0 for these and for BudgetTotal. While the
+// alarm is on (see Alarm), Begin also denies an address that has failed twice.
 //
 // The errors are those of Begin, but never window.ErrUncertain.
-func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr) ([]State, error) {
+func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr) ([]BudgetState, error) {
 	if err := g.checkAccount(account); err != nil {
 		return nil, err
 	}
@@ -54,14 +54,14 @@ func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr)
 }
 
 // inspect returns the state of the budget of each charge.
-func (g *Guard) inspect(ctx context.Context, all []charge) ([]State, error) {
-	states := make([]State, len(all))
+func (g *Guard) inspect(ctx context.Context, all []charge) ([]BudgetState, error) {
+	states := make([]BudgetState, len(all))
 	for i, c := range all {
 		s, err := g.limiters[c.budget].Inspect(ctx, c.event)
 		if err != nil {
 			return nil, fmt.Errorf("slidegate: login: cannot read what is charged to the %s: %w", c.budget, err)
 		}
-		states[i] = State{c.budget, s}
+		states[i] = BudgetState{c.budget, s}
 	}
 	return states, nil
 }

@@ -25,9 +25,9 @@ func TestInspect(t *testing.T) {
 		Event  string
 		Used   int64
 	}
-	account := []charged{{login.Account, "alice", 1}, {login.Streak, "alice", 1}, {login.Total, "alice", 1}}
-	network := []charged{{login.Address, "2001:db8:1:2::/64", 1}, {login.Pair, "2001:db8:1:2::/64 alice", 1}}
-	elsewhere := []charged{{login.Address, "192.0.2.1", 0}, {login.Pair, "192.0.2.1 alice", 0}}
+	account := []charged{{login.BudgetAccount, "alice", 1}, {login.BudgetStreak, "alice", 1}, {login.BudgetTotal, "alice", 1}}
+	network := []charged{{login.BudgetAddress, "2001:db8:1:2::/64", 1}, {login.BudgetPair, "2001:db8:1:2::/64 alice", 1}}
+	elsewhere := []charged{{login.BudgetAddress, "192.0.2.1", 0}, {login.BudgetPair, "192.0.2.1 alice", 0}}
 	for _, tt := range []struct {
 		from []netip.Addr
 		want []charged
@@ -87,7 +87,7 @@ func TestInspectAsBegin(t *testing.T) {
 			c.pass(time.Millisecond)
 		}
 		if a := must(g.Begin(t.Context(), "alice", home)); !a.Allowed {
-			t.Fatalf("attempt %d is denied by %s although %v are over", attempt, a.Denied, wait)
+			t.Fatalf("attempt %d is denied by %s although %v are over", attempt, a.DeniedBy, wait)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestInspectErrors(t *testing.T) {
 	if _, err := g.Inspect(t.Context(), ""); !errors.Is(err, login.ErrEmptyAccount) {
 		t.Errorf("no account: %v", err)
 	}
-	if _, err := g.Inspect(t.Context(), "alice", netip.Addr{}); !errors.Is(err, login.ErrAddress) {
+	if _, err := g.Inspect(t.Context(), "alice", netip.Addr{}); !errors.Is(err, login.ErrInvalidAddress) {
 		t.Errorf("no address: %v", err)
 	}
 	if _, err := new(login.Guard).Inspect(t.Context(), "alice"); err == nil {

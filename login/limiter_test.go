@@ -17,7 +17,7 @@ func TestLimiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for budget, event := range map[login.Budget]string{
-		login.Address: "2001:db8:1:2::/64", login.Pair: "2001:db8:1:2::/64 alice", login.Account: "alice", login.Streak: "alice",
+		login.BudgetAddress: "2001:db8:1:2::/64", login.BudgetPair: "2001:db8:1:2::/64 alice", login.BudgetAccount: "alice", login.BudgetStreak: "alice",
 	} {
 		l := g.Limiter(budget)
 		before, err := l.Inspect(t.Context(), event)

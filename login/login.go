@@ -57,49 +57,49 @@ type Guard struct {
 // is Config.Name, a dot and the budget: login.account.
 type Budget string
 
-// The budgets. Begin charges Address and Pair, then Account, then Streak and Total. BeginKnown
-// charges Device, then Total. Each comment ends with the event key, as Limiter(b).Inspect and
-// slidegate inspect take it.
+// The budgets. Begin charges BudgetAddress and BudgetPair, then BudgetAccount, then BudgetStreak
+// and BudgetTotal. BeginKnown charges BudgetDevice, then BudgetTotal. Each comment ends with the
+// event key, as Limiter(b).Inspect and slidegate inspect take it.
 const (
-	// Address counts attempts from one IPv4 address or one IPv6 /64, on any account.
+	// BudgetAddress counts attempts from one IPv4 address or one IPv6 /64, on any account.
 	// Event key: 192.0.2.1 or 2001:db8:1:2::/64.
-	Address Budget = "address"
+	BudgetAddress Budget = "address"
 
-	// Pair counts attempts from one address on one account.
+	// BudgetPair counts attempts from one address on one account.
 	// Event key: the address, a space and the account: 192.0.2.1 alice.
-	Pair Budget = "pair"
+	BudgetPair Budget = "pair"
 
-	// Account counts attempts from unknown devices on one account.
+	// BudgetAccount counts attempts from unknown devices on one account.
 	// Event key: the account.
-	Account Budget = "account"
+	BudgetAccount Budget = "account"
 
-	// Streak counts attempts from unknown devices on one account since anybody last logged in.
-	// Event key: the account.
-	Streak Budget = "streak"
+	// BudgetStreak counts attempts from unknown devices on one account since anybody last logged
+	// in. Event key: the account.
+	BudgetStreak Budget = "streak"
 
-	// Device counts attempts from one known device on one account.
+	// BudgetDevice counts attempts from one known device on one account.
 	// Event key: the device, quoted as by Go's %q, a space and the account: "device" alice.
-	Device Budget = "device"
+	BudgetDevice Budget = "device"
 
-	// Total counts all attempts on one account.
+	// BudgetTotal counts all attempts on one account.
 	// Event key: the account.
-	Total Budget = "total"
+	BudgetTotal Budget = "total"
 )
 
 // The budgets of challenged attempts, which exist only with Config.Challenged. BeginChallenged
-// charges them and Total, in the same order as Begin. Their event keys are those of the budgets
-// without "challenged-".
+// charges them and BudgetTotal, in the same order as Begin. Their event keys are those of the
+// budgets without "challenged-".
 const (
-	ChallengedAddress Budget = "challenged-address"
-	ChallengedPair    Budget = "challenged-pair"
-	ChallengedAccount Budget = "challenged-account"
-	ChallengedStreak  Budget = "challenged-streak"
+	BudgetChallengedAddress Budget = "challenged-address"
+	BudgetChallengedPair    Budget = "challenged-pair"
+	BudgetChallengedAccount Budget = "challenged-account"
+	BudgetChallengedStreak  Budget = "challenged-streak"
 )
 
-// Site denies an unknown device while the alarm is on and its address has failed twice: see
-// Challenged.Site. It counts in the budget Address, with at most two failures in each limit.
+// BudgetSite denies an unknown device while the alarm is on and its address has failed twice: see
+// Challenged.Site. It counts in BudgetAddress, with at most two failures in each limit.
 // Attempt.RetryAfter is then the wait if the alarm stays on.
-const Site Budget = "site"
+const BudgetSite Budget = "site"
 
 // Errors that callers can distinguish with errors.Is. In an outage of Redis, errors match
 // window.ErrOutage or window.ErrUncertain.
@@ -109,9 +109,9 @@ var (
 	ErrEmptyAccount = errors.New("slidegate: login without an account; check that one was typed before you call the guard")
 	// ErrEmptyDevice is returned by BeginKnown for the device "".
 	ErrEmptyDevice = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
-	// ErrAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, because no client has these
-	// addresses.
-	ErrAddress = errors.New("slidegate: login without an address of the client; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
+	// ErrInvalidAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, because no client has
+	// these addresses.
+	ErrInvalidAddress = errors.New("slidegate: login without an address of the client; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
 )
 
 var errGuard = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
@@ -171,9 +171,9 @@ func newGuard(cfg Config, in store) (*Guard, error) {
 	return g, g.addAlarm(cfg, in)
 }
 
-// addAlarm adds the alarm over the whole service, and the limiter Site that it uses.
+// addAlarm adds the alarm over the whole service, and the limiter BudgetSite that it uses.
 func (g *Guard) addAlarm(cfg Config, in store) (err error) {
-	if g.limiters[Site], err = g.limiters[Address].With(suspectLimits(orDefault(cfg.Address, addressLimits))...); err != nil {
+	if g.limiters[BudgetSite], err = g.limiters[BudgetAddress].With(suspectLimits(orDefault(cfg.Address, addressLimits))...); err != nil {
 		return err
 	}
 	g.alarm, err = cfg.siteAlarm(in)
@@ -190,9 +190,9 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // right, call Succeed. If it is wrong, call nothing: the charges stay. If it could not be checked,
 // call Cancel.
 //
-// A denial is an Attempt and not an error. The errors are ErrEmptyAccount, ErrAddress, and those of
-// window.AllowAll. An error beside a denial means that some charges could not be given back. After
-// any error, let nobody in.
+// A denial is an Attempt and not an error. The errors are ErrEmptyAccount, ErrInvalidAddress, and
+// those of window.AllowAll. An error beside a denial means that some charges could not be given
+// back. After any error, let nobody in.
 //
 // Begin does not change the account: Alice and alice are two accounts. Pass what the application
 // looks the account up by, such as its number. For an account that does not exist, pass the typed
@@ -222,9 +222,9 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 	if device == "" {
 		return nil, ErrEmptyDevice
 	}
-	own := charge{Device, strconv.Quote(device) + " " + account}
-	a, err := g.begin(ctx, []charge{own, {Total, account}}, append(g.streakCharges(account), own)...)
-	if err != nil || a.Allowed || a.Denied == Total { // the total also limits unknown devices
+	own := charge{BudgetDevice, strconv.Quote(device) + " " + account}
+	a, err := g.begin(ctx, []charge{own, {BudgetTotal, account}}, append(g.streakCharges(account), own)...)
+	if err != nil || a.Allowed || a.DeniedBy == BudgetTotal { // the total also limits unknown devices
 		return a, err
 	}
 	other, err := g.beginUnknown(ctx, account, ip, own)
@@ -254,10 +254,10 @@ func (g *Guard) checkAccount(account string) error {
 	return nil
 }
 
-// checkAddress returns ErrAddress for an address that no client has.
+// checkAddress returns ErrInvalidAddress for an address that no client has.
 func checkAddress(ip netip.Addr) error {
 	if !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified() {
-		return ErrAddress
+		return ErrInvalidAddress
 	}
 	return nil
 }
@@ -266,13 +266,13 @@ func checkAddress(ip netip.Addr) error {
 // and the charges in own: the budget of a known device that has used it up.
 func (g *Guard) beginUnknown(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
 	from := addressCharges(account, ip)
-	cleared := append(g.withChallenged([]charge{from[1], {Streak, account}}), own...)
+	cleared := append(g.withChallenged([]charge{from[1], {BudgetStreak, account}}), own...)
 	if g.alarm.isOn() {
-		from[0].budget = Site
+		from[0].budget = BudgetSite
 	}
 	a, err := g.begin(ctx, append(from, accountCharges(account)...), cleared...)
 	g.alarm.count(ctx, a)
-	if err == nil && !a.Allowed && a.Denied != Total && g.challenges() {
+	if err == nil && !a.Allowed && a.DeniedBy != BudgetTotal && g.challenges() {
 		a.Challenge = g.wouldAdmit(ctx, account, ip)
 	}
 	return a, err
@@ -280,25 +280,25 @@ func (g *Guard) beginUnknown(ctx context.Context, account string, ip netip.Addr,
 
 // streakCharges returns what a login clears from any device.
 func (g *Guard) streakCharges(account string) []charge {
-	return g.withChallenged([]charge{{Streak, account}})
+	return g.withChallenged([]charge{{BudgetStreak, account}})
 }
 
 // addressCharges returns what an attempt is charged to because of its address: the address and the
 // pair.
 func addressCharges(account string, ip netip.Addr) []charge {
 	client := subnet.Client(ip)
-	return []charge{{Address, client}, {Pair, client + " " + account}}
+	return []charge{{BudgetAddress, client}, {BudgetPair, client + " " + account}}
 }
 
 // accountCharges returns what an attempt from an unknown device is charged to because of its
 // account.
 func accountCharges(account string) []charge {
-	return []charge{{Account, account}, {Streak, account}, {Total, account}}
+	return []charge{{BudgetAccount, account}, {BudgetStreak, account}, {BudgetTotal, account}}
 }
 
 // pairCharge returns the charge to the pair of an address and an account.
 func pairCharge(account string, ip netip.Addr) charge {
-	return charge{Pair, subnet.Client(ip) + " " + account}
+	return charge{BudgetPair, subnet.Client(ip) + " " + account}
 }
 
 // Forget resets what is charged to an account, and to its pairs with the given addresses. Call it
@@ -328,7 +328,7 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	if err := g.check("any account", ip); err != nil {
 		return err
 	}
-	return g.forget(ctx, g.withChallenged([]charge{{Address, subnet.Client(ip)}})...)
+	return g.forget(ctx, g.withChallenged([]charge{{BudgetAddress, subnet.Client(ip)}})...)
 }
 
 // forget resets some budgets in one round trip.

@@ -85,10 +85,10 @@ func TestSucceed(t *testing.T) {
 	}
 	counts := func() map[string]int64 {
 		return map[string]int64{
-			"address": used(t, g, login.Address, "192.0.2.1"), "bot": used(t, g, login.Address, "198.51.0.1"),
-			"pair": used(t, g, login.Pair, "192.0.2.1 alice"), "bot's pair": used(t, g, login.Pair, "198.51.0.1 alice"),
-			"account": used(t, g, login.Account, "alice"), "streak": used(t, g, login.Streak, "alice"),
-			"device": used(t, g, login.Device, `"laptop" alice`), "total": used(t, g, login.Total, "alice"),
+			"address": used(t, g, login.BudgetAddress, "192.0.2.1"), "bot": used(t, g, login.BudgetAddress, "198.51.0.1"),
+			"pair": used(t, g, login.BudgetPair, "192.0.2.1 alice"), "bot's pair": used(t, g, login.BudgetPair, "198.51.0.1 alice"),
+			"account": used(t, g, login.BudgetAccount, "alice"), "streak": used(t, g, login.BudgetStreak, "alice"),
+			"device": used(t, g, login.BudgetDevice, `"laptop" alice`), "total": used(t, g, login.BudgetTotal, "alice"),
 		}
 	}
 	failed := map[string]int64{"address": 2, "bot": 2, "pair": 2, "bot's pair": 2, "account": 4, "streak": 4, "device": 2, "total": 6}
@@ -152,10 +152,10 @@ func TestEndAfterDenial(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Pair: limits("1/1h")})
 	must(g.Begin(t.Context(), "alice", home))
 	a := must(g.Begin(t.Context(), "alice", home))
-	if a.Allowed || a.Denied != login.Pair || a.RetryAfter <= 59*time.Minute || a.Left != 0 {
+	if a.Allowed || a.DeniedBy != login.BudgetPair || a.RetryAfter <= 59*time.Minute || a.Remaining != 0 {
 		t.Fatalf("%+v", a)
 	}
-	if err := errors.Join(a.Succeed(t.Context()), a.Cancel(t.Context())); err != nil || used(t, g, login.Pair, "192.0.2.1 alice") != 1 {
+	if err := errors.Join(a.Succeed(t.Context()), a.Cancel(t.Context())); err != nil || used(t, g, login.BudgetPair, "192.0.2.1 alice") != 1 {
 		t.Errorf("%v", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := must(g.Begin(t.Context(), "alice", home))
-	if total := used(t, g, login.Total, "alice"); !a.Allowed || a.Left != 2 || total != 1 {
+	if total := used(t, g, login.BudgetTotal, "alice"); !a.Allowed || a.Remaining != 2 || total != 1 {
 		t.Errorf("%+v, %d in all", a, total)
 	}
 }
@@ -187,10 +187,10 @@ func TestKnownDevice(t *testing.T) {
 		must(g.Begin(t.Context(), "alice", bot(i)))
 		must(g.Begin(t.Context(), fmt.Sprint("neighbour ", i), home))
 	}
-	if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.Denied != login.Address {
+	if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.DeniedBy != login.BudgetAddress {
 		t.Errorf("from home, used up by others: %+v", a)
 	}
-	if a := must(g.Begin(t.Context(), "alice", netip.MustParseAddr("203.0.113.9"))); a.Allowed || a.Denied != login.Account {
+	if a := must(g.Begin(t.Context(), "alice", netip.MustParseAddr("203.0.113.9"))); a.Allowed || a.DeniedBy != login.BudgetAccount {
 		t.Errorf("from elsewhere: %+v", a)
 	}
 	for i := range 7 {
@@ -213,7 +213,7 @@ func TestUsedUpDevice(t *testing.T) {
 			t.Fatalf("%d: %+v", i, a)
 		}
 	}
-	if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.Allowed || a.Denied != login.Pair || a.RetryAfter > time.Hour {
+	if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.Allowed || a.DeniedBy != login.BudgetPair || a.RetryAfter > time.Hour {
 		t.Errorf("%+v", a)
 	}
 	if err := g.Forget(t.Context(), "alice", netip.MustParseAddr("::ffff:192.0.2.1")); err != nil {
@@ -223,7 +223,7 @@ func TestUsedUpDevice(t *testing.T) {
 	if err := a.Succeed(t.Context()); err != nil || !a.Allowed {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	for b, event := range map[login.Budget]string{login.Device: `"laptop" alice`, login.Pair: "192.0.2.1 alice", login.Account: "alice"} {
+	for b, event := range map[login.Budget]string{login.BudgetDevice: `"laptop" alice`, login.BudgetPair: "192.0.2.1 alice", login.BudgetAccount: "alice"} {
 		if n := used(t, g, b, event); n != 0 {
 			t.Errorf("%d charged to the %s", n, b)
 		}
@@ -240,7 +240,7 @@ func TestTotalOfADevice(t *testing.T) {
 	}
 	must(g.Begin(t.Context(), "bob", home))
 	for _, wait := range []time.Duration{time.Hour, time.Millisecond} {
-		if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.Denied != login.Total || a.RetryAfter != wait {
+		if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.DeniedBy != login.BudgetTotal || a.RetryAfter != wait {
 			t.Errorf("%+v, want a wait of %v", a, wait)
 		}
 		c.pass(time.Hour - time.Millisecond)
@@ -266,7 +266,7 @@ func TestHonestAmongAttackers(t *testing.T) {
 	for i := range 16 {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				if a, err := g.Begin(ctx, "alice", bot(i)); err == nil && (a.Allowed || a.Denied != login.Address) {
+				if a, err := g.Begin(ctx, "alice", bot(i)); err == nil && (a.Allowed || a.DeniedBy != login.BudgetAddress) {
 					t.Errorf("an attacker: %+v", a)
 				}
 				guesses.Add(1)
@@ -306,7 +306,7 @@ func TestKnownAmongStrangersUnderLoad(t *testing.T) {
 	for range 32 {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				if a, err := g.Begin(ctx, "alice", bot(int(guesses.Add(1)))); err == nil && (a.Allowed || a.Denied != login.Account) {
+				if a, err := g.Begin(ctx, "alice", bot(int(guesses.Add(1)))); err == nil && (a.Allowed || a.DeniedBy != login.BudgetAccount) {
 					t.Errorf("a stranger: %+v", a)
 				}
 			}
@@ -315,7 +315,7 @@ func TestKnownAmongStrangersUnderLoad(t *testing.T) {
 	for range redistest.UnlessShort(200, 100) {
 		a := must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 		if !a.Allowed {
-			t.Errorf("denied by the %s", a.Denied)
+			t.Errorf("denied by the %s", a.DeniedBy)
 		}
 		if err := a.Succeed(t.Context()); err != nil {
 			t.Fatal(err)
@@ -430,7 +430,7 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{Secret: secret, Name: strings.Repeat("a", 46)}), `slidegate: login guard name "` + strings.Repeat("a", 46) + `" has 46 bytes; choose 1 to 45`},
 		{zero, "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
 		{(&login.Guard{}).Forget(t.Context(), "alice"), "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
-		{local.ForgetAddress(t.Context(), netip.Addr{}), login.ErrAddress.Error()},
+		{local.ForgetAddress(t.Context(), netip.Addr{}), login.ErrInvalidAddress.Error()},
 		{nameless, `slidegate: login guard without a Name; give it one, because guards of one Name share their counts`},
 		{of(login.Config{Secret: secret, Account: limits("91/1h")}), account("91" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("5/1s")}), account("18000" + ninety)},
@@ -452,16 +452,16 @@ func TestRefuses(t *testing.T) {
 		{challenged, `slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}`},
 		{errLocal, `slidegate: limiter "g.address" is in memory and has a Fallback, which it never needs; leave it out`},
 		{begin("", home), login.ErrEmptyAccount.Error()},
-		{begin("alice", netip.Addr{}), login.ErrAddress.Error()},
-		{begin("alice", netip.IPv6Unspecified()), login.ErrAddress.Error()},
-		{begin("alice", netip.MustParseAddr("0.0.0.0")), login.ErrAddress.Error()},
-		{begin("alice", netip.MustParseAddr("::ffff:0.0.0.0")), login.ErrAddress.Error()},
-		{begin("alice", netip.MustParseAddr("::%eth0")), login.ErrAddress.Error()},
+		{begin("alice", netip.Addr{}), login.ErrInvalidAddress.Error()},
+		{begin("alice", netip.IPv6Unspecified()), login.ErrInvalidAddress.Error()},
+		{begin("alice", netip.MustParseAddr("0.0.0.0")), login.ErrInvalidAddress.Error()},
+		{begin("alice", netip.MustParseAddr("::ffff:0.0.0.0")), login.ErrInvalidAddress.Error()},
+		{begin("alice", netip.MustParseAddr("::%eth0")), login.ErrInvalidAddress.Error()},
 		{known("", home, "laptop"), login.ErrEmptyAccount.Error()},
-		{known("alice", netip.Addr{}, "laptop"), login.ErrAddress.Error()},
+		{known("alice", netip.Addr{}, "laptop"), login.ErrInvalidAddress.Error()},
 		{known("alice", home, ""), login.ErrEmptyDevice.Error()},
 		{local.Forget(t.Context(), ""), login.ErrEmptyAccount.Error()},
-		{local.Forget(t.Context(), "alice", home, netip.Addr{}), login.ErrAddress.Error()},
+		{local.Forget(t.Context(), "alice", home, netip.Addr{}), login.ErrInvalidAddress.Error()},
 	} {
 		if tt.err == nil || tt.err.Error() != tt.want {
 			t.Errorf("%d: got %v\nwant %s", i, tt.err, tt.want)
@@ -470,7 +470,7 @@ func TestRefuses(t *testing.T) {
 	if err := of(login.Config{Secret: secret[:16]}); err != nil {
 		t.Error(err)
 	}
-	if n := used(t, local, login.Account, "alice"); n != 0 {
+	if n := used(t, local, login.BudgetAccount, "alice"); n != 0 {
 		t.Errorf("%d charges", n)
 	}
 	for _, valid := range []string{"90/1h", "15/10m", "90/1d", "1/40s", "45/30m1s"} {
@@ -483,7 +483,7 @@ func TestRefuses(t *testing.T) {
 // TestHangingUp checks that a client that hangs up while it is charged is charged completely,
 // including its own address.
 func TestHangingUp(t *testing.T) {
-	for _, at := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} {
+	for _, at := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal} {
 		ctx, hangUp := context.WithCancel(t.Context())
 		var asked atomic.Int64
 		g := newGuard(t, redistest.Client(t), login.Config{Observe: func(_ context.Context, o window.Observation) {
@@ -498,7 +498,7 @@ func TestHangingUp(t *testing.T) {
 		if a, err := g.Begin(ctx, "alice", home); !errors.Is(err, context.Canceled) || a != nil || asked.Load() != 5 {
 			t.Errorf("%s, gone before: %+v, %v, %d asked", at, a, err, asked.Load())
 		}
-		for b, event := range map[login.Budget]string{login.Address: "192.0.2.1", login.Pair: "192.0.2.1 alice", login.Account: "alice", login.Streak: "alice", login.Total: "alice"} {
+		for b, event := range map[login.Budget]string{login.BudgetAddress: "192.0.2.1", login.BudgetPair: "192.0.2.1 alice", login.BudgetAccount: "alice", login.BudgetStreak: "alice", login.BudgetTotal: "alice"} {
 			if n := used(t, g, b, event); n != 1 {
 				t.Errorf("%s: %d charged to the %s", at, n, b)
 			}
@@ -516,11 +516,11 @@ func (expiredDeadline) Deadline() (time.Time, bool) { return time.Now().Add(-tim
 func TestDeadline(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
 	for want := range int64(5) {
-		if a, err := g.Begin(expiredDeadline{t.Context()}, "alice", home); err != nil || !a.Allowed || used(t, g, login.Address, "192.0.2.1") != want+1 {
+		if a, err := g.Begin(expiredDeadline{t.Context()}, "alice", home); err != nil || !a.Allowed || used(t, g, login.BudgetAddress, "192.0.2.1") != want+1 {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
-	if a, err := g.Begin(expiredDeadline{t.Context()}, "alice", home); err != nil || a.Denied != login.Pair || !a.Challenge {
+	if a, err := g.Begin(expiredDeadline{t.Context()}, "alice", home); err != nil || a.DeniedBy != login.BudgetPair || !a.Challenge {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -559,9 +559,9 @@ func TestErrorsOfSucceedAndCancel(t *testing.T) {
 		err  error
 		says []login.Budget
 	}{
-		{one.Succeed(t.Context()), []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total}},
-		{other.Cancel(t.Context()), []login.Budget{login.Device, login.Total}},
-		{g.Forget(t.Context(), "alice", home), []login.Budget{login.Pair, login.Account, login.Streak, login.Total}},
+		{one.Succeed(t.Context()), []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal}},
+		{other.Cancel(t.Context()), []login.Budget{login.BudgetDevice, login.BudgetTotal}},
+		{g.Forget(t.Context(), "alice", home), []login.Budget{login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal}},
 	} {
 		for _, b := range tt.says {
 			if tt.err == nil || !strings.Contains(tt.err.Error(), string(b)) || !errors.Is(tt.err, window.ErrOutage) {
@@ -589,7 +589,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 			must(g.Begin(t.Context(), "carol", home)) // connects, and loads the script
 			kill = sync.OnceFunc(func() { server.Kill(t) })
 			a, err := g.Begin(t.Context(), "alice", home)
-			if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.Denied == login.Pair || a.Denied == login.Account) {
+			if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.DeniedBy == login.BudgetPair || a.DeniedBy == login.BudgetAccount) {
 				t.Errorf("%v: %+v, %v", denied, a, err)
 			}
 			for i := range 3 {
@@ -690,7 +690,7 @@ func TestKilledUnderLoad(t *testing.T) {
 			server.Kill(t)
 			close(dead)
 			group.Wait()
-			most, inMemory := int64(20), used(t, fallback, login.Account, "alice")
+			most, inMemory := int64(20), used(t, fallback, login.BudgetAccount, "alice")
 			if falls {
 				most += 4
 			}
@@ -706,8 +706,8 @@ func TestPage(t *testing.T) {
 	page := string(must(os.ReadFile("../docs/login.md")))
 	plain, challenges := must(login.NewLocal(login.Config{Name: "g"})), must(login.NewLocal(login.Config{Name: "g", Challenged: &login.Challenged{}}))
 	for _, b := range []login.Budget{
-		login.Address, login.Pair, login.Account, login.Streak, login.Total, login.Device,
-		login.ChallengedAddress, login.ChallengedPair, login.ChallengedAccount, login.ChallengedStreak,
+		login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal, login.BudgetDevice,
+		login.BudgetChallengedAddress, login.BudgetChallengedPair, login.BudgetChallengedAccount, login.BudgetChallengedStreak,
 	} {
 		g := plain
 		if plain.Limiter(b) == nil {

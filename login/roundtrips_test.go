@@ -122,8 +122,8 @@ func TestRoundTrips(t *testing.T) {
 			if last, err = s.do(); err != nil {
 				t.Fatal(err)
 			}
-			if want := sum(s.trips); gate.calls() != want || last.Denied != s.denied {
-				t.Errorf("%s: %d calls, want %d; denied by %q", s.name, gate.calls(), want, last.Denied)
+			if want := sum(s.trips); gate.calls() != want || last.DeniedBy != s.denied {
+				t.Errorf("%s: %d calls, want %d; denied by %q", s.name, gate.calls(), want, last.DeniedBy)
 			}
 		}
 	}
@@ -134,15 +134,15 @@ func TestRoundTrips(t *testing.T) {
 		{"Cancel", func() (*login.Attempt, error) { return last, last.Cancel(t.Context()) }, []int{5}, ""},
 		{"Begin", begin(0), []int{2, 1, 2}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the streak", begin(2), []int{2, 1, 2, 4}, login.Streak},
+		{"denied by the streak", begin(2), []int{2, 1, 2, 4}, login.BudgetStreak},
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"Succeed", succeed, []int{3}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the account", begin(2), []int{2, 1, 2}, login.Account},
+		{"denied by the account", begin(2), []int{2, 1, 2}, login.BudgetAccount},
 		{"Forget", forget(bot(1)), []int{4}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the address", begin(1), []int{2, 1}, login.Address},
+		{"denied by the address", begin(1), []int{2, 1}, login.BudgetAddress},
 		{"Forget", forget(), []int{3}, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
@@ -153,7 +153,7 @@ func TestRoundTrips(t *testing.T) {
 	play([]step{
 		{"Begin", begin(0), []int{2, 1, 2}, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
-		{"BeginKnown, denied by the total", known, []int{1, 1, 1}, login.Total},
+		{"BeginKnown, denied by the total", known, []int{1, 1, 1}, login.BudgetTotal},
 	})
 	cfg.Challenged = &login.Challenged{Account: limits("1/1h")}
 	cfg.Now = newClock().now // stands still, so that the level of the alarm is read once
@@ -161,11 +161,11 @@ func TestRoundTrips(t *testing.T) {
 	play([]step{
 		{"Begin", begin(0), []int{2, 1, 2}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the streak", begin(2), []int{2, 1, 2, 4, 5}, login.Streak},
+		{"denied by the streak", begin(2), []int{2, 1, 2, 4, 5}, login.BudgetStreak},
 		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
 		{"Succeed", succeed, []int{6}, ""},
 		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
-		{"BeginChallenged, denied", challenged, []int{2, 1, 2}, login.ChallengedAccount},
+		{"BeginChallenged, denied", challenged, []int{2, 1, 2}, login.BudgetChallengedAccount},
 		{"Forget", forget(bot(1)), []int{7}, ""},
 	})
 }

@@ -81,7 +81,7 @@ func (s *siteAlarm) count(ctx context.Context, a *Attempt) {
 	case a.Allowed:
 		a.alarm = s
 		s.failures.Add(1)
-	case a.Denied == Site:
+	case a.DeniedBy == BudgetSite:
 		if d, err := s.stopped.Allow(ctx, a.charges[0].event); err == nil && d.Allowed {
 			s.failures.Add(1)
 		}

@@ -45,14 +45,14 @@ func TestSite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := guard("")
 			raiseAlarm(t, g, c)
-			if a := must(g.Begin(t.Context(), "bob", bot(0))); !a.Allowed || a.Left != 0 {
+			if a := must(g.Begin(t.Context(), "bob", bot(0))); !a.Allowed || a.Remaining != 0 {
 				t.Errorf("an address that has failed once: %+v", a)
 			}
 			a := must(g.Begin(t.Context(), "alice", bot(0)))
-			if a.Allowed || a.Denied != login.Site || !a.Challenge || a.RetryAfter != 24*time.Hour {
+			if a.Allowed || a.DeniedBy != login.BudgetSite || !a.Challenge || a.RetryAfter != 24*time.Hour {
 				t.Errorf("an address that has failed twice: %+v", a)
 			}
-			if n := used(t, g, login.Account, "alice") + used(t, g, login.Address, bot(0).String()); n != 2 {
+			if n := used(t, g, login.BudgetAccount, "alice") + used(t, g, login.BudgetAddress, bot(0).String()); n != 2 {
 				t.Errorf("%d are charged", n)
 			}
 			if a := must(g.BeginChallenged(t.Context(), "alice", bot(0))); !a.Allowed {
@@ -62,7 +62,7 @@ func TestSite(t *testing.T) {
 				t.Errorf("a known device: %+v", a)
 			}
 			a = must(g.Begin(t.Context(), "alice", home))
-			if err := a.Succeed(t.Context()); err != nil || !a.Allowed || used(t, g, login.Address, home.String()) != 0 {
+			if err := a.Succeed(t.Context()); err != nil || !a.Allowed || used(t, g, login.BudgetAddress, home.String()) != 0 {
 				t.Errorf("an address that has not failed: %+v, %v", a, err)
 			}
 			c.pass(time.Hour)
@@ -177,7 +177,7 @@ func TestSiteLasts(t *testing.T) {
 		failOn(t, g, addresses)
 		for i := range 6 * 3600 {
 			c.pass(time.Second)
-			if a := must(g.Begin(t.Context(), fmt.Sprint("account ", i%addresses), bot(i%addresses))); g.Alarm().On && a.Denied != login.Site {
+			if a := must(g.Begin(t.Context(), fmt.Sprint("account ", i%addresses), bot(i%addresses))); g.Alarm().On && a.DeniedBy != login.BudgetSite {
 				t.Fatalf("%+v", a)
 			}
 		}
@@ -273,7 +273,7 @@ func TestSiteInAnOutage(t *testing.T) {
 	for range 2 {
 		must(g.Begin(t.Context(), "alice", bot(100)))
 	}
-	if a := must(g.Begin(t.Context(), "alice", bot(100))); a.Denied != login.Site || !a.Degraded || !a.Challenge {
+	if a := must(g.Begin(t.Context(), "alice", bot(100))); a.DeniedBy != login.BudgetSite || !a.Degraded || !a.Challenge {
 		t.Errorf("%+v", a)
 	}
 	c.pass(35 * time.Minute)

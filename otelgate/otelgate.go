@@ -85,12 +85,12 @@ func newObserver(meter metric.Meter) (*observer, error) {
 func (o *observer) observe(ctx context.Context, seen window.Observation) {
 	s := o.options(ctx, seriesOf(&seen))
 	switch seen.Kind {
-	case window.OutageBegan:
+	case window.KindOutageBegan:
 		o.outages.Add(ctx, 1, s.add...)
 		o.active.Add(ctx, 1, s.add...)
-	case window.OutageEnded:
+	case window.KindOutageEnded:
 		o.active.Add(ctx, -1, s.add...)
-	case window.CacheOff:
+	case window.KindCacheOff:
 		o.cacheOff.Add(ctx, 1, s.add...)
 	default: // a decision, or why there is none
 		o.decided(ctx, &seen, s)

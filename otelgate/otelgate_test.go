@@ -39,7 +39,7 @@ func TestBuckets(t *testing.T) {
 	b := newCollector()
 	took := []time.Duration{200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}
 	for _, d := range took {
-		b.observe(t.Context(), seen(window.Allowed, d))
+		b.observe(t.Context(), seen(window.KindAllowed, d))
 	}
 	for _, name := range []string{"slidegate.limiter.decision.duration", "slidegate.limiter.redis.duration"} {
 		points := b.durations(t, name)
@@ -141,8 +141,8 @@ func TestOutage(t *testing.T) {
 // TestKinds checks that kinds of observations that no server here causes are recorded, too.
 func TestKinds(t *testing.T) {
 	b := newCollector()
-	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Uncertain, Took: time.Second, InRedis: time.Second})
-	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.CacheOff})
+	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindUncertain, Took: time.Second, InRedis: time.Second})
+	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindCacheOff})
 	if got := b.sum(t, "slidegate.limiter.denial_cache.disabled"); got != 1 {
 		t.Errorf("%d limiters without a cache", got)
 	}
@@ -213,7 +213,7 @@ func TestSpan(t *testing.T) {
 func TestExemplars(t *testing.T) {
 	b := newCollector()
 	ctx, _ := traced(t)
-	b.observe(ctx, seen(window.Denied, 900*time.Millisecond))
+	b.observe(ctx, seen(window.KindDenied, 900*time.Millisecond))
 	want := api.SpanContextFromContext(ctx).TraceID()
 	for _, name := range []string{"slidegate.limiter.decision.duration", "slidegate.limiter.redis.duration"} {
 		exemplars := b.durations(t, name)[0].Exemplars
@@ -240,8 +240,8 @@ func TestNoEvent(t *testing.T) {
 // TestConventions checks that names, units and attributes follow the semantic conventions.
 func TestConventions(t *testing.T) {
 	b, name := newCollector(), regexp.MustCompile(`^slidegate(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
-	b.observe(t.Context(), seen(window.Allowed, time.Millisecond))
-	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.Outage})
+	b.observe(t.Context(), seen(window.KindAllowed, time.Millisecond))
+	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindOutage})
 	all := b.metrics(t)
 	if len(all) != 8 {
 		t.Errorf("%d metrics", len(all))
@@ -294,7 +294,7 @@ func TestAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for i := range 100 {
-				o := seen(window.Allowed, time.Millisecond)
+				o := seen(window.KindAllowed, time.Millisecond)
 				o.Limiter = fmt.Sprint("limiter ", i)
 				b.observe(t.Context(), o)
 			}
@@ -311,7 +311,7 @@ func TestNoAllocations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector, pools forget at random")
 	}
-	b, o := newCollector(), seen(window.Allowed, time.Millisecond)
+	b, o := newCollector(), seen(window.KindAllowed, time.Millisecond)
 	if n := testing.AllocsPerRun(1000, func() { b.observe(t.Context(), o) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

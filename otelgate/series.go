@@ -58,7 +58,7 @@ func sourceOf(o *window.Observation) string {
 // attributes returns the attributes of a decision.
 func (s series) attributes() []attribute.KeyValue {
 	all := []attribute.KeyValue{limiterName.String(s.limiter), outcome.String(string(s.outcome)), source.String(s.source)}
-	if s.outcome == window.Outage || s.outcome == window.Uncertain || s.outcome == window.Refused {
+	if s.outcome == window.KindOutage || s.outcome == window.KindUncertain || s.outcome == window.KindRefused {
 		all = append(all, errorType.String(string(s.outcome)))
 	}
 	return all

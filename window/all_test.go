@@ -383,7 +383,7 @@ func TestJointRefuses(t *testing.T) {
 		{t.Context(), []window.Check{valid, {Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
 		{t.Context(), []window.Check{valid, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
 		{t.Context(), []window.Check{valid, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error() + " (check 2 of AllowAll)"},
-		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e", N: -1}}, `slidegate: limiter "l": ` + window.ErrCost.Error() + ", not -1 (check 2 of AllowAll)"},
+		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e", N: -1}}, `slidegate: limiter "l": ` + window.ErrInvalidCost.Error() + ", not -1 (check 2 of AllowAll)"},
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e"}, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 3 of AllowAll)"},
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 4 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 2 of AllowAll)"},
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "f", N: 2}, valid, valid}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 4 of AllowAll)"},

@@ -26,14 +26,14 @@ type guarded struct {
 	client    rueidis.Client
 	server    *redistest.Server
 	admin     rueidis.Client
-	cacheOffs *atomic.Int32 // how often Observe received CacheOff
+	cacheOffs *atomic.Int32 // how often Observe received KindCacheOff
 }
 
 func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.ClientOption)) guarded {
 	t.Helper()
 	server, cacheOffs := redistest.Start(t), &atomic.Int32{}
 	cfg := window.Config{Name: "guarded", Limits: limits, DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
-		if o.Kind == window.CacheOff {
+		if o.Kind == window.KindCacheOff {
 			cacheOffs.Add(1)
 		}
 	}}
@@ -242,7 +242,7 @@ func TestObserverPanics(t *testing.T) {
 	server := redistest.Start(t)
 	var panics, panicked atomic.Bool
 	l := must(window.New(server.Client(t), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout, Observe: func(_ context.Context, o window.Observation) {
-		if o.Kind == window.OutageBegan && panics.CompareAndSwap(true, false) {
+		if o.Kind == window.KindOutageBegan && panics.CompareAndSwap(true, false) {
 			panicked.Store(true)
 			panic("observer")
 		}
@@ -376,7 +376,7 @@ func TestAllowedCostsNoMore(t *testing.T) {
 }
 
 // TestCacheThatIsNone checks that, with a client that caches nothing, Redis decides about denials,
-// and CacheOff is reported once.
+// and KindCacheOff is reported once.
 func TestCacheThatIsNone(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) { o.DisableCache = true })
 	for i := range 50 {
@@ -385,7 +385,7 @@ func TestCacheThatIsNone(t *testing.T) {
 		}
 	}
 	if n := g.cacheOffs.Load(); n != 1 {
-		t.Errorf("CacheOff %d times", n)
+		t.Errorf("KindCacheOff %d times", n)
 	}
 	do(t, g.admin, "CONFIG", "RESETSTAT")
 	must(g.Allow(t.Context(), "e"))
@@ -453,9 +453,9 @@ func TestCachedReadsUnderLoad(t *testing.T) {
 	var began, ended atomic.Int32
 	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
 		switch o.Kind { //nolint:exhaustive // attempts do not matter
-		case window.OutageBegan:
+		case window.KindOutageBegan:
 			began.Add(1)
-		case window.OutageEnded:
+		case window.KindOutageEnded:
 			ended.Add(1)
 		}
 	}}))

@@ -89,12 +89,12 @@ func TestEachIsObserved(t *testing.T) {
 	kinds := map[window.Kind]int{}
 	l := must(window.NewLocal(window.Config{Name: "seen", Limits: parsed("1/1h"), Observe: func(_ context.Context, o window.Observation) {
 		kinds[o.Kind]++
-		if o.Units != 1 || (o.Kind == window.Allowed) != o.Decision.Allowed {
+		if o.Units != 1 || (o.Kind == window.KindAllowed) != o.Decision.Allowed {
 			t.Errorf("%+v", o)
 		}
 	}}))
 	l.AllowEach(t.Context(), []string{"a", "b", "a", ""})
-	if want := (map[window.Kind]int{window.Allowed: 2, window.Denied: 1, window.Refused: 1}); !cmp.Equal(kinds, want) {
+	if want := (map[window.Kind]int{window.KindAllowed: 2, window.KindDenied: 1, window.KindRefused: 1}); !cmp.Equal(kinds, want) {
 		t.Errorf("%v", kinds)
 	}
 }

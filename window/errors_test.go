@@ -31,8 +31,8 @@ func TestBadAttempts(t *testing.T) {
 			{empty, window.ErrEmptyEvent, "name its subject"},
 			{b.Refund(ctx, "", window.Decision{Counted: 1}), window.ErrEmptyEvent, "empty"},
 			{b.Reset(ctx, ""), window.ErrEmptyEvent, "empty"},
-			{free, window.ErrCost, "not 0"},
-			{negative, window.ErrCost, "not -1"},
+			{free, window.ErrInvalidCost, "not 0"},
+			{negative, window.ErrInvalidCost, "not -1"},
 			{over, window.ErrExceedsLimit, "6 units under 5/1m"},
 		} {
 			if !errors.Is(test.err, test.is) || !strings.Contains(test.err.Error(), test.says) || !strings.Contains(test.err.Error(), "limiter \"") {

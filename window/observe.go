@@ -12,7 +12,7 @@ type Observation struct {
 	Limiter  string        // Config.Name
 	Kind     Kind          // what happened
 	Units    int64         // how many an attempt or a peek asked for
-	Decision Decision      // of Allowed, Denied, Charged and, without an error, Peeked; otherwise zero
+	Decision Decision      // the answer; zero if there is none
 	Took     time.Duration // from call to answer, of an attempt or a peek
 
 	Full bool // the event was new, and there was no room for it in memory: see Config.MaxEvents
@@ -30,19 +30,19 @@ type Observation struct {
 type Kind string
 
 // The kinds. The first five are how an attempt ended: one by Allow, AllowN, AllowUpTo or AllowEach,
-// or one inside Wait. Peeked is a peek, however it ended. In each slot range, OutageBegan and
-// OutageEnded alternate.
+// or one inside Wait. KindPeeked is a peek, however it ended. In each slot range, KindOutageBegan
+// and KindOutageEnded alternate.
 const (
-	Allowed   Kind = engine.Allowed   // units were admitted: all, or some by AllowUpTo
-	Denied    Kind = engine.Denied    // not admitted, also where denied attempts count
-	Outage    Kind = engine.Outage    // ErrOutage: nothing was counted
-	Uncertain Kind = engine.Uncertain // ErrUncertain: it may have been counted
-	Refused   Kind = engine.Refused   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
-	Peeked    Kind = engine.Peeked    // PeekN: it counts nothing
-	Charged   Kind = engine.Charged   // Charge, or Settle of too low an estimate: all units were counted
+	KindAllowed   Kind = engine.Allowed   // units were admitted: all, or some by AllowUpTo
+	KindDenied    Kind = engine.Denied    // not admitted, also where denied attempts count
+	KindOutage    Kind = engine.Outage    // ErrOutage: nothing was counted
+	KindUncertain Kind = engine.Uncertain // ErrUncertain: it may have been counted
+	KindRefused   Kind = engine.Refused   // an error of the caller's: of cost, event or context, or a value in Redis that is no record
+	KindPeeked    Kind = engine.Peeked    // PeekN: it counts nothing
+	KindCharged   Kind = engine.Charged   // Charge, or Settle of too low an estimate: all units were counted
 
-	OutageBegan Kind = engine.OutageBegan // three calls in a row failed; until one succeeds, one call a second goes to Redis
-	OutageEnded Kind = engine.OutageEnded // a call succeeded
+	KindOutageBegan Kind = engine.OutageBegan // three calls in a row failed; until one succeeds, one call a second goes to Redis
+	KindOutageEnded Kind = engine.OutageEnded // a call succeeded
 
-	CacheOff Kind = engine.CacheOff // reported once: the client keeps no values in its cache, so DenialCache is of no use
+	KindCacheOff Kind = engine.CacheOff // reported once: the client keeps no values in its cache, so DenialCache is of no use
 )

@@ -67,7 +67,7 @@ func TestObserveTrouble(t *testing.T) {
 	for _, o := range seen {
 		kinds = append(kinds, o.Kind)
 	}
-	if want := []window.Kind{window.Allowed, window.Uncertain, window.Outage, window.Allowed}; !slices.Equal(kinds, want) || !seen[3].Decision.Degraded {
+	if want := []window.Kind{window.KindAllowed, window.KindUncertain, window.KindOutage, window.KindAllowed}; !slices.Equal(kinds, want) || !seen[3].Decision.Degraded {
 		t.Errorf("got %q, want %q", kinds, want)
 	}
 }
@@ -89,7 +89,7 @@ func TestObserveHow(t *testing.T) {
 	}
 	l.AllowEach(ctx, []string{"f", "f"})
 	last, slot := seen[7], keys.Slot(must(l.Inspect(ctx, "e")).Key)
-	if last.Kind != window.Denied || !last.Remembered || last.InRedis != 0 {
+	if last.Kind != window.KindDenied || !last.Remembered || last.InRedis != 0 {
 		t.Errorf("not remembered: %+v", last)
 	}
 	for i, o := range seen {

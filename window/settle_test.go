@@ -39,7 +39,7 @@ func TestAllowUpTo(t *testing.T) {
 		if d := b.good(b.AllowUpTo(b.Context(), "e", 100)); d.Granted != 5 || d.Tightest().Limit != window.PerHour(25) {
 			b.Errorf("the hour denies: %+v", d)
 		}
-		if _, err := b.AllowUpTo(b.Context(), "e", 0); !errors.Is(err, window.ErrCost) {
+		if _, err := b.AllowUpTo(b.Context(), "e", 0); !errors.Is(err, window.ErrInvalidCost) {
 			b.Error(err)
 		}
 	})
@@ -132,7 +132,7 @@ func TestSettle(t *testing.T) {
 		if d := b.good(b.Settle(b.Context(), "e", denied, 2)); d.Counted != 2 || d.Usage[0].Used != 20 {
 			b.Errorf("a denied one that happened: %+v", d)
 		}
-		if _, err := b.Settle(b.Context(), "e", denied, -1); !errors.Is(err, window.ErrCost) || !strings.Contains(err.Error(), "-1") {
+		if _, err := b.Settle(b.Context(), "e", denied, -1); !errors.Is(err, window.ErrInvalidCost) || !strings.Contains(err.Error(), "-1") {
 			b.Error(err)
 		}
 	})

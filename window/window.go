@@ -130,8 +130,8 @@ type Limiter struct {
 var (
 	// ErrEmptyEvent is returned for the event "", which all callers without a name would share.
 	ErrEmptyEvent = engine.ErrEmptyEvent
-	// ErrCost is returned for less than one unit.
-	ErrCost = engine.ErrCost
+	// ErrInvalidCost is returned for less than one unit.
+	ErrInvalidCost = engine.ErrInvalidCost
 	// ErrExceedsLimit is returned for more units than the Max of a limit. Such a request can never
 	// be admitted.
 	ErrExceedsLimit = engine.ErrExceedsLimit
@@ -182,8 +182,8 @@ func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
 
 // NewOn makes a limiter as New does, on a Connection from Connect or from package goredisgate.
 // Until there is a client, calls are answered as in an outage: by the Fallback, or with ErrOutage
-// at once. Observe sees OutageBegan at the first such call, and OutageEnded at the first call after
-// the connection was made.
+// at once. Observe sees KindOutageBegan at the first such call, and KindOutageEnded at the first
+// call after the connection was made.
 func NewOn(conn *Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.NewOn((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	return newLimiter(e, err, cfg)
@@ -251,10 +251,10 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // AllowN decides whether n units of the event may happen now, and counts all of them or none. A
 // denial is a Decision, not an error.
 //
-// The errors are ErrEmptyEvent, ErrCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those of ctx
-// if it ended before anything was sent. Another error names the key: its value is no record of this
-// library, or can hold no more. A record holds at most 31 limits of all callers of one Name, and
-// 2^53 units. Only after ErrUncertain may the units be counted.
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those
+// of ctx if it ended before anything was sent. Another error names the key: its value is no record
+// of this library, or can hold no more. A record holds at most 31 limits of all callers of one
+// Name, and 2^53 units. Only after ErrUncertain may the units be counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Allow, event, n)
 }
@@ -292,7 +292,7 @@ func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, 
 // that could give back units of another caller.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
 	if e := l.made(); actual < 0 {
-		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrCost, actual))
+		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
 	}
 	if actual > d.Counted {
 		return l.chargeExcess(ctx, event, d, actual-d.Counted)

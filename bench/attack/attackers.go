@@ -113,10 +113,10 @@ func (a *attacker) guess(line, account *resource) {
 	if a.device != "" {
 		again = min(again, a.now+time.Minute) // each login of the owner clears the device's budget
 	}
-	switch attempt.Denied {
-	case login.Account, login.Streak, login.ChallengedAccount, login.ChallengedStreak:
+	switch attempt.DeniedBy {
+	case login.BudgetAccount, login.BudgetStreak, login.BudgetChallengedAccount, login.BudgetChallengedStreak:
 		a.accounts.use(again)
-	case login.Site:
+	case login.BudgetSite:
 		a.lines.use(min(again, a.now+time.Duration(1+a.IntN(8*60))*time.Minute)) // the alarm may be over by then
 	default:
 		a.lines.use(again)

@@ -122,12 +122,12 @@ func TestInspectLoginJSON(t *testing.T) {
 	if got.Allowed || !got.Known || got.RetryAfter != 40_000 || got.Address != "192.0.2.31" || len(got.Budgets) != 5 {
 		t.Errorf("%s", text)
 	}
-	if len(got.Why) != 1 || got.Why[0].Budget != login.Pair || got.Why[0].Text != "5 failures within 1m, from this address on this account" || got.Why[0].Limit != "5/1m" {
+	if len(got.Why) != 1 || got.Why[0].Budget != login.BudgetPair || got.Why[0].Text != "5 failures within 1m, from this address on this account" || got.Why[0].Limit != "5/1m" {
 		t.Errorf("%+v", got.Why)
 	}
 	checkFields(t, text)
 	g.now = afternoon.Add(40*time.Second - time.Millisecond)
-	if a, err := g.Begin(t.Context(), "b {}%\xff 'b", netip.MustParseAddr("192.0.2.31")); err != nil || a.Allowed || a.Denied != login.Pair {
+	if a, err := g.Begin(t.Context(), "b {}%\xff 'b", netip.MustParseAddr("192.0.2.31")); err != nil || a.Allowed || a.DeniedBy != login.BudgetPair {
 		t.Errorf("a millisecond early: %+v, %v", a, err)
 	}
 }

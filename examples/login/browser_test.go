@@ -99,7 +99,7 @@ func attack(t *testing.T, guard *login.Guard) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Denied == login.Account {
+		if a.DeniedBy == login.BudgetAccount {
 			return
 		}
 	}

@@ -19,7 +19,7 @@ func Example_fail2ban() {
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key:     httplimit.Address,
-		Outage:  httplimit.Closed,
+		Outage:  httplimit.FailClosed,
 		Denied: func(w http.ResponseWriter, r *http.Request, _ window.Decision) {
 			if addr, err := httplimit.ClientAddr(r); err == nil {
 				bans.Printf("rate limit: denied %s", addr) // an address, and nothing else that a client can choose

@@ -32,7 +32,7 @@ func Example_allowList() {
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key:     httplimit.Address,
-		Outage:  httplimit.Open,
+		Outage:  httplimit.FailOpen,
 		Cost: func(r *http.Request) int64 {
 			addr, err := httplimit.ClientAddr(r)
 			if err == nil && slices.ContainsFunc(unlimited, func(p netip.Prefix) bool { return p.Contains(addr) }) {
@@ -66,11 +66,11 @@ func Example_partners() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.Open})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
-	partner, err := httplimit.New(httplimit.Config{Limiter: more, Key: httplimit.Address, Outage: httplimit.Open})
+	partner, err := httplimit.New(httplimit.Config{Limiter: more, Key: httplimit.Address, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}

@@ -67,7 +67,7 @@ func Example_tokensHTTP() {
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key:     httplimit.Header("X-Account"), // which your authentication sets
-		Outage:  httplimit.Closed,
+		Outage:  httplimit.FailClosed,
 		Cost: func(r *http.Request) int64 {
 			return max(0, r.ContentLength)/4 + 8_000 // the estimate: prompt and longest answer
 		},

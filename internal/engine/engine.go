@@ -101,7 +101,7 @@ func (c *Counted) Of(per int64) bool {
 // Errors of the caller. The packages of the limiters export them by the same names.
 var (
 	ErrEmptyEvent   = errors.New("the event is empty; refuse the request, or name its subject")
-	ErrCost         = errors.New("an attempt costs at least 1 unit")
+	ErrInvalidCost  = errors.New("an attempt costs at least 1 unit")
 	ErrExceedsLimit = errors.New("more units than a limit ever admits; ask for fewer, or raise its Max")
 )
 
@@ -274,7 +274,7 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 	case event == "":
 		return l.Wrap(ErrEmptyEvent)
 	case n < 1:
-		return l.Wrap(fmt.Errorf("%w, not %d", ErrCost, n))
+		return l.Wrap(fmt.Errorf("%w, not %d", ErrInvalidCost, n))
 	case ctx.Err() != nil:
 		return l.Wrap(pipeline.NotSent(ctx.Err()))
 	case n > l.MaxUnits && (v == Charge || l.stored(v) == CountSome):

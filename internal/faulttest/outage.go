@@ -432,7 +432,7 @@ type Outages struct {
 func (o *Outages) Observe(_ context.Context, seen window.Observation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if seen.Kind == window.OutageBegan || seen.Kind == window.OutageEnded {
+	if seen.Kind == window.KindOutageBegan || seen.Kind == window.KindOutageEnded {
 		o.reports = append(o.reports, seen)
 	}
 }
@@ -504,12 +504,12 @@ func OutageBeginsAndEnds(t *testing.T, open Open) {
 			t.Errorf("attempt %d: %+v, %v", n, d, err)
 		}
 	}
-	if same := slices.Equal(seen.Kinds(), []window.Kind{window.OutageBegan}); !same {
+	if same := slices.Equal(seen.Kinds(), []window.Kind{window.KindOutageBegan}); !same {
 		t.Errorf("reported %v", seen.Kinds())
 	}
 	server.Resume(t)
 	AwaitRecovery(t, l)
-	if same := slices.Equal(seen.Kinds(), []window.Kind{window.OutageBegan, window.OutageEnded}); !same || fallback.Load() != 0 {
+	if same := slices.Equal(seen.Kinds(), []window.Kind{window.KindOutageBegan, window.KindOutageEnded}); !same || fallback.Load() != 0 {
 		t.Errorf("reported %v, and the Fallback %d times", seen.Kinds(), fallback.Load())
 	}
 }
@@ -692,7 +692,7 @@ func DeadlinesOfCallers(t *testing.T, open Open) {
 			degraded++
 		}
 	}
-	if !slices.Equal(seen.Kinds(), []window.Kind{window.OutageBegan}) {
+	if !slices.Equal(seen.Kinds(), []window.Kind{window.KindOutageBegan}) {
 		t.Errorf("reported %v", seen.Kinds())
 	}
 }

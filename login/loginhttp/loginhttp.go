@@ -131,7 +131,7 @@ func New(cfg Config) (*Handler, error) {
 // check returns an error if a field is missing, or does not fit the others.
 func (cfg Config) check() error {
 	switch {
-	case cfg.Guard == nil || cfg.Guard.Limiter(login.Total) == nil:
+	case cfg.Guard == nil || cfg.Guard.Limiter(login.BudgetTotal) == nil:
 		return errors.New("slidegate: login form without a Guard; make one by login.New, login.NewOn or login.NewLocal")
 	case cfg.Devices == nil || len(cfg.Devices.keys) == 0:
 		return errors.New("slidegate: login form without Devices; make them by NewDevices(secret)")
@@ -139,7 +139,7 @@ func (cfg Config) check() error {
 		return errors.New("slidegate: login form without Check; give it a function that compares the password with the account's")
 	case cfg.Success == nil:
 		return errors.New("slidegate: login form without Success; give it a function that begins a session and redirects")
-	case cfg.Solved != nil && cfg.Guard.Limiter(login.ChallengedAddress) == nil:
+	case cfg.Solved != nil && cfg.Guard.Limiter(login.BudgetChallengedAddress) == nil:
 		return errors.New("slidegate: login form with Solved, but its Guard has no challenges; set login.Config.Challenged, such as to &login.Challenged{}")
 	case cfg.Solved != nil && cfg.Page == nil:
 		return errors.New("slidegate: login form with Solved, but without a Page; give it one that shows the challenge if Result.Challenge is set")
@@ -157,7 +157,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		h.show(w, r, &Result{Status: http.StatusOK, Outcome: Asked})
+		h.show(w, r, &Result{Status: http.StatusOK, Outcome: OutcomeAsked})
 	case http.MethodPost:
 		h.post(w, r)
 	default:
@@ -216,7 +216,7 @@ func (h *Handler) attempt(r *http.Request, account string, client netip.Addr) *R
 	case err != nil:
 		return unavailable()
 	case !a.Allowed:
-		h.cfg.Log.Warn("slidegate: login denied", "from", client, "budget", a.Denied, "retry_after", a.RetryAfter.Round(time.Second))
+		h.cfg.Log.Warn("slidegate: login denied", "from", client, "budget", a.DeniedBy, "retry_after", a.RetryAfter.Round(time.Second))
 		return denied(a.RetryAfter, a.Challenge && h.cfg.Solved != nil)
 	}
 	return h.check(r, a, account, client)
@@ -270,8 +270,8 @@ func (h *Handler) check(r *http.Request, a *login.Attempt, account string, clien
 	case err != nil:
 		return h.unavailable("slidegate: login: cannot check a password", errors.Join(err, a.Cancel(r.Context())))
 	case !ok:
-		h.cfg.Log.Info("slidegate: login failed", "from", client, "left", a.Left)
-		return wrong(a.Left, a.Next)
+		h.cfg.Log.Info("slidegate: login failed", "from", client, "remaining", a.Remaining)
+		return wrong(a.Remaining, a.NextWait)
 	}
 	if err := a.Succeed(r.Context()); err != nil {
 		h.cfg.Log.Warn("slidegate: login: some charges stay", "err", err)

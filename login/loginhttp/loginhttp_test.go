@@ -126,7 +126,7 @@ func (s *service) attack(t *testing.T, account string) {
 	t.Helper()
 	for i := range 250 {
 		a, err := s.Guard.Begin(t.Context(), account, netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}))
-		if err != nil || !a.Allowed && a.Denied == login.Account {
+		if err != nil || !a.Allowed && a.DeniedBy == login.BudgetAccount {
 			return
 		}
 	}
@@ -207,7 +207,7 @@ func TestDenied(t *testing.T) {
 		var result loginhttp.Result
 		s.Page = func(w http.ResponseWriter, _ *http.Request, r loginhttp.Result) { w.WriteHeader(r.Status); result = r }
 		s.logIn("Alice ", "wrong")
-		want := loginhttp.Result{Status: 403, Outcome: loginhttp.Wrong, Message: "Account or password is wrong.", Account: "Alice ", Left: int64(4 - left)}
+		want := loginhttp.Result{Status: 403, Outcome: loginhttp.OutcomeWrong, Message: "Account or password is wrong.", Account: "Alice ", Remaining: int64(4 - left)}
 		if left == 4 {
 			want.RetryAfter = time.Minute
 			want.Message += " Try again in 1 minute, or reset your password."
@@ -361,7 +361,7 @@ func TestJSON(t *testing.T) {
 		got = append(got, strings.TrimSpace(w.Body.String()))
 	}
 	want := []string{
-		`{"title":"Forbidden","status":403,"detail":"Account or password is wrong. Try again in 1 hour, or reset your password.","outcome":"wrong","retry_after":3600,"left":0}`,
+		`{"title":"Forbidden","status":403,"detail":"Account or password is wrong. Try again in 1 hour, or reset your password.","outcome":"wrong","retry_after":3600,"remaining":0}`,
 		`{"title":"Too Many Requests","status":429,"detail":"Too many attempts. Try again in 1 hour, or reset your password.","outcome":"denied","retry_after":3600}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

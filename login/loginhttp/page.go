@@ -15,7 +15,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, result *Result) {
 	if result.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(ceil(result.RetryAfter, time.Second)), 10))
 	}
-	if result.Outcome != Asked && mediaType(r) == jsonType {
+	if result.Outcome != OutcomeAsked && mediaType(r) == jsonType {
 		writeProblem(w, result)
 		return
 	}
@@ -41,7 +41,7 @@ type problemBody struct {
 	Outcome    Outcome `json:"outcome"`
 	RetryAfter int64   `json:"retry_after,omitempty"` // seconds, rounded up
 	Challenge  bool    `json:"challenge,omitempty"`
-	Left       *int64  `json:"left,omitempty"`
+	Remaining  *int64  `json:"remaining,omitempty"`
 }
 
 // writeProblem writes the JSON response for a Result.
@@ -50,8 +50,8 @@ func writeProblem(w http.ResponseWriter, result *Result) {
 		Details: problem.Details{Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message}, Outcome: result.Outcome,
 		RetryAfter: int64(ceil(result.RetryAfter, time.Second)), Challenge: result.Challenge,
 	}
-	if result.Outcome == Wrong {
-		d.Left = &result.Left
+	if result.Outcome == OutcomeWrong {
+		d.Remaining = &result.Remaining
 	}
 	problem.Write(w, result.Status, d)
 }

@@ -11,21 +11,22 @@ type Outcome string
 
 // The outcomes. None depends on whether the account exists.
 const (
-	// Asked means that a GET asked for the form: 200.
-	Asked Outcome = "asked"
+	// OutcomeAsked means that a GET asked for the form: 200.
+	OutcomeAsked Outcome = "asked"
 
-	// Wrong means that the account or the password is wrong: 403.
-	Wrong Outcome = "wrong"
+	// OutcomeWrong means that the account or the password is wrong: 403.
+	OutcomeWrong Outcome = "wrong"
 
-	// Denied means that there were too many attempts, and the password was not checked: 429.
-	Denied Outcome = "denied"
+	// OutcomeDenied means that there were too many attempts, and the password was not checked: 429.
+	OutcomeDenied Outcome = "denied"
 
-	// Unavailable means that Redis, the database of users or another part does not answer: 503.
-	Unavailable Outcome = "unavailable"
+	// OutcomeUnavailable means that Redis, the database of users or another part does not answer:
+	// 503.
+	OutcomeUnavailable Outcome = "unavailable"
 
-	// Invalid means that the request is not a valid login: 400, 403 (from another site), 405, 413
-	// or 415.
-	Invalid Outcome = "invalid"
+	// OutcomeInvalid means that the request is not a valid login: 400, 403 (from another site),
+	// 405, 413 or 415.
+	OutcomeInvalid Outcome = "invalid"
 )
 
 // Result represents what a page shows to a user who is not logged in.
@@ -42,15 +43,16 @@ type Result struct {
 	// Account is what was typed as the account, to fill in the form again. Escape it.
 	Account string
 
-	// RetryAfter is how long until an attempt could be allowed. It is set if Outcome is Denied or
-	// Unavailable, or if it is Wrong and Left is 0. Otherwise it is 0.
+	// RetryAfter is how long until an attempt could be allowed. It is set if Outcome is
+	// OutcomeDenied or OutcomeUnavailable, or if it is OutcomeWrong and Remaining is 0. Otherwise
+	// it is 0.
 	RetryAfter time.Duration
 
 	// Challenge reports that the denied attempt would be allowed if the client solved a challenge.
 	Challenge bool
 
-	// Left is how many more failures are allowed now, after a wrong password.
-	Left int64
+	// Remaining is how many more failures are allowed now, after a wrong password.
+	Remaining int64
 }
 
 // Wait returns RetryAfter in words, rounded up: "45 seconds", "1 minute", "3 hours", "2 days".
@@ -83,7 +85,7 @@ func plural(n time.Duration, unit string) string {
 
 // wrong returns the Result of a wrong password.
 func wrong(left int64, next time.Duration) *Result {
-	r := &Result{Status: http.StatusForbidden, Outcome: Wrong, Message: "Account or password is wrong.", Left: left, RetryAfter: next}
+	r := &Result{Status: http.StatusForbidden, Outcome: OutcomeWrong, Message: "Account or password is wrong.", Remaining: left, RetryAfter: next}
 	if next > 0 {
 		r.Message += " Try again in " + inWords(next) + ", or reset your password."
 	}
@@ -93,7 +95,7 @@ func wrong(left int64, next time.Duration) *Result {
 // denied returns the Result of a denied attempt.
 func denied(wait time.Duration, challenge bool) *Result {
 	return &Result{
-		Status: http.StatusTooManyRequests, Outcome: Denied, RetryAfter: wait, Challenge: challenge,
+		Status: http.StatusTooManyRequests, Outcome: OutcomeDenied, RetryAfter: wait, Challenge: challenge,
 		Message: "Too many attempts. Try again in " + inWords(wait) + ", or reset your password.",
 	}
 }
@@ -101,12 +103,12 @@ func denied(wait time.Duration, challenge bool) *Result {
 // unavailable returns the Result of an outage.
 func unavailable() *Result {
 	return &Result{
-		Status: http.StatusServiceUnavailable, Outcome: Unavailable, RetryAfter: time.Second, // the guard probes Redis once a second
+		Status: http.StatusServiceUnavailable, Outcome: OutcomeUnavailable, RetryAfter: time.Second, // the guard probes Redis once a second
 		Message: "Nobody can log in at the moment. Try again soon.",
 	}
 }
 
 // invalid returns the Result of a request that is not a valid login.
 func invalid(status int, message string) *Result {
-	return &Result{Status: status, Outcome: Invalid, Message: message}
+	return &Result{Status: status, Outcome: OutcomeInvalid, Message: message}
 }

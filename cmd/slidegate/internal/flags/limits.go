@@ -70,8 +70,8 @@ type Budgets struct{ Of map[login.Budget]Limits }
 
 // budgetNames are the budgets of a login guard that have limits.
 var budgetNames = []login.Budget{
-	login.Account, login.Address, login.Pair, login.Streak, login.Total,
-	login.ChallengedAccount, login.ChallengedAddress, login.ChallengedPair, login.ChallengedStreak,
+	login.BudgetAccount, login.BudgetAddress, login.BudgetPair, login.BudgetStreak, login.BudgetTotal,
+	login.BudgetChallengedAccount, login.BudgetChallengedAddress, login.BudgetChallengedPair, login.BudgetChallengedStreak,
 }
 
 // Decode adds the limits of one flag.

@@ -53,11 +53,11 @@ type reason struct {
 
 // failures describes which failures each budget of attempts without a challenge counts.
 var failures = map[login.Budget]string{
-	login.Address: "from this address on any account",
-	login.Pair:    "from this address on this account",
-	login.Account: "on this account from unknown devices",
-	login.Streak:  "by unknown devices since the last login",
-	login.Total:   "on this account from all devices",
+	login.BudgetAddress: "from this address on any account",
+	login.BudgetPair:    "from this address on this account",
+	login.BudgetAccount: "on this account from unknown devices",
+	login.BudgetStreak:  "by unknown devices since the last login",
+	login.BudgetTotal:   "on this account from all devices",
 }
 
 // Guard is the configuration of a login guard, from the flags.
@@ -85,13 +85,13 @@ func (s *Subject) guard(client rueidis.Client, of Guard, now func() time.Time) (
 	bs := of.Budgets.Of
 	cfg := login.Config{
 		Name: s.Name, Secret: s.Secret, Now: now, Timeout: 5 * connect.Timeout,
-		Address: bs[login.Address], Pair: bs[login.Pair], Account: bs[login.Account],
-		Streak: bs[login.Streak], Total: bs[login.Total],
+		Address: bs[login.BudgetAddress], Pair: bs[login.BudgetPair], Account: bs[login.BudgetAccount],
+		Streak: bs[login.BudgetStreak], Total: bs[login.BudgetTotal],
 	}
 	if of.Challenged {
 		cfg.Challenged = &login.Challenged{
-			Address: bs[login.ChallengedAddress], Pair: bs[login.ChallengedPair],
-			Account: bs[login.ChallengedAccount], Streak: bs[login.ChallengedStreak],
+			Address: bs[login.BudgetChallengedAddress], Pair: bs[login.BudgetChallengedPair],
+			Account: bs[login.BudgetChallengedAccount], Streak: bs[login.BudgetChallengedStreak],
 		}
 	}
 	return login.New(client, cfg)
@@ -145,7 +145,7 @@ func optionalAddress(ip netip.Addr) []netip.Addr {
 }
 
 // budget returns the state that a guard reports of a budget.
-func (s *Subject) budget(b login.State) *budgetState {
+func (s *Subject) budget(b login.BudgetState) *budgetState {
 	of := *s
 	of.Name, of.Event = s.Name+"."+string(b.Budget), b.Event
 	st := of.windowState(b.Snapshot)
@@ -159,7 +159,7 @@ func (a *accountState) add(b *budgetState) {
 	if b.At.After(a.At) {
 		a.At = b.At
 	}
-	a.Known = a.Known || b.Stored && b.Budget != login.Address && b.Budget != login.ChallengedAddress
+	a.Known = a.Known || b.Stored && b.Budget != login.BudgetAddress && b.Budget != login.BudgetChallengedAddress
 	if !b.Allowed && !challenged(b.Budget) {
 		a.Why = append(a.Why, b.reason())
 		a.RetryAfter = max(a.RetryAfter, b.RetryAfter)
@@ -169,7 +169,7 @@ func (a *accountState) add(b *budgetState) {
 // denyChallenged returns the budgets that deny an attempt with a challenge.
 func (a *accountState) denyChallenged() (budgets []*budgetState) {
 	for _, b := range a.Budgets {
-		if !b.Allowed && (challenged(b.Budget) || b.Budget == login.Total) {
+		if !b.Allowed && (challenged(b.Budget) || b.Budget == login.BudgetTotal) {
 			budgets = append(budgets, b)
 		}
 	}

@@ -66,7 +66,7 @@ func compare(b *testing.B, callers int) {
 }
 
 func startShared(b *testing.B, cfg Config) string {
-	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), httplimit.Closed, testTimeout
+	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), httplimit.FailClosed, testTimeout
 	return startInstance(b, cfg).url
 }
 

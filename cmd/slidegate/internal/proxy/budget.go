@@ -59,16 +59,16 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 	}
 	b.p.metrics.observe(b.Pattern, o)
 	switch o.Kind { //nolint:exhaustive // the rest is for metrics
-	case window.OutageBegan:
+	case window.KindOutageBegan:
 		if b.outages.Add(1) == 1 {
 			b.p.history.began(b.Pattern, time.Now())
 		}
 		b.causeUnlogged.Store(true)
-	case window.OutageEnded:
+	case window.KindOutageEnded:
 		if b.outages.Add(-1) == 0 {
 			b.p.history.ended(b.Pattern, time.Now())
 		}
-	case window.CacheOff:
+	case window.KindCacheOff:
 		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not report changes", "route", b.Pattern)
 	}
 }
@@ -77,13 +77,13 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 // time is no outage in the metrics, and the log needs no cause. The first request after it observes
 // its end.
 func (b *budget) beforeConnect(k window.Kind) bool {
-	if k == window.OutageEnded {
+	if k == window.KindOutageEnded {
 		return b.usedBeforeConnect.CompareAndSwap(true, false)
 	}
 	if b.p.connected() {
 		return false
 	}
-	if k == window.OutageBegan {
+	if k == window.KindOutageBegan {
 		b.usedBeforeConnect.Store(true)
 	}
 	return true
@@ -151,7 +151,7 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 		return gone, byNobody
-	case err != nil && b.p.cfg.Outage == httplimit.Open:
+	case err != nil && b.p.cfg.Outage == httplimit.FailOpen:
 		return admitted, byNobody
 	case err != nil:
 		return refused, byNobody

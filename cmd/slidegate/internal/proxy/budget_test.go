@@ -26,7 +26,7 @@ import (
 // that the metrics count each request once, by a limit without its Resolution.
 func TestInstancesShareABudget(t *testing.T) {
 	to, reached := startOrigin(t)
-	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "50/1h@1m")}, Outage: httplimit.Closed, Timeout: testTimeout, Name: redistest.Key(t)}
+	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "50/1h@1m")}, Outage: httplimit.FailClosed, Timeout: testTimeout, Name: redistest.Key(t)}
 	join := func() *instance {
 		cfg.Redis = connectedTo(t, redistest.Client(t))
 		return startInstance(t, cfg)
@@ -71,8 +71,8 @@ func TestOutage(t *testing.T) {
 		explained    int // lines of the log that say why memory decides
 	}{
 		{Local, http.StatusOK, admitted, byMemory, 1},
-		{httplimit.Open, http.StatusOK, admitted, byNobody, 0},
-		{httplimit.Closed, http.StatusServiceUnavailable, refused, byNobody, 0},
+		{httplimit.FailOpen, http.StatusOK, admitted, byNobody, 0},
+		{httplimit.FailClosed, http.StatusServiceUnavailable, refused, byNobody, 0},
 	} {
 		t.Run(string(tt.outage), func(t *testing.T) {
 			t.Parallel()
@@ -164,7 +164,7 @@ func TestTheLogSaysWhy(t *testing.T) {
 func TestTimeoutBoundsARequest(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.Open, Timeout: 20 * time.Millisecond})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.FailOpen, Timeout: 20 * time.Millisecond})
 	s.Pause(t)
 	shortest := testTimeout
 	for range 3 {
@@ -183,7 +183,7 @@ func TestTimeoutBoundsARequest(t *testing.T) {
 func TestHammeringCostsRedisNothing(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.Closed, Timeout: testTimeout})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.FailClosed, Timeout: testTimeout})
 	for range 100 {
 		status(t, i.url)
 	}
@@ -198,7 +198,7 @@ func TestHammeringCostsRedisNothing(t *testing.T) {
 // TestForeignValue checks that the requests of an event are handled as in an outage if its key
 // holds a foreign value. The log has at most one line a second about it.
 func TestForeignValue(t *testing.T) {
-	for outage, want := range map[httplimit.Outage]map[int]int{Local: {200: 5, 429: 45}, httplimit.Open: {200: 50}, httplimit.Closed: {503: 50}} {
+	for outage, want := range map[httplimit.Outage]map[int]int{Local: {200: 5, 429: 45}, httplimit.FailOpen: {200: 50}, httplimit.FailClosed: {503: 50}} {
 		to, _ := startOrigin(t)
 		s := redistest.Start(t)
 		if err := s.Do(t.Context(), "SET", "proxy:{/%20127.0.0.1}:w", "something else").Error(); err != nil {
@@ -217,7 +217,7 @@ func TestForeignValue(t *testing.T) {
 
 // TestGone checks that a client that hung up before the decision counts as gone, for each Outage.
 func TestGone(t *testing.T) {
-	for _, outage := range []httplimit.Outage{Local, httplimit.Open, httplimit.Closed} {
+	for _, outage := range []httplimit.Outage{Local, httplimit.FailOpen, httplimit.FailClosed} {
 		to, reached := startOrigin(t)
 		i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "5/1h")}, Outage: outage})
 		ctx, hangUp := context.WithCancel(t.Context())
@@ -274,7 +274,7 @@ func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from
 func TestSecretHidesWhoIsLimited(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := startInstance(t, Config{To: to, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.Closed, Timeout: testTimeout, Secret: []byte("0123456789abcdef"), Routes: []Route{
+	i := startInstance(t, Config{To: to, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.FailClosed, Timeout: testTimeout, Secret: []byte("0123456789abcdef"), Routes: []Route{
 		limitedRoute("/", "1/1h"),
 		{Pattern: "/key", Limits: []window.Limit{window.PerHour(1)}, Key: httplimit.Header("X-Key")},
 	}})

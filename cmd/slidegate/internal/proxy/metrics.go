@@ -85,8 +85,8 @@ func (m *metrics) initRoute(rt Route, shared bool) {
 	if shared {
 		by = byRedis
 		m.outages.WithLabelValues(rt.Pattern)
-		m.seconds.WithLabelValues(rt.Pattern, string(window.Allowed))
-		m.seconds.WithLabelValues(rt.Pattern, string(window.Denied))
+		m.seconds.WithLabelValues(rt.Pattern, string(window.KindAllowed))
+		m.seconds.WithLabelValues(rt.Pattern, string(window.KindDenied))
 	}
 	m.requests.WithLabelValues(rt.Pattern, admitted, by)
 	m.requests.WithLabelValues(rt.Pattern, denied, by)
@@ -122,10 +122,10 @@ func (m *metrics) deny(pattern string, d window.Decision) {
 // observe counts outages, and records how long Redis took.
 func (m *metrics) observe(pattern string, o window.Observation) {
 	switch o.Kind {
-	case window.OutageBegan:
+	case window.KindOutageBegan:
 		m.outages.WithLabelValues(pattern).Inc()
-	case window.Allowed, window.Denied, window.Outage, window.Uncertain:
+	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.OutageEnded, window.Refused, window.Peeked, window.CacheOff: // say nothing about Redis
+	case window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // say nothing about Redis
 	}
 }

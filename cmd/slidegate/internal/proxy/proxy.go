@@ -28,7 +28,7 @@ type Config struct {
 	Secret  []byte             // hides events in keys, logs and pages
 	Redis   *window.Connection // holds the budgets; nil: they are in memory
 	Timeout time.Duration      // longest wait for Redis, for one request
-	Outage  httplimit.Outage   // what to do while Redis does not answer: Local, or httplimit.Open or Closed
+	Outage  httplimit.Outage   // what to do while Redis does not answer: Local, or httplimit.FailOpen or FailClosed
 	Shadow  bool               // every request reaches the server; denials are only counted and logged
 	Log     *slog.Logger
 }
@@ -40,8 +40,8 @@ type Route struct {
 	Key     httplimit.Key  // who is limited
 }
 
-// Local is a further value of Config.Outage, besides httplimit.Open and httplimit.Closed: each
-// instance decides in its memory.
+// Local is a further value of Config.Outage, besides httplimit.FailOpen and httplimit.FailClosed:
+// each instance decides in its memory.
 const Local httplimit.Outage = "local"
 
 // Proxy limits requests, and forwards those that it allows. It is safe for concurrent use.
@@ -125,10 +125,10 @@ func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
 
 // middlewareOutage returns what the middleware does if not even memory decides.
 func (cfg Config) middlewareOutage() httplimit.Outage {
-	if cfg.Outage == httplimit.Open {
-		return httplimit.Open
+	if cfg.Outage == httplimit.FailOpen {
+		return httplimit.FailOpen
 	}
-	return httplimit.Closed
+	return httplimit.FailClosed
 }
 
 // connected reports whether Redis has been connected.

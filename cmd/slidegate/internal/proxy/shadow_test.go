@@ -47,11 +47,11 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// TestShadowInAnOutage checks that requests pass although Outage is Closed, and that they count as
-// refused.
+// TestShadowInAnOutage checks that requests pass although Outage is FailClosed, and that they count
+// as refused.
 func TestShadowInAnOutage(t *testing.T) {
 	to, _ := startOrigin(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: newPending(t).Connection, Outage: httplimit.Closed, Timeout: testTimeout, Shadow: true})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: newPending(t).Connection, Outage: httplimit.FailClosed, Timeout: testTimeout, Shadow: true})
 	if got, counted := status(t, i.url), i.counted("/", refused, byNobody); got != http.StatusOK || counted != 1 {
 		t.Errorf("%d, counted %d times", got, counted)
 	}

@@ -72,7 +72,7 @@ func TestLogHidesLogin(t *testing.T) {
 // after ctx has ended.
 func TestDialLogs(t *testing.T) {
 	var text strings.Builder
-	failures, c := 0, Command{Name: "n", Outage: flags.Outage(httplimit.Open)}
+	failures, c := 0, Command{Name: "n", Outage: flags.Outage(httplimit.FailOpen)}
 	dial := c.dial(slog.New(slog.NewTextHandler(&text, nil)), func() { failures++ })
 	want, last := 0, ""
 	for i, at := range []string{"127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:2"} {

@@ -125,7 +125,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 		return nil, err
 	}
 	of := map[login.Budget]flags.Limits{}
-	for _, b := range []login.Budget{login.Address, login.Pair, login.Account, login.Streak, login.Total} { // in the order in which Begin asks them
+	for _, b := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal} { // in the order in which Begin asks them
 		if of[b], err = limitsOf(ctx, r.guard, b); err != nil {
 			return nil, err
 		}
@@ -135,9 +135,9 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 	tally := func(limits flags.Limits) tallies { return newTallies(flags.Sets{limits}, estimator.Window, keep) }
 	forget := func(ctx context.Context, account string) error { return r.guard.Forget(ctx, account) }
 	r.subjects = [...]subjects{
-		byAddress: {tally(of[login.Address]), r.guard.Limiter(login.Address).Reset},
-		byAccount: {tally(slices.Concat(of[login.Account], of[login.Streak])), forget},
-		byPair:    {tally(of[login.Pair]), r.guard.Limiter(login.Pair).Reset},
+		byAddress: {tally(of[login.BudgetAddress]), r.guard.Limiter(login.BudgetAddress).Reset},
+		byAccount: {tally(slices.Concat(of[login.BudgetAccount], of[login.BudgetStreak])), forget},
+		byPair:    {tally(of[login.BudgetPair]), r.guard.Limiter(login.BudgetPair).Reset},
 	}
 	return r, nil
 }
@@ -200,7 +200,7 @@ func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 		case errors.Is(err, login.ErrEmptyAccount):
 			r.noAccount++
 			continue
-		case errors.Is(err, login.ErrAddress):
+		case errors.Is(err, login.ErrInvalidAddress):
 			r.noAddress++
 			continue
 		case err == nil && answer.Allowed && a.Succeeded:
@@ -223,7 +223,7 @@ func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt
 		t.attempts++
 		all = append(all, &t.sets[0])
 	}
-	budget := slices.IndexFunc(r.budgets, func(b *budgetDenials) bool { return b.budget == answer.Denied }) // -1 if it was allowed
+	budget := slices.IndexFunc(r.budgets, func(b *budgetDenials) bool { return b.budget == answer.DeniedBy }) // -1 if it was allowed
 	outcome := make([]bool, 1+len(r.budgets))
 	outcome[1+budget] = true
 	r.timeline.Add(a.At, outcome)

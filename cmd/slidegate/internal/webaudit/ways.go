@@ -215,7 +215,7 @@ type tester struct {
 // tryWays tries all ways, and adds the open ones to the report. unserved is the answer for a path
 // that the service does not have.
 func (a *Audit) tryWays(ctx context.Context, r *Report, unserved *answer) {
-	t := &tester{Audit: a, log: r.Attempts, claimsKept: !r.Found(audit.Excess) && !r.Found(audit.Race), end: time.Now().Add(waysTime), left: a.wayRequests()}
+	t := &tester{Audit: a, log: r.Attempts, claimsKept: !r.Found(audit.KindExcess) && !r.Found(audit.KindRace), end: time.Now().Add(waysTime), left: a.wayRequests()}
 	switch {
 	case unserved == nil:
 		t.spellingsBlocked = "a path that nobody serves gets no answer"
@@ -238,7 +238,7 @@ func (a *Audit) probeUnserved(ctx context.Context) *answer {
 	r.target = fmt.Sprintf("/audit-%d", rand.N(1<<30))
 	got, err := a.client.send(ctx, r)
 	a.count(got)
-	if is, _ := a.classify(got, err); is != audit.Allowed {
+	if is, _ := a.classify(got, err); is != audit.AnswerAllowed {
 		return nil
 	}
 	return &got
@@ -261,7 +261,7 @@ func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
 			return false, "not tested: " + err.Error()
 		case err != nil:
 			return false, "no answer"
-		case a.Answer == audit.Denied:
+		case a.Answer == audit.AnswerDenied:
 			return false, "shares the budget"
 		case !got.like(*t.sample, t.varies):
 			return false, fmt.Sprintf("another answer, status %d", got.status)
@@ -300,7 +300,7 @@ func (t *tester) proven(mine []audit.Attempt, streak int) bool {
 func (t *tester) exhaust(ctx context.Context) bool {
 	for range 3*t.smallest() + 5 {
 		a, ok := t.sendUsual(ctx)
-		if !ok || a.Answer == audit.Denied {
+		if !ok || a.Answer == audit.AnswerDenied {
 			return ok && t.sample != nil
 		}
 	}
@@ -310,7 +310,7 @@ func (t *tester) exhaust(ctx context.Context) bool {
 // stillDenied sends a usual request, and reports whether it is denied.
 func (t *tester) stillDenied(ctx context.Context) bool {
 	a, ok := t.sendUsual(ctx)
-	return ok && a.Answer == audit.Denied
+	return ok && a.Answer == audit.AnswerDenied
 }
 
 // sendUsual sends a usual request. It reports false if the bounds allow no more requests.
@@ -323,11 +323,11 @@ func (t *tester) sendUsual(ctx context.Context) (audit.Attempt, bool) {
 	a.Came, a.RetryAfter = time.Since(t.began), wait
 	switch {
 	case err != nil:
-		a.Answer = audit.Unknown
+		a.Answer = audit.AnswerUnknown
 	case allowed:
-		a.Answer = audit.Allowed
+		a.Answer = audit.AnswerAllowed
 	default:
-		a.Answer = audit.Denied
+		a.Answer = audit.AnswerDenied
 	}
 	t.log = append(t.log, a)
 	return a, true
@@ -371,7 +371,7 @@ func (a *Audit) addWays(r *Report) {
 		r.NotTested = append(r.NotTested, "addresses of one IPv6 /64: this machine does not have two of them, or it does not reach the service by IPv6")
 	}
 	if len(open[Connection]) > 0 {
-		r.Findings = slices.DeleteFunc(r.Findings, func(f audit.Finding) bool { return f.Kind != audit.Needless })
+		r.Findings = slices.DeleteFunc(r.Findings, func(f audit.Finding) bool { return f.Kind != audit.KindNeedless })
 		r.Like = ""
 	}
 	for _, k := range slices.Sorted(maps.Keys(open)) {

@@ -172,7 +172,7 @@ func (a *Audit) Run(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("the audit was interrupted: %w", err)
 	}
 	r.Took = time.Since(a.began)
-	oneBudget := !r.Found(audit.Excess) && !r.Found(audit.Race) && !r.Found(Connection)
+	oneBudget := !r.Found(audit.KindExcess) && !r.Found(audit.KindRace) && !r.Found(Connection)
 	r.Findings = append(r.Findings, checkFields(a.observations, oneBudget)...)
 	r.Requests, r.Status = a.client.sent.Load(), a.status
 	a.addRemarks(r)
@@ -203,7 +203,7 @@ func (a *Audit) attempt(ctx context.Context) (bool, time.Duration, error) {
 	got, err := a.client.send(ctx, a.base)
 	answer, err := a.classify(got, err)
 	a.record(began, got, answer)
-	return answer == audit.Allowed, got.retryAfter(), err
+	return answer == audit.AnswerAllowed, got.retryAfter(), err
 }
 
 func (a *Audit) tick() int {
@@ -217,25 +217,25 @@ func (a *Audit) tick() int {
 func (a *Audit) classify(got answer, err error) (audit.Answer, error) {
 	switch {
 	case err != nil:
-		return audit.Unknown, err
+		return audit.AnswerUnknown, err
 	case slices.Contains(a.cfg.Denied, got.status):
-		return audit.Denied, nil
+		return audit.AnswerDenied, nil
 	case got.status >= http.StatusInternalServerError:
-		return audit.Unknown, fmt.Errorf("the answer has status %d; if the service denies so, say --denied %d", got.status, got.status)
+		return audit.AnswerUnknown, fmt.Errorf("the answer has status %d; if the service denies so, say --denied %d", got.status, got.status)
 	}
-	return audit.Allowed, nil
+	return audit.AnswerAllowed, nil
 }
 
 // record records an answer.
 func (a *Audit) record(began int, got answer, answer audit.Answer) {
-	a.addObservation(observation{began, a.tick(), answer == audit.Denied, answer == audit.Unknown, read(got.header, a.cfg.Claims)})
+	a.addObservation(observation{began, a.tick(), answer == audit.AnswerDenied, answer == audit.AnswerUnknown, read(got.header, a.cfg.Claims)})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.count(got)
 	if _, err := http.ParseTime(got.header.Get("Retry-After")); err == nil {
 		a.dates = true
 	}
-	if answer != audit.Allowed {
+	if answer != audit.AnswerAllowed {
 		return
 	}
 	if a.sample == nil {

@@ -51,7 +51,7 @@ func limitedHandler(t *testing.T, key httplimit.Key, legacy bool) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: key, Outage: httplimit.Closed, LegacyHeaders: legacy, Log: discardLog})
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: key, Outage: httplimit.FailClosed, LegacyHeaders: legacy, Log: discardLog})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func perPath(t *testing.T) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: func(r *http.Request) string { return r.URL.Path }, Outage: httplimit.Closed, Log: discardLog})
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: func(r *http.Request) string { return r.URL.Path }, Outage: httplimit.FailClosed, Log: discardLog})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestServices(t *testing.T) {
 		{"httplimit", limitedHandler(t, httplimit.Address, false), nil, "", ""},
 		{"httplimit with legacy headers", limitedHandler(t, httplimit.Address, true), nil, "", ""},
 		{"proxy", proxiedHandler(t), nil, "", ""},
-		{"per connection", limitedHandler(t, func(r *http.Request) string { return r.RemoteAddr }, false), []audit.Kind{Connection}, "", audit.Race},
+		{"per connection", limitedHandler(t, func(r *http.Request) string { return r.RemoteAddr }, false), []audit.Kind{Connection}, "", audit.KindRace},
 		{"trusts X-Forwarded-For", trustsForwardedFor(t), []audit.Kind{Forged}, "", ""},
 		{"case-sensitive route", caseSensitive(t), []audit.Kind{Spelling}, "", ""},
 		{"query in the key", limitedHandler(t, func(r *http.Request) string { return "somebody?" + r.URL.RawQuery }, false), []audit.Kind{Query}, "", ""},
 		{"method in the key", limitedHandler(t, func(r *http.Request) string { return r.Method }, false), []audit.Kind{Method}, "", ""},
-		{"two instances behind a balancer", alternatingInstances(t), []audit.Kind{audit.Excess}, "twice the limit", ""},
+		{"two instances behind a balancer", alternatingInstances(t), []audit.Kind{audit.KindExcess}, "twice the limit", ""},
 		{"announces too much", overstatesRemaining(t), []audit.Kind{Fields}, "", ""},
 		{"waits of zero", zeroRetryAfter(t), []audit.Kind{Fields}, "", ""},
 		{"a limit for each path, and any path is served", perPath(t), nil, "", ""},
@@ -364,7 +364,7 @@ func TestLate(t *testing.T) {
 	defer s.Close()
 	a := newAudit(t, Config{URL: mustParseURL(t, s.URL+"/login"), Claims: claims(t, "5/20ms")})
 	a.Time -= waysTime + reserve
-	if r := runAudit(t, a); !r.Found(audit.Excess) || r.Took < a.Time {
+	if r := runAudit(t, a); !r.Found(audit.KindExcess) || r.Took < a.Time {
 		t.Errorf("found %v in %v", r.Findings, r.Took)
 	}
 }
