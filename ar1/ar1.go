@@ -135,6 +135,7 @@ type Config struct {
 type Limiter struct {
 	engine   *engine.Limiter
 	limits   []Limit
+	plan     string // for Observe; see WithPlan
 	fallback *Limiter
 	observe  func(context.Context, Observation) // nil if nobody observes
 }
@@ -183,6 +184,15 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}, nil
+}
+
+// WithPlan returns the same limiter with the name of a plan for metrics, as in window. It changes
+// no limits: those of each plan are a limiter of its own, of the same Name.
+func (l *Limiter) WithPlan(plan string) *Limiter {
+	l.made()
+	named := *l
+	named.plan = plan
+	return &named
 }
 
 // made returns the engine of a limiter from New, NewOn or NewLocal. It panics for any other

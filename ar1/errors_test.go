@@ -182,10 +182,15 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	t.Helper()
 	local := must(ar1.NewLocal(ar1.Config{Name: "local", Limits: limits("1/1h")}))
 	cfg.Fallback = local
+	var plans []string
+	cfg.Observe = func(_ context.Context, o ar1.Observation) { plans = append(plans, o.Plan) }
 	l := must(ar1.New(client, cfg))
 	d := must(l.Allow(t.Context(), "e"))
-	if !d.Degraded || !d.Allowed || must(l.Allow(t.Context(), "e")).Allowed {
+	if !d.Degraded || !d.Allowed || must(l.WithPlan("pro").Allow(t.Context(), "e")).Allowed {
 		t.Errorf("the Fallback: %+v", d)
+	}
+	if diff := cmp.Diff([]string{"", "pro"}, plans); diff != "" {
+		t.Errorf("plans (-want +got)\n%s", diff)
 	}
 	if err := l.Refund(t.Context(), "e", d); err != nil || must(local.Inspect(t.Context(), "e")).Limits[0].Level != 0 {
 		t.Errorf("refunded in the Fallback: %v", err)

@@ -34,7 +34,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{
-			Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
+			Limiter: l.engine.Name, Plan: l.plan, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
 			InRedis: trace.InRedis, Merged: trace.Merged, Batch: trace.Batch, Remembered: reply.Remembered, SlotRange: trace.SlotRange,
 		})
 	}

@@ -35,8 +35,8 @@ import (
 // New returns a function for Config.Observe of window, ar1 and login. One function can serve all
 // limiters of a program, because each observation names its limiter. It is safe for concurrent use.
 //
-// It keeps a few attribute sets for each Config.Name, and never drops them. So do not use a Name
-// for each customer: use With to give customers their own limits.
+// It keeps a few attribute sets for each Config.Name and each plan (WithPlan), and never drops
+// them. So use no Name and no plan for each customer: use With to give customers their own limits.
 //
 // New returns an error if provider is nil, or if it refuses an instrument.
 func New(provider metric.MeterProvider) (func(context.Context, window.Observation), error) {

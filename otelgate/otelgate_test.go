@@ -100,6 +100,23 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// TestPlan checks that the decisions of a limiter are told apart by the plan from WithPlan.
+func TestPlan(t *testing.T) {
+	b := newCollector()
+	l := must(window.NewLocal(window.Config{Name: "api", Limits: parsed("2/1h"), Observe: b.observe}))
+	pro := must(l.WithPlan("pro").With(parsed("9/1h")...))
+	for _, of := range []*window.Limiter{l, pro, pro, l.WithPlan("free")} {
+		must(of.Allow(t.Context(), "e"))
+	}
+	got := map[string]uint64{}
+	for _, p := range b.durations(t, "slidegate.limiter.decision.duration") {
+		got[fmt.Sprint(text(p.Attributes, "slidegate.limiter.plan"), " ", p.Attributes.Len())] += p.Count
+	}
+	if diff := cmp.Diff(map[string]uint64{" 3": 1, "pro 4": 2, "free 4": 1}, got); diff != "" {
+		t.Errorf("plans, numbers of attributes and decisions (-want +got)\n%s", diff)
+	}
+}
+
 // TestOutage checks that an outage is counted when it begins, and is active until it ends.
 // Meanwhile, decisions say who made them.
 func TestOutage(t *testing.T) {
@@ -312,6 +329,7 @@ func TestNoAllocations(t *testing.T) {
 		t.Skip("under the race detector, pools forget at random")
 	}
 	b, o := newCollector(), seen(window.KindAllowed, time.Millisecond)
+	o.Plan = "pro"
 	if n := testing.AllocsPerRun(1000, func() { b.observe(t.Context(), o) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -13,6 +13,7 @@ import (
 // The attributes.
 const (
 	limiterName   = attribute.Key("slidegate.limiter.name")            // Config.Name
+	limiterPlan   = attribute.Key("slidegate.limiter.plan")            // the name from WithPlan, if there is one
 	outcome       = attribute.Key("slidegate.decision.outcome")        // the window.Kind of a decision
 	source        = attribute.Key("slidegate.decision.source")         // who decided
 	errorType     = attribute.Key("error.type")                        // the outcome, if it is an error
@@ -32,12 +33,13 @@ const (
 // A series represents the decisions that share all attributes.
 type series struct {
 	limiter string
+	plan    string
 	outcome window.Kind
 	source  string
 }
 
 func seriesOf(o *window.Observation) series {
-	return series{limiter: o.Limiter, outcome: o.Kind, source: sourceOf(o)}
+	return series{limiter: o.Limiter, plan: o.Plan, outcome: o.Kind, source: sourceOf(o)}
 }
 
 // sourceOf returns who decided.
@@ -58,6 +60,9 @@ func sourceOf(o *window.Observation) string {
 // attributes returns the attributes of a decision.
 func (s series) attributes() []attribute.KeyValue {
 	all := []attribute.KeyValue{limiterName.String(s.limiter), outcome.String(string(s.outcome)), source.String(s.source)}
+	if s.plan != "" {
+		all = append(all, limiterPlan.String(s.plan))
+	}
 	if s.outcome == window.KindOutage || s.outcome == window.KindUncertain || s.outcome == window.KindRefused {
 		all = append(all, errorType.String(string(s.outcome)))
 	}

@@ -10,6 +10,7 @@ import (
 // metrics and traces.
 type Observation struct {
 	Limiter  string        // Config.Name
+	Plan     string        // of the limiter that was called, from WithPlan; "" if it has none
 	Kind     Kind          // what happened
 	Units    int64         // how many an attempt or a peek asked for
 	Decision Decision      // the answer; zero if there is none

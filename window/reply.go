@@ -39,7 +39,7 @@ func (l *Limiter) conclude(ctx context.Context, v engine.Verb, n int64, by *Limi
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{
-			Limiter: l.engine.Name, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
+			Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
 			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Remembered, SlotRange: reply.Trace.SlotRange,
 		})
 	}

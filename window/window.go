@@ -119,7 +119,8 @@ type Config struct {
 type Limiter struct {
 	engine   engine.Limiter
 	limits   []Limit
-	derived  bool // it comes from With, so its Fallback has its limits, too
+	derived  bool   // it comes from With, so its Fallback has its limits, too
+	plan     string // for Observe; see WithPlan
 	fallback *Limiter
 	observe  func(context.Context, Observation) // nil if nobody observes
 
@@ -229,9 +230,20 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := &Limiter{engine: e, derived: true, fallback: l.fallback, observe: l.observe}
+	with := &Limiter{engine: e, derived: true, plan: l.plan, fallback: l.fallback, observe: l.observe}
 	with.limits = append(with.few[:0], limits...)
 	return with, nil
+}
+
+// WithPlan returns the same limiter with the name of a plan for metrics: Observation.Plan. It
+// changes no limits. What With makes of the limiter has the name, too. It costs one small
+// allocation, and none in a decision: call it for each request, or keep what it returns. Choose few
+// names, and none that a client can choose, as each can be a time series.
+func (l *Limiter) WithPlan(plan string) *Limiter {
+	l.made()
+	named := *l
+	named.plan = plan
+	return &named
 }
 
 // made returns the engine of a limiter from New, NewOn, NewLocal or With. It panics for any other

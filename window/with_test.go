@@ -99,6 +99,32 @@ func TestWithFallback(t *testing.T) {
 	}
 }
 
+// TestWithPlan checks that observations have the plan: after With, and of what the Fallback
+// decides, by its limits or by those of With.
+func TestWithPlan(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	server.Kill(t)
+	var seen []string
+	l := must(window.New(client, window.Config{
+		Name: "plans", Limits: parsed("2/1h"), Fallback: must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1m")})),
+		Observe: func(_ context.Context, o window.Observation) {
+			if o.Took > 0 { // no event of an outage
+				seen = append(seen, fmt.Sprint(o.Plan, " ", o.Kind, " ", o.Decision.Degraded))
+			}
+		},
+	}))
+	pro := l.WithPlan("pro")
+	for _, of := range []*window.Limiter{pro, with(with(pro, "5/1h"), "3/1h"), with(pro, "5/1h").WithPlan("free"), l} {
+		must(of.Peek(t.Context(), "e"))
+	}
+	must(with(pro, "9/1h").Settle(t.Context(), "e", window.Decision{Degraded: true}, 1))
+	want := []string{"pro peeked true", "pro peeked true", "free peeked true", " peeked true", "pro charged true"}
+	if !slices.Equal(seen, want) {
+		t.Errorf("got  %q\nwant %q", seen, want)
+	}
+}
+
 // TestWithDenialCache checks that a cached denial under some limits does not affect others.
 func TestWithDenialCache(t *testing.T) {
 	remembered := 0

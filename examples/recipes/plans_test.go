@@ -19,7 +19,7 @@ func allow(ctx context.Context, limiter *window.Limiter, plan, customer string) 
 	if err != nil { // the plan does not exist, or has a limit that is not valid
 		return window.Decision{}, fmt.Errorf("plan %q: %w", plan, err)
 	}
-	return limits.Allow(ctx, customer)
+	return limits.WithPlan(plan).Allow(ctx, customer)
 }
 
 // How does each customer get the limits of a plan?
