@@ -70,7 +70,7 @@ func logins(client rueidis.Client) []contender {
 
 // script returns the row of window.lua by rueidis.Lua.Exec.
 func (w workload) script(client rueidis.Client) contender {
-	c, script, args := w.row("window.lua", windowMaker(client)), lua.New(lua.Window), w.allow()
+	c, script, args := w.row("window.lua", windowMaker(client)), rueidis.NewLuaScript(lua.Window), w.allow()
 	c.like, c.merges = "the call of window, by rueidis.Lua.Exec", false
 	c.ask = func(ctx context.Context, event string) (bool, error) {
 		reply, err := script.Exec(ctx, client, []string{"login:{" + event + "}:w"}, args).AsIntSlice()

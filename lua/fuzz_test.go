@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/lua"
 )
 
 // FuzzForeignValueIsRefused stores any bytes under the key, and calls any verb. Either the reply is
@@ -35,7 +35,7 @@ func (s script) meetsAny(f *testing.F) {
 	client := redistest.Client(f)
 	f.Fuzz(func(t *testing.T, value []byte, verb, units uint8, ahead int64) {
 		srv := s.on(t, client)
-		srv.lua = lua.New(s.spied())
+		srv.lua = rueidis.NewLuaScript(s.spied())
 		defer srv.eval(`return redis.call('DEL', KEYS[1])`)
 		now := (s.midnight() + ahead) & (s.never - 1)
 		srv.meets(string(value), s.dated(verbs[int(verb)%len(verbs)], digits(now), digits(int64(1+units%5)), fuzzed...))
@@ -74,7 +74,7 @@ var mutations = flag.Int("mutations", 2000, "how many calls TestMutatedRecords m
 func TestMutatedRecords(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
-		srv.lua = lua.New(s.spied())
+		srv.lua = rueidis.NewLuaScript(s.spied())
 		s.events(t, *mutations/200, func(tb testing.TB, e *event) {
 			for i, record := 0, ""; i < 200; i++ {
 				if i%20 == 0 {

@@ -127,7 +127,7 @@ func (s script) onRedis(tb testing.TB) judge {
 // spyOnRedis returns the spy on a real server.
 func (s script) spyOnRedis(tb testing.TB) spy {
 	tb.Helper()
-	client, script, prefix := redistest.Client(tb), lua.New(s.spied()), redistest.Key(tb)+":"
+	client, script, prefix := redistest.Client(tb), rueidis.NewLuaScript(s.spied()), redistest.Key(tb)+":"
 	for _, r := range client.DoMulti(tb.Context(),
 		client.B().Set().Key(prefix+"foreign").Value("hello").Build(),
 		client.B().Rpush().Key(prefix+"list").Element("hello").Build()) {
@@ -201,7 +201,7 @@ type server struct {
 
 func (s script) on(t *testing.T, client rueidis.Client) server {
 	t.Helper()
-	return server{t, s, client, lua.New(s.source), redistest.Key(t)}
+	return server{t, s, client, rueidis.NewLuaScript(s.source), redistest.Key(t)}
 }
 
 func (s server) call(args ...string) rueidis.RedisResult {

@@ -8,8 +8,6 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
-
-	"github.com/redis/rueidis"
 )
 
 // Window is the source of the script that decides over sliding windows.
@@ -26,13 +24,6 @@ var AR1 string
 //
 //go:embed probe.lua
 var Probe string
-
-// New returns a script, such as Window, ready for rueidis. rueidis sends it by its hash, or in full
-// to a server that does not know it. It never sends the script twice if a reply is lost. In FIPS
-// mode, where SHA-1 may be forbidden, the server computes the hash.
-func New(source string) *rueidis.Lua {
-	return rueidis.NewLuaScript(source, rueidis.WithLoadSHA1(fips140.Enabled()))
-}
 
 // Hash returns the name of a script for EVALSHA: its SHA-1, in 40 hexadecimal digits. In FIPS mode
 // it returns "": use the reply to SCRIPT LOAD.
