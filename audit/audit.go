@@ -51,6 +51,7 @@ type Config struct {
 	// Per.
 	Claims []window.Limit
 
+	// Attempt makes one attempt.
 	Attempt Func
 
 	// Clock is the clock of the limiter, from NewClock. Nil is real time.

@@ -10,11 +10,11 @@ import (
 
 // An Attempt is one attempt and its answer. Times are counted from the beginning of the audit.
 type Attempt struct {
-	Attack     string        `json:"attack"`
+	Attack     string        `json:"attack"` // its name, as in Report.Attacks
 	Sent       time.Duration `json:"sent_ns"`
 	Came       time.Duration `json:"came_ns"` // when the answer came
 	Answer     Answer        `json:"answer"`
-	RetryAfter time.Duration `json:"retry_after_ns,omitempty"`
+	RetryAfter time.Duration `json:"retry_after_ns,omitempty"` // of a denial; 0 if the limiter does not report it
 
 	begun, ended int64 // positions in the order of all begins and ends
 }

@@ -14,13 +14,13 @@ type Kind string
 
 // The faults that Run finds.
 const (
-	KindExcess       Kind = "excess"        // more than Max in a window
-	KindRace         Kind = "race"          // the same, only for attempts at once
-	KindNeedless     Kind = "needless"      // denied though no limit asks for it
-	KindDeniedCount  Kind = "denied-count"  // denied attempts use up budget
-	KindSharedBudget Kind = "shared-budget" // what one limit denies uses up another
-	KindWaitTooShort Kind = "wait-too-short"
-	KindWaitTooLong  Kind = "wait-too-long"
+	KindExcess       Kind = "excess"         // more than Max in a window
+	KindRace         Kind = "race"           // the same, only for attempts at once
+	KindNeedless     Kind = "needless"       // denied though no limit asks for it
+	KindDeniedCount  Kind = "denied-count"   // denied attempts use up budget
+	KindSharedBudget Kind = "shared-budget"  // what one limit denies uses up another
+	KindWaitTooShort Kind = "wait-too-short" // after a wait the next attempt was denied
+	KindWaitTooLong  Kind = "wait-too-long"  // an attempt during a wait was allowed, or a wait is longer than any window
 )
 
 // A Finding is a proven fault.
@@ -45,15 +45,15 @@ type Claim struct {
 
 // A Report is the result of an audit.
 type Report struct {
-	Began     time.Time     `json:"began"`
+	Began     time.Time     `json:"began"` // on Config.Clock
 	Took      time.Duration `json:"took_ns"`
-	Claims    []Claim       `json:"claims"`
-	Allowed   int           `json:"allowed"`
-	Denied    int           `json:"denied"`
+	Claims    []Claim       `json:"claims"`   // in the order of Config.Claims
+	Allowed   int           `json:"allowed"`  // attempts
+	Denied    int           `json:"denied"`   // attempts
 	Unknown   int           `json:"unknown"`  // attempts that ended in an error
 	Needless  int           `json:"needless"` // denials that no claim asked for
 	Waits     Waits         `json:"waits"`
-	Findings  []Finding     `json:"findings"`
+	Findings  []Finding     `json:"findings"`       // none if nothing is wrong
 	Like      string        `json:"like,omitempty"` // the algorithm that it resembles, if it admits too much
 	Attacks   []string      `json:"attacks"`        // what was tested
 	NotTested []string      `json:"not_tested"`     // what was not tested, and why
@@ -62,10 +62,10 @@ type Report struct {
 
 // Waits says how wrong the waits of denials were.
 type Waits struct {
-	Reported int           `json:"reported"`   // denials with a wait
-	Short    int           `json:"short"`      // waits that certainly did not suffice
-	Long     int           `json:"long"`       // waits that were certainly longer than needed
-	Longest  time.Duration `json:"longest_ns"` // by how much, at most
+	Reported  int           `json:"reported"`       // denials with a wait
+	TooShort  int           `json:"too_short"`      // waits that certainly did not suffice
+	TooLong   int           `json:"too_long"`       // waits that were certainly longer than needed
+	TooLongBy time.Duration `json:"too_long_by_ns"` // the most by which one was longer than needed
 }
 
 // newReport judges the log of a runner.
@@ -96,7 +96,7 @@ func newReport(c Config, p Plan, r *runner) *Report {
 // judge adds the findings. It leaves out a fault that follows from another one.
 func (r *Report) judge(e *evidence) {
 	w := e.waits()
-	r.Waits = Waits{Reported: w.reported, Short: len(w.short), Long: len(w.long), Longest: w.worst}
+	r.Waits = Waits{Reported: w.reported, TooShort: len(w.short), TooLong: len(w.long), TooLongBy: w.worst}
 	needless, unexplained := e.needless()
 	r.Needless = len(needless)
 	oneBudget := r.excess(e)

@@ -16,10 +16,10 @@ const grace = time.Second
 
 // A Plan is what an audit will do at most.
 type Plan struct {
-	Attempts  int
-	Time      time.Duration
-	Attacks   []string
-	NotTested []string // attacks that do not fit, and why
+	Attempts  int           // at most
+	Time      time.Duration // at most, on Config.Clock
+	Attacks   []string      // each with the claim that it attacks
+	NotTested []string      // attacks that do not fit, and why
 
 	steps []step
 }

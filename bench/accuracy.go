@@ -118,7 +118,7 @@ func (a accuracy) waits() string {
 	case slices.Contains(a.Found, audit.KindWaitTooShort):
 		return "too short"
 	case slices.Contains(a.Found, audit.KindWaitTooLong):
-		return "too long by " + a.Waits.Longest.Round(time.Millisecond).String()
+		return "too long by " + a.Waits.TooLongBy.Round(time.Millisecond).String()
 	}
 	return "right"
 }

@@ -34,7 +34,7 @@ func (r *Report) rows() []row {
 		{"attempts", fmt.Sprintf("%d admitted, %d denied, %d without an answer; ways not counted", r.Allowed, r.Denied, r.Unknown)},
 		{"most admitted", strings.Join(most, ", ")},
 		{"denied without need", fmt.Sprint(r.Needless)},
-		{"waits", fmt.Sprintf("%d reported: %d too short, %d too long", r.Waits.Reported, r.Waits.Short, r.Waits.Long)},
+		{"waits", fmt.Sprintf("%d reported: %d too short, %d too long", r.Waits.Reported, r.Waits.TooShort, r.Waits.TooLong)},
 		{"ways around", fmt.Sprintf("%d open of %d, %d not tested", open, len(r.Ways), untested)},
 	}
 	return rows
