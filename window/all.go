@@ -23,8 +23,8 @@ type Check struct {
 	Together bool
 }
 
-// Joint is the answer of AllowAll.
-type Joint struct {
+// JointDecision is the answer of AllowAll.
+type JointDecision struct {
 	Allowed    bool          // all checks were admitted, and counted
 	RetryAfter time.Duration // of the check that denied, 0 if Allowed; after it, another check may deny
 
@@ -53,15 +53,15 @@ type Joint struct {
 //
 // Errors are as those of AllowN. Each names the position of its check; after ErrUncertain that
 // check may be counted. Beside an error or a denial, other errors can report units that could not
-// be given back. They match ErrOutage or ErrUncertain. With an error and no denial, the Joint is
-// empty. Mistakes are reported before anything is sent: a Check without a Limiter, or checks whose
-// units of one event together exceed what its limits ever admit.
+// be given back. They match ErrOutage or ErrUncertain. With an error and no denial, the
+// JointDecision is zero. Mistakes are reported before anything is sent: a Check without a Limiter,
+// or checks whose units of one event together exceed what its limits ever admit.
 //
-// To give back an allowed Joint later, Refund each of its Decisions by the Limiter and Event of its
-// Check. A limiter that counts denied attempts keeps the one that it denied.
-func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
+// To give back an allowed JointDecision later, Refund each of its Decisions by the Limiter and
+// Event of its Check. A limiter that counts denied attempts keeps the one that it denied.
+func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 	if err := validate(ctx, checks); err != nil {
-		return Joint{}, err
+		return JointDecision{}, err
 	}
 	a := answers{make([]Decision, len(checks)), make([]error, len(checks))}
 	try := func(i int) {
@@ -77,7 +77,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Joint, error) {
 		}
 		done = next
 	}
-	return Joint{Allowed: true, Decisions: a.decisions}, nil
+	return JointDecision{Allowed: true, Decisions: a.decisions}, nil
 }
 
 // inMemory returns a function that reports whether the i-th check is decided in memory.
@@ -102,14 +102,14 @@ func stage(checks []Check) (n int) {
 // stops reports whether nothing is asked after the i-th check.
 func (a answers) stops(i int) bool { return a.errs[i] != nil || !a.decisions[i].Allowed }
 
-// stopped gives back the units of the checks that were asked, and returns the Joint that the i-th
-// one stopped.
-func (a answers) stopped(ctx context.Context, asked []Check, i int) (Joint, error) {
+// stopped gives back the units of the checks that were asked, and returns the JointDecision that
+// the i-th one stopped.
+func (a answers) stopped(ctx context.Context, asked []Check, i int) (JointDecision, error) {
 	err := a.giveBack(ctx, asked, i)
 	if cause := a.errs[i]; cause != nil {
-		return Joint{}, errors.Join(ofCheck(i, cause), err)
+		return JointDecision{}, errors.Join(ofCheck(i, cause), err)
 	}
-	return Joint{RetryAfter: a.decisions[i].RetryAfter, Decisions: a.decisions[:i+1]}, err
+	return JointDecision{RetryAfter: a.decisions[i].RetryAfter, Decisions: a.decisions[:i+1]}, err
 }
 
 func (c Check) units() int64 { return cmp.Or(c.N, 1) }

@@ -101,7 +101,7 @@ func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[st
 		}
 		return false
 	}
-	want := window.Joint{Allowed: true}
+	want := window.JointDecision{Allowed: true}
 	before := map[string]int{}
 	for i, subject := range subjects {
 		log := logs[subject]
@@ -223,7 +223,7 @@ func newJoint(t *testing.T, timeout time.Duration) *joint {
 	return j
 }
 
-func (j *joint) allow(ctx context.Context) (window.Joint, error) {
+func (j *joint) allow(ctx context.Context) (window.JointDecision, error) {
 	return window.AllowAll(ctx, window.Check{Limiter: j.limiters[0], Event: "e", N: 2}, window.Check{Limiter: j.limiters[1], Event: "e", N: 1})
 }
 
@@ -331,7 +331,7 @@ func TestJointTogetherInMemory(t *testing.T) {
 	}
 }
 
-func countedOf(j window.Joint) (units int64) {
+func countedOf(j window.JointDecision) (units int64) {
 	for _, d := range j.Decisions {
 		units += d.Counted
 	}
@@ -391,7 +391,7 @@ func TestJointRefuses(t *testing.T) {
 		{gone, []window.Check{valid}, `slidegate: limiter "l": nothing was sent: context canceled (check 1 of AllowAll)`},
 	} {
 		got, err := window.AllowAll(tt.ctx, tt.checks...)
-		if diff := cmp.Diff(window.Joint{}, got); err == nil || err.Error() != tt.want || diff != "" {
+		if diff := cmp.Diff(window.JointDecision{}, got); err == nil || err.Error() != tt.want || diff != "" {
 			t.Errorf("got %v, want %s\n%s", err, tt.want, diff)
 		}
 	}

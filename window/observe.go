@@ -30,9 +30,10 @@ type Observation struct {
 // Kind is the subject of an Observation. Its text can be a label.
 type Kind string
 
-// The kinds. The first five are how an attempt ended: one by Allow, AllowN, AllowUpTo or AllowEach,
-// or one inside Wait. KindPeeked is a peek, however it ended. In each slot range, KindOutageBegan
-// and KindOutageEnded alternate.
+// The kinds. Their texts are their names in lower case, as in "outage began"; that of KindCacheOff
+// is "denial cache off". The first five are how an attempt ended: one by Allow, AllowN, AllowUpTo
+// or AllowEach, or one inside Wait. KindPeeked is a peek, however it ended. In each slot range,
+// KindOutageBegan and KindOutageEnded alternate.
 const (
 	KindAllowed   Kind = engine.Allowed   // units were admitted: all, or some by AllowUpTo
 	KindDenied    Kind = engine.Denied    // not admitted, also where denied attempts count

@@ -493,13 +493,13 @@ func TestNew(t *testing.T) {
 // unsolved reports that no challenge was solved.
 func unsolved(*http.Request, string) (bool, error) { return false, nil }
 
-// TestWait checks that waits are rounded up, so that nobody comes back too early.
-func TestWait(t *testing.T) {
+// TestRetryAfterText checks that waits are rounded up, so that nobody comes back too early.
+func TestRetryAfterText(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Millisecond: "1 second", 59 * time.Second: "59 seconds", 59*time.Second + 1: "1 minute", time.Minute: "1 minute", time.Minute + 1: "2 minutes",
 		59*time.Minute + 1: "1 hour", 47 * time.Hour: "47 hours", 47*time.Hour + 1: "2 days", 30 * 24 * time.Hour: "30 days",
 	} {
-		if got := (loginhttp.Result{RetryAfter: d}).Wait(); got != want {
+		if got := (loginhttp.Result{RetryAfter: d}).RetryAfterText(); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}

@@ -55,8 +55,9 @@ type Result struct {
 	Remaining int64
 }
 
-// Wait returns RetryAfter in words, rounded up: "45 seconds", "1 minute", "3 hours", "2 days".
-func (r Result) Wait() string { return inWords(r.RetryAfter) }
+// RetryAfterText returns RetryAfter in words, rounded up: "45 seconds", "1 minute", "3 hours", "2
+// days".
+func (r Result) RetryAfterText() string { return inWords(r.RetryAfter) }
 
 // inWords returns a duration in words, rounded up.
 func inWords(d time.Duration) string {
