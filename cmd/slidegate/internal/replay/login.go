@@ -125,7 +125,8 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 		return nil, err
 	}
 	of := map[login.Budget]flags.Limits{}
-	for _, b := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal} { // in the order in which Begin asks them
+	// In the order in which Begin asks them.
+	for _, b := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal} {
 		if of[b], err = limitsOf(ctx, r.guard, b); err != nil {
 			return nil, err
 		}

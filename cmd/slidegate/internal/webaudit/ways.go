@@ -215,7 +215,8 @@ type tester struct {
 // tryWays tries all ways, and adds the open ones to the report. unserved is the answer for a path
 // that the service does not have.
 func (a *Audit) tryWays(ctx context.Context, r *Report, unserved *answer) {
-	t := &tester{Audit: a, log: r.Attempts, claimsKept: !r.Found(audit.KindExcess) && !r.Found(audit.KindRace), end: time.Now().Add(waysTime), left: a.wayRequests()}
+	kept := !r.Found(audit.KindExcess) && !r.Found(audit.KindRace)
+	t := &tester{Audit: a, log: r.Attempts, claimsKept: kept, end: time.Now().Add(waysTime), left: a.wayRequests()}
 	switch {
 	case unserved == nil:
 		t.spellingsBlocked = "a path that nobody serves gets no answer"
