@@ -7,7 +7,7 @@
 // of Per may hold up to 2 x Max. It also cannot show which attempts a denial comes from. Do not use
 // it for a minimum distance between two events, such as one every 5 s.
 //
-//	limiter, err := ar1.New(client, ar1.Config{ // client is a rueidis.Client
+//	limiter, err := ar1.New(conn, ar1.Config{ // conn comes from window.Dial
 //		Name:   "api",
 //		Limits: []ar1.Limit{window.PerMinute(1000), window.PerDay(100_000)},
 //	})
@@ -50,8 +50,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
@@ -128,8 +126,8 @@ type Config struct {
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 }
 
-// Limiter decides about events under its limits, as in window. New, NewOn and NewLocal return one.
-// It is safe for concurrent use and needs no Close.
+// Limiter decides about events under its limits, as in window. New and NewLocal return one. It is
+// safe for concurrent use and needs no Close.
 //
 // Most callers should use Allow. Inspect also estimates the rate, for dashboards and scores.
 type Limiter struct {
@@ -149,18 +147,11 @@ var (
 	ErrUncertain    = window.ErrUncertain    // no reply came; it may or may not have been counted
 )
 
-// New returns a limiter that keeps its levels in the Redis or Redis Cluster behind client. It sends
-// nothing yet, so an error is about client or cfg, and says what to do. Its circuit breaker works
-// as in window.
-func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	e, err := engine.New(client, cfg.engine(), engineLimits(cfg.Limits))
-	return newLimiter(e, err, cfg)
-}
-
-// NewOn makes a limiter as New does, on a Connection from window.Connect or from package
-// goredisgate. Until there is a client, calls are answered as in an outage.
-func NewOn(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.NewOn((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
+// New returns a limiter that keeps its levels in the Redis or Redis Cluster of a Connection, which
+// comes from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is
+// about conn or cfg, and says what to do. Its circuit breaker works as in window.
+func New(conn *window.Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
 	return newLimiter(e, err, cfg)
 }
 
@@ -195,8 +186,8 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 	return &named
 }
 
-// made returns the engine of a limiter from New, NewOn or NewLocal. It panics for any other
-// limiter, which is a mistake in the program.
+// made returns the engine of a limiter from New or NewLocal. It panics for any other limiter,
+// which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
 		panic("slidegate: this limiter is nil or zero; make it with ar1.New or NewLocal")

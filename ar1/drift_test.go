@@ -15,6 +15,7 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/lua"
+	"github.com/slidegate/slidegate/window"
 )
 
 // drift is a level in another form: the time at which it will have decayed to 1, in ms since the
@@ -106,7 +107,7 @@ return admitted`
 func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 	t.Parallel()
 	c, client := newClock(), redistest.Start(t).Client(t)
-	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: []ar1.Limit{l}, Now: c.now})), c}
+	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: []ar1.Limit{l}, Now: c.now})), c}
 	key := must(b.Inspect(t.Context(), "e")).Key
 	got := 0
 	for part := range slices.Chunk(times, 1000) {
@@ -135,7 +136,7 @@ func TestBytes(t *testing.T) {
 	counts := redistest.UnlessShort([]int{10_000, 40_000, 66_000}, []int{10_000})
 	for most, texts := range map[float64][]string{180: {"5/1h"}, 200: {"1/5s", "50/1h", "200/1d"}} {
 		client := redistest.Start(t).Client(t)
-		l := must(ar1.New(client, ar1.Config{Name: "login", Limits: limits(texts...), Timeout: time.Minute}))
+		l := must(ar1.New(window.On(client), ar1.Config{Name: "login", Limits: limits(texts...), Timeout: time.Minute}))
 		countAll(t, l, addresses(0, 1000)) // for the script and the buffers
 		must("", client.Do(t.Context(), client.B().Flushall().Build()).Error())
 		before, from := usedMemory(t, client), 0

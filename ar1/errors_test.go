@@ -41,7 +41,7 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%v does not say %q", err, says)
 		}
 	}
-	if _, err := ar1.New(nil, good); err == nil || !strings.Contains(err.Error(), `limiter "x" has no client; pass one`) {
+	if _, err := ar1.New(window.On(nil), good); err == nil || !strings.Contains(err.Error(), `limiter "x" has no Redis: the client of its Connection is nil`) {
 		t.Error(err)
 	}
 }
@@ -90,8 +90,8 @@ func TestAnyEventOnACluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
 		cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("2/1h"), Secret: secret}
-		l := must(ar1.New(client, cfg))
-		w := must(window.New(client, window.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: secret}))
+		l := must(ar1.New(window.On(client), cfg))
+		w := must(window.New(window.On(client), window.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: secret}))
 		keys := map[string]bool{}
 		for _, event := range hostile {
 			first, second, third := must(l.Allow(t.Context(), event)), must(l.Allow(t.Context(), event)), must(l.Allow(t.Context(), event))
@@ -112,7 +112,7 @@ func TestAnyEventOnACluster(t *testing.T) {
 // its last level is below 1/4.
 func TestOneKeyExpires(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
-	l := must(ar1.New(client, ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms")}))
+	l := must(ar1.New(window.On(client), ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms")}))
 	before := time.Now()
 	d := must(l.Allow(t.Context(), "e"))
 	key := must(l.Inspect(t.Context(), "e")).Key
@@ -135,7 +135,7 @@ func TestOneKeyExpires(t *testing.T) {
 // count or none.
 func TestFreeLook(t *testing.T) {
 	client, c := redistest.Client(t), newClock()
-	b := bench{t, must(ar1.New(client, ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now})), c}
+	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now})), c}
 	b.allow("e", 1)
 	key := must(b.Inspect(t.Context(), "e")).Key
 	state := func() string { return redistest.Stored(t, client, key) }
@@ -155,7 +155,7 @@ func TestOutage(t *testing.T) {
 	var seen []ar1.Observation
 	cfg := ar1.Config{Name: "outage", Limits: limits("5/1h"), Observe: func(_ context.Context, o ar1.Observation) { seen = append(seen, o) }}
 	client := server.NewClient(t, faults.Break)
-	l := must(ar1.New(client, cfg))
+	l := must(ar1.New(window.On(client), cfg))
 	must(l.Allow(t.Context(), "e"))
 	faults.LoseReply("EVALSHA")
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, ar1.ErrUncertain) {
@@ -184,7 +184,7 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	cfg.Fallback = local
 	var plans []string
 	cfg.Observe = func(_ context.Context, o ar1.Observation) { plans = append(plans, o.Plan) }
-	l := must(ar1.New(client, cfg))
+	l := must(ar1.New(window.On(client), cfg))
 	d := must(l.Allow(t.Context(), "e"))
 	if !d.Degraded || !d.Allowed || must(l.WithPlan("pro").Allow(t.Context(), "e")).Allowed {
 		t.Errorf("the Fallback: %+v", d)
@@ -195,10 +195,10 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	if err := l.Refund(t.Context(), "e", d); err != nil || must(local.Inspect(t.Context(), "e")).Limits[0].Level != 0 {
 		t.Errorf("refunded in the Fallback: %v", err)
 	}
-	if _, err := ar1.New(client, ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: l}); err == nil || !strings.Contains(err.Error(), "leave out one of them") {
+	if _, err := ar1.New(window.On(client), ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: l}); err == nil || !strings.Contains(err.Error(), "leave out one of them") {
 		t.Error(err)
 	}
-	if _, err := ar1.New(client, ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: &ar1.Limiter{}}); err == nil || !strings.Contains(err.Error(), "neither from New nor from NewLocal") {
+	if _, err := ar1.New(window.On(client), ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: &ar1.Limiter{}}); err == nil || !strings.Contains(err.Error(), "neither from New nor from NewLocal") {
 		t.Error(err)
 	}
 }

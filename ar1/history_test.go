@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
 )
 
 // decisionsPerPlan is how many decisions the histories of one plan make. If they run in memory, only
@@ -78,7 +79,7 @@ func (p plan) contenders(t *testing.T, c *clock, onRedis bool) []contender {
 	}
 	for _, limits := range p.callers {
 		cfg := ar1.Config{Name: name, Limits: limits, CountDenied: p.denials, Now: c.now, Timeout: time.Minute}
-		remote.limiters = append(remote.limiters, must(ar1.New(client, cfg)))
+		remote.limiters = append(remote.limiters, must(ar1.New(window.On(client), cfg)))
 		local.limiters = append(local.limiters, must(ar1.NewLocal(cfg)))
 	}
 	switch {

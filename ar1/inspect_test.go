@@ -20,10 +20,10 @@ func TestInspectShowsOthers(t *testing.T) {
 		Limits: []ar1.Limit{{Max: 5, Per: 10 * time.Second}, window.PerHour(20), {Max: 1000, Per: 36_525 * 24 * time.Hour}},
 		Now:    func() time.Time { return now },
 	}
-	three := must(ar1.New(redistest.Client(t), cfg))
+	three := must(ar1.New(window.On(redistest.Client(t)), cfg))
 	must(three.AllowN(t.Context(), "e", 2))
 	cfg.Limits = cfg.Limits[1:2]
-	one := must(ar1.New(redistest.Client(t), cfg))
+	one := must(ar1.New(window.On(redistest.Client(t)), cfg))
 
 	for _, now = range []time.Time{now, now.Add(7 * time.Second), now.Add(time.Minute), now.Add(-time.Minute)} {
 		all := must(three.Inspect(t.Context(), "e"))

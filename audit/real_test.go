@@ -104,7 +104,7 @@ func shared(t *testing.T, claims string) audit.Func {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := window.New(redistest.Client(t), window.Config{Name: "audit", Limits: limits})
+	l, err := window.New(window.On(redistest.Client(t)), window.Config{Name: "audit", Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
 )
 
 // levelMaker returns a maker of limiters of ar1.
@@ -15,7 +16,7 @@ func levelMaker(client rueidis.Client) maker {
 		for i := range cfg.Limits {
 			cfg.Limits[i].Resolution = 0
 		}
-		return asking(must(ar1.New(client, cfg)))
+		return asking(must(ar1.New(window.On(client), cfg)))
 	}
 }
 

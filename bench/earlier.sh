@@ -26,6 +26,12 @@ GOWORK=off go mod edit -require=slidegate.before/slidegate@v0.0.0 -replace="slid
 	-replace="github.com/slidegate/slidegate=${here%/*}" -replace="github.com/slidegate/slidegate/goredisgate=${here%/*}/goredisgate" \
 	-replace="github.com/slidegate/slidegate/cmd/slidegate=${here%/*}/cmd/slidegate" "$dir/go.mod"
 
+# What New of the revision takes for a client of rueidis, and how it makes a limiter on go-redis.
+on='window.On(client)' onGoRedis='goredisgate.On(client)' new=New
+if git grep -q '^func NewOn(' "$commit" -- ../window; then
+	on=client onGoRedis='must(goredisgate.Connect(client))' new=NewOn
+fi
+
 cat >"$dir/earlier.go" <<GO
 package main
 
@@ -44,14 +50,14 @@ import (
 
 func init() {
 	earlier.window = func(client rueidis.Client) maker {
-		return making(func(cfg window.Config) *window.Limiter { return must(window.New(client, cfg)) })
+		return making(func(cfg window.Config) *window.Limiter { return must(window.New($on, cfg)) })
 	}
 	earlier.onGoRedis = func(client redis.UniversalClient) maker {
-		conn := must(goredisgate.Connect(client))
-		return making(func(cfg window.Config) *window.Limiter { return must(window.NewOn(conn, cfg)) })
+		conn := $onGoRedis
+		return making(func(cfg window.Config) *window.Limiter { return must(window.$new(conn, cfg)) })
 	}
 	earlier.begin = func(client rueidis.Client) ask {
-		guard := must(login.New(client, login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
+		guard := must(login.New($on, login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
 		return func(ctx context.Context, event string) (bool, error) {
 			a, err := guard.Begin(ctx, "account of "+event, netip.MustParseAddr(event))
 			return err == nil && a.Allowed, err

@@ -109,24 +109,33 @@ func TestBusy(t *testing.T) {
 }
 
 // TestEarlier checks that earlier.sh measures an earlier revision in the same passes, and leaves
-// nothing behind.
+// nothing behind: the last one, and the last one with another constructor.
 func TestEarlier(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it builds the library twice")
 	}
-	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
-		t.Skip("the sources are not in a repository: ", err)
+	for _, revision := range []string{"HEAD", removed("func NewOn(") + "^"} {
+		if err := exec.Command("git", "rev-parse", "--verify", revision).Run(); err != nil {
+			t.Skip("the sources are in no repository, or in one without history: ", err)
+		}
+		before := must(os.ReadDir("."))
+		cmd := exec.Command("./earlier.sh", revision, "-redis", redistest.Start(t).Addr(), "-passes", "1", "-callers", "4", "-rows", "^window", "hot")
+		text, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(text), "| window, hot / window before, hot |") {
+			t.Errorf("error %v, printed %s", err, text)
+		}
+		if after := must(os.ReadDir(".")); len(after) != len(before) {
+			t.Errorf("files %v, and %v before", after, before)
+		}
 	}
-	before := must(os.ReadDir("."))
-	cmd := exec.Command("./earlier.sh", "HEAD", "-redis", redistest.Start(t).Addr(), "-passes", "1", "-callers", "4", "-rows", "^window", "hot")
-	text, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(text), "| window, hot / window before, hot |") {
-		t.Errorf("error %v, printed %s", err, text)
-	}
-	if after := must(os.ReadDir(".")); len(after) != len(before) {
-		t.Errorf("files %v, and %v before", after, before)
-	}
+}
+
+// removed returns the commit that removed a text from package window, or nothing if git does not
+// know.
+func removed(text string) string {
+	commit, _ := exec.Command("git", "log", "-1", "--format=%H", "-S"+text, "--", "../window").Output()
+	return strings.TrimSpace(string(commit))
 }
 
 // TestConditions checks that a run states where it took place.
@@ -200,7 +209,7 @@ func askUntilDenied(args []string) error {
 		return err
 	}
 	defer client.Close()
-	l, err := window.New(client, window.Config{Name: "shared", Limits: parse([]string{shared}), Timeout: time.Minute})
+	l, err := window.New(window.On(client), window.Config{Name: "shared", Limits: parse([]string{shared}), Timeout: time.Minute})
 	if err != nil {
 		return err
 	}

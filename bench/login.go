@@ -7,6 +7,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
 )
 
 // loginName is the name of the row of a login guard.
@@ -15,7 +16,7 @@ const loginName = "login"
 // beginning returns the decisions of login.Guard.Begin, with the default limits of its five
 // budgets.
 func beginning(client rueidis.Client) ask {
-	guard := must(login.New(client, login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
+	guard := must(login.New(window.On(client), login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
 	return func(ctx context.Context, event string) (bool, error) {
 		a, err := guard.Begin(ctx, "account of "+event, netip.MustParseAddr(event))
 		return err == nil && a.Allowed, err

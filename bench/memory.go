@@ -82,7 +82,7 @@ func (b bench) measureMemory(ctx context.Context) (memory, error) {
 func (b bench) countOften(ctx context.Context, n int) error {
 	var now time.Time
 	cfg := window.Config{Name: "login", Limits: parse(memoryLimits), Now: func() time.Time { return now }}
-	l := must(window.New(b.client, cfg))
+	l := must(window.New(window.On(b.client), cfg))
 	day := time.Now().Truncate(24 * time.Hour)
 	for i := range n {
 		now = day.Add(time.Duration(i) * (24 * time.Hour / time.Duration(n))).Truncate(time.Millisecond)

@@ -51,11 +51,8 @@ func beforeRedisRate(client *redis.Client) attempt {
 
 // afterRedisRate returns the same on Slidegate.
 func afterRedisRate(client *redis.Client) (attempt, error) {
-	conn, err := goredisgate.Connect(client) // the same client
-	if err != nil {
-		return nil, err
-	}
-	limiter, err := window.NewOn(conn, window.Config{Name: "login", Limits: []window.Limit{window.PerHour(5)}})
+	conn := goredisgate.On(client) // the same client
+	limiter, err := window.New(conn, window.Config{Name: "login", Limits: []window.Limit{window.PerHour(5)}})
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +99,8 @@ func beforeThrottled(client *redis.Client, mux http.Handler) (http.Handler, erro
 
 // afterMiddleware returns what both become on Slidegate.
 func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, error) {
-	conn, err := goredisgate.Connect(client) // the same client
-	if err != nil {
-		return nil, err
-	}
-	limiter, err := window.NewOn(conn, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(5)}})
+	conn := goredisgate.On(client) // the same client
+	limiter, err := window.New(conn, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(5)}})
 	if err != nil {
 		return nil, err
 	}

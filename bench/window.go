@@ -14,7 +14,7 @@ import (
 // windowMaker returns a maker of limiters of window.
 func windowMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
-		return asking(must(window.New(client, window.Config{Name: "login", Limits: parse(limits), Now: now})))
+		return asking(must(window.New(window.On(client), window.Config{Name: "login", Limits: parse(limits), Now: now})))
 	}
 }
 
@@ -23,9 +23,9 @@ const goRedisName = "window, go-redis"
 
 // goRedisMaker returns a maker of limiters of window on a go-redis client.
 func goRedisMaker(client redis.UniversalClient) maker {
-	conn := must(goredisgate.Connect(client))
+	conn := goredisgate.On(client)
 	return func(limits []string, now func() time.Time) ask {
-		return asking(must(window.NewOn(conn, window.Config{Name: "login", Limits: parse(limits), Now: now})))
+		return asking(must(window.New(conn, window.Config{Name: "login", Limits: parse(limits), Now: now})))
 	}
 }
 

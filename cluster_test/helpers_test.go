@@ -58,7 +58,7 @@ type kind struct {
 	name   string
 	suffix string // of its keys
 	open   faulttest.Open
-	newOn  func(*window.Connection, window.Config) (limiter, error)
+	new    func(*window.Connection, window.Config) (limiter, error)
 }
 
 // kinds are the limiters on rueidis. everyKind also has a limiter on go-redis, for tests of faults.
@@ -69,12 +69,12 @@ var (
 
 // newWindow returns a limiter of window.
 func newWindow(conn *window.Connection, cfg window.Config) (limiter, error) {
-	return window.NewOn(conn, cfg)
+	return window.New(conn, cfg)
 }
 
 // newLevel returns a limiter of ar1.
 func newLevel(conn *window.Connection, cfg window.Config) (limiter, error) {
-	return ar1.NewOn(conn, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
+	return ar1.New(conn, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
 }
 
 // goRedis returns a connection through go-redis. It is a faulttest.Open.
@@ -85,24 +85,20 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 		ReadTimeout: time.Second, DialerRetries: 1, Dialer: faulttest.Dialer(o),
 	})
 	tb.Cleanup(func() { _ = client.Close() })
-	conn := must(goredisgate.Connect(client))
+	conn := goredisgate.On(client)
 	tb.Cleanup(conn.Close)
 	return conn
 }
 
 // newOnClient returns a limiter on a client that a test also uses otherwise.
 func (k kind) newOnClient(client rueidis.Client, cfg window.Config) (limiter, error) {
-	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return client, nil })
-	if err := conn.Wait(context.Background()); err != nil {
-		return nil, err
-	}
-	return k.newOn(conn, cfg)
+	return k.new(window.On(client), cfg)
 }
 
 // newWithConfig returns a limiter on a new client.
 func (k kind) newWithConfig(t *testing.T, o rueidis.ClientOption, cfg window.Config) limiter {
 	t.Helper()
-	return must(k.newOn(k.open(t, o), cfg))
+	return must(k.new(k.open(t, o), cfg))
 }
 
 // each runs a test for each kind.

@@ -276,7 +276,7 @@ func TestThreeLanguages(t *testing.T) {
 			do.Limits = append(do.Limits, taskLimit{l.Max, l.Per.Milliseconds()})
 		}
 		key := cfg.Name + ":{" + keys.Tag(cfg.Secret, "alice") + "}:w"
-		logs := runAllLanguages(t, must(window.New(on.client, cfg)), do, func() { moveSlotOf(t, on, key) })
+		logs := runAllLanguages(t, must(window.New(window.On(on.client), cfg)), do, func() { moveSlotOf(t, on, key) })
 		checkLogs(t, limits, logs)
 		// On a slow machine the key may have expired, but there is no other.
 		if all := keysOf(t, on, cfg.Name); len(all) > 0 && (len(all) > 1 || all[0] != key) {

@@ -42,7 +42,7 @@ func TestHundredFailuresAnHour(t *testing.T) {
 			s.ms.Store(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
 			cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), []byte("sixteen bytes, or more"), 10*time.Second
 			cfg.Now = s.now
-			s.guard = must(login.New(nodes.NewClient(t, faults.Break), cfg))
+			s.guard = must(login.New(window.On(nodes.NewClient(t, faults.Break)), cfg))
 			for range 60 {
 				s.burst(t, cfg.Name)
 				s.ms.Add(rand.Int64N((20 * time.Minute).Milliseconds()))

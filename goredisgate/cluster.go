@@ -90,7 +90,7 @@ func (c *cluster) Shares(ctx context.Context) ([]pipeline.Share, error) {
 	return shares, err
 }
 
-// Close closes the clients that this package made. The client passed to Connect stays open.
+// Close closes the clients that this package made. The client passed to On stays open.
 func (c *cluster) Close() {
 	for _, n := range c.nodes.Range {
 		n.(*node).close()

@@ -14,11 +14,7 @@ import (
 func Example() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}) // or redis.NewClusterClient, redis.NewFailoverClient
 	defer client.Close()
-	conn, err := goredisgate.Connect(client)
-	if err != nil {
-		panic(err)
-	}
-	limiter, err := window.NewOn(conn, window.Config{Name: "go-redis", Limits: []window.Limit{window.PerHour(2)}})
+	limiter, err := window.New(goredisgate.On(client), window.Config{Name: "go-redis", Limits: []window.Limit{window.PerHour(2)}})
 	if err != nil {
 		panic(err)
 	}

@@ -3,19 +3,15 @@
 // server, Redis Sentinel or Redis Cluster.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-//	conn, err := goredisgate.Connect(client)
-//	if err != nil {
-//		return err
-//	}
+//	conn := goredisgate.On(client)
 //	limits := []window.Limit{window.PerHour(100)}
-//	limiter, err := window.NewOn(conn, window.Config{Name: "api", Limits: limits})
+//	limiter, err := window.New(conn, window.Config{Name: "api", Limits: limits})
 //	if err != nil {
 //		return err
 //	}
 //	d, err := limiter.Allow(ctx, "198.51.100.7") // d.Allowed, d.Remaining, d.RetryAfter
 //
-// The rate limiters of package ar1 (ar1.NewOn) and the login guard of package login (login.NewOn)
-// take the same Connection.
+// The rate limiters of package ar1 and the login guard of package login take the same Connection.
 //
 // # What it promises
 //
@@ -29,7 +25,7 @@
 //     followed.
 //   - Hooks of the client see each call that is sent.
 //
-// Config.DenialCache needs a client that tracks keys, so NewOn refuses it here.
+// Config.DenialCache needs a client that tracks keys, so New refuses it here.
 //
 // # Options of the client
 //
@@ -61,39 +57,44 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Connect returns a Connection that sends through a *redis.Client, for one server or under
-// Sentinel, or through a *redis.ClusterClient. It returns at once, so Redis may be down. Any number
-// of limiters and guards can share the Connection, and it shares the client's connection pools.
+// On returns a Connection that sends through a *redis.Client, for one server or under Sentinel, or
+// through a *redis.ClusterClient. It sends nothing yet, so Redis may be down. Any number of limiters
+// and guards can share the Connection, and it shares the client's connection pools.
 //
 // Limiters call the hooks of a *redis.Client. Add them before the first request. On a
 // *redis.ClusterClient, limiters call the hooks of its nodes, and not its own: add them by
-// OnNewNode, before Connect. A hook must pass on the commands that it gets, or wrap them. If it
-// sends others in their place, go-redis can repeat those.
+// OnNewNode, before On. A hook must pass on the commands that it gets, or wrap them. If it sends
+// others in their place, go-redis can repeat those.
 //
 // The client is yours to close, after its last use. Close of the Connection leaves it open.
 //
-// Connect returns an error if the client is nil or of another type. It refuses a *redis.Ring, which
-// moves keys to other servers when one fails, so that their counts would begin anew.
-func Connect(client redis.UniversalClient) (*window.Connection, error) {
+// If the client is nil or of another type, New of the limiter returns an error. It refuses a
+// *redis.Ring, which moves keys to other servers when one fails, so that their counts would begin
+// anew.
+func On(client redis.UniversalClient) *window.Connection {
+	c, err := clientOf(client)
+	if err == nil && repeats() {
+		err = errRepeats
+	}
+	if err != nil {
+		return (*window.Connection)(pipeline.Refused(err))
+	}
+	return (*window.Connection)(pipeline.On(c))
+}
+
+// clientOf returns the Client of a client of go-redis.
+func clientOf(client redis.UniversalClient) (pipeline.Client, error) {
 	switch c := client.(type) {
 	case *redis.Client:
 		if c != nil {
-			return connectTo(&single{loader: loader{c}, client: c})
+			return &single{loader: loader{c}, client: c}, nil
 		}
 	case *redis.ClusterClient:
 		if c != nil {
-			return connectTo(newCluster(c))
+			return newCluster(c), nil
 		}
 	case *redis.Ring:
-		return nil, errors.New("slidegate: goredisgate refuses a *redis.Ring, which moves keys to other servers and so loses counts; use a *redis.ClusterClient")
+		return nil, errors.New("goredisgate refuses a *redis.Ring, which moves keys to other servers and so loses counts; use a *redis.ClusterClient")
 	}
-	return nil, fmt.Errorf("slidegate: goredisgate needs a *redis.Client or a *redis.ClusterClient, not %T; pass the one from redis.NewClient or redis.NewClusterClient", client)
-}
-
-// connectTo returns a Connection, unless go-redis repeats what it must not.
-func connectTo(client pipeline.Client) (*window.Connection, error) {
-	if repeats() {
-		return nil, errRepeats
-	}
-	return (*window.Connection)(pipeline.ConnectedTo(client)), nil
+	return nil, fmt.Errorf("goredisgate needs a *redis.Client or a *redis.ClusterClient, not %T; pass the one from redis.NewClient or redis.NewClusterClient", client)
 }

@@ -45,8 +45,8 @@ func TestEveryKind(t *testing.T) {
 			client := redis.NewUniversalClient(options)
 			defer client.Close()
 			conn := connect(t, client)
-			w := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
-			a := must(ar1.NewOn(conn, ar1.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			w := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			a := must(ar1.New(conn, ar1.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 			var events []string
 			for i := range 200 {
 				events = append(events, fmt.Sprint("event ", i%50))
@@ -59,7 +59,7 @@ func TestEveryKind(t *testing.T) {
 			if d, err := w.Allow(t.Context(), events[0]); err != nil || d.Allowed {
 				t.Errorf("%+v, %v", d, err)
 			}
-			guard := must(login.NewOn(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more")}))
+			guard := must(login.New(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more")}))
 			if _, err := guard.Inspect(t.Context(), "alice", netip.MustParseAddr("198.51.100.7")); err != nil {
 				t.Error(err)
 			}
@@ -74,7 +74,7 @@ func TestScriptIsLoaded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := redis.NewUniversalClient(options)
 			defer client.Close()
-			l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			l := must(window.New(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestHooks(t *testing.T) {
 			if server, ok := client.(*redis.Client); ok {
 				server.AddHook(seen)
 			}
-			l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+			l := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 			events := make([]string, 100) // more than one script call takes
 			for i := range events {
 				events[i] = fmt.Sprint("event ", i)
@@ -213,7 +213,7 @@ func TestHookWrapsErrors(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
 	defer client.Close()
 	client.AddHook(wrapper{})
-	l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+	l := must(window.New(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 	if d, err := l.Allow(t.Context(), "e"); err != nil || !d.Allowed {
 		t.Errorf("%+v, %v", d, err)
 	}
@@ -225,7 +225,7 @@ func TestBrokenTogether(t *testing.T) {
 	const each = 6
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	client := client(t, server.Options(faults.Break))
-	l := must(window.NewOn(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
+	l := must(window.New(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 	must(l.Allow(t.Context(), "e"))
 	var blocked sync.WaitGroup
 	for range each {
@@ -247,7 +247,7 @@ func TestBrokenTogether(t *testing.T) {
 	}
 }
 
-// TestRefusals checks the errors of Connect and NewOn for clients that they cannot use.
+// TestRefusals checks the errors about clients that limiters cannot use.
 func TestRefusals(t *testing.T) {
 	for want, client := range map[string]redis.UniversalClient{
 		"not <nil>; pass the one from":                nil,
@@ -256,12 +256,13 @@ func TestRefusals(t *testing.T) {
 		"a *redis.Ring, which moves keys to other":    redis.NewRing(&redis.RingOptions{}),
 		"not struct { redis.UniversalClient }; pass":  struct{ redis.UniversalClient }{},
 	} {
-		if _, err := goredisgate.Connect(client); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := window.New(goredisgate.On(client), window.Config{Name: "x", Limits: perHour})
+		if err == nil || !strings.HasPrefix(err.Error(), `slidegate: limiter "x" has no Redis: goredisgate `) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	conn := connect(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
-	_, err := window.NewOn(conn, window.Config{Name: "x", Limits: perHour, DenialCache: 10})
+	_, err := window.New(conn, window.Config{Name: "x", Limits: perHour, DenialCache: 10})
 	if want := `limiter "x" has a DenialCache, and a client that does not track keys; leave it out, or use rueidis`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
@@ -277,7 +278,7 @@ func TestACL(t *testing.T) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "limiter", Password: "password", DisableIdentity: true})
 	defer client.Close()
-	l := must(window.NewOn(connect(t, client), window.Config{Name: "login", Limits: perHour, Timeout: time.Minute}))
+	l := must(window.New(connect(t, client), window.Config{Name: "login", Limits: perHour, Timeout: time.Minute}))
 	d, err1 := l.Allow(t.Context(), "e")
 	err2 := l.Refund(t.Context(), "e", d)
 	err3 := l.Reset(t.Context(), "e")

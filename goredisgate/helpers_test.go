@@ -34,10 +34,7 @@ func open(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 
 func connect(tb testing.TB, client redis.UniversalClient) *window.Connection {
 	tb.Helper()
-	conn, err := goredisgate.Connect(client)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	conn := goredisgate.On(client)
 	tb.Cleanup(conn.Close)
 	return conn
 }

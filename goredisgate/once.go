@@ -13,7 +13,7 @@ import (
 
 // errRepeats is the error for a go-redis that could send a request twice. No version since v9.19.0
 // does, and go.mod requires a later one. A future version could.
-var errRepeats = errors.New("slidegate: this version of go-redis sends requests twice although they forbid it; use an older one, from v9.20.0 on, and report it")
+var errRepeats = errors.New("this version of go-redis sends requests twice although they forbid it; use an older one, from v9.20.0 on, and report it")
 
 // repeats reports whether go-redis repeats a script call, alone or in a pipeline.
 var repeats = sync.OnceValue(func() bool {

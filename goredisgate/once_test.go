@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestRepeats checks that Connect would notice a go-redis that repeats.
+// TestRepeats checks that On would notice a go-redis that repeats.
 func TestRepeats(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		if tries := attempts(n, func() redis.Cmder { return redis.NewIntSliceCmd(t.Context(), "x") }); tries < 2 {

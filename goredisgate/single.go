@@ -31,7 +31,7 @@ type single struct {
 	prober prober
 }
 
-// Close does nothing: the client belongs to the caller of Connect.
+// Close does nothing: the client belongs to the caller of On.
 func (*single) Close() {}
 
 // Send sends script calls as one pipeline, and answers each of them.

@@ -39,7 +39,7 @@ type together struct {
 }
 
 func (g together) limiter() *window.Limiter {
-	return must(window.NewOn(g.conn, window.Config{Name: "together", Limits: perHour, Timeout: time.Minute}))
+	return must(window.New(g.conn, window.Config{Name: "together", Limits: perHour, Timeout: time.Minute}))
 }
 
 func (g together) play() {

@@ -2,8 +2,9 @@
 // a distributed rate limiter of package window, a sliding window on Redis or Redis Cluster, or of
 // package ar1.
 //
+//	conn := window.Dial("redis://127.0.0.1:6379")
 //	limits := []window.Limit{window.PerHour(1000)}
-//	limiter, err := window.New(client, window.Config{Name: "grpc", Limits: limits})
+//	limiter, err := window.New(conn, window.Config{Name: "grpc", Limits: limits})
 //	if err != nil {
 //		return err
 //	}

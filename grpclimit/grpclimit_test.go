@@ -118,7 +118,7 @@ func TestCost(t *testing.T) {
 // with RetryInfo if it is FailClosed. The log has one line for each interceptor.
 func TestOutage(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second}))
+	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second}))
 	s.Kill(t)
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		for outage, want := range map[grpclimit.Outage]struct {
@@ -145,7 +145,7 @@ func TestOutage(t *testing.T) {
 // FailOpen, and the log has one line.
 func TestFallback(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{
+	l := must(window.New(window.On(s.Client(t)), window.Config{
 		Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second, Fallback: frozen("1/1d"),
 	}))
 	s.Kill(t)
@@ -242,7 +242,7 @@ func TestWait(t *testing.T) {
 // handler is not called.
 func TestCallerLeaves(t *testing.T) {
 	s := redistest.Start(t)
-	hung := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
+	hung := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
 	s.Pause(t)
 	usedUp := frozen("1/1h")
 	_ = must(usedUp.Allow(t.Context(), "everybody"))

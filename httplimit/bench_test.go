@@ -30,7 +30,7 @@ var (
 // alone, and with the middleware.
 func BenchmarkRequest(b *testing.B) {
 	redis := func(texts []string) httplimit.Limiter {
-		return must(window.New(redistest.Client(b), window.Config{Name: redistest.Key(b), Limits: limits(texts...)}))
+		return must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: limits(texts...)}))
 	}
 	run := func(name string, h http.Handler, want int) { b.Run(name, func(b *testing.B) { repeat(b, h, want) }) }
 	wrapped := func(name string, cfg httplimit.Config, want int) {
@@ -82,7 +82,7 @@ func repeat(b *testing.B, h http.Handler, want int) {
 // BenchmarkRequestServed measures the same with a server and a client, one request after the other
 // on one connection.
 func BenchmarkRequestServed(b *testing.B) {
-	limiter := must(window.New(redistest.Client(b), window.Config{Name: redistest.Key(b), Limits: limits(threeLimits...)}))
+	limiter := must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: limits(threeLimits...)}))
 	for _, of := range []struct {
 		name string
 		h    http.Handler

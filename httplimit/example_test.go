@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/window"
 )
@@ -33,11 +31,8 @@ func show(h http.Handler, method, path, address string, fields ...string) {
 
 // How do I rate limit all requests to a server by IP address, with the counts in Redis?
 func Example() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
-	if err != nil {
-		panic(err)
-	}
-	limiter, err := window.New(client, window.Config{
+	conn := window.Dial("redis://127.0.0.1:6379")
+	limiter, err := window.New(conn, window.Config{
 		Name:   "api",
 		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)},
 	})

@@ -2,7 +2,8 @@
 // Redis or one in memory. A client that sends too many requests gets HTTP 429 with Retry-After. The
 // RateLimit header fields of the IETF draft show clients their limits, and what is left.
 //
-//	limiter, err := window.New(client, window.Config{
+//	conn := window.Dial("redis://127.0.0.1:6379")
+//	limiter, err := window.New(conn, window.Config{
 //		Name:   "api",
 //		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(100)},
 //	})

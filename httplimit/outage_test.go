@@ -54,7 +54,7 @@ func TestOutage(t *testing.T) {
 					cfg.Fallback = inMemory(nil, "900000/1h")
 				}
 				c := &pollers{log: new(logBuffer)}
-				c.handler = middleware(httplimit.Config{Limiter: must(window.New(client, cfg)), Outage: of.outage, Log: c.log.logger()}).Wrap(fine)
+				c.handler = middleware(httplimit.Config{Limiter: must(window.New(window.On(client), cfg)), Outage: of.outage, Log: c.log.logger()}).Wrap(fine)
 				all = append(all, c)
 				defer c.start(16)()
 			}
@@ -195,7 +195,7 @@ func TestNoOutage(t *testing.T) {
 // Redis hangs, at once and with what is left of the wait.
 func TestDenialCache(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), DenialCache: 10}))
+	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), DenialCache: 10}))
 	h := middleware(httplimit.Config{Limiter: l}).Wrap(fine)
 	for range 10 {
 		ask(h)
@@ -213,7 +213,7 @@ func TestDenialCache(t *testing.T) {
 // the log names its key.
 func TestNoRecord(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
-	l := must(window.New(client, window.Config{Name: name, Limits: limits("1/1h")}))
+	l := must(window.New(window.On(client), window.Config{Name: name, Limits: limits("1/1h")}))
 	if err := client.Do(t.Context(), client.B().Set().Key(name+":{everybody}:w").Value("foreign").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestNoRecord(t *testing.T) {
 // TestSecretStaysSecret checks that with a Secret, the log never contains the key of a request.
 func TestSecretStaysSecret(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(s.Client(t), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second}))
+	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second}))
 	var log logBuffer
 	h := middleware(httplimit.Config{Limiter: l, Key: httplimit.Header("X-Api-Key"), Log: log.loggerOf("err", "msg")}).Wrap(fine)
 	with := func(r *http.Request) { r.Header.Set("X-Api-Key", "hunter2") }

@@ -26,7 +26,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
 		}
 	}
-	for _, begin := range []string{"	limiter, err := window.New(client", "// plans decides", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
+	for _, begin := range []string{"	conn := window.Dial(", "// plans decides", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
 		_, text, found := strings.Cut(examples, begin)
 		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	}\)\))\n\n`).FindStringIndex(text)
 		if !found || end == nil || !strings.Contains(withoutTabs(page), withoutTabs(begin+text[:end[1]-1])) {

@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config sets what a Guard allows. Only Name is required, and for New and NewOn also a Secret.
+// Config sets what a Guard allows. Only Name is required, and for New also a Secret.
 // Limits that are nil have the defaults given here. If a budget has several limits, all of them
 // hold, so the wait grows with the number of failures. Sources of the defaults, and advice for each
 // field, are in https://github.com/slidegate/slidegate/blob/main/docs/login.md.

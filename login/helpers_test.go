@@ -58,7 +58,7 @@ func bot(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, byte(i >> 8
 func newGuard(t *testing.T, client rueidis.Client, cfg login.Config) *login.Guard {
 	t.Helper()
 	cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), secret, 10*time.Second
-	return must(login.New(client, cfg))
+	return must(login.New(window.On(client), cfg))
 }
 
 // guards returns makers of guards: in memory, on one server and on a cluster.
@@ -73,8 +73,8 @@ func guards(t *testing.T, cfg login.Config) map[string]func(name string) *login.
 	}
 	return map[string]func(name string) *login.Guard{
 		"memory":  func(name string) *login.Guard { return must(login.NewLocal(named(name))) },
-		"server":  func(name string) *login.Guard { return must(login.New(client, named(name))) },
-		"cluster": func(name string) *login.Guard { return must(login.New(cluster, named(name+"-c"))) },
+		"server":  func(name string) *login.Guard { return must(login.New(window.On(client), named(name))) },
+		"cluster": func(name string) *login.Guard { return must(login.New(window.On(cluster), named(name+"-c"))) },
 	}
 }
 

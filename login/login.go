@@ -8,7 +8,8 @@
 // one gives them back. So a thousand guesses at once get no further than a thousand in sequence. A
 // botnet with any number of addresses fails at most 100 times in an hour on one account.
 //
-//	guard, err := login.New(client, login.Config{Name: "login", Secret: secret})
+//	conn := window.Dial("redis://127.0.0.1:6379")
+//	guard, err := login.New(conn, login.Config{Name: "login", Secret: secret})
 //	...
 //	a, err := guard.Begin(ctx, account, ip)
 //	switch {
@@ -35,16 +36,13 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/window"
 )
 
-// Guard decides which attempts to log in are allowed. It is made by New, NewOn or NewLocal. It is
+// Guard decides which attempts to log in are allowed. It is made by New or NewLocal. It is
 // safe for concurrent use, and needs no Close.
 type Guard struct {
 	limiters  map[Budget]*window.Limiter
@@ -116,23 +114,16 @@ var (
 
 var errGuard = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
 
-// New returns a guard that keeps its counts in the Redis or Redis Cluster behind client. It
-// requires Config.Name and Config.Secret, and sends nothing yet. An error is about client or cfg,
-// and says what to do.
-func New(client rueidis.Client, cfg Config) (*Guard, error) {
-	return NewOn((*window.Connection)(pipeline.ConnectedToRueidis(client)), cfg) // its limiters share batches
-}
-
-// NewOn returns a guard on a Connection, which comes from window.Connect or from package
-// goredisgate. Until the connection is made, calls return the errors of an outage, or the Fallback
-// decides. Otherwise it behaves like New.
-func NewOn(conn *window.Connection, cfg Config) (*Guard, error) {
+// New returns a guard that keeps its counts in the Redis or Redis Cluster of a Connection, which
+// comes from window.Dial, window.On or package goredisgate. It requires Config.Name and
+// Config.Secret, and sends nothing yet. An error is about conn or cfg, and says what to do.
+func New(conn *window.Connection, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < keys.MinSecret {
 		return nil, cfg.errSecret()
 	}
 	return newGuard(cfg, store{
-		window: func(c window.Config) (*window.Limiter, error) { return window.NewOn(conn, c) },
-		ar1:    func(c ar1.Config) (*ar1.Limiter, error) { return ar1.NewOn(conn, c) },
+		window: func(c window.Config) (*window.Limiter, error) { return window.New(conn, c) },
+		ar1:    func(c ar1.Config) (*ar1.Limiter, error) { return ar1.New(conn, c) },
 	})
 }
 

@@ -376,7 +376,7 @@ func FuzzNoTwoShareABudget(f *testing.F) {
 func TestKeysHideNames(t *testing.T) {
 	client := redistest.Client(t)
 	name := redistest.Key(t)
-	g := must(login.New(client, login.Config{Name: name, Secret: secret, Timeout: 10 * time.Second}))
+	g := must(login.New(window.On(client), login.Config{Name: name, Secret: secret, Timeout: 10 * time.Second}))
 	must(g.Begin(t.Context(), "alice", home))
 	must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	keys := must(client.Do(t.Context(), client.B().Keys().Pattern(name+".*").Build()).AsStrSlice())
@@ -398,7 +398,7 @@ func TestRefuses(t *testing.T) {
 		if cfg.Name == "" {
 			cfg.Name = "g"
 		}
-		_, err := login.New(client, cfg)
+		_, err := login.New(window.On(client), cfg)
 		return err
 	}
 	_, zero := (*login.Guard)(nil).Begin(t.Context(), "alice", home)
@@ -532,7 +532,7 @@ func TestTotalHoldsOnChange(t *testing.T) {
 	checked := 0
 	totals := [][]window.Limit{nil, limits("50/30m"), limits("100/1h", "99/59m"), limits("100/1h@30s")}
 	for i, account := range []string{"10/1h", "45/1h", "80/61m", "15/10m"} {
-		g := must(login.New(client, login.Config{Name: name, Secret: secret, Account: limits(account), Total: totals[i], Now: c.now, Timeout: 10 * time.Second}))
+		g := must(login.New(window.On(client), login.Config{Name: name, Secret: secret, Account: limits(account), Total: totals[i], Now: c.now, Timeout: 10 * time.Second}))
 		for n := range 110 {
 			if must(g.Begin(t.Context(), "alice", bot(256*i+n))).Allowed {
 				checked++
@@ -552,7 +552,7 @@ func TestTotalHoldsOnChange(t *testing.T) {
 func TestErrorsOfSucceedAndCancel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	g := must(login.New(server.Client(t), login.Config{Name: "login", Secret: secret, Timeout: 10 * time.Second}))
+	g := must(login.New(window.On(server.Client(t)), login.Config{Name: "login", Secret: secret, Timeout: 10 * time.Second}))
 	one, other := must(g.Begin(t.Context(), "alice", home)), must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
 	server.Kill(t)
 	for _, tt := range []struct {
@@ -585,7 +585,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 			if denied {
 				must(cfg.Fallback.Begin(t.Context(), "alice", home))
 			}
-			g := must(login.New(server.Client(t), cfg))
+			g := must(login.New(window.On(server.Client(t)), cfg))
 			must(g.Begin(t.Context(), "carol", home)) // connects, and loads the script
 			kill = sync.OnceFunc(func() { server.Kill(t) })
 			a, err := g.Begin(t.Context(), "alice", home)
@@ -613,7 +613,7 @@ func TestTimeout(t *testing.T) {
 		timeout time.Duration
 		says    string
 	}{{0, "333ms"}, {600 * time.Millisecond, "200ms"}, {1, "1ns"}, {-1, "deadline exceeded"}} {
-		g := must(login.New(client, login.Config{Name: "login", Secret: secret, Timeout: of.timeout}))
+		g := must(login.New(window.On(client), login.Config{Name: "login", Secret: secret, Timeout: of.timeout}))
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		if a, err := g.Begin(ctx, "alice", home); a != nil || !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), of.says) {
@@ -652,7 +652,7 @@ func TestKilledUnderLoad(t *testing.T) {
 			if falls {
 				cfg.Fallback = fallback
 			}
-			g := must(login.New(server.Client(t), cfg))
+			g := must(login.New(window.On(server.Client(t)), cfg))
 			var checked, degraded, failed atomic.Int64
 			guess := func(i int) {
 				a, err := g.Begin(t.Context(), "alice", bot(i))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
 )
 
 // gate holds back the replies of Redis until the client has sent all script calls of a round trip.
@@ -87,7 +88,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 		}
 	})
 	cfg.Name, cfg.Secret, cfg.Timeout = "login", secret, time.Minute
-	g := must(login.New(client, cfg))
+	g := must(login.New(window.On(client), cfg))
 	must(g.Begin(t.Context(), "somebody", home)) // connects, and loads the script
 	if cfg.Challenged != nil {
 		eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })

@@ -219,7 +219,7 @@ func TestSiteIsShared(t *testing.T) {
 	server, c := redistest.Start(t), newClock()
 	var guards []*login.Guard
 	for range 2 {
-		guards = append(guards, must(login.New(server.Client(t), login.Config{
+		guards = append(guards, must(login.New(window.On(server.Client(t)), login.Config{
 			Name: "login", Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(150)},
 		})))
 	}
@@ -267,7 +267,7 @@ func TestSiteInAnOutage(t *testing.T) {
 	server, c := redistest.Start(t), newClock()
 	cfg := login.Config{Name: "login", Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(5)}}
 	cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Now: c.now, Challenged: &login.Challenged{}}))
-	g := must(login.New(server.Client(t), cfg))
+	g := must(login.New(window.On(server.Client(t)), cfg))
 	raiseAlarm(t, g, c)
 	server.Kill(t)
 	for range 2 {

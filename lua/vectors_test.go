@@ -283,10 +283,10 @@ func (p *vectorPlayer) clock() time.Time { return p.now }
 
 func (p *vectorPlayer) make(cfg windowgo.Config) {
 	if p.name == "window" {
-		p.limiter = must(windowgo.New(p, cfg))
+		p.limiter = must(windowgo.New(windowgo.On(p), cfg))
 		return
 	}
-	p.limiter = must(ar1go.New(p, ar1go.Config{Name: cfg.Name, Secret: cfg.Secret, CountDenied: cfg.CountDenied, Now: cfg.Now, Limits: cfg.Limits}))
+	p.limiter = must(ar1go.New(windowgo.On(p), ar1go.Config{Name: cfg.Name, Secret: cfg.Secret, CountDenied: cfg.CountDenied, Now: cfg.Now, Limits: cfg.Limits}))
 }
 
 // Do passes a command on, and keeps it with its reply.

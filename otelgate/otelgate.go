@@ -7,7 +7,8 @@
 //	if err != nil {
 //		return err
 //	}
-//	limiter, err := window.New(client, window.Config{
+//	conn := window.Dial("redis://127.0.0.1:6379")
+//	limiter, err := window.New(conn, window.Config{
 //		Name: "api", Limits: []window.Limit{window.PerHour(100)}, Observe: observe,
 //	})
 //

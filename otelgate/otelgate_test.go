@@ -67,7 +67,7 @@ func TestBuckets(t *testing.T) {
 func TestDecisions(t *testing.T) {
 	b := newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: b.observe}
-	l := must(window.New(redistest.Client(t), cfg))
+	l := must(window.New(window.On(redistest.Client(t)), cfg))
 	for range 8 { // the denial cache answers from the third denial on
 		must(l.Allow(t.Context(), "e"))
 	}
@@ -122,10 +122,10 @@ func TestPlan(t *testing.T) {
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
-	l := must(window.New(server.Client(t), cfg))
+	l := must(window.New(window.On(server.Client(t)), cfg))
 	cfg.Name += ".b"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
-	withFallback := must(window.New(server.Client(t), cfg))
+	withFallback := must(window.New(window.On(server.Client(t)), cfg))
 	must(l.Allow(t.Context(), "e"))
 	outages := func() [2]int64 {
 		return [2]int64{b.sum(t, "slidegate.limiter.outages"), b.sum(t, "slidegate.limiter.active_outages")}
@@ -244,7 +244,7 @@ func TestExemplars(t *testing.T) {
 func TestNoEvent(t *testing.T) {
 	b := newCollector()
 	ctx, events := traced(t)
-	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 9, Observe: b.observe}))
+	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 9, Observe: b.observe}))
 	for range 5 {
 		must(l.Allow(ctx, "secret-event"))
 	}
@@ -351,7 +351,7 @@ func BenchmarkAllow(b *testing.B) {
 				cfg := window.Config{Name: redistest.Key(b), Limits: parsed("1000000000/1h"), Observe: of.observe}
 				l := must(window.NewLocal(cfg))
 				if where == "Redis" {
-					l = must(window.New(redistest.Client(b), cfg))
+					l = must(window.New(window.On(redistest.Client(b)), cfg))
 				}
 				ctx := b.Context()
 				if of.traced {

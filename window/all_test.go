@@ -60,7 +60,7 @@ func TestJointHistories(t *testing.T) {
 			if client == nil {
 				limiters = append(limiters, must(window.NewLocal(cfg)))
 			} else {
-				limiters = append(limiters, must(window.New(client, cfg)))
+				limiters = append(limiters, must(window.New(window.On(client), cfg)))
 			}
 			for _, event := range []string{"a", "b"} {
 				logs[fmt.Sprint(i, event)] = &plainLog{most: l.Max, per: l.Per}
@@ -153,7 +153,7 @@ func TestJointUnderLoad(t *testing.T) {
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
 	of := func(name, text string) *window.Limiter {
-		return must(window.New(client, window.Config{Name: redistest.Key(t) + name, Limits: parsed(text), Timeout: time.Minute}))
+		return must(window.New(window.On(client), window.Config{Name: redistest.Key(t) + name, Limits: parsed(text), Timeout: time.Minute}))
 	}
 	limiters := map[string]*window.Limiter{"used up": of("account", "5/1h"), "free": of("account", "1000/1h")}
 	for i := range 4 {
@@ -218,7 +218,7 @@ func newJoint(t *testing.T, timeout time.Duration) *joint {
 			cfg.Observe = func(context.Context, window.Observation) { j.between() }
 		}
 		j.clients[i] = j.servers[i].Client(t)
-		j.limiters[i] = must(window.New(j.clients[i], cfg))
+		j.limiters[i] = must(window.New(window.On(j.clients[i]), cfg))
 	}
 	return j
 }
@@ -356,7 +356,7 @@ func TestJointDegraded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
-	first := must(window.New(server.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: faulttest.Timeout}))
+	first := must(window.New(window.On(server.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: faulttest.Timeout}))
 	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h")}))
 	server.Kill(t)
 	for i := range 3 {
@@ -417,7 +417,7 @@ func TestJointWhenTheProcessDies(t *testing.T) {
 	if address := os.Getenv("SLIDEGATE_TEST_DYING"); address != "" {
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
 		cfg.Observe = func(context.Context, window.Observation) { os.Exit(3) }
-		l := must(window.New(client, cfg))
+		l := must(window.New(window.On(client), cfg))
 		_, err := window.AllowAll(t.Context(), window.Check{Limiter: l, Event: "e", N: 1}, window.Check{Limiter: l, Event: "other", N: 1})
 		t.Fatalf("it goes on: %v", err)
 	}
@@ -428,7 +428,7 @@ func TestJointWhenTheProcessDies(t *testing.T) {
 	if again.ProcessState.ExitCode() != 3 {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	l := must(window.New(server.Client(t), cfg))
+	l := must(window.New(window.On(server.Client(t)), cfg))
 	counted := must(l.Inspect(t.Context(), "e")).Limits[0].Buckets
 	d := must(l.Wait(t.Context(), "e"))
 	if len(counted) != 1 || d.At.Sub(counted[0].Last) < 2*time.Second {

@@ -18,18 +18,34 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// dialTo returns a function that dials a server.
-func dialTo(s *redistest.Server) func(context.Context) (rueidis.Client, error) {
-	return func(context.Context) (rueidis.Client, error) {
-		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true, AlwaysPipelining: true})
-	}
-}
-
-// connect returns a Connection that is closed at the end of the test.
-func connect(t *testing.T, dial func(context.Context) (rueidis.Client, error)) *window.Connection {
-	c := window.Connect(dial)
+// dial returns a Connection that is closed at the end of the test.
+func dial(t *testing.T, url string, set ...func(*rueidis.ClientOption)) *window.Connection {
+	c := window.Dial(url, set...)
 	t.Cleanup(c.Close)
 	return c
+}
+
+// TestDial checks that the first call after Dial waits for the connection, and that Redis decides.
+func TestDial(t *testing.T) {
+	var set rueidis.ClientOption
+	conn := dial(t, "redis://"+redistest.Addr(t), func(o *rueidis.ClientOption) { o.ClientName, set = "name", *o })
+	var seen faulttest.Outages
+	l := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute, Observe: seen.Observe}))
+	for i := range 2 {
+		if d, err := l.Allow(t.Context(), "e"); err != nil || d.Allowed != (i == 0) {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	if kinds := seen.Kinds(); len(kinds) > 0 {
+		t.Errorf("%q", kinds)
+	}
+	if !set.AlwaysPipelining || set.ConnWriteTimeout != 2*time.Second || set.Dialer.Timeout != time.Second {
+		t.Errorf("%+v", set)
+	}
+	client := redistest.Client(t)
+	if list := must(client.Do(t.Context(), client.B().ClientList().Build()).ToString()); !strings.Contains(list, " name=name ") {
+		t.Error(list)
+	}
 }
 
 // awaitConnection waits until there is a client.
@@ -42,15 +58,15 @@ func awaitConnection(t *testing.T, c *window.Connection) {
 	}
 }
 
-// TestStartWhileRedisIsDown checks that before there is a connection each call returns ErrOutage at
-// once, and that Redis decides afterwards.
+// TestStartWhileRedisIsDown checks that before there is a connection each call returns ErrOutage, and
+// that Redis decides afterwards.
 func TestStartWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill(t)
-	conn := connect(t, dialTo(server))
+	conn := dial(t, "redis://"+server.Addr())
 	var seen faulttest.Outages
-	l := must(window.NewOn(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Timeout: time.Minute, Observe: seen.Observe}))
+	l := must(window.New(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Timeout: time.Minute, Observe: seen.Observe}))
 	ctx := t.Context()
 	_, allow := l.Allow(ctx, "e")
 	_, peek := l.Peek(ctx, "e")
@@ -89,10 +105,10 @@ func TestFallbackUntilConnected(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill(t)
-	conn := connect(t, dialTo(server))
-	l := must(window.NewOn(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
-	level := must(ar1.NewOn(conn, ar1.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(ar1.NewLocal(ar1.Config{Name: "x", Limits: parsed("1/1h")}))}))
-	guard := must(login.NewOn(conn, login.Config{Name: "late", Secret: []byte("sixteen bytes or more"), Fallback: must(login.NewLocal(login.Config{Name: "x"}))}))
+	conn := dial(t, "redis://"+server.Addr())
+	l := must(window.New(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
+	level := must(ar1.New(conn, ar1.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(ar1.NewLocal(ar1.Config{Name: "x", Limits: parsed("1/1h")}))}))
+	guard := must(login.New(conn, login.Config{Name: "late", Secret: []byte("sixteen bytes or more"), Fallback: must(login.NewLocal(login.Config{Name: "x"}))}))
 	for range 2 {
 		a, b := must(l.Allow(t.Context(), "e")), must(level.Allow(t.Context(), "e"))
 		c := must(guard.Begin(t.Context(), "account", netip.MustParseAddr("198.51.100.7")))
@@ -108,16 +124,14 @@ func TestFallbackUntilConnected(t *testing.T) {
 	}
 }
 
-// TestLateOnCluster checks that a Connection recognises a cluster. An outage of one shard then
-// stays an outage of that shard.
-func TestLateOnCluster(t *testing.T) {
-	client := redistest.Cluster(t)
-	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return client, nil })
+// TestDialCluster checks that a Connection recognises a cluster. An outage of one shard then stays an
+// outage of that shard.
+func TestDialCluster(t *testing.T) {
+	nodes := redistest.ClusterOptions(t).InitAddress
 	var ranges []int
-	l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Observe: func(_ context.Context, o window.Observation) {
+	l := must(window.New(dial(t, "redis://"+nodes[0]+"?addr="+nodes[1]), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute, Observe: func(_ context.Context, o window.Observation) {
 		ranges = append(ranges, o.SlotRange)
 	}}))
-	awaitConnection(t, conn)
 	for _, event := range many(50) {
 		if d := must(l.Allow(t.Context(), event)); !d.Allowed {
 			t.Errorf("%+v", d)
@@ -128,42 +142,43 @@ func TestLateOnCluster(t *testing.T) {
 	}
 }
 
-// TestConnectionEnds checks that nothing dials after Close, and that a client that comes too late
-// is closed.
-func TestConnectionEnds(t *testing.T) {
-	dialing, client := make(chan struct{}), make(chan rueidis.Client)
-	conn := window.Connect(func(context.Context) (rueidis.Client, error) {
-		close(dialing) // panics the second time
-		return <-client, nil
-	})
-	<-dialing
-	conn.Close()
-	conn.Close()
-	late := must(dialTo(redistest.Start(t))(t.Context()))
-	client <- late
-	for late.Do(t.Context(), late.B().Ping().Build()).Error() == nil { // until it is closed
-	}
-	l := must(window.NewOn(conn, window.Config{Name: "x", Limits: parsed("1/1h")}))
-	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "the Connection is closed") {
+// TestCloseOfOn checks that the client that was passed to On stays open.
+func TestCloseOfOn(t *testing.T) {
+	client := redistest.NewClient(t, nil)
+	window.On(client).Close()
+	if err := client.Do(t.Context(), client.B().Ping().Build()).Error(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestConnectionRefuses checks the errors for a Connection that can never connect.
+// TestConnectionRefuses checks what New, Err and Wait say about a Connection that can never connect.
 func TestConnectionRefuses(t *testing.T) {
-	cfg := window.Config{Name: "x", Limits: parsed("1/1h")}
-	_, none := window.NewOn(nil, cfg)
-	_, zero := window.NewOn(&window.Connection{}, cfg)
-	_, noDial := window.NewOn(window.Connect(nil), cfg)
-	for i, err := range []error{none, zero, noDial} {
-		if want := []string{"has no client", "is zero, or has no dial", "is zero, or has no dial"}[i]; err == nil || !strings.Contains(err.Error(), want) {
+	noAddress := func(o *rueidis.ClientOption) { o.InitAddress = nil }
+	for i, of := range []struct {
+		conn *window.Connection
+		want string
+	}{
+		{nil, "it has no Connection; make one by window.Dial, or use NewLocal"},
+		{&window.Connection{}, "its Connection is zero; make it by window.Dial"},
+		{window.On(nil), "the client of its Connection is nil; pass one from rueidis.NewClient, or use window.Dial"},
+		{window.Dial(""), "the URL of Redis is empty; write one, as in redis://127.0.0.1:6379"},
+		{window.Dial("redis://user:OKAPI/@host"), "the URL of Redis cannot be read; write one as in redis://127.0.0.1:6379 or " +
+			"rediss://user:password@host:6379, with special characters of the password percent-encoded, such as / as %2F"},
+		{window.Dial("redis://", noAddress), "no address of Redis is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock"},
+	} {
+		_, err := window.New(of.conn, window.Config{Name: "x", Limits: parsed("1/1h")})
+		if err == nil || err.Error() != `slidegate: limiter "x" has no Redis: `+of.want {
 			t.Error(err)
 		}
-	}
-	conn := connect(t, func(context.Context) (rueidis.Client, error) { return nil, nil }) //nolint:nilnil // what it is about
-	for conn.Err() == nil {                                                               // until dial has returned
-	}
-	if err := conn.Err(); !strings.Contains(err.Error(), "neither a client nor an error") {
-		t.Error(err)
+		if i < 2 { // not made by Dial or On
+			continue
+		}
+		if err := of.conn.Err(); err == nil || err.Error() != of.want {
+			t.Error(err)
+		}
+		if err := of.conn.Wait(t.Context()); err == nil || err.Error() != "slidegate: "+of.want {
+			t.Error(err)
+		}
+		of.conn.Close()
 	}
 }

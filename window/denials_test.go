@@ -38,12 +38,12 @@ func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.Client
 		}
 	}}
 	client := server.NewClient(t, change)
-	return guarded{must(window.New(client, cfg)), client, server, server.Client(t), cacheOffs}
+	return guarded{must(window.New(window.On(client), cfg)), client, server, server.Client(t), cacheOffs}
 }
 
 // other returns the same limiter as if in another process.
 func (g guarded) other(limits []window.Limit) *window.Limiter {
-	return must(window.New(g.admin, window.Config{Name: "guarded", Limits: limits}))
+	return must(window.New(window.On(g.admin), window.Config{Name: "guarded", Limits: limits}))
 }
 
 // commands returns how often the server received some commands.
@@ -208,9 +208,9 @@ func TestConnectingUnderLoad(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
 	cfg := window.Config{Name: "denied", Limits: parsed("1/1h"), Timeout: faulttest.Timeout, DenialCache: 10}
-	l := must(window.New(client, cfg))
+	l := must(window.New(window.On(client), cfg))
 	cfg.Name = "other"
-	other := must(window.New(client, cfg))
+	other := must(window.New(window.On(client), cfg))
 	for range 5 {
 		faulttest.AwaitAnswer(t, l, "e")
 	}
@@ -241,7 +241,7 @@ func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var panics, panicked atomic.Bool
-	l := must(window.New(server.Client(t), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout, Observe: func(_ context.Context, o window.Observation) {
+	l := must(window.New(window.On(server.Client(t)), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout, Observe: func(_ context.Context, o window.Observation) {
 		if o.Kind == window.KindOutageBegan && panics.CompareAndSwap(true, false) {
 			panicked.Store(true)
 			panic("observer")
@@ -342,7 +342,7 @@ func TestSilentConnectionEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.Dialer.KeepAlive = time.Second, time.Second
 	})
-	g.Limiter = must(window.New(g.client, window.Config{Name: "guarded", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: faulttest.Slack}))
+	g.Limiter = must(window.New(window.On(g.client), window.Config{Name: "guarded", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: faulttest.Slack}))
 	faulttest.AwaitAnswer(t, g.Limiter, "e")
 	g.denied(t)
 	g.server.Pause(t)
@@ -399,11 +399,11 @@ func TestDenialCacheRefuses(t *testing.T) {
 	cfg := window.Config{Name: "x", Limits: parsed("1/1h"), DenialCache: 1}
 	_, local := window.NewLocal(cfg)
 	cfg.CountDenied = true
-	_, counting := window.New(redistest.Client(t), cfg)
+	_, counting := window.New(window.On(redistest.Client(t)), cfg)
 	cfg.CountDenied, cfg.Now = false, time.Now
-	_, clock := window.New(redistest.Client(t), cfg)
+	_, clock := window.New(window.On(redistest.Client(t)), cfg)
 	cfg.Now, cfg.DenialCache = nil, -1
-	_, less := window.New(redistest.Client(t), cfg)
+	_, less := window.New(window.On(redistest.Client(t)), cfg)
 	for want, err := range map[string]error{"in memory": local, "CountDenied and a DenialCache": counting, "real time": clock, "DenialCache of -1": less} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -417,9 +417,9 @@ func TestOutageUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	cfg := window.Config{Name: "outage", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout}
-	l := must(window.New(server.Client(t), cfg))
+	l := must(window.New(window.On(server.Client(t)), cfg))
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
-	degraded := must(window.New(server.Client(t), cfg))
+	degraded := must(window.New(window.On(server.Client(t)), cfg))
 	for range 5 {
 		faulttest.AwaitAnswer(t, l, "e")
 		faulttest.AwaitAnswer(t, degraded, "f")
@@ -451,7 +451,7 @@ func TestOutageUnderLoad(t *testing.T) {
 func TestCachedReadsUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
 	var began, ended atomic.Int32
-	l := must(window.New(server.Client(t), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
+	l := must(window.New(window.On(server.Client(t)), window.Config{Name: "look", Limits: parsed("1/1h"), DenialCache: 1000, Timeout: 10 * time.Second, Observe: func(_ context.Context, o window.Observation) {
 		switch o.Kind { //nolint:exhaustive // attempts do not matter
 		case window.KindOutageBegan:
 			began.Add(1)
@@ -486,9 +486,9 @@ func TestDenialsAreRightUnderLoad(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	for range redistest.UnlessShort(200, 20) {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h", "3/2h"), Timeout: 10 * time.Second}
-		other := must(window.New(admin, cfg))
+		other := must(window.New(window.On(admin), cfg))
 		cfg.DenialCache = 10
-		l := must(window.New(client, cfg))
+		l := must(window.New(window.On(client), cfg))
 		var callers sync.WaitGroup
 		for range 8 {
 			callers.Go(func() {
@@ -540,7 +540,7 @@ func awaitChange(t *testing.T, admin, client rueidis.Client, key string) {
 func BenchmarkDenied(b *testing.B) {
 	client := redistest.Client(b)
 	for _, limits := range [][]string{{"1/1h"}, {"1/5m", "1/1h", "1/1d"}} {
-		l := must(window.New(client, window.Config{Name: redistest.Key(b), Limits: parsed(limits...), DenialCache: 10}))
+		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(b), Limits: parsed(limits...), DenialCache: 10}))
 		for range 5 {
 			must(l.Allow(b.Context(), "e"))
 		}

@@ -5,18 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/window"
 )
 
 // May this IP address try to log in now? If not, the same attempt is allowed after RetryAfter.
 func Example() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
-	if err != nil {
-		panic(err)
-	}
-	limiter, err := window.New(client, window.Config{Name: "login", Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)}})
+	conn := window.Dial("redis://127.0.0.1:6379") // connects in the background, so Redis can be down
+	limiter, err := window.New(conn, window.Config{Name: "login", Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)}})
 	if err != nil {
 		panic(err)
 	}

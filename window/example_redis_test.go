@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -15,15 +13,9 @@ import (
 // or Redis Cluster.
 func ExampleNew() {
 	for _, server := range []string{"server 1", "server 2"} {
-		client, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress:      []string{"127.0.0.1:6379"}, // any nodes of a cluster
-			AlwaysPipelining: true,
-		})
-		if err != nil {
-			panic(err)
-		}
-		defer client.Close()
-		limiter, err := window.New(client, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
+		conn := window.Dial("redis://127.0.0.1:6379") // or any node of a cluster
+		defer conn.Close()
+		limiter, err := window.New(conn, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
 		if err != nil {
 			panic(err)
 		}
@@ -37,11 +29,8 @@ func ExampleNew() {
 
 // What do I do with each answer?
 func ExampleLimiter_Allow() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
-	if err != nil {
-		panic(err)
-	}
-	limiter, err := window.New(client, window.Config{Name: "sign-up", Limits: []window.Limit{window.Every(time.Minute), window.PerDay(20)}})
+	conn := window.Dial("redis://127.0.0.1:6379")
+	limiter, err := window.New(conn, window.Config{Name: "sign-up", Limits: []window.Limit{window.Every(time.Minute), window.PerDay(20)}})
 	if err != nil {
 		panic(err)
 	}
@@ -65,20 +54,17 @@ func ExampleLimiter_Allow() {
 
 // Who decides while Redis is down? A fallback in the memory of this process.
 func ExampleConfig_fallback() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, AlwaysPipelining: true})
-	if err != nil {
-		panic(err)
-	}
 	cfg := window.Config{Name: "downloads", Limits: []window.Limit{window.PerHour(5)}}
-	if cfg.Fallback, err = window.NewLocal(cfg); err != nil {
-		panic(err)
-	}
-	limiter, err := window.New(client, cfg)
+	local, err := window.NewLocal(cfg)
 	if err != nil {
 		panic(err)
 	}
-	client.Close() // only for this example: Redis cannot answer
+	cfg.Fallback = local
+	limiter, err := window.New(window.Dial("redis://127.0.0.1:1"), cfg) // no Redis is there
+	if err != nil {
+		panic(err)
+	}
 	d, err := limiter.Allow(context.Background(), "198.51.100.7")
 	fmt.Println(d.Allowed, d.Degraded, err)
-	// It prints: true true <nil>
+	// Output: true true <nil>
 }

@@ -129,7 +129,7 @@ func TestFallbackIsBounded(t *testing.T) {
 		t.Skip("makes a million events")
 	}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
-	must(window.New(redistest.Client(t), window.Config{Name: "bounded", Limits: parsed("1/1h"), Fallback: local}))
+	must(window.New(window.On(redistest.Client(t)), window.Config{Name: "bounded", Limits: parsed("1/1h"), Fallback: local}))
 	for i := range 1 << 20 {
 		if !must(local.Allow(t.Context(), fmt.Sprint(i))).Allowed {
 			t.Fatalf("event %d finds no room", i)
@@ -192,7 +192,7 @@ func TestMaxEventsRefused(t *testing.T) {
 	client := redistest.Client(t)
 	_, below := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: -1})
 	_, alone := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), AllowWhenFull: true})
-	_, redis := window.New(client, window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: 5})
+	_, redis := window.New(window.On(client), window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: 5})
 	for i, err := range []error{below, alone, redis} {
 		if want := []string{"a MaxEvents of -1; say how many", "AllowWhenFull without MaxEvents; say how many", "is on Redis and has a MaxEvents; bound Redis by maxmemory"}[i]; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got  %v\nwant %s", err, want)

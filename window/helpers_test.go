@@ -98,7 +98,7 @@ func both(t *testing.T, cfg window.Config, test func(b bench)) {
 	cfg.Now, cfg.Name, cfg.Timeout = c.now, redistest.Key(t), time.Minute
 	t.Run("redis", func(t *testing.T) {
 		client := redistest.Client(t)
-		test(bench{t, must(window.New(client, cfg)), c, client})
+		test(bench{t, must(window.New(window.On(client), cfg)), c, client})
 	})
 	c.set(noon)
 	t.Run("local", func(t *testing.T) {

@@ -71,10 +71,10 @@ type contender struct {
 func (p plan) contenders(t *testing.T, c *clock, onRedis bool) []contender {
 	remote, local := contender{name: "redis", clock: c}, contender{name: "local", clock: c}
 	cfg := window.Config{Name: redistest.Key(t), Limits: p.callers[0], CountDenied: p.denials, Now: c.now, Timeout: time.Minute}
-	remote.limiters, local.limiters = p.callersOf(must(window.New(redistest.Client(t), cfg))), p.callersOf(must(window.NewLocal(cfg)))
+	remote.limiters, local.limiters = p.callersOf(must(window.New(window.On(redistest.Client(t)), cfg))), p.callersOf(must(window.NewLocal(cfg)))
 	for i := 1; i < len(p.callers); i += 2 { // every other one is another process
 		cfg.Limits = p.callers[i]
-		remote.limiters[i] = must(window.New(redistest.Client(t), cfg))
+		remote.limiters[i] = must(window.New(window.On(redistest.Client(t)), cfg))
 	}
 	if !onRedis {
 		return []contender{local}

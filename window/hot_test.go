@@ -33,7 +33,7 @@ func TestHotEventsMerge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			cfg.Name, cfg.Timeout = "hot", time.Minute
-			l := must(window.New(server.Client(t), cfg))
+			l := must(window.New(window.On(server.Client(t)), cfg))
 			must(l.Allow(t.Context(), "e"))
 			before, decisions := scriptCalls(t, server), atomic.Int64{}
 			var callers sync.WaitGroup
@@ -74,7 +74,7 @@ func TestHotEventInTenProcesses(t *testing.T) {
 	cfg := window.Config{Name: "hot", Limits: []window.Limit{limit("4000/20ms"), window.PerHour(most)}, Timeout: 10 * time.Second}
 	if address := os.Getenv("SLIDEGATE_TEST_HOT"); address != "" {
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
-		useUp(t, must(window.New(client, cfg)))
+		useUp(t, must(window.New(window.On(client), cfg)))
 		return
 	}
 	server := redistest.Start(t)

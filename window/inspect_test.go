@@ -19,12 +19,12 @@ func TestInspectShowsOthers(t *testing.T) {
 		Limits: []window.Limit{{Max: 5, Per: 10 * time.Second}, window.PerHour(20), {Max: 1000, Per: 36_525 * 24 * time.Hour}},
 		Now:    func() time.Time { return now },
 	}
-	three := must(window.New(redistest.Client(t), cfg))
+	three := must(window.New(window.On(redistest.Client(t)), cfg))
 	must(three.AllowN(t.Context(), "e", 2))
 	now = now.Add(4 * time.Second)
 	must(three.Allow(t.Context(), "e"))
 	cfg.Limits = cfg.Limits[1:2]
-	one := must(window.New(redistest.Client(t), cfg))
+	one := must(window.New(window.On(redistest.Client(t)), cfg))
 
 	for _, now = range []time.Time{now, now.Add(7 * time.Second), now.Add(time.Hour), now.Add(-time.Minute)} {
 		all := must(three.Inspect(t.Context(), "e"))

@@ -180,9 +180,6 @@ func TestConfigRefuses(t *testing.T) {
 			}
 		}
 	}
-	if l, err := window.New(nil, limits(window.PerHour(5))); err == nil || l != nil || !strings.Contains(err.Error(), "no client") {
-		t.Errorf("a nil client: %v", err)
-	}
 }
 
 // TestFinestResolution checks that the Resolution that the error about too many buckets names is

@@ -51,7 +51,7 @@ func TestObserveTrouble(t *testing.T) {
 	var seen []window.Observation
 	cfg := window.Config{Name: "observed", Limits: parsed("5/1h"), Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
 	client := server.NewClient(t, faults.Break)
-	l := must(window.New(client, cfg))
+	l := must(window.New(window.On(client), cfg))
 	must(l.Allow(t.Context(), "e"))
 	faults.LoseReply("EVALSHA")
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrUncertain) {
@@ -62,7 +62,7 @@ func TestObserveTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")}))
-	must(must(window.New(client, cfg)).Allow(t.Context(), "e"))
+	must(must(window.New(window.On(client), cfg)).Allow(t.Context(), "e"))
 	var kinds []window.Kind
 	for _, o := range seen {
 		kinds = append(kinds, o.Kind)
@@ -83,7 +83,7 @@ func TestObserveHow(t *testing.T) {
 			t.Errorf("%s: not the context of the call", o.Kind)
 		}
 	}}
-	l := must(window.New(redistest.Cluster(t), cfg))
+	l := must(window.New(window.On(redistest.Cluster(t)), cfg))
 	for range 8 {
 		must(l.Allow(ctx, "e"))
 	}
@@ -110,7 +110,7 @@ func TestObserveBatch(t *testing.T) {
 	for i := range 1000 {
 		events = append(events, fmt.Sprint(i))
 	}
-	must(window.New(redistest.Client(t), cfg)).AllowEach(t.Context(), events)
+	must(window.New(window.On(redistest.Client(t)), cfg)).AllowEach(t.Context(), events)
 	largest := 0
 	for size, n := range perSize {
 		if largest = max(largest, size); size < 1 || size > 128 || n%size != 0 {
@@ -125,7 +125,7 @@ func TestObserveBatch(t *testing.T) {
 // TestSlots checks that our slot of a key is the slot that rueidis uses.
 func TestSlots(t *testing.T) {
 	client := redistest.Cluster(t)
-	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
+	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
 	for n := range 1000 {
 		event := fmt.Sprint(n*n, strings.Repeat("x", n%40))
 		if n < len(hostile) && hostile[n] != "" {
@@ -148,9 +148,9 @@ func TestBadFallback(t *testing.T) {
 	if _, err := window.NewLocal(cfg); err == nil || err.Error() != `slidegate: limiter "bad" is in memory and has a Fallback, which it never needs; leave it out` {
 		t.Error(err)
 	}
-	remote := must(window.New(redistest.Client(t), cfg))
+	remote := must(window.New(window.On(redistest.Client(t)), cfg))
 	cfg.Fallback = remote
-	if _, err := window.New(redistest.Client(t), cfg); err == nil || err.Error() != `slidegate: limiter "bad" has a Fallback "bad" that has a Fallback too; leave out one of them` {
+	if _, err := window.New(window.On(redistest.Client(t)), cfg); err == nil || err.Error() != `slidegate: limiter "bad" has a Fallback "bad" that has a Fallback too; leave out one of them` {
 		t.Error(err)
 	}
 }

@@ -53,7 +53,7 @@ func TestShardingBeginsUnderLoad(t *testing.T) {
 func BenchmarkOpen(b *testing.B) {
 	server := redistest.Start(b)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
-	l := must(window.New(server.Client(b), window.Config{Name: "open", Limits: parsed("1000000/1h"), Timeout: time.Millisecond, Fallback: local}))
+	l := must(window.New(window.On(server.Client(b)), window.Config{Name: "open", Limits: parsed("1000000/1h"), Timeout: time.Millisecond, Fallback: local}))
 	server.Pause(b)
 	defer server.Resume(b)
 	var took []time.Duration

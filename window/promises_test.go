@@ -57,7 +57,7 @@ func TestBounded(t *testing.T) {
 func TestBoundedUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h")}
 	calls := &redistest.Calls{}
-	onRedis := must(window.New(redistest.NewClient(t, calls.Count), cfg))
+	onRedis := must(window.New(window.On(redistest.NewClient(t, calls.Count)), cfg))
 	faulttest.AwaitGroups(t, onRedis, calls)
 	before := calls.Several.Load()
 	for name, l := range map[string]*window.Limiter{"redis": onRedis, "local": must(window.NewLocal(cfg))} {
@@ -285,7 +285,7 @@ func TestOneKey(t *testing.T) {
 	name := redistest.Key(t)
 	slots, events := map[string]int64{}, redistest.UnlessShort(300, 100)
 	for _, suffix := range []string{"a", "b"} {
-		l := must(window.New(client, window.Config{Name: name + suffix, Limits: parsed("1/1m", "5/1h", "90/1d"), Timeout: time.Minute}))
+		l := must(window.New(window.On(client), window.Config{Name: name + suffix, Limits: parsed("1/1m", "5/1h", "90/1d"), Timeout: time.Minute}))
 		for i := range events {
 			event := fmt.Sprint("event ", i)
 			key := everyVerb(t, l, event)
@@ -322,7 +322,7 @@ func TestAnyEvent(t *testing.T) {
 	t.Parallel()
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1m", "5/1h"), Secret: secret, Timeout: time.Minute}
-		remote, local := must(window.New(redistest.Cluster(t), cfg)), must(window.NewLocal(cfg))
+		remote, local := must(window.New(window.On(redistest.Cluster(t)), cfg)), must(window.NewLocal(cfg))
 		keys := map[string]string{}
 		for _, event := range hostile {
 			key := everyVerb(t, remote, event)
@@ -401,7 +401,7 @@ func neverLockedOut(b bench) {
 func TestSelfCleaning(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
-	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("9/20ms", "9/60ms@7ms")}))
+	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("9/20ms", "9/60ms@7ms")}))
 	b := bench{T: t, Limiter: l, redis: client}
 	for i := range redistest.UnlessShort(20, 5) {
 		event := fmt.Sprint(i)
@@ -432,7 +432,7 @@ func TestKeptOnChange(t *testing.T) {
 	name := redistest.Key(t)
 	with := func(s ...string) bench {
 		cfg := window.Config{Name: name, Limits: parsed(s...), Now: c.now}
-		return bench{t, must(window.New(redistest.Client(t), cfg)), c, redistest.Client(t)}
+		return bench{t, must(window.New(window.On(redistest.Client(t)), cfg)), c, redistest.Client(t)}
 	}
 	old := with("5/1m", "20/1h@10m")
 	old.allow("e", 4)
@@ -479,7 +479,7 @@ func TestHonestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	faults := &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
-	b := bench{t, must(window.New(client, window.Config{Name: "outage", Limits: parsed("60/1h")})), nil, client}
+	b := bench{t, must(window.New(window.On(client), window.Config{Name: "outage", Limits: parsed("60/1h")})), nil, client}
 
 	b.allow("e", 1)
 	faults.LoseReply("EVALSHA")
@@ -545,8 +545,8 @@ func afterCut(b bench) (d window.Decision, err error) {
 // limit must stay unchanged.
 func TestRefundOfOtherLimits(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
-	old := bench{T: t, Limiter: must(window.New(client, window.Config{Name: name, Limits: parsed("5/1h")}))}
-	young := bench{T: t, Limiter: must(window.New(client, window.Config{Name: name, Limits: parsed("5/1h", "5/1m")}))}
+	old := bench{T: t, Limiter: must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/1h")}))}
+	young := bench{T: t, Limiter: must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/1h", "5/1m")}))}
 	d := old.allow("e", 1)
 	young.allow("e", 2)
 	young.give("e", d)

@@ -167,7 +167,7 @@ func TestSettleOfFallbackObserved(t *testing.T) {
 	client := server.Client(t)
 	server.Kill(t)
 	var kinds []string
-	l := must(window.New(client, window.Config{
+	l := must(window.New(window.On(client), window.Config{
 		Name: "settled", Limits: parsed("5/1h"), Fallback: must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")})),
 		Observe: func(_ context.Context, o window.Observation) {
 			if o.Decision.Degraded {
@@ -206,7 +206,7 @@ func TestNeverLessThanUsedUnderLoad(t *testing.T) {
 	t.Parallel()
 	faults, calls := &redistest.Faults{}, &redistest.Calls{}
 	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { faults.Break(o); calls.Count(o) })
-	l := must(window.New(client, window.Config{Name: redistest.Key(t), Limits: parsed("100000000/1h"), Timeout: time.Minute}))
+	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("100000000/1h"), Timeout: time.Minute}))
 	faulttest.AwaitGroups(t, l, calls)
 	ledger, before := &ledger{limiter: l, events: many(8)}, calls.Several.Load()
 	var group sync.WaitGroup

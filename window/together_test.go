@@ -32,7 +32,7 @@ var places = []place{
 		return func(cfg window.Config) *window.Limiter { return must(window.NewLocal(cfg)) }
 	}},
 	{"cluster", 12, func(t *testing.T, _ *redistest.Calls) func(window.Config) *window.Limiter {
-		return func(cfg window.Config) *window.Limiter { return must(window.New(redistest.Cluster(t), cfg)) }
+		return func(cfg window.Config) *window.Limiter { return must(window.New(window.On(redistest.Cluster(t)), cfg)) }
 	}},
 }
 
@@ -40,7 +40,7 @@ var places = []place{
 func onServer(t *testing.T, calls *redistest.Calls) func(window.Config) *window.Limiter {
 	client := redistest.NewClient(t, calls.Count)
 	return func(cfg window.Config) *window.Limiter {
-		l := must(window.New(client, cfg))
+		l := must(window.New(window.On(client), cfg))
 		faulttest.AwaitGroups(t, l, calls)
 		return l
 	}

@@ -65,7 +65,7 @@ func TestWaitGivesUp(t *testing.T) {
 // holds.
 func TestWaitUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("3/30ms")}
-	l := must(window.New(redistest.Client(t), cfg))
+	l := must(window.New(window.On(redistest.Client(t)), cfg))
 	decided := make(chan window.Decision)
 	for range 4 {
 		go func() {

@@ -5,12 +5,8 @@
 // Typical uses are rate limiting by IP address, account or API key, login throttling against brute
 // force, and quotas.
 //
-//	client, err := rueidis.NewClient(rueidis.ClientOption{
-//		InitAddress:      []string{"127.0.0.1:6379"}, // any nodes of a Redis Cluster
-//		AlwaysPipelining: true,
-//	})
-//	// ...
-//	limiter, err := window.New(client, window.Config{
+//	conn := window.Dial("redis://127.0.0.1:6379") // connects in the background
+//	limiter, err := window.New(conn, window.Config{
 //		Name:   "login",
 //		Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)},
 //	})
@@ -32,16 +28,15 @@
 // All promises, with their exceptions:
 // https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md
 //
-// Package goredisgate makes the same limiters for services that use go-redis. NewLocal makes one
-// that needs no Redis. Where memory matters more than a strict limit, see package ar1.
+// Dial also takes Sentinels, the nodes of a cluster, TLS and a password. On takes a rueidis.Client,
+// and package goredisgate a client of go-redis. NewLocal makes a limiter that needs no Redis. Where
+// memory matters more than a strict limit, see package ar1.
 package window
 
 import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
@@ -88,8 +83,8 @@ type Config struct {
 
 	// DenialCache is how many denied events to remember; 0 is none. From the third denial on, the
 	// same attempt (event and units) costs Redis nothing. A cached denial can be stale by one round
-	// trip and 0.1 ms, or by up to 12 s (by default of rueidis) if the connection dies silently. It
-	// needs rueidis without DisableCache, no Now and no CountDenied.
+	// trip and 0.1 ms. If the connection dies silently, that is up to 4 s with Dial, and 12 s by the
+	// defaults of rueidis. It needs rueidis without DisableCache, no Now and no CountDenied.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	DenialCache int
 
@@ -110,9 +105,9 @@ type Config struct {
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 }
 
-// Limiter decides about events under its limits. New, NewOn, NewLocal and With return one. It is
-// safe for concurrent use and needs no Close. Its goroutines end when there are no more calls. Only
-// those that wait for a Redis that hangs stay, until rueidis gives up.
+// Limiter decides about events under its limits. New, NewLocal and With return one. It is safe for
+// concurrent use and needs no Close. Its goroutines end when there are no more calls. Only those
+// that wait for a Redis that hangs stay, until rueidis gives up.
 //
 // Most callers should use Allow. Wait is for callers that can be held up. Peek and Inspect read
 // without counting.
@@ -144,49 +139,14 @@ var (
 	ErrUncertain = pipeline.ErrUncertain
 )
 
-// New returns a limiter that keeps its counts in the Redis or Redis Cluster behind client. It sends
-// nothing yet, so an error is about client or cfg, and says what to do.
+// New returns a limiter that keeps its counts in the Redis or Redis Cluster of a Connection. It
+// sends nothing yet, so an error is about conn or cfg, and says what to do.
 //
 // A circuit breaker notices when Redis, or a part of a cluster, cannot answer. After three failures
 // in a row, the limiter sends nothing to those hash slots for a second. Calls get ErrOutage or the
 // Fallback at once. Then one call probes whether they are back.
-func New(client rueidis.Client, cfg Config) (*Limiter, error) {
-	e, err := engine.New(client, cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
-	return newLimiter(e, err, cfg)
-}
-
-// Connection is the client that limiters and guards from NewOn share. Any number of them can use
-// one, and calls that they make at the same time travel together. Connect returns one, so that a
-// service can start while Redis is down. Package goredisgate returns one for services that use
-// go-redis.
-type Connection pipeline.Connection
-
-// Err returns nil once there is a client. Before that, it returns the error of the last failed
-// dial, if there is one.
-func (c *Connection) Err() error { return (*pipeline.Connection)(c).Err() }
-
-// Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
-// starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
-// ctx, and quotes that of the last dial.
-func (c *Connection) Wait(ctx context.Context) error { return (*pipeline.Connection)(c).Wait(ctx) }
-
-// Close stops dialling, and closes the client if there is one. It does not wait for a dial in
-// progress: the client of that dial is closed when it comes.
-func (c *Connection) Close() { (*pipeline.Connection)(c).Close() }
-
-// Connect returns a Connection at once, even while Redis is down, where rueidis.NewClient fails. It
-// calls dial in the background until dial returns a client, typically from rueidis.NewClient. After
-// each failure it waits a second. The context of dial ends with Close.
-func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
-	return (*Connection)(pipeline.Connect(dial))
-}
-
-// NewOn makes a limiter as New does, on a Connection from Connect or from package goredisgate.
-// Until there is a client, calls are answered as in an outage: by the Fallback, or with ErrOutage
-// at once. Observe sees KindOutageBegan at the first such call, and KindOutageEnded at the first
-// call after the connection was made.
-func NewOn(conn *Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.NewOn((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
+func New(conn *Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	return newLimiter(e, err, cfg)
 }
 
@@ -246,8 +206,8 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 	return &named
 }
 
-// made returns the engine of a limiter from New, NewOn, NewLocal or With. It panics for any other
-// limiter, which is a mistake in the program.
+// made returns the engine of a limiter from New, NewLocal or With. It panics for any other limiter,
+// which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || !l.engine.Made() {
 		panic("slidegate: this limiter is nil or zero; make it with window.New or NewLocal")

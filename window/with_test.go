@@ -80,7 +80,7 @@ func TestWithFallback(t *testing.T) {
 	server.Kill(t)
 	for _, countDenied := range []bool{false, true} {
 		local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1m"), CountDenied: countDenied}))
-		l := must(window.New(client, window.Config{Name: "plans", Limits: parsed("2/1h"), Fallback: local}))
+		l := must(window.New(window.On(client), window.Config{Name: "plans", Limits: parsed("2/1h"), Fallback: local}))
 		pro := with(l, "3/1h")
 		d := must(pro.AllowN(t.Context(), "e", 2))
 		if !d.Allowed || !d.Degraded || d.Usage[0].Limit != window.PerHour(3) || d.Remaining != 1 {
@@ -106,7 +106,7 @@ func TestWithPlan(t *testing.T) {
 	client := server.Client(t)
 	server.Kill(t)
 	var seen []string
-	l := must(window.New(client, window.Config{
+	l := must(window.New(window.On(client), window.Config{
 		Name: "plans", Limits: parsed("2/1h"), Fallback: must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1m")})),
 		Observe: func(_ context.Context, o window.Observation) {
 			if o.Took > 0 { // no event of an outage
@@ -128,7 +128,7 @@ func TestWithPlan(t *testing.T) {
 // TestWithDenialCache checks that a cached denial under some limits does not affect others.
 func TestWithDenialCache(t *testing.T) {
 	remembered := 0
-	l := must(window.New(redistest.Client(t), window.Config{
+	l := must(window.New(window.On(redistest.Client(t)), window.Config{
 		Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 10, Observe: func(_ context.Context, o window.Observation) {
 			if o.Remembered {
 				remembered++
@@ -154,7 +154,7 @@ func TestWithDenialCache(t *testing.T) {
 func TestWithSharesBreaker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	l := must(window.New(server.Client(t), window.Config{Name: "plans", Limits: parsed("2/1h"), Timeout: 200 * time.Millisecond}))
+	l := must(window.New(window.On(server.Client(t)), window.Config{Name: "plans", Limits: parsed("2/1h"), Timeout: 200 * time.Millisecond}))
 	faulttest.AwaitAnswer(t, l, "e")
 	server.Pause(t)
 	begin, waited := time.Now(), 0
@@ -178,7 +178,7 @@ func TestWithCost(t *testing.T) {
 		t.Skip("under the race detector, more is allocated")
 	}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
-	l := must(window.New(redistest.Client(t), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: local, DenialCache: 10}))
+	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: local, DenialCache: 10}))
 	for _, texts := range [][]string{{"5/1h"}, {"1/5s", "100000/1h", "20/1d", "1000000/30d"}} {
 		plan := parsed(texts...)
 		if n := testing.AllocsPerRun(1000, func() { must(l.With(plan...)) }); n > 3 {
@@ -199,7 +199,7 @@ func BenchmarkWith(b *testing.B) {
 			}
 		})
 	}
-	l := must(window.New(redistest.Client(b), window.Config{Name: redistest.Key(b), Limits: parsed("1000000/1h")}))
+	l := must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: parsed("1000000/1h")}))
 	for name, of := range map[string]func(i int64) *window.Limiter{
 		"one limiter": func(int64) *window.Limiter { return l },
 		"1000 plans":  func(i int64) *window.Limiter { return must(l.With(window.PerHour(1_000_000 + i%1000))) },

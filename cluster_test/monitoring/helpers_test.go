@@ -126,12 +126,12 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 
 	keeps, discards := redis.Client(t), redis.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })
 	cfg := window.Config{Name: "api", Limits: parseLimits("50/1s", "100000/1h"), Timeout: 500 * time.Millisecond, Observe: observe}
-	api := must(window.New(keeps, cfg))
+	api := must(window.New(window.On(keeps), cfg))
 	cfg.Name, cfg.Limits, cfg.DenialCache = "cached", parseLimits("1/1h"), 10
-	cached := must(window.New(keeps, cfg))
+	cached := must(window.New(window.On(keeps), cfg))
 	cfg.Name = "uncached"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: cfg.Name, Limits: cfg.Limits}))
-	uncached := must(window.New(discards, cfg))
+	uncached := must(window.New(window.On(discards), cfg))
 	full := must(window.NewLocal(window.Config{Name: "full", Limits: cfg.Limits, MaxEvents: 1, Observe: observe}))
 
 	repeat(t, func(ctx context.Context, i int) { _, _ = api.Allow(ctx, fmt.Sprint(i%10)) })

@@ -172,7 +172,7 @@ func runPage(t *testing.T, args ...string) (url string, out *served) {
 // limiter returns the service's limiter, on the clock of Redis.
 func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
 	t.Helper()
-	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret})
+	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ...time.Duration) {
 	t.Helper()
 	var at time.Time
-	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Now: func() time.Time { return at }})
+	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Now: func() time.Time { return at }})
 	for _, a := range ago {
 		if err == nil {
 			at = now.Add(-a)
@@ -402,7 +402,7 @@ func guard(t *testing.T, s *service) *guardedService {
 	g.secret = []byte("sixteen bytes, or more")
 	g.file = write(t, string(g.secret)+"\n")
 	var err error
-	if g.Guard, err = login.New(g.client, login.Config{Name: g.name, Secret: g.secret, Now: func() time.Time { return g.now }}); err != nil {
+	if g.Guard, err = login.New(window.On(g.client), login.Config{Name: g.name, Secret: g.secret, Now: func() time.Time { return g.now }}); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -423,7 +423,7 @@ func (g *guardedService) fail(t *testing.T, account, ip string, ago ...time.Dura
 func (g *guardedService) challenged(t *testing.T, ago time.Duration) *login.Guard {
 	t.Helper()
 	then := func() time.Time { return afternoon.Add(-ago) }
-	c, err := login.New(g.client, login.Config{Name: g.name, Secret: g.secret, Now: then, Challenged: &login.Challenged{}})
+	c, err := login.New(window.On(g.client), login.Config{Name: g.name, Secret: g.secret, Now: then, Challenged: &login.Challenged{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -485,7 +485,7 @@ func newService(t *testing.T) *service {
 func (s *service) count(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
-	l, err := window.New(s.client, window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
@@ -493,7 +493,7 @@ func (s *service) count(t *testing.T, limits, event string, units int64, ago ...
 func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
-	l, err := ar1.New(s.client, ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	l, err := ar1.New(window.On(s.client), ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
 	s.allow(t, l, err, event, units, &now, ago)
 }
 

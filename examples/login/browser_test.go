@@ -16,7 +16,6 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
@@ -67,17 +66,16 @@ func TestInBrowser(t *testing.T) {
 // take minutes.
 func serve(t *testing.T, redis *redistest.Server) (guard *login.Guard, url string) {
 	t.Helper()
-	connection := window.Connect(func(context.Context) (rueidis.Client, error) { return redis.NewClient(t, nil), nil })
-	t.Cleanup(connection.Close)
+	conn := window.On(redis.NewClient(t, nil))
 	secret := []byte("0123456789abcdef")
-	guard, err := login.NewOn(connection, login.Config{
+	guard, err := login.New(conn, login.Config{
 		Name: "login", Secret: secret, Timeout: 10 * time.Second, Challenged: &login.Challenged{},
 		Pair: []window.Limit{window.PerHour(5)}, Account: []window.Limit{window.PerHour(20)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	once, err := window.NewOn(connection, window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}})
+	once, err := window.New(conn, window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,8 @@
 // are in memory, passwords are hashed by argon2id, and a session is in a cookie. Copy it, and
 // replace the users and the sessions with those of your service.
 //
-//	go run ./examples/login                          # counts in the memory of this process
-//	go run ./examples/login -redis 127.0.0.1:6379    # counts in Redis
+//	go run ./examples/login                                  # counts in the memory of this process
+//	go run ./examples/login -redis redis://127.0.0.1:6379    # counts in Redis
 //
 // Then open http://localhost:8080 and log in as alice with the password "correct horse". After five
 // wrong passwords, the page says how long to wait, and offers a puzzle that lets you in at once.
@@ -25,7 +25,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "localhost:8080", "where to listen")
-	redis := flag.String("redis", "", "HOST:PORT of a Redis that keeps the counts; if empty, they are in memory")
+	redis := flag.String("redis", "", "URL of a Redis that keeps the counts; if empty, they are in memory")
 	flag.Parse()
 	secret := secretOf("LOGIN_SECRET")
 	guard, once, err := limits(*redis, secret)
@@ -62,9 +62,9 @@ func limits(redis string, secret []byte) (guard *login.Guard, once *window.Limit
 		}
 		return guard, once, err
 	}
-	connection := connect(redis)
-	if guard, err = login.NewOn(connection, guarded); err == nil {
-		once, err = window.NewOn(connection, single)
+	conn := window.Dial(redis)
+	if guard, err = login.New(conn, guarded); err == nil {
+		once, err = window.New(conn, single)
 	}
 	return guard, once, err
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
 	"golang.org/x/text/secure/precis"
 
 	"github.com/slidegate/slidegate/login"
@@ -124,11 +123,4 @@ func (s *site) end(r *http.Request) {
 // setSession sets the cookie of a session, or deletes it if maxAge is negative.
 func setSession(w http.ResponseWriter, id string, maxAge int) {
 	http.SetCookie(w, &http.Cookie{Name: "__Host-session", Value: id, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
-}
-
-// connect connects to Redis in the background.
-func connect(redis string) *window.Connection {
-	return window.Connect(func(context.Context) (rueidis.Client, error) {
-		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis}, AlwaysPipelining: true})
-	})
 }

@@ -40,7 +40,7 @@ func newProcess(client rueidis.Client, name string) process {
 	p := process{client: client}
 	limits := []window.Limit{window.PerHour(2), {Max: 3, Per: 2 * time.Hour}}
 	now := func() time.Time { return noon }
-	p.limiter = must(window.New(client, window.Config{Name: name, Limits: limits, Timeout: patience, Now: now}))
+	p.limiter = must(window.New(window.On(client), window.Config{Name: name, Limits: limits, Timeout: patience, Now: now}))
 	p.Cache = denials.New(10, p.get, func(context.Context) {})
 	return p
 }

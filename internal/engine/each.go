@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
@@ -12,11 +13,12 @@ const maxRound = 4096
 
 // each is an attempt of one unit on each of many events.
 type each struct {
-	store  *onRedis
-	limits *Limits
-	verb   Verb
-	rounds *pipeline.Rounds
-	events []string
+	store   *onRedis
+	timeout time.Duration // of each round
+	limits  *Limits
+	verb    Verb
+	rounds  *pipeline.Rounds
+	events  []string
 
 	// for each event
 
@@ -38,7 +40,7 @@ func (e *each) round(ctx context.Context, indices []int) {
 		return
 	}
 	requests, places := e.requests(indices, now)
-	e.rounds.Do(ctx, e.store.Timeout, requests)
+	e.rounds.Do(ctx, e.timeout, requests)
 	for k, i := range indices {
 		e.replies[i], e.errs[i] = decode(places[k].request, e.limits, e.verb, places[k].unit)
 	}

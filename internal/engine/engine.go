@@ -14,8 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
@@ -105,25 +103,13 @@ var (
 	ErrExceedsLimit = errors.New("more units than a limit ever admits; ask for fewer, or raise its Max")
 )
 
-// New returns a limiter on Redis.
-func New(client rueidis.Client, cfg Config, limits []Limit) (*Limiter, error) {
-	return newOn(pipeline.ConnectedToRueidis(client), cfg, limits)
-}
-
-// NewOn returns a limiter on the Redis of a Connection.
-func NewOn(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error) {
-	if conn != nil && !conn.Made() {
-		return nil, fmt.Errorf("slidegate: limiter %q has a Connection that is zero, or has no dial; make it by window.Connect", cfg.Name)
-	}
-	return newOn(conn, cfg, limits)
-}
-
-func newOn(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error) {
+// New returns a limiter on the Redis of a Connection.
+func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	if err := cfg.check(limits); err != nil {
 		return nil, err
 	}
-	if conn == nil {
-		return nil, fmt.Errorf("slidegate: limiter %q has no client; pass one from rueidis.NewClient, or use NewLocal", cfg.Name)
+	if err := conn.Refusal(); err != nil {
+		return nil, fmt.Errorf("slidegate: limiter %q has no Redis: %w", cfg.Name, err)
 	}
 	if cfg.MaxEvents != 0 {
 		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis by maxmemory, and leave it out", cfg.Name)

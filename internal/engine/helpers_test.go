@@ -40,7 +40,7 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 	for _, c := range change {
 		c(&cfg)
 	}
-	l, err := New(client, cfg, []Limit{{Max: 5, Per: time.Minute.Milliseconds()}, {Max: 7, Per: time.Hour.Milliseconds()}})
+	l, err := New(pipeline.OnRueidis(client), cfg, []Limit{{Max: 5, Per: time.Minute.Milliseconds()}, {Max: 7, Per: time.Hour.Milliseconds()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,19 +55,20 @@ func (s *onRedis) report(ctx context.Context, e Event) {
 
 // Decide answers a request for n units under limits.
 func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error) {
-	if err := s.pipeline.Connected(ctx); err != nil {
+	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
+	if err != nil {
 		return Reply{}, err
 	}
 	key := s.Key(event)
 	if s.denials != nil && v == Allow {
-		return s.decideWithCache(ctx, limits, key, n)
+		return s.decideWithCache(ctx, timeout, limits, key, n)
 	}
 	r, err := s.request(limits, v, key, n)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer r.Free()
-	s.pipeline.Do(ctx, s.Timeout, r)
+	s.pipeline.Do(ctx, timeout, r)
 	return decode(r, limits, v, 0)
 }
 
@@ -105,29 +106,29 @@ func (s *onRedis) merged(v Verb) string {
 }
 
 // decideWithCache decides an attempt by the denial cache if it can, and otherwise sends a request.
-func (s *onRedis) decideWithCache(ctx context.Context, limits *Limits, key string, n int64) (Reply, error) {
+func (s *onRedis) decideWithCache(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (Reply, error) {
 	began := time.Now()
-	result, err := s.denials.Lookup(ctx, key, denials.Request{Units: n, Limits: limits.text}, s.Timeout)
+	result, err := s.denials.Lookup(ctx, key, denials.Request{Units: n, Limits: limits.text}, timeout)
 	if err != nil {
 		return Reply{Trace: pipeline.Trace{SlotRange: s.pipeline.Range(key)}}, err
 	}
 	if result.Denied {
 		return s.cachedDenial(key, result), nil
 	}
-	return s.decideAndRemember(ctx, limits, result, key, n, began)
+	if timeout >= 0 {
+		timeout = max(1, timeout-time.Since(began))
+	}
+	return s.decideAndRemember(ctx, timeout, limits, result, key, n)
 }
 
-// decideAndRemember sends a request after a look into the denial cache that began at some time.
-func (s *onRedis) decideAndRemember(ctx context.Context, limits *Limits, result denials.Result, key string, n int64, began time.Time) (Reply, error) {
+// decideAndRemember sends a request after a look into the denial cache.
+func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, limits *Limits, result denials.Result, key string, n int64) (Reply, error) {
 	q, err := s.request(limits, Allow, key, n)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer q.Free()
-	sent, timeout := time.Now(), s.Timeout
-	if timeout >= 0 {
-		timeout = max(1, timeout-sent.Sub(began))
-	}
+	sent := time.Now()
 	s.pipeline.Do(ctx, timeout, q)
 	r, err := decode(q, limits, Allow, 0)
 	if err != nil {
@@ -141,13 +142,14 @@ func (s *onRedis) decideAndRemember(ctx context.Context, limits *Limits, result 
 // decideEach answers an attempt of one unit on each of the events at these indices. More than
 // maxRound go in rounds.
 func (s *onRedis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
-	if err := s.pipeline.Connected(ctx); err != nil {
+	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
+	if err != nil {
 		for _, i := range indices {
 			errs[i] = err
 		}
 		return
 	}
-	e := &each{store: s, limits: limits, verb: v, rounds: s.pipeline.NewRounds(), events: events, replies: replies, errs: errs}
+	e := &each{store: s, timeout: timeout, limits: limits, verb: v, rounds: s.pipeline.NewRounds(), events: events, replies: replies, errs: errs}
 	for round := range slices.Chunk(indices, maxRound) {
 		e.round(ctx, round)
 	}
@@ -215,7 +217,8 @@ func (s *onRedis) Inspect(ctx context.Context, limits *Limits, event string) ([]
 
 // call sends a request that is not an attempt, and returns the integers of the reply.
 func (s *onRedis) call(ctx context.Context, verb, key string, n int64, args []string) ([]int64, error) {
-	if err := s.pipeline.Connected(ctx); err != nil {
+	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
+	if err != nil {
 		return nil, err
 	}
 	now, err := s.scriptTime()
@@ -225,7 +228,7 @@ func (s *onRedis) call(ctx context.Context, verb, key string, n int64, args []st
 	r := s.pipeline.NewRequest()
 	defer r.Free()
 	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads = s.script, key, verb, now, n, args, verb == verbInspect
-	s.pipeline.Do(ctx, s.Timeout, r)
+	s.pipeline.Do(ctx, timeout, r)
 	return r.Reply, r.Err
 }
 

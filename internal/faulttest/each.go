@@ -26,7 +26,7 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 			cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute} // a busy machine flushes again and again
 			calls := &redistest.Calls{}
 			calls.Count(&to.options)
-			l := must(window.NewOn(open(t, to.options), cfg))
+			l := must(window.New(open(t, to.options), cfg))
 			if name == "server" {
 				AwaitGroups(t, l, calls)
 			}
@@ -76,9 +76,9 @@ func EachInTime(t *testing.T, open Open) {
 	var seen Outages
 	cfg := window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: Timeout, Observe: seen.Observe}
 	conn := open(t, server.Options(nil))
-	l := must(window.NewOn(conn, cfg))
+	l := must(window.New(conn, cfg))
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
-	degraded := must(window.NewOn(conn, cfg))
+	degraded := must(window.New(conn, cfg))
 	AwaitAnswer(t, l, "warm")
 	server.Pause(t)
 	events, begin := numbered(redistest.UnlessShort(5000, 4000)), time.Now()
@@ -104,7 +104,7 @@ func EachInTime(t *testing.T, open Open) {
 	}
 	server.Resume(t)
 	AwaitRecovery(t, l)
-	patient := must(window.NewOn(conn, window.Config{Name: "patient", Limits: parsed("1/1h"), Timeout: -1}))
+	patient := must(window.New(conn, window.Config{Name: "patient", Limits: parsed("1/1h"), Timeout: -1}))
 	for i, r := range patient.AllowEach(t.Context(), append(events, events...)) {
 		if r.Err != nil || r.Allowed != (i < len(events)) {
 			t.Fatalf("%d: %+v", i, r)
@@ -119,7 +119,7 @@ func EachOnDeadServer(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	conn := open(t, server.Options(nil))
 	const timeout = 3 * time.Second // retries end after one, so a machine may stall for two until a dial seems to hang
-	l := must(window.NewOn(conn, window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: timeout}))
+	l := must(window.New(conn, window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: timeout}))
 	server.Kill(t)
 	awaitRefusals(t, conn)
 	begin := time.Now()

@@ -24,7 +24,7 @@ type Open func(tb testing.TB, o rueidis.ClientOption) *window.Connection
 // Rueidis returns a Connection by rueidis. It is an Open.
 func Rueidis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
-	conn := window.Connect(func(context.Context) (rueidis.Client, error) { return rueidis.NewClient(o) })
+	conn := window.Dial("redis://", func(dialled *rueidis.ClientOption) { *dialled = o })
 	tb.Cleanup(conn.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -92,7 +92,7 @@ func countRefused(t *testing.T, conn *window.Connection) int64 {
 	var all sync.WaitGroup
 	for range concurrentCalls {
 		all.Go(func() {
-			l := must(window.NewOn(conn, window.Config{Name: "dead", Limits: parsed("1/1h"), Timeout: Timeout}))
+			l := must(window.New(conn, window.Config{Name: "dead", Limits: parsed("1/1h"), Timeout: Timeout}))
 			if _, err := l.Peek(t.Context(), "e"); err != nil && strings.Contains(err.Error(), "refused") {
 				refused.Add(1)
 			}

@@ -127,7 +127,7 @@ func (f fault) test(t *testing.T, open Open, withFallback bool) {
 	if withFallback {
 		cfg.Fallback = must(window.NewLocal(cfg))
 	}
-	l := must(window.NewOn(open(t, server.Options(faults.Break)), cfg))
+	l := must(window.New(open(t, server.Options(faults.Break)), cfg))
 	AwaitRecovery(t, l)
 	end := f.begin(t, server, faults, admin)
 	seen := &recorder{}
@@ -270,7 +270,7 @@ func CallsUnderLoad(t *testing.T, open Open) {
 			faults, calls := &redistest.Faults{}, &redistest.Calls{}
 			var seen Outages
 			conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) { faults.Break(o); calls.Count(o) }))
-			l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(most)}, Timeout: time.Minute, Observe: seen.Observe}))
+			l := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(most)}, Timeout: time.Minute, Observe: seen.Observe}))
 			AwaitGroups(t, l, calls)
 			together, tallies := calls.Several.Load(), map[string]*tally{"hot": {}, "hotter": {}}
 			for _, event := range numbered(40) {
@@ -395,7 +395,7 @@ func NobodyElsesDeadline(t *testing.T, open Open) {
 	for range redistest.UnlessShort(20, 5) {
 		faults := &redistest.Faults{}
 		conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) { o.DialCtxFn, o.AlwaysPipelining = faults.Dial, false }))
-		l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second}))
+		l := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second}))
 		must(l.Allow(t.Context(), "e"))
 		faults.Delay(5 * time.Millisecond)
 		var callers sync.WaitGroup
@@ -456,7 +456,7 @@ func NoOutage(t *testing.T, open Open) {
 	var seen Outages
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")}))
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/1h"), Fallback: local, Observe: seen.Observe, Timeout: 10 * time.Second}
-	l := must(window.NewOn(open(t, redistest.Options(t, faults.Break)), cfg))
+	l := must(window.New(open(t, redistest.Options(t, faults.Break)), cfg))
 	do(t, client, "SET", must(l.Inspect(t.Context(), "foreign")).Key, "hello")
 	do(t, client, "RPUSH", must(l.Inspect(t.Context(), "list")).Key, "hello")
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -496,7 +496,7 @@ func OutageBeginsAndEnds(t *testing.T, open Open) {
 	var seen Outages
 	var fallback atomic.Int64
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("3/1h"), Observe: func(context.Context, window.Observation) { fallback.Add(1) }}))
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "begin", Limits: parsed("5/1h"), Timeout: Timeout, Fallback: local, Observe: seen.Observe}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "begin", Limits: parsed("5/1h"), Timeout: Timeout, Fallback: local, Observe: seen.Observe}))
 	AwaitAnswer(t, l, "warm")
 	server.Pause(t)
 	for n := range 5 {
@@ -520,7 +520,7 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: time.Second, Fallback: local}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "refund", Limits: parsed("5/1h"), Timeout: time.Second, Fallback: local}))
 	AwaitAnswer(t, l, "warm")
 	first := must(l.AllowN(t.Context(), "e", 2))
 	server.Pause(t)
@@ -564,9 +564,9 @@ func OneShardDown(t *testing.T, open Open) {
 	}})
 	var seen Outages
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: time.Minute}
-	of := eventsByNode(t, must(window.NewOn(conn, cfg)), nodes, all)
+	of := eventsByNode(t, must(window.New(conn, cfg)), nodes, all)
 	cfg.Timeout, cfg.Observe = 2*Timeout, seen.Observe
-	l := must(window.NewOn(conn, cfg))
+	l := must(window.New(conn, cfg))
 	shared := map[int]bool{}
 	for _, event := range of[0] {
 		shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] = true
@@ -625,7 +625,7 @@ func TimeoutIsKept(t *testing.T, open Open) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, faults := redistest.Start(t), &redistest.Faults{}
-			l := must(window.NewOn(open(t, server.Options(faults.Break)), window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: Timeout}))
+			l := must(window.New(open(t, server.Options(faults.Break)), window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: Timeout}))
 			for range 100 { // until all connections are made
 				AwaitAnswer(t, l, "e")
 			}
@@ -665,7 +665,7 @@ func ConnectingTakesLonger(t *testing.T, open Open) {
 			return faults.Dial(ctx, addr, d, c)
 		}
 	}))
-	l := must(window.NewOn(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 20 * time.Millisecond}))
+	l := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 20 * time.Millisecond}))
 	AwaitRecovery(t, l)
 	faults.Cut()
 	AwaitRecovery(t, l)
@@ -678,7 +678,7 @@ func DeadlinesOfCallers(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	var seen Outages
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "short", Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Fallback: local, Observe: seen.Observe}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "short", Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Fallback: local, Observe: seen.Observe}))
 	must(l.Allow(t.Context(), "e"))
 	server.Kill(t)
 	for degraded := 0; degraded < 5; {
@@ -701,7 +701,7 @@ func DeadlinesOfCallers(t *testing.T, open Open) {
 func FallbackFails(t *testing.T, open Open) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
-	l := must(window.NewOn(open(t, server.Options(faults.Break)), window.Config{Name: "fails", Limits: parsed("5/1h"), Fallback: local}))
+	l := must(window.New(open(t, server.Options(faults.Break)), window.Config{Name: "fails", Limits: parsed("5/1h"), Fallback: local}))
 	must(l.Allow(t.Context(), "e"))
 	faults.LoseReply("EVALSHA")
 	_, err := l.AllowN(t.Context(), "e", 3)
@@ -718,7 +718,7 @@ func WaitWhileDegraded(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "wait", Limits: parsed("1000/1h"), Timeout: 50 * time.Millisecond, Fallback: local}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "wait", Limits: parsed("1000/1h"), Timeout: 50 * time.Millisecond, Fallback: local}))
 	must(l.Allow(t.Context(), "e"))
 	must(local.Allow(t.Context(), "e"))
 	server.Pause(t)
@@ -737,7 +737,7 @@ func WaitWhileDegraded(t *testing.T, open Open) {
 // waiting, cannot accumulate calls without end.
 func AbandonedCallsAreBounded(t *testing.T, open Open) {
 	server := redistest.Start(t)
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "bounded", Limits: parsed("1000000/1h"), Timeout: time.Minute}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "bounded", Limits: parsed("1000000/1h"), Timeout: time.Minute}))
 	must(l.Allow(t.Context(), "e"))
 	server.Pause(t)
 	var refused atomic.Int64

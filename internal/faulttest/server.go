@@ -21,7 +21,7 @@ import (
 func ScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	client := server.Client(t)
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "flush", Limits: parsed("100000/1h")}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "flush", Limits: parsed("100000/1h")}))
 	done := make(chan struct{})
 	var flushing sync.WaitGroup
 	flushing.Go(func() {
@@ -69,7 +69,7 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64
 // since is counted.
 func Restart(t *testing.T, open Open) {
 	server := redistest.Start(t)
-	l := must(window.NewOn(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
 	var since, stop atomic.Int64
 	var traffic sync.WaitGroup
 	var epoch atomic.Int64 // 1 once the server is back
@@ -142,7 +142,7 @@ func checkCertain(t *testing.T, conn *window.Connection, attempts int, timeout t
 	group.SetLimit(32)
 	for range attempts {
 		group.Go(func() error {
-			l, err := window.NewOn(conn, window.Config{Name: "certain", Limits: parsed("5/1h"), Timeout: timeout})
+			l, err := window.New(conn, window.Config{Name: "certain", Limits: parsed("5/1h"), Timeout: timeout})
 			if err != nil {
 				return err
 			}

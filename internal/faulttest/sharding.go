@@ -25,7 +25,7 @@ func ShardingUnderLoad(t *testing.T, open Open) {
 		t.Run(fmt.Sprint("of a thousand keys ", share), func(t *testing.T) {
 			t.Parallel()
 			proxy, calls := redistest.NewSharder(t, share), &redistest.Calls{}
-			l := must(window.NewOn(open(t, proxy.Options(calls.Count)), sharded(t)))
+			l := must(window.New(open(t, proxy.Options(calls.Count)), sharded(t)))
 			useUp(t, l, proxy)
 			if calls.Marks.Load() == 0 || calls.Several.Load() > 0 {
 				t.Errorf("%d proofs, and then %d calls about several events", calls.Marks.Load(), calls.Several.Load())
@@ -39,7 +39,7 @@ func ShardingUnderLoad(t *testing.T, open Open) {
 func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	t.Parallel()
 	proxy, calls := redistest.NewSharder(t, 0), &redistest.Calls{}
-	l := must(window.NewOn(open(t, proxy.Options(calls.Count)), sharded(t)))
+	l := must(window.New(open(t, proxy.Options(calls.Count)), sharded(t)))
 	AwaitGroups(t, l, calls)
 	proxy.Share(500)
 	ask := asker(t, l)
@@ -65,7 +65,7 @@ func RoutingUnderLoad(t *testing.T, open Open) {
 	}
 	var all sync.WaitGroup
 	for _, cfg := range []window.Config{first, second} {
-		l := must(window.NewOn(conn, cfg))
+		l := must(window.New(conn, cfg))
 		AwaitGroups(t, l, calls)
 		all.Go(func() { useUp(t, l, proxy) })
 	}
@@ -170,7 +170,7 @@ func OneNodeOfCluster(t *testing.T, open Open) {
 	defer node.Close()
 	calls.Count(&o)
 	cfg := sharded(t)
-	l := must(window.NewOn(open(t, o), cfg))
+	l := must(window.New(open(t, o), cfg))
 	var own []string
 	other := ""
 	for _, event := range numbered(500) {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +13,16 @@ import (
 )
 
 // Connection is the connection of limiters to Redis: a client, or one that connects later, so that
-// a service can start while Redis is down. Make it with Connect, or with package goredisgate. Any
-// number of limiters can share it. It is safe for concurrent use.
+// a service can start while Redis is down. Make it with Dial, On, OnRueidis or Refused. Any number
+// of limiters can share it. It is safe for concurrent use.
 type Connection struct {
-	dial   func(context.Context) (rueidis.Client, error) // nil if the client was there from the start
-	made   time.Time
-	up     atomic.Pointer[connected] // nil until there is a client
-	ready  chan struct{}             // closed once there is one
-	cancel context.CancelFunc
+	refusal error // why no limiter can use it; nil if they can
+	dial    func(context.Context) (rueidis.Client, error)
+	made    time.Time
+	up      atomic.Pointer[connected] // nil until there is a client
+	ready   chan struct{}             // closed once there is one
+	tried   <-chan struct{}           // closed once the first dial has ended, and by Close
+	cancel  context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -43,35 +46,45 @@ type connected struct {
 const redialPause = time.Second
 
 var (
+	errNone     = errors.New("it has no Connection; make one by window.Dial, or use NewLocal")
+	errZero     = errors.New("its Connection is zero; make it by window.Dial")
+	errNil      = errors.New("the client of its Connection is nil; pass one from rueidis.NewClient, or use window.Dial")
 	errNoClient = errors.New("dial returned neither a client nor an error; return one from rueidis.NewClient")
 	errClosed   = errors.New("the Connection is closed; close it after its last use")
 )
 
-// Connect returns a Connection that dials in the background. It dials again a second after each
+// Dial returns a Connection that dials in the background. It dials again a second after each
 // failure, until dial returns a client. The context of dial ends with Close. Log failures in dial,
-// or read them by Err.
-func Connect(dial func(context.Context) (rueidis.Client, error)) *Connection {
+// or read them by Err. Close of the Connection closes the client.
+func Dial(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
+	first, end := context.WithCancel(ctx)
 	c := newConnection(cancel)
-	if c.dial = dial; dial != nil { // otherwise it is not Made
-		go c.run(ctx)
-	}
+	c.dial, c.tried = dial, first.Done()
+	go c.run(ctx, end)
 	return c
 }
 
-// ConnectedTo returns a Connection with a client. Its Close closes the client.
-func ConnectedTo(client Client) *Connection {
+// On returns a Connection with a client. Its Close closes what the client opened.
+func On(client Client) *Connection {
 	c := newConnection(func() {})
 	c.use(client)
 	return c
 }
 
-// ConnectedToRueidis returns a Connection with a client of rueidis, or nil if that is nil.
-func ConnectedToRueidis(client rueidis.Client) *Connection {
+// OnRueidis returns a Connection with a client of rueidis. Its Close leaves the client open.
+func OnRueidis(client rueidis.Client) *Connection {
 	if client == nil {
-		return nil
+		return Refused(errNil)
 	}
-	return ConnectedTo(newRueidisClient(client))
+	return On(newRueidisClient(client, false))
+}
+
+// Refused returns a Connection that no limiter can use, for this reason.
+func Refused(reason error) *Connection {
+	c := newConnection(func() {})
+	c.refusal = reason
+	return c
 }
 
 func newConnection(cancel context.CancelFunc) *Connection {
@@ -84,8 +97,16 @@ func newConnection(cancel context.CancelFunc) *Connection {
 	return c
 }
 
-// Made reports whether the Connection has a client, or can get one.
-func (c *Connection) Made() bool { return c.dial != nil || c.up.Load() != nil }
+// Refusal returns why no limiter can use the Connection, and what to do. It is nil if they can.
+func (c *Connection) Refusal() error {
+	switch {
+	case c == nil:
+		return errNone
+	case c.ready == nil:
+		return errZero
+	}
+	return c.refusal
+}
 
 // client returns the client, which must be there.
 func (c *Connection) client() Client { return c.up.Load().Client }
@@ -107,17 +128,38 @@ func (c *Connection) Tracks() bool {
 	return up == nil || up.tracker != nil
 }
 
-// run dials until there is a client, or ctx ends.
-func (c *Connection) run(ctx context.Context) {
+// run dials until there is a client, or ctx ends. It calls tried after each dial.
+func (c *Connection) run(ctx context.Context, tried func()) {
 	for ctx.Err() == nil {
 		client, err := c.dial(ctx)
 		if err == nil && client == nil {
 			err = errNoClient
 		}
-		if c.keep(client, err) || Sleep(ctx, redialPause) != nil {
+		over := c.keep(client, err)
+		tried()
+		if over || Sleep(ctx, redialPause) != nil {
 			return
 		}
 	}
+}
+
+// awaitTry waits until the first dial has ended, the timeout passes, or ctx ends. It returns what is
+// left of the timeout.
+func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration) {
+	if timeout >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	began := time.Now()
+	select {
+	case <-c.tried:
+	case <-ctx.Done():
+	}
+	if timeout < 0 {
+		return timeout
+	}
+	return max(1, timeout-time.Since(began))
 }
 
 // keep stores the result of a dial. It reports whether dialling is over.
@@ -133,22 +175,25 @@ func (c *Connection) keep(client rueidis.Client, err error) bool {
 		return c.closed
 	}
 	c.err = nil
-	c.use(newRueidisClient(client))
+	c.use(newRueidisClient(client, true))
 	return true
 }
 
-// Err returns nil once there is a client. Before that, it returns the error of the last failed
-// dial, if there is one.
+// Err returns the Refusal, if there is one. Otherwise it returns nil once there is a client, and
+// before that the error of the last failed dial, if there is one.
 func (c *Connection) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	return cmp.Or(c.refusal, c.err)
 }
 
 // Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
 // starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
-// ctx, and quotes that of the last dial.
+// ctx, and quotes that of the last dial. If there is a Refusal, it returns that at once.
 func (c *Connection) Wait(ctx context.Context) error {
+	if c.refusal != nil {
+		return fmt.Errorf("slidegate: %w", c.refusal)
+	}
 	select {
 	case <-c.ready:
 		return nil
@@ -160,8 +205,8 @@ func (c *Connection) Wait(ctx context.Context) error {
 	}
 }
 
-// Close stops dialling, and closes the client if there is one. It does not wait for a dial in
-// progress: the client of that dial is closed when it comes.
+// Close stops dialling, and closes what the client opened. It does not wait for a dial in progress:
+// the client of that dial is closed when it comes.
 func (c *Connection) Close() {
 	c.cancel()
 	c.mu.Lock()

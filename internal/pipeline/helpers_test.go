@@ -32,7 +32,7 @@ func newLine(t *testing.T, client rueidis.Client, change ...func(*line)) *line {
 	for _, c := range change {
 		c(l)
 	}
-	l.Pipeline = New(ConnectedToRueidis(client), "test", l.log.recorder())
+	l.Pipeline = New(OnRueidis(client), "test", l.log.recorder())
 	return l
 }
 

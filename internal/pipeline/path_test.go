@@ -56,8 +56,8 @@ func inPut() string {
 // that run it.
 func TestPath(t *testing.T) {
 	client := &witness{}
-	conn := pipeline.ConnectedTo(client)
-	l, err := window.NewOn((*window.Connection)(conn), window.Config{Name: "path", Limits: []window.Limit{window.PerHour(1)}})
+	conn := pipeline.On(client)
+	l, err := window.New((*window.Connection)(conn), window.Config{Name: "path", Limits: []window.Limit{window.PerHour(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,19 +65,31 @@ func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
 	c.wait()
 }
 
-// Connected returns nil if there is a client. Otherwise there is an outage. It begins with the
+// Connected returns what is left of the timeout once there is a client. During the first dial, it
+// waits for the end of that. If there is no client then, there is an outage. It begins with the
 // first request without a client, and ends with the first one after the client connected.
-func (p *Pipeline) Connected(ctx context.Context) error {
-	if p.conn.up.Load() == nil {
-		if p.disconnected.CompareAndSwap(false, true) {
-			p.report(ctx, 0, true)
-		}
-		return p.conn.notConnected()
+func (p *Pipeline) Connected(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
+	if p.conn.up.Load() == nil && !p.disconnected.Load() {
+		timeout = p.conn.awaitTry(ctx, timeout)
 	}
-	if p.disconnected.Load() && p.disconnected.CompareAndSwap(true, false) {
-		p.report(ctx, 0, false)
+	switch {
+	case p.conn.up.Load() != nil:
+		p.setDisconnected(ctx, false)
+	case ctx.Err() != nil && !p.disconnected.Load():
+		err = NotSent(ctx.Err())
+	default:
+		p.setDisconnected(ctx, true)
+		err = p.conn.notConnected()
 	}
-	return nil
+	return timeout, err
+}
+
+// setDisconnected records whether there is an outage because there is no client, and reports a
+// change.
+func (p *Pipeline) setDisconnected(ctx context.Context, now bool) {
+	if p.disconnected.Load() != now && p.disconnected.CompareAndSwap(!now, now) {
+		p.report(ctx, 0, now)
+	}
 }
 
 // Range returns the slot range of a key. There must be a client.

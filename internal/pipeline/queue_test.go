@@ -235,7 +235,7 @@ func beside(l *line, timeout time.Duration) *line {
 // TestManyRequestsDelayNoOtherLimiter checks that requests of a limiter join the next batch, although
 // another one has many more that came before.
 func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
-	conn := ConnectedTo(nil)
+	conn := On(nil)
 	many, few, q := New(conn, "many", nil), New(conn, "few", nil), &conn.queues[0]
 	q.senders = mostSenders // none is started
 	for range 16 * maxBatch {

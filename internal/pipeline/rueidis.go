@@ -14,17 +14,25 @@ import (
 // rueidisClient is the Client of a rueidis.Client.
 type rueidisClient struct {
 	rueidis.Client
+	own     bool      // Close closes the Client
 	buffers sync.Pool // of *rueidis.Commands that nobody uses
 }
 
 // rueidisCluster is the Client of a rueidis.Client of a cluster.
 type rueidisCluster struct{ rueidisClient }
 
-func newRueidisClient(client rueidis.Client) Client {
+func newRueidisClient(client rueidis.Client, own bool) Client {
 	if client.Mode() == rueidis.ClientModeCluster {
-		return &rueidisCluster{rueidisClient{Client: client}}
+		return &rueidisCluster{rueidisClient{Client: client, own: own}}
 	}
-	return &rueidisClient{Client: client}
+	return &rueidisClient{Client: client, own: own}
+}
+
+// Close closes the client if the Connection dialled it.
+func (r *rueidisClient) Close() {
+	if r.own {
+		r.Client.Close()
+	}
 }
 
 // Send sends script calls as one pipeline for each server, and answers each of them.

@@ -37,13 +37,31 @@ func TestReadme(t *testing.T) {
 	t.Error("package window has no Example")
 }
 
+// TestReadmeWithoutRedis runs the first program of the README while Redis is down, and then again.
+func TestReadmeWithoutRedis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("to compile and link it takes seconds")
+	}
+	p, server := newCopies(t), redistest.Start(t)
+	p.write(t, "first/main.go", strings.Replace(readmeBlocks(t)[0], exampleRedis, server.Addr(), 1))
+	server.Kill(t)
+	if got := p.run(t, "run", "-mod=mod", "./first"); !strings.HasPrefix(got, "false 0s slidegate: ") || !strings.Contains(got, "refused") {
+		t.Errorf("while Redis is down: %s", got)
+	}
+	server.Restart(t)
+	if got := p.run(t, "run", "-mod=mod", "./first"); got != "true 0s <nil>\n" {
+		t.Errorf("when Redis is back: %s", got)
+	}
+}
+
 // TestReadmeSnippets runs the other blocks of the README as one program. It stops at each error.
 func TestReadmeSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("to compile and link it takes seconds")
 	}
-	p, body := newCopies(t), stopAtErrors(t, strings.Join(readmeBlocks(t)[1:], ""))
-	p.write(t, "snippets/main.go", fmt.Sprintf(snippets, redistest.Start(t).Addr(), body))
+	blocks := strings.Replace(strings.Join(readmeBlocks(t)[1:], ""), readmeCluster, redistest.Start(t).Addr(), 1)
+	p, body := newCopies(t), stopAtErrors(t, blocks)
+	p.write(t, "snippets/main.go", fmt.Sprintf(snippets, body))
 	p.run(t, "vet", "-mod=mod", "./snippets")
 	if got := p.run(t, "run", "-mod=mod", "./snippets"); got != "429\n" {
 		t.Errorf("the 101st request got %s", got)
@@ -72,6 +90,9 @@ func stopAtErrors(t *testing.T, body string) string {
 	return b.String()
 }
 
+// readmeCluster is the cluster in the README.
+const readmeCluster = "10.0.0.1:6379?addr=10.0.0.2:6379&addr=10.0.0.3:6379"
+
 // snippets is the program around the blocks, with what they take from their reader.
 const snippets = `package main
 
@@ -82,8 +103,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/login"
@@ -96,7 +115,7 @@ func checkPassword(context.Context, string, string) (bool, error) { return false
 func welcome(http.ResponseWriter, *http.Request, string) {}
 
 func main() {
-	nodes, secret, api := []string{%q}, bytes.Repeat([]byte{1}, 16), http.NotFoundHandler()
+	secret, api := bytes.Repeat([]byte{1}, 16), http.NotFoundHandler()
 	%s
 	for range 100 {
 		http.DefaultServeMux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/", nil))

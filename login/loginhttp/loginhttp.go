@@ -3,7 +3,8 @@
 // wrong password with HTTP 403, and too many with HTTP 429 and Retry-After. You provide a function
 // that checks a password, and one that begins a session.
 //
-//	guard, err := login.New(client, login.Config{Name: "login", Secret: secret})
+//	conn := window.Dial("redis://127.0.0.1:6379")
+//	guard, err := login.New(conn, login.Config{Name: "login", Secret: secret})
 //	...
 //	devices, err := loginhttp.NewDevices(secret)
 //	...
@@ -132,7 +133,7 @@ func New(cfg Config) (*Handler, error) {
 func (cfg Config) check() error {
 	switch {
 	case cfg.Guard == nil || cfg.Guard.Limiter(login.BudgetTotal) == nil:
-		return errors.New("slidegate: login form without a Guard; make one by login.New, login.NewOn or login.NewLocal")
+		return errors.New("slidegate: login form without a Guard; make one by login.New or login.NewLocal")
 	case cfg.Devices == nil || len(cfg.Devices.keys) == 0:
 		return errors.New("slidegate: login form without Devices; make them by NewDevices(secret)")
 	case cfg.Check == nil:

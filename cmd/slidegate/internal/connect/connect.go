@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/dial"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -61,14 +62,10 @@ func (as *Addresses) add(s string) error {
 // may hold a password, as in host:port,password=secret.
 var plainAddress = regexp.MustCompile(`^([\w.-]*|\[[^]]*])(:\w*)?$`)
 
-// withLogin matches a URL in which an @ can only end the user and the password. Without it, what
-// follows a / ? or # in a password would be a path, and what precedes it a host.
-var withLogin = regexp.MustCompile(`^\w+://([^/?#]*@)?[^@]*$`)
-
 // addURL takes all options from a URL.
 func (as *Addresses) addURL(s string) error {
-	o, err := rueidis.ParseURL(s)
-	if err != nil || len(as.InitAddress) > 0 || !withLogin.MatchString(s) {
+	o, err := dial.URL(s)
+	if err != nil || len(as.InitAddress) > 0 {
 		return urlError(s)
 	}
 	as.ClientOption = o
@@ -103,18 +100,11 @@ func (as Addresses) Connect(ctx context.Context) (rueidis.Client, error) {
 	return as.dial(ctx, o)
 }
 
-// Serve returns a client for a service, with the options of docs/servers.md.
+// Serve returns a client for a service, with the options of window.Dial.
 func (as Addresses) Serve(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
-	o.AlwaysPipelining = true
-	o.Dialer = net.Dialer{Timeout: time.Second}
-	o.ConnWriteTimeout = 2 * time.Second
-	client, err := as.dial(ctx, o)
-	if errors.Is(err, rueidis.ErrNoCache) { // the client then asks Redis about every denial
-		o.DisableCache = true
-		client, err = as.dial(ctx, o)
-	}
-	return client, err
+	dial.Safe(&o)
+	return as.dial(ctx, o)
 }
 
 // dial connects to the addresses. rueidis finds out whether they are of one server or of a cluster.
@@ -126,7 +116,7 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 	}
 	result := make(chan connected, 1)
 	go func() {
-		client, err := rueidis.NewClient(o)
+		client, err := dial.Client(o)
 		result <- connected{client, err}
 	}()
 	dialing, stop := context.WithCancel(ctx)

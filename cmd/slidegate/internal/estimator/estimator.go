@@ -60,11 +60,11 @@ func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, e
 	case e == AR1 && client == nil:
 		return ar1.NewLocal(levels)
 	case e == AR1:
-		return ar1.New(client, levels)
+		return ar1.New(window.On(client), levels)
 	case client == nil:
 		return window.NewLocal(cfg)
 	}
-	return window.New(client, cfg)
+	return window.New(window.On(client), cfg)
 }
 
 // Memory returns the longest time that a limit remembers a unit. That is Per for a window. For a

@@ -17,6 +17,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/window"
 )
 
 // accountState is the state of an account in a login guard, and of an IP address if one is given,
@@ -94,7 +95,7 @@ func (s *Subject) guard(client rueidis.Client, of Guard, now func() time.Time) (
 			Account: bs[login.BudgetChallengedAccount], Streak: bs[login.BudgetChallengedStreak],
 		}
 	}
-	return login.New(client, cfg)
+	return login.New(window.On(client), cfg)
 }
 
 // accounts returns a function that reads the state of an account from a login guard. The account is

@@ -45,7 +45,7 @@ func limits(t *testing.T, text string) flags.Limits {
 func TestWebForgets(t *testing.T) {
 	server := redistest.Start(t)
 	client, secret := server.Client(t), []byte("sixteen bytes, or more")
-	guard, err := login.New(client, login.Config{Name: "login", Secret: secret})
+	guard, err := login.New(window.On(client), login.Config{Name: "login", Secret: secret})
 	if err == nil {
 		_, err = guard.Begin(t.Context(), "alice", netip.MustParseAddr("192.0.2.31"))
 	}
@@ -115,7 +115,7 @@ var scriptCalls = regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=[0-9]+`)
 func TestWebPolls(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
-	l, err := window.New(client, window.Config{Name: "login", Limits: limits(t, "2/1h,9/1d")})
+	l, err := window.New(window.On(client), window.Config{Name: "login", Limits: limits(t, "2/1h,9/1d")})
 	if err == nil {
 		_, err = l.AllowN(t.Context(), "alice", 2)
 	}

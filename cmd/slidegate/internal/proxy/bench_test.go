@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
 )
 
 // contender is a way to the server. It records the time of a request and the statuses of responses.
@@ -66,7 +67,7 @@ func compare(b *testing.B, callers int) {
 }
 
 func startShared(b *testing.B, cfg Config) string {
-	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), connectedTo(b, redistest.Client(b)), httplimit.FailClosed, testTimeout
+	cfg.Name, cfg.Redis, cfg.Outage, cfg.Timeout = redistest.Key(b), window.On(redistest.Client(b)), httplimit.FailClosed, testTimeout
 	return startInstance(b, cfg).url
 }
 

@@ -40,7 +40,7 @@ func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
 		cfg.Fallback = b.local
 	}
 	p.metrics.registerOutages(rt.Pattern, b.outageCount)
-	b.limiter, err = window.NewOn(p.cfg.Redis, cfg)
+	b.limiter, err = window.New(p.cfg.Redis, cfg)
 	return b, err
 }
 

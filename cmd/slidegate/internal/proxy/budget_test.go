@@ -28,7 +28,7 @@ func TestInstancesShareABudget(t *testing.T) {
 	to, reached := startOrigin(t)
 	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "50/1h@1m")}, Outage: httplimit.FailClosed, Timeout: testTimeout, Name: redistest.Key(t)}
 	join := func() *instance {
-		cfg.Redis = connectedTo(t, redistest.Client(t))
+		cfg.Redis = window.On(redistest.Client(t))
 		return startInstance(t, cfg)
 	}
 	a, b, c := join(), join(), join()
@@ -78,8 +78,10 @@ func TestOutage(t *testing.T) {
 			t.Parallel()
 			to, _ := startOrigin(t)
 			s := redistest.Start(t)
-			redis := newPending(t)
-			i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000000/1h")}, Redis: redis.Connection, Outage: tt.outage, Timeout: 300 * time.Millisecond})
+			s.Kill(t)
+			redis := window.Dial("redis://" + s.Addr())
+			t.Cleanup(redis.Close)
+			i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000000/1h")}, Redis: redis, Outage: tt.outage, Timeout: 300 * time.Millisecond})
 			if got, counted := status(t, i.url), i.counted("/", tt.decision, tt.by); got != tt.status || counted != 1 || i.health(t).Redis != "connecting" {
 				t.Errorf("before there is a Redis: %d, counted %d times, %v", got, counted, i.health(t))
 			}
@@ -87,7 +89,10 @@ func TestOutage(t *testing.T) {
 			if text := read(t, i.admin+"/metrics"); redisAsked.MatchString(text) {
 				t.Errorf("before there is a Redis, it answers: %s", text)
 			}
-			redis.join(t, s.Client(t))
+			s.Restart(t)
+			if err := redis.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			if i.wantRedis(t, 1, 0); i.health(t) != (health{"ok", "up"}) {
 				t.Errorf("after connecting: %v", i.health(t))
 			}
@@ -145,7 +150,7 @@ func (i *instance) wantRedis(tb testing.TB, connected, outages int) {
 func TestTheLogSaysWhy(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	conn := connectedTo(t, s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true }))
+	conn := window.On(s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true }))
 	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: conn, Outage: Local, Timeout: testTimeout})
 	i.await(t, "the limiter to give up the cache", func() bool { return status(t, i.url) != 0 && strings.Contains(i.log.String(), "about every denial") })
 	if err := s.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
@@ -164,7 +169,7 @@ func TestTheLogSaysWhy(t *testing.T) {
 func TestTimeoutBoundsARequest(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.FailOpen, Timeout: 20 * time.Millisecond})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1000/1h")}, Redis: window.On(s.Client(t)), Outage: httplimit.FailOpen, Timeout: 20 * time.Millisecond})
 	s.Pause(t)
 	shortest := testTimeout
 	for range 3 {
@@ -183,7 +188,7 @@ func TestTimeoutBoundsARequest(t *testing.T) {
 func TestHammeringCostsRedisNothing(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.FailClosed, Timeout: testTimeout})
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "1/1h")}, Redis: window.On(s.Client(t)), Outage: httplimit.FailClosed, Timeout: testTimeout})
 	for range 100 {
 		status(t, i.url)
 	}
@@ -204,7 +209,7 @@ func TestForeignValue(t *testing.T) {
 		if err := s.Do(t.Context(), "SET", "proxy:{/%20127.0.0.1}:w", "something else").Error(); err != nil {
 			t.Fatal(err)
 		}
-		i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "5/1h")}, Redis: connectedTo(t, s.Client(t)), Outage: outage, Timeout: testTimeout})
+		i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "5/1h")}, Redis: window.On(s.Client(t)), Outage: outage, Timeout: testTimeout})
 		began := time.Now()
 		if got := sendConcurrently(t, 50, i.url); !cmp.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", outage, got, want)
@@ -274,7 +279,7 @@ func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from
 func TestSecretHidesWhoIsLimited(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
-	i := startInstance(t, Config{To: to, Redis: connectedTo(t, s.Client(t)), Outage: httplimit.FailClosed, Timeout: testTimeout, Secret: []byte("0123456789abcdef"), Routes: []Route{
+	i := startInstance(t, Config{To: to, Redis: window.On(s.Client(t)), Outage: httplimit.FailClosed, Timeout: testTimeout, Secret: []byte("0123456789abcdef"), Routes: []Route{
 		limitedRoute("/", "1/1h"),
 		{Pattern: "/key", Limits: []window.Limit{window.PerHour(1)}, Key: httplimit.Header("X-Key")},
 	}})

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/redistest"
@@ -262,49 +260,6 @@ func metricValue(p *Proxy, begin string) string {
 // parseRequest parses a request with this first line and these header fields.
 func parseRequest(line string, fields ...string) (*http.Request, error) {
 	return http.ReadRequest(bufio.NewReader(strings.NewReader(line + " HTTP/1.1\r\n" + strings.Join(append(fields, "", ""), "\r\n"))))
-}
-
-// pending is a Connection that waits for a client from join.
-type pending struct {
-	*window.Connection
-	clients chan rueidis.Client
-}
-
-func newPending(tb testing.TB) *pending {
-	clients := make(chan rueidis.Client)
-	p := &pending{window.Connect(func(ctx context.Context) (rueidis.Client, error) {
-		select {
-		case c := <-clients:
-			return c, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}), clients}
-	tb.Cleanup(func() {
-		if p.Wait(canceled) != nil { // else the owner of the client closes it
-			p.Close()
-		}
-	})
-	return p
-}
-
-// join connects to the Redis of a client.
-func (p *pending) join(tb testing.TB, client rueidis.Client) {
-	tb.Helper()
-	p.clients <- client
-	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
-	defer cancel()
-	if err := p.Wait(ctx); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// connectedTo returns a Connection that has a client.
-func connectedTo(tb testing.TB, client rueidis.Client) *window.Connection {
-	tb.Helper()
-	p := newPending(tb)
-	p.join(tb, client)
-	return p.Connection
 }
 
 func (i *instance) health(tb testing.TB) (h health) {

@@ -51,7 +51,9 @@ func TestShadow(t *testing.T) {
 // as refused.
 func TestShadowInAnOutage(t *testing.T) {
 	to, _ := startOrigin(t)
-	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: newPending(t).Connection, Outage: httplimit.FailClosed, Timeout: testTimeout, Shadow: true})
+	nobody := window.Dial("redis://127.0.0.1:1")
+	t.Cleanup(nobody.Close)
+	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: nobody, Outage: httplimit.FailClosed, Timeout: testTimeout, Shadow: true})
 	if got, counted := status(t, i.url), i.counted("/", refused, byNobody); got != http.StatusOK || counted != 1 {
 		t.Errorf("%d, counted %d times", got, counted)
 	}

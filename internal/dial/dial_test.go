@@ -1,0 +1,104 @@
+package dial
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// TestURL checks the options of URLs, with those that Safe adds.
+func TestURL(t *testing.T) {
+	type options struct {
+		addresses           string
+		dialler, write      time.Duration
+		user, password      string
+		database            int
+		master              string
+		encrypted, sentinel bool // whether the server and Sentinels speak TLS
+	}
+	for url, want := range map[string]options{
+		"redis://127.0.0.1:6379":                        {addresses: "127.0.0.1:6379", dialler: time.Second, write: 2 * time.Second},
+		"redis://h?dial_timeout=3s&write_timeout=500ms": {addresses: "h:6379", dialler: 3 * time.Second, write: 500 * time.Millisecond},
+		"redis://h:1?addr=i:2&addr=j:3":                 {addresses: "h:1 i:2 j:3", dialler: time.Second, write: 2 * time.Second},
+		"redis://h:1?addr=i:2&master_set=m":             {addresses: "h:1 i:2", dialler: time.Second, write: 2 * time.Second, master: "m"},
+		"rediss://h:1?master_set=m":                     {addresses: "h:1", dialler: time.Second, write: 2 * time.Second, master: "m", encrypted: true, sentinel: true},
+		"rediss://u:p%2F@h:1/7":                         {addresses: "h:1", dialler: time.Second, write: 2 * time.Second, user: "u", password: "p/", database: 7, encrypted: true, sentinel: true},
+		"unix:///run/redis.sock":                        {addresses: "/run/redis.sock", dialler: time.Second, write: 2 * time.Second},
+	} {
+		o, err := URL(url)
+		Safe(&o)
+		got := options{
+			strings.Join(o.InitAddress, " "), o.Dialer.Timeout, o.ConnWriteTimeout, o.Username, o.Password, o.SelectDB,
+			o.Sentinel.MasterSet, o.TLSConfig != nil, o.Sentinel.TLSConfig != nil,
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" || err != nil || Check(o) != nil {
+			t.Errorf("%s: %v, %v (-want +got)\n%s", url, err, Check(o), diff)
+		}
+		if !o.AlwaysPipelining || o.Sentinel.Dialer.Timeout != o.Dialer.Timeout {
+			t.Errorf("%s: %+v", url, o)
+		}
+	}
+}
+
+// TestBadURL checks that a URL that cannot be read, or whose password could be taken for a part of
+// the host, is an error that does not repeat it.
+func TestBadURL(t *testing.T) {
+	for _, url := range []string{
+		"OKAPI:6379", "http://OKAPI", "redis://user:OKAPI/@host", "redis://user:1?OKAPI@host", "redis://user:1#OKAPI@host", "redis://user:OKAPI%@host", "redis://host/OKAPI",
+	} {
+		if _, err := URL(url); !errors.Is(err, errURL) || strings.Contains(err.Error(), "OKAPI") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if _, err := URL(""); !errors.Is(err, errEmpty) {
+		t.Error(err)
+	}
+	if o, err := URL("unix://"); err != nil || !errors.Is(Check(o), errAddress) {
+		t.Errorf("%v, %v", o.InitAddress, err)
+	}
+}
+
+// TestNoPassword checks that no error of a real connection repeats the password: of a host without an
+// address, of a server that refuses the password, and of one that repeats the command.
+func TestNoPassword(t *testing.T) {
+	locked := redistest.Start(t, "--requirepass", "zebra")
+	old := redistest.Start(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
+	for address, want := range map[string]string{
+		"okapi.invalid:6379": "lookup okapi.invalid",
+		locked.Addr():        "WRONGPASS",
+		old.Addr():           "unknown command",
+	} {
+		o, err := URL("redis://:OKAPI@" + address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Client(o)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "OKAPI") {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNoTracking checks that a server without RESP3, which therefore cannot track keys, gets a client.
+func TestNoTracking(t *testing.T) {
+	server := redistest.Start(t, "--rename-command", "HELLO", "")
+	if _, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}}); !errors.Is(err, rueidis.ErrNoCache) {
+		t.Fatal(err)
+	}
+	client, err := Client(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Do(t.Context(), client.B().Ping().Build()).Error(); err != nil {
+		t.Error(err)
+	}
+}

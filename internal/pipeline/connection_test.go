@@ -1,0 +1,130 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// dialled is what a dial of a test returns.
+type dialled struct {
+	client rueidis.Client
+	err    error
+}
+
+// dialling returns a line on a Connection whose dials return what the test sends.
+func dialling(t *testing.T) (*line, chan<- dialled) {
+	results := make(chan dialled)
+	conn := Dial(func(context.Context) (rueidis.Client, error) {
+		r := <-results
+		return r.client, r.err
+	})
+	l := &line{log: &reportLog{}}
+	l.Pipeline = New(conn, "test", l.log.recorder())
+	t.Cleanup(conn.Close)
+	return l, results
+}
+
+// connecting is a call of Connected in its own goroutine.
+type connecting struct {
+	left time.Duration
+	err  error
+	took time.Duration
+	over bool
+}
+
+func connect(ctx context.Context, l *line, timeout time.Duration) *connecting {
+	c, began := &connecting{}, time.Now()
+	go func() {
+		c.left, c.err = l.Connected(ctx, timeout)
+		c.took, c.over = time.Since(began), true
+	}()
+	synctest.Wait()
+	return c
+}
+
+// TestFirstDial checks that calls wait for the first dial, and have what is left of their timeout
+// afterwards. If there is no client then, they get an error, and later ones at once.
+func TestFirstDial(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l, results := dialling(t)
+		waits, patient := connect(t.Context(), l, time.Second), connect(t.Context(), l, -1)
+		servertest.Pass(300 * time.Millisecond)
+		results <- dialled{client: s.Client(t)}
+		synctest.Wait()
+		if *waits != (connecting{left: 700 * time.Millisecond, took: 300 * time.Millisecond, over: true}) || patient.left != -1 || !patient.over {
+			t.Errorf("%+v, %+v", waits, patient)
+		}
+		wantEqual(t, "reports", l.log.read(), nil)
+	})
+	for what, fail := range map[string]func(chan<- dialled){
+		"a failure": func(results chan<- dialled) { results <- dialled{err: errors.New("refused")} },
+		"a timeout": func(chan<- dialled) { servertest.Pass(time.Second) },
+		"no client": func(results chan<- dialled) { results <- dialled{} },
+	} {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l, results := dialling(t)
+			first := connect(t.Context(), l, time.Second)
+			fail(results)
+			synctest.Wait()
+			later := connect(t.Context(), l, time.Second)
+			for _, c := range []*connecting{first, later} {
+				if !errors.Is(c.err, ErrOutage) || !strings.Contains(c.err.Error(), "no connection yet") {
+					t.Errorf("after %s: %+v", what, c)
+				}
+			}
+			if later.took != 0 {
+				t.Errorf("after %s: %+v", what, later)
+			}
+			results <- dialled{client: s.Client(t)} // of the next dial, or still the first
+			synctest.Wait()
+			if c := connect(t.Context(), l, time.Second); c.err != nil || len(l.log.read()) != 2 {
+				t.Errorf("after %s: %+v", what, c)
+			}
+		})
+	}
+}
+
+// TestLeaveTheFirstDial checks that a caller whose context ends during the first dial gets the error
+// of that, and that there is no outage.
+func TestLeaveTheFirstDial(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
+		l, results := dialling(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		c := connect(ctx, l, time.Second)
+		cancel()
+		synctest.Wait()
+		wantError(t, "a caller that left", c.err, context.Canceled)
+		wantError(t, "a caller that left", c.err, ErrLeft)
+		wantEqual(t, "reports", l.log.read(), nil)
+		results <- dialled{err: errors.New("refused")}
+	})
+}
+
+// TestCloseWhileDialling checks that Close ends the wait for the first dial, that a client that comes
+// afterwards is closed, and that nothing dials again.
+func TestCloseWhileDialling(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l, results := dialling(t)
+		c := connect(t.Context(), l, time.Minute)
+		l.conn.Close()
+		l.conn.Close()
+		synctest.Wait()
+		if !errors.Is(c.err, ErrOutage) || !strings.Contains(c.err.Error(), "the Connection is closed") {
+			t.Errorf("%+v", c)
+		}
+		late := s.Client(t)
+		results <- dialled{client: late}
+		servertest.Pass(time.Minute)
+		if err := late.Do(t.Context(), late.B().Ping().Build()).Error(); !errors.Is(err, rueidis.ErrClosing) {
+			t.Error(err)
+		}
+	})
+}
