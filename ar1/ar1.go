@@ -104,8 +104,8 @@ type Config struct {
 	// Now is the clock, as in window, but in whole microseconds, and from 1970 to 2255.
 	Now func() time.Time `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is a second,
-	// negative has no bound except the context of the call.
+	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is 250 ms, negative
+	// has no bound except the context of the call.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 

@@ -28,7 +28,10 @@ func (cfg Config) engine() engine.Config {
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, e engine.Event) {
-			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: window.Kind(e.Kind), SlotRange: e.Range})
+			cfg.Observe(ctx, Observation{
+				Limiter: cfg.Name, Kind: window.Kind(e.Kind), SlotRange: e.SlotRange, RangesOut: e.Out,
+				Reason: window.Reason(e.Failure.Reason()), Err: e.Failure.Err(),
+			})
 		}
 	}
 	return c

@@ -8,6 +8,7 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -25,7 +26,7 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
 	by, trace := l, reply.Trace
 	if err != nil {
-		by = l.fallback
+		by, trace.Failure = l.fallback, pipeline.FailureIn(err)
 		*reply, err = outage.Ask(ctx, err, by, func(f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
 	}
 	if err == nil {
@@ -36,6 +37,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 		l.observe(ctx, Observation{
 			Limiter: l.engine.Name, Plan: l.plan, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
 			InRedis: trace.InRedis, Merged: trace.Merged, Batch: trace.Batch, Remembered: reply.Remembered, SlotRange: trace.SlotRange,
+			Reason: window.Reason(trace.Failure.Reason()), Err: trace.Failure.Err(),
 		})
 	}
 	return d, err

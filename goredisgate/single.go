@@ -273,7 +273,14 @@ func unsent(err error) error {
 	if err = translate(err); errors.As(err, new(*pipeline.ReplyError)) {
 		return err
 	}
-	return &pipeline.UnsentError{Cause: err}
+	reason := ""
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		reason = pipeline.ReasonClosed
+	case errors.Is(err, redis.ErrPoolTimeout):
+		reason = pipeline.ReasonTimeout
+	}
+	return &pipeline.UnsentError{Cause: err, Reason: reason}
 }
 
 // translate converts an error of go-redis to the errors of package pipeline. If a hook wrapped an

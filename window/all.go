@@ -157,22 +157,9 @@ func (a answers) giveBack(ctx context.Context, asked []Check, stopped int) error
 
 // giveBack refunds the units that a decision counted for the i-th check.
 func (c Check) giveBack(ctx context.Context, i int, d *Decision) error {
-	if err := c.refund(ctx, *d); err != nil {
-		return ofCheck(i, err)
+	if err := c.Limiter.Refund(ctx, c.Event, *d); err != nil {
+		return ofCheck(i, fmt.Errorf("%d units stay counted, since they could not be given back: %w", d.Counted, err))
 	}
 	d.Counted = 0
-	return nil
-}
-
-// refund gives units back even if ctx has ended, and always returns in time.
-func (c Check) refund(ctx context.Context, d Decision) error {
-	finish, cancel := context.WithoutCancel(ctx), func() {}
-	if c.Limiter.engine.Timeout < 0 {
-		finish, cancel = calls.Finish(ctx)
-	}
-	defer cancel()
-	if err := c.Limiter.Refund(finish, c.Event, d); err != nil {
-		return fmt.Errorf("%d units stay counted, since they could not be given back: %w", d.Counted, err)
-	}
 	return nil
 }

@@ -23,7 +23,10 @@ func (cfg Config) engine() engine.Config {
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, e engine.Event) {
-			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: Kind(e.Kind), SlotRange: e.Range})
+			cfg.Observe(ctx, Observation{
+				Limiter: cfg.Name, Kind: Kind(e.Kind), SlotRange: e.SlotRange, RangesOut: e.Out,
+				Reason: Reason(e.Failure.Reason()), Err: e.Failure.Err(),
+			})
 		}
 	}
 	return c

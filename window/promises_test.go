@@ -506,7 +506,7 @@ func TestHonestOutage(t *testing.T) {
 	}
 
 	server.Pause(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := b.Allow(ctx, "e"); !errors.Is(err, window.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a frozen server: %v", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // decide answers a request. Every decision about one event comes through here.
@@ -26,6 +27,9 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 		return l.conclude(ctx, v, n, l, reply, nil, began)
 	}
 	f, trace := l.degraded(), reply.Trace
+	if l.observe != nil {
+		trace.Failure = pipeline.FailureIn(err)
+	}
 	*reply, err = outage.Ask(ctx, err, f, func(f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
 	reply.Trace = trace
 	return l.conclude(ctx, v, n, f, reply, err, began)
@@ -41,6 +45,7 @@ func (l *Limiter) conclude(ctx context.Context, v engine.Verb, n int64, by *Limi
 		l.observe(ctx, Observation{
 			Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
 			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Remembered, SlotRange: reply.Trace.SlotRange,
+			Reason: Reason(reply.Trace.Failure.Reason()), Err: reply.Trace.Failure.Err(),
 		})
 	}
 	return d, err

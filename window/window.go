@@ -69,9 +69,11 @@ type Config struct {
 	// for 24 h of real time beyond their last window, and memory keeps events until Reset.
 	Now func() time.Time `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in all. 0 is a second. If it is negative,
-	// only the context of the call ends the wait. Keep it well below the deadlines of callers: if
-	// one ends first, the Fallback is not asked, and the failure does not count as an outage.
+	// Timeout bounds how long one call waits for Redis in all. 0 is 250 ms. If it is negative, only
+	// the context of the call ends the wait. If the deadline of a context comes before, the call
+	// waits until shortly before it: a tenth of its time, from 1 to 20 ms. Then it counts as a
+	// failure, and the Fallback decides. But a deadline is a mere end of the context, as that of a
+	// caller who leaves, if it leaves less than 5 ms or 4 times what calls usually take.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 
@@ -258,7 +260,8 @@ func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, 
 //
 // Settle a decision once. The decision that Settle returns replaces d, with Counted as settled.
 // After a charge, its other fields are those of the charge, except At, which stays. If the Fallback
-// charged what Redis could not, it is Degraded and stands for these units alone.
+// charged what Redis could not, it is Degraded and stands for these units alone. Settle works after
+// ctx has ended, as Refund does.
 //
 // Errors are as those of Refund and Charge. After ErrUncertain do not settle fewer units again:
 // that could give back units of another caller.
@@ -267,6 +270,8 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
 	}
 	if actual > d.Counted {
+		ctx, cancel := l.engine.Finishing(ctx)
+		defer cancel()
 		return l.chargeExcess(ctx, event, d, actual-d.Counted)
 	}
 	back := d
@@ -353,8 +358,11 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 //
 // Refund a decision once: a second Refund gives back units of another caller. A decision that
 // counted nothing changes nothing, without an error. A Degraded decision is given back in the
-// Fallback; without one, nowhere. Errors are as those of AllowN. After ErrUncertain the units may
-// or may not be given back.
+// Fallback; without one, nowhere.
+//
+// Refund works even if ctx has ended, such as when a client has gone: only Config.Timeout ends it,
+// or 5 s where that is negative. Errors are as those of AllowN. After ErrUncertain the units may or
+// may not be given back.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	e := l.made()
 	switch {

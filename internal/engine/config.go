@@ -33,7 +33,7 @@ type Config struct {
 
 const (
 	maxPer         = 36_525 * 24 * time.Hour
-	defaultTimeout = time.Second
+	defaultTimeout = 250 * time.Millisecond
 )
 
 // check returns an error for a configuration that could not work. The error gives the value and

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
@@ -232,8 +233,19 @@ func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, 
 	return nil
 }
 
-// Refund gives back the units that a decision of this limiter counted.
+// Finishing returns a context for what has to be done even if ctx has ended: giving back units, or
+// charging them. It keeps the values of ctx. Timeout ends the call, or 5 s if it is below 0.
+func (l *core) Finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.Timeout < 0 {
+		return calls.Finish(ctx)
+	}
+	return context.WithoutCancel(ctx), func() {}
+}
+
+// Refund gives back the units that a decision of this limiter counted, even if ctx has ended.
 func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
+	ctx, cancel := l.Finishing(ctx)
+	defer cancel()
 	if err := l.Check(ctx, Charge, event, 1); err != nil || len(c.Limits) == 0 {
 		return err
 	}

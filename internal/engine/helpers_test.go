@@ -254,7 +254,7 @@ func (d *reportLog) record(c *Config) {
 	c.Notify = func(_ context.Context, e Event) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), e.Kind, e.Range))
+		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), e.Kind, e.SlotRange))
 	}
 }
 

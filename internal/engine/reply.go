@@ -143,24 +143,23 @@ func (r *Reply) setRows(rows []int64) {
 	copy(r.few[:], rows)
 }
 
-// Event is a report of a limiter that is not a decision.
-type Event struct {
-	Kind  string // OutageBegan, OutageEnded or CacheOff
-	Range int    // of an outage: which sixty-fourth of the hash slots
-}
+// Event is a report of a limiter that is not a decision: an outage, or one of Kind CacheOff.
+type Event struct{ pipeline.Outage }
 
 // The kinds of reports: how requests end, and the kinds of an Event.
 const (
-	Allowed     = "allowed"
-	Denied      = "denied"
-	Outage      = "outage"
-	Uncertain   = "uncertain"
-	Refused     = "refused"
-	Peeked      = "peeked"
-	Charged     = "charged"
-	OutageBegan = "outage began"
-	OutageEnded = "outage ended"
-	CacheOff    = "denial cache off"
+	Allowed   = "allowed"
+	Denied    = "denied"
+	Outage    = "outage"
+	Uncertain = "uncertain"
+	Refused   = "refused"
+	Peeked    = "peeked"
+	Charged   = "charged"
+	CacheOff  = "denial cache off"
+
+	OutageBegan   = pipeline.OutageBegan
+	OutageChanged = pipeline.OutageChanged
+	OutageEnded   = pipeline.OutageEnded
 )
 
 // KindOf returns how a request ended.

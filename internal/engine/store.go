@@ -33,19 +33,13 @@ func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
 	s := &onRedis{core: l, script: pipeline.NewScript(l.Script)}
 	s.pipeline = pipeline.New(conn, l.Name, s.outage)
 	if l.DenialCache > 0 {
-		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, Event{Kind: CacheOff}) })
+		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, Event{Outage: pipeline.Outage{Kind: CacheOff}}) })
 	}
 	return s
 }
 
-// outage reports that an outage of a slot range began or ended.
-func (s *onRedis) outage(ctx context.Context, slotRange int, began bool) {
-	kind := OutageEnded
-	if began {
-		kind = OutageBegan
-	}
-	s.report(ctx, Event{Kind: kind, Range: slotRange})
-}
+// outage reports an outage.
+func (s *onRedis) outage(ctx context.Context, o pipeline.Outage) { s.report(ctx, Event{Outage: o}) }
 
 func (s *onRedis) report(ctx context.Context, e Event) {
 	if s.Notify != nil {

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -18,8 +17,8 @@ const (
 	failuresInARow = 3
 
 	// sameCut is how long after a failure a request may begin that belongs to the same failure, if
-	// its connection breaks. A client has several connections. If all break at once, it may notice
-	// some only when it uses them.
+	// its connection breaks or its caller has little time. A client has several connections. If all
+	// break at once, it may notice some only when it uses them.
 	sameCut = 100 * time.Millisecond
 
 	// RecoveryDelay is the time from the opening of a breaker to the first probe, and between
@@ -33,14 +32,16 @@ const (
 
 // breaker is the circuit breaker of a slot range for one limiter.
 type breaker struct {
+	name        string       // of the limiter
 	failures    atomic.Int32 // in a row
 	until       atomic.Int64 // when the next probe may be sent; 0 while the breaker is closed
 	lastSuccess atomic.Int64 // when a request last succeeded, to successResolution
 	lastFailure atomic.Int64
-	cause       atomic.Value // the error that callers get while the breaker is open
+	usual       atomic.Int64            // how long calls usually take, a moving average; 0 if none succeeded
+	failure     atomic.Pointer[Failure] // the error that callers get while the breaker is open
 
-	mu     sync.Mutex // held while the breaker opens or closes, so that observers see both in order
-	notify func(ctx context.Context, opened bool)
+	mu     sync.Mutex                                 // held while the breaker opens or closes
+	notify func(ctx context.Context, opened *Failure) // nil: it has closed
 }
 
 // allows reports whether a request may be sent now, and whether it is a probe.
@@ -53,55 +54,73 @@ func (b *breaker) allows(now time.Duration) (allowed, probe bool) {
 	return probe, probe
 }
 
+// usually returns how long calls usually take.
+func (b *breaker) usually() time.Duration { return time.Duration(b.usual.Load()) }
+
 func (b *breaker) isOpen() bool { return b.until.Load() != 0 }
 
 // err returns the error for callers while the breaker is open.
-func (b *breaker) err() error {
-	err, _ := b.cause.Load().(error)
-	return err
+func (b *breaker) err() error { return b.failure.Load() }
+
+// breakerOpen is the cause of that error. It matches no error of the call that failed last, which
+// was another one.
+type breakerOpen struct{ last error }
+
+func (o *breakerOpen) Error() string {
+	return fmt.Sprintf("the circuit breaker is open for up to %v, since the last calls failed; the last one: %v", RecoveryDelay, o.last)
 }
 
 // record updates the breaker by the outcome of a request. It counts failures of Redis, but neither
 // a request that its caller ended nor one that the script refused.
 func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
 	if err == nil {
-		b.succeeded(ctx, now)
+		b.succeeded(ctx, began, now)
 		return
 	}
 	reply, isReply := replied(err)
 	certain := isReply || notRun(err)
 	switch {
 	case isReply && reply.fromScript():
-		b.succeeded(ctx, now)
+		b.succeeded(ctx, began, now)
 	case !certain && ctx.Err() != nil:
 	default:
-		b.failed(ctx, began, now, err, !certain && !errors.Is(err, errExpired))
+		b.failed(ctx, began, now, err, !certain && !waitedInFull(err))
 	}
 }
 
-func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
+func (b *breaker) succeeded(ctx context.Context, began, now time.Duration) {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
 	if now-time.Duration(b.lastSuccess.Load()) > successResolution {
 		b.lastSuccess.Store(int64(now))
+		b.sample(now - began)
 	}
 	if b.isOpen() {
 		b.set(ctx, 0, nil)
 	}
 }
 
+// sample adds to the moving average how long a call took. The newest counts an eighth.
+func (b *breaker) sample(took time.Duration) {
+	usual := b.usual.Load()
+	if usual == 0 {
+		usual = int64(took)
+	}
+	b.usual.Store(usual + (int64(took)-usual)/8)
+}
+
 // failed counts a failure. It ignores a request that began before the last success, because it
-// proves nothing new. It also ignores a request whose connection broke, if it began before the last
-// failure or within sameCut of it: connections that break at once, with all requests on them, are
-// one failure.
-func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, broken bool) {
+// proves nothing new. It also ignores one that fails together with others, because its connection
+// broke or it waited only for as long as its caller could, if it began before the last failure or
+// within sameCut of it: connections that break at once, and a short stall of Redis, are one failure.
+func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, together bool) {
 	last := b.lastFailure.Load()
-	if int64(began) < b.lastSuccess.Load() || broken && last != 0 && int64(began) < last+int64(sameCut) {
+	if int64(began) < b.lastSuccess.Load() || together && last != 0 && int64(began) < last+int64(sameCut) {
 		return
 	}
-	if !b.lastFailure.CompareAndSwap(last, int64(now)) && broken {
-		return // another request on the connection was first
+	if !b.lastFailure.CompareAndSwap(last, int64(now)) && together {
+		return // another one was first
 	}
 	until := int64(now + RecoveryDelay)
 	if old := b.until.Load(); old != 0 {
@@ -121,10 +140,11 @@ func (b *breaker) set(ctx context.Context, until int64, cause error) {
 	if b.isOpen() == opens {
 		return // another request was first
 	}
+	var failure *Failure
 	if opens {
-		//nolint:errorlint // another request's error is only quoted
-		b.cause.Store(fmt.Errorf("%w: its last calls failed, so it is left alone for up to %v; the last one: %v", ErrOutage, RecoveryDelay, cause))
+		failure = &Failure{Name: b.name, Counted: ErrOutage, Cause: &breakerOpen{cause}}
+		b.failure.Store(failure)
 	}
 	b.until.Store(until)
-	b.notify(ctx, opens)
+	b.notify(ctx, failure)
 }

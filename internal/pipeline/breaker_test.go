@@ -19,7 +19,8 @@ import (
 // many requests end at once.
 func TestOutagesAreReportedInOrder(t *testing.T) {
 	open, reports := false, 0
-	b := &breaker{notify: func(_ context.Context, opened bool) { // never two at once
+	b := &breaker{notify: func(_ context.Context, failure *Failure) { // never two at once
+		opened := failure != nil
 		if open == opened {
 			t.Errorf("report %d: opened %v", reports, opened)
 		}
@@ -30,7 +31,7 @@ func TestOutagesAreReportedInOrder(t *testing.T) {
 	for c := range 4 {
 		callers.Go(func() {
 			for n := range 5_000 {
-				ends := []error{&UnsentError{rueidis.ErrNoSlot}, nil}[min(1, (n+c)%5/4)]
+				ends := []error{&UnsentError{Cause: rueidis.ErrNoSlot}, nil}[min(1, (n+c)%5/4)]
 				b.record(context.Background(), 1<<62, 1<<62, ends)
 			}
 		})
@@ -71,8 +72,11 @@ func TestBreaker(t *testing.T) {
 		wantEqual(t, "reports", l.log.read(), nil)
 		s.Always(servertest.Action{})
 		testProbe(t, s, l, servertest.Action{})
-		wantEqual(t, "reports", l.log.read(), []string{"3s: outage ended 0"})
+		wantEqual(t, "reports", l.log.read(), []string{"3s: outage changed 0, 0 out"})
 		mustCount(t, l, "b")
+		servertest.Pass(calmTime)
+		synctest.Wait()
+		wantEqual(t, "reports", l.log.read(), []string{"4s: outage ended 0"})
 	})
 }
 
@@ -129,7 +133,7 @@ func TestFaultsThatOpenTheBreaker(t *testing.T) {
 			s.Always(f)
 			for range 3 {
 				servertest.Pass(sameCut)
-				if err := askOne(t, l, "a").err; !IsOutage(err) || strings.Contains(err.Error(), "left alone") {
+				if err := askOne(t, l, "a").err; !IsOutage(err) || strings.Contains(err.Error(), "circuit breaker") {
 					t.Errorf("%+v: %v", f, err)
 				}
 			}
@@ -148,8 +152,8 @@ func TestNoFailures(t *testing.T) {
 	}{
 		{"wrong type", servertest.Refusal("WRONGTYPE key a"), context.WithCancel},
 		{"foreign record", servertest.Refusal("SLIDEGATE key a"), context.WithCancel},
-		{"shorter deadline", servertest.Action{Hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 999*time.Millisecond)
+		{"short deadline", servertest.Action{Hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, minPatience)
 		}},
 		{"cancelled", servertest.Action{Hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
@@ -212,10 +216,10 @@ func TestConnectionsBreakAtOnce(t *testing.T) {
 
 // TestLateFailures checks that failures of requests that began before a success are ignored.
 func TestLateFailures(t *testing.T) {
-	b := &breaker{notify: func(context.Context, bool) { t.Error("opened") }}
+	b := &breaker{notify: func(context.Context, *Failure) { t.Error("opened") }}
 	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)
 	for range 10 {
-		b.record(t.Context(), 1*time.Second, 3*time.Second, errExpired)
+		b.record(t.Context(), 1*time.Second, 3*time.Second, &expired{})
 	}
 }
 

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -12,13 +11,13 @@ type call struct {
 	conn     *Connection
 	pipeline *Pipeline
 	ctx      context.Context
-	timeout  time.Duration
+	patience patience
 	requests []*Request
 	done     chan *Request // requests whose batch is done; nil when the timeout has passed
 
 	waiting int // how many requests are not settled
 	began   time.Duration
-	end     time.Duration // when the timeout or the deadline of the context has passed
+	end     time.Duration // when the caller leaves
 	timer   *time.Timer   // sends nil to done when the timeout has passed
 	timed   bool          // the timer runs, or may have sent
 	left    bool          // the caller left requests behind, which a sender may still hold
@@ -56,30 +55,27 @@ func (c *call) free() {
 	c.conn.calls.Put(c)
 }
 
-// start computes when the timeout passes, and starts the timer unless the context ends before.
+// start computes when the caller leaves, and starts the timer for it unless the context ends the
+// wait. The slot ranges of the requests must be known.
 func (c *call) start(ctx context.Context, p *Pipeline, timeout time.Duration) {
-	c.ctx, c.pipeline, c.timeout, c.began = ctx, p, timeout, c.conn.elapsed()
+	c.ctx, c.pipeline, c.began = ctx, p, c.conn.elapsed()
 	c.retries.begin(c.began)
-	c.end = c.began + timeout
-	if timeout < 0 {
-		c.end = c.began + time.Hour // only for retries, which have ended by then
+	var usual time.Duration
+	for _, r := range c.requests {
+		usual = max(usual, p.ranges[r.Trace.SlotRange].usually())
 	}
-	if deadline, dated := ctx.Deadline(); dated {
-		if end := c.began + time.Until(deadline); end <= c.end {
-			c.end = end
-			return
-		}
-	}
-	if timeout >= 0 {
+	c.patience = newPatience(ctx, timeout, usual)
+	c.end = c.began + c.patience.left
+	if c.patience.timed {
 		c.startTimer()
 	}
 }
 
 func (c *call) startTimer() {
 	if c.timed = true; c.timer == nil {
-		c.timer = time.AfterFunc(c.timeout, func() { c.done <- nil })
+		c.timer = time.AfterFunc(c.patience.left, func() { c.done <- nil })
 	} else {
-		c.timer.Reset(c.timeout)
+		c.timer.Reset(c.patience.left)
 	}
 }
 
@@ -108,7 +104,7 @@ func (c *call) wait() {
 		select {
 		case r := <-c.done:
 			if r == nil {
-				c.leave(fmt.Errorf("%w within %v", errExpired, Rounded(c.timeout)))
+				c.leave(&expired{c.patience, false})
 			} else {
 				c.receive(r)
 			}
@@ -184,12 +180,12 @@ func (c *call) settleUnsent(r *Request, now time.Duration, cause error) {
 	switch {
 	case r.cause != nil:
 		c.settle(r, now)
-	case c.ctx.Err() != nil: // even if the timeout came first
+	case c.ctx.Err() != nil: // even if the timer came first
 		c.waiting--
 		r.Err = NotSent(c.ctx.Err())
 	default:
 		c.waiting--
-		r.slots.failed(c.ctx, r.began, now, cause, false)
-		r.Err = fmt.Errorf("key %s: %w: it was not sent within %v", r.Key, ErrOutage, Rounded(c.timeout))
+		r.slots.failed(c.ctx, r.began, now, cause, !waitedInFull(cause))
+		r.Err = failureOf(r.Key, ErrOutage, &expired{c.patience, true})
 	}
 }

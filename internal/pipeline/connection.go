@@ -143,12 +143,12 @@ func (c *Connection) run(ctx context.Context, tried func()) {
 	}
 }
 
-// awaitTry waits until the first dial has ended, the timeout passes, or ctx ends. It returns what is
-// left of the timeout.
+// awaitTry waits until the first dial has ended, for as long as a call waits for Redis. It returns
+// what is left of the timeout.
 func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration) {
-	if timeout >= 0 {
+	if p := newPatience(ctx, timeout, 0); p.timed {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
+		ctx, cancel = context.WithTimeout(ctx, p.left)
 		defer cancel()
 	}
 	began := time.Now()
@@ -219,12 +219,13 @@ func (c *Connection) Close() {
 	}
 }
 
-// notConnected returns the error of calls while there is no client.
+// notConnected returns why calls fail while there is no client.
 func (c *Connection) notConnected() error {
+	cause := errors.New("there is no connection yet")
 	if err := c.Err(); err != nil {
-		return fmt.Errorf("%w: no connection yet: %w", ErrOutage, err)
+		cause = fmt.Errorf("%w: %w", cause, translate(err))
 	}
-	return fmt.Errorf("%w: no connection yet", ErrOutage)
+	return &UnsentError{Cause: cause}
 }
 
 // Sleep sleeps for d, or until ctx ends.

@@ -11,14 +11,13 @@ import (
 
 var (
 	// ErrOutage says that Redis could not answer, and that nothing was counted.
-	ErrOutage = errors.New("nothing was counted, since Redis cannot answer; try again later, or decide without it")
+	ErrOutage = errors.New("nothing was counted, since Redis cannot answer")
 	// ErrUncertain says that no reply came, so that nobody knows whether the units were counted.
 	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
 
 	// ErrLeft is the error of a caller whose context ended before anything was sent.
 	ErrLeft = errors.New("nothing was sent")
 
-	errExpired   = errors.New("nothing came")
 	errNotLoaded = errors.New("the server did not load the script")
 )
 
@@ -56,7 +55,10 @@ func (e *ReplyError) begins(word string) bool {
 func (e *ReplyError) fromScript() bool { return e.begins("WRONGTYPE") || e.begins("SLIDEGATE") }
 
 // An UnsentError says why a client certainly did not send a call.
-type UnsentError struct{ Cause error }
+type UnsentError struct {
+	Cause  error
+	Reason string // of the failure; empty: Refused
+}
 
 // Error returns the text of the cause.
 func (e *UnsentError) Error() string { return e.Cause.Error() }
@@ -105,7 +107,7 @@ func explain(err error, key string, reads bool) error {
 	case isReply && reply.fromScript():
 		return err
 	case isReply || reads || notRun(err):
-		return fmt.Errorf("key %s: %w: %w", key, ErrOutage, err)
+		return failureOf(key, ErrOutage, err)
 	}
-	return fmt.Errorf("key %s: %w: %w", key, ErrUncertain, err)
+	return failureOf(key, ErrUncertain, err)
 }

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -39,7 +38,7 @@ func (p *Pipeline) Get(ctx context.Context, key string, timeout, ttl time.Durati
 	}
 	began, g := p.conn.elapsed(), &cachedGet{Context: context.Background(), done: make(chan struct{})}
 	go g.run(p.conn.up.Load().tracker, slots, key, ttl)
-	err = g.await(ctx, slots, timeout)
+	err = g.await(ctx, slots, newPatience(ctx, timeout, slots.usually()))
 	if err == nil { // this does not close the breaker: a server that refuses to count still answers a GET
 		return g.value, g.hit, nil
 	}
@@ -61,20 +60,20 @@ func (g *cachedGet) run(tracker Tracker, slots *slotRange, key string, ttl time.
 	}
 }
 
-// await waits for the GET until the timeout passes or ctx ends.
-func (g *cachedGet) await(ctx context.Context, slots *slotRange, timeout time.Duration) error {
-	var expired <-chan time.Time
-	if timeout >= 0 {
-		timer := time.NewTimer(timeout)
+// await waits for the GET until the patience or ctx ends.
+func (g *cachedGet) await(ctx context.Context, slots *slotRange, p patience) error {
+	var over <-chan time.Time
+	if p.timed {
+		timer := time.NewTimer(p.left)
 		defer timer.Stop()
-		expired = timer.C
+		over = timer.C
 	}
 	var err error
 	select {
 	case <-g.done:
 		return g.err
-	case <-expired:
-		err = fmt.Errorf("%w within %v", errExpired, Rounded(timeout))
+	case <-over:
+		err = &expired{p, false}
 	case <-ctx.Done():
 		err = NotSent(ctx.Err())
 	}

@@ -36,8 +36,8 @@ func TestGet(t *testing.T) {
 	})
 }
 
-// TestGetEnds checks that a Get ends by its timeout, which is an outage, or by its context, which
-// is not. Neither leaves anything behind.
+// TestGetEnds checks that a Get ends by its timeout or shortly before a deadline, which is an outage,
+// or by the end of its context, which is not. None leaves anything behind.
 func TestGetEnds(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := withCache(t, s)
@@ -50,7 +50,14 @@ func TestGetEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, _, err = l.Get(ctx, l.Key("b"), time.Second, time.Minute)
-		if !errors.Is(err, ErrLeft) || !errors.Is(err, context.DeadlineExceeded) || IsOutage(err) {
+		wantError(t, "deadline", err, ErrOutage)
+		wantError(t, "deadline", err, context.DeadlineExceeded)
+		wantEqual(t, "took", time.Since(began), 480*time.Millisecond)
+
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(200*time.Millisecond, cancel)
+		_, _, err = l.Get(ctx, l.Key("c"), time.Second, time.Minute)
+		if !errors.Is(err, ErrLeft) || !errors.Is(err, context.Canceled) || IsOutage(err) {
 			t.Errorf("its context ended: %v", err)
 		}
 		s.Release()

@@ -205,16 +205,16 @@ type reportLog struct {
 }
 
 // recorder returns a function that records reports.
-func (d *reportLog) recorder() func(context.Context, int, bool) {
+func (d *reportLog) recorder() func(context.Context, Outage) {
 	made := time.Now()
-	return func(_ context.Context, slotRange int, began bool) {
+	return func(_ context.Context, o Outage) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		what := "ended"
-		if began {
-			what = "began"
+		entry := fmt.Sprintf("%v: %s %d", time.Since(made), o.Kind, o.SlotRange)
+		if o.Kind == OutageChanged {
+			entry += fmt.Sprintf(", %d out", o.Out)
 		}
-		d.entries = append(d.entries, fmt.Sprintf("%v: outage %s %d", time.Since(made), what, slotRange))
+		d.entries = append(d.entries, entry)
 	}
 }
 
@@ -231,7 +231,7 @@ func (d *reportLog) read() []string {
 func wantOpen(t *testing.T, c *caller) {
 	t.Helper()
 	wantError(t, "breaker open", c.err, ErrOutage)
-	if c.took != 0 || !strings.Contains(c.err.Error(), "left alone") {
+	if c.took != 0 || !strings.Contains(c.err.Error(), "circuit breaker is open") {
 		t.Errorf("after %v: %v", c.took, c.err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 type Pipeline struct {
 	conn         *Connection
 	name         string // of the limiter, with which its keys begin
-	report       func(ctx context.Context, slotRange int, began bool)
+	outage       outage
 	ranges       [Ranges]slotRange
 	lanes        [Ranges]lane // of the queues with the same indices
 	proof        proof
@@ -39,13 +39,14 @@ type slotRange struct {
 	_ [64]byte // keeps neighbours off one cache line
 }
 
-// New returns a Pipeline on a Connection, for a limiter of this name. It calls report when an outage
-// of a slot range begins or ends, with the context of the call that noticed it.
-func New(conn *Connection, name string, report func(ctx context.Context, slotRange int, began bool)) *Pipeline {
-	p := &Pipeline{conn: conn, name: name, report: report}
+// New returns a Pipeline on a Connection, for a limiter of this name. It calls report about outages,
+// with the context of the call that noticed.
+func New(conn *Connection, name string, report func(context.Context, Outage)) *Pipeline {
+	p := &Pipeline{conn: conn, name: name, outage: outage{report: report}}
 	for i := range p.ranges {
 		p.lanes[i].pipeline, p.lanes[i].queue = p, &conn.queues[i]
-		p.ranges[i].notify = func(ctx context.Context, opened bool) { report(ctx, i, opened) }
+		p.ranges[i].name = name
+		p.ranges[i].notify = func(ctx context.Context, opened *Failure) { p.outage.changed(ctx, i, opened) }
 	}
 	return p
 }
@@ -57,8 +58,8 @@ func (p *Pipeline) NewRequest() *Request { return &p.conn.singleCall().single }
 // or ctx ends. A timeout below 0 never passes. There must be a client: see Connected.
 func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
 	c := r.call
-	c.start(ctx, p, timeout)
 	r.Trace.SlotRange = p.Range(r.Key)
+	c.start(ctx, p, timeout)
 	if c.allows(r) {
 		r.lane.queue.put(r)
 	}
@@ -74,21 +75,23 @@ func (p *Pipeline) Connected(ctx context.Context, timeout time.Duration) (left t
 	}
 	switch {
 	case p.conn.up.Load() != nil:
-		p.setDisconnected(ctx, false)
+		p.setDisconnected(ctx, nil)
 	case ctx.Err() != nil && !p.disconnected.Load():
 		err = NotSent(ctx.Err())
 	default:
-		p.setDisconnected(ctx, true)
-		err = p.conn.notConnected()
+		failure := &Failure{Name: p.name, Counted: ErrOutage, Cause: p.conn.notConnected()}
+		p.setDisconnected(ctx, failure)
+		err = failure
 	}
 	return timeout, err
 }
 
 // setDisconnected records whether there is an outage because there is no client, and reports a
-// change.
-func (p *Pipeline) setDisconnected(ctx context.Context, now bool) {
+// change. There is none without a failure.
+func (p *Pipeline) setDisconnected(ctx context.Context, failure *Failure) {
+	now := failure != nil
 	if p.disconnected.Load() != now && p.disconnected.CompareAndSwap(!now, now) {
-		p.report(ctx, 0, now)
+		p.outage.changed(ctx, 0, failure)
 	}
 }
 
@@ -101,7 +104,7 @@ func (p *Pipeline) Range(key string) int {
 }
 
 // errTooMany is the error of requests that would add to those of callers who left.
-var errTooMany = fmt.Errorf("%w: %d requests are in flight whose callers left", ErrOutage, maxAbandoned)
+var errTooMany = &Failure{Counted: ErrOutage, Cause: &UnsentError{fmt.Errorf("%d requests are in flight whose callers left", maxAbandoned), ReasonTimeout}}
 
 // maxAbandoned bounds the abandoned requests of a slot range, which accumulate while Redis hangs.
 const maxAbandoned = 4096

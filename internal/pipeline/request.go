@@ -58,6 +58,7 @@ type Trace struct {
 	InRedis   time.Duration // from sending to reply
 	Merged    bool          // one reply answers several units of one each, by Request.Merged
 	Batch     int           // requests in the batch
+	Failure   *Failure      // why Redis did not answer; nil if it did; the caller of Do sets it
 }
 
 // The states of a request. The call moves it from idle to queued, and from done to idle. A sender

@@ -31,7 +31,7 @@ func (s *Rounds) Do(ctx context.Context, timeout time.Duration, requests []*Requ
 		}
 	}
 	c.wait()
-	s.end(timeout, requests)
+	s.end(requests)
 }
 
 // open returns the requests whose slot range has not ended, and sets the error of the others.
@@ -46,18 +46,23 @@ func (s *Rounds) open(requests []*Request) (open []*Request) {
 }
 
 // end ends the slot ranges that shall get no more requests.
-func (s *Rounds) end(timeout time.Duration, requests []*Request) {
+func (s *Rounds) end(requests []*Request) {
 	var ran [Ranges]bool
 	for _, r := range requests {
 		ran[r.Trace.SlotRange] = ran[r.Trace.SlotRange] || !IsOutage(r.Err)
 	}
+	var late *expired
 	for _, r := range requests {
 		i := r.Trace.SlotRange
 		switch {
-		case errors.Is(r.cause, errExpired):
-			s.ended[i] = fmt.Errorf("%w: it was not sent, as others in the same call got no reply within %v", ErrOutage, Rounded(timeout))
+		case errors.As(r.cause, &late):
+			s.ended[i] = s.failure("others in the same call got no reply", late)
 		case !ran[i] && s.ended[i] == nil:
-			s.ended[i] = fmt.Errorf("%w: it was not sent, as none of the others in the same call ran", ErrOutage)
+			s.ended[i] = s.failure("none of the others in the same call ran", FailureIn(r.Err).Cause)
 		}
 	}
+}
+
+func (s *Rounds) failure(why string, cause error) *Failure {
+	return &Failure{Name: s.pipeline.name, Counted: ErrOutage, Cause: fmt.Errorf("it was not sent, as %s: %w", why, cause)}
 }

@@ -132,7 +132,7 @@ func translate(err error) error {
 		return &ReplyError{err}
 	}
 	if errors.Is(err, rueidis.ErrNoSlot) {
-		return &UnsentError{err}
+		return &UnsentError{err, ReasonClusterDown}
 	}
 	return err
 }

@@ -1,0 +1,188 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/redis/rueidis"
+)
+
+// A Failure is the error of a request that Redis did not answer.
+type Failure struct {
+	Name    string // of the limiter
+	Key     string // of the request; empty if the error is about several
+	Counted error  // ErrOutage or ErrUncertain
+	Cause   error  // why; it holds no key
+}
+
+// failureOf returns the Failure of a request about a key, which begins with the name of the limiter.
+func failureOf(key string, counted, cause error) *Failure {
+	name, _, _ := strings.Cut(key, ":{")
+	return &Failure{name, key, counted, cause}
+}
+
+// Error says whether anything was counted, why, and what to do.
+func (f *Failure) Error() string {
+	text := fmt.Sprintf("%v: %v", f.Counted, f.Cause)
+	if f.Key != "" {
+		text = "key " + f.Key + ": " + text
+	}
+	if f.Counted == ErrOutage { //nolint:errorlint // it is one of two values
+		text += "; " + f.remedy()
+	}
+	return text
+}
+
+// Unwrap returns whether anything was counted, and the cause.
+func (f *Failure) Unwrap() []error { return []error{f.Counted, f.Cause} }
+
+// Reason returns the reason of the cause, or "" if there is no Failure.
+func (f *Failure) Reason() string {
+	if f == nil {
+		return ""
+	}
+	return reasonOf(f.Cause)
+}
+
+// Err returns the Failure as an error, or nil if there is none.
+func (f *Failure) Err() error {
+	if f == nil {
+		return nil
+	}
+	return f
+}
+
+// remedy says what to do about a request that was not counted.
+func (f *Failure) remedy() string {
+	switch f.Reason() {
+	case ReasonNoPerm:
+		return fmt.Sprintf("give its user ~%s:* and the commands of docs/keys.md#the-acl-user", f.Name)
+	case ReasonNoAuth:
+		return "give the client the user and the password of this Redis"
+	case ReasonOOM:
+		return "raise maxmemory, and leave maxmemory-policy at noeviction"
+	case ReasonMisconf:
+		return "repair what the log of the server says about saving"
+	case ReasonReadOnly:
+		return "connect to the master, or by Sentinel or the nodes of the cluster"
+	case ReasonLua:
+		return "use a server that runs Lua scripts"
+	}
+	return "try again later, or decide without it"
+}
+
+// FailureIn returns the Failure in err without its key, or nil if there is none.
+func FailureIn(err error) *Failure {
+	var f *Failure
+	if !errors.As(err, &f) {
+		return nil
+	}
+	return &Failure{f.Name, "", f.Counted, f.Cause}
+}
+
+// The reasons of failures. Package window explains them.
+const (
+	ReasonTimeout     = "timeout"
+	ReasonRefused     = "refused"
+	ReasonNoPerm      = "noperm"
+	ReasonNoAuth      = "noauth"
+	ReasonOOM         = "oom"
+	ReasonNoReplicas  = "noreplicas"
+	ReasonMisconf     = "misconf"
+	ReasonReadOnly    = "readonly"
+	ReasonMasterDown  = "masterdown"
+	ReasonClusterDown = "clusterdown"
+	ReasonTryAgain    = "tryagain"
+	ReasonLoading     = "loading"
+	ReasonBusy        = "busy"
+	ReasonNoScript    = "noscript"
+	ReasonLua         = "lua"
+	ReasonClosed      = "closed"
+	ReasonOther       = "other"
+)
+
+// replyReasons are the reasons of error replies, by what they contain. A script that fails repeats
+// the reply of its command: after a dash, or as a sentence.
+var replyReasons = []struct{ text, reason string }{
+	{"NOPERM", ReasonNoPerm},
+	{"can't run this command", ReasonNoPerm},
+	{"can't access at least one of the keys", ReasonNoPerm},
+	{"No permissions to access a key", ReasonNoPerm},
+	{"NOAUTH", ReasonNoAuth},
+	{"WRONGPASS", ReasonNoAuth},
+	{"OOM", ReasonOOM},
+	{"NOREPLICAS", ReasonNoReplicas},
+	{"MISCONF", ReasonMisconf},
+	{"READONLY", ReasonReadOnly},
+	{"MASTERDOWN", ReasonMasterDown},
+	{"CLUSTERDOWN", ReasonClusterDown},
+	{"TRYAGAIN", ReasonTryAgain},
+	{"MOVED", ReasonTryAgain},
+	{"ASK", ReasonTryAgain},
+	{"LOADING", ReasonLoading},
+	{"BUSY", ReasonBusy},
+	{"NOSCRIPT", ReasonNoScript},
+	{"unknown command", ReasonLua},
+	{"user_script", ReasonLua},
+	{"Error running script", ReasonLua},
+	{"Error compiling script", ReasonLua},
+}
+
+// reasonOf returns the reason of a cause.
+func reasonOf(cause error) string {
+	var open *breakerOpen
+	if errors.As(cause, &open) {
+		return reasonOf(open.last)
+	}
+	if reply, isReply := replied(cause); isReply {
+		return reply.reason()
+	}
+	var unsent *UnsentError
+	var op *net.OpError
+	switch isUnsent := errors.As(cause, &unsent); {
+	case isUnsent && unsent.Reason != "":
+		return unsent.Reason
+	case errors.As(cause, &op) && op.Op == "dial":
+		return ReasonRefused
+	case timedOut(cause):
+		return ReasonTimeout
+	case isClosed(cause):
+		return ReasonClosed
+	case isUnsent:
+		return ReasonRefused
+	}
+	return ReasonOther
+}
+
+// reason returns the reason of an error reply.
+func (e *ReplyError) reason() string {
+	text := e.Error()
+	for _, r := range replyReasons {
+		word := strings.ToUpper(r.text) == r.text
+		if word && (e.begins(r.text) || strings.Contains(text, "-"+r.text)) || !word && strings.Contains(text, r.text) {
+			return r.reason
+		}
+	}
+	return ReasonOther
+}
+
+func timedOut(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// isClosed reports whether a connection broke, or a client was closed.
+func isClosed(err error) bool {
+	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, rueidis.ErrClosing, errClosed} {
+		if errors.Is(err, closed) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestOneOutage checks that slot ranges that go out and come back are one outage, until none has
+// been out for a second.
+func TestOneOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log reportLog
+		o := outage{report: log.recorder()}
+		goes := func(slotRange int) {
+			o.changed(t.Context(), slotRange, &Failure{Counted: ErrOutage, Cause: errNoClient})
+		}
+		returns := func(slotRange int) { o.changed(t.Context(), slotRange, nil) }
+		goes(3)
+		goes(5)
+		returns(3)
+		returns(5)
+		time.Sleep(calmTime - time.Millisecond)
+		goes(7)
+		time.Sleep(time.Hour)
+		returns(7)
+		time.Sleep(calmTime)
+		synctest.Wait()
+		goes(3)
+		wantEqual(t, "reports", log.read(), []string{
+			"0s: outage began 3", "0s: outage changed 5, 2 out", "0s: outage changed 3, 1 out", "0s: outage changed 5, 0 out",
+			"999ms: outage changed 7, 1 out", "1h0m0.999s: outage changed 7, 0 out", "1h0m1.999s: outage ended 7",
+			"1h0m1.999s: outage began 3",
+		})
+	})
+}
+
+// TestOutageSaysWhy checks that the reports have the reason, and the context of the call.
+func TestOutageSaysWhy(t *testing.T) {
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, "value")
+	o := outage{report: func(ctx context.Context, o Outage) {
+		if o.Failure.Reason() != ReasonRefused || ctx.Value(key{}) != "value" {
+			t.Errorf("%+v", o)
+		}
+	}}
+	o.changed(ctx, 0, &Failure{Counted: ErrOutage, Cause: &UnsentError{Cause: errNoClient}})
+}
