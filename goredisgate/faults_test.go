@@ -44,3 +44,5 @@ func TestShardingUnderLoad(t *testing.T) {
 func TestShardingBeginsUnderLoad(t *testing.T) {
 	faulttest.ShardingBeginsUnderLoad(t, open)
 }
+
+func TestReasons(t *testing.T) { faulttest.Reasons(t, open) }

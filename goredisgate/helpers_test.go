@@ -44,7 +44,7 @@ func connect(tb testing.TB, client redis.UniversalClient) *window.Connection {
 func client(tb testing.TB, o rueidis.ClientOption) redis.UniversalClient {
 	tb.Helper()
 	c := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: o.InitAddress, IsClusterMode: !o.ForceSingleClient, ReadTimeout: time.Second, DialerRetries: 1, Dialer: faulttest.Dialer(o),
+		Addrs: o.InitAddress, Username: o.Username, Password: o.Password, IsClusterMode: !o.ForceSingleClient, ReadTimeout: time.Second, DialerRetries: 1, Dialer: faulttest.Dialer(o),
 	})
 	tb.Cleanup(func() { _ = c.Close() })
 	return c

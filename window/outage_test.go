@@ -72,3 +72,5 @@ func quantile(ds []time.Duration, q float64) time.Duration {
 	slices.Sort(ds)
 	return ds[min(len(ds)-1, int(q*float64(len(ds))))]
 }
+
+func TestReasons(t *testing.T) { faulttest.Reasons(t, faulttest.Rueidis) }

@@ -39,8 +39,12 @@ func NotSent(cause error) error { return fmt.Errorf("%w: %w", ErrLeft, cause) }
 // others in a script call, its Cause is only the text.
 type ReplyError struct{ Cause error }
 
-// Error returns the text of the reply.
-func (e *ReplyError) Error() string { return e.Cause.Error() }
+// Error returns the text of the reply, without the arguments that a server repeats if it does not
+// know a command: among them is the key.
+func (e *ReplyError) Error() string {
+	text, _, _ := strings.Cut(e.Cause.Error(), ", with args beginning with")
+	return text
+}
 
 // Unwrap returns the client's own error.
 func (e *ReplyError) Unwrap() error { return e.Cause }

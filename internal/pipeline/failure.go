@@ -111,6 +111,7 @@ const (
 // the reply of its command: after a dash, or as a sentence.
 var replyReasons = []struct{ text, reason string }{
 	{"NOPERM", ReasonNoPerm},
+	{"ACL failure in script", ReasonNoPerm},
 	{"can't run this command", ReasonNoPerm},
 	{"can't access at least one of the keys", ReasonNoPerm},
 	{"No permissions to access a key", ReasonNoPerm},
@@ -141,7 +142,7 @@ func reasonOf(cause error) string {
 		return reasonOf(open.last)
 	}
 	if reply, isReply := replied(cause); isReply {
-		return reply.reason()
+		return reasonIn(reply.Error())
 	}
 	var unsent *UnsentError
 	var op *net.OpError
@@ -154,18 +155,19 @@ func reasonOf(cause error) string {
 		return ReasonTimeout
 	case isClosed(cause):
 		return ReasonClosed
-	case isUnsent:
+	case isUnsent && reasonIn(cause.Error()) == ReasonOther:
 		return ReasonRefused
 	}
-	return ReasonOther
+	return reasonIn(cause.Error()) // a client quotes what a server replied when it connected
 }
 
-// reason returns the reason of an error reply.
-func (e *ReplyError) reason() string {
-	text := e.Error()
+// reasonIn returns the reason of an error reply, or of a text that quotes one after a colon.
+func reasonIn(text string) string {
+	text = strings.TrimPrefix(text, "ERR ")
 	for _, r := range replyReasons {
-		word := strings.ToUpper(r.text) == r.text
-		if word && (e.begins(r.text) || strings.Contains(text, "-"+r.text)) || !word && strings.Contains(text, r.text) {
+		isWord := strings.ToUpper(r.text) == r.text
+		if isWord && (strings.HasPrefix(text, r.text) || strings.Contains(text, "-"+r.text) || strings.Contains(text, ": "+r.text+" ")) ||
+			!isWord && strings.Contains(text, r.text) {
 			return r.reason
 		}
 	}

@@ -1,0 +1,201 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// A cause is a reason why Redis does not answer, as one can make it.
+type cause struct {
+	name   string
+	reason window.Reason
+	says   string   // what the error contains, beside the reason: often what to do
+	args   []string // of the server
+	begin  func(t *testing.T, s *redistest.Server)
+	client func(o *rueidis.ClientOption) // nil: no other options; otherwise it connects after the begin
+	then   func(t *testing.T, s *redistest.Server)
+	needs  []redistest.Feature
+}
+
+// send sends a command to a server.
+func send(command ...string) func(t *testing.T, s *redistest.Server) {
+	return func(t *testing.T, s *redistest.Server) {
+		t.Helper()
+		if err := s.Do(t.Context(), command...).Error(); err != nil {
+			t.Fatalf("%q: %v", command, err)
+		}
+	}
+}
+
+// as makes a client log in as a user.
+func as(user, password string) func(o *rueidis.ClientOption) {
+	return func(o *rueidis.ClientOption) { o.Username, o.Password = user, password }
+}
+
+const (
+	transient = "try again later"
+	userRule  = "give its user ~api:* and the commands of docs/keys.md#the-acl-user"
+)
+
+var causes = []cause{
+	{name: "keys of another limiter", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~login:*", "+@all"), client: as("limiter", "password")},
+	{name: "no EVALSHA", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all", "-evalsha"), client: as("limiter", "password")},
+	{name: "no SET in scripts", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all", "-set"), client: as("limiter", "password")},
+	{name: "a wrong password", reason: window.ReasonNoAuth, says: "give the client the user and the password", begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all"), client: as("limiter", "password"), then: func(t *testing.T, s *redistest.Server) {
+		send("ACL", "SETUSER", "limiter", "resetpass", ">other")(t, s)
+		send("CLIENT", "KILL", "USER", "limiter")(t, s)
+	}},
+	{name: "maxmemory", reason: window.ReasonOOM, says: "raise maxmemory", begin: send("CONFIG", "SET", "maxmemory", "1")},
+	{name: "min-replicas", reason: window.ReasonNoReplicas, says: transient, begin: send("CONFIG", "SET", "min-replicas-to-write", "1"), needs: []redistest.Feature{redistest.NoReplicas}},
+	{name: "saving fails", reason: window.ReasonMisconf, says: "what the log of the server says", args: []string{"--dir", "/proc"}, begin: failToSave},
+	{name: "a replica", reason: window.ReasonReadOnly, says: "connect to the master", begin: send("REPLICAOF", "127.0.0.1", "1")},
+	{name: "a replica that serves nothing", reason: window.ReasonMasterDown, says: transient, begin: func(t *testing.T, s *redistest.Server) {
+		send("CONFIG", "SET", "replica-serve-stale-data", "no")(t, s)
+		send("REPLICAOF", "127.0.0.1", "1")(t, s)
+	}},
+	{name: "a cluster without slots", reason: window.ReasonClusterDown, says: transient, args: []string{"--cluster-enabled", "yes"}, begin: func(*testing.T, *redistest.Server) {}},
+	{name: "SIGSTOP", reason: window.ReasonTimeout, says: "within 200ms, the timeout", begin: func(t *testing.T, s *redistest.Server) { s.Pause(t) }},
+	{name: "SIGKILL", reason: window.ReasonRefused, says: transient, begin: func(t *testing.T, s *redistest.Server) { s.Kill(t) }},
+	{name: "a slow script", reason: window.ReasonBusy, says: transient, begin: keepBusy},
+	{name: "no Lua", reason: window.ReasonLua, says: "use a server that runs Lua scripts", args: []string{"--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""}, begin: func(*testing.T, *redistest.Server) {}},
+}
+
+// failToSave makes the server save where it cannot.
+func failToSave(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	send("CONFIG", "SET", "save", "900 1")(t, s)
+	send("BGSAVE")(t, s)
+	awaitInfo(t, s, "rdb_last_bgsave_status:err")
+}
+
+// keepBusy runs a script that does not end before the server is asked to kill it.
+func keepBusy(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	send("CONFIG", "SET", "lua-time-limit", "1")(t, s)
+	client := s.NewClient(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Minute })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		client.Do(context.Background(), client.B().Eval().Script("while true do end").Numkeys(0).Build())
+	}()
+	t.Cleanup(func() {
+		s.Do(context.Background(), "SCRIPT", "KILL")
+		<-ended
+	})
+	for s.Do(t.Context(), "GET", "k").Error() == nil {
+		<-time.After(time.Millisecond)
+	}
+}
+
+func awaitInfo(t *testing.T, s *redistest.Server, line string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		info, err := s.Do(t.Context(), "INFO").ToString()
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no %s: %v", line, err)
+		}
+		if strings.Contains(info, line) {
+			return
+		}
+	}
+}
+
+// Reasons makes each cause, and checks what callers and observers learn of it, with and without a
+// Fallback. With -v it prints a row of a table for each.
+func Reasons(t *testing.T, open Open) {
+	for _, c := range causes {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, f := range c.needs {
+				redistest.Needs(t, f)
+			}
+			c.test(t, open)
+		})
+	}
+}
+
+func (c cause) test(t *testing.T, open Open) {
+	s := redistest.Start(t, c.args...)
+	var seen observations
+	cfg := window.Config{Name: "api", Limits: parsed("1/1h"), Timeout: Timeout, Observe: seen.observe}
+	options := s.Options(c.client)
+	options.ForceSingleClient = true
+	conn := c.connect(t, s, open, options)
+	l := must(window.New(conn, cfg))
+	for deadline := time.Now().Add(recoveryLimit + Slack); !c.isOver(t, l); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the circuit breaker does not open")
+		}
+	}
+	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
+	with := must(window.New(conn, cfg))
+	for n := range 4 {
+		if d, err := with.Allow(t.Context(), event); err != nil || !d.Degraded || d.Allowed != (n == 0) {
+			t.Errorf("the Fallback: %+v, %v", d, err)
+		}
+	}
+	for _, o := range seen.all {
+		if o.Kind == window.KindAllowed && !o.Decision.Degraded {
+			continue
+		}
+		if !c.explains(o.Reason) || o.Err == nil || window.ReasonOf(o.Err) != o.Reason || strings.Contains(o.Err.Error(), event) {
+			t.Errorf("%s: %q, %v", o.Kind, o.Reason, o.Err)
+		}
+	}
+	t.Logf("| %s | `%s` | %v |", c.name, c.reason, seen.all[len(seen.all)-1].Err)
+}
+
+// event is easy to find in a text.
+const event = "secret-event"
+
+// connect returns a Connection to a server that does not answer any more.
+func (c cause) connect(t *testing.T, s *redistest.Server, open Open, o rueidis.ClientOption) (conn *window.Connection) {
+	t.Helper()
+	if c.client == nil {
+		conn = open(t, o)
+		c.begin(t, s)
+		return conn
+	}
+	c.begin(t, s)
+	conn = open(t, o)
+	if c.then != nil {
+		c.then(t, s)
+	}
+	return conn
+}
+
+// isOver asks and checks the error. It reports whether Redis is no longer asked.
+func (c cause) isOver(t *testing.T, l *window.Limiter) bool {
+	t.Helper()
+	_, err := l.Allow(t.Context(), event)
+	certain := errors.Is(err, window.ErrOutage)
+	if err == nil { // it was faster than the cause
+		return false
+	}
+	if !c.explains(window.ReasonOf(err)) || !certain && !errors.Is(err, window.ErrUncertain) {
+		t.Errorf("%q: %v", window.ReasonOf(err), err)
+	}
+	if certain && !strings.Contains(err.Error(), c.says) {
+		t.Errorf("%v does not say %q", err, c.says)
+	}
+	return strings.Contains(err.Error(), "the circuit breaker is open")
+}
+
+// explains reports whether a reason can be that of the cause. First, connections can break.
+func (c cause) explains(r window.Reason) bool {
+	return r == c.reason || r == window.ReasonClosed && slices.Contains([]window.Reason{window.ReasonRefused, window.ReasonBusy, window.ReasonNoAuth}, c.reason)
+}
+
+// observations collects what Observe gets.
+type observations struct{ all []window.Observation }
+
+func (s *observations) observe(_ context.Context, o window.Observation) { s.all = append(s.all, o) }
