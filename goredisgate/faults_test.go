@@ -46,3 +46,5 @@ func TestShardingBeginsUnderLoad(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) { faulttest.Reasons(t, open) }
+
+func TestHastyCallers(t *testing.T) { faulttest.HastyCallers(t, open) }

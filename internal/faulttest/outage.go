@@ -684,32 +684,6 @@ func ConnectingTakesLonger(t *testing.T, open Open) {
 	AwaitRecovery(t, l)
 }
 
-// DeadlinesOfCallers checks callers whose deadlines are shorter than Timeout. A Redis that refuses
-// connections must be detected, and the Fallback asked, before the deadlines end.
-func DeadlinesOfCallers(t *testing.T, open Open) {
-	t.Parallel()
-	server := redistest.Start(t)
-	var seen Outages
-	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
-	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "short", Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Fallback: local, Observe: seen.Observe}))
-	must(l.Allow(t.Context(), "e"))
-	server.Kill(t)
-	for degraded := 0; degraded < 5; {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		d, err := l.Allow(ctx, "e")
-		cancel()
-		if err != nil && !errors.Is(err, window.ErrUncertain) {
-			t.Fatal(err)
-		}
-		if d.Degraded {
-			degraded++
-		}
-	}
-	if !slices.Equal(seen.Kinds(), []window.Kind{window.KindOutageBegan}) {
-		t.Errorf("reported %v", seen.Kinds())
-	}
-}
-
 // FallbackFails checks that the error reports whether the attempt was counted in Redis.
 func FallbackFails(t *testing.T, open Open) {
 	server, faults := redistest.Start(t), &redistest.Faults{}

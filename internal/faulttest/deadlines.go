@@ -1,0 +1,157 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// hangTime is how long Redis hangs in DeadlinesOfCallers.
+const hangTime = 1500 * time.Millisecond
+
+// DeadlinesOfCallers checks what 64 callers get whose contexts have these deadlines, while Redis
+// hangs. With a Fallback, it decides for most of them. Without, their errors match that of the
+// context. With -v it prints a row of a table for each.
+func DeadlinesOfCallers(t *testing.T, open Open) {
+	for _, deadline := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 0} {
+		for _, withFallback := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, %v", deadline, withFallback), func(t *testing.T) {
+				t.Parallel()
+				(&hung{deadline: deadline, withFallback: withFallback}).test(t, open)
+			})
+		}
+	}
+}
+
+// hung is a Redis that hangs, with callers.
+type hung struct {
+	deadline     time.Duration // 0: none
+	withFallback bool
+	limiter      *window.Limiter
+
+	mu      sync.Mutex
+	decided int
+	took    []time.Duration
+	began   time.Time
+	opened  time.Duration // from the hang to the beginning of the outage
+}
+
+func (h *hung) test(t *testing.T, open Open) {
+	server := redistest.Start(t)
+	cfg := window.Config{Name: "deadlines", Limits: parsed("1000000/1h"), Observe: h.observe}
+	if h.withFallback {
+		cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: cfg.Limits}))
+	}
+	h.limiter = must(window.New(open(t, server.Options(nil)), cfg))
+	AwaitAnswer(t, h.limiter, "e")
+	server.Pause(t)
+	defer server.Resume(t)
+	h.began = time.Now()
+	var callers sync.WaitGroup
+	for c := range 64 {
+		callers.Go(func() {
+			for time.Since(h.began) < hangTime {
+				h.call(t, fmt.Sprint("event ", c))
+			}
+		})
+	}
+	callers.Wait()
+	h.check(t)
+}
+
+func (h *hung) observe(_ context.Context, o window.Observation) {
+	if o.Kind == window.KindOutageBegan {
+		h.opened = time.Since(h.began)
+	}
+}
+
+func (h *hung) call(t *testing.T, event string) {
+	ctx, cancel := t.Context(), context.CancelFunc(func() {})
+	if h.deadline > 0 {
+		ctx, cancel = context.WithTimeout(ctx, h.deadline)
+	}
+	defer cancel()
+	began := time.Now()
+	_, err := h.limiter.Allow(ctx, event)
+	took := time.Since(began)
+	if err != nil && !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	h.mu.Lock()
+	h.took = append(h.took, took)
+	if err == nil {
+		h.decided++
+	}
+	h.mu.Unlock()
+	<-time.After(5 * time.Millisecond)
+}
+
+// check checks what the callers got. On a busy machine, a few of them miss their deadlines.
+func (h *hung) check(t *testing.T) {
+	t.Helper()
+	var sum time.Duration
+	for _, took := range h.took {
+		sum += took
+	}
+	share := float64(h.decided) / float64(len(h.took))
+	switch {
+	case h.withFallback && share < 0.9:
+		t.Errorf("the Fallback decided about %.0f %%", 100*share)
+	case !h.withFallback && share > 0:
+		t.Errorf("%.0f %% were decided", 100*share)
+	case h.opened == 0:
+		t.Error("no outage began")
+	}
+	longest := quantile(h.took, 1)
+	if h.deadline > 0 && longest > h.deadline+Slack {
+		t.Errorf("a call took %v", longest)
+	}
+	t.Logf("| %v | %v | %.1f %% | %v | %v | %v |", h.deadline, h.withFallback, 100*share, (sum / time.Duration(len(h.took))).Round(10*time.Microsecond), longest, h.opened.Round(time.Millisecond))
+}
+
+// HastyCallers checks that callers who choose deadlines of a millisecond neither open the circuit
+// breaker of a Redis that is well, nor are decided by the Fallback.
+func HastyCallers(t *testing.T, open Open) {
+	t.Parallel()
+	const maxUnits, callers = 500, 1000
+	var seen Outages
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("500/1h")}))
+	l := must(window.New(open(t, redistest.Options(t, nil)), window.Config{Name: redistest.Key(t), Limits: parsed("500/1h"), Timeout: 10 * time.Second, Fallback: local, Observe: seen.Observe}))
+	AwaitAnswer(t, l, "warm")
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	allowed, late := 0, 0
+	for range callers {
+		group.Go(func() {
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				d, err := l.Allow(ctx, "e")
+				cancel()
+				mu.Lock()
+				if d.Degraded || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%+v, %v", d, err)
+				}
+				if late++; err == nil {
+					late--
+				}
+				if d.Allowed {
+					allowed++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if allowed > maxUnits || len(seen.Kinds()) > 0 {
+		t.Errorf("%d allowed, reports %q", allowed, seen.Kinds())
+	}
+	if late == 0 {
+		t.Error("a poor test: nobody was late")
+	}
+}
