@@ -48,3 +48,5 @@ func TestShardingBeginsUnderLoad(t *testing.T) {
 func TestReasons(t *testing.T) { faulttest.Reasons(t, open) }
 
 func TestHastyCallers(t *testing.T) { faulttest.HastyCallers(t, open) }
+
+func BenchmarkUncertain(b *testing.B) { faulttest.Uncertain(b, open) }

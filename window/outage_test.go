@@ -76,3 +76,5 @@ func quantile(ds []time.Duration, q float64) time.Duration {
 func TestReasons(t *testing.T) { faulttest.Reasons(t, faulttest.Rueidis) }
 
 func TestHastyCallers(t *testing.T) { faulttest.HastyCallers(t, faulttest.Rueidis) }
+
+func BenchmarkUncertain(b *testing.B) { faulttest.Uncertain(b, faulttest.Rueidis) }

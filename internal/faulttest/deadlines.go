@@ -155,3 +155,36 @@ func HastyCallers(t *testing.T, open Open) {
 		t.Error("a poor test: nobody was late")
 	}
 }
+
+// Uncertain measures which share of calls ends with ErrUncertain, from the moment at which a server
+// dies or hangs, without a Fallback: 64 callers ask for two seconds, each every 5 ms.
+func Uncertain(b *testing.B, open Open) {
+	for _, timeout := range []time.Duration{250 * time.Millisecond, time.Second} {
+		for name, fail := range map[string]func(*redistest.Server){
+			"killed": func(s *redistest.Server) { s.Kill(b) },
+			"hung":   func(s *redistest.Server) { s.Pause(b) },
+		} {
+			b.Run(fmt.Sprintf("%s,%v", name, timeout), func(b *testing.B) {
+				server := redistest.Start(b)
+				l := must(window.New(open(b, server.Options(nil)), window.Config{Name: "uncertain", Limits: parsed("1000000/1h"), Timeout: timeout}))
+				must(l.Allow(b.Context(), "e"))
+				seen, ended := &recorder{}, make(chan struct{})
+				go func() {
+					defer close(ended)
+					seen.load(b, l, 64, 2*time.Second)
+				}()
+				<-time.After(100 * time.Millisecond)
+				seen.clear()
+				fail(server)
+				<-ended
+				if name == "hung" {
+					server.Resume(b)
+				}
+				all := float64(len(seen.outages) + len(seen.uncertain) + seen.good)
+				b.ReportMetric(float64(len(seen.uncertain)), "uncertain")
+				b.ReportMetric(100*float64(len(seen.uncertain))/all, "%uncertain")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}

@@ -152,8 +152,8 @@ type recorder struct {
 }
 
 // load starts callers that ask for 500 events, each every 5 ms, for some time.
-func (r *recorder) load(t *testing.T, l *window.Limiter, callers int, d time.Duration) {
-	t.Helper()
+func (r *recorder) load(tb testing.TB, l *window.Limiter, callers int, d time.Duration) {
+	tb.Helper()
 	var group sync.WaitGroup
 	begin := time.Now()
 	for c := range callers {
@@ -162,13 +162,20 @@ func (r *recorder) load(t *testing.T, l *window.Limiter, callers int, d time.Dur
 			defer pace.Stop()
 			for n := 0; time.Since(begin) < d; n++ {
 				called := time.Now()
-				d, err := l.Allow(t.Context(), fmt.Sprint("event-", (c*31+n)%500))
+				d, err := l.Allow(tb.Context(), fmt.Sprint("event-", (c*31+n)%500))
 				r.add(time.Since(called), d, err)
 				<-pace.C
 			}
 		})
 	}
 	group.Wait()
+}
+
+// clear forgets what it has recorded.
+func (r *recorder) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took, r.good, r.degraded, r.outages, r.uncertain, r.foreign, r.late = nil, 0, 0, nil, nil, nil, 0
 }
 
 // says reports whether any error contains text.
