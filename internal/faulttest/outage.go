@@ -611,11 +611,14 @@ func OneShardDown(t *testing.T, open Open) {
 			t.Errorf("%s, with all others: %v", together[i], r.Err)
 		}
 	}
-	if began := len(seen.Kinds()); began == 0 || began > len(of[0]) {
-		t.Errorf("reported %d outages for events in %d parts", began, len(of[0]))
+	if kinds := seen.Kinds(); !slices.Equal(kinds, []window.Kind{window.KindOutageBegan}) {
+		t.Errorf("reported %q", kinds)
 	}
 	down.Refuse(0)
-	AwaitRecovery(t, l)
+	for _, event := range of[0] {
+		AwaitAnswer(t, l, event)
+	}
+	seen.AwaitEnd(t)
 }
 
 // eventsByNode returns a few events of each node.

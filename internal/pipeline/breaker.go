@@ -40,8 +40,8 @@ type breaker struct {
 	usual       atomic.Int64            // how long calls usually take, a moving average; 0 if none succeeded
 	failure     atomic.Pointer[Failure] // the error that callers get while the breaker is open
 
-	mu     sync.Mutex                                 // held while the breaker opens or closes
-	notify func(ctx context.Context, opened *Failure) // nil: it has closed
+	mu     sync.Mutex                                 // held while the breaker opens, stays open or closes
+	notify func(ctx context.Context, failed *Failure) // nil: it has closed
 }
 
 // allows reports whether a request may be sent now, and whether it is a probe.
@@ -124,11 +124,22 @@ func (b *breaker) failed(ctx context.Context, began, now time.Duration, err erro
 	}
 	until := int64(now + RecoveryDelay)
 	if old := b.until.Load(); old != 0 {
-		b.until.CompareAndSwap(old, until)
+		if b.until.CompareAndSwap(old, until) {
+			b.stays(ctx)
+		}
 		return
 	}
 	if b.failures.Add(1) >= failuresInARow {
 		b.set(ctx, until, err)
+	}
+}
+
+// stays notes that a probe has failed.
+func (b *breaker) stays(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isOpen() {
+		b.notify(ctx, b.failure.Load())
 	}
 }
 

@@ -22,37 +22,72 @@ const (
 	OutageEnded   = "outage ended"
 )
 
-// calmTime is how long no slot range must be out for an outage to end. One that lasts has ranges
-// that come back and go out again.
-const calmTime = time.Second
+const (
+	// calmTime is how long no slot range must be out for an outage to end: during one, some come
+	// back and go out again.
+	calmTime = time.Second
+
+	// idleTime is how long ago a slot range that is out must have failed to be left out of account,
+	// once another one has come back. Nobody asks about its events: each second, one call would.
+	idleTime = 5 * time.Second
+)
 
 // outage is the outage of a limiter.
 type outage struct {
 	report func(context.Context, Outage)
 
-	mu     sync.Mutex // held during report, so that observers see reports in order
-	out    int        // slot ranges
-	lasts  bool       // its beginning was reported, and its end not
+	mu     sync.Mutex        // held during report, so that observers see reports in order
+	failed [Ranges]time.Time // when a slot range that is out last failed; zero: it is not out
+	lasts  bool              // its beginning was reported, and its end not
 	ending *time.Timer
 }
 
-// changed notes that a slot range went out, or came back if there is no failure.
+// changed notes that a slot range went out or failed again, or came back if there is no failure.
 func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	before := o.out()
+	o.note(slotRange, failure != nil)
+	after := o.out()
+	if after == before {
+		return
+	}
 	kind := OutageChanged
-	if failure == nil {
-		o.out--
-	} else if o.out++; !o.lasts {
+	if !o.lasts {
 		kind, o.lasts = OutageBegan, true
 	}
 	if o.ending != nil {
 		o.ending.Stop()
 	}
-	if o.out == 0 {
+	if after == 0 {
 		o.endLater(context.WithoutCancel(ctx), slotRange)
 	}
-	o.report(ctx, Outage{kind, slotRange, o.out, failure})
+	o.report(ctx, Outage{kind, slotRange, after, failure})
+}
+
+// note notes when a slot range failed, or that it came back and which others are idle.
+func (o *outage) note(slotRange int, failed bool) {
+	now := time.Now()
+	if failed {
+		o.failed[slotRange] = now
+		return
+	}
+	o.failed[slotRange] = time.Time{}
+	for i, at := range o.failed {
+		if now.Sub(at) > idleTime {
+			o.failed[i] = time.Time{}
+		}
+	}
+}
+
+// out returns how many slot ranges are out.
+func (o *outage) out() (n int) {
+	for _, at := range o.failed {
+		if !at.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 // endLater ends the outage after calmTime, unless another slot range goes out before.
@@ -61,7 +96,7 @@ func (o *outage) endLater(ctx context.Context, slotRange int) {
 	timer = time.AfterFunc(calmTime, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.ending == timer && o.out == 0 {
+		if o.ending == timer && o.out() == 0 {
 			o.lasts = false
 			o.report(ctx, Outage{OutageEnded, slotRange, 0, nil})
 		}

@@ -36,6 +36,32 @@ func TestOneOutage(t *testing.T) {
 	})
 }
 
+// TestIdleSlotRanges checks that slot ranges about which nobody asks do not make an outage last. If
+// they fail later, they are out.
+func TestIdleSlotRanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log reportLog
+		o := outage{report: log.recorder()}
+		failure := &Failure{Counted: ErrOutage, Cause: errNoClient}
+		for _, slotRange := range []int{1, 2, 3} {
+			o.changed(t.Context(), slotRange, failure)
+		}
+		for range 6 {
+			time.Sleep(time.Second)
+			o.changed(t.Context(), 2, failure) // a probe fails
+		}
+		o.changed(t.Context(), 3, nil)
+		o.changed(t.Context(), 2, nil)
+		time.Sleep(calmTime)
+		synctest.Wait()
+		o.changed(t.Context(), 1, failure)
+		wantEqual(t, "reports", log.read(), []string{
+			"0s: outage began 1", "0s: outage changed 2, 2 out", "0s: outage changed 3, 3 out",
+			"6s: outage changed 3, 1 out", "6s: outage changed 2, 0 out", "7s: outage ended 2", "7s: outage began 1",
+		})
+	})
+}
+
 // TestOutageSaysWhy checks that the reports have the reason, and the context of the call.
 func TestOutageSaysWhy(t *testing.T) {
 	type key struct{}
