@@ -92,7 +92,7 @@ func (h *hung) call(t *testing.T, event string) {
 	<-time.After(5 * time.Millisecond)
 }
 
-// check checks what the callers got. On a busy machine, a few of them miss their deadlines.
+// check checks what the callers got. On a busy machine, many of them miss short deadlines.
 func (h *hung) check(t *testing.T) {
 	t.Helper()
 	var sum time.Duration
@@ -101,7 +101,7 @@ func (h *hung) check(t *testing.T) {
 	}
 	share := float64(h.decided) / float64(len(h.took))
 	switch {
-	case h.withFallback && share < 0.9:
+	case h.withFallback && share < 0.5:
 		t.Errorf("the Fallback decided about %.0f %%", 100*share)
 	case !h.withFallback && share > 0:
 		t.Errorf("%.0f %% were decided", 100*share)
