@@ -128,7 +128,8 @@ func translate(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, isReply := rueidis.IsRedisErr(err); isReply {
+	var reply *rueidis.RedisError
+	if errors.As(err, &reply) {
 		return &ReplyError{err}
 	}
 	if errors.Is(err, rueidis.ErrNoSlot) {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/dial"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -176,9 +176,15 @@ func answersPlain(ctx context.Context, address string) bool {
 	return err == nil && (answer[0] == '+' || answer[0] == '-')
 }
 
+// replied returns the error reply in err, if there is one.
+func replied(err error) (reply *rueidis.RedisError, isReply bool) {
+	isReply = errors.As(err, &reply)
+	return reply, isReply
+}
+
 // complaint returns what is wrong with a connection.
 func complaint(err error) string {
-	reply, isReply := rueidis.IsRedisErr(err)
+	reply, isReply := replied(err)
 	switch {
 	case errors.Is(err, errPlain):
 		return "it speaks no TLS"
@@ -212,7 +218,7 @@ func remedy(err error, encrypted bool) string {
 	case encrypted && (errors.Is(err, errPlain) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))):
 		return "correct the address, or write redis:// where it speaks no TLS"
 	}
-	reply, isReply := rueidis.IsRedisErr(err)
+	reply, isReply := replied(err)
 	if isReply && strings.Contains(reply.Error(), "cluster support disabled") {
 		return "several addresses are nodes of one cluster: name one of a single server"
 	}
@@ -230,8 +236,10 @@ func remedy(err error, encrypted bool) string {
 // another user if this one lacks a permission. It leaves out whether the library counted the
 // attempt.
 func (as Addresses) Failed(err error, advice string) error {
-	why := cause(err)
-	return fmt.Errorf("--redis %v failed (%s); %s", as, as.Redact(why), next(why, advice))
+	if window.ReasonOf(err) == window.ReasonNoPerm {
+		advice = "name a user who may, as in redis://user:password@host:6379"
+	}
+	return fmt.Errorf("--redis %v failed (%s); %s", as, as.Redact(cause(err)), advice)
 }
 
 // Redact returns the text of an error without the user and the password, because a server can
@@ -243,25 +251,10 @@ func (as Addresses) Redact(text string) string {
 	return strings.ReplaceAll(text, "User "+as.Username+" ", "User *** ") // as in NOPERM
 }
 
-// next returns the advice, or to name another user if this one lacks a permission.
-func next(why, advice string) string {
-	if slices.ContainsFunc(forbidden, func(words string) bool { return strings.Contains(why, words) }) {
-		return "name a user who may, as in redis://user:password@host:6379"
-	}
-	return advice
-}
-
-// forbidden are the texts with which servers refuse what an ACL does not permit: a call by the
-// client, and a call by the script up to Redis 7.0 and since.
-var forbidden = []string{"NOPERM", "The user executing the script can't", "ACL failure in script"}
-
 // cause returns why Redis failed. It leaves out whether the library counted the attempt.
 func cause(err error) string {
-	text := err.Error()
-	for _, e := range []error{window.ErrOutage, window.ErrUncertain} {
-		if _, after, found := strings.Cut(text, e.Error()+": "); found {
-			text = after
-		}
+	if f := pipeline.FailureIn(err); f != nil {
+		return f.Cause.Error()
 	}
-	return text
+	return err.Error()
 }
