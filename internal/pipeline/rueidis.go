@@ -129,7 +129,7 @@ func translate(err error) error {
 		return nil
 	}
 	var reply *rueidis.RedisError
-	if errors.As(err, &reply) {
+	if errors.As(err, &reply) && !rueidis.IsRedisNil(reply) {
 		return &ReplyError{err}
 	}
 	if errors.Is(err, rueidis.ErrNoSlot) {

@@ -74,7 +74,7 @@ func (s *Subject) userError(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.New("interrupted")
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, window.ReasonOf(err) == window.ReasonTimeout:
 		return s.outage(errors.New("it gave no answer in time"))
 	case errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
 		return s.outage(err)
