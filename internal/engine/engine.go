@@ -293,5 +293,15 @@ func (l *core) Wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("slidegate: limiter %q: %w", l.Name, err)
+	return &namedError{l.Name, err}
 }
+
+// namedError is an error of a limiter. Its text is made when it is read: of most, while Redis is
+// down, a Fallback has no need.
+type namedError struct {
+	name string
+	err  error
+}
+
+func (e *namedError) Error() string { return fmt.Sprintf("slidegate: limiter %q: %v", e.name, e.err) }
+func (e *namedError) Unwrap() error { return e.err }
