@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,11 +30,11 @@ func TestHotEventsMerge(t *testing.T) {
 		"denials count": {Limits: parsed("1/1h"), CountDenied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
-			cfg.Name, cfg.Timeout = "hot", time.Minute
-			l := must(window.New(window.On(server.Client(t)), cfg))
+			var sent redistest.Calls
+			cfg.Name, cfg.Timeout = redistest.Key(t), time.Minute
+			l := must(window.New(window.On(redistest.NewClient(t, sent.Count)), cfg))
 			must(l.Allow(t.Context(), "e"))
-			before, decisions := scriptCalls(t, server), atomic.Int64{}
+			before, decisions := sent.Scripts.Load(), atomic.Int64{}
 			var callers sync.WaitGroup
 			for range 64 {
 				callers.Go(func() {
@@ -46,24 +45,13 @@ func TestHotEventsMerge(t *testing.T) {
 				})
 			}
 			callers.Wait()
-			calls := scriptCalls(t, server) - before
+			calls := sent.Scripts.Load() - before
 			t.Logf("%d decisions by %d script calls: %.1f each", decisions.Load(), calls, float64(decisions.Load())/float64(calls))
 			if 8*calls > decisions.Load() {
 				t.Errorf("%d script calls for %d decisions", calls, decisions.Load())
 			}
 		})
 	}
-}
-
-// scriptCalls returns how many EVALSHA the server received.
-func scriptCalls(t *testing.T, server *redistest.Server) int64 {
-	t.Helper()
-	stats := must(server.Do(t.Context(), "INFO", "commandstats").ToString())
-	calls := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(stats)
-	if calls == nil {
-		return 0
-	}
-	return must(strconv.ParseInt(calls[1], 10, 64))
 }
 
 // TestHotEventInTenProcesses lets 260 callers in ten processes ask about one event until an hour's

@@ -70,7 +70,7 @@ type counted struct {
 func (c *counted) Write(b []byte) (int, error) {
 	c.begun = append(c.begun, b...)
 	for {
-		raw, args, err := readCommand(bytes.NewBuffer(c.begun))
+		raw, args, err := ReadCommand(bytes.NewBuffer(c.begun))
 		if err != nil {
 			return c.Conn.Write(b)
 		}

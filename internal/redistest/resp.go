@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A lineReader is a *bufio.Reader or a *bytes.Buffer.
-type lineReader interface {
+// A LineReader is a *bufio.Reader or a *bytes.Buffer.
+type LineReader interface {
 	io.Reader
 	ReadBytes(delim byte) ([]byte, error)
 }
 
-// readCommand reads one command of a client: its bytes, and its arguments.
-func readCommand(r lineReader) (raw []byte, args []string, err error) {
+// ReadCommand reads one command of a client: its bytes, and its arguments.
+func ReadCommand(r LineReader) (raw []byte, args []string, err error) {
 	raw, err = r.ReadBytes('\n')
 	if err != nil {
 		return nil, nil, err
@@ -30,7 +30,7 @@ func readCommand(r lineReader) (raw []byte, args []string, err error) {
 }
 
 // readArgument appends the bytes of one argument to raw.
-func readArgument(r lineReader, raw []byte) (more []byte, arg string, err error) {
+func readArgument(r LineReader, raw []byte) (more []byte, arg string, err error) {
 	head, err := r.ReadBytes('\n')
 	if err != nil {
 		return raw, "", err

@@ -87,7 +87,7 @@ func (s *Sharder) forward(client net.Conn) {
 	defer close(sent)
 	go answer(client, servers, sent)
 	for in := bufio.NewReader(client); ; {
-		raw, args, err := readCommand(in)
+		raw, args, err := ReadCommand(in)
 		if err != nil {
 			return
 		}

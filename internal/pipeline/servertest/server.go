@@ -9,13 +9,13 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -335,7 +335,7 @@ func (c *serverConn) start() {
 func (c *serverConn) read(commands chan<- []string) {
 	defer close(commands)
 	for in := bufio.NewReader(c); ; {
-		args, err := readCommand(in)
+		_, args, err := redistest.ReadCommand(in)
 		if err != nil {
 			break
 		}
@@ -347,38 +347,6 @@ func (c *serverConn) read(commands chan<- []string) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	delete(c.server.conns, c)
-}
-
-// readCommand reads an array of strings.
-func readCommand(in *bufio.Reader) ([]string, error) {
-	n, err := readLength(in, '*')
-	if err != nil {
-		return nil, err
-	}
-	args := make([]string, n)
-	for i := range args {
-		length, err := readLength(in, '$')
-		if err != nil {
-			return nil, err
-		}
-		text := make([]byte, length+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return nil, err
-		}
-		args[i] = string(text[:length])
-	}
-	return args, nil
-}
-
-func readLength(in *bufio.Reader, kind byte) (int, error) {
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	if line[0] != kind {
-		return 0, fmt.Errorf("%q instead of %c", line, kind)
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
 // send sends the lines of a reply, unless the client is gone.
