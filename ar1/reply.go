@@ -31,7 +31,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 	}
 	if err == nil {
 		d = by.decision(reply)
-		d.Degraded = by != l
+		d.Degraded, d.Cause = by != l, trace.Failure.Err()
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{

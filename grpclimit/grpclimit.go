@@ -183,7 +183,7 @@ func (i *Interceptor) verdict(ctx context.Context, d window.Decision, err error)
 	case err != nil && len(d.Usage) == 0: // WaitN returns a denial beside its error
 		return i.undecided(err)
 	}
-	i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, nil)
+	i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, d.Cause)
 	return denial(d)
 }
 

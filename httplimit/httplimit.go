@@ -193,7 +193,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next
 		m.fail(w, r, err, next)
 		return
 	}
-	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, nil)
+	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, d.Cause)
 	m.setFields(w.Header(), d)
 	switch {
 	case !d.Allowed:

@@ -41,6 +41,9 @@ type Attempt struct {
 
 	// Degraded reports that the Fallback decided, at least in part.
 	Degraded bool
+	// Cause is why, as in window.Decision: of the first budget that the Fallback decided. Otherwise
+	// it is nil.
+	Cause error
 
 	guard     *Guard
 	charges   []charge
@@ -105,6 +108,9 @@ func (a *Attempt) summarize() {
 	a.Remaining = a.decisions[last].Remaining
 	for _, d := range a.decisions {
 		a.Remaining, a.Degraded = min(a.Remaining, d.Remaining), a.Degraded || d.Degraded
+		if a.Cause == nil {
+			a.Cause = d.Cause
+		}
 		for _, u := range d.Usage {
 			a.NextWait = max(a.NextWait, u.RetryAfter)
 		}

@@ -74,8 +74,8 @@ func newObserver(meter metric.Meter) (*observer, error) {
 		batch:    m.sizes("batch.size", "Requests that were sent to Redis as one pipeline, as each decision saw it."),
 		merged:   m.counter("decision.merged", "{decision}", "Decisions that shared a script call with others on the same event."),
 		full:     m.counter("decision.full", "{decision}", "Decisions about new events for which memory had no room."),
-		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a slot range of a cluster, that began."),
-		active:   m.upDownCounter("active_outages", "{outage}", "Outages that last: at most 1 for a server, 64 for a cluster."),
+		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a part of a cluster, that began."),
+		active:   m.upDownCounter("active_outages", "{outage}", "Outages that last: 1 for a limiter that gets no answer from Redis, or from a part of a cluster."),
 		cacheOff: m.counter("denial_cache.disabled", "{limiter}", "Limiters whose client keeps no values, so that DenialCache is of no use."),
 	}
 	o.known.Store(&map[series]*options{})
@@ -89,6 +89,7 @@ func (o *observer) observe(ctx context.Context, seen window.Observation) {
 	case window.KindOutageBegan:
 		o.outages.Add(ctx, 1, s.add...)
 		o.active.Add(ctx, 1, s.add...)
+	case window.KindOutageChanged: // it goes on
 	case window.KindOutageEnded:
 		o.active.Add(ctx, -1, s.add...)
 	case window.KindCacheOff:

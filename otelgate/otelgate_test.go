@@ -158,13 +158,13 @@ func TestOutage(t *testing.T) {
 // TestKinds checks that kinds of observations that no server here causes are recorded, too.
 func TestKinds(t *testing.T) {
 	b := newCollector()
-	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindUncertain, Took: time.Second, InRedis: time.Second})
+	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindUncertain, Reason: window.ReasonClosed, Took: time.Second, InRedis: time.Second})
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindCacheOff})
 	if got := b.sum(t, "slidegate.limiter.denial_cache.disabled"); got != 1 {
 		t.Errorf("%d limiters without a cache", got)
 	}
 	points := b.durations(t, "slidegate.limiter.decision.duration")
-	if len(points) != 1 || text(points[0].Attributes, "error.type") != "uncertain" {
+	if len(points) != 1 || text(points[0].Attributes, "error.type") != "closed" {
 		t.Errorf("%v", points)
 	}
 }
@@ -219,7 +219,7 @@ func TestSpan(t *testing.T) {
 	want := []string{
 		"decision decision.outcome=allowed decision.source=memory limiter.name=api decision.retry_after=0 decision.tightest_limit=1/5s",
 		"decision decision.outcome=denied decision.source=memory limiter.name=api decision.retry_after=3 decision.tightest_limit=1/5s",
-		"decision error.type=refused decision.outcome=refused decision.source=none limiter.name=api",
+		"decision error.type=_OTHER decision.outcome=refused decision.source=none limiter.name=api",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)

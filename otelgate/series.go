@@ -16,7 +16,7 @@ const (
 	limiterPlan   = attribute.Key("slidegate.limiter.plan")            // the name from WithPlan, if there is one
 	outcome       = attribute.Key("slidegate.decision.outcome")        // the window.Kind of a decision
 	source        = attribute.Key("slidegate.decision.source")         // who decided
-	errorType     = attribute.Key("error.type")                        // the outcome, if it is an error
+	errorType     = attribute.Key("error.type")                        // the window.Reason why Redis did not decide, or _OTHER if the call was refused
 	retryAfter    = attribute.Key("slidegate.decision.retry_after")    // in seconds; see window.Decision
 	tightestLimit = attribute.Key("slidegate.decision.tightest_limit") // such as 5/1h
 )
@@ -36,10 +36,11 @@ type series struct {
 	plan    string
 	outcome window.Kind
 	source  string
+	reason  window.Reason // why Redis did not decide
 }
 
 func seriesOf(o *window.Observation) series {
-	return series{limiter: o.Limiter, plan: o.Plan, outcome: o.Kind, source: sourceOf(o)}
+	return series{limiter: o.Limiter, plan: o.Plan, outcome: o.Kind, source: sourceOf(o), reason: o.Reason}
 }
 
 // sourceOf returns who decided.
@@ -63,8 +64,11 @@ func (s series) attributes() []attribute.KeyValue {
 	if s.plan != "" {
 		all = append(all, limiterPlan.String(s.plan))
 	}
-	if s.outcome == window.KindOutage || s.outcome == window.KindUncertain || s.outcome == window.KindRefused {
-		all = append(all, errorType.String(string(s.outcome)))
+	switch {
+	case s.reason != "":
+		all = append(all, errorType.String(string(s.reason)))
+	case s.outcome == window.KindRefused:
+		all = append(all, errorType.String("_OTHER")) // as the conventions of OpenTelemetry name it
 	}
 	return all
 }

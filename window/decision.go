@@ -21,8 +21,10 @@ type Decision struct {
 	At time.Time
 
 	// Degraded reports whether the Fallback decided, by its own limits and its own clock. Redis may
-	// or may not have counted the attempt too.
+	// or may not have counted the attempt too. Cause is why: it is as Observation.Err. ReasonOf
+	// returns its reason.
 	Degraded bool
+	Cause    error `json:"-"` // nil, unless Degraded
 
 	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, per limit of the Fallback
 }

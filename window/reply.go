@@ -27,9 +27,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 		return l.conclude(ctx, v, n, l, reply, nil, began)
 	}
 	f, trace := l.degraded(), reply.Trace
-	if l.observe != nil {
-		trace.Failure = pipeline.FailureIn(err)
-	}
+	trace.Failure = pipeline.FailureIn(err)
 	*reply, err = outage.Ask(ctx, err, f, func(f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
 	reply.Trace = trace
 	return l.conclude(ctx, v, n, f, reply, err, began)
@@ -39,7 +37,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 func (l *Limiter) conclude(ctx context.Context, v engine.Verb, n int64, by *Limiter, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
 	if err == nil {
 		by.fill(&d, n, reply)
-		d.Degraded = by != l
+		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{

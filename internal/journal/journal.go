@@ -47,18 +47,18 @@ func (j *Journal) change(now state) bool {
 	return now != logged
 }
 
-// Note records how a request was decided, and logs it if the state has changed. A nil err means
-// that the limiter decided, or its Fallback if byFallback is set. The outage says what happens to
-// requests while nothing decides.
-func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, err error) {
+// Note records how a request was decided, and logs it if the state has changed: by the limiter, or
+// by its Fallback if byFallback is set, or not. The cause is why it was not the limiter. The outage
+// says what happens to requests while nothing decides.
+func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause error) {
 	switch {
-	case err != nil:
-		if j.change(failing) {
-			log.Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", err)
-		}
 	case byFallback:
 		if j.change(degraded) {
-			log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits")
+			log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits", "err", cause)
+		}
+	case cause != nil:
+		if j.change(failing) {
+			log.Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", cause)
 		}
 	case j.change(normal):
 		log.Info("slidegate: the limiter decides about requests again")

@@ -80,8 +80,8 @@ func (f *Failure) remedy() string {
 // FailureIn returns the Failure in err without its key, or nil if there is none.
 func FailureIn(err error) *Failure {
 	var f *Failure
-	if !errors.As(err, &f) {
-		return nil
+	if !errors.As(err, &f) || f.Key == "" {
+		return f
 	}
 	return &Failure{f.Name, "", f.Counted, f.Cause}
 }

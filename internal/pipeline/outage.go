@@ -65,6 +65,16 @@ func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	o.report(ctx, Outage{kind, slotRange, after, failure})
 }
 
+// connected notes that there is a client at last, and ends the outage at once.
+func (o *outage) connected(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.note(0, false); o.lasts && o.out() == 0 {
+		o.lasts = false
+		o.report(ctx, Outage{OutageEnded, 0, 0, nil})
+	}
+}
+
 // note notes when a slot range failed, or that it came back and which others are idle.
 func (o *outage) note(slotRange int, failed bool) {
 	now := time.Now()

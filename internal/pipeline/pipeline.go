@@ -90,8 +90,13 @@ func (p *Pipeline) Connected(ctx context.Context, timeout time.Duration) (left t
 // change. There is none without a failure.
 func (p *Pipeline) setDisconnected(ctx context.Context, failure *Failure) {
 	now := failure != nil
-	if p.disconnected.Load() != now && p.disconnected.CompareAndSwap(!now, now) {
+	if p.disconnected.Load() == now || !p.disconnected.CompareAndSwap(!now, now) {
+		return
+	}
+	if now {
 		p.outage.changed(ctx, 0, failure)
+	} else {
+		p.outage.connected(ctx)
 	}
 }
 

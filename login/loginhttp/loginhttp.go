@@ -211,7 +211,11 @@ func (h *Handler) attempt(r *http.Request, account string, client netip.Addr) *R
 	}
 	a, err := h.begin(r, account, client, device)
 	if r.Context().Err() == nil { // otherwise the client may have caused the error
-		h.outages.Note(h.cfg.Log, "nobody can log in", err == nil && a.Degraded, err)
+		byFallback, cause := false, err
+		if err == nil {
+			byFallback, cause = a.Degraded, a.Cause
+		}
+		h.outages.Note(h.cfg.Log, "nobody can log in", byFallback, cause)
 	}
 	switch {
 	case err != nil:

@@ -22,7 +22,6 @@ type budget struct {
 
 	outages           atomic.Int64 // how many parts of Redis are out
 	usedBeforeConnect atomic.Bool  // requests came before there was a connection
-	causeUnlogged     atomic.Bool  // an outage began, and the log does not say why
 }
 
 // denialCacheSize is how many denied events an instance caches for each route.
@@ -60,14 +59,13 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 	b.p.metrics.observe(b.Pattern, o)
 	switch o.Kind { //nolint:exhaustive // the rest is for metrics
 	case window.KindOutageBegan:
-		if b.outages.Add(1) == 1 {
-			b.p.history.began(b.Pattern, time.Now())
-		}
-		b.causeUnlogged.Store(true)
+		b.outages.Store(int64(o.RangesOut))
+		b.p.history.began(b.Pattern, time.Now())
+		b.p.logThrottled("Redis does not answer", "route", b.Pattern, "err", o.Err)
+	case window.KindOutageChanged:
+		b.outages.Store(int64(o.RangesOut))
 	case window.KindOutageEnded:
-		if b.outages.Add(-1) == 0 {
-			b.p.history.ended(b.Pattern, time.Now())
-		}
+		b.p.history.ended(b.Pattern, time.Now())
 	case window.KindCacheOff:
 		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not report changes", "route", b.Pattern)
 	}
@@ -87,14 +85,6 @@ func (b *budget) beforeConnect(k window.Kind) bool {
 		b.usedBeforeConnect.Store(true)
 	}
 	return true
-}
-
-// logOutageCause logs why memory decides about an event. While a limiter does not call Redis,
-// Inspect returns the last error.
-func (b *budget) logOutageCause(ctx context.Context, event string) {
-	if _, err := b.limiter.Inspect(ctx, event); err != nil {
-		b.p.logThrottled("Redis does not answer", "route", b.Pattern, "err", err)
-	}
 }
 
 // key returns the event: the pattern, and who is limited. Two budgets never share an event, because
@@ -126,9 +116,6 @@ func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Deci
 	if decision == denied {
 		b.p.metrics.deny(b.Pattern, d)
 		b.p.topDenied.add(b.loggable(event), d.Tightest(), time.Now())
-	}
-	if d.Degraded && b.causeUnlogged.CompareAndSwap(true, false) {
-		b.logOutageCause(ctx, event)
 	}
 	return d, err
 }

@@ -29,12 +29,13 @@ const (
 
 // metrics are the metrics of /metrics.
 type metrics struct {
-	registry *prometheus.Registry
-	requests *prometheus.CounterVec
-	denials  *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	outages  *prometheus.CounterVec
-	failures *prometheus.CounterVec
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	denials   *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	outages   *prometheus.CounterVec
+	undecided *prometheus.CounterVec
+	failures  *prometheus.CounterVec
 
 	hour hourlyTally // for the page
 }
@@ -46,11 +47,12 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "slidegate", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		requests: counter("requests_total", "Requests, each once, except CONNECT and OPTIONS *: the outcome (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
-		denials:  counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
-		outages:  counter("outages_total", "How often Redis, or one of 64 parts of a cluster, stopped answering, as the budget of a route saw it.", "route"),
-		failures: counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),
+		registry:  prometheus.NewRegistry(),
+		requests:  counter("requests_total", "Requests, each once, except CONNECT and OPTIONS *: the outcome (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
+		denials:   counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
+		outages:   counter("outages_total", "How often Redis, or a part of a cluster, stopped answering, as the budget of a route saw it.", "route"),
+		undecided: counter("redis_failures_total", "Requests about which Redis did not decide, by the reason, such as timeout or noperm.", "route", "error_type"),
+		failures:  counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "slidegate", Name: "redis_seconds", Help: "From asking Redis to its answer (allowed, denied) or to its failure (outage, uncertain). A denial without Redis takes microseconds.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
@@ -68,7 +70,7 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 	if inShadow {
 		shadow.Set(1)
 	}
-	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.failures, connectedGauge,
+	m.registry.MustRegister(shadow, m.requests, m.denials, m.seconds, m.outages, m.undecided, m.failures, connectedGauge,
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return m
@@ -126,6 +128,9 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // say nothing about Redis
+		if o.Reason != "" {
+			m.undecided.WithLabelValues(pattern, string(o.Reason)).Inc()
+		}
+	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // say nothing about Redis
 	}
 }
