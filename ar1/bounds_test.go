@@ -175,7 +175,7 @@ func TestSteadyFlowIsNeverDenied(t *testing.T) {
 	for _, text := range []string{"1/1s", "2/1s", "5/7s", "100/1h"} {
 		t.Run("redis/"+text, func(t *testing.T) {
 			c, l := newClock(), limits(text)
-			b := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: redistest.Key(t), Limits: l, Now: c.now})), c}
+			b := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: redistest.Key(t), Limits: l, Now: c.now, Timeout: time.Minute})), c}
 			b.flow(l[0], 1, 25*l[0].Max+100)
 		})
 	}
@@ -201,7 +201,7 @@ func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 func TestSteadyFlowAtItsPeak(t *testing.T) {
 	l := limits("1000000/1h")
 	c, client := newClock(), redistest.Client(t)
-	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: l, Now: c.now})), c}
+	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: l, Now: c.now, Timeout: time.Minute})), c}
 	b.allow("e", 1)
 	key := must(b.Inspect(t.Context(), "e")).Key
 	const script = `return redis.call('SET', KEYS[1], struct.pack('>BI7I4d', 161, ARGV[1], 3600000, ARGV[2]))`
@@ -275,8 +275,8 @@ func TestClockNeverLowersALevel(t *testing.T) {
 // one would admit without end.
 func TestLoweredMaxFreesNobody(t *testing.T) {
 	c, name := newClock(), redistest.Key(t)
-	old := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: name, Limits: limits("100/1h"), Now: c.now})), c}
-	lowered := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: name, Limits: limits("5/1h"), Now: c.now})), c}
+	old := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: name, Limits: limits("100/1h"), Now: c.now, Timeout: time.Minute})), c}
+	lowered := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: name, Limits: limits("5/1h"), Now: c.now, Timeout: time.Minute})), c}
 	var log []entry
 	for range 3600 {
 		for old.allow("e", 1).Allowed {

@@ -107,7 +107,7 @@ return admitted`
 func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 	t.Parallel()
 	c, client := newClock(), redistest.Start(t).Client(t)
-	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: []ar1.Limit{l}, Now: c.now})), c}
+	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: []ar1.Limit{l}, Now: c.now, Timeout: time.Minute})), c}
 	key := must(b.Inspect(t.Context(), "e")).Key
 	got := 0
 	for part := range slices.Chunk(times, 1000) {

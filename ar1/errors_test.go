@@ -91,7 +91,7 @@ func TestAnyEventOnACluster(t *testing.T) {
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
 		cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("2/1h"), Secret: secret}
 		l := must(ar1.New(window.On(client), cfg))
-		w := must(window.New(window.On(client), window.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: secret}))
+		w := must(window.New(window.On(client), window.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: secret, Timeout: time.Minute}))
 		keys := map[string]bool{}
 		for _, event := range hostile {
 			first, second, third := must(l.Allow(t.Context(), event)), must(l.Allow(t.Context(), event)), must(l.Allow(t.Context(), event))
@@ -112,7 +112,7 @@ func TestAnyEventOnACluster(t *testing.T) {
 // its last level is below 1/4.
 func TestOneKeyExpires(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
-	l := must(ar1.New(window.On(client), ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms")}))
+	l := must(ar1.New(window.On(client), ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms"), Timeout: time.Minute}))
 	before := time.Now()
 	d := must(l.Allow(t.Context(), "e"))
 	key := must(l.Inspect(t.Context(), "e")).Key
@@ -135,7 +135,7 @@ func TestOneKeyExpires(t *testing.T) {
 // count or none.
 func TestFreeLook(t *testing.T) {
 	client, c := redistest.Client(t), newClock()
-	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now})), c}
+	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now, Timeout: time.Minute})), c}
 	b.allow("e", 1)
 	key := must(b.Inspect(t.Context(), "e")).Key
 	state := func() string { return redistest.Stored(t, client, key) }

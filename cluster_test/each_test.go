@@ -20,7 +20,7 @@ func TestEachInTime(t *testing.T) {
 	noCoverage.set(t, nodes)
 	of := map[string]limiter{}
 	for _, k := range everyKind {
-		of[k.name] = k.newWithDefaultTimeout(t, nodes.Options(nil), perMonth(1))
+		of[k.name] = k.newWithShortTimeout(t, nodes.Options(nil), perMonth(1))
 	}
 	killed, paused := nodes.MasterOf(t, slotOf(shardEvents[0][0])), nodes.MasterOf(t, slotOf(shardEvents[1][0]))
 	nodes.AwaitVotes(t)

@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -92,12 +93,14 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 
 // newOnClient returns a limiter on a client that a test also uses otherwise.
 func (k kind) newOnClient(client rueidis.Client, cfg window.Config) (limiter, error) {
+	cfg.Timeout = cmp.Or(cfg.Timeout, timeout)
 	return k.new(window.On(client), cfg)
 }
 
 // newWithConfig returns a limiter on a new client.
 func (k kind) newWithConfig(t *testing.T, o rueidis.ClientOption, cfg window.Config) limiter {
 	t.Helper()
+	cfg.Timeout = cmp.Or(cfg.Timeout, timeout)
 	return must(k.new(k.open(t, o), cfg))
 }
 
@@ -122,8 +125,8 @@ func (k kind) newLimiter(t *testing.T, o rueidis.ClientOption, limits ...window.
 	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second})
 }
 
-// newWithDefaultTimeout returns the same limiter with the default Timeout.
-func (k kind) newWithDefaultTimeout(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
+// newWithShortTimeout returns the same limiter with a Timeout of a second.
+func (k kind) newWithShortTimeout(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
 	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits})
 }
@@ -463,7 +466,7 @@ var (
 
 const (
 	callers     = 16              // of each kind of limiter
-	timeout     = time.Second     // of a call, the default
+	timeout     = time.Second     // of a call, unless a test sets another
 	slack       = 2 * time.Second // the time that a busy machine may add
 	failedShard = 0               // the shard that loses its master
 )

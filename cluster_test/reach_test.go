@@ -28,7 +28,7 @@ func TestSentinel(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
 		w := redistest.Sentinel(t)
-		l := k.newWithDefaultTimeout(t, w.Options(), perMonth(neverReached))
+		l := k.newWithShortTimeout(t, w.Options(), perMonth(neverReached))
 		received := attemptN(t, l, 100)
 		w.AwaitReplica(t)
 		group := startLoad(t, callers, l.Allow, roundRobin([]string{"e"}))

@@ -61,7 +61,7 @@ func used(t *testing.T, l *window.Limiter, event string) int64 {
 
 // onRedis returns a limiter of its own Name on the Redis of the tests.
 func onRedis(t *testing.T, limits ...string) *window.Limiter {
-	return must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed(limits...)}))
+	return must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed(limits...), Timeout: time.Minute}))
 }
 
 // interceptor returns an Interceptor that is FailClosed and has one key, unless cfg says otherwise.

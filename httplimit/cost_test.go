@@ -33,7 +33,7 @@ func estimate(n int64) func(*http.Request) int64 {
 // onBoth runs a test with a limiter on Redis, and with one in memory.
 func onBoth(t *testing.T, limit string, test func(t *testing.T, l *window.Limiter)) {
 	t.Run("Redis", func(t *testing.T) {
-		test(t, must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits(limit)})))
+		test(t, must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits(limit), Timeout: time.Minute})))
 	})
 	t.Run("memory", func(t *testing.T) { test(t, inMemory(nil, limit)) })
 }
@@ -303,7 +303,7 @@ func TestCostInFallback(t *testing.T) {
 	s := redistest.Start(t)
 	for _, cost := range []int64{4, 40} {
 		fallback := inMemory(nil, "100/1h")
-		l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("100/1h"), Fallback: fallback}))
+		l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("100/1h"), Fallback: fallback, Timeout: time.Minute}))
 		s.Kill(t)
 		ask(metered(l).Wrap(reports(cost)))
 		checkUsed(t, fallback, cost)

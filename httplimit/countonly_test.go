@@ -30,7 +30,7 @@ var writeStatus = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) 
 
 // TestFailuresCount checks that successes use up nothing, and that five failures are all.
 func TestFailuresCount(t *testing.T) {
-	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h")}))
+	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
 	h := middleware(httplimit.Config{Limiter: l, CountOnly: isFailure}).Wrap(writeStatus)
 	statuses := func(status int) (got []int) {
 		for range 20 {
@@ -55,7 +55,7 @@ func TestFailuresCount(t *testing.T) {
 
 // TestNoneSlipsPast sends 64 guesses at once. Five reach the handler, and no more.
 func TestNoneSlipsPast(t *testing.T) {
-	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h")}))
+	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
 	var inside, most, wrong atomic.Int64
 	arrived, release := make(chan struct{}, 64), make(chan struct{})
 	h := middleware(httplimit.Config{Limiter: l, CountOnly: isFailure}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -184,7 +184,7 @@ func (onlyReader) Read(b []byte) (int, error) { return copy(b, "a"), io.EOF }
 // TestClientGone checks that a request counts if its client has gone before the handler is done.
 // Otherwise a client could guess for free.
 func TestClientGone(t *testing.T) {
-	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h")}))
+	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
 	inside, done := make(chan struct{}), make(chan struct{})
 	h := middleware(httplimit.Config{Limiter: l, CountOnly: isFailure}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(inside)

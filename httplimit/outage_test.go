@@ -213,7 +213,7 @@ func TestDenialCache(t *testing.T) {
 // the log names its key.
 func TestNoRecord(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
-	l := must(window.New(window.On(client), window.Config{Name: name, Limits: limits("1/1h")}))
+	l := must(window.New(window.On(client), window.Config{Name: name, Limits: limits("1/1h"), Timeout: time.Minute}))
 	if err := client.Do(t.Context(), client.B().Set().Key(name+":{everybody}:w").Value("foreign").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestEachIsAsOneByOne(t *testing.T) {
 func TestEachHasItsOwnError(t *testing.T) {
 	calls := &redistest.Calls{}
 	client := redistest.NewClient(t, calls.Count)
-	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
+	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute}))
 	faulttest.AwaitGroups(t, l, calls)
 	foreign := must(l.Inspect(t.Context(), "foreign")).Key
 	do(t, client, "RPUSH", foreign, "1")
@@ -104,7 +104,7 @@ func TestEachIsObserved(t *testing.T) {
 func BenchmarkAllowEach(b *testing.B) {
 	client, events := redistest.Client(b), many(1000)
 	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/5s", "1000000/1h", "1000000/1d"}} {
-		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(b), Limits: parsed(limits...)}))
+		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(b), Limits: parsed(limits...), Timeout: time.Minute}))
 		b.Run(fmt.Sprintf("limits=%d/together", len(limits)), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

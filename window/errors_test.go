@@ -95,7 +95,7 @@ func TestClockOutOfRange(t *testing.T) {
 // leave it alone.
 func TestForeignValues(t *testing.T) {
 	client := redistest.Client(t)
-	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("5/1m", "9/1h")}))
+	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("5/1m", "9/1h"), Timeout: time.Minute}))
 	b := bench{T: t, Limiter: l, redis: client}
 	b.allow("real", 3)
 	b.allow("real", 1)
@@ -141,7 +141,7 @@ func (b bench) refuses(event, key string, foreign bool) {
 // nothing. An admission must keep the limits.
 func FuzzForeignValueAdmitsNothing(f *testing.F) {
 	client, name := redistest.Client(f), redistest.Key(f)
-	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/5s", "9/1h", "200/1d")}))
+	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/5s", "9/1h", "200/1d"), Timeout: time.Minute}))
 	for _, n := range []int64{1, 2, 5} {
 		must(l.AllowN(context.Background(), "seed", n))
 		key := must(l.Inspect(context.Background(), "seed")).Key
@@ -208,7 +208,7 @@ func FuzzEventsNeverShareAKey(f *testing.F) {
 func TestOtherRefusals(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	client := server.Client(t)
-	l := must(window.New(window.On(client), window.Config{Name: "full", Limits: parsed("5/1h")}))
+	l := must(window.New(window.On(client), window.Config{Name: "full", Limits: parsed("5/1h"), Timeout: time.Minute}))
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("a full server: %v", err)
 	}
@@ -225,7 +225,7 @@ func TestEviction(t *testing.T) {
 	events := redistest.UnlessShort(1000, 200)
 	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
 		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)
-		l := must(window.New(window.On(client), window.Config{Name: "evicted", Limits: parsed("1/1d")}))
+		l := must(window.New(window.On(client), window.Config{Name: "evicted", Limits: parsed("1/1d"), Timeout: time.Minute}))
 		if n := countAdmitted(t, l, events); n != events {
 			t.Fatalf("%s: %d of %d new events are admitted", policy, n, events)
 		}

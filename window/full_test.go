@@ -129,7 +129,7 @@ func TestFallbackIsBounded(t *testing.T) {
 		t.Skip("makes a million events")
 	}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
-	must(window.New(window.On(redistest.Client(t)), window.Config{Name: "bounded", Limits: parsed("1/1h"), Fallback: local}))
+	must(window.New(window.On(redistest.Client(t)), window.Config{Name: "bounded", Limits: parsed("1/1h"), Fallback: local, Timeout: time.Minute}))
 	for i := range 1 << 20 {
 		if !must(local.Allow(t.Context(), fmt.Sprint(i))).Allowed {
 			t.Fatalf("event %d finds no room", i)

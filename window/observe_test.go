@@ -125,7 +125,7 @@ func TestObserveBatch(t *testing.T) {
 // TestSlots checks that our slot of a key is the slot that rueidis uses.
 func TestSlots(t *testing.T) {
 	client := redistest.Cluster(t)
-	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h")}))
+	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute}))
 	for n := range 1000 {
 		event := fmt.Sprint(n*n, strings.Repeat("x", n%40))
 		if n < len(hostile) && hostile[n] != "" {

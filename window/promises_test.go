@@ -401,7 +401,7 @@ func neverLockedOut(b bench) {
 func TestSelfCleaning(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
-	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("9/20ms", "9/60ms@7ms")}))
+	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("9/20ms", "9/60ms@7ms"), Timeout: time.Minute}))
 	b := bench{T: t, Limiter: l, redis: client}
 	for i := range redistest.UnlessShort(20, 5) {
 		event := fmt.Sprint(i)
@@ -479,7 +479,7 @@ func TestHonestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	faults := &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
-	b := bench{t, must(window.New(window.On(client), window.Config{Name: "outage", Limits: parsed("60/1h")})), nil, client}
+	b := bench{t, must(window.New(window.On(client), window.Config{Name: "outage", Limits: parsed("60/1h"), Timeout: time.Second})), nil, client}
 
 	b.allow("e", 1)
 	faults.LoseReply("EVALSHA")
@@ -506,7 +506,7 @@ func TestHonestOutage(t *testing.T) {
 	}
 
 	server.Pause(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := b.Allow(ctx, "e"); !errors.Is(err, window.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a frozen server: %v", err)
@@ -545,8 +545,8 @@ func afterCut(b bench) (d window.Decision, err error) {
 // limit must stay unchanged.
 func TestRefundOfOtherLimits(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
-	old := bench{T: t, Limiter: must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/1h")}))}
-	young := bench{T: t, Limiter: must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/1h", "5/1m")}))}
+	old := bench{T: t, Limiter: must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/1h"), Timeout: time.Minute}))}
+	young := bench{T: t, Limiter: must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/1h", "5/1m"), Timeout: time.Minute}))}
 	d := old.allow("e", 1)
 	young.allow("e", 2)
 	young.give("e", d)

@@ -199,7 +199,7 @@ func BenchmarkWith(b *testing.B) {
 			}
 		})
 	}
-	l := must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: parsed("1000000/1h")}))
+	l := must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: parsed("1000000/1h"), Timeout: time.Minute}))
 	for name, of := range map[string]func(i int64) *window.Limiter{
 		"one limiter": func(int64) *window.Limiter { return l },
 		"1000 plans":  func(i int64) *window.Limiter { return must(l.With(window.PerHour(1_000_000 + i%1000))) },

@@ -21,7 +21,7 @@ import (
 func ScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	client := server.Client(t)
-	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "flush", Limits: parsed("100000/1h")}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "flush", Limits: parsed("100000/1h"), Timeout: time.Second}))
 	done := make(chan struct{})
 	var flushing sync.WaitGroup
 	flushing.Go(func() {
@@ -69,7 +69,7 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64
 // since is counted.
 func Restart(t *testing.T, open Open) {
 	server := redistest.Start(t)
-	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h")}))
+	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h"), Timeout: time.Second}))
 	var since, stop atomic.Int64
 	var traffic sync.WaitGroup
 	var epoch atomic.Int64 // 1 once the server is back
