@@ -145,6 +145,11 @@ func TestOutage(t *testing.T) {
 	if counts["allowed by redis"] != 1 || counts["allowed by fallback"] != 4 || counts["outage by none"]+counts["uncertain by none"] != 4 {
 		t.Error(counts)
 	}
+	for _, p := range b.durations(t, "slidegate.limiter.decision.duration") {
+		if failed := text(p.Attributes, "slidegate.decision.source") != "redis"; failed != (text(p.Attributes, "error.type") == "refused" || text(p.Attributes, "error.type") == "closed") {
+			t.Errorf("why: %v", p.Attributes)
+		}
+	}
 	server.Restart(t)
 	for active := int64(2); active > 0 && t.Context().Err() == nil; active = outages()[1] {
 		_, _ = l.Allow(t.Context(), "e")

@@ -57,11 +57,14 @@ type load struct {
 	program string
 }
 
-// startLoad starts three proxies and a program. One proxy reaches neither Redis nor its server.
-// Each gets calls until the test ends.
+// startLoad starts four proxies and a program. One proxy reaches neither Redis nor its server, and
+// one may not use its keys. Each gets calls until the test ends.
 func startLoad(t *testing.T, slidegate string) load {
 	t.Helper()
 	redis := &underLoad{redistest.Start(t)}
+	if err := redis.Do(t.Context(), "ACL", "SETUSER", "stranger", "on", ">password", "~others:*", "+@all").Error(); err != nil {
+		t.Fatal(err)
+	}
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(origin.Close)
 	l := load{redis: redis}
@@ -69,6 +72,7 @@ func startLoad(t *testing.T, slidegate string) load {
 		{"--to", origin.URL, "--redis", redis.Addr(), "--outage", "closed"},
 		{"--to", origin.URL, "--redis", redis.Addr(), "--outage", "local", "--name", "other", "--shadow"},
 		{"--to", "http://127.0.0.1:1", "--redis", "127.0.0.1:1", "--outage", "open"},
+		{"--to", origin.URL, "--redis", "redis://stranger:password@" + redis.Addr(), "--outage", "local"},
 	} {
 		l.proxies = append(l.proxies, startProxy(t, slidegate, args))
 	}
@@ -132,11 +136,13 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	cfg.Name = "uncached"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: cfg.Name, Limits: cfg.Limits}))
 	uncached := must(window.New(window.On(discards), cfg))
+	stranger := redis.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "stranger", "password" })
+	forbidden := must(window.New(window.On(stranger), window.Config{Name: "forbidden", Limits: cfg.Limits, Observe: observe}))
 	full := must(window.NewLocal(window.Config{Name: "full", Limits: cfg.Limits, MaxEvents: 1, Observe: observe}))
 
 	repeat(t, func(ctx context.Context, i int) { _, _ = api.Allow(ctx, fmt.Sprint(i%10)) })
 	repeat(t, func(ctx context.Context, _ int) { api.AllowEach(ctx, []string{"e", "e"}); _, _ = api.Allow(ctx, "") })
-	for _, l := range []*window.Limiter{uncached, cached} {
+	for _, l := range []*window.Limiter{uncached, cached, forbidden} {
 		repeat(t, func(ctx context.Context, _ int) { _, _ = l.Allow(ctx, "e") })
 	}
 	repeat(t, func(ctx context.Context, i int) { _, _ = full.Allow(ctx, fmt.Sprint(i)) })
@@ -322,6 +328,11 @@ func (p *scraper) exported(t *testing.T) exports {
 				labels[label] = map[string]bool{}
 			}
 			labels[label][value] = true
+		}
+		if labels["error_type"] != nil { // a closed set, of which nothing here causes all
+			for _, r := range []window.Reason{window.ReasonNoAuth, window.ReasonOOM, window.ReasonMisconf, window.ReasonReadOnly, window.ReasonLua} {
+				labels["error_type"][string(r)] = true
+			}
 		}
 	}
 	return e

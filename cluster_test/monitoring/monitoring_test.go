@@ -20,7 +20,7 @@ const (
 	alertsFile    = "../../docs/monitoring/alerts.yml"
 )
 
-// TestMonitoring runs Prometheus beside three proxies and a program under load, on a Redis that
+// TestMonitoring runs Prometheus beside four proxies and a program under load, on a Redis that
 // becomes slow and hangs. It checks that each query of the dashboard and each alert returns data at
 // some time, with the labels in its legend or texts. None uses a metric, a label or a value that
 // nobody exports.

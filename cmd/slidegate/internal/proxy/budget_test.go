@@ -112,6 +112,9 @@ func TestOutage(t *testing.T) {
 				t.Errorf("of 50 requests while Redis hung, %d are counted as %s by %s; %v", counted, tt.decision, tt.by, i.health(t))
 			}
 			i.wantRedis(t, 1, 1)
+			if n := testutil.ToFloat64(i.metrics.undecided.WithLabelValues("/", "timeout")); n < 3 {
+				t.Errorf("%v timeouts", n)
+			}
 			if past := i.history.newestFirst(); len(past) != 1 || past[0].Route != "/" || past[0].Ended != nil {
 				t.Errorf("the page shows other outages: %+v", past)
 			}

@@ -87,6 +87,7 @@ func (m *metrics) initRoute(rt Route, shared bool) {
 	if shared {
 		by = byRedis
 		m.outages.WithLabelValues(rt.Pattern)
+		m.undecided.WithLabelValues(rt.Pattern, string(window.ReasonTimeout)) // the most frequent reason
 		m.seconds.WithLabelValues(rt.Pattern, string(window.KindAllowed))
 		m.seconds.WithLabelValues(rt.Pattern, string(window.KindDenied))
 	}
