@@ -200,7 +200,7 @@ func (h *history) decide(t *testing.T, caller int, look bool) {
 	var first ar1.Decision
 	for i, c := range h.contenders {
 		d := h.ask(t, c, caller, n, look)
-		if i > 0 && !reflect.DeepEqual(first, d) {
+		if i > 0 && !reflect.DeepEqual(first, d) { //nolint:govet // neither has a Cause
 			t.Errorf("%s and %s differ:\n%s", h.contenders[0].name, c.name, cmp.Diff(first, d))
 		}
 		h.judge(t, c.name, limits, d, n, fits, counts && !look)

@@ -415,7 +415,7 @@ func (s *search) next(log *exactLog) (fit []candidate) {
 		case a.isOver(say.want, back):
 			return nil
 		case a.got.Counted > 0 && back > 0 && counted == s.place: // the refund comes first
-		case (a.chained || !tried[id]) && say.want.Remaining == a.got.Remaining && reflect.DeepEqual(say.want, a.got):
+		case (a.chained || !tried[id]) && say.want.Remaining == a.got.Remaining && reflect.DeepEqual(say.want, a.got): //nolint:govet // neither has a Cause
 			tried[id] = true
 			fit = append(fit, candidate{a, say})
 		}

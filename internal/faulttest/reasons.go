@@ -36,10 +36,8 @@ func send(command ...string) func(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// as makes a client log in as a user.
-func as(user, password string) func(o *rueidis.ClientOption) {
-	return func(o *rueidis.ClientOption) { o.Username, o.Password = user, password }
-}
+// asLimiter makes a client log in as the user limiter.
+func asLimiter(o *rueidis.ClientOption) { o.Username, o.Password = "limiter", "password" }
 
 const (
 	transient = "try again later"
@@ -47,10 +45,10 @@ const (
 )
 
 var causes = []cause{
-	{name: "keys of another limiter", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~login:*", "+@all"), client: as("limiter", "password")},
-	{name: "no EVALSHA", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all", "-evalsha"), client: as("limiter", "password")},
-	{name: "no SET in scripts", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all", "-set"), client: as("limiter", "password")},
-	{name: "a wrong password", reason: window.ReasonNoAuth, says: "give the client the user and the password", begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all"), client: as("limiter", "password"), then: func(t *testing.T, s *redistest.Server) {
+	{name: "keys of another limiter", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~login:*", "+@all"), client: asLimiter},
+	{name: "no EVALSHA", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all", "-evalsha"), client: asLimiter},
+	{name: "no SET in scripts", reason: window.ReasonNoPerm, says: userRule, begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all", "-set"), client: asLimiter},
+	{name: "a wrong password", reason: window.ReasonNoAuth, says: "give the client the user and the password", begin: send("ACL", "SETUSER", "limiter", "on", ">password", "~api:*", "+@all"), client: asLimiter, then: func(t *testing.T, s *redistest.Server) {
 		send("ACL", "SETUSER", "limiter", "resetpass", ">other")(t, s)
 		send("CLIENT", "KILL", "USER", "limiter")(t, s)
 	}},

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
 // TestOneOutage checks that slot ranges that go out and come back are one outage, until none has
@@ -21,11 +23,11 @@ func TestOneOutage(t *testing.T) {
 		goes(5)
 		returns(3)
 		returns(5)
-		time.Sleep(calmTime - time.Millisecond)
+		servertest.Pass(calmTime - time.Millisecond)
 		goes(7)
-		time.Sleep(time.Hour)
+		servertest.Pass(time.Hour)
 		returns(7)
-		time.Sleep(calmTime)
+		servertest.Pass(calmTime)
 		synctest.Wait()
 		goes(3)
 		wantEqual(t, "reports", log.read(), []string{
@@ -47,12 +49,12 @@ func TestIdleSlotRanges(t *testing.T) {
 			o.changed(t.Context(), slotRange, failure)
 		}
 		for range 6 {
-			time.Sleep(time.Second)
+			servertest.Pass(time.Second)
 			o.changed(t.Context(), 2, failure) // a probe fails
 		}
 		o.changed(t.Context(), 3, nil)
 		o.changed(t.Context(), 2, nil)
-		time.Sleep(calmTime)
+		servertest.Pass(calmTime)
 		synctest.Wait()
 		o.changed(t.Context(), 1, failure)
 		wantEqual(t, "reports", log.read(), []string{

@@ -66,7 +66,7 @@ func (e *expired) Error() string {
 }
 
 // Is reports that the end of the context is the cause, if it is.
-func (e *expired) Is(target error) bool { return e.early && target == context.DeadlineExceeded } //nolint:errorlint // it is what Is is for
+func (e *expired) Is(target error) bool { return e.early && target == context.DeadlineExceeded }
 
 // Timeout reports that it is a timeout, as for the errors of package net.
 func (e *expired) Timeout() bool { return true }
