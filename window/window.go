@@ -100,9 +100,10 @@ type Config struct {
 	// they are denied.
 	AllowWhenFull bool
 
-	// Observe is called after each attempt and peek, and when an outage begins or ends, with the
-	// context of the call. The Fallback does not call it. Many goroutines call it at once, and each
-	// call waits for it: keep it quick. Using the limiter in it could block both forever.
+	// Observe is called after each attempt and peek, and about outages, with the context of the
+	// call. The end of an outage comes a second later, from a goroutine of its own, with the values
+	// of that context. The Fallback does not call it. Many goroutines call it at once, and each call
+	// waits for it: keep it quick. Using the limiter in it could block both forever.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 }
