@@ -18,8 +18,8 @@ type Connection pipeline.Connection
 // Dial returns a Connection at once, even while Redis is down. It connects in the background, and
 // tries again each second until it succeeds. Calls of limiters wait for the first try, for at most
 // their Timeout. After that, and until there is a connection, they are answered as in an outage: by
-// the Fallback, or with ErrOutage at once. Observe sees OutageBegan at the first such call, and
-// OutageEnded at the first call after the connection was made.
+// the Fallback, or with ErrOutage at once. Observe sees KindOutageBegan at the first such call, and
+// KindOutageEnded at the first call after the connection was made.
 //
 // rueidis.ParseURL reads the URL:
 //
