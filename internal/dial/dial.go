@@ -64,20 +64,25 @@ func Client(o rueidis.ClientOption) (rueidis.Client, error) {
 		o.DisableCache = true
 		client, err = rueidis.NewClient(o)
 	}
-	if err != nil {
-		return nil, &failure{redact(err.Error(), o.Password, o.Sentinel.Password), err}
-	}
-	return client, nil
+	return client, withoutPasswords(err, o.Password, o.Sentinel.Password)
 }
 
-// redact returns a text without the passwords, because a server can repeat them in a reply.
-func redact(text string, passwords ...string) string {
+// withoutPasswords returns an error whose text has no password, because a server can repeat one in
+// a reply. It is err itself unless the text has one.
+func withoutPasswords(err error, passwords ...string) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
 	for _, p := range passwords {
 		if p != "" {
 			text = strings.ReplaceAll(text, p, "***")
 		}
 	}
-	return text
+	if text == err.Error() {
+		return err
+	}
+	return &failure{text, err}
 }
 
 // failure is the error of a failed connection, with a text that holds no password.
