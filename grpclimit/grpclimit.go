@@ -75,10 +75,10 @@ type Config struct {
 	// the call fails at once, like a denied one. It is meant for clients.
 	Wait bool
 
-	// Log receives one line when an outage begins and one when it ends, and the same for the use of
-	// a Fallback. It also receives the first call without a key, with the reason. Each error of a
-	// single key is logged, such as a value in Redis that is not Slidegate's. nil means
-	// slog.Default().
+	// Log receives one line when an outage begins, with the cause, and one when it ends. The same
+	// holds for the use of a Fallback. It also receives the first call without a key, with the
+	// reason. Each error of a single key is logged, such as a value in Redis that is not
+	// Slidegate's. nil means slog.Default().
 	Log *slog.Logger
 }
 

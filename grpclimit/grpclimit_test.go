@@ -136,7 +136,7 @@ func TestOutage(t *testing.T) {
 					t.Errorf("%s: %v, %v", outage, err, after)
 				}
 			}
-			log.check(t, `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=`+string(outage)+"\n")
+			log.check(t, `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=`+string(outage)+" explained=true\n")
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestFallback(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || after != 24*time.Hour || !slices.Equal(limits, []string{"1/1d"}) {
 		t.Errorf("%v, %v, %v", err, after, limits)
 	}
-	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"`+"\n")
+	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits" explained=true`+"\n")
 }
 
 // TestForeignValue checks that each error of a single key is logged, because it is no outage.

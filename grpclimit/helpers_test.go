@@ -157,12 +157,15 @@ func details(err error) (after time.Duration, limits []string) {
 	return after, limits
 }
 
-// A logRecorder records level, message and outage of each line.
+// A logRecorder records level, message and outage of each line, and whether it has a reason.
 type logRecorder struct{ lines strings.Builder }
 
 func (r *logRecorder) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(&r.lines, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == "err" {
+		switch err, isError := a.Value.Any().(error); {
+		case isError && window.ReasonOf(err) != "":
+			return slog.Bool("explained", true)
+		case isError, a.Key == slog.TimeKey:
 			return slog.Attr{}
 		}
 		return a

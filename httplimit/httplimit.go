@@ -112,10 +112,10 @@ type Config struct {
 	// a minute how many requests would have been refused, for each reason.
 	Shadow bool
 
-	// Log receives the start and end of outages, and of decisions by a Fallback. It also receives
-	// the first request without a key, with the reason, and charges that could not be given back or
-	// settled. Its attributes distinguish middlewares, as in slog.Default().With("limit", "api").
-	// nil is slog.Default().
+	// Log receives the start and end of outages, and of decisions by a Fallback, with the cause but
+	// without the key of a request. It also receives the first request without a key, with the
+	// reason, and charges that could not be given back or settled. Its attributes distinguish
+	// middlewares, as in slog.Default().With("limit", "api"). nil is slog.Default().
 	Log *slog.Logger
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // A state says how the limiter decides. A higher one is worse.
@@ -54,13 +56,21 @@ func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause e
 	switch {
 	case byFallback:
 		if j.change(degraded) {
-			log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits", "err", cause)
+			log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits", "err", keyless(cause))
 		}
 	case cause != nil:
 		if j.change(failing) {
-			log.Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", cause)
+			log.Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", keyless(cause))
 		}
 	case j.change(normal):
 		log.Info("slidegate: the limiter decides about requests again")
 	}
+}
+
+// keyless returns the cause without the key of a request, because an outage is about all of them.
+func keyless(cause error) error {
+	if failure := pipeline.FailureIn(cause); failure != nil {
+		return failure
+	}
+	return cause
 }

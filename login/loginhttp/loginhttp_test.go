@@ -429,6 +429,21 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestFallback checks that the log says why the Fallback decides.
+func TestFallback(t *testing.T) {
+	server := redistest.Start(t)
+	s := newService(login.Config{})
+	cfg := login.Config{Name: "login", Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second, Fallback: s.Guard}
+	s.Guard = must(login.New(window.On(server.Client(t)), cfg))
+	if err := server.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
+		t.Fatal(err)
+	}
+	checkStatus(t, "by the Fallback", s.logIn("alice", "right"), 303)
+	if first, _, _ := strings.Cut(s.log.String(), "\n"); !strings.Contains(first, "Fallback decides") || !strings.Contains(first, "NOPERM") {
+		t.Error(s.log.String())
+	}
+}
+
 // TestBehindProxy checks that users behind a proxy have their own budgets.
 func TestBehindProxy(t *testing.T) {
 	s := newService(login.Config{})

@@ -1,0 +1,42 @@
+package journal_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/pipeline"
+)
+
+// TestCause checks that the lines about an outage say why Redis does not answer and what to do, but
+// not which key was asked about.
+func TestCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal.Journal
+		var text strings.Builder
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		cause := fmt.Errorf("limiter: %w", &pipeline.Failure{
+			Name: "api", Key: "api:{secret}:w", Counted: pipeline.ErrOutage, Cause: &pipeline.ReplyError{Cause: errors.New("NOPERM no permissions")},
+		})
+		j.Note(log, "open", true, cause)
+		j.Note(log, "open", false, cause)
+		<-time.After(time.Minute)
+		j.Note(log, "open", false, nil)
+		lines := strings.SplitAfter(text.String(), "\n")
+		for i, parts := range [][]string{{"WARN", "Fallback decides", "NOPERM", "~api:*"}, {"ERROR", "cannot decide", "outage=open", "NOPERM", "~api:*"}, {"INFO", "decides about requests again"}} {
+			for _, part := range parts {
+				if !strings.Contains(lines[i], part) {
+					t.Errorf("%q lacks %q", lines[i], part)
+				}
+			}
+		}
+		if len(lines) != 4 || strings.Contains(text.String(), "secret") {
+			t.Error(text.String())
+		}
+	})
+}
