@@ -186,7 +186,7 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	cfg.Observe = func(_ context.Context, o ar1.Observation) { plans = append(plans, o.Plan) }
 	l := must(ar1.New(window.On(client), cfg))
 	d := must(l.Allow(t.Context(), "e"))
-	if !d.Degraded || !d.Allowed || must(l.WithPlan("pro").Allow(t.Context(), "e")).Allowed {
+	if !d.Degraded || window.ReasonOf(d.Cause) != window.ReasonOOM || !d.Allowed || must(l.WithPlan("pro").Allow(t.Context(), "e")).Allowed {
 		t.Errorf("the Fallback: %+v", d)
 	}
 	if diff := cmp.Diff([]string{"", "pro"}, plans); diff != "" {

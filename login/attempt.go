@@ -41,9 +41,10 @@ type Attempt struct {
 
 	// Degraded reports that the Fallback decided, at least in part.
 	Degraded bool
-	// Cause is why, as in window.Decision: of the first budget that the Fallback decided. Otherwise
-	// it is nil.
-	Cause error
+
+	// Cause is why Redis did not answer, as in window.Decision: of the first budget that the
+	// Fallback decided. Otherwise it is nil.
+	Cause error `json:"-"`
 
 	guard     *Guard
 	charges   []charge

@@ -589,7 +589,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 			must(g.Begin(t.Context(), "carol", home)) // connects, and loads the script
 			kill = sync.OnceFunc(func() { server.Kill(t) })
 			a, err := g.Begin(t.Context(), "alice", home)
-			if a == nil || a.Allowed == denied || !a.Degraded || denied != errors.Is(err, window.ErrOutage) || denied != (a.DeniedBy == login.BudgetPair || a.DeniedBy == login.BudgetAccount) {
+			if a == nil || a.Allowed == denied || !a.Degraded || a.Cause == nil || denied != errors.Is(err, window.ErrOutage) || denied != (a.DeniedBy == login.BudgetPair || a.DeniedBy == login.BudgetAccount) {
 				t.Errorf("%v: %+v, %v", denied, a, err)
 			}
 			for i := range 3 {

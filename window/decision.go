@@ -21,10 +21,12 @@ type Decision struct {
 	At time.Time
 
 	// Degraded reports whether the Fallback decided, by its own limits and its own clock. Redis may
-	// or may not have counted the attempt too. Cause is why: it is as Observation.Err. ReasonOf
-	// returns its reason.
+	// or may not have counted the attempt too.
 	Degraded bool
-	Cause    error `json:"-"` // nil, unless Degraded
+
+	// Cause is why Redis did not answer, and what to do about it, if Degraded; otherwise it is nil.
+	// Like Observation.Err, it holds no event. ReasonOf returns its Reason.
+	Cause error `json:"-"`
 
 	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, per limit of the Fallback
 }

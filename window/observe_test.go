@@ -45,7 +45,7 @@ func TestObserve(t *testing.T) {
 }
 
 // TestObserveTrouble checks the kinds of attempts that Redis fails, and of attempts that the
-// Fallback answers.
+// Fallback answers. All of them have the cause, without the event.
 func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
@@ -62,13 +62,19 @@ func TestObserveTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("5/1h")}))
-	must(must(window.New(window.On(client), cfg)).Allow(t.Context(), "e"))
-	var kinds []window.Kind
+	l = must(window.New(window.On(client), cfg))
+	d := must(l.Allow(t.Context(), "secret"))
+	must(l.Settle(t.Context(), "secret", d, 2)) // charges the Fallback
+	var got []string
 	for _, o := range seen {
-		kinds = append(kinds, o.Kind)
+		got = append(got, fmt.Sprintf("%s %s %q", o.Kind, o.Reason, window.ReasonOf(o.Decision.Cause)))
+		if o.Decision.Degraded != (o.Decision.Cause != nil) || strings.Contains(fmt.Sprint(o.Err, o.Decision.Cause), "secret") {
+			t.Errorf("%+v", o)
+		}
 	}
-	if want := []window.Kind{window.KindAllowed, window.KindUncertain, window.KindOutage, window.KindAllowed}; !slices.Equal(kinds, want) || !seen[3].Decision.Degraded {
-		t.Errorf("got %q, want %q", kinds, want)
+	want := []string{`allowed  ""`, `uncertain closed ""`, `outage oom ""`, `allowed oom "oom"`, `charged oom "oom"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

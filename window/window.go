@@ -289,7 +289,7 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 	if d.Degraded && l.fallback != nil {
 		began, f := time.Now(), l.degraded()
 		reply, failure := f.engine.Decide(ctx, engine.Charge, event, units)
-		reply.Trace = pipeline.Trace{} // it is that of the Fallback
+		reply.Trace = pipeline.Trace{Failure: pipeline.FailureIn(d.Cause)} // the rest is that of the Fallback
 		c, err = l.conclude(ctx, engine.Charge, units, f, &reply, failure, began)
 	} else {
 		c, err = l.Charge(ctx, event, units)
