@@ -60,11 +60,13 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that promtool accepts the alerts.
+// TestAlerts checks that promtool accepts the alerts, and which of them fire for which reason.
 func TestAlerts(t *testing.T) {
 	redistest.Program(t, "prometheus", "prometheus") // promtool is in the same package
-	if out, err := exec.Command("promtool", "check", "rules", alertsFile).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", "testdata/alerts.yml"}} {
+		if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ func (b *budget) outageCount() float64 {
 
 // observe records what an observation says about Redis.
 func (b *budget) observe(_ context.Context, o window.Observation) {
+	b.p.metrics.countFailure(b.Pattern, o)
 	if b.beforeConnect(o.Kind) {
 		return
 	}

@@ -129,9 +129,14 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-		if o.Reason != "" {
-			m.undecided.WithLabelValues(pattern, string(o.Reason)).Inc()
-		}
 	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // say nothing about Redis
+	}
+}
+
+// countFailure counts a request about which Redis did not decide, also before there is a
+// connection: it may be for want of the right password.
+func (m *metrics) countFailure(pattern string, o window.Observation) {
+	if isRequest := o.Units > 0; isRequest && o.Reason != "" {
+		m.undecided.WithLabelValues(pattern, string(o.Reason)).Inc()
 	}
 }
