@@ -17,8 +17,8 @@ type Observation struct {
 	Decision Decision      // the answer; zero if there is none
 	Took     time.Duration // from call to answer, of an attempt or a peek
 
-	// Why Redis did not answer: of an outage that began, of KindOutage and KindUncertain, and of a
-	// decision that is Degraded. Otherwise they are zero.
+	// Why Redis did not answer: of KindOutage and KindUncertain, of a decision that is Degraded, and
+	// of an outage that began or grew. Otherwise they are zero.
 	Reason Reason // such as ReasonTimeout
 	Err    error  // says what to do, and matches ErrOutage or ErrUncertain; it holds no event
 
@@ -40,8 +40,8 @@ type Kind string
 
 // The kinds. Their texts are their names in lower case, as in "outage began"; that of KindCacheOff
 // is "denial cache off". The first five are how an attempt ended: one by Allow, AllowN, AllowUpTo
-// or AllowEach, or one inside Wait. KindPeeked is a peek, however it ended. Of a limiter, KindOutageBegan and
-// KindOutageEnded alternate.
+// or AllowEach, or one inside Wait. KindPeeked is a peek, however it ended. Of a limiter,
+// KindOutageBegan and KindOutageEnded alternate.
 const (
 	KindAllowed   Kind = engine.Allowed   // units were admitted: all, or some by AllowUpTo
 	KindDenied    Kind = engine.Denied    // not admitted, also where denied attempts count
