@@ -120,7 +120,7 @@ func (e exports) unmatched(metric, selection string) (all []string) {
 			continue
 		}
 		for value := range strings.SplitSeq(found[3], "|") {
-			if value != ".*" && e[metric] != nil && !e[metric][label][value] {
+			if value != ".*" && value != ".+" && e[metric] != nil && !e[metric][label][value] {
 				all = append(all, metric+" has no "+label+" "+value)
 			}
 		}
