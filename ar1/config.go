@@ -8,6 +8,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
@@ -27,10 +28,10 @@ func (cfg Config) engine() engine.Config {
 		Text:  limitText,
 	}
 	if cfg.Observe != nil {
-		c.Notify = func(ctx context.Context, e engine.Event) {
+		c.Notify = func(ctx context.Context, r pipeline.Report) {
 			cfg.Observe(ctx, Observation{
-				Limiter: cfg.Name, Kind: window.Kind(e.Kind), SlotRange: e.SlotRange, RangesOut: e.Out,
-				Reason: window.Reason(e.Failure.Reason()), Err: e.Failure.Err(),
+				Limiter: cfg.Name, Kind: window.Kind(r.Kind), SlotRange: r.SlotRange, RangesOut: r.Out,
+				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
 			})
 		}
 	}

@@ -93,15 +93,19 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 
 // newOnClient returns a limiter on a client that a test also uses otherwise.
 func (k kind) newOnClient(client rueidis.Client, cfg window.Config) (limiter, error) {
+	return k.newOn(window.On(client), cfg)
+}
+
+// newOn returns a limiter on a Connection, with the Timeout of these tests unless it has one.
+func (k kind) newOn(conn *window.Connection, cfg window.Config) (limiter, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, timeout)
-	return k.new(window.On(client), cfg)
+	return k.new(conn, cfg)
 }
 
 // newWithConfig returns a limiter on a new client.
 func (k kind) newWithConfig(t *testing.T, o rueidis.ClientOption, cfg window.Config) limiter {
 	t.Helper()
-	cfg.Timeout = cmp.Or(cfg.Timeout, timeout)
-	return must(k.new(k.open(t, o), cfg))
+	return must(k.newOn(k.open(t, o), cfg))
 }
 
 // each runs a test for each kind.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -22,10 +23,10 @@ func (cfg Config) engine() engine.Config {
 		Text:  limitText,
 	}
 	if cfg.Observe != nil {
-		c.Notify = func(ctx context.Context, e engine.Event) {
+		c.Notify = func(ctx context.Context, r pipeline.Report) {
 			cfg.Observe(ctx, Observation{
-				Limiter: cfg.Name, Kind: Kind(e.Kind), SlotRange: e.SlotRange, RangesOut: e.Out,
-				Reason: Reason(e.Failure.Reason()), Err: e.Failure.Err(),
+				Limiter: cfg.Name, Kind: Kind(r.Kind), SlotRange: r.SlotRange, RangesOut: r.Out,
+				Reason: Reason(r.Failure.Reason()), Err: r.Failure.Err(),
 			})
 		}
 	}

@@ -51,7 +51,7 @@ const (
 	KindPeeked    Kind = engine.Peeked    // PeekN: it counts nothing
 	KindCharged   Kind = engine.Charged   // Charge, or Settle of too low an estimate: all units were counted
 
-	KindOutageBegan   Kind = engine.OutageBegan   // three calls in a row failed in a slot range; until one succeeds, one call a second goes there
+	KindOutageBegan   Kind = engine.OutageBegan   // three calls in a row failed in a slot range, or there is no connection yet
 	KindOutageChanged Kind = engine.OutageChanged // another slot range went out, or one came back: see RangesOut
 	KindOutageEnded   Kind = engine.OutageEnded   // no slot range was out for a second
 

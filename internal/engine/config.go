@@ -8,6 +8,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // Config holds what the configurations of all limiters have in common. See window.Config for what
@@ -27,8 +28,8 @@ type Config struct {
 	MaxEvents     int  // in memory; 0: no bound
 	AllowWhenFull bool // allows new events for which there is no room
 
-	Notify func(context.Context, Event) // may be nil; its context is that of the call that reports
-	Text   func(Limit) string           // writes a limit as people read it
+	Notify func(context.Context, pipeline.Report) // may be nil; its context is that of the call that reports
+	Text   func(Limit) string                     // writes a limit as people read it
 }
 
 const (

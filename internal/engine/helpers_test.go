@@ -251,10 +251,10 @@ type reportLog struct {
 
 func (d *reportLog) record(c *Config) {
 	began := time.Now()
-	c.Notify = func(_ context.Context, e Event) {
+	c.Notify = func(_ context.Context, r pipeline.Report) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), e.Kind, e.SlotRange))
+		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), r.Kind, r.SlotRange))
 	}
 }
 

@@ -143,10 +143,7 @@ func (r *Reply) setRows(rows []int64) {
 	copy(r.few[:], rows)
 }
 
-// Event is a report of a limiter that is not a decision: an outage, or one of Kind CacheOff.
-type Event struct{ pipeline.Outage }
-
-// The kinds of reports: how requests end, and the kinds of an Event.
+// The kinds of observations: how requests end, and the kinds of a pipeline.Report.
 const (
 	Allowed   = "allowed"
 	Denied    = "denied"

@@ -31,19 +31,16 @@ type onRedis struct {
 
 func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
 	s := &onRedis{core: l, script: pipeline.NewScript(l.Script)}
-	s.pipeline = pipeline.New(conn, l.Name, s.outage)
+	s.pipeline = pipeline.New(conn, l.Name, s.report)
 	if l.DenialCache > 0 {
-		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, Event{Outage: pipeline.Outage{Kind: CacheOff}}) })
+		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, pipeline.Report{Kind: CacheOff}) })
 	}
 	return s
 }
 
-// outage reports an outage.
-func (s *onRedis) outage(ctx context.Context, o pipeline.Outage) { s.report(ctx, Event{Outage: o}) }
-
-func (s *onRedis) report(ctx context.Context, e Event) {
+func (s *onRedis) report(ctx context.Context, r pipeline.Report) {
 	if s.Notify != nil {
-		s.Notify(ctx, e)
+		s.Notify(ctx, r)
 	}
 }
 

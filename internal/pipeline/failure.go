@@ -146,7 +146,8 @@ func reasonOf(cause error) string {
 	}
 	var unsent *UnsentError
 	var op *net.OpError
-	switch isUnsent := errors.As(cause, &unsent); {
+	isUnsent := errors.As(cause, &unsent)
+	switch {
 	case isUnsent && unsent.Reason != "":
 		return unsent.Reason
 	case errors.As(cause, &op) && op.Op == "dial":
@@ -155,10 +156,12 @@ func reasonOf(cause error) string {
 		return ReasonTimeout
 	case isClosed(cause):
 		return ReasonClosed
-	case isUnsent && reasonIn(cause.Error()) == ReasonOther:
+	}
+	reason := reasonIn(cause.Error()) // a client quotes what a server replied when it connected
+	if isUnsent && reason == ReasonOther {
 		return ReasonRefused
 	}
-	return reasonIn(cause.Error()) // a client quotes what a server replied when it connected
+	return reason
 }
 
 // reasonIn returns the reason of an error reply, or of a text that quotes one after a colon.

@@ -205,9 +205,9 @@ type reportLog struct {
 }
 
 // recorder returns a function that records reports.
-func (d *reportLog) recorder() func(context.Context, Outage) {
+func (d *reportLog) recorder() func(context.Context, Report) {
 	made := time.Now()
-	return func(_ context.Context, o Outage) {
+	return func(_ context.Context, o Report) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		entry := fmt.Sprintf("%v: %s %d", time.Since(made), o.Kind, o.SlotRange)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// An Outage is a report about an outage of a limiter. It begins when the first slot range is out,
-// and ends when none has been out for a second.
-type Outage struct {
-	Kind      string   // OutageBegan, OutageChanged or OutageEnded
+// A Report is what a limiter reports beside decisions, mostly about an outage. That begins when the
+// first slot range is out, and ends when none has been out for a second.
+type Report struct {
+	Kind      string   // about an outage: OutageBegan, OutageChanged or OutageEnded
 	SlotRange int      // which one went out or came back last
 	Out       int      // how many are out
 	Failure   *Failure // why the range went out; nil if it came back
 }
 
-// The kinds of an Outage.
+// The kinds of a Report about an outage.
 const (
 	OutageBegan   = "outage began"
 	OutageChanged = "outage changed"
@@ -34,7 +34,7 @@ const (
 
 // outage is the outage of a limiter.
 type outage struct {
-	report func(context.Context, Outage)
+	report func(context.Context, Report)
 
 	mu     sync.Mutex        // held during report, so that observers see reports in order
 	failed [Ranges]time.Time // when a slot range that is out last failed; zero: it is not out
@@ -62,7 +62,7 @@ func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	if after == 0 {
 		o.endLater(context.WithoutCancel(ctx), slotRange)
 	}
-	o.report(ctx, Outage{kind, slotRange, after, failure})
+	o.report(ctx, Report{kind, slotRange, after, failure})
 }
 
 // connected notes that there is a client at last, and ends the outage at once.
@@ -71,7 +71,7 @@ func (o *outage) connected(ctx context.Context) {
 	defer o.mu.Unlock()
 	if o.note(0, false); o.lasts && o.out() == 0 {
 		o.lasts = false
-		o.report(ctx, Outage{OutageEnded, 0, 0, nil})
+		o.report(ctx, Report{OutageEnded, 0, 0, nil})
 	}
 }
 
@@ -108,7 +108,7 @@ func (o *outage) endLater(ctx context.Context, slotRange int) {
 		defer o.mu.Unlock()
 		if o.ending == timer && o.out() == 0 {
 			o.lasts = false
-			o.report(ctx, Outage{OutageEnded, slotRange, 0, nil})
+			o.report(ctx, Report{OutageEnded, slotRange, 0, nil})
 		}
 	})
 	o.ending = timer

@@ -68,7 +68,7 @@ func TestIdleSlotRanges(t *testing.T) {
 func TestOutageSaysWhy(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "value")
-	o := outage{report: func(ctx context.Context, o Outage) {
+	o := outage{report: func(ctx context.Context, o Report) {
 		if o.Failure.Reason() != ReasonRefused || ctx.Value(key{}) != "value" {
 			t.Errorf("%+v", o)
 		}

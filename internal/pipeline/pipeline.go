@@ -41,7 +41,7 @@ type slotRange struct {
 
 // New returns a Pipeline on a Connection, for a limiter of this name. It calls report about outages,
 // with the context of the call that noticed.
-func New(conn *Connection, name string, report func(context.Context, Outage)) *Pipeline {
+func New(conn *Connection, name string, report func(context.Context, Report)) *Pipeline {
 	p := &Pipeline{conn: conn, name: name, outage: outage{report: report}}
 	for i := range p.ranges {
 		p.lanes[i].pipeline, p.lanes[i].queue = p, &conn.queues[i]
