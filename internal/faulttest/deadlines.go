@@ -19,10 +19,10 @@ const hangTime = 1500 * time.Millisecond
 // hangs. With a Fallback, it decides for most of them. Without, their errors match that of the
 // context. With -v it prints a row of a table for each.
 func DeadlinesOfCallers(t *testing.T, open Open) {
+	t.Parallel()
 	for _, deadline := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 0} {
 		for _, withFallback := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v, %v", deadline, withFallback), func(t *testing.T) {
-				t.Parallel()
+			t.Run(fmt.Sprintf("%v, %v", deadline, withFallback), func(t *testing.T) { // one by one: each is load enough
 				(&hung{deadline: deadline, withFallback: withFallback}).test(t, open)
 			})
 		}

@@ -92,9 +92,11 @@ func (b *breaker) succeeded(ctx context.Context, began, now time.Duration) {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
-	if now-time.Duration(b.lastSuccess.Load()) > successResolution {
+	if last := b.lastSuccess.Load(); now-time.Duration(last) > successResolution {
 		b.lastSuccess.Store(int64(now))
-		b.sample(now - began)
+		if last != 0 { // the first call also connects and loads the script
+			b.sample(now - began)
+		}
 	}
 	if b.isOpen() {
 		b.set(ctx, 0, nil)

@@ -71,10 +71,12 @@ func TestShortDeadlinesFailTogether(t *testing.T) {
 	})
 }
 
-// TestUsual checks the moving average of how long calls take, of which one in 100 ms is a sample.
+// TestUsual checks the moving average of how long calls take, of which one in 100 ms is a sample,
+// but not the first.
 func TestUsual(t *testing.T) {
 	b := &breaker{}
 	for _, test := range []struct{ at, took, want time.Duration }{
+		{time.Second / 2, time.Minute, 0},
 		{time.Second, 8 * time.Millisecond, 8 * time.Millisecond},
 		{time.Second + successResolution, time.Hour, 8 * time.Millisecond},
 		{2 * time.Second, 16 * time.Millisecond, 9 * time.Millisecond},
