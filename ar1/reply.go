@@ -27,7 +27,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 	by, trace := l, reply.Trace
 	if err != nil {
 		by, trace.Failure = l.fallback, pipeline.FailureIn(err)
-		*reply, err = outage.Ask(ctx, err, by, func(f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
+		*reply, err = outage.Ask(ctx, err, by, func(ctx context.Context, f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
 	}
 	if err == nil {
 		d = by.decision(reply)

@@ -28,7 +28,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 	}
 	f, trace := l.degraded(), reply.Trace
 	trace.Failure = pipeline.FailureIn(err)
-	*reply, err = outage.Ask(ctx, err, f, func(f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
+	*reply, err = outage.Ask(ctx, err, f, func(ctx context.Context, f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
 	reply.Trace = trace
 	return l.conclude(ctx, v, n, f, reply, err, began)
 }

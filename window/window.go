@@ -71,9 +71,9 @@ type Config struct {
 
 	// Timeout bounds how long one call waits for Redis in all. 0 is 250 ms. If it is negative, only
 	// the context of the call ends the wait. If the deadline of a context comes before, the call
-	// waits until shortly before it: a tenth of its time, from 1 to 20 ms. Then it counts as a
-	// failure, and the Fallback decides. But a deadline is a mere end of the context, as that of a
-	// caller who leaves, if it leaves less than 5 ms or 4 times what calls usually take.
+	// waits until shortly before it: a tenth of its time, from 1 to 20 ms. If Redis has been silent
+	// for 5 ms and 4 times what a reply usually takes, the call fails then, and the Fallback decides.
+	// Otherwise the deadline is a mere end of the context, as that of a caller who leaves.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 

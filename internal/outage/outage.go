@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/pipeline"
@@ -31,14 +32,24 @@ func Needless(name string) error {
 	return fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", name)
 }
 
-// Ask asks the Fallback if there is one, and if an outage of Redis is the cause. Otherwise, or if
-// the Fallback cannot answer either, it returns the cause, which says whether Redis may have
-// counted the request.
-func Ask[F, R any](ctx context.Context, cause error, fallback *F, ask func(*F) (R, error)) (none R, _ error) {
-	if fallback == nil || !pipeline.IsOutage(cause) || ctx.Err() != nil {
+// grace is how long a Fallback may take if the deadline has passed before it is asked, as on a busy
+// machine.
+const grace = 20 * time.Millisecond
+
+// Ask asks the Fallback if there is one, if an outage of Redis is the cause, and if the caller has not
+// left. Otherwise, or if the Fallback cannot answer either, it returns the cause, which says whether
+// Redis may have counted the request.
+func Ask[F, R any](ctx context.Context, cause error, fallback *F, ask func(context.Context, *F) (R, error)) (none R, _ error) {
+	ended := ctx.Err() != nil
+	if fallback == nil || !pipeline.IsOutage(cause) || ended && !pipeline.IsExpired(cause) {
 		return none, cause
 	}
-	reply, err := ask(fallback)
+	if ended {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+	}
+	reply, err := ask(ctx, fallback)
 	if err != nil {
 		return none, fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err) //nolint:errorlint // it must match the cause alone
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // A batch is what a sender sends at once, as one pipeline. It is also the context of the client:
@@ -13,9 +14,10 @@ type batch struct {
 
 	conn     *Connection
 	queue    *queue
-	taken    int        // requests taken from the queue
-	shares   []share    // of them
-	requests []*Request // requests whose callers still waited
+	taken    int           // requests taken from the queue
+	shares   []share       // of them
+	requests []*Request    // requests whose callers still waited
+	claimed  time.Duration // when they were
 	parts    []part
 	byKey    map[string]*part // the last one on a key
 	calls    []ScriptCall
@@ -70,6 +72,7 @@ func (b *batch) load() {
 
 // claim keeps the requests whose callers still wait. From now on they may run.
 func (b *batch) claim() {
+	b.claimed = b.conn.elapsed()
 	b.requests = slices.DeleteFunc(b.requests, func(r *Request) bool {
 		r.batch = b
 		return !r.state.CompareAndSwap(queued, sent)
@@ -82,11 +85,13 @@ func (b *batch) send() {
 		return
 	}
 	began := b.conn.elapsed()
+	b.queue.silence.begin(began)
 	b.conn.client().Send(b, b.pending)
-	took := b.conn.elapsed() - began
+	now := b.conn.elapsed()
+	b.queue.silence.end(began, now, slices.ContainsFunc(b.pending, (*ScriptCall).isAnswered))
 	for _, c := range b.pending {
 		c.again = false
-		c.trace.InRedis += took
+		c.trace.InRedis += now - began
 		c.trace.Batch = len(b.requests)
 		c.noteLoss(b.conn)
 	}

@@ -37,7 +37,6 @@ type breaker struct {
 	until       atomic.Int64 // when the next probe may be sent; 0 while the breaker is closed
 	lastSuccess atomic.Int64 // when a request last succeeded, to successResolution
 	lastFailure atomic.Int64
-	usual       atomic.Int64            // how long calls usually take, a moving average; 0 if none succeeded
 	failure     atomic.Pointer[Failure] // the error that callers get while the breaker is open
 
 	mu     sync.Mutex                                 // held while the breaker opens, stays open or closes
@@ -53,9 +52,6 @@ func (b *breaker) allows(now time.Duration) (allowed, probe bool) {
 	probe = now >= time.Duration(until) && b.until.CompareAndSwap(until, int64(now+RecoveryDelay))
 	return probe, probe
 }
-
-// usually returns how long calls usually take.
-func (b *breaker) usually() time.Duration { return time.Duration(b.usual.Load()) }
 
 func (b *breaker) isOpen() bool { return b.until.Load() != 0 }
 
@@ -73,43 +69,28 @@ func (o *breakerOpen) Error() string {
 // record updates the breaker by the outcome of a request. It counts failures of Redis, but neither
 // a request that its caller ended nor one that the script refused.
 func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
-	if err == nil {
-		b.succeeded(ctx, began, now)
+	if isWell(err) {
+		b.succeeded(ctx, now)
 		return
 	}
-	reply, isReply := replied(err)
-	certain := isReply || notRun(err)
+	certain := isAnswer(err) || notRun(err)
 	switch {
-	case isReply && reply.fromScript():
-		b.succeeded(ctx, began, now)
-	case !certain && ctx.Err() != nil:
+	case !certain && ctx.Err() != nil && !IsExpired(err):
 	default:
 		b.failed(ctx, began, now, err, !certain && !waitedInFull(err))
 	}
 }
 
-func (b *breaker) succeeded(ctx context.Context, began, now time.Duration) {
+func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
-	if last := b.lastSuccess.Load(); now-time.Duration(last) > successResolution {
+	if now-time.Duration(b.lastSuccess.Load()) > successResolution {
 		b.lastSuccess.Store(int64(now))
-		if last != 0 { // the first call also connects and loads the script
-			b.sample(now - began)
-		}
 	}
 	if b.isOpen() {
 		b.set(ctx, 0, nil)
 	}
-}
-
-// sample adds to the moving average how long a call took. The newest counts an eighth.
-func (b *breaker) sample(took time.Duration) {
-	usual := b.usual.Load()
-	if usual == 0 {
-		usual = int64(took)
-	}
-	b.usual.Store(usual + (int64(took)-usual)/8)
 }
 
 // failed counts a failure. It ignores a request that began before the last success, because it

@@ -95,23 +95,31 @@ func testProbe(t *testing.T, s *servertest.Server, l *line, f servertest.Action)
 	wantEqual(t, "sent", len(s.Received()), sent+1)
 }
 
-// TestProbeThatLeaves checks that a probe whose caller leaves does not close the breaker. The next
-// probe comes a second later.
+// TestProbeThatLeaves checks that a probe whose caller leaves closes the breaker once its reply comes,
+// if that is within the timeout. Otherwise, the next probe comes a second later.
 func TestProbeThatLeaves(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t))
-		breakRange(t, s, l, "a")
-		servertest.Pass(time.Second)
-		s.Hold()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		wantError(t, "probe", ask(ctx, l, "a").err, ErrUncertain)
-		s.Release()
-		servertest.Pass(900 * time.Millisecond)
-		wantOpen(t, askOne(t, l, "b"))
-		servertest.Pass(100 * time.Millisecond)
-		mustCount(t, l, "b")
-	})
+	for _, test := range []struct {
+		late   time.Duration
+		closes bool
+	}{{time.Second, true}, {time.Second + time.Millisecond, false}} {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t))
+			breakRange(t, s, l, "a")
+			servertest.Pass(time.Second)
+			l.log.read()
+			s.Next(servertest.Action{Delay: test.late})
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Millisecond)
+			defer cancel()
+			probe := ask(ctx, l, "a")
+			wantError(t, "probe", probe.err, ErrUncertain)
+			servertest.Pass(999*time.Millisecond - probe.took)
+			wantOpen(t, askOne(t, l, "b"))
+			servertest.Pass(time.Millisecond)
+			synctest.Wait()
+			wantEqual(t, "closed", l.log.read(), map[bool][]string{true: {"2s: outage changed 0, 0 out"}}[test.closes])
+			mustCount(t, l, "b")
+		})
+	}
 }
 
 // breakRange opens the circuit breaker of the slot range of an event.

@@ -2,6 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"runtime"
+	"slices"
 	"time"
 )
 
@@ -11,14 +14,15 @@ type call struct {
 	conn     *Connection
 	pipeline *Pipeline
 	ctx      context.Context
+	timeout  time.Duration // below 0: it never passes
 	patience patience
 	requests []*Request
 	done     chan *Request // requests whose batch is done; nil when the timeout has passed
 
 	waiting int // how many requests are not settled
 	began   time.Duration
-	end     time.Duration // when the caller leaves
-	timer   *time.Timer   // sends nil to done when the timeout has passed
+	end     time.Duration // when the caller leaves, as far as is known
+	timer   *time.Timer   // sends nil to done at the end
 	timed   bool          // the timer runs, or may have sent
 	left    bool          // the caller left requests behind, which a sender may still hold
 
@@ -55,27 +59,27 @@ func (c *call) free() {
 	c.conn.calls.Put(c)
 }
 
-// start computes when the caller leaves, and starts the timer for it unless the context ends the
-// wait. The slot ranges of the requests must be known.
+// start computes when the caller leaves. The slot ranges of the requests must be known.
 func (c *call) start(ctx context.Context, p *Pipeline, timeout time.Duration) {
-	c.ctx, c.pipeline, c.began = ctx, p, c.conn.elapsed()
+	c.ctx, c.pipeline, c.timeout, c.began = ctx, p, timeout, c.conn.elapsed()
 	c.retries.begin(c.began)
-	var usual time.Duration
+	var least time.Duration
 	for _, r := range c.requests {
-		usual = max(usual, p.ranges[r.Trace.SlotRange].usually())
+		least = max(least, p.laneOf(r.Trace.SlotRange).queue.silence.least())
 	}
-	c.patience = newPatience(ctx, timeout, usual)
-	c.end = c.began + c.patience.left
-	if c.patience.timed {
-		c.startTimer()
-	}
+	c.endBy(newPatience(ctx, timeout, least))
 }
 
-func (c *call) startTimer() {
-	if c.timed = true; c.timer == nil {
-		c.timer = time.AfterFunc(c.patience.left, func() { c.done <- nil })
+// endBy sets when the caller leaves, and starts the timer for it unless the context ends the wait.
+func (c *call) endBy(p patience) {
+	c.patience, c.end = p, c.began+p.left
+	if c.timed = p.timed; !p.timed {
+		return
+	}
+	if left := c.end - c.conn.elapsed(); c.timer == nil {
+		c.timer = time.AfterFunc(left, func() { c.done <- nil })
 	} else {
-		c.timer.Reset(c.patience.left)
+		c.timer.Reset(left)
 	}
 }
 
@@ -83,12 +87,13 @@ func (c *call) startTimer() {
 // request.
 func (c *call) allows(r *Request) bool {
 	p, i := c.pipeline, r.Trace.SlotRange
-	r.began, r.slots, r.lane = c.began, &p.ranges[i], &p.lanes[c.conn.queueOf(i)]
+	r.began, r.slots, r.lane = c.began, &p.ranges[i], p.laneOf(i)
 	allowed, probe := r.slots.allows(c.began)
 	switch {
 	case !allowed:
 		r.Err = r.slots.err()
-	case r.slots.abandoned.Load() >= maxAbandoned:
+	case r.slots.abandoned.Load() >= maxAbandoned && r.lane.queue.isSilent(c.began, maxSilence, maxAbandoned):
+		r.slots.failed(c.ctx, c.began, c.began, errTooMany.Cause, true)
 		r.Err = errTooMany
 	default:
 		r.probe = probe
@@ -103,21 +108,46 @@ func (c *call) wait() {
 	for c.waiting > 0 {
 		select {
 		case r := <-c.done:
-			if r == nil {
-				c.leave(&expired{c.patience, false})
-			} else {
+			switch {
+			case r != nil:
 				c.receive(r)
+			case c.patience.early && !c.isFailing():
+				c.endBy(c.patience.later(c.timeout))
+			default:
+				c.leave(c.patience.expired())
 			}
 		case <-c.retries.due:
 			c.retry()
 		case <-c.ctx.Done():
-			c.leave(c.ctx.Err())
+			c.leave(c.causeOfEnd())
 		}
 	}
 	if c.timed && c.timer.Stop() {
 		c.timed = false
 	}
 	c.retries.stop()
+}
+
+// causeOfEnd returns why the caller leaves when its context has ended: if it is the deadline, and
+// Redis is silent, that is a failure although the timer came late or found others served.
+func (c *call) causeOfEnd() error {
+	err := c.ctx.Err()
+	if c.patience.least > 0 && err == context.DeadlineExceeded { //nolint:errorlint // it is one of two values
+		if c.patience = c.patience.atDeadline(); c.isFailing() {
+			return c.patience.expired()
+		}
+	}
+	return err
+}
+
+// isFailing reports whether it is a failure that the call has no replies when its patience ends: a
+// request did not run before, or Redis has been silent for too long. First it lets others run: if they
+// are many, the call is late, and replies may only have been noticed late.
+func (c *call) isFailing() bool {
+	runtime.Gosched()
+	now := c.conn.elapsed()
+	least := c.patience.leastWhen(now - c.began)
+	return c.retries.begun() || slices.ContainsFunc(c.requests, func(r *Request) bool { return r.isUnanswered(now, least) })
 }
 
 // receive takes the outcome of a request from its sender. It retries a request that certainly did
@@ -177,15 +207,16 @@ func (c *call) abandon(r *Request, now time.Duration, cause error) {
 
 // settleUnsent settles a request that no sender has taken.
 func (c *call) settleUnsent(r *Request, now time.Duration, cause error) {
+	var late *expired
 	switch {
 	case r.cause != nil:
 		c.settle(r, now)
-	case c.ctx.Err() != nil: // even if the timer came first
+	case errors.As(cause, &late):
 		c.waiting--
-		r.Err = NotSent(c.ctx.Err())
+		r.slots.failed(c.ctx, r.began, now, cause, late.early)
+		r.Err = failureOf(r.Key, ErrOutage, &expired{late.after, late.early, true})
 	default:
 		c.waiting--
-		r.slots.failed(c.ctx, r.began, now, cause, !waitedInFull(cause))
-		r.Err = failureOf(r.Key, ErrOutage, &expired{c.patience, true})
+		r.Err = NotSent(cause)
 	}
 }

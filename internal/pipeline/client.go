@@ -78,6 +78,8 @@ func (c *ScriptCall) Text(place int, text string) {
 	c.texts[place] = text
 }
 
+func (c *ScriptCall) isAnswered() bool { return isAnswer(c.err) }
+
 // replyTo returns the reply to one of the parts: as many integers as to each other one, or an error
 // if there is a text in place of the first.
 func (c *ScriptCall) replyTo(part int) ([]int64, error) {

@@ -144,22 +144,27 @@ func (c *Connection) run(ctx context.Context, tried func()) {
 }
 
 // awaitTry waits until the first dial has ended, for as long as a call waits for Redis. It returns
-// what is left of the timeout.
-func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration) {
-	if p := newPatience(ctx, timeout, 0); p.timed {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.left)
-		defer cancel()
+// what is left of the timeout, or why the call waits no longer.
+func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
+	p := newPatience(ctx, timeout, slowness*assumedUsual)
+	var over <-chan time.Time
+	if p.timed {
+		timer := time.NewTimer(p.left)
+		defer timer.Stop()
+		over = timer.C
 	}
 	began := time.Now()
 	select {
 	case <-c.tried:
+	case <-over:
+		return timeout, &expired{after: p.left, early: p.early, unsent: true}
 	case <-ctx.Done():
+		return timeout, NotSent(ctx.Err())
 	}
 	if timeout < 0 {
-		return timeout
+		return timeout, nil
 	}
-	return max(1, timeout-time.Since(began))
+	return max(1, timeout-time.Since(began)), nil
 }
 
 // keep stores the result of a dial. It reports whether dialling is over.
@@ -219,11 +224,15 @@ func (c *Connection) Close() {
 	}
 }
 
-// notConnected returns why calls fail while there is no client.
-func (c *Connection) notConnected() error {
+// notConnected returns why calls fail while there is no client: the last dial failed, or a call waited
+// for the first one in vain.
+func (c *Connection) notConnected(waited error) error {
 	cause := errors.New("there is no connection yet")
 	if err := c.Err(); err != nil {
-		cause = fmt.Errorf("%w: %w", cause, translate(err))
+		waited = translate(err)
+	}
+	if waited != nil {
+		cause = fmt.Errorf("%w: %w", cause, waited)
 	}
 	return &UnsentError{Cause: cause}
 }

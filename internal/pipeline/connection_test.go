@@ -92,6 +92,28 @@ func TestFirstDial(t *testing.T) {
 	}
 }
 
+// TestDeadlineInTheFirstDial checks that a caller with a deadline waits for the first dial until shortly
+// before that, and that its error matches that of its context. One with little time merely leaves.
+func TestDeadlineInTheFirstDial(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
+		l, results := dialling(t)
+		soon, cancelSoon := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancelSoon()
+		late, cancelLate := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancelLate()
+		hasty, patient := connect(soon, l, time.Second), connect(late, l, time.Second)
+		servertest.Pass(200 * time.Millisecond)
+		synctest.Wait()
+		wantEqual(t, "hasty: took", hasty.took, 50*time.Millisecond)
+		wantError(t, "hasty", hasty.err, ErrLeft)
+		wantEqual(t, "patient: took", patient.took, 180*time.Millisecond)
+		wantError(t, "patient", patient.err, ErrOutage)
+		wantError(t, "patient", patient.err, context.DeadlineExceeded)
+		wantEqual(t, "reports", l.log.read(), []string{"180ms: outage began 0"})
+		results <- dialled{err: errors.New("refused")}
+	})
+}
+
 // TestLeaveTheFirstDial checks that a caller whose context ends during the first dial gets the error
 // of that, and that there is no outage.
 func TestLeaveTheFirstDial(t *testing.T) {

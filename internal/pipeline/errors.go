@@ -104,6 +104,24 @@ func refusesKeys(err error) bool {
 	return isReply && (reply.begins("CROSSSLOT") || reply.begins("NOPERM"))
 }
 
+// isAnswer reports whether a server replied.
+func isAnswer(err error) bool {
+	if err == nil {
+		return true // without an allocation
+	}
+	_, isReply := replied(err)
+	return isReply
+}
+
+// isWell reports whether the script ran, so that Redis is well, although the script may have refused.
+func isWell(err error) bool {
+	if err == nil {
+		return true
+	}
+	reply, isReply := replied(err)
+	return isReply && reply.fromScript()
+}
+
 // explain adds to the error of a request about a key whether the script may have run.
 func explain(err error, key string, reads bool) error {
 	reply, isReply := replied(err)

@@ -12,6 +12,11 @@ import (
 type cachedGet struct {
 	context.Context // Background, apart from Err
 
+	conn    *Connection
+	slots   *slotRange
+	queue   *queue
+	began   time.Duration
+
 	over  atomic.Bool // the GET is done, or its caller has left
 	done  chan struct{}
 	value string
@@ -29,59 +34,68 @@ func (g *cachedGet) Err() error {
 
 // Get returns the value of a key, from the cache of the client if it has it. The client must be a
 // Tracker, and keeps the value for at most ttl. Get returns no value if the breaker of the slot
-// range is open, or if the value is not a string: a script will report what is wrong. Its error is
-// ErrLeft if ctx ended.
+// range is open, if the value is not a string, as a script will report what is wrong, or if it is
+// late without being a failure. Its error is ErrLeft if ctx ended.
 func (p *Pipeline) Get(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error) {
-	slots := &p.ranges[p.Range(key)]
+	i := p.Range(key)
+	slots := &p.ranges[i]
 	if slots.isOpen() || slots.abandoned.Load() >= maxAbandoned {
 		return "", false, nil
 	}
-	began, g := p.conn.elapsed(), &cachedGet{Context: context.Background(), done: make(chan struct{})}
-	go g.run(p.conn.up.Load().tracker, slots, key, ttl)
-	err = g.await(ctx, slots, newPatience(ctx, timeout, slots.usually()))
-	if err == nil { // this does not close the breaker: a server that refuses to count still answers a GET
-		return g.value, g.hit, nil
+	g := &cachedGet{
+		Context: context.Background(), conn: p.conn, slots: slots, queue: p.laneOf(i).queue,
+		began: p.conn.elapsed(), done: make(chan struct{}),
 	}
-	if errors.Is(err, ErrLeft) {
+	patience := newPatience(ctx, timeout, g.queue.silence.least())
+	go g.run(key, ttl)
+	came, err := g.await(ctx, patience)
+	switch {
+	case came && err == nil: // this does not close the breaker: a server that refuses to count still answers a GET
+		return g.value, g.hit, nil
+	case err == nil || errors.Is(err, ErrLeft):
 		return "", false, err
 	}
-	slots.record(ctx, began, p.conn.elapsed(), err)
+	slots.record(ctx, g.began, p.conn.elapsed(), err)
 	if err = explain(err, key, true); !IsOutage(err) {
 		return "", false, nil
 	}
 	return "", false, err
 }
 
-func (g *cachedGet) run(tracker Tracker, slots *slotRange, key string, ttl time.Duration) {
+func (g *cachedGet) run(key string, ttl time.Duration) {
 	defer close(g.done)
-	g.value, g.hit, g.err = tracker.Get(g, key, ttl)
+	g.queue.silence.begin(g.began)
+	g.value, g.hit, g.err = g.conn.up.Load().tracker.Get(g, key, ttl)
+	g.queue.silence.end(g.began, g.conn.elapsed(), !g.hit && isAnswer(g.err))
 	if !g.over.CompareAndSwap(false, true) {
-		slots.abandoned.Add(-1)
+		g.slots.abandoned.Add(-1)
 	}
 }
 
-// await waits for the GET until the patience or ctx ends.
-func (g *cachedGet) await(ctx context.Context, slots *slotRange, p patience) error {
+// await waits for the GET until the patience or ctx ends, and reports whether it came. If it is merely
+// late, there is no error.
+func (g *cachedGet) await(ctx context.Context, p patience) (came bool, err error) {
 	var over <-chan time.Time
 	if p.timed {
 		timer := time.NewTimer(p.left)
 		defer timer.Stop()
 		over = timer.C
 	}
-	var err error
 	select {
 	case <-g.done:
-		return g.err
+		return true, g.err
 	case <-over:
-		err = &expired{p, false}
+		if now := g.conn.elapsed(); !p.early || g.queue.isSilent(now, p.leastWhen(now-g.began), 0) {
+			err = p.expired()
+		}
 	case <-ctx.Done():
 		err = NotSent(ctx.Err())
 	}
-	slots.abandoned.Add(1)
+	g.slots.abandoned.Add(1)
 	if !g.over.CompareAndSwap(false, true) { // it came just now
-		slots.abandoned.Add(-1)
+		g.slots.abandoned.Add(-1)
 		<-g.done
-		return g.err
+		return true, g.err
 	}
-	return err
+	return false, err
 }

@@ -110,6 +110,13 @@ func mustCount(t *testing.T, l *line, event string) {
 	}
 }
 
+// learn counts twice, so that the line knows how long replies take.
+func learn(t *testing.T, l *line) {
+	t.Helper()
+	mustCount(t, l, "before")
+	mustCount(t, l, "before")
+}
+
 // askMany counts one unit of each event, in one round.
 func askMany(ctx context.Context, l *line, events []string) (callers []*caller) {
 	requests := make([]*Request, len(events))

@@ -139,11 +139,11 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	trace, first := p.call.trace, int64(0)
 	trace.Merged = p.merged
 	for r := p.first; r != nil; {
-		slots, next, units := r.slots, r.next, r.Units // once delivered, r belongs to its caller
+		next, units := r.next, r.Units // once delivered, r belongs to its caller
 		if batch := r.batch; r.deliver(trace, reply, first, err, now) {
 			batch.settled.Add(1)
 		} else {
-			slots.abandoned.Add(-1)
+			r.arriveLate(err, now)
 			left = true
 		}
 		r = next

@@ -9,50 +9,77 @@ import (
 )
 
 // patience says how long a caller waits for Redis: for the timeout, or until the deadline of its
-// context. If that comes first, the caller leaves a little before, so that it can still decide
-// without Redis: a tenth of its time, from minMargin to maxMargin. But it does so only if a reply
-// would have come by then: after minPatience, and slowness times what calls usually take. Otherwise
-// clients that choose their deadlines could have the Fallback decide although Redis is well.
+// context. If that comes first, the caller looks a little before whether Redis is silent, and then
+// leaves, so that it can still decide without Redis: a tenth of its time before, from minMargin to
+// maxMargin. A caller that has less time than a silence must last does not look. Otherwise clients
+// that choose their deadlines could have the Fallback decide although Redis is well.
 type patience struct {
-	left  time.Duration // until the caller leaves
+	left  time.Duration // until the caller leaves, or looks
 	timed bool          // a timer ends the wait, and not the context
-	early bool          // it ends before the deadline of the context
+	early bool          // it ends before the deadline of the context, if Redis is silent
+
+	deadline time.Duration // until that of the context; if it is early
+	least    time.Duration // how long a silence must last; if it is early
 }
 
 const (
 	minMargin   = time.Millisecond
 	maxMargin   = 20 * time.Millisecond
 	minPatience = 5 * time.Millisecond
-	slowness    = 4
 )
 
 // newPatience returns the patience of a call whose context and timeout these are. A timeout below 0
-// never passes.
-func newPatience(ctx context.Context, timeout, usual time.Duration) patience {
-	p := patience{left: timeout, timed: timeout >= 0}
-	if !p.timed {
-		p.left = math.MaxInt64 / 2
-	}
+// never passes. Least says how long a silence must last.
+func newPatience(ctx context.Context, timeout, least time.Duration) patience {
 	deadline, dated := ctx.Deadline()
 	if !dated {
-		return p
+		return until(timeout, math.MaxInt64/2)
 	}
 	left := time.Until(deadline)
-	if left > p.left {
-		return p
-	}
 	early := left - min(max(left/10, minMargin), maxMargin)
-	if early < max(minPatience, slowness*usual) {
-		return patience{left: left}
+	if timeout >= 0 && timeout <= early || early < least {
+		return until(timeout, left)
 	}
-	return patience{left: early, timed: true, early: true}
+	return patience{left: early, timed: true, early: true, deadline: left, least: least}
+}
+
+// until returns the patience of a call that waits for the timeout, or until its context ends, which
+// is at a deadline or never.
+func until(timeout, deadline time.Duration) patience {
+	if timed := timeout >= 0 && timeout <= deadline; timed {
+		return patience{left: timeout, timed: true}
+	}
+	return patience{left: deadline}
+}
+
+// later returns the patience of an early call that has found Redis not silent.
+func (p patience) later(timeout time.Duration) patience {
+	later := until(timeout, p.deadline)
+	later.deadline, later.least = p.deadline, p.least
+	return later
+}
+
+// atDeadline returns the patience of an early call that is over at the deadline.
+func (p patience) atDeadline() patience {
+	p.left, p.timed, p.early = p.deadline, false, true
+	return p
+}
+
+// leastWhen returns how long a silence must last to be a failure when the patience has ended, after
+// this time. If that is late, the process is so busy that it notices replies late, too.
+func (p patience) leastWhen(elapsed time.Duration) time.Duration {
+	return p.least + slowness*(elapsed-p.left)
 }
 
 // expired is the cause of a failure when the patience ended.
 type expired struct {
-	patience
+	after  time.Duration
+	early  bool // it ended because of the deadline of the context
 	unsent bool
 }
+
+// expired returns the cause of a failure when the patience has ended.
+func (p patience) expired() *expired { return &expired{after: p.left, early: p.early} }
 
 func (e *expired) Error() string {
 	what, why := "no reply came", "the timeout"
@@ -62,7 +89,7 @@ func (e *expired) Error() string {
 	if e.early {
 		why = "shortly before the deadline of the context"
 	}
-	return fmt.Sprintf("%s within %v, %s", what, Rounded(e.left), why)
+	return fmt.Sprintf("%s within %v, %s", what, Rounded(e.after), why)
 }
 
 // Is reports that the end of the context is the cause, if it is.
@@ -70,6 +97,12 @@ func (e *expired) Is(target error) bool { return e.early && target == context.De
 
 // Timeout reports that it is a timeout, as for the errors of package net.
 func (e *expired) Timeout() bool { return true }
+
+// IsExpired reports whether err says that a patience ended, and not that a caller left.
+func IsExpired(err error) bool {
+	var e *expired
+	return errors.As(err, &e)
+}
 
 // waitedInFull reports whether err says that a caller waited for the whole timeout.
 func waitedInFull(err error) bool {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,18 +15,21 @@ func TestPatience(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name                     string
-		deadline, timeout, usual time.Duration // a deadline of 0 is none
+		deadline, timeout, least time.Duration // a deadline of 0 is none
 		want                     patience
 	}{
-		{"the timeout", 0, 250 * ms, ms, patience{250 * ms, true, false}},
-		{"the timeout comes first", 251 * ms, 250 * ms, ms, patience{250 * ms, true, false}},
-		{"a tenth before the deadline", 100 * ms, 250 * ms, ms, patience{90 * ms, true, true}},
-		{"at most 20 ms before", 900 * ms, time.Second, ms, patience{880 * ms, true, true}},
-		{"at least 1 ms before", 7 * ms, 250 * ms, ms, patience{6 * ms, true, true}},
-		{"too short", 5 * ms, 250 * ms, 0, patience{5 * ms, false, false}},
-		{"shorter than four replies", 100 * ms, 250 * ms, 23 * ms, patience{100 * ms, false, false}},
-		{"four replies", 100 * ms, 250 * ms, 22 * ms, patience{90 * ms, true, true}},
-		{"no timeout", 100 * ms, -1, ms, patience{90 * ms, true, true}},
+		{"the timeout", 0, 250 * ms, 5 * ms, patience{left: 250 * ms, timed: true}},
+		{"the timeout comes first", 270 * ms, 250 * ms, 5 * ms, patience{left: 250 * ms, timed: true}},
+		{"a deadline shortly after the timeout", 260 * ms, 250 * ms, 5 * ms, patience{240 * ms, true, true, 260 * ms, 5 * ms}},
+		{"a tenth before the deadline", 100 * ms, 250 * ms, 5 * ms, patience{90 * ms, true, true, 100 * ms, 5 * ms}},
+		{"at most 20 ms before", 900 * ms, time.Second, 5 * ms, patience{880 * ms, true, true, 900 * ms, 5 * ms}},
+		{"at least 1 ms before", 7 * ms, 250 * ms, 5 * ms, patience{6 * ms, true, true, 7 * ms, 5 * ms}},
+		{"too short", 5 * ms, 250 * ms, 5 * ms, patience{left: 5 * ms}},
+		{"shorter than a silence", 100 * ms, 250 * ms, 91 * ms, patience{left: 100 * ms}},
+		{"as long as a silence", 100 * ms, 250 * ms, 90 * ms, patience{90 * ms, true, true, 100 * ms, 90 * ms}},
+		{"the timeout, as a silence is longer", 255 * ms, 250 * ms, 240 * ms, patience{left: 250 * ms, timed: true}},
+		{"no timeout", 100 * ms, -1, 5 * ms, patience{90 * ms, true, true, 100 * ms, 5 * ms}},
+		{"neither", 0, -1, 5 * ms, patience{left: math.MaxInt64 / 2}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -33,7 +37,7 @@ func TestPatience(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), test.deadline)
 			}
 			defer cancel()
-			if got := newPatience(ctx, test.timeout, test.usual); got != test.want {
+			if got := newPatience(ctx, test.timeout, test.least); got != test.want {
 				t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 			}
 		})
@@ -45,7 +49,7 @@ func TestPatience(t *testing.T) {
 func TestShortDeadlinesFailTogether(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
-		mustCount(t, l, "before")
+		learn(t, l)
 		s.Hold()
 		for _, want := range []struct {
 			after  time.Duration
@@ -71,18 +75,3 @@ func TestShortDeadlinesFailTogether(t *testing.T) {
 	})
 }
 
-// TestUsual checks the moving average of how long calls take, of which one in 100 ms is a sample,
-// but not the first.
-func TestUsual(t *testing.T) {
-	b := &breaker{}
-	for _, test := range []struct{ at, took, want time.Duration }{
-		{time.Second / 2, time.Minute, 0},
-		{time.Second, 8 * time.Millisecond, 8 * time.Millisecond},
-		{time.Second + successResolution, time.Hour, 8 * time.Millisecond},
-		{2 * time.Second, 16 * time.Millisecond, 9 * time.Millisecond},
-		{3 * time.Second, time.Millisecond, 8 * time.Millisecond},
-	} {
-		b.record(t.Context(), test.at-test.took, test.at, nil)
-		wantEqual(t, "usual", b.usually(), test.want)
-	}
-}

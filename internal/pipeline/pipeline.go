@@ -8,6 +8,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -70,16 +71,17 @@ func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
 // waits for the end of that. If there is no client then, there is an outage. It begins with the
 // first request without a client, and ends with the first one after the client connected.
 func (p *Pipeline) Connected(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
+	var waited error
 	if p.conn.up.Load() == nil && !p.disconnected.Load() {
-		timeout = p.conn.awaitTry(ctx, timeout)
+		timeout, waited = p.conn.awaitTry(ctx, timeout)
 	}
 	switch {
 	case p.conn.up.Load() != nil:
 		p.setDisconnected(ctx, nil)
-	case ctx.Err() != nil && !p.disconnected.Load():
-		err = NotSent(ctx.Err())
+	case errors.Is(waited, ErrLeft):
+		err = waited
 	default:
-		failure := &Failure{Name: p.name, Counted: ErrOutage, Cause: p.conn.notConnected()}
+		failure := &Failure{Name: p.name, Counted: ErrOutage, Cause: p.conn.notConnected(waited)}
 		p.setDisconnected(ctx, failure)
 		err = failure
 	}
@@ -111,5 +113,12 @@ func (p *Pipeline) Range(key string) int {
 // errTooMany is the error of requests that would add to those of callers who left.
 var errTooMany = &Failure{Counted: ErrOutage, Cause: &UnsentError{fmt.Errorf("%d requests are in flight whose callers left", maxAbandoned), ReasonTimeout}}
 
-// maxAbandoned bounds the abandoned requests of a slot range, which accumulate while Redis hangs.
-const maxAbandoned = 4096
+// maxAbandoned bounds the abandoned requests of a slot range, which accumulate while Redis hangs: once
+// it has been silent for maxSilence.
+const (
+	maxAbandoned = 4096
+	maxSilence   = 100 * time.Millisecond
+)
+
+// laneOf returns the lane of a slot range.
+func (p *Pipeline) laneOf(slotRange int) *lane { return &p.lanes[p.conn.queueOf(slotRange)] }

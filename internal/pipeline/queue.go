@@ -44,6 +44,8 @@ type queue struct {
 	yielding int           // how many senders let callers run, and then take what is queued
 	yieldAt  time.Duration // when senders may yield again
 
+	silence silence
+
 	_ [64]byte // keeps neighbours off one cache line
 }
 
@@ -63,6 +65,7 @@ func (q *queue) put(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := r.lane
+	r.crowd = q.waiting + q.inFlight
 	if len(l.waiting) == 0 {
 		q.lanes = append(q.lanes, l)
 	}

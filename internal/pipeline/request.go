@@ -32,6 +32,8 @@ type Request struct {
 	began time.Duration // when its call began, as all times since the Connection was made
 	probe bool          // the circuit breaker is open, and this request probes
 
+	crowd int           // how many requests were queued or in flight before
+
 	state atomic.Int32 // see the constants
 
 	// These belong to the sender that moved the request to sent, until it is done.
@@ -90,6 +92,29 @@ func (r *Request) Explain(err error) error { return explain(err, r.Key, r.Reads)
 // fits reports whether the request can share a script call with another.
 func (r *Request) fits(other *Request) bool {
 	return r.Group != "" && r.Group == other.Group && r.Verb == other.Verb && r.Time == other.Time && r.Script.same(other.Script)
+}
+
+// isUnanswered reports whether no server has replied for this long to any request of the queue, or
+// for much longer to this one.
+func (r *Request) isUnanswered(now, least time.Duration) bool {
+	switch state := r.state.Load(); {
+	case state == sent && now-r.batch.claimed >= slowReply*least:
+		return true
+	case state == sent || state == queued:
+		own := time.Duration(len(r.call.requests)-1) * crowdTime
+		return r.lane.queue.isSilent(now, least-own, r.crowd)
+	}
+	return false
+}
+
+// arriveLate notes the outcome of a request whose caller has left. A reply within the timeout is a
+// success, although the caller had less time.
+func (r *Request) arriveLate(err error, now time.Duration) {
+	r.slots.abandoned.Add(-1)
+	c := r.call
+	if isWell(err) && (c.timeout < 0 || now-r.began <= c.timeout) {
+		r.slots.succeeded(c.ctx, now)
+	}
 }
 
 // deliver gives the call the outcome of its request. It returns false if the call has left.

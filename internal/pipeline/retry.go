@@ -54,6 +54,9 @@ func (t *retries) start() {
 	t.due, t.backoff = t.timer.C, min(2*t.backoff, maxBackoff)
 }
 
+// begun reports whether a request did not run.
+func (t *retries) begun() bool { return t.backoff > minBackoff }
+
 func (t *retries) stop() {
 	if t.due != nil {
 		t.timer.Stop()
