@@ -179,17 +179,13 @@ type fetch struct {
 	err   error
 }
 
-// share calls get for one caller at a time. Callers that come meanwhile wait for its result.
+// share calls get for one caller at a time. Callers that come meanwhile wait for its result, for at most
+// half of the time until their deadline, so that they can still ask themselves.
 func (d *denial) share(ctx context.Context, get func() fetch) fetch {
 	d.mu.Lock()
 	if l := d.fetch; l != nil {
 		d.mu.Unlock()
-		select {
-		case <-l.done:
-			return *l
-		case <-ctx.Done():
-			return fetch{err: ErrLeft}
-		}
+		return l.await(ctx)
 	}
 	l := &fetch{done: make(chan struct{}), err: ErrLeft} // the error if get panics
 	d.fetch = l
@@ -198,6 +194,26 @@ func (d *denial) share(ctx context.Context, get func() fetch) fetch {
 	found := get()
 	l.value, l.hit, l.err = found.value, found.hit, found.err
 	return found
+}
+
+// await waits for the result of another caller's fetch. An error that comes from the deadline of that
+// caller is ErrLeft, as if it had left.
+func (l *fetch) await(ctx context.Context) fetch {
+	var over <-chan time.Time
+	if deadline, dated := ctx.Deadline(); dated {
+		timer := time.NewTimer(time.Until(deadline) / 2)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-l.done:
+		if !errors.Is(l.err, context.DeadlineExceeded) {
+			return *l
+		}
+	case <-over:
+	case <-ctx.Done():
+	}
+	return fetch{err: ErrLeft}
 }
 
 func (d *denial) finish(l *fetch) {

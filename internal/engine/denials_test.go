@@ -88,11 +88,15 @@ func TestTimeoutCoversTheLookup(t *testing.T) {
 		s.Cut()
 		synctest.Wait()
 		s.Hold()
-		leaves, leave := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer leave()
+		leaves, leave := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, leave)
+		dated, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
 		first := arrive(t.Context(), l, Allow, "hot", 1)
-		second := arrive(leaves, l, Allow, "hot", 1)
-		wantError(t, "one that waits for the look of another", second.wait().err, context.DeadlineExceeded)
+		second, third := arrive(leaves, l, Allow, "hot", 1), arrive(dated, l, Allow, "hot", 1)
+		wantError(t, "one with a deadline, which asks itself", third.wait().err, pipeline.ErrUncertain)
+		wantEqual(t, "took", third.took, 285*time.Millisecond)
+		wantError(t, "one that waits for the look of another", second.wait().err, context.Canceled)
 		if !strings.Contains(second.err.Error(), "nothing was sent") {
 			t.Error(second.err)
 		}
@@ -101,7 +105,7 @@ func TestTimeoutCoversTheLookup(t *testing.T) {
 		wantEqual(t, "took", first.took, time.Second)
 		s.Release()
 		synctest.Wait()
-		wantEqual(t, "script calls", len(s.Received()), 0)
+		wantEqual(t, "script calls", len(s.Received()), 1)
 	})
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		s.Cut()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
-	"time"
 )
 
 // A batch is what a sender sends at once, as one pipeline. It is also the context of the client:
@@ -14,10 +13,9 @@ type batch struct {
 
 	conn     *Connection
 	queue    *queue
-	taken    int           // requests taken from the queue
-	shares   []share       // of them
-	requests []*Request    // requests whose callers still waited
-	claimed  time.Duration // when they were
+	taken    int        // requests taken from the queue
+	shares   []share    // of them
+	requests []*Request // requests whose callers still waited
 	parts    []part
 	byKey    map[string]*part // the last one on a key
 	calls    []ScriptCall
@@ -72,9 +70,9 @@ func (b *batch) load() {
 
 // claim keeps the requests whose callers still wait. From now on they may run.
 func (b *batch) claim() {
-	b.claimed = b.conn.elapsed()
+	now := b.conn.elapsed()
 	b.requests = slices.DeleteFunc(b.requests, func(r *Request) bool {
-		r.batch = b
+		r.batch, r.claimed = b, now
 		return !r.state.CompareAndSwap(queued, sent)
 	})
 }

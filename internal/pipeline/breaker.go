@@ -53,6 +53,13 @@ func (b *breaker) allows(now time.Duration) (allowed, probe bool) {
 	return probe, probe
 }
 
+// probeSoon lets the next request probe, if the breaker is open.
+func (b *breaker) probeSoon(now time.Duration) {
+	if until := b.until.Load(); until != 0 {
+		b.until.CompareAndSwap(until, max(1, int64(now)))
+	}
+}
+
 func (b *breaker) isOpen() bool { return b.until.Load() != 0 }
 
 // err returns the error for callers while the breaker is open.

@@ -19,7 +19,8 @@ type call struct {
 	requests []*Request
 	done     chan *Request // requests whose batch is done; nil when the timeout has passed
 
-	waiting int // how many requests are not settled
+	waiting int   // how many requests are not settled
+	crowd   int64 // how many callers waited when it began, this one among them
 	began   time.Duration
 	end     time.Duration // when the caller leaves, as far as is known
 	timer   *time.Timer   // sends nil to done at the end
@@ -63,12 +64,19 @@ func (c *call) free() {
 func (c *call) start(ctx context.Context, p *Pipeline, timeout time.Duration) {
 	c.ctx, c.pipeline, c.timeout, c.began = ctx, p, timeout, c.conn.elapsed()
 	c.retries.begin(c.began)
-	var least time.Duration
-	for _, r := range c.requests {
-		least = max(least, p.laneOf(r.Trace.SlotRange).queue.silence.least())
+	c.crowd = c.conn.callers.Add(c.weight())
+	var least, silent time.Duration
+	if _, dated := ctx.Deadline(); dated {
+		for _, r := range c.requests {
+			s := &p.laneOf(r.Trace.SlotRange).queue.silence
+			least, silent = max(least, s.least()), max(silent, s.lasts(c.began))
+		}
 	}
-	c.endBy(newPatience(ctx, timeout, least))
+	c.endBy(newPatience(ctx, timeout, least, silent))
 }
+
+// weight returns as how many callers the call counts. Many requests of one cost this process less.
+func (c *call) weight() int64 { return int64(1 + len(c.requests)/16) }
 
 // endBy sets when the caller leaves, and starts the timer for it unless the context ends the wait.
 func (c *call) endBy(p patience) {
@@ -126,6 +134,7 @@ func (c *call) wait() {
 		c.timed = false
 	}
 	c.retries.stop()
+	c.conn.callers.Add(-c.weight())
 }
 
 // causeOfEnd returns why the caller leaves when its context has ended: if it is the deadline, and
@@ -214,9 +223,11 @@ func (c *call) settleUnsent(r *Request, now time.Duration, cause error) {
 	case errors.As(cause, &late):
 		c.waiting--
 		r.slots.failed(c.ctx, r.began, now, cause, late.early)
-		r.Err = failureOf(r.Key, ErrOutage, &expired{late.after, late.early, true})
+		r.Err = failureOf(r.Key, ErrOutage, &expired{late.after, late.early, late.over, true})
 	default:
 		c.waiting--
-		r.Err = NotSent(cause)
+		if r.Err = NotSent(cause); r.probe {
+			r.slots.probeSoon(now)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type Connection struct {
 	err    error // of the last dial; nil if there was none
 
 	losses  atomic.Int64 // calls that got no reply
+	callers atomic.Int64 // that wait
 	queues  [Ranges]queue
 	masters masters
 	calls   sync.Pool // of unused *call with one request
@@ -146,7 +147,7 @@ func (c *Connection) run(ctx context.Context, tried func()) {
 // awaitTry waits until the first dial has ended, for as long as a call waits for Redis. It returns
 // what is left of the timeout, or why the call waits no longer.
 func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
-	p := newPatience(ctx, timeout, slowness*assumedUsual)
+	p := newPatience(ctx, timeout, slowness*assumedUsual, c.elapsed())
 	var over <-chan time.Time
 	if p.timed {
 		timer := time.NewTimer(p.left)

@@ -12,10 +12,10 @@ import (
 type cachedGet struct {
 	context.Context // Background, apart from Err
 
-	conn    *Connection
-	slots   *slotRange
-	queue   *queue
-	began   time.Duration
+	conn  *Connection
+	slots *slotRange
+	queue *queue
+	began time.Duration
 
 	over  atomic.Bool // the GET is done, or its caller has left
 	done  chan struct{}
@@ -46,7 +46,9 @@ func (p *Pipeline) Get(ctx context.Context, key string, timeout, ttl time.Durati
 		Context: context.Background(), conn: p.conn, slots: slots, queue: p.laneOf(i).queue,
 		began: p.conn.elapsed(), done: make(chan struct{}),
 	}
-	patience := newPatience(ctx, timeout, g.queue.silence.least())
+	p.conn.callers.Add(1)
+	defer p.conn.callers.Add(-1)
+	patience := newPatience(ctx, timeout, g.queue.silence.least(), g.queue.silence.lasts(g.began))
 	go g.run(key, ttl)
 	came, err := g.await(ctx, patience)
 	switch {

@@ -11,12 +11,14 @@ import (
 // patience says how long a caller waits for Redis: for the timeout, or until the deadline of its
 // context. If that comes first, the caller looks a little before whether Redis is silent, and then
 // leaves, so that it can still decide without Redis: a tenth of its time before, from minMargin to
-// maxMargin. A caller that has less time than a silence must last does not look. Otherwise clients
-// that choose their deadlines could have the Fallback decide although Redis is well.
+// maxMargin. A caller that has less than minPatience, or no time until a silence would last long
+// enough, does not look. Otherwise clients that choose their deadlines could have the Fallback decide
+// although Redis is well.
 type patience struct {
 	left  time.Duration // until the caller leaves, or looks
 	timed bool          // a timer ends the wait, and not the context
 	early bool          // it ends before the deadline of the context, if Redis is silent
+	over  bool          // the deadline has passed
 
 	deadline time.Duration // until that of the context; if it is early
 	least    time.Duration // how long a silence must last; if it is early
@@ -29,15 +31,15 @@ const (
 )
 
 // newPatience returns the patience of a call whose context and timeout these are. A timeout below 0
-// never passes. Least says how long a silence must last.
-func newPatience(ctx context.Context, timeout, least time.Duration) patience {
+// never passes. Least says how long a silence must last, and silent how long one has lasted.
+func newPatience(ctx context.Context, timeout, least, silent time.Duration) patience {
 	deadline, dated := ctx.Deadline()
 	if !dated {
 		return until(timeout, math.MaxInt64/2)
 	}
 	left := time.Until(deadline)
 	early := left - min(max(left/10, minMargin), maxMargin)
-	if timeout >= 0 && timeout <= early || early < least {
+	if timeout >= 0 && timeout <= early || early < max(minPatience, least-silent) {
 		return until(timeout, left)
 	}
 	return patience{left: early, timed: true, early: true, deadline: left, least: least}
@@ -46,7 +48,7 @@ func newPatience(ctx context.Context, timeout, least time.Duration) patience {
 // until returns the patience of a call that waits for the timeout, or until its context ends, which
 // is at a deadline or never.
 func until(timeout, deadline time.Duration) patience {
-	if timed := timeout >= 0 && timeout <= deadline; timed {
+	if timeout >= 0 && (timeout <= deadline || deadline <= 0) { // a deadline that passed may have ended nothing
 		return patience{left: timeout, timed: true}
 	}
 	return patience{left: deadline}
@@ -61,7 +63,7 @@ func (p patience) later(timeout time.Duration) patience {
 
 // atDeadline returns the patience of an early call that is over at the deadline.
 func (p patience) atDeadline() patience {
-	p.left, p.timed, p.early = p.deadline, false, true
+	p.left, p.timed, p.early, p.over = p.deadline, false, true, true
 	return p
 }
 
@@ -75,18 +77,22 @@ func (p patience) leastWhen(elapsed time.Duration) time.Duration {
 type expired struct {
 	after  time.Duration
 	early  bool // it ended because of the deadline of the context
+	over   bool // which has passed
 	unsent bool
 }
 
 // expired returns the cause of a failure when the patience has ended.
-func (p patience) expired() *expired { return &expired{after: p.left, early: p.early} }
+func (p patience) expired() *expired { return &expired{after: p.left, early: p.early, over: p.over} }
 
 func (e *expired) Error() string {
 	what, why := "no reply came", "the timeout"
 	if e.unsent {
 		what = "it was not sent"
 	}
-	if e.early {
+	switch {
+	case e.over:
+		why = "by the deadline of the context"
+	case e.early:
 		why = "shortly before the deadline of the context"
 	}
 	return fmt.Sprintf("%s within %v, %s", what, Rounded(e.after), why)

@@ -10,26 +10,33 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
+// early returns the patience of a caller who looks before its deadline.
+func early(left, deadline, least time.Duration) patience {
+	return patience{left: left, timed: true, early: true, deadline: deadline, least: least}
+}
+
 // TestPatience checks how long callers wait.
 func TestPatience(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name                     string
-		deadline, timeout, least time.Duration // a deadline of 0 is none
-		want                     patience
+		deadline, timeout, least, silent time.Duration // a deadline of 0 is none
+		want                             patience
 	}{
-		{"the timeout", 0, 250 * ms, 5 * ms, patience{left: 250 * ms, timed: true}},
-		{"the timeout comes first", 270 * ms, 250 * ms, 5 * ms, patience{left: 250 * ms, timed: true}},
-		{"a deadline shortly after the timeout", 260 * ms, 250 * ms, 5 * ms, patience{240 * ms, true, true, 260 * ms, 5 * ms}},
-		{"a tenth before the deadline", 100 * ms, 250 * ms, 5 * ms, patience{90 * ms, true, true, 100 * ms, 5 * ms}},
-		{"at most 20 ms before", 900 * ms, time.Second, 5 * ms, patience{880 * ms, true, true, 900 * ms, 5 * ms}},
-		{"at least 1 ms before", 7 * ms, 250 * ms, 5 * ms, patience{6 * ms, true, true, 7 * ms, 5 * ms}},
-		{"too short", 5 * ms, 250 * ms, 5 * ms, patience{left: 5 * ms}},
-		{"shorter than a silence", 100 * ms, 250 * ms, 91 * ms, patience{left: 100 * ms}},
-		{"as long as a silence", 100 * ms, 250 * ms, 90 * ms, patience{90 * ms, true, true, 100 * ms, 90 * ms}},
-		{"the timeout, as a silence is longer", 255 * ms, 250 * ms, 240 * ms, patience{left: 250 * ms, timed: true}},
-		{"no timeout", 100 * ms, -1, 5 * ms, patience{90 * ms, true, true, 100 * ms, 5 * ms}},
-		{"neither", 0, -1, 5 * ms, patience{left: math.MaxInt64 / 2}},
+		{"the timeout", 0, 250 * ms, 5 * ms, 0, patience{left: 250 * ms, timed: true}},
+		{"the timeout comes first", 270 * ms, 250 * ms, 5 * ms, 0, patience{left: 250 * ms, timed: true}},
+		{"a deadline shortly after the timeout", 260 * ms, 250 * ms, 5 * ms, 0, early(240*ms, 260*ms, 5*ms)},
+		{"a tenth before the deadline", 100 * ms, 250 * ms, 5 * ms, 0, early(90*ms, 100*ms, 5*ms)},
+		{"at most 20 ms before", 900 * ms, time.Second, 5 * ms, 0, early(880*ms, 900*ms, 5*ms)},
+		{"at least 1 ms before", 7 * ms, 250 * ms, 5 * ms, 0, early(6*ms, 7*ms, 5*ms)},
+		{"too short", 5 * ms, 250 * ms, 5 * ms, time.Hour, patience{left: 5 * ms}},
+		{"shorter than a silence", 100 * ms, 250 * ms, 91 * ms, 0, patience{left: 100 * ms}},
+		{"as long as a silence", 100 * ms, 250 * ms, 90 * ms, 0, early(90*ms, 100*ms, 90*ms)},
+		{"as long as the rest of a silence", 100 * ms, 250 * ms, 120 * ms, 30 * ms, early(90*ms, 100*ms, 120*ms)},
+		{"shorter than the rest of a silence", 100 * ms, 250 * ms, 120 * ms, 29 * ms, patience{left: 100 * ms}},
+		{"the timeout, as a silence is longer", 255 * ms, 250 * ms, 240 * ms, 0, patience{left: 250 * ms, timed: true}},
+		{"no timeout", 100 * ms, -1, 5 * ms, 0, early(90*ms, 100*ms, 5*ms)},
+		{"neither", 0, -1, 5 * ms, 0, patience{left: math.MaxInt64 / 2}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -37,7 +44,7 @@ func TestPatience(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), test.deadline)
 			}
 			defer cancel()
-			if got := newPatience(ctx, test.timeout, test.least); got != test.want {
+			if got := newPatience(ctx, test.timeout, test.least, test.silent); got != test.want {
 				t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 			}
 		})
@@ -74,4 +81,3 @@ func TestShortDeadlinesFailTogether(t *testing.T) {
 		s.Release()
 	})
 }
-

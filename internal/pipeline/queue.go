@@ -65,7 +65,6 @@ func (q *queue) put(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := r.lane
-	r.crowd = q.waiting + q.inFlight
 	if len(l.waiting) == 0 {
 		q.lanes = append(q.lanes, l)
 	}

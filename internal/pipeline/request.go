@@ -32,21 +32,20 @@ type Request struct {
 	began time.Duration // when its call began, as all times since the Connection was made
 	probe bool          // the circuit breaker is open, and this request probes
 
-	crowd int           // how many requests were queued or in flight before
-
 	state atomic.Int32 // see the constants
 
 	// These belong to the sender that moved the request to sent, until it is done.
 
 	next *Request // the next one merged into the same part, in order of arrival
 
-	// The sender sets batch before it moves the request to sent, and the rest when it is done. From
+	// The sender sets batch and claimed before it moves the request to sent, and the rest when it is done. From
 	// then on they belong to the call, and after Do to the maker of the request. If the call leaves
 	// first, it sets cause, and the sender sets nothing more.
 
-	batch  *batch
-	doneAt time.Duration
-	cause  error // why there is no Reply
+	batch   *batch
+	claimed time.Duration
+	doneAt  time.Duration
+	cause   error // why there is no Reply
 
 	Reply []int64 // of the script, about the key: to all requests that merged
 	First int64   // how many units of others come before those of this request in a merged call
@@ -98,22 +97,25 @@ func (r *Request) fits(other *Request) bool {
 // for much longer to this one.
 func (r *Request) isUnanswered(now, least time.Duration) bool {
 	switch state := r.state.Load(); {
-	case state == sent && now-r.batch.claimed >= slowReply*least:
+	case state == sent && now-r.claimed >= slowReply*least:
 		return true
 	case state == sent || state == queued:
-		own := time.Duration(len(r.call.requests)-1) * crowdTime
-		return r.lane.queue.isSilent(now, least-own, r.crowd)
+		return r.lane.queue.isSilent(now, least, r.call.crowd)
 	}
 	return false
 }
 
 // arriveLate notes the outcome of a request whose caller has left. A reply within the timeout is a
-// success, although the caller had less time.
+// success, although the caller had less time. After a later one, a probe shows whether replies come in
+// time again.
 func (r *Request) arriveLate(err error, now time.Duration) {
 	r.slots.abandoned.Add(-1)
-	c := r.call
-	if isWell(err) && (c.timeout < 0 || now-r.began <= c.timeout) {
+	switch c := r.call; {
+	case !isWell(err):
+	case c.timeout < 0 || now-r.began <= c.timeout:
 		r.slots.succeeded(c.ctx, now)
+	default:
+		r.slots.probeSoon(now)
 	}
 }
 

@@ -19,8 +19,9 @@ type silence struct {
 }
 
 const (
-	// assumedUsual is how long a reply is assumed to take while that is unknown.
-	assumedUsual = 25 * time.Millisecond
+	// assumedUsual is how long a reply is assumed to take while that is unknown. The first one can
+	// need five round trips, to connect and to load the script.
+	assumedUsual = 50 * time.Millisecond
 
 	// slowness is how many times as long as usual a silence must last to be a failure, and
 	// slowReply how many times as long as that a single reply can be late while others come.
@@ -68,22 +69,19 @@ func (s *silence) least() time.Duration {
 	return cmp.Or(time.Duration(s.enough.Load()), slowness*assumedUsual)
 }
 
-// lasts returns how long a reply has been awaited and none has come, and how many are awaited.
-func (s *silence) lasts(now time.Duration) (_ time.Duration, awaited int) {
+// lasts returns how long a reply has been awaited and none has come.
+func (s *silence) lasts(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.awaited == 0 {
-		return 0, 0
+		return 0
 	}
-	return now - s.since, s.awaited
+	return now - s.since
 }
 
 // isSilent reports whether no server has replied for least, and for crowdTime more for each caller that
 // waits, or that did so when the one who asks came.
-func (q *queue) isSilent(now, least time.Duration, crowd int) bool {
-	q.mu.Lock()
-	crowd = max(crowd, q.waiting+q.inFlight)
-	q.mu.Unlock()
-	lasts, awaited := q.silence.lasts(now)
-	return lasts > 0 && lasts >= least+time.Duration(crowd+awaited)*crowdTime
+func (q *queue) isSilent(now, least time.Duration, crowd int64) bool {
+	lasts := q.silence.lasts(now)
+	return lasts > 0 && lasts >= least+time.Duration(max(crowd, q.conn.callers.Load()))*crowdTime
 }
