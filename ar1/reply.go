@@ -18,7 +18,8 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	if l.observe != nil {
 		began = time.Now()
 	}
-	reply, err := e.Decide(ctx, v, event, n)
+	var reply engine.Reply
+	err := e.Decide(ctx, &reply, v, event, n)
 	return l.finish(ctx, v, event, n, &reply, err, began)
 }
 
@@ -27,7 +28,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 	by, trace := l, reply.Trace
 	if err != nil {
 		by, trace.Failure = l.fallback, pipeline.FailureIn(err)
-		*reply, err = outage.Ask(ctx, err, by, func(ctx context.Context, f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
+		err = outage.Ask(ctx, err, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
 	}
 	if err == nil {
 		d = by.decision(reply)

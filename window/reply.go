@@ -12,41 +12,43 @@ import (
 )
 
 // decide answers a request. Every decision about one event comes through here.
-func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (Decision, error) {
+func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d Decision, err error) {
 	var began time.Time
+	var reply engine.Reply
 	if l.made(); l.observe != nil {
 		began = time.Now()
 	}
-	reply, err := l.engine.Decide(ctx, v, event, n)
-	return l.finish(ctx, v, event, n, &reply, err, began)
+	err = l.engine.Decide(ctx, &reply, v, event, n)
+	err = l.finish(ctx, &d, v, event, n, &reply, err, began)
+	return d, err
 }
 
-// finish makes a Decision of the reply, or of that of the Fallback, and calls Observe.
-func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (Decision, error) {
+// finish writes the reply, or that of the Fallback, to a Decision, and calls Observe.
+func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) error {
 	if err == nil {
-		return l.conclude(ctx, v, n, l, reply, nil, began)
+		return l.conclude(ctx, d, v, n, l, reply, nil, began)
 	}
 	f, trace := l.degraded(), reply.Trace
 	trace.Failure = pipeline.FailureIn(err)
-	*reply, err = outage.Ask(ctx, err, f, func(ctx context.Context, f *Limiter) (engine.Reply, error) { return f.engine.Decide(ctx, v, event, n) })
+	err = outage.Ask(ctx, err, f, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
 	reply.Trace = trace
-	return l.conclude(ctx, v, n, f, reply, err, began)
+	return l.conclude(ctx, d, v, n, f, reply, err, began)
 }
 
-// conclude makes a Decision of the reply by a limiter, l or its Fallback, and calls Observe.
-func (l *Limiter) conclude(ctx context.Context, v engine.Verb, n int64, by *Limiter, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
+// conclude writes the reply by a limiter, l or its Fallback, to a Decision, and calls Observe.
+func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n int64, by *Limiter, reply *engine.Reply, err error, began time.Time) error {
 	if err == nil {
-		by.fill(&d, n, reply)
+		by.fill(d, n, reply)
 		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
 	}
 	if l.observe != nil {
 		l.observe(ctx, Observation{
-			Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
+			Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began), Full: reply.Full,
 			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Remembered, SlotRange: reply.Trace.SlotRange,
 			Reason: Reason(reply.Trace.Failure.Reason()), Err: reply.Trace.Failure.Err(),
 		})
 	}
-	return d, err
+	return err
 }
 
 // degraded returns the Fallback, under the limits by which it decides for l. It is nil if there is

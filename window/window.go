@@ -218,9 +218,9 @@ func (l *Limiter) made() *engine.Limiter {
 	return &l.engine
 }
 
-// Allow calls AllowN with one unit.
+// Allow is shorthand for AllowN with one unit.
 func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
-	return l.AllowN(ctx, event, 1)
+	return l.decide(ctx, engine.Allow, event, 1)
 }
 
 // AllowN decides whether n units of the event may happen now, and counts all of them or none. A
@@ -288,9 +288,10 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
 		began, f := time.Now(), l.degraded()
-		reply, failure := f.engine.Decide(ctx, engine.Charge, event, units)
+		var reply engine.Reply
+		failure := f.engine.Decide(ctx, &reply, engine.Charge, event, units)
 		reply.Trace = pipeline.Trace{Failure: pipeline.FailureIn(d.Cause)} // the rest is that of the Fallback
-		c, err = l.conclude(ctx, engine.Charge, units, f, &reply, failure, began)
+		err = l.conclude(ctx, &c, engine.Charge, units, f, &reply, failure, began)
 	} else {
 		c, err = l.Charge(ctx, event, units)
 	}
@@ -312,14 +313,14 @@ func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
 	replies, errs := l.made().DecideEach(ctx, events)
 	for i, event := range events {
-		results[i].Decision, results[i].Err = l.finish(ctx, engine.Allow, event, 1, &replies[i], errs[i], began)
+		results[i].Err = l.finish(ctx, &results[i].Decision, engine.Allow, event, 1, &replies[i], errs[i], began)
 	}
 	return results
 }
 
-// Peek calls PeekN with one unit.
+// Peek is shorthand for PeekN with one unit.
 func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
-	return l.PeekN(ctx, event, 1)
+	return l.decide(ctx, engine.Peek, event, 1)
 }
 
 // PeekN returns what AllowN would answer, but counts nothing and writes nothing. If it admits,

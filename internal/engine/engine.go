@@ -184,13 +184,13 @@ func (l *Limiter) Same(other *Limiter) bool {
 // Key returns the Redis key of an event: the name, the event as hash tag, the kind of record.
 func (l *core) Key(event string) string { return l.prefix + keys.Tag(l.Secret, event) + l.suffix }
 
-// Decide answers a request for n units of an event.
-func (l *Limiter) Decide(ctx context.Context, v Verb, event string, n int64) (Reply, error) {
+// Decide writes the answer to a request for n units of an event to r, which saves copies of a Reply.
+func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n int64) (err error) {
 	if err := l.Check(ctx, v, event, n); err != nil {
-		return Reply{}, err
+		return err
 	}
-	r, err := l.store.Decide(ctx, l.limits, l.stored(v), event, min(n, l.MaxUnits))
-	return r, l.Wrap(err)
+	*r, err = l.store.Decide(ctx, l.limits, l.stored(v), event, min(n, l.MaxUnits))
+	return l.Wrap(err)
 }
 
 // DecideEach answers Allow of one unit for each event, in order: by a Reply or an error.
@@ -199,7 +199,7 @@ func (l *Limiter) DecideEach(ctx context.Context, events []string) ([]Reply, []e
 	s, asksRedis := l.store.(*onRedis)
 	if !asksRedis {
 		for i, event := range events {
-			replies[i], errs[i] = l.Decide(ctx, Allow, event, 1)
+			errs[i] = l.Decide(ctx, &replies[i], Allow, event, 1)
 		}
 		return replies, errs
 	}

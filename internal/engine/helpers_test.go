@@ -66,7 +66,7 @@ func start(ctx context.Context, l *Limiter, v Verb, event string, n int64) *call
 	go func() {
 		defer close(c.over)
 		began := time.Now()
-		c.Reply, c.err = l.Decide(ctx, v, event, n)
+		c.err = l.Decide(ctx, &c.Reply, v, event, n)
 		c.took = time.Since(began)
 	}()
 	return c

@@ -39,21 +39,20 @@ const grace = 20 * time.Millisecond
 // Ask asks the Fallback if there is one, if an outage of Redis is the cause, and if the caller has not
 // left. Otherwise, or if the Fallback cannot answer either, it returns the cause, which says whether
 // Redis may have counted the request.
-func Ask[F, R any](ctx context.Context, cause error, fallback *F, ask func(context.Context, *F) (R, error)) (none R, _ error) {
+func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.Context, *F) error) error {
 	ended := ctx.Err() != nil
 	if fallback == nil || !pipeline.IsOutage(cause) || ended && !pipeline.IsExpired(cause) {
-		return none, cause
+		return cause
 	}
 	if ended {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 	}
-	reply, err := ask(ctx, fallback)
-	if err != nil {
-		return none, fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err) //nolint:errorlint // it must match the cause alone
+	if err := ask(ctx, fallback); err != nil {
+		return fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err) //nolint:errorlint // it must match the cause alone
 	}
-	return reply, nil
+	return nil
 }
 
 // Reset forgets an event of a limiter, and of its Fallback if there is one.
