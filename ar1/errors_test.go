@@ -41,7 +41,7 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%v does not say %q", err, says)
 		}
 	}
-	if _, err := ar1.New(window.On(nil), good); err == nil || !strings.Contains(err.Error(), `limiter "x" has no Redis: the client of its Connection is nil`) {
+	if _, err := ar1.New(window.On(nil), good); err == nil || !strings.Contains(err.Error(), `limiter "x" has no Redis: the client of the Connection is nil`) {
 		t.Error(err)
 	}
 }

@@ -74,9 +74,10 @@ func (c *Connection) Err() error { return (*pipeline.Connection)(c).Err() }
 // Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
 // starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
 // ctx, and quotes that of the last try. If New refuses the Connection, Wait returns why at once.
+// Close ends the wait, too.
 func (c *Connection) Wait(ctx context.Context) error { return (*pipeline.Connection)(c).Wait(ctx) }
 
 // Close closes the client that Dial made, or ends its tries. It does not wait for a try in progress.
 // A client that was passed to On stays open. Close the Connection after the last use of its
-// limiters.
+// limiters. If New refuses the Connection, Close does nothing.
 func (c *Connection) Close() { (*pipeline.Connection)(c).Close() }

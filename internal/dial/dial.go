@@ -2,38 +2,98 @@
 package dial
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 )
 
+// The errors of a URL.
 var (
-	errEmpty = errors.New("the URL of Redis is empty; write one, as in redis://127.0.0.1:6379")
-	errURL   = errors.New("the URL of Redis cannot be read; write one as in redis://127.0.0.1:6379 or rediss://user:password@host:6379, " +
-		"with special characters of the password percent-encoded, such as / as %2F")
-	errAddress = errors.New("no address of Redis is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock")
+	errEmpty    = errors.New("the URL of Redis is empty; write one, as in redis://127.0.0.1:6379")
+	errScheme   = errors.New("the URL of Redis does not begin with redis://, rediss:// (for TLS) or unix://; write one as in redis://127.0.0.1:6379")
+	errHost     = errors.New("the host or the port in the URL of Redis is invalid; write them as in redis://127.0.0.1:6379 or redis://[::1]:6379, with a port from 1 to 65535")
+	errDatabase = errors.New("the database in the URL of Redis is no number; write it as in redis://127.0.0.1:6379/1")
+	errDuration = errors.New("the dial_timeout or the write_timeout in the URL of Redis is no duration; write one as 500ms or 2s")
+	errURL      = errors.New("the URL of Redis cannot be read; write one as in redis://127.0.0.1:6379, with special characters percent-encoded, such as / as %2F")
+	errAddress  = errors.New("no address of Redis is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock")
+
+	// ErrLogin is the error of a URL whose user or password cannot be told from the rest.
+	ErrLogin = errors.New("the user or the password in the URL of Redis cannot be read; write them as in rediss://user:password@host:6379, " +
+		"with special characters percent-encoded, such as / as %2F")
 )
+
+// complaints are errors of a URL, by what rueidis.ParseURL says.
+var complaints = []struct {
+	text string
+	err  error
+}{
+	{"invalid userinfo", ErrLogin},
+	{"invalid URL scheme", errScheme},
+	{"invalid port", errHost},
+	{"invalid database number", errDatabase},
+	{"invalid URL path", errDatabase},
+	{"invalid dial timeout", errDuration},
+	{"invalid write timeout", errDuration},
+}
 
 // withLogin matches a URL in which an @ can only end the user and the password. Without it, what
 // follows a / ? or # in a password would be a path, and what precedes it a host.
 var withLogin = regexp.MustCompile(`^\w+://([^/?#]*@)?[^@]*$`)
 
 // URL returns the options in a URL, as rueidis.ParseURL reads it, and with its TLS also for
-// Sentinels. An error does not repeat the URL, which may hold a password.
+// Sentinels. An error says what is wrong, but repeats nothing of the URL, which may hold a password.
 func URL(url string) (rueidis.ClientOption, error) {
-	if url == "" {
+	switch {
+	case url == "":
 		return rueidis.ClientOption{}, errEmpty
+	case !strings.Contains(url, "://"):
+		return rueidis.ClientOption{}, errScheme
+	case !withLogin.MatchString(url):
+		return rueidis.ClientOption{}, ErrLogin
 	}
 	o, err := rueidis.ParseURL(url)
-	if err != nil || !withLogin.MatchString(url) {
-		return rueidis.ClientOption{}, errURL
+	if err = complaint(o, err); err != nil {
+		return rueidis.ClientOption{}, err
 	}
 	o.Sentinel.TLSConfig = o.TLSConfig
 	return o, nil
+}
+
+// complaint returns what is wrong with a URL, from which rueidis made options or an error.
+func complaint(o rueidis.ClientOption, err error) error {
+	isSocket := o.DialCtxFn != nil
+	switch {
+	case err == nil && o.SelectDB < 0:
+		return errDatabase
+	case err == nil && !isSocket && slices.ContainsFunc(o.InitAddress, isInvalid):
+		return errHost
+	case err == nil:
+		return nil
+	}
+	for _, c := range complaints {
+		if strings.Contains(err.Error(), c.text) {
+			return c.err
+		}
+	}
+	return errURL
+}
+
+// isInvalid reports whether an address has no host or port that can exist.
+func isInvalid(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	number, notNumber := strconv.ParseUint(port, 10, 16)
+	_, notIP := netip.ParseAddr(host)
+	return err != nil || notNumber != nil || number == 0 || strings.Contains(host, ":") && notIP != nil
 }
 
 // Check returns an error if the options name no address.
@@ -59,6 +119,9 @@ func Safe(o *rueidis.ClientOption) {
 // Client connects. If the server cannot track keys, the client has no cache, and asks Redis about
 // every denial. An error does not repeat a password.
 func Client(o rueidis.ClientOption) (rueidis.Client, error) {
+	if o.TLSConfig != nil && o.DialCtxFn == nil && o.DialFn == nil {
+		o.DialCtxFn = dialTLS
+	}
 	client, err := rueidis.NewClient(o)
 	if errors.Is(err, rueidis.ErrNoCache) {
 		o.DisableCache = true
@@ -66,6 +129,35 @@ func Client(o rueidis.ClientOption) (rueidis.Client, error) {
 	}
 	return client, withoutPasswords(err, o.Password, o.Sentinel.Password)
 }
+
+// dialTLS dials as rueidis does: without TLS if there is no config, as for some Sentinels. Its error
+// says if the server does not answer the handshake.
+func dialTLS(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	if config == nil {
+		return dialer.DialContext(ctx, "tcp", address)
+	}
+	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+	isDial := errors.As(err, new(*net.OpError))
+	if err != nil && !isDial && errors.Is(err, context.DeadlineExceeded) {
+		return nil, &HandshakeError{address, dialer.Timeout}
+	}
+	return conn, err
+}
+
+// A HandshakeError is the error of a server that does not answer a TLS handshake. A Redis without TLS
+// does not: it takes the handshake for the beginning of a command, and waits for the rest.
+type HandshakeError struct {
+	address string
+	timeout time.Duration
+}
+
+// Error says who did not answer, and for how long.
+func (e *HandshakeError) Error() string {
+	return fmt.Sprintf("no answer to the TLS handshake from %s within %v", e.address, e.timeout)
+}
+
+// Timeout reports true. The error matches no error of a context, because no caller's context ended.
+func (e *HandshakeError) Timeout() bool { return true }
 
 // withoutPasswords returns an error whose text has no password, because a server can repeat one in
 // a reply. It is err itself unless the text has one.

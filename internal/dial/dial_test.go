@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -48,21 +49,54 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// TestBadURL checks that a URL that cannot be read, or whose password could be taken for a part of
-// the host, is an error that does not repeat it.
+// TestBadURL checks that an error says what is wrong with a URL, and repeats nothing of it. In some, a
+// part of the password could be taken for a host or a path.
 func TestBadURL(t *testing.T) {
-	for _, url := range []string{
-		"OKAPI:6379", "http://OKAPI", "redis://user:OKAPI/@host", "redis://user:1?OKAPI@host", "redis://user:1#OKAPI@host", "redis://user:OKAPI%@host", "redis://host/OKAPI",
+	for url, want := range map[string]error{
+		"":                             errEmpty,
+		"OKAPI:6379":                   errScheme,
+		"redis:/OKAPI":                 errScheme,
+		"user:OKAPI@host":              errScheme,
+		"http://OKAPI":                 errScheme,
+		"OKAPI://host":                 errScheme,
+		"redis://user:OKAPI/@host":     ErrLogin,
+		"redis://user:1?OKAPI@host":    ErrLogin,
+		"redis://user:1#OKAPI@host":    ErrLogin,
+		"redis://user:OKAPI @host":     ErrLogin,
+		"redis://user:OKAPI%@host":     errURL,
+		"redis://host:OKAPI":           errHost,
+		"redis://host:99999":           errHost,
+		"redis://host:1:2":             errHost,
+		"redis://h:1?addr=OKAPI:0":     errHost,
+		"redis://host/OKAPI":           errDatabase,
+		"redis://host/-1":              errDatabase,
+		"redis://host/1/OKAPI":         errDatabase,
+		"redis://host?db=OKAPI":        errDatabase,
+		"redis://h?dial_timeout=OKAPI": errDuration,
+		"redis://h?write_timeout=1":    errDuration,
 	} {
-		if _, err := URL(url); !errors.Is(err, errURL) || strings.Contains(err.Error(), "OKAPI") {
+		if _, err := URL(url); !errors.Is(err, want) || strings.Contains(err.Error(), "OKAPI") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	if _, err := URL(""); !errors.Is(err, errEmpty) {
-		t.Error(err)
-	}
 	if o, err := URL("unix://"); err != nil || !errors.Is(Check(o), errAddress) {
 		t.Errorf("%v, %v", o.InitAddress, err)
+	}
+}
+
+// TestNoTLS checks that the error about a server that answers no TLS handshake says so, and that it is
+// a timeout, but none of a context.
+func TestNoTLS(t *testing.T) {
+	server := redistest.Start(t)
+	o, err := URL("rediss://" + server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Dialer.Timeout = 100 * time.Millisecond
+	_, err = Client(o)
+	var timeout interface{ Timeout() bool }
+	if err == nil || !strings.Contains(err.Error(), "no answer to the TLS handshake from "+server.Addr()+" within 100ms") || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &timeout) {
+		t.Error(err)
 	}
 }
 

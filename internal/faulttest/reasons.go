@@ -41,7 +41,7 @@ func asLimiter(o *rueidis.ClientOption) { o.Username, o.Password = "limiter", "p
 
 const (
 	transient = "try again later"
-	userRule  = "give its user ~api:* and the commands of docs/keys.md#the-acl-user"
+	userRule  = "give its user ~api:* and the commands of https://github.com/slidegate/slidegate/blob/main/docs/keys.md#the-acl-user"
 )
 
 var causes = []cause{

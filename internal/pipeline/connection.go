@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ type Connection struct {
 	up      atomic.Pointer[connected] // nil until there is a client
 	ready   chan struct{}             // closed once there is one
 	tried   <-chan struct{}           // closed once the first dial has ended, and by Close
+	ended   <-chan struct{}           // closed by Close; nil if nothing is dialled
 	cancel  context.CancelFunc
 
 	mu     sync.Mutex
@@ -47,11 +47,12 @@ type connected struct {
 const redialPause = time.Second
 
 var (
-	errNone     = errors.New("it has no Connection; make one by window.Dial, or use NewLocal")
-	errZero     = errors.New("its Connection is zero; make it by window.Dial")
-	errNil      = errors.New("the client of its Connection is nil; pass one from rueidis.NewClient, or use window.Dial")
+	errNone     = errors.New("the Connection is nil; make one by window.Dial, or use NewLocal")
+	errZero     = errors.New("the Connection is zero; make it by window.Dial")
+	errNil      = errors.New("the client of the Connection is nil; pass one from rueidis.NewClient, or use window.Dial")
 	errNoClient = errors.New("dial returned neither a client nor an error; return one from rueidis.NewClient")
-	errClosed   = errors.New("the Connection is closed; close it after its last use")
+	errNotYet   = errors.New("there is no connection yet")
+	errClosed   = errors.New("the Connection is closed")
 )
 
 // Dial returns a Connection that dials in the background. It dials again a second after each
@@ -61,7 +62,7 @@ func Dial(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
 	first, end := context.WithCancel(ctx)
 	c := newConnection(cancel)
-	c.dial, c.tried = dial, first.Done()
+	c.dial, c.tried, c.ended = dial, first.Done(), ctx.Done()
 	go c.run(ctx, end)
 	return c
 }
@@ -172,15 +173,15 @@ func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left 
 func (c *Connection) keep(client rueidis.Client, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.closed && err == nil:
-		client.Close()
+	if c.closed {
+		if err == nil {
+			client.Close()
+		}
 		return true
-	case err != nil:
-		c.err = err
-		return c.closed
 	}
-	c.err = nil
+	if c.err = err; err != nil {
+		return false
+	}
 	c.use(newRueidisClient(client, true))
 	return true
 }
@@ -188,55 +189,80 @@ func (c *Connection) keep(client rueidis.Client, err error) bool {
 // Err returns the Refusal, if there is one. Otherwise it returns nil once there is a client, and
 // before that the error of the last failed dial, if there is one.
 func (c *Connection) Err() error {
+	if err := c.Refusal(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cmp.Or(c.refusal, c.err)
+	return c.err
 }
 
 // Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
 // starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
-// ctx, and quotes that of the last dial. If there is a Refusal, it returns that at once.
+// ctx, and quotes that of the last dial. If there is a Refusal, it returns that at once. Close ends
+// the wait, too.
 func (c *Connection) Wait(ctx context.Context) error {
-	if c.refusal != nil {
-		return fmt.Errorf("slidegate: %w", c.refusal)
+	if err := c.Refusal(); err != nil {
+		return fmt.Errorf("slidegate: %w", err)
 	}
 	select {
 	case <-c.ready:
-		return nil
 	case <-ctx.Done():
-		if c.up.Load() != nil { // select chose by chance
-			return nil
-		}
-		return fmt.Errorf("slidegate: %w: no connection to Redis yet: %v", ctx.Err(), c.Err()) //nolint:errorlint // it must match ctx alone
+	case <-c.ended:
 	}
+	cause := c.notConnected(nil)
+	switch {
+	case c.up.Load() != nil: // even if select chose another case
+		return nil
+	case ctx.Err() == nil:
+		return fmt.Errorf("slidegate: %s", advised(cause))
+	}
+	return fmt.Errorf("slidegate: %w: %s", ctx.Err(), advised(cause))
 }
 
 // Close stops dialling, and closes what the client opened. It does not wait for a dial in progress:
-// the client of that dial is closed when it comes.
+// the client of that dial is closed when it comes. It does nothing if there is a Refusal.
 func (c *Connection) Close() {
-	c.cancel()
+	if c.Refusal() != nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if up := c.up.Load(); up != nil && !c.closed {
+	if up := c.up.Load(); up == nil {
+		c.err = errClosed
+	} else if !c.closed {
 		up.Close()
 	}
-	if c.closed = true; c.up.Load() == nil {
-		c.err = errClosed
-	}
+	c.closed = true
+	c.cancel()
 }
 
-// notConnected returns why calls fail while there is no client: the last dial failed, or a call waited
-// for the first one in vain.
+// notConnected returns why calls fail while there is no client: the Connection is closed, the last dial
+// failed, or a call waited for the first one in vain.
 func (c *Connection) notConnected(waited error) error {
-	cause := errors.New("there is no connection yet")
-	if err := c.Err(); err != nil {
-		waited = translate(err)
+	err := c.Err()
+	switch {
+	case errors.Is(err, errClosed):
+		return &UnsentError{errClosed, ReasonClosed}
+	case err != nil:
+		waited = dialError{translate(err)}
+	case waited == nil:
+		return &UnsentError{Cause: errNotYet}
 	}
-	if waited != nil {
-		cause = fmt.Errorf("%w: %w", cause, waited)
-	}
-	return &UnsentError{Cause: cause}
+	return &UnsentError{Cause: fmt.Errorf("%w: %w", errNotYet, waited)}
 }
+
+// A dialError is the error of a dial. It matches no error of a context, because a call that quotes
+// it has a context of its own.
+type dialError struct{ error }
+
+// Is reports whether the error matches target.
+func (e dialError) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.error, target)
+}
+
+// As finds the first error that matches target.
+func (e dialError) As(target any) bool { return errors.As(e.error, target) }
 
 // Sleep sleeps for d, or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {

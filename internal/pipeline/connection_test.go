@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -130,22 +131,72 @@ func TestLeaveTheFirstDial(t *testing.T) {
 	})
 }
 
-// TestCloseWhileDialling checks that Close ends the wait for the first dial, that a client that comes
-// afterwards is closed, and that nothing dials again.
+// TestDialError checks that errors of calls and of Wait quote the error of a dial without matching
+// its context, but that they can be asked for its type.
+func TestDialError(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
+		l, results := dialling(t)
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := l.conn.Wait(short); err == nil || err.Error() != "slidegate: context deadline exceeded: there is no connection yet" {
+			t.Error(err)
+		}
+		results <- dialled{err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}}
+		c := connect(t.Context(), l, time.Second)
+		if errors.Is(c.err, context.DeadlineExceeded) || !errors.As(c.err, new(*net.OpError)) || !strings.Contains(c.err.Error(), "dial: context deadline exceeded") {
+			t.Error(c.err)
+		}
+		results <- dialled{err: errors.New("DB index is out of range")}
+		synctest.Wait()
+		if err := l.conn.Wait(short); err == nil || !strings.HasSuffix(err.Error(), ": DB index is out of range; choose a database that this Redis has, such as 0") {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCloseWhileDialling checks that Close ends Wait and the wait for the first dial, that a client
+// that comes afterwards is closed, and that nothing dials again.
 func TestCloseWhileDialling(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)
-		c := connect(t.Context(), l, time.Minute)
+		c, waited := connect(t.Context(), l, time.Minute), make(chan error, 1)
+		go func() { waited <- l.conn.Wait(context.Background()) }()
+		synctest.Wait()
 		l.conn.Close()
 		l.conn.Close()
 		synctest.Wait()
-		if !errors.Is(c.err, ErrOutage) || !strings.Contains(c.err.Error(), "the Connection is closed") {
+		if !errors.Is(c.err, ErrOutage) || !strings.HasSuffix(c.err.Error(), "cannot answer: the Connection is closed; close it after its last use") {
 			t.Errorf("%+v", c)
+		}
+		if err := <-waited; err == nil || err.Error() != "slidegate: the Connection is closed; close it after its last use" {
+			t.Error(err)
 		}
 		late := s.Client(t)
 		results <- dialled{client: late}
 		servertest.Pass(time.Minute)
 		if err := late.Do(t.Context(), late.B().Ping().Build()).Error(); !errors.Is(err, rueidis.ErrClosing) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCallAfterClose checks that calls after Close of a connection fail at once, certainly, and say
+// why, also once the circuit breaker is open.
+func TestCallAfterClose(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l, results := dialling(t)
+		l.Timeout, l.script = time.Second, NewScript(servertest.Script)
+		results <- dialled{client: s.Client(t)}
+		synctest.Wait()
+		l.conn.Close()
+		for range failuresInARow + 1 {
+			c := askOne(t, l, "e")
+			wantError(t, "closed", c.err, ErrOutage)
+			if c.took != 0 || !strings.HasSuffix(c.err.Error(), "the Connection is closed; close it after its last use") {
+				t.Errorf("after %v: %v", c.took, c.err)
+			}
+		}
+		if _, _, err := l.conn.up.Load().tracker.Get(t.Context(), "k", time.Second); !errors.Is(err, errClosed) {
 			t.Error(err)
 		}
 	})

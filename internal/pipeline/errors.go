@@ -40,10 +40,11 @@ func NotSent(cause error) error { return fmt.Errorf("%w: %w", ErrLeft, cause) }
 type ReplyError struct{ Cause error }
 
 // Error returns the text of the reply, without the arguments that a server repeats if it does not
-// know a command: among them is the key.
+// know a command: among them is the key. It also leaves out a dot at the end, because a remedy
+// follows.
 func (e *ReplyError) Error() string {
 	text, _, _ := strings.Cut(e.Cause.Error(), ", with args beginning with")
-	return text
+	return strings.TrimSuffix(text, ".")
 }
 
 // Unwrap returns the client's own error.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -27,9 +28,10 @@ func failureOf(key string, counted, cause error) *Failure {
 	return &Failure{name, key, counted, cause}
 }
 
-// Error says whether anything was counted, why, and what to do.
+// Error says whether anything was counted, why, and what to do: in one line, although some errors of
+// clients have several.
 func (f *Failure) Error() string {
-	text := fmt.Sprintf("%v: %v", f.Counted, f.Cause)
+	text := strings.ReplaceAll(fmt.Sprintf("%v: %v", f.Counted, f.Cause), "\n", "; ")
 	if f.Key != "" {
 		text = "key " + f.Key + ": " + text
 	}
@@ -60,9 +62,12 @@ func (f *Failure) Err() error {
 
 // remedy says what to do about a request that was not counted.
 func (f *Failure) remedy() string {
+	if remedy := correction(f.Cause); remedy != "" {
+		return remedy
+	}
 	switch f.Reason() {
 	case ReasonNoPerm:
-		return fmt.Sprintf("give its user ~%s:* and the commands of docs/keys.md#the-acl-user", f.Name)
+		return fmt.Sprintf("give its user ~%s:* and the commands of https://github.com/slidegate/slidegate/blob/main/docs/keys.md#the-acl-user", f.Name)
 	case ReasonNoAuth:
 		return "give the client the user and the password of this Redis"
 	case ReasonOOM:
@@ -75,6 +80,40 @@ func (f *Failure) remedy() string {
 		return "use a server that runs Lua scripts"
 	}
 	return "try again later, or decide without it"
+}
+
+// mistakes are mistakes in an address or in the options of a client, by what their errors contain,
+// and what to do about them. They never heal by themselves.
+var mistakes = []struct {
+	text   *regexp.Regexp
+	remedy string
+}{
+	{regexp.MustCompile("cluster support disabled"), "name one server alone, because several addresses are nodes of one cluster"},
+	{regexp.MustCompile("DB index is out of range"), "choose a database that this Redis has, such as 0"},
+	{regexp.MustCompile("SELECT is not allowed in cluster"), "leave out the database, because a cluster has only database 0"},
+	{regexp.MustCompile("invalid port"), "choose a port from 1 to 65535"},
+	{regexp.MustCompile("(?i)unknown command .?SENTINEL"), "name the address of a Sentinel, or leave out the name of the master"},
+	{regexp.MustCompile("TLS handshake"), "if the server speaks no TLS, connect without it: by redis:// in place of rediss://"},
+	{regexp.MustCompile(regexp.QuoteMeta(errClosed.Error())), "close it after its last use"},
+}
+
+// correction returns what to do about a mistake, or "" if the cause is another one.
+func correction(cause error) string {
+	text := cause.Error()
+	for _, m := range mistakes {
+		if m.text.MatchString(text) {
+			return m.remedy
+		}
+	}
+	return ""
+}
+
+// advised returns the text of a cause, and what to do if it is a mistake.
+func advised(cause error) string {
+	if remedy := correction(cause); remedy != "" {
+		return cause.Error() + "; " + remedy
+	}
+	return cause.Error()
 }
 
 // FailureIn returns the Failure in err without its key, or nil if there is none.
@@ -129,7 +168,6 @@ var replyReasons = []struct{ text, reason string }{
 	{"LOADING", ReasonLoading},
 	{"BUSY", ReasonBusy},
 	{"NOSCRIPT", ReasonNoScript},
-	{"unknown command", ReasonLua},
 	{"user_script", ReasonLua},
 	{"Error running script", ReasonLua},
 	{"Error compiling script", ReasonLua},
@@ -174,8 +212,14 @@ func reasonIn(text string) string {
 			return r.reason
 		}
 	}
+	if noLua.MatchString(text) {
+		return ReasonLua
+	}
 	return ReasonOther
 }
+
+// noLua matches the reply of a server that runs no scripts.
+var noLua = regexp.MustCompile("(?i)unknown command .?(EVAL|SCRIPT)")
 
 func timedOut(err error) bool {
 	var timeout interface{ Timeout() bool }

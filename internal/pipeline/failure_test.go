@@ -13,25 +13,29 @@ import (
 	"github.com/redis/rueidis"
 )
 
+func errorReply(text string) error { return &ReplyError{errors.New(text)} }
+
 // TestReasonOf checks the reasons of causes that Reasons of faulttest cannot make, or that servers
 // write in several ways.
 func TestReasonOf(t *testing.T) {
-	reply := func(text string) error { return &ReplyError{errors.New(text)} }
 	for _, test := range []struct {
 		cause error
 		want  string
 	}{
-		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), ReasonTryAgain},
-		{reply("MOVED 866 127.0.0.1:7001"), ReasonTryAgain},
-		{reply("ASK 866 127.0.0.1:7001"), ReasonTryAgain},
-		{reply("LOADING Redis is loading the dataset in memory"), ReasonLoading},
-		{reply("NOSCRIPT No matching script. Please use EVAL."), ReasonNoScript},
-		{reply("NOAUTH Authentication required."), ReasonNoAuth},
-		{reply("ERR Error running script (call to f_4f0f): @user_script:21: @user_script: 21: -OOM command not allowed when used memory > 'maxmemory'."), ReasonOOM},
-		{reply("ERR Error running script (call to f_4f0f): @user_script:21: @user_script: 21: -READONLY You can't write against a read only replica."), ReasonReadOnly},
-		{reply("ERR Error running script (call to f_4f0f): @user_script:2: attempt to index a nil value"), ReasonLua},
-		{reply("ERR user_script:2: attempt to index a nil value script: 4f0f, on @user_script:2."), ReasonLua},
-		{reply("ERR value is not an integer or out of range"), ReasonOther},
+		{errorReply("TRYAGAIN Multiple keys request during rehashing of slot"), ReasonTryAgain},
+		{errorReply("MOVED 866 127.0.0.1:7001"), ReasonTryAgain},
+		{errorReply("ASK 866 127.0.0.1:7001"), ReasonTryAgain},
+		{errorReply("LOADING Redis is loading the dataset in memory"), ReasonLoading},
+		{errorReply("NOSCRIPT No matching script. Please use EVAL."), ReasonNoScript},
+		{errorReply("NOAUTH Authentication required."), ReasonNoAuth},
+		{errorReply("ERR Error running script (call to f_4f0f): @user_script:21: @user_script: 21: -OOM command not allowed when used memory > 'maxmemory'."), ReasonOOM},
+		{errorReply("ERR Error running script (call to f_4f0f): @user_script:21: @user_script: 21: -READONLY You can't write against a read only replica."), ReasonReadOnly},
+		{errorReply("ERR Error running script (call to f_4f0f): @user_script:2: attempt to index a nil value"), ReasonLua},
+		{errorReply("ERR user_script:2: attempt to index a nil value script: 4f0f, on @user_script:2."), ReasonLua},
+		{errorReply("ERR value is not an integer or out of range"), ReasonOther},
+		{errorReply("ERR unknown command `EVALSHA`, with args beginning with: "), ReasonLua},
+		{errorReply("ERR unknown command 'script', with args beginning with: 'load'"), ReasonLua},
+		{errorReply("ERR unknown command 'SENTINEL', with args beginning with: 'SENTINELS'"), ReasonOther},
 		{fmt.Errorf("BUSY Redis is busy running a script: [HELLO]: %w", rueidis.ErrNoCache), ReasonBusy},
 		{&UnsentError{Cause: rueidis.ErrNoSlot, Reason: ReasonClusterDown}, ReasonClusterDown},
 		{&UnsentError{Cause: errors.New("a hook refuses")}, ReasonRefused},
@@ -39,6 +43,8 @@ func TestReasonOf(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, ReasonRefused},
 		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, ReasonClosed},
 		{io.EOF, ReasonClosed},
+		{&UnsentError{Cause: dialError{io.EOF}}, ReasonClosed},
+		{&UnsentError{Cause: dialError{context.DeadlineExceeded}}, ReasonTimeout},
 		{rueidis.ErrClosing, ReasonClosed},
 		{context.DeadlineExceeded, ReasonTimeout},
 		{&expired{}, ReasonTimeout},
@@ -53,6 +59,27 @@ func TestReasonOf(t *testing.T) {
 	}
 	if f := FailureIn(errors.New("another")); f.Reason() != "" || f.Err() != nil {
 		t.Errorf("no Failure: %v", f)
+	}
+}
+
+// TestRemedy checks what the text of an ErrOutage says to do, and that it is one line without a dot
+// before that.
+func TestRemedy(t *testing.T) {
+	for _, test := range []struct {
+		cause error
+		want  string
+	}{
+		{errorReply("NOPERM User x has no permissions to access a key."), "a key; give its user ~api:* and the commands of https://github.com/slidegate/slidegate/blob/main/docs/keys.md#the-acl-user"},
+		{errorReply("OOM command not allowed when used memory > 'maxmemory'."), "'maxmemory'; raise maxmemory, and leave maxmemory-policy at noeviction"},
+		{fmt.Errorf("BUSY Redis is busy running a script.: [CLIENT TRACKING ON OPTIN]\n%w", rueidis.ErrNoCache), "[CLIENT TRACKING ON OPTIN]; " + rueidis.ErrNoCache.Error() + "; try again later, or decide without it"},
+		{errClosed, "the Connection is closed; close it after its last use"},
+		{&breakerOpen{&UnsentError{errClosed, ReasonClosed}}, "the Connection is closed; close it after its last use"},
+		{&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "99999"}}, "invalid port; choose a port from 1 to 65535"},
+	} {
+		f := &Failure{Name: "api", Counted: ErrOutage, Cause: test.cause}
+		if text := f.Error(); !strings.HasSuffix(text, test.want) || strings.Contains(text, "\n") {
+			t.Errorf("%s, not %s", text, test.want)
+		}
 	}
 }
 

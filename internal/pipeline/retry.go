@@ -1,6 +1,9 @@
 package pipeline
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Retries of requests that certainly did not run.
 const (
@@ -25,11 +28,11 @@ func (t *retries) begin(now time.Duration) {
 }
 
 // retriesLater reports whether a request that did not run is sent again. If so, the call waits for
-// the backoff first.
+// the backoff first. A Connection that was closed stays closed.
 func (c *call) retriesLater(r *Request) bool {
 	t, now := &c.retries, r.doneAt
 	t.slowest = max(t.slowest, now-t.sentAt)
-	if now-c.began+t.backoff > maxRetryTime || !c.hasTime(now+t.backoff) {
+	if errors.Is(r.cause, errClosed) || now-c.began+t.backoff > maxRetryTime || !c.hasTime(now+t.backoff) {
 		return false
 	}
 	if t.unrun = append(t.unrun, r); len(t.unrun) == 1 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -14,8 +15,9 @@ import (
 // rueidisClient is the Client of a rueidis.Client.
 type rueidisClient struct {
 	rueidis.Client
-	own     bool      // Close closes the Client
-	buffers sync.Pool // of *rueidis.Commands that nobody uses
+	own     bool        // Close closes the Client
+	closed  atomic.Bool // Close has closed it
+	buffers sync.Pool   // of *rueidis.Commands that nobody uses
 }
 
 // rueidisCluster is the Client of a rueidis.Client of a cluster.
@@ -31,12 +33,20 @@ func newRueidisClient(client rueidis.Client, own bool) Client {
 // Close closes the client if the Connection dialled it.
 func (r *rueidisClient) Close() {
 	if r.own {
+		r.closed.Store(true)
 		r.Client.Close()
 	}
 }
 
-// Send sends script calls as one pipeline for each server, and answers each of them.
+// Send sends script calls as one pipeline for each server, and answers each of them. After Close, it
+// sends nothing. The error of a closed rueidis.Client would not say so.
 func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
+	if r.closed.Load() {
+		for _, c := range calls {
+			c.Answer(nil, &UnsentError{errClosed, ReasonClosed})
+		}
+		return
+	}
 	if len(calls) == 1 {
 		answer(calls[0], r.Do(ctx, r.build(calls[0])))
 		return
@@ -115,6 +125,9 @@ func shareOf(m rueidis.RedisMessage) (Share, error) {
 
 // Get returns the value of a key by a cached GET.
 func (r *rueidisClient) Get(ctx context.Context, key string, ttl time.Duration) (value string, hit bool, err error) {
+	if r.closed.Load() {
+		return "", false, &UnsentError{errClosed, ReasonClosed}
+	}
 	result := r.DoCache(ctx, r.B().Get().Key(key).Cache(), ttl)
 	value, err = result.ToString()
 	if rueidis.IsRedisNil(err) {

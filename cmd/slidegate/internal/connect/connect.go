@@ -29,15 +29,16 @@ const Timeout = 5 * time.Second
 type Addresses struct{ rueidis.ClientOption }
 
 // Add adds the servers of one flag: host:port, several of these with commas between them, or a URL.
-// A URL excludes other addresses before it. An error does not repeat a list with an @, because what
-// precedes the last one may be a user and a password.
+// A URL excludes other addresses before it. An error repeats nothing of a list with an @, because
+// what precedes the last one may be a user and a password.
 func (as *Addresses) Add(list string) error {
 	for s := range strings.SplitSeq(list, ",") {
 		err := as.add(s)
-		if err != nil && strings.Contains(list, "@") {
-			return urlError(list)
-		}
-		if err != nil {
+		isURL := strings.Contains(s, "://") && strings.Contains(s, "@")
+		switch {
+		case err != nil && strings.Contains(list, "@") && !isURL: // it may be a part of the password
+			return dial.ErrLogin
+		case err != nil:
 			return err
 		}
 	}
@@ -45,7 +46,7 @@ func (as *Addresses) Add(list string) error {
 }
 
 func (as *Addresses) add(s string) error {
-	if strings.Contains(s, "://") || strings.Contains(s, "@") {
+	if strings.Contains(s, "://") {
 		return as.addURL(s)
 	}
 	if !plainAddress.MatchString(s) {
@@ -65,20 +66,13 @@ var plainAddress = regexp.MustCompile(`^([\w.-]*|\[[^]]*])(:\w*)?$`)
 // addURL takes all options from a URL.
 func (as *Addresses) addURL(s string) error {
 	o, err := dial.URL(s)
-	if err != nil || len(as.InitAddress) > 0 {
-		return urlError(s)
+	if err == nil && len(as.InitAddress) > 0 {
+		err = errors.New("other addresses precede its URL; write the URL alone, as in rediss://user:password@host:6379")
 	}
-	as.ClientOption = o
-	return nil
-}
-
-// urlError returns an error that does not repeat the URL, which may hold a password.
-func urlError(s string) error {
-	wrong := "its URL cannot be read"
-	if !strings.Contains(s, "://") {
-		wrong = "a user or a password needs a URL"
+	if err == nil {
+		as.ClientOption = o
 	}
-	return errors.New(wrong + "; write one alone, as in rediss://user:password@host:6379, with special characters of the password percent-encoded, such as / as %2F")
+	return err
 }
 
 // String returns the servers and the database, without a password.
@@ -214,8 +208,7 @@ func remedy(err error, encrypted bool) string {
 	switch {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return "correct the host in its URL, or make this system trust the certificate"
-	// A Redis without TLS waits for the rest of what it takes for a command.
-	case encrypted && (errors.Is(err, errPlain) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(tls.RecordHeaderError))):
+	case encrypted && (errors.Is(err, errPlain) || errors.As(err, new(*dial.HandshakeError)) || errors.As(err, new(tls.RecordHeaderError))):
 		return "correct the address, or write redis:// where it speaks no TLS"
 	}
 	reply, isReply := replied(err)
