@@ -53,6 +53,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
@@ -84,15 +85,14 @@ func On(client redis.UniversalClient) *window.Connection {
 
 // clientOf returns the Client of a client of go-redis.
 func clientOf(client redis.UniversalClient) (pipeline.Client, error) {
+	if isnil.Value(client) {
+		return nil, errors.New("the client that goredisgate got is nil; pass the one from redis.NewClient or redis.NewClusterClient")
+	}
 	switch c := client.(type) {
 	case *redis.Client:
-		if c != nil {
-			return &single{loader: loader{c}, client: c}, nil
-		}
+		return &single{loader: loader{c}, client: c}, nil
 	case *redis.ClusterClient:
-		if c != nil {
-			return newCluster(c), nil
-		}
+		return newCluster(c), nil
 	case *redis.Ring:
 		return nil, errors.New("goredisgate refuses a *redis.Ring, which moves keys to other servers and so loses counts; use a *redis.ClusterClient")
 	}

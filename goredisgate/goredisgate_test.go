@@ -249,16 +249,20 @@ func TestBrokenTogether(t *testing.T) {
 
 // TestRefusals checks the errors about clients that limiters cannot use.
 func TestRefusals(t *testing.T) {
-	for want, client := range map[string]redis.UniversalClient{
-		"not <nil>; pass the one from":                nil,
-		"not *redis.Client; pass the one from":        (*redis.Client)(nil),
-		"not *redis.ClusterClient; pass the one from": (*redis.ClusterClient)(nil),
-		"a *redis.Ring, which moves keys to other":    redis.NewRing(&redis.RingOptions{}),
-		"not struct { redis.UniversalClient }; pass":  struct{ redis.UniversalClient }{},
+	const isNil = "the client that goredisgate got is nil; pass the one from redis.NewClient or redis.NewClusterClient"
+	for _, test := range []struct {
+		client redis.UniversalClient
+		want   string
+	}{
+		{nil, isNil},
+		{(*redis.Client)(nil), isNil},
+		{(*redis.ClusterClient)(nil), isNil},
+		{redis.NewRing(&redis.RingOptions{}), "goredisgate refuses a *redis.Ring, which moves keys to other"},
+		{struct{ redis.UniversalClient }{}, "goredisgate needs a *redis.Client or a *redis.ClusterClient, not struct { redis.UniversalClient }; pass"},
 	} {
-		_, err := window.New(goredisgate.On(client), window.Config{Name: "x", Limits: perHour})
-		if err == nil || !strings.HasPrefix(err.Error(), `slidegate: limiter "x" has no Redis: goredisgate `) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+		_, err := window.New(goredisgate.On(test.client), window.Config{Name: "x", Limits: perHour})
+		if err == nil || !strings.HasPrefix(err.Error(), `slidegate: limiter "x" has no Redis: `+test.want) {
+			t.Errorf("%v, want %q", err, test.want)
 		}
 	}
 	conn := connect(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))

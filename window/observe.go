@@ -81,7 +81,7 @@ const (
 	ReasonLoading     Reason = pipeline.ReasonLoading     // the server reads its data
 	ReasonBusy        Reason = pipeline.ReasonBusy        // another script runs for too long
 	ReasonNoScript    Reason = pipeline.ReasonNoScript    // the server forgot the script twice
-	ReasonOther       Reason = pipeline.ReasonOther       // none of these: Observation.Err has the text
+	ReasonOther       Reason = pipeline.ReasonOther       // none of these, or the caller cancelled a request under way: Observation.Err has the text
 )
 
 // ReasonOf returns why Redis did not answer, if err matches ErrOutage or ErrUncertain. Otherwise it

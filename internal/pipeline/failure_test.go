@@ -50,6 +50,7 @@ func TestReasonOf(t *testing.T) {
 		{&expired{}, ReasonTimeout},
 		{&breakerOpen{&expired{}}, ReasonTimeout},
 		{errTooMany.Cause, ReasonTimeout},
+		{context.Canceled, ReasonOther},
 		{errors.New("what?"), ReasonOther},
 	} {
 		f := &Failure{Counted: ErrOutage, Cause: test.cause}
