@@ -61,8 +61,8 @@ const (
 // Reason says why Redis did not answer. Its text can be a label: there are no others.
 type Reason string
 
-// The reasons. Those of the first group are mistakes, which do not heal by themselves. The others
-// can. Their texts are their names in lower case.
+// The reasons. Those of the first group are mostly mistakes, which need somebody. The others can heal
+// by themselves. Their texts are their names in lower case.
 const (
 	ReasonNoPerm   Reason = pipeline.ReasonNoPerm   // the ACL user lacks a key pattern or a command
 	ReasonNoAuth   Reason = pipeline.ReasonNoAuth   // no password, or a wrong one

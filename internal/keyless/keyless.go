@@ -22,6 +22,12 @@ func Collect(ctx context.Context) (context.Context, *Reasons) {
 	return context.WithValue(ctx, contextKey{}, reasons), reasons
 }
 
+// Collects reports whether somebody collects Reasons under the context.
+func Collects(ctx context.Context) bool {
+	_, ok := ctx.Value(contextKey{}).(*Reasons)
+	return ok
+}
+
 // Note adds a reason if somebody collects them. It returns "", which is no key.
 func Note(ctx context.Context, reason string) string {
 	if r, ok := ctx.Value(contextKey{}).(*Reasons); ok {

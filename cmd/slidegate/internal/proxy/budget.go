@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/keyless"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
@@ -89,24 +90,17 @@ func (b *budget) beforeConnect(k window.Kind) bool {
 }
 
 // key returns the event: the pattern, and who is limited. Two budgets never share an event, because
-// only the host and path of a pattern have a slash.
+// only the host and path of a pattern have a slash. It counts a request without a key, which the
+// middleware refuses, but not if the middleware calls it again for the log.
 func (b *budget) key(r *http.Request) string {
 	who := b.Key(r)
 	if who == "" {
+		if !keyless.Collects(r.Context()) {
+			b.p.metrics.count(b.Pattern, noKey, byNobody)
+		}
 		return ""
 	}
 	return b.Pattern + " " + who
-}
-
-// countKeyless counts each request without a key once, before the middleware refuses it. The method
-// key cannot, because the middleware calls it again for the log.
-func (b *budget) countKeyless(middleware http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if b.Key(r) == "" {
-			b.p.metrics.count(b.Pattern, keyless, byNobody)
-		}
-		middleware.ServeHTTP(w, r)
-	})
 }
 
 // AllowN decides about an event, and records the decision.

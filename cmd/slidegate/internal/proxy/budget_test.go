@@ -269,7 +269,7 @@ func TestEachRequestIsCountedOnce(t *testing.T) {
 	for _, pattern := range []string{"/", "POST /login", "/key/", "/free", ""} {
 		counted[http.StatusOK] += i.counted(pattern, admitted, byMemory) + i.counted(pattern, admitted, byNobody)
 		counted[http.StatusTooManyRequests] += i.counted(pattern, denied, byMemory)
-		counted[http.StatusBadRequest] += i.counted(pattern, keyless, byNobody) + i.counted(pattern, ambiguous, byNobody)
+		counted[http.StatusBadRequest] += i.counted(pattern, noKey, byNobody) + i.counted(pattern, ambiguous, byNobody)
 	}
 	if diff := cmp.Diff(got, counted); diff != "" || len(got) != 3 || int(reached.Load()) != got[http.StatusOK] {
 		t.Errorf("statuses and metrics (-got +counted):\n%s%d reached the server", diff, reached.Load())

@@ -15,7 +15,7 @@ const (
 	admitted  = "admitted"
 	denied    = "denied"    // over a limit: 429
 	refused   = "refused"   // nobody could decide: 503
-	keyless   = "keyless"   // it has no key, so the client is unknown: 400
+	noKey     = "keyless"   // it has no key, so the client is unknown: 400
 	ambiguous = "ambiguous" // servers can read its path or method in two ways: 400
 	gone      = "gone"      // its client hung up before there was a decision
 )

@@ -111,7 +111,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 		return err
 	}
 	p.budgets = append(p.budgets, b)
-	p.routes[rt.Pattern] = b.countKeyless(limit.Wrap(server))
+	p.routes[rt.Pattern] = limit.Wrap(server)
 	return nil
 }
 
