@@ -141,7 +141,7 @@ func (c *call) wait() {
 // Redis is silent, that is a failure although the timer came late or found others served.
 func (c *call) causeOfEnd() error {
 	err := c.ctx.Err()
-	if c.patience.least > 0 && err == context.DeadlineExceeded { //nolint:errorlint // it is one of two values
+	if c.patience.least > 0 && err == context.DeadlineExceeded {
 		if c.patience = c.patience.atDeadline(); c.isFailing() {
 			return c.patience.expired()
 		}

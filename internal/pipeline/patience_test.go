@@ -19,7 +19,7 @@ func early(left, deadline, least time.Duration) patience {
 func TestPatience(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
-		name                     string
+		name                             string
 		deadline, timeout, least, silent time.Duration // a deadline of 0 is none
 		want                             patience
 	}{
