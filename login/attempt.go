@@ -47,55 +47,39 @@ type Attempt struct {
 	Cause error `json:"-"`
 
 	guard     *Guard
+	method    methods // the one that made it
+	who       subject
 	charges   []charge
-	cleared   []charge // by Succeed
 	decisions []window.Decision
 	alarm     *siteAlarm // counts the attempt as a failure until it ends; nil if it is not counted
 	ended     atomic.Bool
 }
 
-// charge is one unit, charged to an event key of a budget.
-type charge struct {
-	budget Budget
-	event  string
-}
-
-// begin charges an attempt. Succeed gives back the charges, and resets the budgets in cleared.
-func (g *Guard) begin(ctx context.Context, charges []charge, cleared ...charge) (*Attempt, error) {
+// begin charges an attempt by one of the methods.
+func (g *Guard) begin(ctx context.Context, method methods, who subject) (*Attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("slidegate: login: nothing was charged: %w", err)
 	}
 	ctx, cancel := g.detach(ctx)
 	defer cancel()
-	joint, err := window.AllowAll(ctx, g.checks(charges)...)
+	charges := g.charges(method.asks, who)
+	checks := make([]window.Check, len(charges))
+	for i, c := range charges {
+		checks[i] = window.Check{Limiter: c.limiter, Event: c.event, Together: c.together&method != 0}
+	}
+	joint, err := window.AllowAll(ctx, checks...)
 	if len(joint.Decisions) == 0 {
 		return nil, err
 	}
-	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, charges: charges, cleared: cleared, decisions: joint.Decisions}
+	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, method: method, who: who, charges: charges, decisions: joint.Decisions}
 	a.summarize()
 	return a, err
-}
-
-// checks returns the questions for window.AllowAll. A budget may be asked in the same round trip as
-// the one before it if a charge that is held for a moment harms nobody else. The pair belongs to
-// the attacker, like the address. And Total has no more for unknown devices than Account has
-// admitted.
-func (g *Guard) checks(charges []charge) []window.Check {
-	checks := make([]window.Check, len(charges))
-	for i, c := range charges {
-		together := c.budget == BudgetPair || c.budget == BudgetChallengedPair || c.budget == BudgetTotal && charges[i-1].budget != BudgetDevice
-		checks[i] = window.Check{Limiter: g.limiters[c.budget], Event: c.event, Together: together}
-	}
-	return checks
 }
 
 // detach returns a context that the caller cannot end. A client could end it by hanging up, or by a
 // deadline of its choice. Config.Timeout ends each round trip. If that is below 0, the deadline of
 // ctx stays.
 func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Done() == nil {
-		return ctx, func() {}
-	}
 	detached := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok && g.noTimeout {
 		return context.WithDeadline(detached, deadline)
@@ -117,7 +101,7 @@ func (a *Attempt) summarize() {
 		}
 	}
 	if !a.Allowed {
-		a.DeniedBy, a.Remaining, a.NextWait = a.charges[last].budget, 0, 0
+		a.DeniedBy, a.Remaining, a.NextWait = a.charges[last].name, 0, 0
 		a.ended.Store(true)
 	}
 }
@@ -132,7 +116,7 @@ func (a *Attempt) summarize() {
 // Succeed also works after ctx has ended, and takes at most 5 s. An error names the budgets that
 // could not be given back or reset, whose charges stay: log it, and let the user in. Only the first
 // call of Succeed or Cancel has an effect, and neither has one after a denial.
-func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.cleared) }
+func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.method) }
 
 // Cancel gives back the charges of this attempt, as if it had not been made. Call it if the
 // password could not be checked, for example because the database did not answer. Do not call it
@@ -141,10 +125,11 @@ func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.clear
 // If another attempt has succeeded since this one began, and a later one failed, Cancel can give
 // back that failure of the pair, the streak or the device. Like Succeed, it works after ctx has
 // ended, and takes at most 5 s. An error names the charges that stay.
-func (a *Attempt) Cancel(ctx context.Context) error { return a.end(ctx, nil) }
+func (a *Attempt) Cancel(ctx context.Context) error { return a.end(ctx, 0) }
 
-// end gives back the charges and resets the cleared budgets, if the attempt has not ended.
-func (a *Attempt) end(ctx context.Context, cleared []charge) error {
+// end gives back the charges, and resets what the success of a method clears, if the attempt has
+// not ended.
+func (a *Attempt) end(ctx context.Context, success methods) error {
 	if a.guard == nil || a.ended.Swap(true) { // an Attempt without a guard is a stub in a user's test
 		return nil
 	}
@@ -153,31 +138,22 @@ func (a *Attempt) end(ctx context.Context, cleared []charge) error {
 	}
 	ctx, cancel := calls.Finish(ctx)
 	defer cancel()
-	charged := len(a.charges)
-	return a.guard.concurrently(charged+len(cleared), func(i int) error {
+	all := slices.Concat(a.charges, a.guard.charges(success.clears, a.who))
+	return a.guard.concurrently(all, func(i int, c charge) error {
 		switch {
-		case i >= charged:
-			return a.guard.clear(ctx, cleared[i-charged])
-		case slices.Contains(cleared, a.charges[i]):
+		case i >= len(a.charges):
+			return c.reset(ctx)
+		case success.clears(c.budget): // is reset
 			return nil
 		}
-		return a.refund(ctx, i)
+		return c.failed("give back what is charged to the %s, so it stays until its window is over: %w", c.limiter.Refund(ctx, c.event, a.decisions[i]))
 	})
 }
 
-// refund gives back the charge of index i.
-func (a *Attempt) refund(ctx context.Context, i int) error {
-	c := a.charges[i]
-	if err := a.guard.limiters[c.budget].Refund(ctx, c.event, a.decisions[i]); err != nil {
-		return fmt.Errorf("slidegate: login: cannot give back what is charged to the %s, so it stays until its window is over: %w", c.budget, err)
-	}
-	return nil
-}
-
-// concurrently calls do for 0 to n-1 at the same time, so that the calls share a round trip. In
-// memory it calls them in sequence.
-func (g *Guard) concurrently(n int, do func(i int) error) error {
-	errs := make([]error, n)
-	calls.Concurrently(0, n, func(int) bool { return g.inMemory }, func(i int) { errs[i] = do(i) })
+// concurrently calls do for each charge and its index at the same time, so that the calls share a
+// round trip. In memory it calls them in sequence.
+func (g *Guard) concurrently(all []charge, do func(i int, c charge) error) error {
+	errs := make([]error, len(all))
+	calls.Concurrently(0, len(all), func(int) bool { return g.inMemory }, func(i int) { errs[i] = do(i, all[i]) })
 	return errors.Join(errs...)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
-	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -84,14 +83,56 @@ type Config struct {
 	Fallback *Guard `json:"-"`
 }
 
+// Challenged limits attempts whose clients solved a challenge: a captcha, a proof of work, or a
+// code by mail. They are counted apart from other attempts, so users get in while attackers have
+// used up the usual budgets. Limits that are nil have the defaults given here. The details are in
+// https://github.com/slidegate/slidegate/blob/main/docs/login.md#challenges.
+type Challenged struct {
+	// Address limits the challenged failures of one address, on all accounts together. Default:
+	// 20/1m, 50/1h, 100/1d, as Config.Address.
+	Address []window.Limit
+
+	// Pair limits the challenged failures of one address on one account since it last logged in
+	// there. Default: 5/1m, 10/1h.
+	Pair []window.Limit
+
+	// Account limits the challenged failures of all addresses on one account. Default: 5/10m,
+	// 10/1h, 20/1d. Within the Per of each limit of Total, it may allow at most nine tenths of that
+	// limit together with Config.Account.
+	Account []window.Limit
+
+	// Streak limits the challenged failures on one account while nobody logs in. Default: 20/30d.
+	// With the 60 of Config.Streak and the 20 of one known device, that is at most 100 in a row.
+	Streak []window.Limit
+
+	// Site is the level of failures over the whole service that switches on the alarm: by default
+	// 1000/1h. Max is at most 10^7. During an alarm, unknown devices whose address has failed twice
+	// need a challenge. See
+	// https://github.com/slidegate/slidegate/blob/main/docs/login.md#attacks-on-the-whole-site.
+	Site window.Limit
+
+	// Switched is called when the alarm goes on or off in this process. Attempts wait for it, so
+	// return quickly. It must not use the guard.
+	Switched func(Alarm) `json:"-"`
+}
+
 const month = 30 * 24 * time.Hour
 
 var (
 	addressLimits = []window.Limit{window.PerMinute(20), window.PerHour(50), window.PerDay(100)}
 	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20), {Max: 30, Per: month}}
 	accountLimits = []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerHour(20), window.PerDay(50)}
+	streakLimits  = []window.Limit{{Max: 80, Per: month}}
 	siteLimit     = window.PerHour(1000)
 	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: month}}
+
+	challengedPairLimits    = []window.Limit{window.PerMinute(5), window.PerHour(10)}
+	challengedAccountLimits = []window.Limit{{Max: 5, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20)}
+	challengedStreakLimits  = []window.Limit{{Max: 20, Per: month}}
+
+	// unchallengedStreakLimits are the default of Config.Streak with challenges, so that challenged
+	// attempts have their part of 100 failures in a row.
+	unchallengedStreakLimits = []window.Limit{{Max: 60, Per: month}}
 )
 
 const (
@@ -101,31 +142,25 @@ const (
 	suspectMax = 2   // failures of an address that the alarm accepts, because many people mistype once
 )
 
-// budgetLimits is a budget with its limits.
-type budgetLimits struct {
-	of     Budget
-	limits []window.Limit
-}
-
-// budgets returns all budgets with their limits, or the defaults.
-func (cfg Config) budgets() []budgetLimits {
-	return append([]budgetLimits{
-		{BudgetAddress, orDefault(cfg.Address, addressLimits)},
-		{BudgetPair, orDefault(cfg.Pair, pairLimits)},
-		{BudgetAccount, orDefault(cfg.Account, accountLimits)},
-		{BudgetStreak, orDefault(cfg.Streak, cfg.streakLimits())},
-		{BudgetTotal, cfg.total()},
-		{BudgetDevice, orDefault(cfg.Device, deviceLimits)},
-	}, cfg.Challenged.budgets()...)
-}
-
-// streakLimits returns the default of Streak. With challenges it is smaller, so that challenged
-// attempts have their part of 100 failures in a row.
-func (cfg Config) streakLimits() []window.Limit {
-	if cfg.Challenged != nil {
-		return []window.Limit{{Max: 60, Per: month}}
+// limits returns the limits of each budget that the guard has.
+func (cfg Config) limits() map[Budget][]window.Limit {
+	all := map[Budget][]window.Limit{
+		BudgetAddress: orDefault(cfg.Address, addressLimits),
+		BudgetPair:    orDefault(cfg.Pair, pairLimits),
+		BudgetAccount: orDefault(cfg.Account, accountLimits),
+		BudgetStreak:  orDefault(cfg.Streak, streakLimits),
+		BudgetTotal:   cfg.total(),
+		BudgetDevice:  orDefault(cfg.Device, deviceLimits),
 	}
-	return []window.Limit{{Max: 80, Per: month}}
+	if c := cfg.Challenged; c != nil {
+		all[BudgetSite] = suspectLimits(all[BudgetAddress])
+		all[BudgetStreak] = orDefault(cfg.Streak, unchallengedStreakLimits)
+		all[BudgetChallengedAddress] = orDefault(c.Address, addressLimits)
+		all[BudgetChallengedPair] = orDefault(c.Pair, challengedPairLimits)
+		all[BudgetChallengedAccount] = orDefault(c.Account, challengedAccountLimits)
+		all[BudgetChallengedStreak] = orDefault(c.Streak, challengedStreakLimits)
+	}
+	return all
 }
 
 // orDefault returns limits, or defaults if limits is nil.
@@ -146,13 +181,13 @@ func (cfg Config) total() []window.Limit {
 }
 
 // limiter returns the configuration of a budget's limiter.
-func (cfg Config) limiter(b budgetLimits) window.Config {
+func (cfg Config) limiter(of Budget, limits []window.Limit) window.Config {
 	c := window.Config{
-		Name: cfg.Name + "." + string(b.of), Limits: b.limits, Secret: cfg.Secret,
+		Name: cfg.Name + "." + string(of), Limits: limits, Secret: cfg.Secret,
 		Now: cfg.Now, Timeout: cfg.roundTrip(), Observe: cfg.Observe,
 	}
 	if cfg.Fallback != nil {
-		c.Fallback = cfg.Fallback.limiters[b.of]
+		c.Fallback = cfg.Fallback.Limiter(of)
 	}
 	return c
 }
@@ -176,8 +211,8 @@ func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
 		return nil, err
 	}
 	half := window.Limit{Max: 1, Per: max(time.Millisecond, (limit.Per / 2).Truncate(time.Millisecond))}
-	stopped, err := window.NewLocal(window.Config{Name: "stopped", Limits: []window.Limit{half}, Now: cfg.Now, MaxEvents: int(limit.Max)})
-	s := &siteAlarm{shared: shared, limit: limit, stopped: stopped, onSwitch: cfg.Challenged.Switched, now: time.Now, inMemory: in.inMemory}
+	denials, err := window.NewLocal(window.Config{Name: cfg.Name + ".denials", Limits: []window.Limit{half}, Now: cfg.Now, MaxEvents: int(limit.Max)})
+	s := &siteAlarm{shared: shared, limit: limit, denials: denials, onSwitch: cfg.Challenged.Switched, now: time.Now, inMemory: in.inMemory}
 	if cfg.Now != nil {
 		s.now = cfg.Now
 	}
@@ -200,22 +235,22 @@ func (cfg Config) check() error {
 		return errors.New("slidegate: login guard without a Name; give it one, because guards of one Name share their counts")
 	case len(cfg.Name) > maxName:
 		return fmt.Errorf("slidegate: login guard name %.80q has %d bytes; choose 1 to %d", cfg.Name, len(cfg.Name), maxName)
-	case cfg.Fallback != nil && cfg.Fallback.limiters == nil:
+	case cfg.Fallback != nil && cfg.Fallback.budgets == nil:
 		return fmt.Errorf("slidegate: login guard %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", cfg.Name)
-	case cfg.Fallback != nil && cfg.Challenged != nil && !cfg.Fallback.challenges():
+	case cfg.Fallback != nil && cfg.Challenged != nil && cfg.Fallback.alarm == nil:
 		return fmt.Errorf("slidegate: login guard %q has challenges, but its Fallback has none; set Challenged there, too", cfg.Name)
 	}
 	return nil
 }
 
 // checkTotal checks Total, and what the valid limits leave for known devices.
-func (cfg Config) checkTotal() error {
-	total := cfg.total()
+func (cfg Config) checkTotal(limits map[Budget][]window.Limit) error {
+	total := limits[BudgetTotal]
 	if most := maxIn(time.Hour, total); most > maxPerHour {
 		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; choose at most %d/1h (ASVS 4, 2.2.1)", cfg.Name, most, maxPerHour)
 	}
 	for _, l := range total {
-		if err := cfg.checkReserve(l); err != nil {
+		if err := cfg.checkReserve(l, limits); err != nil {
 			return err
 		}
 	}
@@ -224,10 +259,10 @@ func (cfg Config) checkTotal() error {
 
 // checkReserve returns an error if unknown devices can use up more than nine tenths of a limit of
 // Total.
-func (cfg Config) checkReserve(total window.Limit) error {
-	account, challenged := maxIn(total.Per, orDefault(cfg.Account, accountLimits)), 0.0
+func (cfg Config) checkReserve(total window.Limit, limits map[Budget][]window.Limit) error {
+	account, challenged := maxIn(total.Per, limits[BudgetAccount]), 0.0
 	if cfg.Challenged != nil {
-		challenged = maxIn(total.Per, cfg.Challenged.account())
+		challenged = maxIn(total.Per, limits[BudgetChallengedAccount])
 	}
 	most := float64(total.Max * 9 / 10)
 	switch {
@@ -249,9 +284,4 @@ func maxIn(span time.Duration, limits []window.Limit) float64 {
 		most = min(most, float64(l.Max)*math.Ceil(float64(span)/float64(l.Per)))
 	}
 	return most
-}
-
-// errSecret returns the error about a Secret that is missing or too short.
-func (cfg Config) errSecret() error {
-	return fmt.Errorf("slidegate: login guard %q has a Secret of %d bytes; give it at least %d random ones, so that Redis keys hide accounts and addresses", cfg.Name, len(cfg.Secret), keys.MinSecret)
 }

@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -39,29 +38,19 @@ func (s BudgetState) RetryAfter() (wait time.Duration) {
 //
 // The errors are those of Begin, but never window.ErrUncertain.
 func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr) ([]BudgetState, error) {
-	if err := g.checkAccount(account); err != nil {
+	who, err := g.subjects(account, from)
+	if err != nil {
 		return nil, err
 	}
-	var all []charge
-	for _, ip := range from {
-		if err := checkAddress(ip); err != nil {
-			return nil, err
-		}
-		all = append(all, addressCharges(account, ip)...)
-	}
-	all = g.withChallenged(append(all, accountCharges(account)...))
-	return g.inspect(ctx, all)
-}
-
-// inspect returns the state of the budget of each charge.
-func (g *Guard) inspect(ctx context.Context, all []charge) ([]BudgetState, error) {
+	onlyChallenged := func(b *budget) bool { return b.asked == beginChallenged }
+	all := append(g.charges(begin.asks, who...), g.charges(onlyChallenged, who...)...)
 	states := make([]BudgetState, len(all))
 	for i, c := range all {
-		s, err := g.limiters[c.budget].Inspect(ctx, c.event)
+		s, err := c.limiter.Inspect(ctx, c.event)
 		if err != nil {
-			return nil, fmt.Errorf("slidegate: login: cannot read what is charged to the %s: %w", c.budget, err)
+			return nil, c.failed("read what is charged to the %s: %w", err)
 		}
-		states[i] = BudgetState{c.budget, s}
+		states[i] = BudgetState{c.name, s}
 	}
 	return states, nil
 }

@@ -34,70 +34,22 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/window"
 )
 
 // Guard decides which attempts to log in are allowed. It is made by New or NewLocal. It is
 // safe for concurrent use, and needs no Close.
 type Guard struct {
-	limiters  map[Budget]*window.Limiter
+	budgets   []*budget  // in the order of the table
 	alarm     *siteAlarm // nil without challenges
 	inMemory  bool
 	noTimeout bool // Config.Timeout is below 0: only the context ends calls
 }
-
-// Budget names what attempts are charged to. Each budget counts in a limiter of its own, whose Name
-// is Config.Name, a dot and the budget: login.account.
-type Budget string
-
-// The budgets. Begin charges BudgetAddress and BudgetPair, then BudgetAccount, then BudgetStreak
-// and BudgetTotal. BeginKnown charges BudgetDevice, then BudgetTotal. Each comment ends with the
-// event key, as Limiter(b).Inspect and slidegate inspect take it.
-const (
-	// BudgetAddress counts attempts from one IPv4 address or one IPv6 /64, on any account.
-	// Event key: 192.0.2.1 or 2001:db8:1:2::/64.
-	BudgetAddress Budget = "address"
-
-	// BudgetPair counts attempts from one address on one account.
-	// Event key: the address, a space and the account: 192.0.2.1 alice.
-	BudgetPair Budget = "pair"
-
-	// BudgetAccount counts attempts from unknown devices on one account.
-	// Event key: the account.
-	BudgetAccount Budget = "account"
-
-	// BudgetStreak counts attempts from unknown devices on one account since anybody last logged
-	// in. Event key: the account.
-	BudgetStreak Budget = "streak"
-
-	// BudgetDevice counts attempts from one known device on one account.
-	// Event key: the device, quoted as by Go's %q, a space and the account: "device" alice.
-	BudgetDevice Budget = "device"
-
-	// BudgetTotal counts all attempts on one account.
-	// Event key: the account.
-	BudgetTotal Budget = "total"
-)
-
-// The budgets of challenged attempts, which exist only with Config.Challenged. BeginChallenged
-// charges them and BudgetTotal, in the same order as Begin. Their event keys are those of the
-// budgets without "challenged-".
-const (
-	BudgetChallengedAddress Budget = "challenged-address"
-	BudgetChallengedPair    Budget = "challenged-pair"
-	BudgetChallengedAccount Budget = "challenged-account"
-	BudgetChallengedStreak  Budget = "challenged-streak"
-)
-
-// BudgetSite denies an unknown device while the alarm is on and its address has failed twice: see
-// Challenged.Site. It counts in BudgetAddress, with at most two failures in each limit.
-// Attempt.RetryAfter is then the wait if the alarm stays on.
-const BudgetSite Budget = "site"
 
 // Errors that callers can distinguish with errors.Is. In an outage of Redis, errors match
 // window.ErrOutage or window.ErrUncertain.
@@ -112,14 +64,17 @@ var (
 	ErrInvalidAddress = errors.New("slidegate: login without an address of the client; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
 )
 
-var errGuard = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
+var (
+	errGuard        = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
+	errNoChallenges = errors.New("slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}")
+)
 
 // New returns a guard that keeps its counts in the Redis or Redis Cluster of a Connection, which
 // comes from window.Dial, window.On or package goredisgate. It requires Config.Name and
 // Config.Secret, and sends nothing yet. An error is about conn or cfg, and says what to do.
 func New(conn *window.Connection, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < keys.MinSecret {
-		return nil, cfg.errSecret()
+		return nil, fmt.Errorf("slidegate: login guard %q has a Secret of %d bytes; give it at least %d random ones, so that Redis keys hide accounts and addresses", cfg.Name, len(cfg.Secret), keys.MinSecret)
 	}
 	return newGuard(cfg, store{
 		window: func(c window.Config) (*window.Limiter, error) { return window.New(conn, c) },
@@ -141,39 +96,48 @@ type store struct {
 }
 
 // newGuard returns the guard of cfg, with limiters from the store.
-func newGuard(cfg Config, in store) (*Guard, error) {
+func newGuard(cfg Config, in store) (g *Guard, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g := &Guard{limiters: map[Budget]*window.Limiter{}, inMemory: in.inMemory, noTimeout: cfg.Timeout < 0}
-	for _, b := range cfg.budgets() {
-		l, err := in.window(cfg.limiter(b))
-		if err != nil {
-			return nil, err
-		}
-		g.limiters[b.of] = l
-	}
-	if err := cfg.checkTotal(); err != nil {
+	g = &Guard{inMemory: in.inMemory, noTimeout: cfg.Timeout < 0}
+	if err := g.addBudgets(cfg, in); err != nil {
 		return nil, err
 	}
-	if cfg.Challenged == nil {
-		return g, nil
+	if cfg.Challenged != nil {
+		g.alarm, err = cfg.siteAlarm(in)
 	}
-	return g, g.addAlarm(cfg, in)
+	return g, err
 }
 
-// addAlarm adds the alarm over the whole service, and the limiter BudgetSite that it uses.
-func (g *Guard) addAlarm(cfg Config, in store) (err error) {
-	if g.limiters[BudgetSite], err = g.limiters[BudgetAddress].With(suspectLimits(orDefault(cfg.Address, addressLimits))...); err != nil {
-		return err
+// addBudgets adds the budgets of the table that have limits, and checks these.
+func (g *Guard) addBudgets(cfg Config, in store) (err error) {
+	limits := cfg.limits()
+	for _, b := range table {
+		switch limits := limits[b.name]; {
+		case limits == nil:
+			continue
+		case b.name == BudgetSite: // shares the counts
+			b.limiter, err = g.Limiter(BudgetAddress).With(limits...)
+		default:
+			b.limiter, err = in.window(cfg.limiter(b.name, limits))
+		}
+		if err != nil {
+			return err
+		}
+		g.budgets = append(g.budgets, &b)
 	}
-	g.alarm, err = cfg.siteAlarm(in)
-	return err
+	return cfg.checkTotal(limits)
 }
 
 // Limiter returns the limiter of a budget, or nil if the guard has no such budget. Use it to
 // Inspect or Reset an event key. Do not use it for attempts: Begin asks all budgets.
-func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
+func (g *Guard) Limiter(b Budget) *window.Limiter {
+	if i := slices.IndexFunc(g.budgets, func(of *budget) bool { return of.name == b }); i >= 0 {
+		return g.budgets[i].limiter
+	}
+	return nil
+}
 
 // Begin charges an attempt to log in on an account from an IP address, and reports whether to check
 // the password. Call it before the password is checked, also for accounts that do not exist, so
@@ -194,10 +158,11 @@ func (g *Guard) Limiter(b Budget) *window.Limiter { return g.limiters[b] }
 // Otherwise a client could hang up, or choose a gRPC deadline, so that only the account is charged
 // and not its own address.
 func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
-	if err := g.check(account, ip); err != nil {
+	who, err := g.subject(account, ip)
+	if err != nil {
 		return nil, err
 	}
-	return g.beginUnknown(ctx, account, ip)
+	return g.beginUnknown(ctx, who)
 }
 
 // BeginKnown charges an attempt from a known device: one that has logged into this account before,
@@ -207,18 +172,19 @@ func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Atte
 // device is the ID in the cookie, different for each device. If the device has used up its budget,
 // the attempt is charged as by Begin. Otherwise BeginKnown behaves like Begin.
 func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, device string) (*Attempt, error) {
-	if err := g.check(account, ip); err != nil {
+	who, err := g.subject(account, ip)
+	if err != nil {
 		return nil, err
 	}
 	if device == "" {
 		return nil, ErrEmptyDevice
 	}
-	own := charge{BudgetDevice, strconv.Quote(device) + " " + account}
-	a, err := g.begin(ctx, []charge{own, {BudgetTotal, account}}, append(g.streakCharges(account), own)...)
+	who[byDevice] = strconv.Quote(device) + " " + account
+	a, err := g.begin(ctx, beginKnown, who)
 	if err != nil || a.Allowed || a.DeniedBy == BudgetTotal { // the total also limits unknown devices
 		return a, err
 	}
-	other, err := g.beginUnknown(ctx, account, ip, own)
+	other, err := g.beginUnknown(ctx, who)
 	if err == nil && !other.Allowed && a.RetryAfter <= other.RetryAfter {
 		a.Challenge = other.Challenge
 		return a, nil
@@ -226,70 +192,65 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 	return other, err
 }
 
-// check returns an error if the guard is not initialized, or the account or the address is invalid.
-func (g *Guard) check(account string, ip netip.Addr) error {
-	if err := g.checkAccount(account); err != nil {
-		return err
+// beginUnknown begins an attempt from an unknown device, or from a known one that has used up its
+// budget.
+func (g *Guard) beginUnknown(ctx context.Context, who subject) (*Attempt, error) {
+	method := begin
+	if g.alarm.isOn() {
+		method = beginAlarmed
 	}
-	return checkAddress(ip)
+	a, err := g.begin(ctx, method, who)
+	g.alarm.count(ctx, a)
+	if err == nil && !a.Allowed && a.DeniedBy != BudgetTotal && g.alarm != nil {
+		a.Challenge = g.wouldAdmit(ctx, who)
+	}
+	return a, err
+}
+
+// BeginChallenged charges an attempt whose client has just solved a challenge, as the application
+// has verified. Call it after Begin or BeginKnown denied with Attempt.Challenge. It charges
+// separate budgets, and the total of the account, so it can be allowed where the others deny.
+// Accept each solution once, for one account.
+//
+// Its success resets the streak of challenged attempts, but not the other one. Otherwise each login
+// during an attack would give the attacker new guesses without a challenge. It returns an error
+// without Config.Challenged. In everything else it behaves like Begin.
+func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
+	who, err := g.subject(account, ip)
+	if err != nil {
+		return nil, err
+	}
+	if g.alarm == nil {
+		return nil, errNoChallenges
+	}
+	a, err := g.begin(ctx, beginChallenged, who)
+	g.alarm.count(ctx, a)
+	return a, err
+}
+
+// wouldAdmit reports whether a challenged attempt would be allowed now. It charges nothing, and
+// takes one round trip.
+func (g *Guard) wouldAdmit(ctx context.Context, who subject) bool {
+	ctx, cancel := g.detach(ctx)
+	defer cancel()
+	return g.concurrently(g.charges(beginChallenged.asks, who), func(_ int, c charge) error {
+		d, err := c.limiter.Peek(ctx, c.event)
+		if err == nil && !d.Allowed {
+			err = errors.New("denied")
+		}
+		return err
+	}) == nil
 }
 
 // checkAccount returns an error if the guard is not initialized, or the account is empty.
 func (g *Guard) checkAccount(account string) error {
 	switch {
-	case g == nil || g.limiters == nil:
+	case g == nil || g.budgets == nil:
 		return errGuard
 	case account == "":
 		return ErrEmptyAccount
 	}
 	return nil
-}
-
-// checkAddress returns ErrInvalidAddress for an address that no client has.
-func checkAddress(ip netip.Addr) error {
-	if !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified() {
-		return ErrInvalidAddress
-	}
-	return nil
-}
-
-// beginUnknown begins an attempt from an unknown device. Its success clears the pair, the streak
-// and the charges in own: the budget of a known device that has used it up.
-func (g *Guard) beginUnknown(ctx context.Context, account string, ip netip.Addr, own ...charge) (*Attempt, error) {
-	from := addressCharges(account, ip)
-	cleared := append(g.withChallenged([]charge{from[1], {BudgetStreak, account}}), own...)
-	if g.alarm.isOn() {
-		from[0].budget = BudgetSite
-	}
-	a, err := g.begin(ctx, append(from, accountCharges(account)...), cleared...)
-	g.alarm.count(ctx, a)
-	if err == nil && !a.Allowed && a.DeniedBy != BudgetTotal && g.challenges() {
-		a.Challenge = g.wouldAdmit(ctx, account, ip)
-	}
-	return a, err
-}
-
-// streakCharges returns what a login clears from any device.
-func (g *Guard) streakCharges(account string) []charge {
-	return g.withChallenged([]charge{{BudgetStreak, account}})
-}
-
-// addressCharges returns what an attempt is charged to because of its address: the address and the
-// pair.
-func addressCharges(account string, ip netip.Addr) []charge {
-	client := subnet.Client(ip)
-	return []charge{{BudgetAddress, client}, {BudgetPair, client + " " + account}}
-}
-
-// accountCharges returns what an attempt from an unknown device is charged to because of its
-// account.
-func accountCharges(account string) []charge {
-	return []charge{{BudgetAccount, account}, {BudgetStreak, account}, {BudgetTotal, account}}
-}
-
-// pairCharge returns the charge to the pair of an address and an account.
-func pairCharge(account string, ip netip.Addr) charge {
-	return charge{BudgetPair, subnet.Client(ip) + " " + account}
 }
 
 // Forget resets what is charged to an account, and to its pairs with the given addresses. Call it
@@ -300,37 +261,24 @@ func pairCharge(account string, ip netip.Addr) charge {
 // also resets the Fallback of this process. An attempt that was under way can later give back one
 // failure that came after Forget. After an error, call Forget again.
 func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) error {
-	if err := g.checkAccount(account); err != nil {
+	who, err := g.subjects(account, from)
+	if err != nil {
 		return err
 	}
-	all := accountCharges(account)
-	for _, ip := range from {
-		if err := checkAddress(ip); err != nil {
-			return err
-		}
-		all = append(all, pairCharge(account, ip))
-	}
-	return g.forget(ctx, g.withChallenged(all)...)
+	return g.forget(ctx, forget, who...)
 }
 
 // ForgetAddress resets what is charged to an address, or to the /64 of an IPv6 address. Use it for
 // an address that many people share. It keeps the pairs of the address with accounts.
 func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
-	if err := g.check("any account", ip); err != nil {
+	who, err := g.subject("any account", ip)
+	if err != nil {
 		return err
 	}
-	return g.forget(ctx, g.withChallenged([]charge{{BudgetAddress, subnet.Client(ip)}})...)
+	return g.forget(ctx, forgetAddress, who)
 }
 
-// forget resets some budgets in one round trip.
-func (g *Guard) forget(ctx context.Context, all ...charge) error {
-	return g.concurrently(len(all), func(i int) error { return g.clear(ctx, all[i]) })
-}
-
-// clear resets one budget.
-func (g *Guard) clear(ctx context.Context, c charge) error {
-	if err := g.limiters[c.budget].Reset(ctx, c.event); err != nil {
-		return fmt.Errorf("slidegate: login: cannot forget what is charged to the %s: %w", c.budget, err)
-	}
-	return nil
+// forget resets what the method clears, in one round trip.
+func (g *Guard) forget(ctx context.Context, method methods, who ...subject) error {
+	return g.concurrently(g.charges(method.clears, who...), func(_ int, c charge) error { return c.reset(ctx) })
 }

@@ -105,7 +105,9 @@ func TestRoundTrips(t *testing.T) {
 		return func() (*login.Attempt, error) { return g.Begin(t.Context(), "alice", bot(from)) }
 	}
 	known := func() (*login.Attempt, error) { return g.BeginKnown(t.Context(), "alice", bot(7), "laptop") }
-	challenged := func() (*login.Attempt, error) { return g.BeginChallenged(t.Context(), "alice", bot(2)) }
+	challenged := func(from int) func() (*login.Attempt, error) {
+		return func() (*login.Attempt, error) { return g.BeginChallenged(t.Context(), "alice", bot(from)) }
+	}
 	succeed := func() (*login.Attempt, error) { return last, last.Succeed(t.Context()) }
 	forget := func(from ...netip.Addr) func() (*login.Attempt, error) {
 		return func() (*login.Attempt, error) { return &login.Attempt{}, g.Forget(t.Context(), "alice", from...) }
@@ -156,18 +158,31 @@ func TestRoundTrips(t *testing.T) {
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"BeginKnown, denied by the total", known, []int{1, 1, 1}, login.BudgetTotal},
 	})
-	cfg.Challenged = &login.Challenged{Account: limits("1/1h")}
+	cfg.Challenged = &login.Challenged{Address: limits("1/1h"), Account: limits("1/1h")}
 	cfg.Now = newClock().now // stands still, so that the level of the alarm is read once
 	gate, g = gatedGuard(t, cfg)
 	play([]step{
 		{"Begin", begin(0), []int{2, 1, 2}, ""},
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
 		{"denied by the streak", begin(2), []int{2, 1, 2, 4, 5}, login.BudgetStreak},
-		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
+		{"BeginChallenged", challenged(2), []int{2, 1, 2}, ""},
 		{"Succeed", succeed, []int{6}, ""},
-		{"BeginChallenged", challenged, []int{2, 1, 2}, ""},
-		{"BeginChallenged, denied", challenged, []int{2, 1, 2}, login.BudgetChallengedAccount},
+		{"BeginChallenged", challenged(2), []int{2, 1, 2}, ""},
+		{"BeginChallenged, denied by the account", challenged(3), []int{2, 1, 2}, login.BudgetChallengedAccount},
+		{"BeginChallenged, denied by the address", challenged(2), []int{2, 1}, login.BudgetChallengedAddress},
 		{"Forget", forget(bot(1)), []int{7}, ""},
+	})
+	cfg.Challenged = &login.Challenged{Site: window.PerHour(1)} // the first failure switches the alarm on
+	cfg.Streak = nil
+	gate, g = gatedGuard(t, cfg)
+	play([]step{
+		{"Begin, alarmed", begin(1), []int{2, 1, 2}, ""},
+		{"Succeed", succeed, []int{7}, ""},
+		{"Begin, alarmed", begin(1), []int{2, 1, 2}, ""},
+		{"Begin, alarmed", begin(1), []int{2, 1, 2}, ""},
+		{"denied by the alarm", begin(1), []int{2, 1, 5}, login.BudgetSite},
+		{"Begin, alarmed", begin(2), []int{2, 1, 2}, ""},
+		{"denied by the account, alarmed", begin(3), []int{2, 1, 2, 5}, login.BudgetAccount},
 	})
 }
 

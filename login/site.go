@@ -42,7 +42,7 @@ func (g *Guard) Alarm() Alarm {
 type siteAlarm struct {
 	shared   *ar1.Limiter
 	limit    window.Limit
-	stopped  *window.Limiter // in memory: addresses that the alarm denied within Per/2
+	denials  *window.Limiter // in memory: lets each address that the alarm denies count once in Per/2
 	onSwitch func(Alarm)     // Challenged.Switched; may be nil
 	now      func() time.Time
 	inMemory bool
@@ -82,7 +82,7 @@ func (s *siteAlarm) count(ctx context.Context, a *Attempt) {
 		a.alarm = s
 		s.failures.Add(1)
 	case a.DeniedBy == BudgetSite:
-		if d, err := s.stopped.Allow(ctx, a.charges[0].event); err == nil && d.Allowed {
+		if d, err := s.denials.Allow(ctx, a.who[byAddress]); err == nil && d.Allowed {
 			s.failures.Add(1)
 		}
 	}

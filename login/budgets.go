@@ -1,0 +1,179 @@
+package login
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/slidegate/slidegate/internal/subnet"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Budget names what attempts are charged to. Each budget counts in a limiter of its own, whose Name
+// is Config.Name, a dot and the budget: login.account.
+type Budget string
+
+// The budgets. Begin charges BudgetAddress and BudgetPair, then BudgetAccount, then BudgetStreak
+// and BudgetTotal. BeginKnown charges BudgetDevice, then BudgetTotal. Each comment ends with the
+// event key, as Limiter(b).Inspect and slidegate inspect take it.
+const (
+	// BudgetAddress counts attempts from one IPv4 address or one IPv6 /64, on any account.
+	// Event key: 192.0.2.1 or 2001:db8:1:2::/64.
+	BudgetAddress Budget = "address"
+
+	// BudgetPair counts attempts from one address on one account.
+	// Event key: the address, a space and the account: 192.0.2.1 alice.
+	BudgetPair Budget = "pair"
+
+	// BudgetAccount counts attempts from unknown devices on one account.
+	// Event key: the account.
+	BudgetAccount Budget = "account"
+
+	// BudgetStreak counts attempts from unknown devices on one account since anybody last logged
+	// in. Event key: the account.
+	BudgetStreak Budget = "streak"
+
+	// BudgetDevice counts attempts from one known device on one account.
+	// Event key: the device, quoted as by Go's %q, a space and the account: "device" alice.
+	BudgetDevice Budget = "device"
+
+	// BudgetTotal counts all attempts on one account.
+	// Event key: the account.
+	BudgetTotal Budget = "total"
+)
+
+// The budgets of challenged attempts, which exist only with Config.Challenged. BeginChallenged
+// charges them and BudgetTotal, in the same order as Begin. Their event keys are those of the
+// budgets without "challenged-".
+const (
+	BudgetChallengedAddress Budget = "challenged-address"
+	BudgetChallengedPair    Budget = "challenged-pair"
+	BudgetChallengedAccount Budget = "challenged-account"
+	BudgetChallengedStreak  Budget = "challenged-streak"
+)
+
+// BudgetSite denies an unknown device while the alarm is on and its address has failed twice: see
+// Challenged.Site. It counts in BudgetAddress, with at most two failures in each limit.
+// Attempt.RetryAfter is then the wait if the alarm stays on.
+const BudgetSite Budget = "site"
+
+// table says for each budget what it counts by, and which methods ask and reset it. They ask in this
+// order. A guard has the budgets that Config.limits has limits for.
+var table = []budget{
+	{name: BudgetAddress, by: byAddress, asked: begin, cleared: forgetAddress},
+	{name: BudgetSite, by: byAddress, asked: beginAlarmed},
+	{name: BudgetPair, by: byPair, asked: unknown, together: unknown, cleared: unknown | beginChallenged | forget},
+	{name: BudgetAccount, by: byAccount, asked: unknown, cleared: forget},
+	{name: BudgetStreak, by: byAccount, asked: unknown, cleared: unknown | beginKnown | forget},
+	{name: BudgetDevice, by: byDevice, asked: beginKnown, cleared: unknown | beginKnown},
+	{name: BudgetChallengedAddress, by: byAddress, asked: beginChallenged, cleared: forgetAddress},
+	{name: BudgetChallengedPair, by: byPair, asked: beginChallenged, together: beginChallenged, cleared: unknown | beginChallenged | forget},
+	{name: BudgetChallengedAccount, by: byAccount, asked: beginChallenged, cleared: forget},
+	{name: BudgetChallengedStreak, by: byAccount, asked: beginChallenged, cleared: anyAttempt | forget},
+	{name: BudgetTotal, by: byAccount, asked: anyAttempt, together: unknown | beginChallenged, cleared: forget},
+}
+
+// budget is a row of the table, and in a guard also the limiter.
+type budget struct {
+	name  Budget
+	by    int     // the index of its event key in a subject
+	asked methods // ask and charge it
+
+	// together are the methods that ask it in the same round trip as the one that they ask just
+	// before it, because a charge that is held for a moment harms nobody else. The pair belongs to
+	// the attacker, like the address. And the total has no more for unknown devices than the account
+	// has admitted. BeginKnown asks it later: a device without a budget takes nothing from others.
+	together methods
+
+	cleared methods // reset it: Forget and the like, and an attempt that succeeds
+	limiter *window.Limiter
+}
+
+// methods is a set of methods of Guard.
+type methods uint8
+
+const (
+	begin        methods = 1 << iota
+	beginAlarmed         // Begin while the alarm is on
+	beginKnown           // a device that has used up its budget goes on as begin
+	beginChallenged
+	forget
+	forgetAddress
+
+	unknown    = begin | beginAlarmed
+	anyAttempt = unknown | beginKnown | beginChallenged
+)
+
+func (m methods) asks(b *budget) bool   { return b.asked&m != 0 }
+func (m methods) clears(b *budget) bool { return b.cleared&m != 0 }
+
+// The indices of a subject.
+const (
+	byAddress = iota
+	byPair
+	byAccount
+	byDevice
+)
+
+// subject holds event keys, of an attempt or of what to forget. A method leaves out the budgets whose
+// event key is empty.
+type subject [byDevice + 1]string
+
+// subject returns the subject of an attempt, or an error if the guard is not initialized, or the
+// account or the address is invalid.
+func (g *Guard) subject(account string, ip netip.Addr) (subject, error) {
+	if err := g.checkAccount(account); err != nil {
+		return subject{}, err
+	}
+	if !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified() {
+		return subject{}, ErrInvalidAddress
+	}
+	client := subnet.Client(ip)
+	return subject{byAddress: client, byPair: client + " " + account, byAccount: account}, nil
+}
+
+// subjects returns a subject for each address, with its pair, and then one for the account. Errors
+// are as those of subject.
+func (g *Guard) subjects(account string, from []netip.Addr) (all []subject, err error) {
+	for _, ip := range from {
+		who, err := g.subject(account, ip)
+		if err != nil {
+			return nil, err
+		}
+		who[byAccount] = ""
+		all = append(all, who)
+	}
+	return append(all, subject{byAccount: account}), g.checkAccount(account)
+}
+
+// charge is one unit, charged to an event key of a budget.
+type charge struct {
+	*budget
+	event string
+}
+
+// charges returns a charge to each selected budget, subject by subject, in the order of the table.
+func (g *Guard) charges(selects func(*budget) bool, subjects ...subject) []charge {
+	all := make([]charge, 0, len(subjects)*len(g.budgets))
+	for _, who := range subjects {
+		for _, b := range g.budgets {
+			if event := who[b.by]; event != "" && selects(b) {
+				all = append(all, charge{b, event})
+			}
+		}
+	}
+	return all
+}
+
+// reset resets the event key.
+func (c charge) reset(ctx context.Context) error {
+	return c.failed("forget what is charged to the %s: %w", c.limiter.Reset(ctx, c.event))
+}
+
+// failed returns an error that names what failed and the budget, or nil if err is nil.
+func (c charge) failed(format string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("slidegate: login: cannot "+format, c.name, err)
+}
