@@ -69,11 +69,11 @@ func (g *Guard) begin(ctx context.Context, method methods, who subject) (*Attemp
 	}
 	joint, err := window.AllowAll(ctx, checks...)
 	if len(joint.Decisions) == 0 {
-		return nil, err
+		return nil, g.explain(err)
 	}
 	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, method: method, who: who, charges: charges, decisions: joint.Decisions}
 	a.summarize()
-	return a, err
+	return a, g.explain(err)
 }
 
 // detach returns a context that the caller cannot end. A client could end it by hanging up, or by a
@@ -94,7 +94,7 @@ func (a *Attempt) summarize() {
 	for _, d := range a.decisions {
 		a.Remaining, a.Degraded = min(a.Remaining, d.Remaining), a.Degraded || d.Degraded
 		if a.Cause == nil {
-			a.Cause = d.Cause
+			a.Cause = a.guard.explain(d.Cause)
 		}
 		for _, u := range d.Usage {
 			a.NextWait = max(a.NextWait, u.RetryAfter)
@@ -155,5 +155,5 @@ func (a *Attempt) end(ctx context.Context, success methods) error {
 func (g *Guard) concurrently(all []charge, do func(i int, c charge) error) error {
 	errs := make([]error, len(all))
 	calls.Concurrently(0, len(all), func(int) bool { return g.inMemory }, func(i int) { errs[i] = do(i, all[i]) })
-	return errors.Join(errs...)
+	return g.explain(errors.Join(errs...))
 }

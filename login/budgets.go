@@ -177,3 +177,11 @@ func (c charge) failed(format string, err error) error {
 	}
 	return fmt.Errorf("slidegate: login: cannot "+format, c.name, err)
 }
+
+// explain returns err. If the ACL user may not use the keys of a budget, it adds those of the guard.
+func (g *Guard) explain(err error) error {
+	if err == nil || window.ReasonOf(err) != window.ReasonNoPerm {
+		return err
+	}
+	return fmt.Errorf("%w; for all budgets of the guard, give its user ~%s.*", err, g.name)
+}

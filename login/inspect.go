@@ -48,7 +48,7 @@ func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr)
 	for i, c := range all {
 		s, err := c.limiter.Inspect(ctx, c.event)
 		if err != nil {
-			return nil, c.failed("read what is charged to the %s: %w", err)
+			return nil, g.explain(c.failed("read what is charged to the %s: %w", err))
 		}
 		states[i] = BudgetState{c.name, s}
 	}

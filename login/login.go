@@ -45,6 +45,7 @@ import (
 // Guard decides which attempts to log in are allowed. It is made by New or NewLocal. It is
 // safe for concurrent use, and needs no Close.
 type Guard struct {
+	name      string
 	budgets   []*budget  // in the order of the table
 	alarm     *siteAlarm // nil without challenges
 	inMemory  bool
@@ -100,7 +101,7 @@ func newGuard(cfg Config, in store) (g *Guard, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g = &Guard{inMemory: in.inMemory, noTimeout: cfg.Timeout < 0}
+	g = &Guard{name: cfg.Name, inMemory: in.inMemory, noTimeout: cfg.Timeout < 0}
 	if err := g.addBudgets(cfg, in); err != nil {
 		return nil, err
 	}

@@ -571,6 +571,27 @@ func TestErrorsOfSucceedAndCancel(t *testing.T) {
 	}
 }
 
+// TestNoPermission checks that if the ACL user may not use the keys of a budget, errors name the
+// keys of the whole guard.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	must(server.Do(t.Context(), "ACL", "SETUSER", "guard", "on", ">password", "+@all", "~login.address:*").ToString())
+	client := server.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "guard", "password" })
+	cfg := login.Config{Name: "login", Secret: secret, Timeout: 10 * time.Second}
+	g := must(login.New(window.On(client), cfg))
+	cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback"}))
+	falls := must(login.New(window.On(client), cfg))
+	_, begun := g.Begin(t.Context(), "alice", home)
+	_, inspected := g.Inspect(t.Context(), "alice", home)
+	a := must(falls.Begin(t.Context(), "alice", home))
+	for i, err := range []error{begun, inspected, g.Forget(t.Context(), "alice"), a.Cause, a.Succeed(t.Context())} {
+		if !errors.Is(err, window.ErrOutage) || window.ReasonOf(err) != window.ReasonNoPerm || !strings.HasSuffix(err.Error(), "; for all budgets of the guard, give its user ~login.*") {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
 // TestRedisDiesWithinAnAttempt kills Redis during an attempt, and the Fallback decides the rest of
 // it. An error comes beside a denial if charges in Redis cannot be given back.
 func TestRedisDiesWithinAnAttempt(t *testing.T) {
