@@ -152,13 +152,13 @@ func TestCloseOfOn(t *testing.T) {
 // TestMistakes checks that errors about mistakes that never heal say what to correct.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	one, cluster := redistest.Start(t).Addr(), redistest.Start(t, "--cluster-enabled", "yes").Addr()
+	one, other, cluster := redistest.Start(t).Addr(), redistest.Start(t).Addr(), redistest.Start(t, "--cluster-enabled", "yes").Addr()
 	for url, want := range map[string]string{
-		"redis://" + one + "?addr=" + cluster: "cluster support disabled; name one server alone",
-		"redis://" + one + "?master_set=m":    "; name the address of a Sentinel, or leave out the name of the master",
-		"redis://" + one + "/9999":            "DB index is out of range; choose a database that this Redis has",
-		"redis://" + cluster + "/1":           "database", // leave it out, or choose another one where clusters have several
-		"rediss://" + one:                     "no answer to the TLS handshake from " + one + " within 1s; if the server speaks no TLS, connect without it",
+		"redis://" + one + "?addr=" + other: "cluster support disabled; name one server alone",
+		"redis://" + one + "?master_set=m":  "; name the address of a Sentinel, or leave out the name of the master",
+		"redis://" + one + "/9999":          "DB index is out of range; choose a database that this Redis has",
+		"redis://" + cluster + "/1":         "database", // leave it out, or choose another one where clusters have several
+		"rediss://" + one:                   "no answer to the TLS handshake from " + one + " within 1s; if the server speaks no TLS, connect without it",
 	} {
 		l := must(window.New(dial(t, url), window.Config{Name: "x", Limits: parsed("1/1h"), Timeout: time.Minute}))
 		_, err := l.Allow(t.Context(), "e")
