@@ -341,7 +341,7 @@ func TestRefundOfForgottenUnits(t *testing.T) {
 // at most 2 x Max of an event. If there is only one event, it holds not less than Max. On one
 // server, script calls are about several events.
 func TestUnderLoad(t *testing.T) {
-	cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("20/200ms", "900/1h")}
+	cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("20/200ms", "900/1h"), Timeout: time.Minute}
 	calls := &redistest.Calls{}
 	onRedis := must(ar1.New(window.On(redistest.NewClient(t, calls.Count)), cfg))
 	faulttest.AwaitGroups(t, onRedis, calls)
