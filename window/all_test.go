@@ -56,7 +56,7 @@ func TestJointHistories(t *testing.T) {
 		var limiters []*window.Limiter
 		logs := map[string]*plainLog{}
 		for i, text := range []string{"5/1m", "3/10s", "8/1h"} {
-			l, cfg := limit(text), window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed(text), Now: c.now}
+			l, cfg := limit(text), window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed(text), Now: c.now, Timeout: time.Minute}
 			if client == nil {
 				limiters = append(limiters, must(window.NewLocal(cfg)))
 			} else {

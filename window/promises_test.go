@@ -55,7 +55,7 @@ func TestBounded(t *testing.T) {
 // TestBoundedUnderLoad lets 64 goroutines ask about one event, or about some, all the time, on the
 // real clock. On Redis, script calls are about several of these.
 func TestBoundedUnderLoad(t *testing.T) {
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h")}
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h"), Timeout: time.Minute}
 	calls := &redistest.Calls{}
 	onRedis := must(window.New(window.On(redistest.NewClient(t, calls.Count)), cfg))
 	faulttest.AwaitGroups(t, onRedis, calls)

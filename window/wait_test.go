@@ -64,7 +64,7 @@ func TestWaitGivesUp(t *testing.T) {
 // TestWaitUnderLoad lets callers wait for one event on a real Redis, and checks that the limit
 // holds.
 func TestWaitUnderLoad(t *testing.T) {
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("3/30ms")}
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("3/30ms"), Timeout: time.Minute}
 	l := must(window.New(window.On(redistest.Client(t)), cfg))
 	decided := make(chan window.Decision)
 	for range 4 {
