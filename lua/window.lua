@@ -1,6 +1,6 @@
 -- window.lua decides whether an event may happen under several sliding windows at once,
 -- and counts it in all of them or in none. All state of one event is one key. One call can decide
--- about several events, each as in a call of its own.
+-- about several events, each as in a call of its own, or jointly: all are counted, or none.
 --
 -- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:w. The tag of an event of at most 128 bytes
 --          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
@@ -8,8 +8,8 @@
 --          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
 --          padding. Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
---            allow      count the units if every limit admits them. Only allow and count take
---                       more than one key
+--            allow      count the units if every limit admits them. Only allow, count and joint
+--                       take more than one key
 --            count      the same, but count them when a limit denies, too
 --            peek       reply what allow would, and count nothing
 --            some       count as many of the n units as every limit admits, like n calls of allow
@@ -21,6 +21,9 @@
 --            inspect    reply the state, bucket by bucket
 --            refund     give back units that an earlier call counted
 --            reset      forget the event, even if its record is cut short
+--            joint      decide about one or more groups of events, each event under limits of its own. If
+--                       every limit of each event of a group admits its units, count all of them, else
+--                       none. No key may come twice
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
 -- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For each and counteach it is at most 4096; for
 --          allow, count, peek and inspect it is at most the least Max
@@ -28,6 +31,9 @@
 --          in units (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
 --          Inspect needs no limit
 -- The last ARGV, for refund alone: the second reply of the call that counted, in ms
+-- For joint, ARGV[3 + K] is instead how many events a group has: G, of which K is a multiple. Events 1 to
+-- G are the first group, the next G the second. Then come, for each place in a group, the number of its
+-- limits (1 to 31) and the three integers of each
 --
 -- Reply: a list of integers. Times are in ms; a wait begins now.
 --   allow, count, peek   admitted (1 or 0), the time of the decision, then for each limit: units
@@ -45,13 +51,16 @@
 --                        each. Then for each other section of the record: its Per, units used,
 --                        wait until it is as if never used, and buckets as above
 --   refund, reset        1 if anything changed, else 0
+--   joint                for each event, as to allow: whether its own limits admit it, and so on. A group is
+--                        counted if all its events are admitted. In one that is not, those that would be
+--                        are as they stand, without their units
 -- For several keys these are one after the other. If an event fails, a text is in the place of its
 -- first integer: the error that a call about it alone would reply. Its other integers mean nothing.
--- The other events are decided.
+-- The other events are decided, but of its group in a joint call none is counted.
 --
 -- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
--- reset one DEL. If allow, some or each count nothing, they write only to repair a date
--- (NoTimeTravel). Peek and inspect never write.
+-- reset one DEL. If allow, some, each or joint count nothing, they write only to repair a date
+-- (NoTimeTravel). Joint writes nothing of a group before all its events are decided. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
 -- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's own.
 --
@@ -115,6 +124,7 @@ local function encode(recordT, per, closed, last, res, total, open, body, w, u)
 end
 
 local redis, read, write, A, keys = redis, struct.unpack, struct.pack, ARGV, #KEYS
+local base = keys -- the integers of the limit with a slot in reply begin at A[base + slot]
 local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
 -- The verb. One call counts unit, and the waits are for one call. All calls together count n.
@@ -124,7 +134,9 @@ local tries, writes = true, true -- tries: reply is as if the units are counted,
 local counting, looks, inspect, refund -- counting: denied units count, too; looks: peek or inspect
 local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
 local lists, since, simulated -- lists: the sections are listed, since the loop alone is not enough
+local joint -- all events are counted, or none; each has limits of its own
 if op ~= 'allow' then
+  joint = op == 'joint'
   if op == 'some' or op == 'each' then
     singles, lowers = true, true
   else
@@ -132,7 +144,7 @@ if op ~= 'allow' then
     singles = counting and op ~= 'count'
     inspect, refund = op == 'inspect', op == 'refund'
     looks = inspect or op == 'peek'
-    valid = valid and (counting or looks or refund or op == 'reset')
+    valid = valid and (counting or looks or refund or joint or op == 'reset')
     if refund or op == 'reset' then unit = 1 end
     if refund then since, count = A[count] + 0, count - 1 end
     if looks or refund then writes = false end
@@ -145,8 +157,8 @@ if op ~= 'allow' then
   end
 end
 most = unit
-if keys > 1 then
-  units, valid = {n}, valid and (op == 'allow' or op == 'count')
+if keys > 1 or joint then
+  units, valid = {n}, valid and (op == 'allow' or op == 'count' or joint)
   for k = 2, keys do
     n = A[k + 2] == '1' and 1 or A[k + 2] + 0
     if n > most then most = n end
@@ -163,39 +175,7 @@ else
   valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
 end
 
--- The limits. Until one is decided, its places in reply hold -Per, Max and Resolution.
-local limits = (count - 2 - keys) / 3
-if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or inspect and limits == 0)) then
-  return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of window.lua asks')
-end
-local reply, lastSlot, longest = nil, 3 * limits, 0
-if limits == 1 then
-  reply = {1, now, nil, nil, nil}
-else
-  reply = {1, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
-end
-for slot = 3, lastSlot, 3 do
-  local i = slot + keys
-  local per, max, width = A[i] + 0, A[i + 1] + 0, A[i + 2]
-  width = width == '1' and 1 or width + 0
-  if not (width <= per and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
-    per % 1 + max % 1 == 0 and (width == 1 or width >= 1 and width % 1 == 0)) then
-    return redis.error_reply(string.format(
-      'SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', KEYS[1], slot / 3))
-  end
-  if per > longest then
-    longest = per
-  else
-    for b = 3, slot - 3, 3 do
-      if reply[b] == -per then
-        return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': two limits have the same Per; keep the tighter one')
-      end
-    end
-  end
-  reply[slot] = -per
-  reply[slot + 1] = max
-  reply[slot + 2] = width
-end
+local limits, lastSlot, longest, reply = 0, 0, 0, nil
 
 -- Decide about each event. Each round of the inner loop decides about one section of its record,
 -- and then about each limit that has no section. It writes into reply what is true once the units
@@ -212,9 +192,69 @@ end
 --   lasts                  last of each slot where it is not T
 -- A section needs its own last time only if it is carried along or ahead of the clock, because T is
 -- the time of the clock at the last write.
-local all, given, place = units and {}, units and {}, 0 -- for several events: the replies, and reply as it begins
-for b = 1, units and lastSlot + 2 or 0 do given[b] = reply[b] end
+--   size, places           for a joint call: how many events a group has, and for each its limits, and what
+--                          may be written about it
+--   fits, broken           whether all events of a group are admitted, and whether one fails
+local all, given, place = units and {}, nil, 0 -- for several events: the replies, and reply as it begins
+local size, places, fits, broken = keys, nil, true, false
+if joint then
+  size, base, places = (A[keys + 3] or 0) + 0, keys + 1, {}
+  if size < 1 or keys % size > 0 then size, valid = 1, false end
+end
+local full = ' would count for more than 31 limits; wait until some are forgotten, or reset it'
+-- If callers give the time, keep a key for one more day, because their clock may be behind.
+local grace = simulated and 86400000 or 0
 for k = 1, keys do
+  if k > size then
+    local p = places[(k - 1) % size + 1]
+    base, limits, lastSlot, reply, given = p.base, p.limits, p.lastSlot, p.reply, p.given
+  elseif k == 1 or joint then
+    -- The limits. Until one is decided, its places in reply hold -Per, Max and Resolution.
+    if joint then
+      limits, base, most = (A[base + 3 + lastSlot] or 0) + 0, base + 1 + lastSlot, units[k]
+      for other = k + size, keys, size do
+        if units[other] > most then most = units[other] end
+      end
+      if k == size and base + 2 + 3 * limits ~= count then limits = 0 end
+    else
+      limits = (count - 2 - keys) / 3
+    end
+    if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or inspect and limits == 0)) then
+      return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of window.lua asks')
+    end
+    lastSlot, longest = 3 * limits, 0
+    if limits == 1 then
+      reply = {1, now, nil, nil, nil}
+    else
+      reply = {1, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+    end
+    for slot = 3, lastSlot, 3 do
+      local i = slot + base
+      local per, max, width = A[i] + 0, A[i + 1] + 0, A[i + 2]
+      width = width == '1' and 1 or width + 0
+      if not (width <= per and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
+        per % 1 + max % 1 == 0 and (width == 1 or width >= 1 and width % 1 == 0)) then
+        return redis.error_reply(string.format(
+          'SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', KEYS[k], slot / 3))
+      end
+      if per > longest then
+        longest = per
+      else
+        for b = 3, slot - 3, 3 do
+          if reply[b] == -per then
+            return redis.error_reply(
+              'SLIDEGATE key ' .. KEYS[k] .. ': two limits have the same Per; keep the tighter one')
+          end
+        end
+      end
+      reply[slot] = -per
+      reply[slot + 1] = max
+      reply[slot + 2] = width
+    end
+    given = units and {}
+    for b = 1, units and lastSlot + 2 or 0 do given[b] = reply[b] end
+    if joint then places[k] = {base = base, limits = limits, lastSlot = lastSlot, reply = reply, given = given} end
+  end
   local key, n, unit = KEYS[k], n, unit
   if units then n, unit = units[k], units[k] end
   local admitted, adds, counts, sections = tries, tries, writes, lists and {}
@@ -251,7 +291,9 @@ for k = 1, keys do
       -- Begin again, with as many units as every limit admits.
       pos, slot, undecided, seen, ahead, out, outs, expiry = 8, 0, limits, 0, 0, '', limits, 0
       again, sections, admitted, adds, counts = false, sections and {}, true, true, true
-      for b = 3, lastSlot, 3 do reply[b], reply[b + 1], reply[b + 2] = -A[b + keys], A[b + keys + 1] + 0, A[b + keys + 2] + 0 end
+      for b = 3, lastSlot, 3 do
+        reply[b], reply[b + 1], reply[b + 2] = -A[b + base], A[b + base + 1] + 0, A[b + base + 2] + 0
+      end
       if v then flags, closed, per, at = read('>BBI4', v, 8) end
     end
     slot = slot + 3
@@ -307,7 +349,9 @@ for k = 1, keys do
       if slot > lastSlot or reply[slot] ~= -per then
         slot = lastSlot
         while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
-        for b = 3, slot == 0 and lastSlot or 0, 3 do foreign = foreign or A[b + keys] + 0 == per end -- a second of one Per
+        for b = 3, slot == 0 and lastSlot or 0, 3 do
+          foreign = foreign or A[b + base] + 0 == per -- a second of one Per
+        end
       end
       if foreign or pos > tail and pos ~= len + 1 then foreign = true break end
     else
@@ -376,7 +420,7 @@ for k = 1, keys do
           for b = 3, lastSlot, 3 do
             if reply[b] >= 0 then
               reply[b], reply[b + 1] = reply[b] - n, 0
-              reply[b + 2] = reply[b] > 0 and (lasts and lasts[b] or T) + A[b + keys] - now or 0
+              reply[b + 2] = reply[b] > 0 and (lasts and lasts[b] or T) + A[b + base] - now or 0
             end
           end
         end
@@ -435,7 +479,7 @@ for k = 1, keys do
           end
           out = out .. encode(newT, per, closed, date, res, total + n, open, body, w, u)
         end
-        if due > expiry then expiry, px = due, A[slot + keys] end
+        if due > expiry then expiry, px = due, A[slot + base] end
       end
       undecided = undecided - 1
       reply[slot + 1] = wait
@@ -485,8 +529,15 @@ for k = 1, keys do
     return all
   end
 
+  local counted, countedPX -- what a joint call writes if all events are counted
+  if joint and counts and not failure then
+    if dated or not px then px = string.format('%.0f', expiry - now + grace) end
+    counted, countedPX = write('>BI6', 128 + outs, newT) .. out, px
+    if outs > 31 then failure = 'SLIDEGATE key ' .. key .. full end
+  end
+
   -- Write the whole record anew for a refund, or to repair a date when nothing is counted.
-  if refund or changed and not counts then
+  if refund or changed and (joint or not counts) then
     out, outs, expiry, px = '', 0, 0, nil
     for _, s in ipairs(sections) do
       local last, total, open, closed, res = s.last, s.total, s.open, s.closed, s.res
@@ -530,16 +581,25 @@ for k = 1, keys do
     end
   end
 
-  if (counts or changed) and not looks and not failure then
+  if joint then
+    -- Nothing is written before all events are decided.
+    if changed and not failure then
+      px = string.format('%.0f', expiry - now + grace)
+      out = write('>BI6', 128 + outs, newT) .. out
+    end
+    local p = places[(k - 1) % size + 1]
+    p.key, p.place, p.n, p.T, p.lasts, p.admitted, p.failure = key, place, n, T, lasts, admitted, failure
+    p.counted, p.countedPX, p.repaired, p.repairedPX = counted, countedPX, changed and out, px
+    if not admitted or failure then fits = false end
+    if failure then broken = true end
+  elseif (counts or changed) and not looks and not failure then
     if outs > 31 then
-      failure = 'SLIDEGATE key ' .. key ..
-        ' would count for more than 31 limits; wait until some are forgotten, or reset it'
+      failure = 'SLIDEGATE key ' .. key .. full
     elseif expiry == 0 then
       local deleted = redis.pcall('DEL', key)
       if deleted ~= 0 and deleted ~= 1 then failure = deleted.err end
     else
-      -- If callers give the time, keep the key for one more day, because their clock may be behind.
-      if dated or not px then px = string.format('%.0f', expiry - now + (simulated and 86400000 or 0)) end
+      if dated or not px then px = string.format('%.0f', expiry - now + grace) end
       failure = redis.pcall('SET', key, write('>BI6', 128 + outs, newT) .. out, 'PX', px).err
     end
   end
@@ -563,7 +623,7 @@ for k = 1, keys do
         local gone, t, p, list = 0, 0, s.fin, {}
         local joined = s.last == s.date or s.res > 1 and s.last - s.last % s.res == s.date - s.date % s.res
         for k = 1, n do
-          local need = s.total + k + 1 - A[s.slot + keys + 1]
+          local need = s.total + k + 1 - A[s.slot + base + 1]
           while s.total > 0 and gone < need and p > s.at do
             p = p - s.w - s.u
             local b, c = read(s.pair, v, p)
@@ -594,5 +654,25 @@ for k = 1, keys do
     reply[b] = given[b]
   end
   place = place + lastSlot + 2
+
+  if joint and k % size == 0 then
+    -- The group is decided. Write all records with their units or, if an event denies, the repairs alone.
+    -- After an error, write nothing. Servers check before the first SET of a script whether it may write, so
+    -- no later one fails, unless an ACL allows EVALSHA for all keys and SET for some of them alone. What is
+    -- written then stays. If not all are admitted, those that would be are as they stand.
+    for i = 1, size do
+      local p = places[i]
+      local value, px = p.repaired, p.repairedPX
+      if fits then value, px = p.counted, p.countedPX end
+      local failure = value and not broken and redis.pcall('SET', p.key, value, 'PX', px).err
+      if failure then all[p.place + 1] = failure end
+      for b = p.place + 3, not fits and p.admitted and not p.failure and p.place + p.lastSlot or 0, 3 do
+        local slot = b - p.place
+        all[b], all[b + 1] = all[b] - p.n, 0
+        all[b + 2] = all[b] > 0 and (p.lasts and p.lasts[slot] or p.T) + A[p.base + slot] - now or 0
+      end
+    end
+    fits, broken = true, false
+  end
 end
 return all
