@@ -26,7 +26,7 @@ func beginning(client rueidis.Client) ask {
 // loginRow returns a row of the decisions of a guard, each on an address and an account of its own.
 func loginRow(name string, begin ask) contender {
 	return contender{
-		name: name, like: "login.Guard.Begin of an unknown device: five budgets in three round trips, new events",
+		name: name, like: "login.Guard.Begin of an unknown device: five budgets in one round trip, new events",
 		allows: true, merges: true, keys: 5, commands: map[string]int{"evalsha": 5}, ask: begin,
 	}
 }

@@ -19,15 +19,16 @@ type Attempt struct {
 	// Allowed reports whether to check the password.
 	Allowed bool
 
-	// RetryAfter is how long until the budget that denied could allow the same attempt, or 0 if
-	// Allowed. Budgets that were not asked can still deny it then.
+	// RetryAfter is how long until the budgets that denied could allow the same attempt, or 0 if
+	// Allowed. On a cluster, these are the first one that denied, and those in its hash slot or in
+	// memory: others were not asked, and can still deny it then.
 	RetryAfter time.Duration
 
 	// Challenge reports that a denied attempt would be allowed if the client solved a challenge:
 	// see BeginChallenged. It is false also if Redis did not answer that question.
 	Challenge bool
 
-	// DeniedBy is the budget that was used up, or empty if Allowed. Log it, and do not show it to
+	// DeniedBy is the first budget that was used up, or empty if Allowed. Log it, and do not show it to
 	// the user.
 	DeniedBy Budget
 
@@ -89,8 +90,7 @@ func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc
 
 // summarize sets the results from the decisions of the budgets.
 func (a *Attempt) summarize() {
-	last := len(a.decisions) - 1
-	a.Remaining = a.decisions[last].Remaining
+	a.Remaining = a.decisions[0].Remaining
 	for _, d := range a.decisions {
 		a.Remaining, a.Degraded = min(a.Remaining, d.Remaining), a.Degraded || d.Degraded
 		if a.Cause == nil {
@@ -101,7 +101,8 @@ func (a *Attempt) summarize() {
 		}
 	}
 	if !a.Allowed {
-		a.DeniedBy, a.Remaining, a.NextWait = a.charges[last].name, 0, 0
+		denied := slices.IndexFunc(a.decisions, func(d window.Decision) bool { return !d.Allowed })
+		a.DeniedBy, a.Remaining, a.NextWait = a.charges[denied].name, 0, 0
 		a.ended.Store(true)
 	}
 }

@@ -71,7 +71,7 @@ type Config struct {
 	// Name + ".site", which denies while the level is full.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// Timeout bounds the calls to Redis of an allowed Begin: each of three round trips gets a
+	// Timeout bounds the calls to Redis of an allowed Begin: each of up to three round trips gets a
 	// third. 0 is a second. A denial can take two more round trips, and a known device that has
 	// used up its budget one more. Below 0, only the deadline of ctx counts, so no client may
 	// choose that: see Begin.

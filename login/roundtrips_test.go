@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -42,6 +43,13 @@ func (g *gate) expect(calls ...int) {
 	for i, n := range calls {
 		g.trips = append(g.trips, g.trips[i]+n)
 	}
+}
+
+// open holds nothing back, and begins to count calls.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trips, g.sent = nil, 0
 }
 
 // calls returns how many calls were sent since expect.
@@ -96,7 +104,8 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	return gate, g
 }
 
-// TestRoundTrips counts the calls that each method sends before it waits for replies.
+// TestRoundTrips counts the calls that each method sends before it waits for replies, where budgets are
+// asked part by part, and where one script call asks all.
 func TestRoundTrips(t *testing.T) {
 	var gate *gate
 	var g *login.Guard
@@ -130,7 +139,7 @@ func TestRoundTrips(t *testing.T) {
 			}
 		}
 	}
-	cfg := login.Config{Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h")}
+	cfg := login.Config{Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h"), Now: time.Now}
 	gate, g = gatedGuard(t, cfg)
 	play([]step{
 		{"Begin", begin(1), []int{2, 1, 2}, ""},
@@ -152,7 +161,7 @@ func TestRoundTrips(t *testing.T) {
 		{"BeginKnown, used up", known, []int{1, 2, 1, 2}, ""},
 		{"Succeed", succeed, []int{6}, ""},
 	})
-	gate, g = gatedGuard(t, login.Config{Account: limits("1/2h"), Total: limits("2/1h")})
+	gate, g = gatedGuard(t, login.Config{Account: limits("1/2h"), Total: limits("2/1h"), Now: time.Now})
 	play([]step{
 		{"Begin", begin(0), []int{2, 1, 2}, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
@@ -184,6 +193,44 @@ func TestRoundTrips(t *testing.T) {
 		{"Begin, alarmed", begin(2), []int{2, 1, 2}, ""},
 		{"denied by the account, alarmed", begin(3), []int{2, 1, 2, 5}, login.BudgetAccount},
 	})
+	cfg = login.Config{Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h"), Challenged: &login.Challenged{Account: limits("1/1h")}}
+	gate, g = jointGuard(t, cfg)
+	play([]step{
+		{"Begin, jointly", begin(1), []int{1}, ""},
+		{"Cancel", func() (*login.Attempt, error) { return last, last.Cancel(t.Context()) }, []int{5}, ""},
+		{"Begin, jointly", begin(1), []int{1}, ""},
+		{"Begin, jointly", begin(1), []int{1}, ""},
+		{"denied by the streak, jointly", begin(2), []int{1, 5}, login.BudgetStreak},
+		{"BeginChallenged, jointly", challenged(2), []int{1}, ""},
+		{"denied by the account, jointly", challenged(3), []int{1}, login.BudgetChallengedAccount},
+		{"BeginKnown, jointly", known, []int{1}, ""},
+		{"BeginKnown, jointly", known, []int{1}, ""},
+		{"BeginKnown, used up, jointly", known, []int{1, 1, 5}, login.BudgetStreak},
+	})
+}
+
+// jointGuard returns a gated guard that asks all budgets of a method by one script call.
+func jointGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
+	t.Helper()
+	gate, g := gatedGuard(t, cfg)
+	n := 0
+	for _, do := range []func(account string) (*login.Attempt, error){
+		func(account string) (*login.Attempt, error) { return g.Begin(t.Context(), account, bot(100+n)) },
+		func(account string) (*login.Attempt, error) {
+			return g.BeginKnown(t.Context(), account, bot(100+n), "d")
+		},
+		func(account string) (*login.Attempt, error) {
+			return g.BeginChallenged(t.Context(), account, bot(100+n))
+		},
+	} {
+		eventually(t, "one call asks all budgets", func() bool {
+			n++
+			gate.open()
+			must(do(fmt.Sprint("account ", n)))
+			return gate.calls() == 1
+		})
+	}
+	return gate, g
 }
 
 // sum returns the sum of all numbers.

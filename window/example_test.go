@@ -231,7 +231,7 @@ func ExampleAllowAll() {
 	// Output:
 	// ann true 2
 	// ann true 2
-	// ann false 1
+	// ann false 2
 	// ben true 2
 	// cat false 2
 }

@@ -112,6 +112,19 @@ func (s *onRedis) decideWithCache(ctx context.Context, timeout time.Duration, li
 	return s.decideAndRemember(ctx, timeout, limits, result, key, n)
 }
 
+// remembered returns a denial of the denial cache, or nil if there is none.
+func (s *onRedis) remembered(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (*Reply, error) {
+	if s.denials == nil {
+		return nil, nil
+	}
+	result, err := s.denials.Lookup(ctx, key, denials.Request{Units: n, Limits: limits.text}, timeout)
+	if err != nil || !result.Denied {
+		return nil, err
+	}
+	r := s.cachedDenial(key, result)
+	return &r, nil
+}
+
 // decideAndRemember sends a request after a look into the denial cache.
 func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, limits *Limits, result denials.Result, key string, n int64) (Reply, error) {
 	q, err := s.request(limits, Allow, key, n)

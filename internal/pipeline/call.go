@@ -96,15 +96,19 @@ func (c *call) endBy(p patience) {
 func (c *call) allows(r *Request) bool {
 	p, i := c.pipeline, r.Trace.SlotRange
 	r.began, r.slots, r.lane = c.began, &p.ranges[i], p.laneOf(i)
-	allowed, probe := r.slots.allows(c.began)
+	allowed := true
+	for slots := range r.ranges {
+		open, probe := slots.allows(c.began)
+		if r.probe = r.probe || probe; !open {
+			allowed, r.Err = false, slots.err()
+		}
+	}
 	switch {
 	case !allowed:
-		r.Err = r.slots.err()
 	case r.slots.abandoned.Load() >= maxAbandoned && r.lane.queue.isSilent(c.began, maxSilence, maxAbandoned):
-		r.slots.failed(c.ctx, c.began, c.began, errTooMany.Cause, true)
+		r.failed(c.began, errTooMany.Cause, true)
 		r.Err = errTooMany
 	default:
-		r.probe = probe
 		c.waiting++
 		return true
 	}
@@ -172,7 +176,11 @@ func (c *call) receive(r *Request) {
 // settle records the outcome of a request in the circuit breaker, and sets its error.
 func (c *call) settle(r *Request, now time.Duration) {
 	c.waiting--
-	r.slots.record(c.ctx, r.began, now, r.cause)
+	if !r.IsApart() {
+		for slots := range r.ranges {
+			slots.record(c.ctx, r.began, now, r.cause)
+		}
+	}
 	if r.cause != nil {
 		r.Err = r.Explain(r.cause)
 	}
@@ -222,12 +230,14 @@ func (c *call) settleUnsent(r *Request, now time.Duration, cause error) {
 		c.settle(r, now)
 	case errors.As(cause, &late):
 		c.waiting--
-		r.slots.failed(c.ctx, r.began, now, cause, late.early)
-		r.Err = failureOf(r.Key, ErrOutage, &expired{late.after, late.early, late.over, true})
+		r.failed(now, cause, late.early)
+		r.Err = failureOf(r.name(), ErrOutage, &expired{late.after, late.early, late.over, true})
 	default:
 		c.waiting--
 		if r.Err = NotSent(cause); r.probe {
-			r.slots.probeSoon(now)
+			for slots := range r.ranges {
+				slots.probeSoon(now)
+			}
 		}
 	}
 }

@@ -43,8 +43,8 @@ type Tracker interface {
 }
 
 // A ScriptCall is one call of a script. Its Client sends the Command with the Script, the number of
-// Keys and the Keys, and then Verb, Time, Units and Rest as arguments. Then it calls Answer. Only
-// if the Client is no Cluster has it several Keys.
+// Keys and the Keys, and then Verb, Time, Units and Rest as arguments. Then it calls Answer. On a
+// Cluster, all Keys are in one hash slot.
 type ScriptCall struct {
 	Command    string // EVALSHA or EVAL
 	Script     string // its hash or its source
@@ -78,6 +78,20 @@ func (c *ScriptCall) Text(place int, text string) {
 	c.texts[place] = text
 }
 
+// textsOf returns the texts in the reply to one of the parts, by their places in that.
+func (c *ScriptCall) textsOf(part int) (texts map[int]string) {
+	width := max(1, len(c.reply)/c.parts)
+	for place, text := range c.texts {
+		if place/width == part {
+			if texts == nil {
+				texts = map[int]string{}
+			}
+			texts[place%width] = text
+		}
+	}
+	return texts
+}
+
 func (c *ScriptCall) isAnswered() bool { return isAnswer(c.err) }
 
 // replyTo returns the reply to one of the parts: as many integers as to each other one, or an error
@@ -92,6 +106,7 @@ func (c *ScriptCall) replyTo(part int) ([]int64, error) {
 	}
 	for place, text := range c.texts {
 		switch {
+		case c.first.Joint != nil: // it knows where texts can be
 		case place == part*width:
 			return nil, &ReplyError{errors.New(text)}
 		case place/width == part:

@@ -30,6 +30,8 @@ type Connection struct {
 
 	losses  atomic.Int64 // calls that got no reply
 	callers atomic.Int64 // that wait
+	proofs  proofs
+	uses    uses
 	queues  [Ranges]queue
 	masters masters
 	calls   sync.Pool // of unused *call with one request

@@ -98,6 +98,11 @@ func isNoScript(err error) bool {
 	return isReply && reply.begins("NOSCRIPT")
 }
 
+func isTryAgain(err error) bool {
+	reply, isReply := replied(err)
+	return isReply && reply.begins("TRYAGAIN")
+}
+
 // refusesKeys reports whether a server refused a script call because of its keys, so that the script
 // did not run.
 func refusesKeys(err error) bool {

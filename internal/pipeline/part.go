@@ -39,21 +39,25 @@ func (p *part) add(r *Request) bool {
 func (b *batch) merge() {
 	b.parts = slices.Grow(b.parts, len(b.requests))
 	for _, r := range b.requests {
-		var last *part
-		if len(b.requests) > 1 {
-			last = b.byKey[r.Key]
-		}
-		if last.add(r) {
+		if len(b.requests) > 1 && b.byKey[r.Key].add(r) {
 			continue
 		}
 		b.parts = append(b.parts, part{first: r, last: r, units: r.Units, merged: r.Merged != "" && r.Units > 1})
-		if len(b.requests) > 1 {
-			p := &b.parts[len(b.parts)-1]
-			if b.byKey[r.Key] = p; last != nil {
-				last.crowded, p.crowded = true, true
+		if p := &b.parts[len(b.parts)-1]; len(b.requests) > 1 {
+			b.isLast(p, r.Key)
+			for _, key := range r.Joint.others() {
+				b.isLast(p, key)
 			}
 		}
 	}
+}
+
+// isLast notes that a part is the last one on a key.
+func (b *batch) isLast(p *part, key string) {
+	if before := b.byKey[key]; before != nil {
+		before.crowded, p.crowded = true, true
+	}
+	b.byKey[key] = p
 }
 
 // group makes script calls of the parts, and sets their arguments. They are pending, except those
@@ -93,10 +97,10 @@ func (b *batch) callFor(p *part) *ScriptCall {
 	switch {
 	case i < 0:
 		return nil
-	case b.open[i].parts == maxParts:
+	case (b.open[i].parts+1)*p.first.size() > maxParts:
 		b.open = slices.Delete(b.open, i, i+1)
 		return nil
-	case b.open[i].parts == 1 && !p.first.lane.pipeline.isOnOneServer():
+	case b.open[i].parts == 1 && !p.first.groups():
 		return nil
 	}
 	return b.open[i]
@@ -104,11 +108,15 @@ func (b *batch) callFor(p *part) *ScriptCall {
 
 // prepare sets the arguments of the script calls.
 func (b *batch) prepare() {
-	b.keys, b.units = slices.Grow(b.keys, len(b.parts))[:len(b.parts)], slices.Grow(b.units, len(b.parts))[:len(b.parts)]
+	n := 0
+	for i := range b.calls {
+		n += b.calls[i].parts * b.calls[i].first.size()
+	}
+	b.keys, b.units = slices.Grow(b.keys, n)[:n], slices.Grow(b.units, n)[:n]
 	from := 0
 	for i := range b.calls {
 		c := &b.calls[i]
-		to := from + c.parts
+		to := from + c.parts*c.first.size()
 		c.prepare(b.keys[from:to], b.units[from:to])
 		if c.err = b.unloaded[c.first.Script]; c.err == nil {
 			b.pending = append(b.pending, c)
@@ -117,6 +125,11 @@ func (b *batch) prepare() {
 	}
 	for i := range b.parts {
 		p := &b.parts[i]
+		if joint := p.first.Joint; joint != nil {
+			copy(p.call.Keys[p.place*len(joint.Keys):], joint.Keys)
+			copy(p.call.Units[p.place*len(joint.Keys):], joint.Units)
+			continue
+		}
 		p.call.Keys[p.place], p.call.Units[p.place] = p.first.Key, strconv.FormatInt(p.units, 10)
 		if p.merged {
 			p.call.Verb = p.first.Merged
@@ -136,6 +149,9 @@ func (c *ScriptCall) prepare(keys, units []string) {
 // deliver gives each caller its part of the reply. It reports whether callers had left.
 func (p *part) deliver(now time.Duration) (left bool) {
 	reply, err := p.call.replyTo(p.place)
+	if p.first.Joint != nil {
+		p.first.Joint.Texts = p.call.textsOf(p.place)
+	}
 	trace, first := p.call.trace, int64(0)
 	trace.Merged = p.merged
 	for r := p.first; r != nil; {
@@ -168,7 +184,8 @@ func (b *batch) divide() (singles []*ScriptCall) {
 		p := &b.parts[i]
 		if of := p.call; of != nil && of.parts > 1 && of.err != nil && refusesKeys(of.err) {
 			p.call = &ScriptCall{first: p.first, parts: 1, again: true, trace: of.trace}
-			p.call.prepare(of.Keys[p.place:][:1], of.Units[p.place:][:1])
+			size := p.first.size()
+			p.call.prepare(of.Keys[p.place*size:][:size], of.Units[p.place*size:][:size])
 			p.place = 0
 			singles = append(singles, p.call)
 		}

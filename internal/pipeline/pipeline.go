@@ -25,7 +25,8 @@ type Pipeline struct {
 	ranges       [Ranges]slotRange
 	lanes        [Ranges]lane // of the queues with the same indices
 	proof        proof
-	disconnected atomic.Bool // requests came before there was a client
+	apart        atomic.Int64 // until when its keys are not asked about together with others
+	disconnected atomic.Bool  // requests came before there was a client
 }
 
 // Ranges is the number of slot ranges: each is a sixty-fourth of the hash slots. A server that is
@@ -44,6 +45,7 @@ type slotRange struct {
 // with the context of the call that noticed.
 func New(conn *Connection, name string, report func(context.Context, Report)) *Pipeline {
 	p := &Pipeline{conn: conn, name: name, outage: outage{report: report}}
+	p.proof.conn, p.proof.names = conn, []string{name}
 	for i := range p.ranges {
 		p.lanes[i].pipeline, p.lanes[i].queue = p, &conn.queues[i]
 		p.ranges[i].name = name

@@ -15,7 +15,13 @@ import (
 // several of them count each where calls about it alone look for it. A proxy can divide the keys
 // among servers, and still send such a call to the server of its first key, without an error. It
 // can do so for limiters of some names alone. So nothing is assumed: see probe.lua.
+//
+// A proof about two names shows that one server has the keys of both, for calls about keys of several
+// limiters.
 type proof struct {
+	conn  *Connection
+	names []string // of limiters
+
 	mu      sync.Mutex
 	found   bool          // the last one succeeded
 	losses  int64         // that the Connection had when it began
@@ -37,40 +43,40 @@ const (
 
 var probeScript = NewScript(lua.Probe)
 
-// isOnOneServer reports whether it is proved that one server has all keys of the limiter. If it is
-// time for a proof, one begins in the background.
-func (p *Pipeline) isOnOneServer() bool {
+// holds reports whether it is proved that one server has all keys. If it is time for a proof, one
+// begins in the background.
+func (p *proof) holds() bool {
 	if p.conn.up.Load().cluster != nil {
 		return false
 	}
-	of, now, losses := &p.proof, p.conn.elapsed(), p.conn.losses.Load()
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.found && of.losses != losses {
-		of.fail(now)
+	now, losses := p.conn.elapsed(), p.conn.losses.Load()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found && p.losses != losses {
+		p.fail(now)
 	}
-	holds := of.found && now < of.next+proofRenewal
-	if !of.running && now >= of.next {
-		of.running = true
-		go p.prove(holds, losses)
+	holds := p.found && now < p.next+proofRenewal
+	if !p.running && now >= p.next {
+		p.running = true
+		go p.make(holds, losses)
 	}
 	return holds
 }
 
-// prove makes a proof. It does not hold if a connection was lost since a number of losses.
-func (p *Pipeline) prove(renews bool, losses int64) {
+// make makes a proof. It does not hold if a connection was lost since a number of losses.
+func (p *proof) make(renews bool, losses int64) {
 	n := firstProbes
 	if renews {
 		n = renewalProbes
 	}
-	found := p.conn.findsProbes(p.name, n)
-	of, now := &p.proof, p.conn.elapsed()
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.running = false; found && p.conn.losses.Load() == losses {
-		of.found, of.losses, of.next, of.pause = true, losses, now+proofRenewal, 0
+	found := p.conn.findsProbes(p.names, n*len(p.names))
+	now := p.conn.elapsed()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running = false; found && p.conn.losses.Load() == losses {
+		p.found, p.losses, p.next, p.pause = true, losses, now+proofRenewal, 0
 	} else {
-		of.fail(now)
+		p.fail(now)
 	}
 }
 
@@ -88,23 +94,27 @@ func (c *ScriptCall) noteLoss(conn *Connection) {
 	case !errors.As(c.err, new(*ReplyError)):
 		conn.losses.Add(1)
 	case c.parts > 1 && refusesKeys(c.err):
-		p := &c.first.lane.pipeline.proof
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.fail(conn.elapsed())
+		c.first.lane.pipeline.proof.refuted()
 	}
 }
 
-// findsProbes marks n new keys by one script call, and reports whether calls about each of them
-// find the marks.
-func (c *Connection) findsProbes(name string, n int) bool {
+// refuted notes that a server refused a call because of its keys.
+func (p *proof) refuted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail(p.conn.elapsed())
+}
+
+// findsProbes marks n new keys of limiters of these names by one script call, and reports whether calls
+// about each of them find the marks.
+func (c *Connection) findsProbes(names []string, n int) bool {
 	ctx, client, value := context.Background(), c.client(), rand.Text()
 	if probeScript.load(ctx, client) != nil {
 		return false
 	}
 	mark := &ScriptCall{Command: "EVAL", Script: probeScript.source, Verb: "mark", Time: value}
 	for i := range n {
-		mark.Keys = append(mark.Keys, fmt.Sprintf("%s:{~%s.%d}:p", name, value[:8], i))
+		mark.Keys = append(mark.Keys, fmt.Sprintf("%s:{~%s.%d}:p", names[i%len(names)], value[:8], i))
 	}
 	if client.Send(ctx, []*ScriptCall{mark}); mark.err != nil {
 		return false

@@ -152,13 +152,13 @@ func TestErrorVoidsProof(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
 		s.SetKeys(servertest.AllKeys)
-		l.isOnOneServer()
+		l.proof.holds()
 		(&ScriptCall{err: io.EOF}).noteLoss(l.conn)
 		synctest.Wait()
-		wantEqual(t, "proved", l.isOnOneServer(), false)
+		wantEqual(t, "proved", l.proof.holds(), false)
 		servertest.Pass(minProofPause)
-		l.isOnOneServer()
+		l.proof.holds()
 		synctest.Wait()
-		wantEqual(t, "proved later", l.isOnOneServer(), true)
+		wantEqual(t, "proved later", l.proof.holds(), true)
 	})
 }

@@ -24,6 +24,8 @@ type Request struct {
 	Group  string
 	Merged string
 
+	Joint *Joint // of a request about several keys; nil for others
+
 	// Do sets these, and they stay.
 
 	call  *call
@@ -86,7 +88,7 @@ func (r *Request) Free() { r.call.free() }
 
 // Explain adds to an error of the request whether the script may have run. The scripts write last
 // and once, so an error reply means that they changed nothing.
-func (r *Request) Explain(err error) error { return explain(err, r.Key, r.Reads) }
+func (r *Request) Explain(err error) error { return explain(err, r.name(), r.Reads) }
 
 // fits reports whether the request can share a script call with another.
 func (r *Request) fits(other *Request) bool {
@@ -110,12 +112,35 @@ func (r *Request) isUnanswered(now, least time.Duration) bool {
 // time again.
 func (r *Request) arriveLate(err error, now time.Duration) {
 	r.slots.abandoned.Add(-1)
-	switch c := r.call; {
-	case !isWell(err):
-	case c.timeout < 0 || now-r.began <= c.timeout:
-		r.slots.succeeded(c.ctx, now)
-	default:
-		r.slots.probeSoon(now)
+	c := r.call
+	if !isWell(err) {
+		return
+	}
+	for slots := range r.ranges {
+		if c.timeout < 0 || now-r.began <= c.timeout {
+			slots.succeeded(c.ctx, now)
+		} else {
+			slots.probeSoon(now)
+		}
+	}
+}
+
+// ranges yields the slot range of the request, and those of the other limiters of a Joint.
+func (r *Request) ranges(yield func(*slotRange) bool) {
+	if !yield(r.slots) || r.Joint == nil {
+		return
+	}
+	for _, p := range r.Joint.Others {
+		if !yield(&p.ranges[r.Trace.SlotRange]) {
+			return
+		}
+	}
+}
+
+// failed counts a failure in the circuit breaker.
+func (r *Request) failed(now time.Duration, cause error, together bool) {
+	for slots := range r.ranges {
+		slots.failed(r.call.ctx, r.began, now, cause, together)
 	}
 }
 

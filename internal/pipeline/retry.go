@@ -32,7 +32,7 @@ func (t *retries) begin(now time.Duration) {
 func (c *call) retriesLater(r *Request) bool {
 	t, now := &c.retries, r.doneAt
 	t.slowest = max(t.slowest, now-t.sentAt)
-	if errors.Is(r.cause, errClosed) || now-c.began+t.backoff > maxRetryTime || !c.hasTime(now+t.backoff) {
+	if errors.Is(r.cause, errClosed) || now-c.began+t.backoff > maxRetryTime || !c.hasTime(now+t.backoff) || !r.mayWait(now+t.backoff) {
 		return false
 	}
 	if t.unrun = append(t.unrun, r); len(t.unrun) == 1 {

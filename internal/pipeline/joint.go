@@ -1,0 +1,153 @@
+package pipeline
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/keys"
+)
+
+// A Joint is what a request about several keys has beside its own, which is the first one. One script
+// call decides about all of them. It never merges, but those of one Group, which are about as many
+// keys each, can share a call. Its outcome counts in the circuit breakers of all limiters.
+type Joint struct {
+	Keys   []string
+	Units  []string       // of each key
+	Others []*Pipeline    // those of the other limiters, each once
+	Texts  map[int]string // that the script replied in place of integers
+}
+
+// size returns about how many keys the request is.
+func (r *Request) size() int {
+	if r.Joint == nil {
+		return 1
+	}
+	return len(r.Joint.Keys)
+}
+
+// groups reports whether the request can share a script call with requests about other keys. For a Joint
+// it is proved, except on a cluster.
+func (r *Request) groups() bool {
+	if r.Joint != nil {
+		return r.lane.pipeline.conn.up.Load().cluster == nil
+	}
+	return r.lane.pipeline.proof.holds()
+}
+
+// others returns the keys apart from the first one.
+func (j *Joint) others() []string {
+	if j == nil {
+		return nil
+	}
+	return j.Keys[1:]
+}
+
+// apartTime is how long keys are asked about one by one after a call about several was refused.
+const apartTime = time.Second
+
+// Joins reports whether one script call can now be about keys of both limiters that share a slot. Apart
+// from a cluster, it must be proved that one server has the keys of both. If it is time for a proof,
+// one begins in the background.
+func (p *Pipeline) Joins(other *Pipeline) bool {
+	switch {
+	case int64(p.conn.elapsed()) < p.apart.Load():
+		return false
+	case p.conn.up.Load().cluster != nil:
+		return true
+	case p.name == other.name:
+		return p.proof.holds()
+	}
+	return p.conn.proofOf(p.name, other.name).holds()
+}
+
+// SharesClient reports whether both are on one Connection, which has a client.
+func (p *Pipeline) SharesClient(other *Pipeline) bool {
+	return p.conn == other.conn && p.conn.up.Load() != nil
+}
+
+// SharesSlot reports whether one script call may be about two keys: on a cluster, if they are in one
+// hash slot. There must be a client.
+func (p *Pipeline) SharesSlot(a, b string) bool {
+	return p.conn.up.Load().cluster == nil || keys.Slot(a) == keys.Slot(b)
+}
+
+// Part notes that a server refused a request because it is about several keys. For a second, Joins then
+// reports that keys do not join.
+func (p *Pipeline) Part() { p.apart.Store(int64(p.conn.elapsed() + apartTime)) }
+
+// IsApart reports whether a server refused the request because it is about several keys, so that it did
+// not run, and says nothing about the health of the server.
+func (r *Request) IsApart() bool {
+	return r.Joint != nil && r.cause != nil && (refusesKeys(r.cause) || isTryAgain(r.cause))
+}
+
+// mayWait reports whether a request that did not run can be sent again: one about several keys, while a
+// slot moves, for a quarter of the timeout.
+func (r *Request) mayWait(now time.Duration) bool {
+	return !r.IsApart() || r.call.timeout < 0 || now-r.began <= r.call.timeout/4
+}
+
+// proofs are the proofs about two limiters each, by their names.
+type proofs struct {
+	mu sync.Mutex
+	of map[[2]string]*proof
+}
+
+func (c *Connection) proofOf(a, b string) *proof {
+	if a > b {
+		a, b = b, a
+	}
+	c.proofs.mu.Lock()
+	defer c.proofs.mu.Unlock()
+	p := c.proofs.of[[2]string{a, b}]
+	if p == nil {
+		if c.proofs.of == nil {
+			c.proofs.of = map[[2]string]*proof{}
+		}
+		p = &proof{conn: c, names: []string{a, b}}
+		c.proofs.of[[2]string{a, b}] = p
+	}
+	return p
+}
+
+// uses counts who has keys in use, among those who ask about several.
+type uses struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// Use notes that keys are in use until release is called. It reports whether nobody had one of them
+// in use. Attempts on a key that many have in use are better merged than decided jointly.
+func (p *Pipeline) Use(keys []string) (first bool, release func()) {
+	u := &p.conn.uses
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.of == nil {
+		u.of = map[string]int{}
+	}
+	first = true
+	for _, key := range keys {
+		first = first && u.of[key] == 0
+		u.of[key]++
+	}
+	return first, func() { u.release(keys) }
+}
+
+func (u *uses) release(keys []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, key := range keys {
+		if u.of[key]--; u.of[key] == 0 {
+			delete(u.of, key)
+		}
+	}
+}
+
+// name returns how errors name the keys of a request.
+func (r *Request) name() string {
+	if r.Joint == nil {
+		return r.Key
+	}
+	return strings.Join(r.Joint.Keys, ", ")
+}

@@ -1,0 +1,145 @@
+package pipeline
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+)
+
+// onTwoLines runs a test with two limiters on one Connection to a server that takes several keys.
+func onTwoLines(t *testing.T, test func(t *testing.T, s *servertest.Server, a, b *line)) {
+	t.Helper()
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		s.SetKeys(servertest.AllKeys)
+		a := newLine(t, s.Client(t))
+		b := &line{Timeout: a.Timeout, script: a.script, log: &reportLog{}}
+		b.Pipeline = New(a.conn, "other", b.log.recorder())
+		test(t, s, a, b)
+	})
+}
+
+// together returns a request about the event e of both limiters.
+func together(a, b *line) *Request {
+	r := a.NewRequest()
+	a.fill(r, "e")
+	r.Group, r.Merged = "", ""
+	r.Joint = &Joint{Keys: []string{a.Key("e"), "other:{e}"}, Units: []string{"1", "1"}, Others: []*Pipeline{b.Pipeline}}
+	return r
+}
+
+// TestJointProof checks that keys of two limiters join once a proof about both was found, which the
+// first question begins, and not for a second after a server refused several keys.
+func TestJointProof(t *testing.T) {
+	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
+		wantEqual(t, "joins at first", a.Joins(b.Pipeline), false)
+		synctest.Wait()
+		wantEqual(t, "joins", a.Joins(b.Pipeline), true)
+		wantEqual(t, "joins the other way round", b.Joins(a.Pipeline), true)
+		wantEqual(t, "proofs", s.Proofs(), []int{2 * firstProbes})
+		a.Part()
+		wantEqual(t, "joins after a refusal", a.Joins(b.Pipeline), false)
+		servertest.Pass(apartTime)
+		wantEqual(t, "joins later", a.Joins(b.Pipeline), true)
+		s.SetKeys(servertest.Divided)
+		servertest.Pass(proofRenewal)
+		a.Joins(b.Pipeline)
+		synctest.Wait()
+		wantEqual(t, "joins after a failed renewal", a.Joins(b.Pipeline), false)
+	})
+}
+
+// TestJointKeepsItsPlace checks that a request about several keys is one script call, between those of
+// others on its keys that came before and after it in the batch.
+func TestJointKeepsItsPlace(t *testing.T) {
+	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
+		askTogether(t, s, a, []string{"x", "y"}) // begins a proof
+		synctest.Wait()
+		var requests []*Request
+		for _, event := range []string{"e", "free", "e"} {
+			r := &Request{}
+			a.fill(r, event)
+			requests = append(requests, r)
+		}
+		j := together(a, b)
+		joint := &Request{Script: j.Script, Key: j.Key, Verb: j.Verb, Units: 1, Joint: j.Joint}
+		before := len(s.Received())
+		askInOneBatch(t, s, a, []*Request{requests[0], requests[1], joint, requests[2]})
+		var calls [][]string
+		for _, c := range s.Received()[before+maxSenders:] {
+			keys := []string{c.Key}
+			for _, other := range c.More {
+				keys = append(keys, other.Key)
+			}
+			calls = append(calls, keys)
+		}
+		wantEqual(t, "calls", calls, [][]string{{a.Key("e")}, {a.Key("free")}, joint.Joint.Keys, {a.Key("e")}})
+		wantEqual(t, "reply", joint.Reply, []int64{2, 1})
+		wantEqual(t, "reply after it", requests[2].Reply, []int64{3})
+	})
+}
+
+// TestJointFailsForAll checks that a failure counts in the circuit breakers of all limiters, and that
+// the open breaker of one holds back a request about keys of several.
+func TestJointFailsForAll(t *testing.T) {
+	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
+		s.Always(servertest.Refusal("ERR broken"))
+		for range failuresInARow {
+			r := together(a, b)
+			a.Do(t.Context(), a.Timeout, r)
+			wantError(t, "broken", r.Err, ErrOutage)
+			wantEqual(t, "key", r.Err.(*Failure).Key, "test:{e}, other:{e}") //nolint:errorlint,forcetypeassert // it is what Do sets
+			r.Free()
+		}
+		wantEqual(t, "reports", append(a.log.read(), b.log.read()...), []string{"0s: outage began 0", "0s: outage began 0"})
+		s.Always(servertest.Action{})
+		servertest.Pass(RecoveryDelay)
+		mustCount(t, a, "alone")
+		sent, r := len(s.Received()), together(a, b)
+		b.ranges[0].allows(b.conn.elapsed()) // another probe is under way
+		a.Do(t.Context(), a.Timeout, r)
+		wantError(t, "held back", r.Err, ErrOutage)
+		wantEqual(t, "sent", len(s.Received()), sent)
+		servertest.Pass(RecoveryDelay)
+		r = together(a, b)
+		a.Do(t.Context(), a.Timeout, r)
+		wantError(t, "probe", r.Err, nil)
+		wantEqual(t, "open", b.ranges[0].isOpen(), false)
+	})
+}
+
+// TestJointRefused checks what a server refuses because it is about several keys: no circuit breaker
+// counts it. While a slot moves it is sent again, for a quarter of the timeout.
+func TestJointRefused(t *testing.T) {
+	for reply, most := range map[string]time.Duration{
+		"TRYAGAIN Multiple keys request during rehashing of slot":                         250 * time.Millisecond,
+		"NOPERM this user has no permissions to access one of the keys used as arguments": 0,
+		"CROSSSLOT Keys in request don't hash to the same slot":                           0,
+	} {
+		onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
+			s.Always(servertest.Refusal(reply))
+			began, r := time.Now(), together(a, b)
+			a.Do(t.Context(), a.Timeout, r)
+			wantEqual(t, reply, r.IsApart(), true)
+			if took := time.Since(began); took > most || took < most/2 {
+				t.Errorf("%s: took %v", reply, took)
+			}
+			wantEqual(t, "failures", a.ranges[0].failures.Load()+b.ranges[0].failures.Load(), 0)
+		})
+	}
+}
+
+// TestUse checks that keys are in use until they are released.
+func TestUse(t *testing.T) {
+	onTwoLines(t, func(t *testing.T, _ *servertest.Server, a, b *line) {
+		first, release := a.Use([]string{"x", "y"})
+		second, releaseSecond := b.Use([]string{"y", "z"})
+		third, releaseThird := b.Use([]string{"z"})
+		wantEqual(t, "alone", []bool{first, second, third}, []bool{true, false, false})
+		release()
+		releaseSecond()
+		releaseThird()
+		wantEqual(t, "keys in use", len(a.conn.uses.of), 0)
+	})
+}
