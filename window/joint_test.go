@@ -358,34 +358,38 @@ func TestJointAsksTheDenialCache(t *testing.T) {
 	}
 }
 
-// BenchmarkJoint measures what a joint call about five keys costs the server, beside five calls of
-// Allow at once, from 64 callers with events of their own: CPU of the server and time, as the median
-// ratio of rounds that alternate.
+// BenchmarkJoint measures what a joint call about five keys costs the server, beside five calls of Allow,
+// from callers with events of their own: CPU of the server and time, as the median ratio of rounds that
+// alternate. With 64 callers, the script calls of both are about many events.
 func BenchmarkJoint(b *testing.B) {
 	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/1s", "1000000/1m", "1000000/1h"}} {
-		b.Run(fmt.Sprint("limits=", len(limits)), func(b *testing.B) {
-			calls := &redistest.Calls{}
-			client := must(rueidis.NewClient(redistest.Start(b).Options(calls.Count)))
-			b.Cleanup(client.Close)
-			conn := window.On(client)
-			var limiters []*window.Limiter
-			for i := range 5 {
-				limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint("joint", i), Limits: parsed(limits...)})))
-			}
-			(&jointHistory{limiters: limiters}).awaitJoint(b, calls)
-			var cpu, took []float64
-			for range max(b.N, 21) {
-				var round [2][2]float64
-				for i, ask := range []func(event string){jointly(b, limiters), oneByOne(b, limiters)} {
-					round[i][0], round[i][1] = cost(b, client, ask)
-				}
-				cpu, took = append(cpu, round[0][0]/round[1][0]), append(took, round[0][1]/round[1][1])
-			}
-			b.ReportMetric(median(cpu), "server-CPU")
-			b.ReportMetric(median(took), "time")
-			b.ReportMetric(0, "ns/op")
-		})
+		for _, callers := range []int{1, 64} {
+			b.Run(fmt.Sprintf("limits=%d,callers=%d", len(limits), callers), func(b *testing.B) { benchmarkJoint(b, limits, callers) })
+		}
 	}
+}
+
+func benchmarkJoint(b *testing.B, limits []string, callers int) {
+	calls := &redistest.Calls{}
+	client := must(rueidis.NewClient(redistest.Start(b).Options(calls.Count)))
+	b.Cleanup(client.Close)
+	conn := window.On(client)
+	var limiters []*window.Limiter
+	for i := range 5 {
+		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint("joint", i), Limits: parsed(limits...)})))
+	}
+	(&jointHistory{limiters: limiters}).awaitJoint(b, calls)
+	var cpu, took []float64
+	for range max(b.N, 21) {
+		var round [2][2]float64
+		for i, ask := range []func(event string){jointly(b, limiters), oneByOne(b, limiters)} {
+			round[i][0], round[i][1] = cost(b, client, callers, ask)
+		}
+		cpu, took = append(cpu, round[0][0]/round[1][0]), append(took, round[0][1]/round[1][1])
+	}
+	b.ReportMetric(median(cpu), "server-CPU")
+	b.ReportMetric(median(took), "time")
+	b.ReportMetric(0, "ns/op")
 }
 
 func jointly(b *testing.B, limiters []*window.Limiter) func(event string) {
@@ -410,21 +414,21 @@ func oneByOne(b *testing.B, limiters []*window.Limiter) func(event string) {
 	}
 }
 
-// cost lets 64 callers ask for 200 ms, and returns the CPU that the server used and the time, for each
+// cost lets callers ask for 200 ms, and returns the CPU that the server used and the time, for each
 // time that they asked.
-func cost(b *testing.B, client rueidis.Client, ask func(event string)) (cpu, took float64) {
+func cost(b *testing.B, client rueidis.Client, callers int, ask func(event string)) (cpu, took float64) {
 	before, began := serverCPU(b, client), time.Now()
 	var asked atomic.Int64
-	var callers sync.WaitGroup
-	for c := range 64 {
-		callers.Go(func() {
+	var group sync.WaitGroup
+	for c := range callers {
+		group.Go(func() {
 			for i := 0; time.Since(began) < 200*time.Millisecond; i++ {
 				ask(fmt.Sprintf("%d of %d", i%100, c))
 				asked.Add(1)
 			}
 		})
 	}
-	callers.Wait()
+	group.Wait()
 	n := float64(asked.Load())
 	return (serverCPU(b, client) - before) / n, time.Since(began).Seconds() / n
 }
