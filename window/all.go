@@ -86,10 +86,8 @@ func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 		if a.part = a.next; !a.askJointly(ctx) {
 			a.askStage(ctx)
 		}
-		for i := a.part; i < a.next; i++ {
-			if a.stops(i) {
-				return a.stopped(ctx, i)
-			}
+		if i := a.stop(); i < a.next {
+			return a.stopped(ctx, i)
 		}
 	}
 	return JointDecision{Allowed: true, Decisions: a.decisions}, nil
@@ -162,6 +160,18 @@ func (a *answers) askStage(ctx context.Context) {
 		c := a.checks[i]
 		a.decisions[i], a.errs[i] = c.Limiter.AllowN(ctx, c.Event, c.units())
 	})
+}
+
+// stop returns the check of the part that stops: the first one that does. If they were asked jointly, an
+// error comes before denials. It is next if there is none.
+func (a *answers) stop() int {
+	first := a.next
+	for i := a.next - 1; i >= a.part; i-- {
+		if a.stops(i) && (!a.jointly || first == a.next || a.errs[i] != nil || a.errs[first] == nil) {
+			first = i
+		}
+	}
+	return first
 }
 
 // stops reports whether nothing is asked after the i-th check.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -287,6 +288,74 @@ func TestJointFailures(t *testing.T) {
 	}
 }
 
+// TestJointAmongFailures lets 100 callers ask at once, jointly and about single events, a third of which have
+// a foreign value. Each gets the error about its own key, and nobody else's.
+func TestJointAmongFailures(t *testing.T) {
+	t.Parallel()
+	calls := &redistest.Calls{}
+	client := redistest.NewClient(t, calls.Count)
+	conn := window.On(client)
+	var limiters []*window.Limiter
+	for i := range 2 {
+		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed("1000000/1h"), Timeout: time.Minute})))
+	}
+	(&jointHistory{limiters: limiters}).awaitJoint(t, calls)
+	for i := 0; i < 60; i += 3 {
+		key := must(limiters[0].Inspect(t.Context(), fmt.Sprint(i))).Key
+		if err := client.Do(t.Context(), client.B().Rpush().Key(key).Element("foreign").Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var group sync.WaitGroup
+	for c := range 100 {
+		group.Go(func() {
+			for n := range redistest.UnlessShort(200, 50) {
+				i := (c*7 + n) % 60
+				event := fmt.Sprint(i)
+				var err error
+				if n%2 == 0 {
+					_, err = limiters[0].Allow(t.Context(), event)
+				} else {
+					_, err = window.AllowAll(t.Context(), window.Check{Limiter: limiters[1], Event: event}, window.Check{Limiter: limiters[0], Event: event})
+				}
+				if foreign := i%3 == 0; foreign != (err != nil) || foreign && !strings.Contains(err.Error(), "{"+event+"}:w holds no string") {
+					t.Errorf("%s: %v", event, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestJointRefusedWrites checks that a joint call is an outage of all limiters if the server refuses its
+// writes, so that their circuit breakers open.
+func TestJointRefusedWrites(t *testing.T) {
+	t.Parallel()
+	calls, server := &redistest.Calls{}, redistest.Start(t, "--maxmemory-policy", "noeviction")
+	client := server.NewClient(t, calls.Count)
+	var seen [2]faulttest.Outages
+	conn := window.On(client)
+	var limiters []*window.Limiter
+	for i := range seen {
+		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint("full", i), Limits: parsed("5/1h"), Timeout: time.Minute, Observe: seen[i].Observe})))
+	}
+	(&jointHistory{limiters: limiters}).awaitJoint(t, calls)
+	if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "1").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		j, err := window.AllowAll(t.Context(), window.Check{Limiter: limiters[0], Event: "e"}, window.Check{Limiter: limiters[1], Event: "e"})
+		if !errors.Is(err, window.ErrOutage) || window.ReasonOf(err) != window.ReasonOOM {
+			t.Errorf("%+v, %v", j, err)
+		}
+	}
+	for i := range seen {
+		if kinds := seen[i].Kinds(); len(kinds) != 1 {
+			t.Errorf("limiter %d reports %q", i, kinds)
+		}
+	}
+}
+
 // TestJointInAnOutage checks that the Fallbacks decide in order if a joint call fails, up to a denial, whose
 // units are given back, and that without one the error names all checks.
 func TestJointInAnOutage(t *testing.T) {
@@ -318,12 +387,13 @@ func TestJointInAnOutage(t *testing.T) {
 		if test.usedUp {
 			must(fallbacks[1].Allow(t.Context(), "e"))
 		}
-		server.Kill(t)
+		server.Pause(t)
 		var checks []window.Check
 		for _, i := range test.checks {
 			checks = append(checks, window.Check{Limiter: limiters[i], Event: "e"})
 		}
 		j, err := window.AllowAll(t.Context(), checks...)
+		server.Resume(t)
 		if fails := test.asked == 0; fails != (err != nil) || fails && !strings.Contains(err.Error(), "(checks 1 to 2 of AllowAll)") {
 			t.Errorf("%+v: %v", test, err)
 		}

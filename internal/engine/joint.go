@@ -16,8 +16,8 @@ import (
 
 const verbJoint = "joint" // all attempts are counted, or none
 
-// maxJoint is how many keys a joint call has at most.
-const maxJoint = 64
+// maxJoint is how many keys a joint call has at most. Each limiter beside the first needs a proof.
+const maxJoint = 16
 
 // An Ask is one of several attempts that are to be counted together.
 type Ask struct {

@@ -53,6 +53,9 @@ func (b *breaker) allows(now time.Duration) (allowed, probe bool) {
 	return probe, probe
 }
 
+// isDue reports whether the breaker is closed, or a probe may be sent.
+func (b *breaker) isDue(now time.Duration) bool { return now >= time.Duration(b.until.Load()) }
+
 // probeSoon lets the next request probe, if the breaker is open.
 func (b *breaker) probeSoon(now time.Duration) {
 	if until := b.until.Load(); until != 0 {

@@ -96,15 +96,8 @@ func (c *call) endBy(p patience) {
 func (c *call) allows(r *Request) bool {
 	p, i := c.pipeline, r.Trace.SlotRange
 	r.began, r.slots, r.lane = c.began, &p.ranges[i], p.laneOf(i)
-	allowed := true
-	for slots := range r.ranges {
-		open, probe := slots.allows(c.began)
-		if r.probe = r.probe || probe; !open {
-			allowed, r.Err = false, slots.err()
-		}
-	}
 	switch {
-	case !allowed:
+	case !r.isAllowed():
 	case r.slots.abandoned.Load() >= maxAbandoned && r.lane.queue.isSilent(c.began, maxSilence, maxAbandoned):
 		r.failed(c.began, errTooMany.Cause, true)
 		r.Err = errTooMany
@@ -176,9 +169,12 @@ func (c *call) receive(r *Request) {
 // settle records the outcome of a request in the circuit breaker, and sets its error.
 func (c *call) settle(r *Request, now time.Duration) {
 	c.waiting--
-	if !r.IsApart() {
-		for slots := range r.ranges {
+	for slots := range r.ranges {
+		switch {
+		case !r.IsApart():
 			slots.record(c.ctx, r.began, now, r.cause)
+		case r.probe:
+			slots.probeSoon(now)
 		}
 	}
 	if r.cause != nil {

@@ -53,7 +53,8 @@ type ScriptCall struct {
 	Units      []string // for each key
 	Rest       []string
 
-	first *Request // of its first part
+	first *Request // of its first part; once that is delivered, it belongs to its caller
+	joint bool     // it is about the keys of a Joint each
 	parts int
 	again bool // it is sent again
 
@@ -97,7 +98,7 @@ func (c *ScriptCall) isAnswered() bool { return isAnswer(c.err) }
 // replyTo returns the reply to one of the parts: as many integers as to each other one, or an error
 // if there is a text in place of the first.
 func (c *ScriptCall) replyTo(part int) ([]int64, error) {
-	if c.err != nil || c.parts == 1 {
+	if c.err != nil || c.parts == 1 && !c.joint {
 		return c.reply, c.err
 	}
 	width := len(c.reply) / c.parts
@@ -106,7 +107,11 @@ func (c *ScriptCall) replyTo(part int) ([]int64, error) {
 	}
 	for place, text := range c.texts {
 		switch {
-		case c.first.Joint != nil: // it knows where texts can be
+		case c.joint && place/width != part:
+		case c.joint: // an event that the script refuses fails alone, but a server refuses the call
+			if err := (&ReplyError{errors.New(text)}); !err.fromScript() {
+				return nil, err
+			}
 		case place == part*width:
 			return nil, &ReplyError{errors.New(text)}
 		case place/width == part:

@@ -98,6 +98,9 @@ func isNoScript(err error) bool {
 	return isReply && reply.begins("NOSCRIPT")
 }
 
+// isUnsent reports whether err proves that nothing was sent.
+func isUnsent(err error) bool { return !isAnswer(err) && notRun(err) }
+
 func isTryAgain(err error) bool {
 	reply, isReply := replied(err)
 	return isReply && reply.begins("TRYAGAIN")

@@ -76,16 +76,17 @@ func (p *Pipeline) SharesSlot(a, b string) bool {
 // reports that keys do not join.
 func (p *Pipeline) Part() { p.apart.Store(int64(p.conn.elapsed() + apartTime)) }
 
-// IsApart reports whether a server refused the request because it is about several keys, so that it did
-// not run, and says nothing about the health of the server.
+// IsApart reports whether the request did not run because it is about several keys: a server refused it
+// for that reason, or it was not sent, and the next connection may lead to another server, where
+// nothing is proved. That says nothing about the health of a server.
 func (r *Request) IsApart() bool {
-	return r.Joint != nil && r.cause != nil && (refusesKeys(r.cause) || isTryAgain(r.cause))
+	return r.Joint != nil && r.cause != nil && (refusesKeys(r.cause) || isTryAgain(r.cause) || isUnsent(r.cause))
 }
 
 // mayWait reports whether a request that did not run can be sent again: one about several keys, while a
 // slot moves, for a quarter of the timeout.
 func (r *Request) mayWait(now time.Duration) bool {
-	return !r.IsApart() || r.call.timeout < 0 || now-r.began <= r.call.timeout/4
+	return !r.IsApart() || isTryAgain(r.cause) && (r.call.timeout < 0 || now-r.began <= r.call.timeout/4)
 }
 
 // proofs are the proofs about two limiters each, by their names.

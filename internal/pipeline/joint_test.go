@@ -143,3 +143,38 @@ func TestUse(t *testing.T) {
 		wantEqual(t, "keys in use", len(a.conn.uses.of), 0)
 	})
 }
+
+// TestJointProbesTogether checks that a request about keys of two limiters, whose circuit breakers opened
+// one after the other, probes both as soon as both are due.
+func TestJointProbesTogether(t *testing.T) {
+	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
+		breakRange(t, s, a, "e")
+		servertest.Pass(600 * time.Millisecond)
+		breakRange(t, s, b, "e")
+		began := time.Now()
+		for {
+			r := together(a, b)
+			if a.Do(t.Context(), a.Timeout, r); r.Err == nil {
+				break
+			}
+			servertest.Pass(10 * time.Millisecond)
+		}
+		wantEqual(t, "after", time.Since(began), RecoveryDelay)
+		wantEqual(t, "open", a.ranges[0].isOpen() || b.ranges[0].isOpen(), false)
+	})
+}
+
+// TestJointUnsent checks that a request about several keys that was not sent is not repeated, as the next
+// connection may lead to another server.
+func TestJointUnsent(t *testing.T) {
+	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
+		mustCount(t, a, "before")
+		s.Die()
+		servertest.Pass(time.Second)
+		began, r := time.Now(), together(a, b)
+		a.Do(t.Context(), a.Timeout, r)
+		wantError(t, "unsent", r.Err, ErrOutage)
+		wantEqual(t, "apart", r.IsApart(), true)
+		wantEqual(t, "took", time.Since(began), 0)
+	})
+}

@@ -76,7 +76,7 @@ func (b *batch) group() {
 }
 
 func (b *batch) newCall(p *part) *ScriptCall {
-	b.calls = append(b.calls, ScriptCall{first: p.first})
+	b.calls = append(b.calls, ScriptCall{first: p.first, joint: p.first.Joint != nil})
 	c := &b.calls[len(b.calls)-1]
 	if len(b.parts) > 1 && p.first.Group != "" && !p.merged && !p.crowded {
 		if len(b.open) == maxOpen {
@@ -183,7 +183,7 @@ func (b *batch) divide() (singles []*ScriptCall) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		if of := p.call; of != nil && of.parts > 1 && of.err != nil && refusesKeys(of.err) {
-			p.call = &ScriptCall{first: p.first, parts: 1, again: true, trace: of.trace}
+			p.call = &ScriptCall{first: p.first, joint: p.first.Joint != nil, parts: 1, again: true, trace: of.trace}
 			size := p.first.size()
 			p.call.prepare(of.Keys[p.place*size:][:size], of.Units[p.place*size:][:size])
 			p.place = 0

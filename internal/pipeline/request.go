@@ -137,6 +137,26 @@ func (r *Request) ranges(yield func(*slotRange) bool) {
 	}
 }
 
+// isAllowed reports whether the circuit breakers let the request through. Otherwise it sets the error. A
+// Joint probes those that are open together, once all of them are due: if each took its turn to be
+// due, none would ever be probed.
+func (r *Request) isAllowed() bool {
+	for slots := range r.ranges {
+		if r.Joint != nil && !slots.isDue(r.began) {
+			r.Err = slots.err()
+			return false
+		}
+	}
+	for slots := range r.ranges {
+		allowed, probe := slots.allows(r.began)
+		if r.probe = r.probe || probe; !allowed {
+			r.Err = slots.err()
+			return false
+		}
+	}
+	return true
+}
+
 // failed counts a failure in the circuit breaker.
 func (r *Request) failed(now time.Duration, cause error, together bool) {
 	for slots := range r.ranges {
