@@ -190,11 +190,11 @@ local limits, lastSlot, longest, reply = 0, 0, 0, nil
 --   short                  the flags of the section, if the fast writers can write it
 --   joins                  whether new units join the last bucket
 --   lasts                  last of each slot where it is not T
--- A section needs its own last time only if it is carried along or ahead of the clock, because T is
--- the time of the clock at the last write.
 --   size, places           for a joint call: how many events a group has, and for each its limits, and what
 --                          may be written about it
 --   fits, broken           whether all events of a group are admitted, and whether one fails
+-- A section needs its own last time only if it is carried along or ahead of the clock, because T is
+-- the time of the clock at the last write.
 local all, given, place = units and {}, nil, 0 -- for several events: the replies, and reply as it begins
 local size, places, fits, broken = keys, nil, true, false
 if joint then

@@ -286,6 +286,10 @@ func TestJointFailures(t *testing.T) {
 			t.Errorf("limiter %d counts %d", i, used)
 		}
 	}
+	must(limiters[0].AllowN(t.Context(), "e", 5)) // now check 1 denies, which must not hide the error
+	if j, err := window.AllowAll(t.Context(), checks...); err == nil || !strings.Contains(err.Error(), "(check 2 of AllowAll)") {
+		t.Errorf("%+v, %v", j, err)
+	}
 }
 
 // TestJointAmongFailures lets 100 callers ask at once, jointly and about single events, a third of which have

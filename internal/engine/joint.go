@@ -49,6 +49,9 @@ type JointReply struct {
 // about: on one Connection, by the clock of the server, under limiters that count no denials, and
 // about different keys, on a cluster of one hash slot. It is nil if that is fewer than two. Close it.
 func NewJoint(asks []Ask) *Joint {
+	if len(asks) < 2 {
+		return nil
+	}
 	j := &Joint{stores: make([]*onRedis, 0, len(asks)), keys: make([]string, 0, len(asks))}
 	for _, a := range asks[:min(len(asks), maxJoint)] {
 		if !j.add(a) {
@@ -109,7 +112,7 @@ func (j *Joint) Decide(ctx context.Context) (replies []JointReply, decided bool)
 		defer r.Free()
 		j.stores[0].pipeline.Do(ctx, timeout, r)
 		if r.IsApart() {
-			j.stores[0].pipeline.Part()
+			j.stores[0].pipeline.SetApart()
 			return nil, false
 		}
 		err = j.decode(r, replies)

@@ -98,6 +98,7 @@ func newConnection(cancel context.CancelFunc) *Connection {
 		q.conn, q.serve = c, q.run
 		c.masters.queues[i].Store(int32(i))
 	}
+	c.proofs.of, c.uses.of = map[[2]string]*proof{}, map[string]int{}
 	return c
 }
 
@@ -151,12 +152,8 @@ func (c *Connection) run(ctx context.Context, tried func()) {
 // what is left of the timeout, or why the call waits no longer.
 func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
 	p := newPatience(ctx, timeout, slowness*assumedUsual, c.elapsed())
-	var over <-chan time.Time
-	if p.timed {
-		timer := time.NewTimer(p.left)
-		defer timer.Stop()
-		over = timer.C
-	}
+	over, stop := p.timer()
+	defer stop()
 	began := time.Now()
 	select {
 	case <-c.tried:

@@ -77,12 +77,8 @@ func (g *cachedGet) run(key string, ttl time.Duration) {
 // await waits for the GET until the patience or ctx ends, and reports whether it came. If it is merely
 // late, there is no error.
 func (g *cachedGet) await(ctx context.Context, p patience) (came bool, err error) {
-	var over <-chan time.Time
-	if p.timed {
-		timer := time.NewTimer(p.left)
-		defer timer.Stop()
-		over = timer.C
-	}
+	over, stop := p.timer()
+	defer stop()
 	select {
 	case <-g.done:
 		return true, g.err

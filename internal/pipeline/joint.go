@@ -72,9 +72,9 @@ func (p *Pipeline) SharesSlot(a, b string) bool {
 	return p.conn.up.Load().cluster == nil || keys.Slot(a) == keys.Slot(b)
 }
 
-// Part notes that a server refused a request because it is about several keys. For a second, Joins then
+// SetApart notes that a server refused a request because it is about several keys. For a second, Joins then
 // reports that keys do not join.
-func (p *Pipeline) Part() { p.apart.Store(int64(p.conn.elapsed() + apartTime)) }
+func (p *Pipeline) SetApart() { p.apart.Store(int64(p.conn.elapsed() + apartTime)) }
 
 // IsApart reports whether the request did not run because it is about several keys: a server refused it
 // for that reason, or it was not sent, and the next connection may lead to another server, where
@@ -103,9 +103,6 @@ func (c *Connection) proofOf(a, b string) *proof {
 	defer c.proofs.mu.Unlock()
 	p := c.proofs.of[[2]string{a, b}]
 	if p == nil {
-		if c.proofs.of == nil {
-			c.proofs.of = map[[2]string]*proof{}
-		}
 		p = &proof{conn: c, names: []string{a, b}}
 		c.proofs.of[[2]string{a, b}] = p
 	}
@@ -124,9 +121,6 @@ func (p *Pipeline) Use(keys []string) (first bool, release func()) {
 	u := &p.conn.uses
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.of == nil {
-		u.of = map[string]int{}
-	}
 	first = true
 	for _, key := range keys {
 		first = first && u.of[key] == 0

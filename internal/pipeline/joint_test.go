@@ -38,7 +38,7 @@ func TestJointProof(t *testing.T) {
 		wantEqual(t, "joins", a.Joins(b.Pipeline), true)
 		wantEqual(t, "joins the other way round", b.Joins(a.Pipeline), true)
 		wantEqual(t, "proofs", s.Proofs(), []int{2 * firstProbes})
-		a.Part()
+		a.SetApart()
 		wantEqual(t, "joins after a refusal", a.Joins(b.Pipeline), false)
 		servertest.Pass(apartTime)
 		wantEqual(t, "joins later", a.Joins(b.Pipeline), true)

@@ -54,6 +54,16 @@ func until(timeout, deadline time.Duration) patience {
 	return patience{left: deadline}
 }
 
+// timer returns a channel that gets the time when a timer ends the patience, and a function that stops
+// the timer.
+func (p patience) timer() (over <-chan time.Time, stop func()) {
+	if !p.timed {
+		return nil, func() {}
+	}
+	t := time.NewTimer(p.left)
+	return t.C, func() { t.Stop() }
+}
+
 // later returns the patience of an early call that has found Redis not silent.
 func (p patience) later(timeout time.Duration) patience {
 	later := until(timeout, p.deadline)

@@ -138,11 +138,11 @@ func (r *Request) ranges(yield func(*slotRange) bool) {
 }
 
 // isAllowed reports whether the circuit breakers let the request through. Otherwise it sets the error. A
-// Joint probes those that are open together, once all of them are due: if each took its turn to be
-// due, none would ever be probed.
+// Joint probes those that are open once all of them are due: a probe of one would be lost while it
+// waits for another.
 func (r *Request) isAllowed() bool {
 	for slots := range r.ranges {
-		if r.Joint != nil && !slots.isDue(r.began) {
+		if !slots.isDue(r.began) {
 			r.Err = slots.err()
 			return false
 		}
