@@ -463,7 +463,7 @@ func TestHeadNamesVerbs(t *testing.T) {
 		}
 		known := verbs
 		if s.name == window.name {
-			known = append(slices.Clone(verbs), "joint")
+			known = append(slices.Clone(verbs), "joint", "undo")
 		}
 		if !slices.Equal(named, known) {
 			t.Errorf("the head names the verbs %q, these tests know %q", named, known)

@@ -38,22 +38,30 @@ type jointAsk struct {
 // is admitted after exactly its longest wait.
 func TestJoint(t *testing.T) {
 	for seed := range redistest.UnlessShort(20, 5) {
-		e := &jointTwin{twin: &twin{script: window, Rand: rand.New(rand.NewPCG(6, uint64(seed))), now: window.midnight()}, client: redistest.Client(t), lua: rueidis.NewLuaScript(window.source)}
-		key := redistest.Key(t)
-		e.joint, e.alone = key+":joint:", key+":alone:"
-		for _, r := range e.client.DoMulti(t.Context(),
-			e.client.B().Set().Key(e.joint+"foreign").Value("hello").Build(),
-			e.client.B().Rpush().Key(e.joint+"list").Element("hello").Build()) {
-			must("", r.Error())
-		}
-		for i := range 1 + e.IntN(4) {
-			e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
-		}
+		e := newJointTwin(t, rand.New(rand.NewPCG(6, uint64(seed))))
 		for range 60 {
 			e.passTime()
 			e.step(t)
 		}
 	}
+}
+
+// newJointTwin returns two copies with random Pers, on which two events fail.
+func newJointTwin(tb testing.TB, random *rand.Rand) *jointTwin {
+	tb.Helper()
+	key := redistest.Key(tb)
+	e := &jointTwin{&twin{script: window, Rand: random, now: window.midnight()}, redistest.Client(tb), rueidis.NewLuaScript(window.source), key + ":joint:", key + ":alone:"}
+	for _, prefix := range []string{e.joint, e.alone} {
+		for _, r := range e.client.DoMulti(tb.Context(),
+			e.client.B().Set().Key(prefix+"foreign").Value("hello").Build(),
+			e.client.B().Rpush().Key(prefix+"list").Element("hello").Build()) {
+			must("", r.Error())
+		}
+	}
+	for i := range 1 + e.IntN(4) {
+		e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
+	}
+	return e
 }
 
 // step makes a joint call about random events.

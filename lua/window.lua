@@ -8,8 +8,8 @@
 --          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
 --          padding. Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
---            allow      count the units if every limit admits them. Only allow, count and joint
---                       take more than one key
+--            allow      count the units if every limit admits them. Only allow, count, joint and
+--                       undo take more than one key
 --            count      the same, but count them when a limit denies, too
 --            peek       reply what allow would, and count nothing
 --            some       count as many of the n units as every limit admits, like n calls of allow
@@ -24,6 +24,8 @@
 --            joint      decide about one or more groups of events, each event under limits of its own. If
 --                       every limit of each event of a group admits its units, count all of them, else
 --                       none. No key may come twice
+--            undo       refund or reset each of one or more groups of events: n units of a refund, or 0
+--                       for a reset
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
 -- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For each and counteach it is at most 4096; for
 --          allow, count, peek and inspect it is at most the least Max
@@ -33,7 +35,8 @@
 -- The last ARGV, for refund alone: the second reply of the call that counted, in ms
 -- For joint, ARGV[3 + K] is instead how many events a group has: G, of which K is a multiple. Events 1 to
 -- G are the first group, the next G the second. Then come, for each place in a group, the number of its
--- limits (1 to 31) and the three integers of each
+-- limits (1 to 31) and the three integers of each. Undo is the same, but each n is followed by the last
+-- argument of a refund (for a reset, any number), and a place can have no limits
 --
 -- Reply: a list of integers. Times are in ms; a wait begins now.
 --   allow, count, peek   admitted (1 or 0), the time of the decision, then for each limit: units
@@ -50,7 +53,7 @@
 --                        how many buckets there are and, oldest first, the time and units of
 --                        each. Then for each other section of the record: its Per, units used,
 --                        wait until it is as if never used, and buckets as above
---   refund, reset        1 if anything changed, else 0
+--   refund, reset        1 if anything changed, else 0. Undo replies this for each event
 --   joint                for each event, as to allow: whether its own limits admit it, and so on. A group is
 --                        counted if all its events are admitted. In one that is not, those that would be
 --                        are as they stand, without their units
@@ -134,19 +137,22 @@ local tries, writes = true, true -- tries: reply is as if the units are counted,
 local counting, looks, inspect, refund -- counting: denied units count, too; looks: peek or inspect
 local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
 local lists, since, simulated -- lists: the sections are listed, since the loop alone is not enough
-local joint -- all events are counted, or none; each has limits of its own
+local joint, undo, own -- joint: all events are counted, or none; own: each has limits of its own
+local stride = 1 -- how many arguments each n takes
 if op ~= 'allow' then
-  joint = op == 'joint'
+  joint, undo = op == 'joint', op == 'undo'
+  own = joint or undo
   if op == 'some' or op == 'each' then
     singles, lowers = true, true
   else
     counting = op == 'count' or op == 'countsome' or op == 'counteach'
     singles = counting and op ~= 'count'
-    inspect, refund = op == 'inspect', op == 'refund'
+    inspect, refund = op == 'inspect', op == 'refund' or op == 'reset' or undo
     looks = inspect or op == 'peek'
-    valid = valid and (counting or looks or refund or joint or op == 'reset')
-    if refund or op == 'reset' then unit = 1 end
-    if refund then since, count = A[count] + 0, count - 1 end
+    valid = (valid or undo and n == 0) and (counting or looks or refund or joint)
+    if refund then unit = 1 end
+    if op == 'refund' then since, count = A[count] + 0, count - 1 end
+    if undo then stride = 2 end
     if looks or refund then writes = false end
     if inspect or refund then tries = false end
     lists = inspect or refund or op == 'counteach'
@@ -157,13 +163,16 @@ if op ~= 'allow' then
   end
 end
 most = unit
-if keys > 1 or joint then
-  units, valid = {n}, valid and (op == 'allow' or op == 'count' or joint)
+if keys > 1 or own then
+  units, valid = {n}, valid and (op == 'allow' or op == 'count' or own)
   for k = 2, keys do
-    n = A[k + 2] == '1' and 1 or A[k + 2] + 0
+    n = A[stride * (k - 1) + 3]
+    n = n == '1' and 1 or n + 0
     if n > most then most = n end
-    units[k], valid = n, valid and n >= 1 and n % 1 == 0
+    units[k], valid = n, valid and (n >= 1 or undo and n == 0) and n % 1 == 0
   end
+  valid = valid and most <= 9007199254740992
+  for k = 1, undo and keys or 0 do since = A[2 * k + 2] + 0 end -- an error comes before anything is written
 end
 
 if now == '' then
@@ -175,7 +184,63 @@ else
   valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
 end
 
-local limits, lastSlot, longest, reply = 0, 0, 0, nil
+-- The limits of the events or, if each has its own, those of each place in a group. Until one is decided,
+-- its places in reply hold -Per, Max and Resolution.
+--   size, places  if each event has limits of its own: how many events a group has, and for each its
+--                 limits. In a joint call also what may be written about it
+--   given         for several events: reply as it begins
+local limits, lastSlot, reply, given, places = (count - 2 - keys) / 3, 0
+local size = keys
+if own then
+  base, places = stride * keys + 1, {}
+  size = (A[base + 2] or 0) + 0
+  if size < 1 or keys % size > 0 then size, valid = 1, false end
+end
+for k = 1, own and size or 1 do
+  if own then
+    limits, base, most = (A[base + 3 + lastSlot] or -1) + 0, base + 1 + lastSlot, 1
+    for other = k, joint and keys or 0, size do
+      if units[other] > most then most = units[other] end
+    end
+    if k == size and base + 2 + 3 * limits ~= count then limits = -1 end
+  end
+  if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or (inspect or undo) and limits == 0)) then
+    return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of window.lua asks')
+  end
+  lastSlot = 3 * limits
+  if limits == 1 then
+    reply = {1, now, nil, nil, nil}
+  else
+    reply = {1, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+  end
+  local longest = 0
+  for slot = 3, lastSlot, 3 do
+    local i = slot + base
+    local per, max, width = A[i] + 0, A[i + 1] + 0, A[i + 2]
+    width = width == '1' and 1 or width + 0
+    if not (width <= per and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
+      per % 1 + max % 1 == 0 and (width == 1 or width >= 1 and width % 1 == 0)) then
+      return redis.error_reply(string.format(
+        'SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', KEYS[k], slot / 3))
+    end
+    if per > longest then
+      longest = per
+    else
+      for b = 3, slot - 3, 3 do
+        if reply[b] == -per then
+          return redis.error_reply(
+            'SLIDEGATE key ' .. KEYS[k] .. ': two limits have the same Per; keep the tighter one')
+        end
+      end
+    end
+    reply[slot] = -per
+    reply[slot + 1] = max
+    reply[slot + 2] = width
+  end
+  given = units and {}
+  for b = 1, units and lastSlot + 2 or 0 do given[b] = reply[b] end
+  if own then places[k] = {base = base, limits = limits, lastSlot = lastSlot, reply = reply, given = given} end
+end
 
 -- Decide about each event. Each round of the inner loop decides about one section of its record,
 -- and then about each limit that has no section. It writes into reply what is true once the units
@@ -190,73 +255,22 @@ local limits, lastSlot, longest, reply = 0, 0, 0, nil
 --   short                  the flags of the section, if the fast writers can write it
 --   joins                  whether new units join the last bucket
 --   lasts                  last of each slot where it is not T
---   size, places           for a joint call: how many events a group has, and for each its limits, and what
---                          may be written about it
 --   fits, broken           whether all events of a group are admitted, and whether one fails
 -- A section needs its own last time only if it is carried along or ahead of the clock, because T is
 -- the time of the clock at the last write.
-local all, given, place = units and {}, nil, 0 -- for several events: the replies, and reply as it begins
-local size, places, fits, broken = keys, nil, true, false
-if joint then
-  size, base, places = (A[keys + 3] or 0) + 0, keys + 1, {}
-  if size < 1 or keys % size > 0 then size, valid = 1, false end
-end
+local all, place = units and {}, 0 -- for several events: the replies
+local fits, broken = true, false
 local full = ' would count for more than 31 limits; wait until some are forgotten, or reset it'
 -- If callers give the time, keep a key for one more day, because their clock may be behind.
 local grace = simulated and 86400000 or 0
 for k = 1, keys do
-  if k > size then
+  if own then
     local p = places[(k - 1) % size + 1]
     base, limits, lastSlot, reply, given = p.base, p.limits, p.lastSlot, p.reply, p.given
-  elseif k == 1 or joint then
-    -- The limits. Until one is decided, its places in reply hold -Per, Max and Resolution.
-    if joint then
-      limits, base, most = (A[base + 3 + lastSlot] or 0) + 0, base + 1 + lastSlot, units[k]
-      for other = k + size, keys, size do
-        if units[other] > most then most = units[other] end
-      end
-      if k == size and base + 2 + 3 * limits ~= count then limits = 0 end
-    else
-      limits = (count - 2 - keys) / 3
-    end
-    if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or inspect and limits == 0)) then
-      return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of window.lua asks')
-    end
-    lastSlot, longest = 3 * limits, 0
-    if limits == 1 then
-      reply = {1, now, nil, nil, nil}
-    else
-      reply = {1, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
-    end
-    for slot = 3, lastSlot, 3 do
-      local i = slot + base
-      local per, max, width = A[i] + 0, A[i + 1] + 0, A[i + 2]
-      width = width == '1' and 1 or width + 0
-      if not (width <= per and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
-        per % 1 + max % 1 == 0 and (width == 1 or width >= 1 and width % 1 == 0)) then
-        return redis.error_reply(string.format(
-          'SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', KEYS[k], slot / 3))
-      end
-      if per > longest then
-        longest = per
-      else
-        for b = 3, slot - 3, 3 do
-          if reply[b] == -per then
-            return redis.error_reply(
-              'SLIDEGATE key ' .. KEYS[k] .. ': two limits have the same Per; keep the tighter one')
-          end
-        end
-      end
-      reply[slot] = -per
-      reply[slot + 1] = max
-      reply[slot + 2] = width
-    end
-    given = units and {}
-    for b = 1, units and lastSlot + 2 or 0 do given[b] = reply[b] end
-    if joint then places[k] = {base = base, limits = limits, lastSlot = lastSlot, reply = reply, given = given} end
   end
   local key, n, unit = KEYS[k], n, unit
   if units then n, unit = units[k], units[k] end
+  if undo then since = A[2 * k + 2] + 0 end
   local admitted, adds, counts, sections = tries, tries, writes, lists and {}
 
   -- The record.
@@ -276,8 +290,6 @@ for k = 1, keys do
       first, foreign = v:byte() or 0, true
     end
   end
-  if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
-
   local newT, tail = refund and T or now, len - 5 -- tail: where the last head may begin
   local pos, slot, undecided, seen, ahead, earliest = 8, 0, limits, 0, 0, 281474976710656
   local out, outs, expiry, px, again, changed, lasts = '', limits, 0
@@ -285,7 +297,11 @@ for k = 1, keys do
   local dated = simulated -- PX is not the Per of a limit
   if refund then undecided = 0 end
   if T > now then sections = sections or {} end -- a denial may have to repair a date
-  if foreign then pos, undecided = len + 1, 0 end
+  if foreign then
+    pos, undecided = len + 1, 0
+  elseif op == 'reset' or undo and n == 0 then -- as if no section were left
+    pos, first, changed = len + 1, 128, v and true
+  end
   while pos <= len or undecided > 0 or again do
     if again and pos > len and undecided == 0 then
       -- Begin again, with as many units as every limit admits.
@@ -402,8 +418,8 @@ for k = 1, keys do
     end
 
     if slot == 0 then
-      -- Keep what callers with other limits count, until it is forgotten.
-      if last + per > now then
+      -- Keep what callers with other limits count, until it is forgotten. A refund does so later.
+      if last + per > now and not refund then
         out, outs = out .. encode(newT, per, closed, last, res, total, open, v:sub(at, fin - 1), w, u), outs + 1
         if last + per > expiry then expiry, px = last + per, nil end
       end
@@ -648,12 +664,12 @@ for k = 1, keys do
   end
 
   -- Several keys: keep this reply, and prepare the next one.
+  local width = lastSlot + 2
+  if refund then reply[1], width = changed and 1 or 0, 1 end
   if failure then reply[1] = failure end
-  for b = 1, lastSlot + 2 do
-    all[place + b] = reply[b]
-    reply[b] = given[b]
-  end
-  place = place + lastSlot + 2
+  for b = 1, width do all[place + b] = reply[b] end
+  for b = 1, lastSlot + 2 do reply[b] = given[b] end
+  place = place + width
 
   if joint and k % size == 0 then
     -- The group is decided. Write all records with their units or, if an event denies, the repairs alone.
