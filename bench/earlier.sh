@@ -56,11 +56,14 @@ func init() {
 		conn := $onGoRedis
 		return making(func(cfg window.Config) *window.Limiter { return must(window.$new(conn, cfg)) })
 	}
-	earlier.begin = func(client rueidis.Client) ask {
+	earlier.login = func(client rueidis.Client) ask {
 		guard := must(login.New($on, login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
 		return func(ctx context.Context, event string) (bool, error) {
 			a, err := guard.Begin(ctx, "account of "+event, netip.MustParseAddr(event))
-			return err == nil && a.Allowed, err
+			if err != nil {
+				return false, err
+			}
+			return a.Allowed, a.Succeed(ctx)
 		}
 	}
 }

@@ -13,20 +13,23 @@ import (
 // loginName is the name of the row of a login guard.
 const loginName = "login"
 
-// beginning returns the decisions of login.Guard.Begin, with the default limits of its five
-// budgets.
-func beginning(client rueidis.Client) ask {
+// loggingIn returns the decisions of login.Guard.Begin, with the default limits of its five budgets,
+// each followed by Attempt.Succeed.
+func loggingIn(client rueidis.Client) ask {
 	guard := must(login.New(window.On(client), login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
 	return func(ctx context.Context, event string) (bool, error) {
 		a, err := guard.Begin(ctx, "account of "+event, netip.MustParseAddr(event))
-		return err == nil && a.Allowed, err
+		if err != nil {
+			return false, err
+		}
+		return a.Allowed, a.Succeed(ctx)
 	}
 }
 
 // loginRow returns a row of the decisions of a guard, each on an address and an account of its own.
-func loginRow(name string, begin ask) contender {
+func loginRow(name string, login ask) contender {
 	return contender{
-		name: name, like: "login.Guard.Begin of an unknown device: five budgets in one round trip, new events",
-		allows: true, merges: true, keys: 5, commands: map[string]int{"evalsha": 5}, ask: begin,
+		name: name, like: "login.Guard.Begin of an unknown device and Succeed: five budgets each, in a round trip each, new events",
+		allows: true, merges: true, commands: map[string]int{"evalsha": 10}, ask: login,
 	}
 }

@@ -32,7 +32,7 @@
 //	go run . -callers 16,64,256 -rows '^(window|redis_rate)(, 3 limits)?$' throughput
 //	# window on both clients, and redis_rate on the second
 //	go run . -callers 16,64,256 -rows '^(window|window, go-redis|redis_rate)$' throughput
-//	# the library beside an earlier revision, on both clients, and a login's Begin
+//	# the library beside an earlier revision, on both clients, and a login
 //	./earlier.sh REVISION -callers 1,16,64,256 -passes 30 -rows '^(window(, go-redis)?|login)( before)?(, hot.*)?$' throughput hot
 //	# server time and allocations, beside it
 //	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server

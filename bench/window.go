@@ -33,7 +33,7 @@ func goRedisMaker(client redis.UniversalClient) maker {
 var earlier struct {
 	window    func(client rueidis.Client) maker
 	onGoRedis func(client redis.UniversalClient) maker
-	begin     func(client rueidis.Client) ask
+	login     func(client rueidis.Client) ask
 }
 
 // before ends the names of its rows.

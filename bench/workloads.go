@@ -61,9 +61,9 @@ func (w workload) onGoRedis(theirs redis.UniversalClient) []contender {
 
 // logins returns the rows of a login guard.
 func logins(client rueidis.Client) []contender {
-	rows := []contender{loginRow(loginName, beginning(client))}
-	if earlier.begin != nil {
-		rows = append(rows, loginRow(loginName+before, earlier.begin(client)))
+	rows := []contender{loginRow(loginName, loggingIn(client))}
+	if earlier.login != nil {
+		rows = append(rows, loginRow(loginName+before, earlier.login(client)))
 	}
 	return rows
 }

@@ -137,24 +137,44 @@ func (a *Attempt) end(ctx context.Context, success methods) error {
 	if a.alarm != nil {
 		a.alarm.failures.Add(-1)
 	}
-	ctx, cancel := calls.Finish(ctx)
-	defer cancel()
-	all := slices.Concat(a.charges, a.guard.charges(success.clears, a.who))
-	return a.guard.concurrently(all, func(i int, c charge) error {
-		switch {
-		case i >= len(a.charges):
-			return c.reset(ctx)
-		case success.clears(c.budget): // is reset
-			return nil
+	var back []undo
+	for i, c := range a.charges {
+		if !success.clears(c.budget) { // otherwise it is reset
+			back = append(back, undo{c, &a.decisions[i]})
 		}
-		return c.failed("give back what is charged to the %s, so it stays until its window is over: %w", c.limiter.Refund(ctx, c.event, a.decisions[i]))
-	})
+	}
+	return a.guard.undo(ctx, append(back, resets(a.guard.charges(success.clears, a.who))...))
 }
 
-// concurrently calls do for each charge and its index at the same time, so that the calls share a
-// round trip. In memory it calls them in sequence.
-func (g *Guard) concurrently(all []charge, do func(i int, c charge) error) error {
-	errs := make([]error, len(all))
-	calls.Concurrently(0, len(all), func(int) bool { return g.inMemory }, func(i int) { errs[i] = do(i, all[i]) })
+// undo is a charge to give back or, without the decision that counted it, all charges to an event key.
+type undo struct {
+	charge
+	decision *window.Decision
+}
+
+// resets returns that all charges to these event keys are to be given back.
+func resets(all []charge) (undos []undo) {
+	for _, c := range all {
+		undos = append(undos, undo{charge: c})
+	}
+	return undos
+}
+
+// undo gives back charges, even if ctx has ended, in one round trip and at most 5 s.
+func (g *Guard) undo(ctx context.Context, undos []undo) error {
+	ctx, cancel := calls.Finish(ctx)
+	defer cancel()
+	all := make([]window.Undo, len(undos))
+	for i, u := range undos {
+		all[i] = window.Undo{Limiter: u.limiter, Event: u.event, Decision: u.decision}
+	}
+	errs := window.UndoAll(ctx, all...)
+	for i, u := range undos {
+		if u.decision == nil {
+			errs[i] = u.failed("forget what is charged to the %s: %w", errs[i])
+		} else {
+			errs[i] = u.failed("give back what is charged to the %s, so it stays until its window is over: %w", errs[i])
+		}
+	}
 	return g.explain(errors.Join(errs...))
 }

@@ -1,7 +1,6 @@
 package login
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 
@@ -163,11 +162,6 @@ func (g *Guard) charges(selects func(*budget) bool, subjects ...subject) []charg
 		}
 	}
 	return all
-}
-
-// reset resets the event key.
-func (c charge) reset(ctx context.Context) error {
-	return c.failed("forget what is charged to the %s: %w", c.limiter.Reset(ctx, c.event))
 }
 
 // failed returns an error that names what failed and the budget, or nil if err is nil.

@@ -38,6 +38,7 @@ import (
 	"strconv"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
@@ -234,13 +235,13 @@ func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Ad
 func (g *Guard) wouldAdmit(ctx context.Context, who subject) bool {
 	ctx, cancel := g.detach(ctx)
 	defer cancel()
-	return g.concurrently(g.charges(beginChallenged.asks, who), func(_ int, c charge) error {
-		d, err := c.limiter.Peek(ctx, c.event)
-		if err == nil && !d.Allowed {
-			err = errors.New("denied")
-		}
-		return err
-	}) == nil
+	charges := g.charges(beginChallenged.asks, who)
+	denied := make([]bool, len(charges))
+	calls.Concurrently(0, len(charges), func(int) bool { return g.inMemory }, func(i int) {
+		d, err := charges[i].limiter.Peek(ctx, charges[i].event)
+		denied[i] = err != nil || !d.Allowed
+	})
+	return !slices.Contains(denied, true)
 }
 
 // checkAccount returns an error if the guard is not initialized, or the account is empty.
@@ -281,5 +282,5 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 
 // forget resets what the method clears, in one round trip.
 func (g *Guard) forget(ctx context.Context, method methods, who ...subject) error {
-	return g.concurrently(g.charges(method.clears, who...), func(_ int, c charge) error { return c.reset(ctx) })
+	return g.undo(ctx, resets(g.charges(method.clears, who...)))
 }

@@ -197,7 +197,9 @@ func TestRoundTrips(t *testing.T) {
 	gate, g = jointGuard(t, cfg)
 	play([]step{
 		{"Begin, jointly", begin(1), []int{1}, ""},
-		{"Cancel", func() (*login.Attempt, error) { return last, last.Cancel(t.Context()) }, []int{5}, ""},
+		{"Succeed, jointly", succeed, []int{1}, ""},
+		{"Begin, jointly", begin(1), []int{1}, ""},
+		{"Cancel, jointly", func() (*login.Attempt, error) { return last, last.Cancel(t.Context()) }, []int{1}, ""},
 		{"Begin, jointly", begin(1), []int{1}, ""},
 		{"Begin, jointly", begin(1), []int{1}, ""},
 		{"denied by the streak, jointly", begin(2), []int{1, 5}, login.BudgetStreak},
@@ -209,7 +211,8 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// jointGuard returns a gated guard that asks all budgets of a method by one script call.
+// jointGuard returns a gated guard that asks all budgets of a method by one script call, and ends an
+// attempt by one.
 func jointGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	t.Helper()
 	gate, g := gatedGuard(t, cfg)
@@ -223,11 +226,11 @@ func jointGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 			return g.BeginChallenged(t.Context(), account, bot(100+n))
 		},
 	} {
-		eventually(t, "one call asks all budgets", func() bool {
+		eventually(t, "one call asks all budgets, and one gives back", func() bool {
 			n++
 			gate.open()
-			must(do(fmt.Sprint("account ", n)))
-			return gate.calls() == 1
+			must("", must(do(fmt.Sprint("account ", n))).Succeed(t.Context()))
+			return gate.calls() == 2
 		})
 	}
 	return gate, g

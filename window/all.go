@@ -74,8 +74,7 @@ type JointDecision struct {
 // Mistakes are reported before anything is sent: a Check without a Limiter, or checks whose units of
 // one event together exceed what its limits ever admit.
 //
-// To give back an allowed JointDecision later, Refund each of its Decisions by the Limiter and
-// Event of its Check. A limiter that counts denied attempts keeps the one that it denied.
+// To give back an allowed JointDecision later, see UndoAll. A limiter that counts denied attempts keeps the one that it denied.
 func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 	if err := validate(ctx, checks); err != nil {
 		return JointDecision{}, err
@@ -263,21 +262,21 @@ func validate(ctx context.Context, checks []Check) error {
 // check that stopped.
 func (a *answers) giveBack(ctx context.Context, stopped int) error {
 	errs := make([]error, a.next)
-	calls.Concurrently(0, a.next, a.inMemory, func(i int) {
+	var undos []Undo
+	var indices []int
+	for i, c := range a.checks[:a.next] {
 		if err := a.errs[i]; err != nil && i != stopped && errors.Is(err, ErrUncertain) {
 			errs[i] = ofCheck(i, err)
 		} else if !a.stops(i) {
-			errs[i] = a.checks[i].giveBack(ctx, i, &a.decisions[i])
+			undos, indices = append(undos, Undo{c.Limiter, c.Event, &a.decisions[i]}), append(indices, i)
 		}
-	})
-	return errors.Join(errs...)
-}
-
-// giveBack refunds the units that a decision counted for the i-th check.
-func (c Check) giveBack(ctx context.Context, i int, d *Decision) error {
-	if err := c.Limiter.Refund(ctx, c.Event, *d); err != nil {
-		return ofCheck(i, fmt.Errorf("%d units stay counted, since they could not be given back: %w", d.Counted, err))
 	}
-	d.Counted = 0
-	return nil
+	for k, err := range UndoAll(ctx, undos...) {
+		if i := indices[k]; err != nil {
+			errs[i] = ofCheck(i, fmt.Errorf("%d units stay counted, since they could not be given back: %w", a.decisions[i].Counted, err))
+		} else {
+			a.decisions[i].Counted = 0
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -49,9 +49,11 @@ func (t texts) send(ctx context.Context, address, phone, text string) error {
 	}
 	err = sendSMS(ctx, phone, text)
 	if errors.Is(err, errNotSent) { // certainly not: give back what was counted
+		undos := make([]window.Undo, len(checks))
 		for i, c := range checks {
-			err = errors.Join(err, c.Limiter.Refund(context.WithoutCancel(ctx), c.Event, j.Decisions[i]))
+			undos[i] = window.Undo{Limiter: c.Limiter, Event: c.Event, Decision: &j.Decisions[i]}
 		}
+		err = errors.Join(append(window.UndoAll(ctx, undos...), err)...)
 	}
 	return err
 }

@@ -50,11 +50,12 @@ type ScriptCall struct {
 	Script     string // its hash or its source
 	Keys       []string
 	Verb, Time string
-	Units      []string // for each key
+	Units      []string // for each key, one or more
 	Rest       []string
 
 	first *Request // of its first part; once that is delivered, it belongs to its caller
 	joint bool     // it is about the keys of a Joint each
+	each  bool     // of a Joint whose keys are decided by themselves
 	parts int
 	again bool // it is sent again
 
@@ -107,7 +108,7 @@ func (c *ScriptCall) replyTo(part int) ([]int64, error) {
 	}
 	for place, text := range c.texts {
 		switch {
-		case c.joint && place/width != part:
+		case c.joint && (c.each || place/width != part):
 		case c.joint: // an event that the script refuses fails alone, but a server refuses the call
 			if err := (&ReplyError{errors.New(text)}); !err.fromScript() {
 				return nil, err

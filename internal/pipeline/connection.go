@@ -98,7 +98,7 @@ func newConnection(cancel context.CancelFunc) *Connection {
 		q.conn, q.serve = c, q.run
 		c.masters.queues[i].Store(int32(i))
 	}
-	c.proofs.of, c.uses.of = map[[2]string]*proof{}, map[string]int{}
+	c.proofs.conn, c.proofs.of, c.uses.of = c, map[[2]string][]*proof{}, map[string]int{}
 	return c
 }
 

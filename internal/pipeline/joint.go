@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 // keys each, can share a call. Its outcome counts in the circuit breakers of all limiters.
 type Joint struct {
 	Keys   []string
-	Units  []string       // of each key
+	Units  []string       // of each key, as many as of each other one
+	Each   bool           // each key is decided by itself, so that one can fail alone
 	Others []*Pipeline    // those of the other limiters, each once
 	Texts  map[int]string // that the script replied in place of integers
 }
@@ -33,6 +35,14 @@ func (r *Request) groups() bool {
 		return r.lane.pipeline.conn.up.Load().cluster == nil
 	}
 	return r.lane.pipeline.proof.holds()
+}
+
+// units returns how many arguments the units of the request are.
+func (r *Request) units() int {
+	if r.Joint == nil {
+		return 1
+	}
+	return len(r.Joint.Units)
 }
 
 // others returns the keys apart from the first one.
@@ -58,7 +68,11 @@ func (p *Pipeline) Joins(other *Pipeline) bool {
 	case p.name == other.name:
 		return p.proof.holds()
 	}
-	return p.conn.proofOf(p.name, other.name).holds()
+	holds := true
+	for _, proof := range p.conn.proofs.about(p.name, other.name) { // all of them, since that begins them
+		holds = proof.holds() && holds
+	}
+	return holds
 }
 
 // SharesClient reports whether both are on one Connection, which has a client.
@@ -89,25 +103,40 @@ func (r *Request) mayWait(now time.Duration) bool {
 	return !r.IsApart() || isTryAgain(r.cause) && (r.call.timeout < 0 || now-r.began <= r.call.timeout/4)
 }
 
-// proofs are the proofs about two limiters each, by their names.
+// proofs are what proves that one server has the keys of two limiters, by their names: a proof about
+// both or, if there are such, the proofs about each of them and a third limiter.
 type proofs struct {
-	mu sync.Mutex
-	of map[[2]string]*proof
+	conn *Connection
+	mu   sync.Mutex
+	of   map[[2]string][]*proof
 }
 
-func (c *Connection) proofOf(a, b string) *proof {
-	if a > b {
-		a, b = b, a
+// about returns what proves it for two limiters. From the first call on, that stays.
+func (s *proofs) about(a, b string) []*proof {
+	pair := pairOf(a, b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[pair] == nil {
+		s.of[pair] = s.find(a, b)
 	}
-	c.proofs.mu.Lock()
-	defer c.proofs.mu.Unlock()
-	p := c.proofs.of[[2]string{a, b}]
-	if p == nil {
-		p = &proof{conn: c, names: []string{a, b}}
-		c.proofs.of[[2]string{a, b}] = p
-	}
-	return p
+	return s.of[pair]
 }
+
+func (s *proofs) find(a, b string) []*proof {
+	for pair, of := range s.of {
+		if third := pair[0]; len(of) == 1 && (third == a || pair[1] == a) {
+			if third == a {
+				third = pair[1]
+			}
+			if others := s.of[pairOf(third, b)]; len(others) == 1 {
+				return []*proof{of[0], others[0]}
+			}
+		}
+	}
+	return []*proof{{conn: s.conn, names: []string{a, b}}}
+}
+
+func pairOf(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
 // uses counts who has keys in use, among those who ask about several.
 type uses struct {
@@ -137,6 +166,23 @@ func (u *uses) release(keys []string) {
 			delete(u.of, key)
 		}
 	}
+}
+
+// ErrOf returns the error of a request as that of one of its keys alone.
+func (r *Request) ErrOf(key string) error {
+	var f *Failure
+	if errors.As(r.Err, &f) && f.Key != "" {
+		return failureOf(key, f.Counted, f.Cause)
+	}
+	return r.Err
+}
+
+// TextOf returns the text that the script replied about one of its keys, in a place, as an error, or nil.
+func (r *Request) TextOf(key string, place int) error {
+	if text, failed := r.Joint.Texts[place]; failed {
+		return explain(&ReplyError{errors.New(text)}, key, r.Reads)
+	}
+	return nil
 }
 
 // name returns how errors name the keys of a request.

@@ -50,6 +50,25 @@ func TestJointProof(t *testing.T) {
 	})
 }
 
+// TestThirdProves checks that two limiters need no proof of their own if one server has the keys of each
+// and of a third one, for as long as both proofs hold.
+func TestThirdProves(t *testing.T) {
+	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
+		third := New(a.conn, "third", b.log.recorder())
+		a.Joins(third)
+		b.Joins(third)
+		wantEqual(t, "joins at first", a.Joins(b.Pipeline), false)
+		synctest.Wait()
+		wantEqual(t, "joins", a.Joins(b.Pipeline), true)
+		wantEqual(t, "proofs", s.Proofs(), []int{2 * firstProbes, 2 * firstProbes})
+		s.SetKeys(servertest.Divided)
+		servertest.Pass(proofRenewal)
+		b.Joins(third)
+		synctest.Wait()
+		wantEqual(t, "joins after a failed renewal", a.Joins(b.Pipeline), false)
+	})
+}
+
 // TestJointKeepsItsPlace checks that a request about several keys is one script call, between those of
 // others on its keys that came before and after it in the batch.
 func TestJointKeepsItsPlace(t *testing.T) {

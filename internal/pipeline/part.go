@@ -76,7 +76,7 @@ func (b *batch) group() {
 }
 
 func (b *batch) newCall(p *part) *ScriptCall {
-	b.calls = append(b.calls, ScriptCall{first: p.first, joint: p.first.Joint != nil})
+	b.calls = append(b.calls, callOf(p))
 	c := &b.calls[len(b.calls)-1]
 	if len(b.parts) > 1 && p.first.Group != "" && !p.merged && !p.crowded {
 		if len(b.open) == maxOpen {
@@ -85,6 +85,12 @@ func (b *batch) newCall(p *part) *ScriptCall {
 		b.open = append(b.open, c)
 	}
 	return c
+}
+
+// callOf returns a script call for a part.
+func callOf(p *part) ScriptCall {
+	joint := p.first.Joint
+	return ScriptCall{first: p.first, joint: joint != nil, each: joint != nil && joint.Each}
 }
 
 // callFor returns the script call of the same limiter that a part joins, or nil if it begins one. A
@@ -108,26 +114,27 @@ func (b *batch) callFor(p *part) *ScriptCall {
 
 // prepare sets the arguments of the script calls.
 func (b *batch) prepare() {
-	n := 0
-	for i := range b.calls {
-		n += b.calls[i].parts * b.calls[i].first.size()
-	}
-	b.keys, b.units = slices.Grow(b.keys, n)[:n], slices.Grow(b.units, n)[:n]
-	from := 0
+	keys, units := 0, 0
 	for i := range b.calls {
 		c := &b.calls[i]
-		to := from + c.parts*c.first.size()
-		c.prepare(b.keys[from:to], b.units[from:to])
+		keys, units = keys+c.parts*c.first.size(), units+c.parts*c.first.units()
+	}
+	b.keys, b.units = slices.Grow(b.keys, keys)[:keys], slices.Grow(b.units, units)[:units]
+	ofKeys, ofUnits := b.keys, b.units
+	for i := range b.calls {
+		c := &b.calls[i]
+		keys, units = c.parts*c.first.size(), c.parts*c.first.units()
+		c.prepare(ofKeys[:keys], ofUnits[:units])
+		ofKeys, ofUnits = ofKeys[keys:], ofUnits[units:]
 		if c.err = b.unloaded[c.first.Script]; c.err == nil {
 			b.pending = append(b.pending, c)
 		}
-		from = to
 	}
 	for i := range b.parts {
 		p := &b.parts[i]
 		if joint := p.first.Joint; joint != nil {
 			copy(p.call.Keys[p.place*len(joint.Keys):], joint.Keys)
-			copy(p.call.Units[p.place*len(joint.Keys):], joint.Units)
+			copy(p.call.Units[p.place*len(joint.Units):], joint.Units)
 			continue
 		}
 		p.call.Keys[p.place], p.call.Units[p.place] = p.first.Key, strconv.FormatInt(p.units, 10)
@@ -183,9 +190,10 @@ func (b *batch) divide() (singles []*ScriptCall) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		if of := p.call; of != nil && of.parts > 1 && of.err != nil && refusesKeys(of.err) {
-			p.call = &ScriptCall{first: p.first, joint: p.first.Joint != nil, parts: 1, again: true, trace: of.trace}
-			size := p.first.size()
-			p.call.prepare(of.Keys[p.place*size:][:size], of.Units[p.place*size:][:size])
+			c, keys, units := callOf(p), p.first.size(), p.first.units()
+			c.parts, c.again, c.trace = 1, true, of.trace
+			p.call = &c
+			p.call.prepare(of.Keys[p.place*keys:][:keys], of.Units[p.place*units:][:units])
 			p.place = 0
 			singles = append(singles, p.call)
 		}

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/slidegate/slidegate/internal/calls"
+	"github.com/slidegate/slidegate/internal/pipeline"
+)
+
+const verbUndo = "undo" // refund or reset each of several events
+
+// An Undo refunds what a decision about an event counted, or resets the event if that is nil.
+type Undo struct {
+	*Limiter
+	Event   string
+	Counted *Counted
+}
+
+// UndoTogether undoes each by one script call, even if ctx has ended. If one cannot be about all of them
+// now, nothing is asked, and undone is false. The events must have passed Check.
+func UndoTogether(ctx context.Context, undos []Undo) (errs []error, undone bool) {
+	t := gather(asksOf(undos))
+	if t == nil || t.Len() < len(undos) || !t.joins() {
+		return nil, false
+	}
+	timeout := t.timeout()
+	if ctx = context.WithoutCancel(ctx); timeout < 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = calls.Finish(ctx)
+		defer cancel()
+	}
+	r := t.undoRequest(undos)
+	defer r.Free()
+	t.stores[0].pipeline.Do(ctx, timeout, r)
+	if r.IsApart() {
+		t.stores[0].pipeline.SetApart()
+		return nil, false
+	}
+	return t.undone(r), true
+}
+
+// asksOf returns the units of each to refund, or 0 for a reset.
+func asksOf(undos []Undo) []Ask {
+	asks := make([]Ask, len(undos))
+	for i, u := range undos {
+		if asks[i] = (Ask{Limiter: u.Limiter, Event: u.Event}); u.Counted != nil {
+			asks[i].N = min(u.Counted.Units, u.MaxUnits)
+		}
+	}
+	return asks
+}
+
+// undoRequest returns the request. The last arguments of a reset are that it has no limits.
+func (t *gathered) undoRequest(undos []Undo) *pipeline.Request {
+	r := t.newRequest(verbUndo)
+	r.Joint.Each = true
+	for i, u := range undos {
+		c := u.Counted
+		if c == nil {
+			c = &Counted{}
+		}
+		r.Joint.Units = append(r.Joint.Units, integer(t.asks[i].N), integer(c.At))
+		r.Rest = append(r.Rest, integer(int64(len(c.Limits))))
+		r.Rest, _ = scriptArgs(r.Rest, c.Limits, u.CountDenied)
+	}
+	r.Group = strings.Join(r.Rest, " ")
+	return r
+}
+
+// undone returns the errors of the events, and drops their cached denials, since the notification of
+// Redis comes a little later.
+func (t *gathered) undone(r *pipeline.Request) []error {
+	errs := make([]error, len(t.asks))
+	if r.Err == nil && len(r.Reply) != len(errs) {
+		r.Err = r.Explain(fmt.Errorf("the script replied %d integers to undo, not %d", len(r.Reply), len(errs)))
+	}
+	for i, a := range t.asks {
+		errs[i] = a.Wrap(cmp.Or(r.ErrOf(t.keys[i]), r.TextOf(t.keys[i], i)))
+		if t.stores[i].denials != nil {
+			t.stores[i].denials.Forget(t.keys[i])
+		}
+	}
+	return errs
+}
