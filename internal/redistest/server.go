@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -172,25 +171,47 @@ func launchServer(h host, l launch, config *tls.Config) (s *Server, err error) {
 	return nil, fmt.Errorf("redistest: %w", err)
 }
 
-// lastPort is the last port that was picked, counted from the lowest.
-var lastPort = func() *atomic.Int64 {
-	var n atomic.Int64
-	n.Store(rand.Int64N(portRange))
-	return &n
-}()
+// Ports are below those that systems give to outgoing connections, so that a server finds its own
+// free again after a restart. The port of its cluster bus, 10000 higher, is below them too.
+const (
+	firstPort  = 16384
+	portBlock  = 100
+	portBlocks = 60
+)
 
-const portRange = 6000
+// ports are those that this test binary has not used yet, of the block that it took last. It listens on
+// the first one of each of its blocks until it ends, and other test binaries take other blocks. So no
+// other server answers on the port of a killed one.
+var ports struct {
+	mu         sync.Mutex
+	next, last int
+	blocks     []net.Listener // to keep them from the garbage collector, which would close them
+}
 
-// freePort picks a port below those that systems give to outgoing connections, so that a server
-// finds it free again after a restart. The port of its cluster bus, 10000 higher, is below them
-// too. Ports are taken in order, so that no other server soon answers on the port of a killed one.
+// freePort picks a port.
 func freePort() int {
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
 	for {
-		port := 16384 + int(lastPort.Add(1)%portRange)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
+		if ports.next == ports.last {
+			ports.next = takeBlock()
+			ports.last = ports.next + portBlock - 1
+		}
+		ports.next++
+		if l, err := net.Listen("tcp", loopback(ports.next)); err == nil {
 			_ = l.Close()
-			return port
+			return ports.next
+		}
+	}
+}
+
+// takeBlock returns the first port of a block, on which it listens.
+func takeBlock() (first int) {
+	for {
+		first = firstPort + portBlock*rand.IntN(portBlocks)
+		if l, err := net.Listen("tcp", loopback(first)); err == nil {
+			ports.blocks = append(ports.blocks, l)
+			return first
 		}
 	}
 }
