@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -32,31 +31,6 @@ func TestReshardingUnderLoad(t *testing.T) {
 			t.Error("a poor test: no call was redirected")
 		}
 	})
-}
-
-// TestJointWhileSlotsMove decides jointly about requests and tokens of the same customers while their
-// slots move. Some such calls are refused, as their keys are on two masters for a moment. All the same
-// no caller gets an error, and of each customer as many requests are counted as thirds of tokens.
-func TestJointWhileSlotsMove(t *testing.T) {
-	maxUnits := int64(40)
-	nodes := redistest.Replicated(t)
-	conn, name := window.On(nodes.NewClient(t, nil)), redistest.Key(t)
-	requests := must(window.New(conn, window.Config{Name: name + "-requests", Limits: []window.Limit{perMonth(maxUnits)}, Timeout: time.Second}))
-	tokens := must(window.New(conn, window.Config{Name: name + "-tokens", Limits: []window.Limit{perMonth(1_000_000)}, Timeout: time.Second}))
-	group := startLoad(t, 32, func(ctx context.Context, event string) (window.Decision, error) {
-		j, err := window.AllowAll(ctx, window.Check{Limiter: requests, Event: event}, window.Check{Limiter: tokens, Event: event, N: 3})
-		return window.Decision{Allowed: j.Allowed}, err
-	}, knownAndNew())
-	moveSlots(t, nodes, redistest.UnlessShort(6, 2))
-	attempts := group.end()
-	checkNoErrors(t, attempts)
-	sum := checkCounts(t, requests, maxUnits, attempts, nil)
-	for event, n := range count(t, attempts) {
-		if d := must(tokens.Peek(t.Context(), event)); d.Usage[0].Used != 3*n.admitted+1 {
-			t.Errorf("%s: %d tokens with %d requests", event, d.Usage[0].Used-1, n.admitted)
-		}
-	}
-	t.Logf("%+v", sum)
 }
 
 // twoKeys limits by a list of times and a counter, as limiters with two keys for an event do.

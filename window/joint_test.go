@@ -3,7 +3,6 @@ package window_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -18,244 +17,20 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// jointLimits are those of the limiters of a joint history.
-var jointLimits = []string{"3/40ms", "2/15ms 9/200ms", "30/1s@100ms", "4/60ms 200/2s", "1/5ms", "100/700ms"}
-
-// TestJointOnOneServer plays random histories by the clock of the server, and compares each joint
-// decision with exact logs: all checks are counted, or none, and waits are exact. Single attempts and
-// refunds come between.
-func TestJointOnOneServer(t *testing.T) {
-	t.Parallel()
-	calls := &redistest.Calls{}
-	conn := window.On(redistest.NewClient(t, calls.Count))
-	h := newJointHistory(t, conn)
-	h.awaitJoint(t, calls)
-	before := calls.Scripts.Load()
-	h.play(t, redistest.UnlessShort(20_000, 2_000))
-	if got := calls.Scripts.Load() - before; got > int64(h.calls+h.calls/100+10) { // each is one script call, apart from proofs
-		t.Errorf("%d script calls for %d", got, h.calls)
-	}
-}
-
-// TestJointInOneSlot plays such a history on a cluster, where the keys of one event share a slot.
-func TestJointInOneSlot(t *testing.T) {
-	t.Parallel()
-	h := newJointHistory(t, window.On(redistest.Cluster(t)))
-	h.play(t, redistest.UnlessShort(5_000, 500))
-}
-
-func newJointHistory(t *testing.T, conn *window.Connection) *jointHistory {
-	t.Helper()
-	h := &jointHistory{rng: rand.New(rand.NewPCG(1, 2))}
-	for i, text := range jointLimits {
-		cfg := window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed(strings.Split(text, " ")...), Timeout: time.Minute}
-		h.limiters = append(h.limiters, must(window.New(conn, cfg)))
-		h.limits, h.logs = append(h.limits, cfg.Limits), append(h.logs, newExactLog())
-	}
-	return h
-}
-
-func (h *jointHistory) play(t *testing.T, steps int) {
-	t.Helper()
-	for range steps {
-		if h.step(t); t.Failed() {
-			t.Fatalf("after:\n%s", strings.Join(h.steps[max(0, len(h.steps)-30):], "\n"))
-		}
-	}
-	if h.allowed < h.asked/20 || h.allowed > h.asked*19/20 {
-		t.Errorf("a poor test: %d of %d allowed", h.allowed, h.asked)
-	}
-	t.Logf("%d joint decisions about %d checks, %d of them allowed", h.asked, h.checks, h.allowed)
-}
-
-// jointHistory is a history of joint decisions about one event under several limiters.
-type jointHistory struct {
-	rng      *rand.Rand
-	limiters []*window.Limiter
-	limits   [][]window.Limit
-	logs     []*exactLog
-	given    []givenBack
-	steps    []string
-
-	calls, asked, checks, allowed int
-}
-
-// givenBack is a decision of a limiter that can be refunded.
-type givenBack struct {
-	limiter int
-	window.Decision
-}
-
 // awaitJoint waits until it is proved, for each of the limiters as the first, that one server has the
 // keys of all.
-func (h *jointHistory) awaitJoint(tb testing.TB, calls *redistest.Calls) {
+func awaitJoint(tb testing.TB, calls *redistest.Calls, limiters ...*window.Limiter) {
 	tb.Helper()
-	for first := range h.limiters {
-		var checks []window.Check
-		for _, l := range append(h.limiters[first:len(h.limiters):len(h.limiters)], h.limiters[:first]...) {
-			checks = append(checks, window.Check{Limiter: l, Event: "warm"})
-		}
-		calls.AwaitSeveral(tb, func([]string) { must(window.AllowAll(tb.Context(), checks...)) })
+	var checks []window.Check
+	for i, l := range limiters {
+		checks = append(checks, window.Check{Limiter: l, Event: fmt.Sprint("warm-", i)})
 	}
-}
-
-func (h *jointHistory) step(t *testing.T) {
-	switch dice := h.rng.IntN(100); {
-	case dice < 60:
-		h.askJointly(t)
-	case dice < 80:
-		h.askOne(t)
-	case dice < 97:
-		h.refund(t)
-	default:
-		<-time.After(time.Duration(h.rng.IntN(20)) * time.Millisecond) // units are forgotten meanwhile
-	}
-}
-
-func (h *jointHistory) askJointly(t *testing.T) {
-	order := h.rng.Perm(len(h.limiters))[:2+h.rng.IntN(len(h.limiters)-1)]
-	checks := make([]window.Check, len(order))
-	for k, i := range order {
-		checks[k] = window.Check{Limiter: h.limiters[i], Event: "e", N: h.units(i)}
-	}
-	got, err := window.AllowAll(t.Context(), checks...)
-	h.calls, h.asked, h.checks = h.calls+1, h.asked+1, h.checks+len(checks)
-	if err != nil || len(got.Decisions) != len(checks) {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	want := h.want(order, checks, got.Decisions)
-	h.record("%v: %+v", order, want)
-	contender{name: "joint"}.same(t, want, got, nil)
-	if got.Allowed {
-		h.allowed++
-		for k, i := range order {
-			h.given = append(h.given, givenBack{i, got.Decisions[k]})
-		}
-	}
-}
-
-// want returns the right answer. Only the time of each decision is that of the server.
-func (h *jointHistory) want(order []int, checks []window.Check, got []window.Decision) (want window.JointDecision) {
-	logs := make([]*exactLog, len(order))
-	want.Allowed = true
-	for k, i := range order {
-		logs[k] = h.logs[i].clone()
-		d := logs[k].decide(h.limits[i], "allow", checks[k].N, got[k].At.UnixMilli(), false)
-		want.Decisions = append(want.Decisions, d)
-		want.Allowed, want.RetryAfter = want.Allowed && d.Allowed, max(want.RetryAfter, d.RetryAfter)
-	}
-	for k, i := range order {
-		if d := &want.Decisions[k]; want.Allowed {
-			h.logs[i] = logs[k]
-		} else if d.Allowed { // it would fit, and is as it stands
-			now := got[k].At.UnixMilli()
-			for n, r := range rulesOf(h.limits[i], false) {
-				d.Usage[n] = h.logs[i].usage(h.limits[i][n], r, checks[k].N, now)
-			}
-			d.Counted, d.Remaining = 0, slices.MinFunc(d.Usage, func(a, b window.Usage) int { return int(a.Remaining - b.Remaining) }).Remaining
-		}
-	}
-	return want
-}
-
-func (h *jointHistory) askOne(t *testing.T) {
-	i := h.rng.IntN(len(h.limiters))
-	n := h.units(i)
-	got, err := h.limiters[i].AllowN(t.Context(), "e", n)
-	h.calls++
-	want := h.logs[i].decide(h.limits[i], "allow", n, got.At.UnixMilli(), false)
-	h.record("%d alone: %+v", i, want)
-	contender{name: "alone"}.same(t, want, got, err)
-	if got.Allowed {
-		h.given = append(h.given, givenBack{i, got})
-	}
-}
-
-// refund gives back one of the last decisions, unless one of its units may be forgotten just now.
-func (h *jointHistory) refund(t *testing.T) {
-	if len(h.given) == 0 {
-		return
-	}
-	k := len(h.given) - 1 - h.rng.IntN(min(6, len(h.given)))
-	g := h.given[k]
-	h.given = slices.Delete(h.given, k, k+1)
-	soonest := slices.MinFunc(h.limits[g.limiter], func(a, b window.Limit) int { return int(a.Per - b.Per) }).Per
-	if time.Since(g.At) > soonest/2 {
-		return
-	}
-	if err := h.limiters[g.limiter].Refund(t.Context(), "e", g.Decision); err != nil {
-		t.Error(err)
-	}
-	h.calls++
-	h.logs[g.limiter].refund(h.limits[g.limiter], g.Decision, g.At.UnixMilli())
-	h.record("refund of %d: %d", g.limiter, g.Counted)
-	if time.Since(g.At) > soonest-2*time.Millisecond { // nobody knows what that gave back
-		if err := h.limiters[g.limiter].Reset(t.Context(), "e"); err != nil {
-			t.Error(err)
-		}
-		h.calls++
-		h.logs[g.limiter] = newExactLog()
-		h.given = slices.DeleteFunc(h.given, func(other givenBack) bool { return other.limiter == g.limiter })
-		h.record("reset of %d", g.limiter)
-	}
-}
-
-func (h *jointHistory) units(limiter int) int64 {
-	least := slices.MinFunc(h.limits[limiter], func(a, b window.Limit) int { return int(a.Max - b.Max) }).Max
-	return 1 + h.rng.Int64N(min(3, least))
-}
-
-func (h *jointHistory) record(format string, args ...any) {
-	h.steps = append(h.steps, fmt.Sprintf(format, args...))
-}
-
-// TestJointCrowd lets 100 callers ask at once about two of several events each, one by one or jointly.
-// The window is longer than the test, so exactly the units of what was allowed must be counted.
-func TestJointCrowd(t *testing.T) {
-	t.Parallel()
-	const callers, times, events = 100, 40, 8
-	calls := &redistest.Calls{}
-	conn := window.On(redistest.NewClient(t, calls.Count))
-	var limiters []*window.Limiter
-	for i := range 2 {
-		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed("300/1h"), Timeout: time.Minute})))
-	}
-	(&jointHistory{limiters: limiters}).awaitJoint(t, calls)
-	var mu sync.Mutex
-	counted := map[string]int64{}
-	var group sync.WaitGroup
-	for c := range callers {
-		group.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(c), 3))
-			for range times {
-				checks := []window.Check{
-					{Limiter: limiters[0], Event: fmt.Sprint(rng.IntN(events)), N: 1 + rng.Int64N(3)},
-					{Limiter: limiters[1], Event: fmt.Sprint(rng.IntN(events)), N: 1 + rng.Int64N(3)},
-				}
-				j, err := window.AllowAll(t.Context(), checks...)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				for i, d := range j.Decisions {
-					if j.Allowed != (d.Counted > 0) {
-						t.Errorf("%+v", j)
-					}
-					counted[fmt.Sprint(i, checks[i].Event)] += d.Counted
-				}
-				mu.Unlock()
-			}
+	for range checks {
+		calls.AwaitSeveral(tb, func([]string) {
+			_, _ = window.AllowAll(tb.Context(), checks...) // an error, as long as a circuit breaker is open
+			<-time.After(time.Millisecond)
 		})
-	}
-	group.Wait()
-	for key, units := range counted {
-		if used := usedOf(t, limiters[key[0]-'0'], key[1:]); used != units || used > 300 {
-			t.Errorf("%s counts %d, and %d were allowed", key, used, units)
-		}
-	}
-	if calls.Several.Load() == 0 {
-		t.Error("a poor test: nothing was decided jointly")
+		checks = append(checks[1:], checks[0])
 	}
 }
 
@@ -272,7 +47,7 @@ func TestJointFailures(t *testing.T) {
 		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed("5/1h"), Timeout: time.Minute})))
 		checks = append(checks, window.Check{Limiter: limiters[i], Event: "e"})
 	}
-	(&jointHistory{limiters: limiters}).awaitJoint(t, calls)
+	awaitJoint(t, calls, limiters...)
 	snapshot := must(limiters[1].Inspect(t.Context(), "e"))
 	if err := client.Do(t.Context(), client.B().Rpush().Key(snapshot.Key).Element("foreign").Build()).Error(); err != nil {
 		t.Fatal(err)
@@ -303,7 +78,7 @@ func TestJointAmongFailures(t *testing.T) {
 	for i := range 2 {
 		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed("1000000/1h"), Timeout: time.Minute})))
 	}
-	(&jointHistory{limiters: limiters}).awaitJoint(t, calls)
+	awaitJoint(t, calls, limiters...)
 	for i := 0; i < 60; i += 3 {
 		key := must(limiters[0].Inspect(t.Context(), fmt.Sprint(i))).Key
 		if err := client.Do(t.Context(), client.B().Rpush().Key(key).Element("foreign").Build()).Error(); err != nil {
@@ -343,7 +118,7 @@ func TestJointRefusedWrites(t *testing.T) {
 	for i := range seen {
 		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint("full", i), Limits: parsed("5/1h"), Timeout: time.Minute, Observe: seen[i].Observe})))
 	}
-	(&jointHistory{limiters: limiters}).awaitJoint(t, calls)
+	awaitJoint(t, calls, limiters...)
 	if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "1").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +162,7 @@ func TestJointInAnOutage(t *testing.T) {
 			}
 			limiters = append(limiters, must(window.New(conn, cfg)))
 		}
-		(&jointHistory{limiters: limiters}).awaitJoint(t, calls)
+		awaitJoint(t, calls, limiters...)
 		if test.usedUp {
 			must(fallbacks[1].Allow(t.Context(), "e"))
 		}
@@ -418,7 +193,7 @@ func TestJointAsksTheDenialCache(t *testing.T) {
 	conn := window.On(redistest.NewClient(t, calls.Count))
 	plain := must(window.New(conn, window.Config{Name: redistest.Key(t) + "a", Limits: parsed("9/1h"), Timeout: time.Minute}))
 	cached := must(window.New(conn, window.Config{Name: redistest.Key(t) + "b", Limits: parsed("1/1h"), Timeout: time.Minute, DenialCache: 10}))
-	(&jointHistory{limiters: []*window.Limiter{plain, must(cached.With(parsed("1000000/1h")...))}}).awaitJoint(t, calls)
+	awaitJoint(t, calls, plain, must(cached.With(parsed("1000000/1h")...)))
 	for range 4 {
 		must(cached.Allow(t.Context(), "e"))
 	}
@@ -452,7 +227,7 @@ func benchmarkJoint(b *testing.B, limits []string, callers int) {
 	for i := range 5 {
 		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint("joint", i), Limits: parsed(limits...)})))
 	}
-	(&jointHistory{limiters: limiters}).awaitJoint(b, calls)
+	awaitJoint(b, calls, limiters...)
 	var cpu, took []float64
 	for range max(b.N, 21) {
 		var round [2][2]float64

@@ -1,0 +1,810 @@
+package window_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// jointLimits are those of the keys that callers share. Each has a limit more that denies nothing, whose
+// counts show in which order a crowd was decided, and what was left by all of them.
+var (
+	jointLimits = [][]window.Limit{withAll("3/40ms"), withAll("2/15ms", "9/200ms"), withAll("30/1s@100ms"), withAll("4/60ms", "200/2s"), withAll("1/5ms")}
+	onlyAll     = withAll()
+)
+
+func withAll(texts ...string) []window.Limit {
+	return append(parsed(texts...), window.Limit{Max: 1 << 53, Per: time.Hour})
+}
+
+// jointSetting says who plays a joint history. Callers are spread over processes, which are Connections of
+// their own, and over subjects of five keys, ten callers to each. If few enough share a process, no two of
+// them use the same keys there, and all decisions are joint.
+type jointSetting struct {
+	name               string
+	callers, processes int
+	calls              int // in all, and in a short run a tenth
+	exact              bool
+}
+
+var (
+	jointSettings = []jointSetting{
+		{name: "one caller", callers: 1, processes: 1, exact: true, calls: 25_000},
+		{name: "100 callers", callers: 100, processes: 10, exact: true, calls: 60_000},
+		{name: "100 callers of one process", callers: 100, processes: 1, calls: 15_000},
+	}
+	inMemory = []jointSetting{
+		{name: "one caller", callers: 1, processes: 1, exact: true, calls: 10_000},
+		{name: "100 callers", callers: 100, processes: 1, calls: 10_000},
+	}
+	whileSlotsMove = []jointSetting{
+		{name: "one caller", callers: 1, processes: 1, exact: true, calls: 5_000},
+		{name: "100 callers", callers: 100, processes: 10, exact: true, calls: 10_000},
+		{name: "100 callers of one process", callers: 100, processes: 1, calls: 10_000},
+	}
+	amidFaults = []jointSetting{
+		{name: "one caller", callers: 1, processes: 1, calls: 80},
+		{name: "100 callers", callers: 100, processes: 10, calls: 6_000},
+	}
+)
+
+// TestJointAgainstLogs plays random joint decisions, with single ones, Refund and Settle between, by the clock
+// of the server. If the setting is exact, an exact log of each key replays the decisions in their order, and
+// must agree with all that was answered. Otherwise units may be given back at any time. Then all
+// units that were allowed must be counted in the end, none else, and no interval may hold more than Max.
+func TestJointAgainstLogs(t *testing.T) {
+	t.Parallel()
+	for _, s := range jointSettings {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			h := s.history(t)
+			h.onServer(t, server, time.Minute)
+			h.play(t)
+		})
+	}
+}
+
+// TestJointAgainstLogsInMemory does the same in memory.
+func TestJointAgainstLogsInMemory(t *testing.T) {
+	t.Parallel()
+	for _, s := range inMemory {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			h := s.history(t)
+			h.memory = true
+			for i := range 2 {
+				cfg := window.Config{Name: fmt.Sprint("local", i), Limits: onlyAll, Observe: noteCharge}
+				h.limiters[0] = append(h.limiters[0], must(window.NewLocal(cfg)))
+			}
+			h.play(t)
+		})
+	}
+}
+
+// TestJointAgainstLogsWhileSlotsMove does the same on a cluster, where the slot of all keys moves from master to
+// master and back. Calls are refused for a moment, as their keys are on two masters.
+func TestJointAgainstLogsWhileSlotsMove(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Replicated(t)
+	for _, s := range whileSlotsMove {
+		t.Run(s.name, func(t *testing.T) {
+			h, before := s.history(t), tryAgains(t, nodes)
+			for i := range h.limiters {
+				conn := window.On(nodes.NewClient(t, nil))
+				h.limiters[i] = h.newLimiters(conn, time.Minute)
+			}
+			stop := moveSlot(t, nodes)
+			h.play(t)
+			stop()
+			if refused := tryAgains(t, nodes) - before; refused == 0 && s.processes > 1 {
+				t.Error("a poor test: no call was refused as its keys were on two masters")
+			} else {
+				t.Logf("%d calls were refused for a moment", refused)
+			}
+		})
+	}
+}
+
+// moveSlot moves the slot of all keys to another master and back, until the stop that it returns is called. It
+// waits between, since a slot that moves twice within milliseconds can be lost.
+func moveSlot(t *testing.T, nodes *redistest.Nodes) (stop func()) {
+	home, other := nodes.MasterOf(t, jointSlot), nodes.MasterOf(t, 0)
+	over := make(chan struct{})
+	var moving sync.WaitGroup
+	moving.Go(func() {
+		pace := time.NewTicker(50 * time.Millisecond)
+		defer pace.Stop()
+		for to, back := other, home; ; to, back = back, to {
+			nodes.Move(t, jointSlot, to)
+			select {
+			case <-pace.C:
+				continue
+			case <-over:
+			}
+			if to == other {
+				nodes.Move(t, jointSlot, home)
+			}
+			return
+		}
+	})
+	return func() {
+		close(over)
+		moving.Wait()
+	}
+}
+
+// tryAgains returns how many calls the nodes refused since they were about keys on two masters.
+func tryAgains(t *testing.T, nodes *redistest.Nodes) (sum int) {
+	for _, s := range nodes.All {
+		var n int
+		_, rest, _ := strings.Cut(must(s.Do(t.Context(), "INFO", "errorstats").ToString()), "errorstat_TRYAGAIN:count=")
+		_, _ = fmt.Sscan(rest, &n) // 0, if there is none
+		sum += n
+	}
+	return sum
+}
+
+// A jointFault breaks something while callers ask, and mends it when they have ended.
+type jointFault struct {
+	name   string
+	strike func(t *testing.T, h *jointHistory)
+	mend   func(t *testing.T, h *jointHistory) // may be nil
+}
+
+var jointFaults = []jointFault{
+	{name: "lost reply", strike: func(_ *testing.T, h *jointHistory) { h.faults.LoseReply("EVALSHA") }},
+	{name: "cut", strike: func(_ *testing.T, h *jointHistory) { h.faults.Cut() }},
+	{name: "clients killed", strike: func(t *testing.T, h *jointHistory) { h.do(t, "CLIENT", "KILL", "TYPE", "normal") }},
+	{
+		name:   "hang",
+		strike: func(t *testing.T, h *jointHistory) { h.server.Pause(t) },
+		mend:   func(t *testing.T, h *jointHistory) { h.server.Resume(t) },
+	},
+	{
+		name:   "server killed",
+		strike: func(t *testing.T, h *jointHistory) { h.server.Kill(t) },
+		mend: func(t *testing.T, h *jointHistory) { // all that was counted is lost
+			h.server.Restart(t)
+			for _, c := range h.callers {
+				h.failed.Add(int64(len(slices.DeleteFunc(c.calls, func(call jointCall) bool { return call.err == nil }))))
+			}
+			h.each(func(k *jointKey) { k.allowed, k.units = nil, 0 })
+			h.together(func(c *jointCaller) { c.calls, c.given = nil, nil })
+		},
+	},
+	{
+		name: "foreign value",
+		strike: func(t *testing.T, h *jointHistory) {
+			h.do(t, "EVAL", "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], 'kept') end return redis.call('RPUSH', KEYS[1], 'foreign')", "1", h.subjects[0][2].name)
+		},
+		mend: func(t *testing.T, h *jointHistory) {
+			h.do(t, "EVAL", "redis.call('DEL', KEYS[1]) if redis.call('EXISTS', 'kept') == 1 then redis.call('RENAME', 'kept', KEYS[1]) end return 1", "1", h.subjects[0][2].name)
+		},
+	},
+	{
+		name:   "OOM",
+		strike: func(t *testing.T, h *jointHistory) { h.do(t, "CONFIG", "SET", "maxmemory", "1") },
+		mend:   func(t *testing.T, h *jointHistory) { h.do(t, "CONFIG", "SET", "maxmemory", "0") },
+	},
+	{
+		name: "ACL",
+		strike: func(t *testing.T, h *jointHistory) { // only the limiter of the first name
+			h.do(t, "ACL", "SETUSER", "default", "resetkeys", "~"+h.names[0]+":*")
+		},
+		mend: func(t *testing.T, h *jointHistory) { h.do(t, "ACL", "SETUSER", "default", "~*") },
+	},
+}
+
+// TestJointAmidFaults plays histories in which something breaks while callers ask jointly. Each call
+// also counts units of a key of its caller alone, which show afterwards whether it was counted there. If so, it
+// must be counted in all its keys, and otherwise in none.
+func TestJointAmidFaults(t *testing.T) {
+	t.Parallel()
+	for _, f := range jointFaults {
+		for _, s := range amidFaults {
+			t.Run(f.name+", "+s.name, func(t *testing.T) {
+				t.Parallel()
+				h := s.history(t)
+				h.fault = &f
+				h.onServer(t, redistest.Start(t, "--maxmemory-policy", "noeviction"), 2*time.Second)
+				h.play(t)
+				t.Logf("after %d joint calls without an answer, %d were counted; %d one by one without one; %d other errors", h.uncertain.Load(), h.counted.Load(), h.unclear.Load(), h.failed.Load())
+				if s.callers > 1 && h.uncertain.Load()+h.unclear.Load()+h.failed.Load() == 0 {
+					t.Error("a poor test: the fault disturbed nothing")
+				}
+			})
+		}
+	}
+}
+
+// jointHistory is what callers do, and what the keys of it must count.
+type jointHistory struct {
+	jointSetting
+	names    []string
+	limiters [][]*window.Limiter // two of each process, of different names
+	subjects [][]*jointKey       // keys that callers share
+	callers  []*jointCaller
+	memory   bool // on no server
+	ready    []func(*testing.T)
+
+	server    *redistest.Server
+	faults    redistest.Faults
+	fault     *jointFault    // nil: none
+	countdown atomic.Int64   // how many joint calls until it strikes
+	striking  sync.WaitGroup // until it has
+
+	done, asked, allowed                atomic.Int64 // calls, joint ones, and allowed ones of these
+	uncertain, counted, unclear, failed atomic.Int64 // see TestJointAmidFaults
+}
+
+// jointKey is a key, and what it must hold.
+type jointKey struct {
+	of     int // which of the limiters of a process
+	event  string
+	name   string // in Redis
+	limits []window.Limit
+
+	mu      sync.Mutex
+	log     *exactLog
+	ops     []jointOp
+	refunds []jointRefund
+	units   int64      // that single attempts counted, without what was given back
+	slack   int64      // that can be counted beyond what must be
+	allowed []admitted // less than 0 units if they were given back
+}
+
+// jointOp is a decision about a key.
+type jointOp struct {
+	verb string
+	n    int64
+	got  window.Decision
+}
+
+// jointRefund is what a call gave back that began and ended at these times.
+type jointRefund struct {
+	window.Decision
+	began, ended time.Time
+}
+
+// jointCall is a joint call.
+type jointCall struct {
+	keys   []int // of the caller
+	checks []window.Check
+	bit    int // of the units of the caller's own key
+	got    window.JointDecision
+	err    error
+}
+
+// jointCaller asks about the keys of its subject and one of its own.
+type jointCaller struct {
+	*jointHistory
+	rng      *rand.Rand
+	keys     []*jointKey // its own last
+	limiters []*window.Limiter
+	calls    []jointCall  // of this round
+	given    []jointGiven // by this phase
+	bits     int          // of the units of its own key that calls of this round took
+}
+
+// jointGiven is what the caller can give back.
+type jointGiven struct {
+	key int
+	window.Decision
+}
+
+// jointSlot is the hash slot of all keys of a history.
+const jointSlot = 6000
+
+// jointEvents are events of that slot.
+var jointEvents = sync.OnceValue(func() (events []string) {
+	for i := 0; len(events) < 150; i++ {
+		if event := fmt.Sprint("e", i); keys.Slot("{"+event+"}") == jointSlot {
+			events = append(events, event)
+		}
+	}
+	return events
+})
+
+func (s jointSetting) history(t *testing.T) *jointHistory {
+	h := &jointHistory{jointSetting: s, limiters: make([][]*window.Limiter, s.processes), names: []string{redistest.Key(t), redistest.Key(t)}}
+	h.jointSetting.calls = redistest.UnlessShort(s.calls, s.calls/10)
+	events := jointEvents()
+	add := func(of int, limits []window.Limit) *jointKey {
+		k := &jointKey{of: of, event: events[0], name: fmt.Sprintf("%s:{%s}:w", h.names[of], events[0]), limits: limits, log: newExactLog()}
+		events = events[1:]
+		return k
+	}
+	for i := range max(1, s.callers/10) {
+		h.subjects = append(h.subjects, nil)
+		for k, limits := range jointLimits {
+			h.subjects[i] = append(h.subjects[i], add(k%2, limits))
+		}
+	}
+	for i := range s.callers {
+		shared := h.subjects[i/s.processes%len(h.subjects)]
+		c := &jointCaller{jointHistory: h, rng: rand.New(rand.NewPCG(uint64(i), 2)), keys: append(shared[:len(shared):len(shared)], add(1, onlyAll))}
+		h.callers = append(h.callers, c)
+	}
+	return h
+}
+
+// chargedAt is the key of a *time.Time in a context, for when Settle charged: its decision has the time of
+// the one that it settles.
+type chargedAt struct{}
+
+func noteCharge(ctx context.Context, o window.Observation) {
+	if at, ok := ctx.Value(chargedAt{}).(*time.Time); ok && o.Kind == window.KindCharged {
+		*at = o.Decision.At
+	}
+}
+
+func (h *jointHistory) newLimiters(conn *window.Connection, timeout time.Duration) (two []*window.Limiter) {
+	for _, name := range h.names {
+		two = append(two, must(window.New(conn, window.Config{Name: name, Limits: onlyAll, Timeout: timeout, Observe: noteCharge})))
+	}
+	return two
+}
+
+func (h *jointHistory) onServer(t *testing.T, s *redistest.Server, timeout time.Duration) {
+	h.server = s
+	for i := range h.limiters {
+		calls := &redistest.Calls{}
+		client := s.NewClient(t, func(o *rueidis.ClientOption) {
+			h.faults.Break(o)
+			calls.Count(o)
+		})
+		two := h.newLimiters(window.On(client), timeout)
+		h.limiters[i] = two
+		h.ready = append(h.ready, func(t *testing.T) { awaitJoint(t, calls, two[0], two[0], two[1], two[1]) })
+	}
+}
+
+// awaitReady waits until all processes decide jointly.
+func (h *jointHistory) awaitReady(t *testing.T) {
+	var group sync.WaitGroup
+	for _, ready := range h.ready {
+		group.Go(func() { ready(t) })
+	}
+	group.Wait()
+}
+
+func (h *jointHistory) do(t *testing.T, command ...string) {
+	if err := h.server.Do(t.Context(), command...).Error(); err != nil {
+		t.Errorf("%q: %v", command, err)
+	}
+}
+
+// each does something with all keys.
+func (h *jointHistory) each(do func(*jointKey)) {
+	for _, s := range h.subjects {
+		for _, k := range s {
+			do(k)
+		}
+	}
+	for _, c := range h.callers {
+		do(c.keys[len(c.keys)-1])
+	}
+}
+
+// together does something with all callers at once.
+func (h *jointHistory) together(do func(*jointCaller)) {
+	var group sync.WaitGroup
+	for _, c := range h.callers {
+		group.Go(func() { do(c) })
+	}
+	group.Wait()
+}
+
+// play plays rounds until there were enough calls. In each, all keys are new.
+func (h *jointHistory) play(t *testing.T) {
+	for i, c := range h.callers {
+		for _, k := range c.keys {
+			c.limiters = append(c.limiters, must(h.limiters[i%h.processes][k.of].With(k.limits...)))
+		}
+	}
+	h.awaitReady(t)
+	began := time.Now()
+	for h.done.Load() < int64(h.jointSetting.calls) {
+		if h.round(t); t.Failed() {
+			return
+		}
+	}
+	asked, allowed := h.asked.Load(), h.allowed.Load()
+	t.Logf("%d calls in %v, %d of them joint; of these %d allowed", h.done.Load(), time.Since(began).Round(time.Millisecond), asked, allowed)
+	if h.fault == nil && allowed < asked/20 || allowed > asked*19/20 {
+		t.Error("a poor test")
+	}
+}
+
+// round plays some phases on new keys, and checks what they left.
+func (h *jointHistory) round(t *testing.T) {
+	phases, steps := 4, 5
+	if len(h.callers) == 1 {
+		phases, steps = 12, 3
+	}
+	broken := h.callers[0].rng.IntN(phases)
+	for i := range phases {
+		if h.fault != nil && i == broken {
+			h.breakSomething(t, max(steps, 15/len(h.callers)))
+		} else {
+			if len(h.callers) > 1 || h.callers[0].rng.IntN(8) == 0 {
+				<-time.After(time.Duration(h.callers[0].rng.IntN(20)) * time.Millisecond) // units are forgotten meanwhile
+			}
+			h.together(func(c *jointCaller) {
+				for range steps {
+					c.step(t)
+				}
+			})
+		}
+		h.replay(t)
+		h.together(func(c *jointCaller) { c.giveBack(t) })
+		h.replayRefunds(t)
+	}
+	h.check(t)
+	h.reset(t)
+}
+
+// breakSomething lets callers ask jointly, and strikes meanwhile.
+func (h *jointHistory) breakSomething(t *testing.T, steps int) {
+	h.awaitReady(t)
+	h.countdown.Store(1 + h.callers[0].rng.Int64N(int64(len(h.callers)*steps/2)))
+	h.striking.Add(1)
+	h.together(func(c *jointCaller) {
+		for range steps {
+			if h.countdown.Add(-1) == 0 {
+				go func() {
+					defer h.striking.Done()
+					h.fault.strike(t, h)
+				}()
+			}
+			c.askJointly(t)
+		}
+	})
+	h.striking.Wait()
+	if h.fault.mend != nil {
+		h.fault.mend(t, h)
+	}
+	h.awaitReady(t)
+}
+
+func (c *jointCaller) step(t *testing.T) {
+	switch dice := c.rng.IntN(100); {
+	case dice < 75:
+		c.askJointly(t)
+	case dice < 92:
+		c.askOne(t)
+	default:
+		c.charge(t)
+	}
+}
+
+// askJointly asks about one to five shared keys, and the caller's own one.
+func (c *jointCaller) askJointly(t *testing.T) {
+	own := len(c.keys) - 1
+	call := jointCall{keys: c.rng.Perm(own)[:1+c.rng.IntN(own)], bit: c.bits}
+	call.keys = slices.Insert(call.keys, c.rng.IntN(len(call.keys)+1), own)
+	for _, k := range call.keys {
+		n := int64(1) << c.bits
+		if k != own {
+			n = c.units(k)
+		}
+		call.checks = append(call.checks, window.Check{Limiter: c.limiters[k], Event: c.keys[k].event, N: n})
+	}
+	c.bits++
+	call.got, call.err = window.AllowAll(t.Context(), call.checks...)
+	c.calls = append(c.calls, call)
+	c.done.Add(1)
+	c.asked.Add(1)
+	c.take(t, call)
+}
+
+// take notes the answer to a joint call.
+func (c *jointCaller) take(t *testing.T, call jointCall) {
+	if call.err != nil && c.fault == nil {
+		t.Error(call.err)
+	}
+	if c.exact {
+		c.order(t, call)
+	}
+	if !call.got.Allowed {
+		return
+	}
+	c.allowed.Add(1)
+	for i, k := range call.keys {
+		if d := call.got.Decisions[i]; k < len(c.keys)-1 {
+			c.give(k, d)
+		}
+	}
+}
+
+// give notes that a decision counted units of a key, which can be given back.
+func (c *jointCaller) give(key int, d window.Decision) {
+	k := c.keys[key]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.allowed = append(k.allowed, admitted{d.At, d.Counted})
+	c.given = append(c.given, jointGiven{key, d})
+}
+
+// order notes the decisions of a joint call for the logs. Those in memory are made one by one: what comes
+// before a denial is given back, and what comes after it is looked at.
+func (c *jointCaller) order(t *testing.T, call jointCall) {
+	if len(call.got.Decisions) != len(call.checks) {
+		t.Errorf("%+v, %v for %d checks", call.got, call.err, len(call.checks))
+		return
+	}
+	verb, longest, all := "denied", time.Duration(0), true
+	if c.memory {
+		verb = "taken"
+	}
+	if call.got.Allowed {
+		verb = "allow"
+	}
+	for i, d := range call.got.Decisions {
+		if c.memory && !d.Allowed && all {
+			c.keys[call.keys[i]].note("allow", call.checks[i].N, d)
+			verb = "peek"
+		} else {
+			c.keys[call.keys[i]].note(verb, call.checks[i].N, d)
+		}
+		all, longest = all && d.Allowed, max(longest, d.RetryAfter)
+	}
+	if call.got.Allowed != all || call.got.RetryAfter != longest {
+		t.Errorf("%+v", call.got)
+	}
+}
+
+func (k *jointKey) note(verb string, n int64, got window.Decision) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ops = append(k.ops, jointOp{verb, n, got})
+}
+
+func (c *jointCaller) askOne(t *testing.T) {
+	key := c.rng.IntN(len(c.keys) - 1)
+	k, n := c.keys[key], c.units(key)
+	d, err := c.limiters[key].AllowN(t.Context(), k.event, n)
+	c.done.Add(1)
+	if err != nil {
+		t.Error(err)
+	}
+	k.note("allow", n, d)
+	if d.Allowed {
+		k.add(n)
+		c.give(key, d)
+	}
+}
+
+// charge settles a decision to more, or nothing to something.
+func (c *jointCaller) charge(t *testing.T) {
+	g, n := jointGiven{key: c.rng.IntN(len(c.keys) - 1)}, 1+c.rng.Int64N(2)
+	if last := len(c.given) - 1; last >= 0 {
+		g, c.given = c.given[last], c.given[:last]
+	}
+	k, at := c.keys[g.key], time.Time{}
+	d, err := c.limiters[g.key].Settle(context.WithValue(t.Context(), chargedAt{}, &at), k.event, g.Decision, g.Counted+n)
+	c.done.Add(1)
+	if err != nil || d.Counted != g.Counted+n {
+		t.Errorf("%+v, %v", d, err)
+	}
+	d.At, d.Counted = at, n
+	k.note("charge", n, d)
+	k.add(n)
+}
+
+func (k *jointKey) add(units int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.units += units
+}
+
+// giveBack gives back some of what the phase gave, by Refund or Settle.
+func (c *jointCaller) giveBack(t *testing.T) {
+	for _, g := range c.given {
+		k, l, began := c.keys[g.key], c.limiters[g.key], time.Now()
+		if c.rng.IntN(2) == 0 || c.exact && k.isDue(g.At, began, began.Add(5*time.Millisecond)) {
+			continue
+		}
+		actual := c.rng.Int64N(g.Counted)
+		var err error
+		if actual == 0 {
+			err = l.Refund(t.Context(), k.event, g.Decision)
+		} else {
+			_, err = l.Settle(t.Context(), k.event, g.Decision, actual)
+		}
+		c.done.Add(1)
+		if err != nil {
+			t.Error(err)
+		}
+		g.Counted -= actual
+		k.back(jointRefund{g.Decision, began, time.Now()})
+	}
+	c.given = nil
+}
+
+// isDue reports whether a limit forgets at some time between two what was counted at a time.
+func (k *jointKey) isDue(counted, from, to time.Time) bool {
+	return slices.ContainsFunc(k.limits, func(l window.Limit) bool {
+		due := counted.Add(l.Per)
+		return due.After(from.Add(-2*time.Millisecond)) && due.Before(to.Add(2*time.Millisecond))
+	})
+}
+
+func (k *jointKey) back(r jointRefund) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refunds = append(k.refunds, r)
+	k.units -= r.Counted
+	k.allowed = append(k.allowed, admitted{r.At, -r.Counted})
+}
+
+// units returns how many units of a key to ask for.
+func (c *jointCaller) units(key int) int64 {
+	least := slices.MinFunc(c.keys[key].limits, func(a, b window.Limit) int { return int(a.Max - b.Max) }).Max
+	return 1 + c.rng.Int64N(min(3, least))
+}
+
+// replay compares the decisions of a phase with the exact logs.
+func (h *jointHistory) replay(t *testing.T) {
+	h.each(func(k *jointKey) {
+		if len(h.callers) > 1 {
+			slices.SortStableFunc(k.ops, jointOp.compare)
+		}
+		for i := 0; i < len(k.ops) && h.exact && !t.Failed(); i++ {
+			op := k.ops[i]
+			contender{name: op.verb}.same(t, k.want(op), op.got, nil)
+			if t.Failed() {
+				t.Logf("%s under %v, after %+v\n%v", k.name, k.limits, k.ops[:i], k.log)
+			}
+		}
+		k.ops = nil
+	})
+}
+
+// compare orders decisions of one key, none of which was given back: each that counted shows how many units
+// were counted up to then, and others come between.
+func (a jointOp) compare(b jointOp) int {
+	all := len(a.got.Usage) - 1
+	return cmp.Or(cmp.Compare(a.got.Usage[all].Used, b.got.Usage[all].Used), cmp.Compare(b.got.Counted, a.got.Counted), a.got.At.Compare(b.got.At))
+}
+
+// want returns the right answer. Only its time is that of the server.
+func (k *jointKey) want(op jointOp) window.Decision {
+	now := op.got.At.UnixMilli()
+	switch op.verb {
+	case "taken":
+		d := k.log.decide(k.limits, "allow", op.n, now, false)
+		k.log.refund(k.limits, d, now)
+		d.Counted = 0
+		return d
+	case "denied":
+		d := k.log.clone().decide(k.limits, "allow", op.n, now, false)
+		if d.Allowed { // it would fit, and is as it stands
+			for i, r := range rulesOf(k.limits, false) {
+				d.Usage[i] = k.log.usage(k.limits[i], r, op.n, now)
+			}
+			d.Counted, d.Remaining = 0, slices.MinFunc(d.Usage, func(a, b window.Usage) int { return cmp.Compare(a.Remaining, b.Remaining) }).Remaining
+		}
+		return d
+	}
+	return k.log.decide(k.limits, op.verb, op.n, now, false)
+}
+
+// replayRefunds gives back in the logs what the callers gave back. If it is unknown what a limit still had of
+// it, the key begins anew.
+func (h *jointHistory) replayRefunds(t *testing.T) {
+	h.each(func(k *jointKey) {
+		due := false
+		for _, r := range k.refunds {
+			due = due || k.isDue(r.At, r.began, r.ended)
+			k.log.refund(k.limits, r.Decision, r.began.UnixMilli())
+		}
+		if k.refunds = nil; due && h.exact {
+			h.forget(t, k)
+		}
+	})
+}
+
+func (h *jointHistory) forget(t *testing.T, k *jointKey) {
+	if err := h.limiters[0][k.of].Reset(t.Context(), k.event); err != nil {
+		t.Error(err)
+	}
+	k.log, k.allowed, k.units, k.slack = newExactLog(), nil, 0, 0
+}
+
+// reset makes all keys new.
+func (h *jointHistory) reset(t *testing.T) {
+	h.each(func(k *jointKey) { h.forget(t, k) })
+	for _, c := range h.callers {
+		c.calls, c.bits = nil, 0
+	}
+}
+
+// check compares what keys count with the logs or, if the history is not exact, with the answers.
+func (h *jointHistory) check(t *testing.T) {
+	for _, c := range h.callers {
+		own := c.keys[len(c.keys)-1]
+		mask := h.used(t, own)
+		for _, call := range c.calls {
+			bit := int64(1) << call.bit
+			c.account(t, call, mask&bit != 0)
+			mask &^= bit
+		}
+		if mask != 0 {
+			t.Errorf("%s counts calls that there were not: %b", own.name, mask)
+		}
+	}
+	for _, s := range h.subjects {
+		for _, k := range s {
+			h.checkKey(t, k)
+		}
+	}
+}
+
+func (h *jointHistory) used(t *testing.T, k *jointKey) int64 {
+	s := must(must(h.limiters[0][k.of].With(k.limits...)).Inspect(t.Context(), k.event))
+	if h.exact {
+		contender{name: k.name}.same(t, k.log.inspect(k.limits, s.At.UnixMilli(), false), s.Limits, nil)
+	}
+	return s.Limits[len(k.limits)-1].Used
+}
+
+func (h *jointHistory) checkKey(t *testing.T, k *jointKey) {
+	used := h.used(t, k)
+	if h.exact {
+		return
+	}
+	if used < k.units || used > k.units+k.slack {
+		t.Errorf("%s counts %d units, not %d and up to %d more", k.name, used, k.units, k.slack)
+	}
+	slices.SortFunc(k.allowed, func(a, b admitted) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.units, b.units)) })
+	for _, l := range k.limits { // what was given back comes before all other units of its millisecond
+		holds(t, l, k.allowed)
+	}
+}
+
+// account adds the units of a call to its keys, if the caller's own key counts it.
+func (c *jointCaller) account(t *testing.T, call jointCall, counted bool) {
+	isClear := true
+	switch says := fmt.Sprint(call.err); {
+	case call.err == nil:
+		if counted != call.got.Allowed {
+			t.Errorf("counted: %v, though the answer was %+v", counted, call.got)
+		}
+	case errors.Is(call.err, window.ErrUncertain) && strings.Contains(says, "(checks 1 to "):
+		c.uncertain.Add(1)
+		if counted {
+			c.counted.Add(1)
+		}
+	case errors.Is(call.err, window.ErrUncertain) || strings.Contains(says, "stay counted"):
+		c.unclear.Add(1)
+		isClear = false
+	default:
+		c.failed.Add(1)
+		if counted {
+			t.Errorf("counted, though the answer was %v", call.err)
+		}
+	}
+	for i, n := range call.keys {
+		if k := c.keys[n]; !isClear {
+			k.slack += call.checks[i].N
+		} else if counted {
+			k.units += call.checks[i].N
+		}
+	}
+}
