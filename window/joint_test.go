@@ -28,7 +28,7 @@ func awaitJoint(tb testing.TB, calls *redistest.Calls, limiters ...*window.Limit
 	for range checks {
 		calls.AwaitSeveral(tb, func([]string) {
 			_, _ = window.AllowAll(tb.Context(), checks...) // an error, as long as a circuit breaker is open
-			<-time.After(time.Millisecond)
+			<-time.After(5 * time.Millisecond)
 		})
 		checks = append(checks[1:], checks[0])
 	}

@@ -64,7 +64,7 @@ func onOneServer(t *testing.T, server *redistest.Server, change func(*window.Con
 	t.Helper()
 	calls := &redistest.Calls{}
 	all := newUndoers(t, window.On(server.NewClient(t, calls.Count)), change)
-	(&jointHistory{limiters: all}).awaitJoint(t, calls)
+	awaitJoint(t, calls, all...)
 	return all, calls
 }
 
