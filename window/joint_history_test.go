@@ -663,11 +663,14 @@ func (k *jointKey) add(units int64) {
 	k.units += units
 }
 
-// giveBack gives back some of what the phase gave, by Refund or Settle.
+// giveBack gives back some of what the phase gave: some of it at once by UndoAll, the rest by Refund or
+// Settle.
 func (c *jointCaller) giveBack(t *testing.T) {
-	for _, g := range c.given {
+	several := c.rng.IntN(len(c.given) + 1)
+	c.giveBackTogether(t, c.given[:several])
+	for _, g := range c.given[several:] {
 		k, l, began := c.keys[g.key], c.limiters[g.key], time.Now()
-		if c.rng.IntN(2) == 0 || c.exact && k.isDue(g.At, began, began.Add(5*time.Millisecond)) {
+		if !c.canGiveBack(g, began) {
 			continue
 		}
 		actual := c.rng.Int64N(g.Counted)
@@ -677,13 +680,36 @@ func (c *jointCaller) giveBack(t *testing.T) {
 		} else {
 			_, err = l.Settle(t.Context(), k.event, g.Decision, actual)
 		}
-		c.done.Add(1)
 		g.Counted -= actual
-		if !c.fails(t, k, g.Counted, err) || errors.Is(err, window.ErrUncertain) {
-			k.back(jointRefund{g.Decision, began, time.Now()})
-		}
+		c.gaveBack(t, g, began, err)
 	}
 	c.given = nil
+}
+
+// canGiveBack reports, for half of what was given, whether it can be told what giving it back does.
+func (c *jointCaller) canGiveBack(g jointGiven, now time.Time) bool {
+	return c.rng.IntN(2) == 0 && (!c.exact || !c.keys[g.key].isDue(g.At, now, now.Add(5*time.Millisecond)))
+}
+
+func (c *jointCaller) giveBackTogether(t *testing.T, given []jointGiven) {
+	began := time.Now()
+	given = slices.DeleteFunc(slices.Clone(given), func(g jointGiven) bool { return !c.canGiveBack(g, began) })
+	var undos []window.Undo
+	for _, g := range given {
+		undos = append(undos, window.Undo{Limiter: c.limiters[g.key], Event: c.keys[g.key].event, Decision: &g.Decision})
+	}
+	for i, err := range window.UndoAll(t.Context(), undos...) {
+		c.gaveBack(t, given[i], began, err)
+	}
+}
+
+// gaveBack notes that all that a decision still counts was given back.
+func (c *jointCaller) gaveBack(t *testing.T, g jointGiven, began time.Time, err error) {
+	k := c.keys[g.key]
+	c.done.Add(1)
+	if !c.fails(t, k, g.Counted, err) || errors.Is(err, window.ErrUncertain) {
+		k.back(jointRefund{g.Decision, began, time.Now()})
+	}
 }
 
 // isDue reports whether a limit forgets at some time between two what was counted at a time.
