@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -37,6 +38,8 @@ var aboutVectors = []string{
 	"record: the value of the key after the last call.",
 	"groups: calls about several events of one limiter, in order, each with one unit. The key of the event foreign holds the text hello.",
 	"keys, argv and reply are those of one call. answers has the decision or the error of each event, in order: those of a call about it alone.",
+	"joints: joint calls, in order. A check is about n units of an event under the limiter at that index. Foreign is an event of the first limiter.",
+	"joint: the decisions about the checks, whether all were counted, and the longest wait. If a check fails, the call has its error instead.",
 }
 
 // A keyVector is the key of an event.
@@ -84,6 +87,47 @@ type groupCall struct {
 	Argv    []string       `json:"argv"`
 	Reply   []any          `json:"reply"`
 	Answers []answerVector `json:"answers"`
+}
+
+// A jointVector is several limiters of window, and calls that count in all of them or in none.
+type jointVector struct {
+	What     string          `json:"what"`
+	Limiters []limiterVector `json:"limiters"`
+	Foreign  string          `json:"foreign"`
+
+	calls []jointCall
+}
+
+type limiterVector struct {
+	Name   string        `json:"name"`
+	Secret string        `json:"secret,omitempty"`
+	Limits []limitVector `json:"limits"`
+
+	player *vectorPlayer
+}
+
+// A jointCall is a joint call.
+type jointCall struct {
+	Checks []checkVector        `json:"checks"`
+	Now    int64                `json:"now"`
+	Keys   []string             `json:"keys"`
+	Argv   []string             `json:"argv"`
+	Reply  []any                `json:"reply"`
+	Joint  *jointDecisionVector `json:"joint,omitempty"`
+	Error  string               `json:"error,omitempty"`
+}
+
+// A checkVector asks for n units of an event under the limiter at an index.
+type checkVector struct {
+	Limiter int    `json:"limiter"`
+	Event   string `json:"event"`
+	N       int64  `json:"n"`
+}
+
+type jointDecisionVector struct {
+	Allowed    bool              `json:"allowed"`
+	RetryAfter int64             `json:"retryAfter"`
+	Decisions  []*decisionVector `json:"decisions"`
 }
 
 // An answerVector is the decision about an event, or the error.
@@ -199,10 +243,35 @@ var vectorGroups = []struct {
 	{"levels of several events where denials count", ar1, "", true, []string{"1/10s"}, [][]string{{"0s", "a", "a", "foreign"}, {"3s", "b", "a"}}},
 }
 
+// vectorJoints are joint calls. A call is the time after midnight, and its checks: the index of the
+// limiter, the event and units. The event called foreign of the first limiter fails.
+var vectorJoints = []struct {
+	what     string
+	secret   string
+	limiters [][]string
+	calls    []string
+}{
+	{"an address and an account", "", [][]string{{"1/5s", "5/1h"}, {"3/1m"}}, []string{
+		"0s 0/198.51.100.7/1 1/alice@example.com/1", // allowed
+		"1s 0/198.51.100.7/1 1/alice@example.com/2", // denied by the first
+		"2s 0/198.51.100.7/1 1/alice@example.com/3", // denied by both
+		"2s 1/alice@example.com/2 0/2001:db8::1/1",
+		"3s 1/alice@example.com/1 0/192.0.2.1/1", // denied by the first: 192.0.2.1 was never used
+		"4s 0/foreign/1 1/new/1",
+		"4s 1/new/3", // so the call before counted nothing
+	}},
+	{"requests and tokens of one event, with a secret", vectorSecret, [][]string{{"3/1m"}, {"1000/1m", "9000/1h"}}, []string{
+		"0s 0/key/1 1/key/700", "1s 0/key/1 1/key/400", "1s 0/key/1 1/key/300",
+	}},
+	{"a clock that steps back", "", [][]string{{"1/10s"}, {"2/5s"}}, []string{
+		"1m 0/a/1 1/b/1", "0s 0/a/1 1/b/1", "19999ms 0/a/1 1/b/1", "20s 0/a/1 1/b/1",
+	}},
+}
+
 // TestVectors checks that testdata/vectors.json has what the Go library sends, what Redis replies,
 // and what Go makes of it.
 func TestVectors(t *testing.T) {
-	got := vectorsText(t, vectorKeys(), playVectors(t), playGroups(t))
+	got := vectorsText(t, vectorKeys(), playVectors(t), playGroups(t), playJoints(t))
 	if *update {
 		if err := os.WriteFile(vectorsFile, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
@@ -352,6 +421,90 @@ func (p *vectorPlayer) playAlone(t *testing.T, event string) (reply []any, a ans
 	return must(p.reply.ToAny()).([]any), answerVector{Decision: p.decision(d)}
 }
 
+// playJoints plays vectorJoints on a server of its own.
+func playJoints(t *testing.T) (all []jointVector) {
+	t.Helper()
+	client := redistest.Start(t).Client(t)
+	for i, h := range vectorJoints {
+		v := jointVector{What: h.what, Foreign: hexOf("foreign")}
+		for k, limits := range h.limiters {
+			l := limiterVector{Name: fmt.Sprintf("vectors-joints-%d-%d", i, k), Secret: hexOf(h.secret)}
+			l.player, l.Limits = newVectorPlayer(client, window, windowgo.Config{Name: l.Name, Secret: secretBytes(h.secret)}, limits)
+			v.Limiters = append(v.Limiters, l)
+		}
+		key := v.Limiters[0].Name + ":{" + keys.Tag(secretBytes(h.secret), "foreign") + "}:w"
+		must("", client.Do(t.Context(), client.B().Set().Key(key).Value("hello").Build()).Error())
+		for _, line := range h.calls {
+			v.calls = append(v.calls, v.play(t, client, strings.Fields(line)))
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// play makes a joint call. The limiters of Go make its keys and limits: those of a peek, which writes
+// nothing.
+func (v jointVector) play(t *testing.T, client rueidis.Client, words []string) jointCall {
+	t.Helper()
+	c := jointCall{Now: window.instant(words[0])}
+	var units, limits []string
+	for _, word := range words[1:] {
+		parts := strings.Split(word, "/")
+		limiter, n := must(strconv.Atoi(parts[0])), must(strconv.ParseInt(parts[2], 10, 64))
+		p := v.Limiters[limiter].player
+		p.now = time.UnixMilli(c.Now)
+		_, _ = p.limiter.PeekN(t.Context(), parts[1], n)
+		c.Checks, c.Keys = append(c.Checks, checkVector{limiter, hexOf(parts[1]), n}), append(c.Keys, p.command[3])
+		units = append(units, parts[2])
+		limits = append(append(limits, strconv.Itoa(len(v.Limiters[limiter].Limits))), p.command[7:]...)
+	}
+	c.Argv = slices.Concat([]string{"joint", digits(c.Now)}, units, []string{strconv.Itoa(len(c.Keys))}, limits)
+	command := client.B().Eval().Script(window.source).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Argv...).Build()
+	c.Reply = must(client.Do(t.Context(), command).ToAny()).([]any)
+	c.Joint, c.Error = v.meaning(c.Checks, c.Reply)
+	return c
+}
+
+// meaning returns the decision that a reply means, or the first error.
+func (v jointVector) meaning(checks []checkVector, reply []any) (*jointDecisionVector, string) {
+	j := &jointDecisionVector{Allowed: true}
+	for _, c := range checks {
+		limits := v.Limiters[c.Limiter].Limits
+		part := reply[:2+3*len(limits)]
+		reply = reply[len(part):]
+		if text, failed := part[0].(string); failed {
+			return nil, text
+		}
+		d := decisionOf(c.N, limits, part)
+		j.Decisions = append(j.Decisions, d)
+		j.Allowed, j.RetryAfter = j.Allowed && d.Allowed, max(j.RetryAfter, d.RetryAfter)
+	}
+	for _, d := range j.Decisions {
+		if j.Allowed {
+			d.Counted = d.Granted
+		}
+	}
+	return j, ""
+}
+
+// decisionOf returns the decision about n units that a part of a joint reply means, as if nothing was
+// counted.
+func decisionOf(n int64, limits []limitVector, part []any) *decisionVector {
+	d := &decisionVector{Allowed: part[0] == int64(1), At: part[1].(int64), Remaining: limits[0].Max}
+	for i, l := range limits {
+		row := part[2+3*i:]
+		u := usageVector{Used: row[0].(int64), RetryAfter: row[1].(int64), ResetAfter: row[2].(int64)}
+		u.Remaining = max(0, l.Max-u.Used)
+		d.Usage, d.Remaining = append(d.Usage, u), min(d.Remaining, u.Remaining)
+		if d.Allowed {
+			d.Granted = n
+		} else {
+			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
+		}
+	}
+	return d
+}
+
 // play makes the call that a line describes, after others in the same history.
 func (p *vectorPlayer) play(t *testing.T, event, line string, before []callVector) callVector {
 	t.Helper()
@@ -405,19 +558,23 @@ func (p *vectorPlayer) decision(d windowgo.Decision) *decisionVector {
 }
 
 // vectorsText writes the file, with a line for each key and each call.
-func vectorsText(t *testing.T, all []keyVector, histories []historyVector, groups []groupVector) string {
+func vectorsText(t *testing.T, all []keyVector, histories []historyVector, groups []groupVector, joints []jointVector) string {
 	t.Helper()
-	var text, several []string
+	var text, several, jointly []string
 	for _, h := range histories {
 		text = append(text, withCalls(h, h.calls))
 	}
 	for _, g := range groups {
 		several = append(several, withCalls(g, g.calls))
 	}
+	for _, j := range joints {
+		jointly = append(jointly, withCalls(j, j.calls))
+	}
 	file := `{"about":[` + "\n" + strings.Join(lines(aboutVectors), ",\n") + "],\n" +
 		`"keys":[` + "\n" + strings.Join(lines(all), ",\n") + "],\n" +
 		`"histories":[` + "\n" + strings.Join(text, ",\n") + "],\n" +
-		`"groups":[` + "\n" + strings.Join(several, ",\n") + "]}\n"
+		`"groups":[` + "\n" + strings.Join(several, ",\n") + "],\n" +
+		`"joints":[` + "\n" + strings.Join(jointly, ",\n") + "]}\n"
 	if !json.Valid([]byte(file)) {
 		t.Fatalf("this is no JSON: %s", file)
 	}
