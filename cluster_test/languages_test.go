@@ -172,14 +172,20 @@ type vector struct {
 	}
 }
 
-// vectors returns the histories of lua/testdata/vectors.json.
-func vectors(t *testing.T) []vector {
+// vectors are the parts of lua/testdata/vectors.json that these tests need.
+type vectors struct {
+	Histories []vector
+	Joints    []struct {
+		Calls []struct{ Argv []string }
+	}
+}
+
+func readVectors(t *testing.T) (all vectors) {
 	t.Helper()
-	var all struct{ Histories []vector }
 	if err := json.Unmarshal(must(os.ReadFile("../lua/testdata/vectors.json")), &all); err != nil {
 		t.Fatal(err)
 	}
-	return all.Histories
+	return all
 }
 
 // deployment is the Redis that limiters share: a server or a cluster.
@@ -231,7 +237,7 @@ func TestRecordsInLanguages(t *testing.T) {
 				do := on.task
 				do.Mode, do.Name = "redis", redistest.Key(t)
 				l.start(t, do).end(t)
-				for i, h := range vectors(t) {
+				for i, h := range readVectors(t).Histories {
 					key := fmt.Sprint(do.Name, "-", i) + strings.TrimPrefix(h.Calls[0].Key, h.Name)
 					record, err := on.client.Do(t.Context(), on.client.B().Get().Key(key).Build()).ToString()
 					if err != nil && !rueidis.IsRedisNil(err) {
@@ -517,10 +523,12 @@ func pageOnLanguages() string { return string(must(os.ReadFile("../docs/language
 
 // TestKeysOfLanguagesPage checks the tables of docs/languages.md against the keys and calls of Go.
 func TestKeysOfLanguagesPage(t *testing.T) {
-	page, call := pageOnLanguages(), vectors(t)[0].Calls[1]
+	page, known := pageOnLanguages(), readVectors(t)
+	call, joint := known.Histories[0].Calls[1], known.Joints[0].Calls[0]
 	want := []string{
 		`    EVALSHA <sha1> 1 login:{198.51.100.7}:w allow "" ` + strings.Join(call.Argv[2:], " ") + "\n",
 		"    " + strings.Trim(fmt.Sprint(call.Reply), "[]") + "\n",
+		` joint "" ` + strings.Join(joint.Argv[2:], " ") + "\n",
 	}
 	for _, row := range []struct{ shown, event, secret string }{
 		{"", "198.51.100.7", ""},

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import redis
 
-from slidegate import Decision, Limit, Limiter, Uncertain, Usage, connect, tag
+from slidegate import Check, Decision, JointDecision, Limit, Limiter, Uncertain, Usage, connect, tag
 
 TASK = json.loads(sys.argv[1])
 LUA = Path(TASK["lua"])
+SEVERAL_SLOTS = "in several hash slots of a cluster; use the same event"
 NAMES = {"allowUpTo": "allow_up_to"}
 
 
@@ -40,7 +41,7 @@ def differ(what, got, want):
 
 def as_json(value):
     """Returns a decision, or a part of it, as the vectors have it."""
-    if isinstance(value, (Decision, Usage)):
+    if isinstance(value, (Decision, JointDecision, Usage)):
         return {re.sub("_a", "A", name): as_json(v) for name, v in value._asdict().items()}
     return [as_json(v) for v in value] if isinstance(value, list) else value
 
@@ -82,6 +83,50 @@ def play_group(group, client, name, before=lambda call: None, after=lambda call:
         after(call)
 
 
+def play_joint(joint, client, prefix, before=lambda call: None, after=lambda call: None):
+    """Makes the joint calls, and compares their decisions or errors.
+
+    The names of limiters get a prefix.
+    """
+    call = None
+    limiters = [limiter_of({"script": "window", **given}, client, prefix + given["name"], lambda: call["now"])
+                for given in joint["limiters"]]
+    for call in joint["calls"]:
+        before(call)
+        checks = [Check(limiters[c["limiter"]], bytes.fromhex(c["event"]), c["n"]) for c in call["checks"]]
+        try:
+            got = {"joint": as_json(Limiter.allow_all(checks))}
+        except redis.ResponseError as e:
+            got = {"error": str(e).replace(prefix, "")}
+        differ(f"answer of {call}", got, {k: call[k] for k in ("joint", "error") if k in call})
+        after(call)
+
+
+def refused(checks, reason):
+    """Checks that allow_all raises an error with a reason, and so counts nothing."""
+    try:
+        sys.exit(f"allow_all answers {Limiter.allow_all(checks)}, where this was expected: {reason}")
+    except (ValueError, redis.ResponseError) as e:
+        if reason not in str(e):
+            sys.exit(f"allow_all raises {e!r}, where this was expected: {reason}")
+
+
+def refusals():
+    """Checks the errors of allow_all about what one call cannot decide."""
+    recorder = Recorder()
+
+    def limiter(client=recorder, script="window.lua", **options):
+        return Limiter(client, LUA / script, "refused", [Limit(1, 1000)], **options)
+
+    refused([], "no checks")
+    refused([Check(limiter(), b"a"), Check(limiter(), b"a")], "two checks of allow_all have the key refused:{a}:w")
+    for other in (limiter(Recorder()), limiter(script="ar1.lua"), limiter(count_denied=True)):
+        refused([Check(limiter(), b"a"), Check(other, b"b")], "cannot decide about refused:{b}:")
+    differ("sent", recorder.sent, None)
+    recorder.reply = redis.ResponseError("CROSSSLOT Keys in request don't hash to the same slot")  # as by a proxy
+    refused([Check(limiter(), b"a"), Check(limiter(), b"b")], SEVERAL_SLOTS)
+
+
 def vectors():
     """Compares keys, arguments and decisions with the vectors. It needs no Redis."""
     known = json.loads((LUA / "testdata/vectors.json").read_bytes())
@@ -100,24 +145,26 @@ def vectors():
             differ(f"arguments of {call}", recorder.sent, [1, call["key"], *call["argv"]] if "argv" in call else None)
 
         play(h, recorder, h["name"], before, after)
-    for g in known["groups"]:
-        recorder = Recorder()
-
-        def before(call):
-            recorder.reply = [v.encode() if isinstance(v, str) else v for v in call["reply"]]
-
-        def after(call):
-            differ(f"arguments of {call}", recorder.sent, [len(call["keys"]), *call["keys"], *call["argv"]])
-
-        play_group(g, recorder, g["name"], before, after)
     recorder = Recorder()
+
+    def before(call):
+        recorder.reply = [v.encode() if isinstance(v, str) else v for v in call["reply"]]
+
+    def after(call):
+        differ(f"arguments of {call}", recorder.sent, [len(call["keys"]), *call["keys"], *call["argv"]])
+
+    for g in known["groups"]:
+        play_group(g, recorder, g["name"], before, after)
+    for j in known["joints"]:
+        play_joint(j, recorder, "", before, after)
+    refusals()
     recorder.reply = Uncertain()
     lost = Limiter(recorder, LUA / "window.lua", "lost", [Limit(1, 1000)]).allow_each([b"a", b"b"])
     differ("answers without a reply", lost, [recorder.reply] * 2)
 
 
 def on_redis():
-    """Plays the histories and groups of the vectors on a server, under names of its own."""
+    """Plays the histories, groups and joint calls of the vectors on Redis, under names of its own."""
     client = connect(TASK["url"], TASK["cluster"], timeout=TASK["timeout"])
     known = json.loads((LUA / "testdata/vectors.json").read_bytes())
     for i, h in enumerate(known["histories"]):
@@ -126,10 +173,24 @@ def on_redis():
         name = f"{TASK['name']}-groups-{i}"
         client.set(limiter_of(g, client, name, None).key(bytes.fromhex(g["foreign"])), "hello")
         play_group(g, client, name)
+    for j in known["joints"]:
+        joint_on_redis(j, client)
     events = [b"%d" % i for i in range(130)]  # more than one call is about
     limiter = Limiter(client, LUA / "window.lua", f"{TASK['name']}-many", [Limit(1, 3_600_000)])
     for allowed in (True, False):
         differ("many events", [d.allowed for d in limiter.allow_each(events)], [allowed] * len(events))
+
+
+def joint_on_redis(joint, client):
+    """Plays joint calls. On a cluster, those whose keys are in several hash slots are an error."""
+    given, prefix = {"script": "window", **joint["limiters"][0]}, TASK["name"] + "-"
+    first = limiter_of(given, client, prefix + given["name"], None)
+    events = {bytes.fromhex(c["event"]) for call in joint["calls"] for c in call["checks"]}
+    if TASK["cluster"] and len(events) > 1:
+        refused([Check(first, event) for event in events], SEVERAL_SLOTS)
+        return
+    client.set(first.key(bytes.fromhex(joint["foreign"])), "hello")
+    play_joint(joint, client, prefix)
 
 
 def shared_limiter():

@@ -10,8 +10,9 @@ import base64
 import hashlib
 import hmac
 import re
+from itertools import islice
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Callable, Iterator, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
@@ -58,6 +59,26 @@ class Decision(NamedTuple):
     retry_after: int
     at: int  # when: in ms since 1970 for window, in us for ar1
     usage: list[Usage]
+
+
+class Check(NamedTuple):
+    """One of the attempts of allow_all: n units of an event under a limiter."""
+
+    limiter: Limiter
+    event: bytes
+    n: int = 1
+
+
+class JointDecision(NamedTuple):
+    """The answer of allow_all, with a decision about each check, in order.
+
+    If it is not allowed, nothing was counted. retry_after is then the longest wait of those that
+    deny.
+    """
+
+    allowed: bool
+    retry_after: int
+    decisions: list[Decision]
 
 
 class Uncertain(Exception):
@@ -135,6 +156,23 @@ class Limiter:
         size = 1 if isinstance(self._client, redis.RedisCluster) else 64
         return [d for i in range(0, len(keys), size) for d in self._allow_keys(keys[i:i + size])]
 
+    @staticmethod
+    def allow_all(checks: list[Check]) -> JointDecision:
+        """Counts the units of all checks in one call, or none if one of them is denied.
+
+        Beside a denial, a decision that would be allowed says so, with counted 0. All keys must
+        differ. On a cluster they must be in one hash slot: use the same event and the same secret
+        for all. The limiters share a client, use window.lua, and count no denied attempts.
+        """
+        keys = _joint_keys(checks)
+        limits = [v for limiter, _, _ in checks for v in (len(limiter._limits), *limiter._limit_arguments(False))]
+        reply = iter(checks[0].limiter._run("joint", keys, [n for _, _, n in checks], [len(keys), *limits]))
+        decisions = [limiter._next_decision(n, reply) for limiter, _, n in checks]
+        allowed = all(d.allowed for d in decisions)
+        if not allowed:
+            decisions = [d._replace(counted=0) for d in decisions]
+        return JointDecision(allowed, max(d.retry_after for d in decisions), decisions)
+
     def allow_up_to(self, event: bytes, n: int) -> Decision:
         """Counts as many of n units as every limit admits."""
         return self._decide("countsome" if self._count_denied else "some", event, n)
@@ -180,15 +218,57 @@ class Limiter:
         wait = max(u.retry_after for u in usage) if granted < n else 0
         return Decision(granted > 0, granted, counted, min(u.remaining for u in usage), wait, at, usage)
 
+    def _next_decision(self, n: int, reply: Iterator) -> Decision:
+        """Takes the next decision from a joint reply, or raises the error in its place."""
+        part = list(islice(reply, 2 + 3 * len(self._limits)))
+        if not isinstance(part[0], int):
+            raise redis.ResponseError(str_if_bytes(part[0]))
+        return self._decision("allow", n, part)
+
     def _call(self, verb: str, keys: list[str], n: int, coarse: bool, *last: int) -> list:
         """Calls the script about the events of some keys, with n units of each."""
-        argv = [verb, self._now()] + [n] * len(keys)
+        return self._run(verb, keys, [n] * len(keys), [*self._limit_arguments(coarse), *last])
+
+    def _limit_arguments(self, coarse: bool) -> list[int]:
+        """Returns the limits as the script takes them."""
+        arguments = []
         for limit in self._limits:
-            argv += [limit.per, limit.max] + ([limit.width(coarse)] if self._kind == "w" else [])
-        call = [len(keys), *keys, *argv, *last]
+            arguments += [limit.per, limit.max] + ([limit.width(coarse)] if self._kind == "w" else [])
+        return arguments
+
+    def _run(self, verb: str, keys: list[str], units: list[int], rest: list[int]) -> list:
+        """Calls the script about units of the events of some keys."""
+        call = [len(keys), *keys, verb, self._now(), *units, *rest]
         try:
             return self._client.evalsha(self._sha, *call)
         except redis.exceptions.NoScriptError:  # it certainly did not run
             return self._client.eval(self._source, *call)
-        except redis.exceptions.RedisClusterException as e:  # no node answers, and this is not a RedisError
+        except redis.ResponseError as e:
+            if not str(e).startswith("CROSSSLOT"):
+                raise
+            raise _several_slots(keys) from e
+        except redis.exceptions.RedisClusterException as e:  # this is not a RedisError
+            if len({self._client.keyslot(key) for key in keys}) > 1:
+                raise _several_slots(keys) from e
             raise redis.ConnectionError(f"no node of the cluster answers: {e}") from e
+
+
+def _several_slots(keys: list[str]) -> redis.ResponseError:
+    return redis.ResponseError(f"nothing was counted, since the keys {', '.join(keys)} are in several hash slots of a "
+                               "cluster; use the same event and the same secret for all, or one call for each")
+
+
+def _joint_keys(checks: list[Check]) -> list[str]:
+    """Returns the keys of checks, or raises ValueError if one call cannot decide about them."""
+    if not checks:
+        raise ValueError("allow_all has no checks; give it at least one")
+    keys = []
+    for limiter, event, _ in checks:
+        key = limiter.key(event)
+        if key in keys:
+            raise ValueError(f"two checks of allow_all have the key {key}; add up their units in one")
+        if limiter._kind != "w" or limiter._count_denied or limiter._client is not checks[0].limiter._client:
+            raise ValueError(f"allow_all cannot decide about {key}: the limiters must share a client, use window.lua, "
+                             "and count no denied attempts")
+        keys.append(key)
+    return keys

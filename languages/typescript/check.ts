@@ -4,12 +4,12 @@
  * Its argument is a task in JSON, such as '{"mode": "vectors", "lua": "../../lua"}'.
  * cluster_test/languages_test.go has all tasks.
  */
-import { deepStrictEqual } from "node:assert";
+import { deepStrictEqual, rejects } from "node:assert";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createClient, createCluster } from "redis";
-import { Client, Decision, Limit, Limiter, Options, tag, Uncertain } from "./slidegate";
+import { Client, Decision, JointDecision, Limit, Limiter, Options, tag, Uncertain } from "./slidegate";
 
 interface Call {
   call: "allow" | "allowUpTo" | "peek" | "charge" | "refund" | "reset";
@@ -51,6 +51,22 @@ interface Group {
   calls: GroupCall[];
 }
 
+interface JointCall {
+  checks: { limiter: number; event: string; n: number }[];
+  now: number;
+  keys: string[];
+  argv: string[];
+  reply: (number | string)[];
+  joint?: JointDecision;
+  error?: string;
+}
+
+interface Joint {
+  limiters: { name: string; secret?: string; limits: Limit[] }[];
+  foreign: string;
+  calls: JointCall[];
+}
+
 interface Task {
   mode: string;
   lua: string;
@@ -69,8 +85,10 @@ const known = JSON.parse(readFileSync(join(task.lua, "testdata/vectors.json"), "
 const bytes = (hex: string) => Buffer.from(hex, "hex");
 const secretOf = (given: { secret?: string }) => (given.secret ? bytes(given.secret) : undefined);
 
-/** Returns the limiter of a history or of a group. */
-function limiterOf(given: History | Group, client: Client, name: string, now: () => number) {
+/** Returns the limiter of a history, of a group or of joint calls. */
+function limiterOf(
+  given: Pick<Group, "script" | "secret" | "countDenied" | "limits">, client: Client, name: string, now: () => number,
+) {
   const timeout = 1000 * task.timeout;
   const options: Options = { secret: secretOf(given), countDenied: given.countDenied, now, timeout };
   return new Limiter(client, join(task.lua, given.script + ".lua"), name, given.limits, options);
@@ -108,6 +126,39 @@ async function playGroup(
   }
 }
 
+/** Makes the joint calls, and compares decisions or errors. The names of limiters get a prefix. */
+async function playJoint(
+  j: Joint, client: Client, prefix: string, before = (_: JointCall) => {}, after = (_: JointCall) => {},
+) {
+  let now = 0;
+  const limiters = j.limiters.map((l) => limiterOf({ script: "window", ...l }, client, prefix + l.name, () => now));
+  for (const call of j.calls) {
+    before(call);
+    now = call.now;
+    const checks = call.checks.map((c) => ({ limiter: limiters[c.limiter], event: bytes(c.event), n: c.n }));
+    const answer = Limiter.allowAll(checks).then((joint) => ({ joint }));
+    const got = await answer.catch((e: Error) => ({ error: e.message.replace(prefix, "") }));
+    const want = call.error === undefined ? { joint: call.joint } : { error: call.error };
+    deepStrictEqual(got, want, `answer of ${JSON.stringify(call)}: ${JSON.stringify(got)}`);
+    after(call);
+  }
+}
+
+/** Checks the errors of allowAll about what one call cannot decide. It sends nothing. */
+async function refusals() {
+  const unused: Client = { evalSha: () => { throw new Error("it was sent"); }, eval: async () => {} };
+  const limiter = (script = "window.lua", options: Options = {}, client = unused) =>
+    new Limiter(client, join(task.lua, script), "refused", [{ max: 1, per: 1000 }], options);
+  const first = { limiter: limiter(), event: bytes("61") };
+  await rejects(Limiter.allowAll([]), /no checks/);
+  await rejects(Limiter.allowAll([first, first]), /two checks of allowAll have the key refused:{a}:w/);
+  const elsewhere = limiter("window.lua", {}, { ...unused });
+  for (const other of [limiter("ar1.lua"), limiter("window.lua", { countDenied: true }), elsewhere]) {
+    const checks = [first, { limiter: other, event: bytes("62") }];
+    await rejects(Limiter.allowAll(checks), /cannot decide about refused:{b}:/);
+  }
+}
+
 /** Compares keys, arguments and decisions with the vectors. It needs no Redis. */
 async function vectors() {
   let sent: string[] | undefined, reply: (number | string)[] | Error | undefined;
@@ -135,6 +186,12 @@ async function vectors() {
     const after = (call: GroupCall) => deepStrictEqual(sent, [...call.keys, ...call.argv], JSON.stringify(call));
     await playGroup(g, recorder, g.name, before, after);
   }
+  for (const j of known.joints as Joint[]) {
+    const before = (call: JointCall) => { reply = call.reply; };
+    const after = (call: JointCall) => deepStrictEqual(sent, [...call.keys, ...call.argv], JSON.stringify(call));
+    await playJoint(j, recorder, "", before, after);
+  }
+  await refusals();
   reply = new Error("lost");
   const lost = new Limiter(recorder, join(task.lua, "window.lua"), "lost", [{ max: 1, per: 1000 }]);
   const answers = await lost.allowEach([bytes("61"), bytes("62")]);
@@ -150,7 +207,7 @@ async function connect() {
   return client;
 }
 
-/** Plays the histories and groups of the vectors on a server, under names of its own. */
+/** Plays the histories, groups and joint calls of the vectors on Redis, under names of its own. */
 async function onRedis(client: Awaited<ReturnType<typeof connect>>) {
   for (const [i, h] of (known.histories as History[]).entries()) await play(h, client, `${task.name}-${i}`);
   for (const [i, g] of (known.groups as Group[]).entries()) {
@@ -158,6 +215,7 @@ async function onRedis(client: Awaited<ReturnType<typeof connect>>) {
     await client.set(limiterOf(g, client, name, () => 0).key(bytes(g.foreign)), "hello");
     await playGroup(g, client, name);
   }
+  for (const j of known.joints as Joint[]) await jointOnRedis(j, client);
   const events = Array.from({ length: 130 }, (_, i) => Buffer.from(String(i))); // more than one call is about
   const limits = [{ max: 1, per: 3_600_000 }];
   const limiter = new Limiter(client, join(task.lua, "window.lua"), task.name + "-many", limits);
@@ -165,6 +223,20 @@ async function onRedis(client: Awaited<ReturnType<typeof connect>>) {
     const got = (await limiter.allowEach(events)).map((a) => (a instanceof Error ? a : a.allowed));
     deepStrictEqual(got, events.map(() => allowed));
   }
+}
+
+/** Plays joint calls. On a cluster, those whose keys are in several hash slots are an error. */
+async function jointOnRedis(j: Joint, client: Awaited<ReturnType<typeof connect>>) {
+  const [given, prefix] = [{ script: "window", ...j.limiters[0] }, task.name + "-"];
+  const first = limiterOf(given, client, prefix + given.name, () => 0);
+  const events = [...new Set(j.calls.flatMap((call) => call.checks.map((c) => c.event)))];
+  if (task.cluster && events.length > 1) {
+    const checks = events.map((event) => ({ limiter: first, event: bytes(event) }));
+    await rejects(Limiter.allowAll(checks), /in several hash slots of a cluster; use the same event/);
+    return;
+  }
+  await client.set(first.key(bytes(j.foreign)), "hello");
+  await playJoint(j, client, prefix);
 }
 
 /** Reports to the test, and waits for it. */

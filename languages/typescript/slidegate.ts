@@ -32,6 +32,15 @@ export interface Decision {
   usage: Usage[];
 }
 
+/** One of the attempts of allowAll: n units of an event under a limiter. Without n, it is one unit. */
+export interface Check { limiter: Limiter; event: Buffer; n?: number }
+
+/**
+ * The answer of allowAll, with a decision about each check, in order. If it is not allowed, nothing
+ * was counted. retryAfter is then the longest wait of those that deny.
+ */
+export interface JointDecision { allowed: boolean; retryAfter: number; decisions: Decision[] }
+
 /**
  * What createClient and createCluster of node-redis return. Set disableOfflineQueue, so that no
  * call is sent late.
@@ -121,6 +130,28 @@ export class Limiter {
     return answers;
   }
 
+  /**
+   * Counts the units of all checks in one call, or none if one of them is denied. Beside a denial,
+   * a decision that would be allowed says so, with counted 0. All keys must differ. On a cluster
+   * they must be in one hash slot: use the same event and the same secret for all. The limiters
+   * share a client, use window.lua, and count no denied attempts.
+   */
+  static async allowAll(checks: Check[]): Promise<JointDecision> {
+    const keys = Limiter.jointKeys(checks);
+    const limits = checks.flatMap(({ limiter }) => [limiter.limits.length, ...limiter.limitArguments(false)]);
+    const units = checks.map(({ n = 1 }) => n);
+    const reply = await checks[0].limiter.run("joint", keys, units, [keys.length, ...limits]);
+    let at = 0;
+    const decisions = checks.map(({ limiter, n = 1 }) => {
+      const part = reply.slice(at, (at += 2 + 3 * limiter.limits.length));
+      if (typeof part[0] === "string") throw new ErrorReply(part[0]);
+      return limiter.decision("allow", n, part as number[]);
+    });
+    const allowed = decisions.every((d) => d.allowed);
+    const retryAfter = Math.max(...decisions.map((d) => d.retryAfter));
+    return { allowed, retryAfter, decisions: allowed ? decisions : decisions.map((d) => ({ ...d, counted: 0 })) };
+  }
+
   /** Counts as many of n units as every limit admits. */
   allowUpTo(event: Buffer, n: number): Promise<Decision> {
     return this.decide(this.options.countDenied ? "countsome" : "some", event, n);
@@ -177,15 +208,45 @@ export class Limiter {
     return { allowed: granted > 0, granted, counted, remaining, retryAfter, at, usage };
   }
 
+  /** Returns the keys of checks, or throws an error if one call cannot decide about them. */
+  private static jointKeys(checks: Check[]): string[] {
+    if (checks.length === 0) throw new Error("allowAll has no checks; give it at least one");
+    const keys: string[] = [];
+    for (const { limiter, event } of checks) {
+      const key = limiter.key(event);
+      if (keys.includes(key)) throw new Error(`two checks of allowAll have the key ${key}; add up their units in one`);
+      if (limiter.kind !== "w" || limiter.options.countDenied || limiter.client !== checks[0].limiter.client) {
+        throw new Error(`allowAll cannot decide about ${key}: the limiters must share a client, use window.lua, ` +
+          "and count no denied attempts");
+      }
+      keys.push(key);
+    }
+    return keys;
+  }
+
   /** Calls the script about the events of some keys, with n units of each. */
-  private async call(verb: string, keys: string[], n: number, coarse: boolean, ...last: number[]): Promise<Reply> {
-    const limits = this.limits.flatMap((l) => (this.kind === "w" ? [l.per, l.max, width(l, coarse)] : [l.per, l.max]));
+  private call(verb: string, keys: string[], n: number, coarse: boolean, ...last: number[]): Promise<Reply> {
+    return this.run(verb, keys, keys.map(() => n), [...this.limitArguments(coarse), ...last]);
+  }
+
+  /** Returns the limits as the script takes them. */
+  private limitArguments(coarse: boolean): number[] {
+    return this.limits.flatMap((l) => (this.kind === "w" ? [l.per, l.max, width(l, coarse)] : [l.per, l.max]));
+  }
+
+  /** Calls the script about units of the events of some keys. */
+  private async run(verb: string, keys: string[], units: number[], rest: number[]): Promise<Reply> {
     const now = this.options.now ? this.options.now() : "";
-    const call = { keys, arguments: [verb, now, ...keys.map(() => n), ...limits, ...last].map(String) };
+    const call = { keys, arguments: [verb, now, ...units, ...rest].map(String) };
     try {
       return await this.inTime(this.client.evalSha(this.sha, call));
     } catch (e) {
-      if (!(e instanceof ErrorReply && e.message.startsWith("NOSCRIPT"))) throw e;
+      if (!(e instanceof ErrorReply)) throw e;
+      if (e.message.startsWith("CROSSSLOT")) {
+        throw new ErrorReply(`nothing was counted, since the keys ${keys.join(", ")} are in several hash slots of a ` +
+          "cluster; use the same event and the same secret for all, or one call for each");
+      }
+      if (!e.message.startsWith("NOSCRIPT")) throw e;
       return this.inTime(this.client.eval(this.source, call)); // it certainly did not run
     }
   }
