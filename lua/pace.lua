@@ -1,0 +1,66 @@
+-- pace.lua books turns of an event, in the order in which the calls come. A turn is the earliest
+-- time, not before any turn booked earlier, at which several sliding windows admit its units. All
+-- state of one event is one key.
+--
+-- KEYS[1]  the key of the event: Name:{tag}:r. The tag is made as for window.lua
+-- ARGV[1]  what to do:
+--            book     book k turns of n units each, one after the other, like k calls for one turn.
+--                     It stops at the first turn that lies beyond the horizon
+--            cancel   give back the units of a turn that an earlier call booked. The floor stays: no
+--                     later booking gets an earlier turn than those booked already
+--            pause    no turn comes before now + D. If D is longer than what is left of an earlier
+--                     pause, each turn from now on comes later by the difference. Else nothing changes
+--            due      reply the shift and the end of the pause, and change nothing
+--            inspect  reply the state, bucket by bucket
+--            reset    forget the event, even if its record is cut short
+-- ARGV[2]  now, in ms since 1970 (below 2^47); empty: the clock of this server
+-- ARGV[3]  n, in units: 1 to 2^53. For book and inspect it is at most the least Max
+-- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44) and Max in units (1 to 2^53).
+--          No two limits have the same Per. Only book and cancel need a limit
+-- The last ARGV:
+--   book     the horizon, how far ahead of now a turn may lie, in ms (0 to 2^44); and k (1 to 256)
+--   cancel   the turn as the reply to book has it, in ms since 1970; and the shift in that reply
+--   pause    D, in ms (0 to 2^44)
+--
+-- Reply: a list of integers. Times are in ms since 1970; a wait is in ms and begins now.
+--   All verbs begin with these four:
+--     for book how many turns are booked; for inspect and due 0; for the others 1 if anything changed,
+--     else 0
+--     the time of the decision
+--     the shift: the sum of what all pauses added
+--     the end of the last pause, which may be over, or 0
+--   Then come:
+--   book     the wait until the next turn can be booked, or 0 if all are booked; and each turn
+--   inspect  the floor, which is the newest turn ever booked (or 0), and the turn that n units would
+--            get. Then for each limit: units used, wait until it admits n more, wait until it is as if
+--            never used, how many buckets there are and, oldest first, the time and units of each.
+--            Then for each other section of the record: its Per, units used, wait until it is as if
+--            never used, and buckets as above
+--
+-- A turn moves with each pause. A turn that was booked at a time under a shift is due at
+--   max(time + the shift now - that shift, the end of the last pause)
+-- If time + the shift now - that shift is before the end of the last pause, the turn came before that
+-- pause. Cancel then gives nothing back.
+--
+-- Limits up to Max 256 are exact. A larger one counts in buckets of Per/240, rounded up: a turn is
+-- never early, and at most one bucket late. A pause moves a bucket as a whole.
+--
+-- If the clock reads earlier than at the last write, nothing lies further ahead of it than then. What
+-- is later than now + (floor - clock of the last write), but not before now, is dated there. The end of
+-- the pause keeps its own distance.
+--
+-- Writes: one SET with PX, or one DEL, for book, cancel and pause if anything changes; one DEL for
+-- reset. If book books nothing, it writes only what the clock made it date anew.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
+-- argument is not a number, the error is Lua's own.
+--
+-- The record. A bucket is (newest turn in it, units). It is forgotten when the floor or the clock is
+-- Per after it: no later turn can meet it. So a record never holds more units of a limit than Max.
+--   byte      the format: 248, or 249 after a pause
+--   byte      the number of sections, 0 to 31
+--   6 bytes   the floor; numbers are big endian
+--   6 bytes   the clock at the last write
+--   6 bytes   the end of the last pause (249)
+--   6 bytes   the shift (249)
+--   then for each limit a section, as in a record of window.lua. T is the floor, and flag 4 means
+--   Per/240, rounded up. There is no other Resolution (flag 8)
