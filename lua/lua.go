@@ -1,5 +1,5 @@
-// Package lua holds the Lua scripts that decide for package window and package ar1, inside Redis, and
-// one that they need. Each script begins with its contract, so that a service in any language can
+// Package lua holds the Lua scripts that decide for package window, package ar1 and package pace, inside Redis,
+// and one that they need. Each script begins with its contract, so that a service in any language can
 // load it.
 package lua
 
@@ -19,6 +19,11 @@ var Window string
 //
 //go:embed ar1.lua
 var AR1 string
+
+// Pace is the source of the script that books turns ahead.
+//
+//go:embed pace.lua
+var Pace string
 
 // Probe is the source of the script that helps to prove that all keys are on one server.
 //

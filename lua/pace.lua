@@ -64,3 +64,388 @@
 --   6 bytes   the shift (249)
 --   then for each limit a section, as in a record of window.lua. T is the floor, and flag 4 means
 --   Per/240, rounded up. There is no other Resolution (flag 8)
+
+local redis, read, write, A, key = redis, struct.unpack, struct.pack, ARGV, KEYS[1]
+local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
+
+-- The verb. The first of its last arguments is x, the second y.
+local book, x, y, most = op == 'book', 0, 1, n -- most: a Max is not less
+local valid = n >= 1 and n <= 9007199254740992 and n % 1 == 0 and #KEYS == 1
+if book then
+  x, y, count = A[count - 1] + 0, A[count] == '1' and 1 or A[count] + 0, count - 2
+  valid = valid and y >= 1 and y <= 256 and y % 1 == 0 and x <= 17592186044416
+elseif op == 'cancel' then
+  x, y, count, most = A[count - 1] + 0, A[count] + 0, count - 2, 1
+  valid = valid and y >= 0 and y <= 281474976710655 and y % 1 == 0 and x <= 281474976710655
+elseif op == 'pause' then
+  x, count, most = A[count] + 0, count - 1, 1
+  valid = valid and x <= 17592186044416
+else
+  if op ~= 'inspect' then most = 1 end
+  valid = valid and (op == 'inspect' or op == 'due' or op == 'reset')
+end
+local limits = (count - 3) / 2
+local grace = 0
+if now == '' then
+  local t = redis.call('TIME')
+  local us = t[2] + 0
+  now = t[1] * 1000 + (us - us % 1000) / 1000
+else
+  -- If callers give the time, keep the key for one more day, because their clock may be behind.
+  now, grace = now + 0, 86400000
+  valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
+end
+if not (valid and x >= 0 and x % 1 == 0 and limits % 1 == 0 and limits <= 31 and
+  (limits >= 1 or limits == 0 and not book and op ~= 'cancel')) then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of pace.lua asks')
+end
+
+-- The limits. maxes[Per] is the Max.
+local maxes = {}
+for i = 4, count, 2 do
+  local per, max = A[i] + 0, A[i + 1] + 0
+  if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 9007199254740992 and per % 1 + max % 1 == 0) then
+    return redis.error_reply(string.format(
+      'SLIDEGATE key %s: limit %d or the units are not as the head of pace.lua asks', key, i / 2 - 1))
+  end
+  if maxes[per] then
+    return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
+  end
+  maxes[per] = max
+end
+
+-- The head of the record.
+local v = redis.pcall('GET', key)
+local floor, clock, pauseEnd, shift, pos, len, number, foreign = 0, 0, 0, 0, 15, 0, 0, false
+if v then
+  local first = 0
+  len, foreign = #v, true -- 0 if v is an error
+  if len > 13 then
+    first, number, floor, clock = read('>BBI6I6', v)
+    if first == 248 then
+      foreign = false
+    elseif first == 249 and len > 25 then
+      pauseEnd, shift, pos = read('>I6I6', v, 15)
+      foreign = false
+    end
+  elseif v.err then
+    if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
+    return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
+  end
+end
+if op == 'reset' and not foreign then return {redis.call('DEL', key), now, 0, 0} end
+
+-- The sections of the record, then those of limits that have none there. Each is in sections as a table:
+--   per, max          the Per, and the Max of the caller's limit. Without one, max is nil
+--   last, open        the time and the units of the last bucket
+--   coarse            whether the last bucket takes turns of the same Per/240
+--   total, closed     the units of all buckets (0: there is none), and how many are closed
+--   v, at, fin        the closed buckets begin in v at at, and end before fin; the newest is the first
+--   w, u, pair, wrap  how many bytes the time and the units of a closed bucket take, the format that
+--                     reads both, and 256^w
+local sections, seen, named, i = {}, {}, 0, 4
+while (pos <= len or i < count) and not foreign do
+  local flags, closed, per, at, u = 0, 0, 0, pos, 0
+  local last, total, open, fin = floor, 0, 0, pos
+  if pos <= len then
+    if pos + 5 > len then foreign = true break end
+    flags, closed, per, at = read('>BBI4', v, pos)
+    if flags > 31 and pos + 8 <= len then -- a wide head
+      flags, closed, per, at = read('>BI2I6', v, pos)
+      flags = flags - 32
+    end
+    total, open = closed + 1, 1
+  else
+    while i < count and per == 0 do
+      per, i = A[i] + 0, i + 2
+      if seen[per] then per = 0 end
+    end
+    if per == 0 then break end
+    number = number + 1
+  end
+  local w, pair, wrap = 4, '>I4', 4294967296
+  if per < 65536 then
+    w, pair, wrap = 2, '>I2', 65536
+  elseif per < 16777216 then
+    w, pair, wrap = 3, '>I3', 16777216
+  elseif per >= 4294967296 then
+    w, pair, wrap = 6, '>I6', 281474976710656
+  end
+  if flags > 0 then
+    u = flags % 4
+    if u > 1 then u = u * 4 - 5 end
+    fin = at + u + u + closed * (w + u) + (flags > 15 and 6 or 0)
+    if fin > len + 1 or flags > 31 or flags % 16 > 7 then foreign = true break end
+    if flags > 15 then last, at = read('>I6', v, at) end
+    if u == 1 then
+      total, open, at = read('>BB', v, at)
+      pair = pair .. 'B'
+    elseif u > 1 then
+      total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
+      pair = pair .. (u == 3 and 'I3' or 'I7')
+    end
+  else
+    fin = at + closed * w
+  end
+  if fin > len + 1 and pos <= len or seen[per] or per < 1 or per > 17592186044416 or last > floor or
+    total < open + closed or total > 9007199254740992 then
+    foreign = true
+    break
+  end
+  if pos <= len then pos = fin end
+  seen[per] = true
+  sections[#sections + 1] = {per = per, max = maxes[per], last = last, open = open, coarse = flags % 8 > 3, total = total,
+    closed = closed, v = v, at = at, fin = fin, w = w, u = u, pair = pair, wrap = wrap}
+end
+if foreign or #sections ~= number or pos <= len then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
+    (v:byte() or 0) .. ', or cut short); remove it, or rename the limiter')
+end
+
+-- bucket returns the time and the units of the closed bucket at p.
+local function bucket(s, p)
+  local b, c = read(s.pair, s.v, p)
+  return s.last - (s.last - b) % s.wrap, s.u > 0 and c or 1
+end
+
+-- replace gives a section other closed buckets, in its format.
+local function replace(s, body, closed)
+  s.v, s.at, s.fin, s.closed = body, 1, #body + 1, closed
+end
+
+-- widen makes room for all units in the buckets of a section.
+local function widen(s)
+  local total = s.total
+  local fits = total == s.closed + 1 and 0 or total < 256 and 1 or total < 16777216 and 3 or 7
+  if fits <= s.u then return end
+  local body, pair = {}, '>I' .. s.w .. 'I' .. fits
+  for i = 1, s.closed do
+    local b, c = read(s.pair, s.v, s.at + (i - 1) * (s.w + s.u))
+    body[i] = write(pair, b, s.u > 0 and c or 1)
+  end
+  s.u, s.pair = fits, pair
+  replace(s, table.concat(body), s.closed)
+end
+
+-- forget drops the buckets that no turn from date on can meet.
+local function forget(s, date)
+  local per, closed, total, p, step = s.per, s.closed, s.total, s.fin, s.w + s.u
+  if s.last + per <= date then
+    s.total, s.open, s.closed, s.u, s.pair, s.at, s.fin = 0, 0, 0, 0, s.pair:sub(1, 3), 1, 1
+    return
+  end
+  while closed > 0 do
+    local t, units = bucket(s, p - step)
+    if t + per > date then break end
+    total, closed, p = total - units, closed - 1, p - step
+  end
+  s.closed, s.total, s.fin = closed, total, p
+end
+
+-- admits returns the earliest time at which the section admits n more.
+local function admits(s)
+  local need = s.total + n - s.max -- how many units must be forgotten
+  if need <= 0 then return 0 end
+  if need > s.total - s.open then return s.last + s.per end
+  local t, units, p = 0, 0, s.fin
+  if s.u == 0 then return bucket(s, p - need * s.w) + s.per end
+  while need > 0 and p > s.at do
+    p = p - s.w - s.u
+    t, units = bucket(s, p)
+    need = need - units
+  end
+  return t + s.per
+end
+
+-- encode returns a section as the record holds it.
+local function encode(s)
+  local u, fields, body = s.u, '', ''
+  local flags = (u > 1 and (u + 5) / 4 or u) + (s.coarse and 4 or 0)
+  if s.last ~= floor then flags, fields = flags + 16, write('>I6', s.last) end
+  if u == 1 then
+    fields = fields .. write('>BB', s.total, s.open)
+  elseif u > 1 then
+    fields = fields .. write(u == 3 and '>I3I3' or '>I7I7', s.total, s.open)
+  end
+  if s.closed > 0 then body = s.v:sub(s.at, s.fin - 1) end
+  if s.closed < 256 and s.per < 4294967296 then
+    return write('>BBI4', flags, s.closed, s.per) .. fields .. body
+  end
+  return write('>BI2I6', flags + 32, s.closed, s.per) .. fields .. body
+end
+
+-- The clock stepped back: date what lies too far ahead anew.
+local changed = false
+if now < clock then
+  local latest = now + math.max(floor - clock, 0)
+  for _, s in ipairs(sections) do
+    if s.last > latest then
+      while s.closed > 0 do
+        local t, units = bucket(s, s.at)
+        if t < latest then break end
+        s.open, s.closed, s.at = s.open + units, s.closed - 1, s.at + s.w + s.u
+      end
+      s.last = latest -- less than Per after the closed buckets, so their times stay as they are
+      if s.total > 0 then widen(s) end
+    end
+  end
+  if floor > latest then floor, changed = latest, true end
+  latest = now + math.max(pauseEnd - clock, 0)
+  if pauseEnd > latest then pauseEnd, changed = latest, true end
+end
+
+local date = now < floor and floor or now -- no later turn is before it
+local reply = {0, now, shift, pauseEnd, nil, nil}
+
+if book then
+  local booked, t = 0, date < pauseEnd and pauseEnd or date
+  reply[5] = 0
+  while booked < y do
+    for _, s in ipairs(sections) do
+      local earliest = s.max and admits(s) or 0
+      if earliest > t then t = earliest end
+    end
+    if t > now + x then
+      reply[5] = t - x - now
+      break
+    end
+    for _, s in ipairs(sections) do
+      local per, last, total = s.per, s.last, s.total
+      if s.max then
+        if total > 0 then forget(s, t) total = s.total end
+        local width = (per + 239 - (per + 239) % 240) / 240
+        if total > 0 and (last == t or s.coarse and last - last % width == t - t % width) then
+          s.open = s.open + n
+        else
+          if total > 0 then
+            local closed = write(s.pair, last % s.wrap, s.open)
+            if s.closed > 0 then closed = closed .. s.v:sub(s.at, s.fin - 1) end
+            replace(s, closed, s.closed + 1)
+          end
+          s.open, s.coarse = n, s.max > 256
+        end
+        s.last, s.total = t, total + n
+        if s.u > 6 or total + n ~= s.closed + 1 then widen(s) end
+      end
+    end
+    floor, booked = t, booked + 1
+    reply[5 + booked] = t
+  end
+  reply[1] = booked
+  changed = changed or booked > 0
+elseif op == 'cancel' then
+  local t = x + shift - y
+  for _, s in ipairs(sections) do
+    forget(s, date)
+    if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and y <= shift then
+      -- The units are in the first bucket that is not before t.
+      local p, step, at, units, width = s.fin, s.w + s.u, s.last, s.open, s.max > 256 and math.ceil(s.per / 240) or 1
+      while p > s.at do
+        local b, c = bucket(s, p - step)
+        if b >= t then at, units = b, c break end
+        p = p - step
+      end
+      if at - t < width then
+        local closed, rest = p > s.at, units > n and units - n or 0
+        changed, reply[1], s.total = true, 1, s.total - units + rest
+        if closed then
+          local kept = rest > 0 and write(s.pair, at % s.wrap, rest) or ''
+          replace(s, s.v:sub(s.at, p - step - 1) .. kept .. s.v:sub(p, s.fin - 1), rest > 0 and s.closed or s.closed - 1)
+        elseif rest > 0 then
+          s.open = rest
+        elseif s.closed > 0 then
+          -- The closed bucket before it becomes the last one. No turn of another time joins it.
+          local last, open = bucket(s, s.at)
+          s.last, s.open, s.coarse, s.closed, s.at = last, open, false, s.closed - 1, s.at + step
+        end
+      end
+    end
+  end
+elseif op == 'pause' then
+  local added = now + x - math.max(now, pauseEnd)
+  if added > 0 then
+    for _, s in ipairs(sections) do
+      if s.last >= now and s.total > 0 then
+        local body, step, last = {}, s.w + s.u, s.last + added
+        for i = 1, s.closed do
+          local t, units = bucket(s, s.at + (i - 1) * step)
+          if t >= now then t = t + added end
+          if t + s.per <= last then
+            s.total = s.total - units -- it is forgotten by then
+          else
+            body[#body + 1] = write(s.pair, t % s.wrap, units)
+          end
+        end
+        s.last = last
+        replace(s, table.concat(body), #body)
+      end
+    end
+    if floor >= now then floor = floor + added end
+    pauseEnd, shift, changed = now + x, shift + added, true
+    if shift > 281474976710655 then
+      return redis.error_reply('SLIDEGATE key ' .. key .. ' has been paused for longer than it can count; reset it')
+    end
+    reply[1], reply[3], reply[4] = 1, shift, pauseEnd
+  end
+elseif op == 'inspect' then
+  local turn = math.max(date, pauseEnd)
+  local function state(s)
+    reply[#reply + 1] = s.total
+    if s.max then reply[#reply + 1] = math.max(admits(s) - now, 0) end
+    reply[#reply + 1] = s.total > 0 and s.last + s.per - now or 0
+    reply[#reply + 1] = s.total > 0 and s.closed + 1 or 0
+    for i = s.closed, 1, -1 do
+      local t, units = bucket(s, s.at + (i - 1) * (s.w + s.u))
+      reply[#reply + 1] = t
+      reply[#reply + 1] = units
+    end
+    if s.total > 0 then
+      reply[#reply + 1] = s.last
+      reply[#reply + 1] = s.open
+    end
+  end
+  local byPer = {}
+  for _, s in ipairs(sections) do
+    forget(s, date)
+    byPer[s.per] = s
+    if s.max then turn = math.max(turn, admits(s)) end
+  end
+  reply[5], reply[6] = floor, turn
+  for i = 4, count, 2 do state(byPer[A[i] + 0]) end
+  for _, s in ipairs(sections) do
+    if not s.max then
+      reply[#reply + 1] = s.per
+      state(s)
+    end
+  end
+end
+
+if changed and (book or op == 'cancel' or op == 'pause') then
+  date = now < floor and floor or now
+  local out, outs, expiry = '', 0, pauseEnd > date and pauseEnd or date
+  for _, s in ipairs(sections) do
+    if s.total > 0 and not (book and s.max) then forget(s, date) end
+    if s.total > 0 then
+      if s.total < s.open + s.closed or s.closed > 65535 then
+        return redis.error_reply('SLIDEGATE key ' .. key ..
+          ' holds more buckets than a record can, or units that do not add up; reset it')
+      end
+      out, outs = out .. encode(s), outs + 1
+      if s.last + s.per > expiry then expiry = s.last + s.per end
+    end
+  end
+  if outs > 31 then
+    return redis.error_reply('SLIDEGATE key ' .. key ..
+      ' would count for more than 31 limits; wait until some are forgotten, or reset it')
+  end
+  local done
+  if expiry > now then
+    local head = pauseEnd > 0 and write('>BBI6I6I6I6', 249, outs, floor, now, pauseEnd, shift) or
+      write('>BBI6I6', 248, outs, floor, now)
+    done = redis.pcall('SET', key, head .. out, 'PX', string.format('%.0f', expiry - now + grace))
+  elseif v then
+    done = redis.pcall('DEL', key)
+  end
+  if type(done) == 'table' and done.err then return done end
+end
+return reply
