@@ -21,7 +21,7 @@ func BenchmarkPace(b *testing.B) {
 	for name, limits := range map[string][]string{
 		"50 a second":  {"50/1s"},
 		"200 a minute": {"200/1m"},
-		"three": {"10/1s", "50/10s", "200/5m"},
+		"three":        {"10/1s", "50/10s", "200/5m"},
 		"3000 an hour": {"3000/1h"},
 	} {
 		b.Run(name, func(b *testing.B) {
