@@ -352,9 +352,6 @@ func (w paceWorld) do(a paceAction) (paceWorld, paceReply, string) {
 	if broken == "" {
 		broken = w.dues()
 	}
-	if broken == "" {
-		broken = w.bounded()
-	}
 	return w, reply, broken
 }
 
@@ -555,6 +552,9 @@ func (w paceWorld) search(depth int, actions []paceAction) string {
 			continue // nothing comes after it that could notice
 		}
 		next, _, found := w.do(a)
+		if found == "" {
+			found = next.bounded()
+		}
 		if found == "" && depth > 1 {
 			found = next.search(depth-1, actions)
 		}
