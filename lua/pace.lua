@@ -100,7 +100,7 @@ if not (valid and x >= 0 and x % 1 == 0 and limits % 1 == 0 and limits <= 31 and
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of pace.lua asks')
 end
 
--- The limits. maxes[Per] is the Max.
+-- The limits. maxes[Per] is the Max, and true once the loop below has the section of that Per.
 local maxes = {}
 for i = 4, count, 2 do
   local per, max = A[i] + 0, A[i + 1] + 0
@@ -143,7 +143,7 @@ if op == 'reset' and not foreign then return {redis.call('DEL', key), now, 0, 0}
 --   v, at, fin        the closed buckets begin in v at at, and end before fin; the newest is the first
 --   w, u, pair, wrap  how many bytes the time and the units of a closed bucket take, the format that
 --                     reads both, and 256^w
-local sections, seen, named, i = {}, {}, 0, 4
+local sections, taken, i = {nil, nil, nil, nil}, 0, 4
 while (pos <= len or i < count) and not foreign do
   local flags, closed, per, at, u = 0, 0, 0, pos, 0
   local last, total, open, fin = floor, 0, 0, pos
@@ -158,7 +158,7 @@ while (pos <= len or i < count) and not foreign do
   else
     while i < count and per == 0 do
       per, i = A[i] + 0, i + 2
-      if seen[per] then per = 0 end
+      if maxes[per] == true then per = 0 end
     end
     if per == 0 then break end
     number = number + 1
@@ -187,17 +187,19 @@ while (pos <= len or i < count) and not foreign do
   else
     fin = at + closed * w
   end
-  if fin > len + 1 and pos <= len or seen[per] or per < 1 or per > 17592186044416 or last > floor or
+  local max = maxes[per]
+  if fin > len + 1 and pos <= len or max == true or per < 1 or per > 17592186044416 or last > floor or
     total < open + closed or total > 9007199254740992 then
     foreign = true
     break
   end
   if pos <= len then pos = fin end
-  seen[per] = true
-  sections[#sections + 1] = {per = per, max = maxes[per], last = last, open = open, coarse = flags % 8 > 3, total = total,
+  maxes[per] = true
+  taken = taken + 1
+  sections[taken] = {per = per, max = max, last = last, open = open, coarse = flags % 8 > 3, total = total,
     closed = closed, v = v, at = at, fin = fin, w = w, u = u, pair = pair, wrap = wrap}
 end
-if foreign or #sections ~= number or pos <= len then
+if foreign or taken ~= number or pos <= len then
   return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
     (v:byte() or 0) .. ', or cut short); remove it, or rename the limiter')
 end
@@ -206,11 +208,6 @@ end
 local function bucket(s, p)
   local b, c = read(s.pair, s.v, p)
   return s.last - (s.last - b) % s.wrap, s.u > 0 and c or 1
-end
-
--- replace gives a section other closed buckets, in its format.
-local function replace(s, body, closed)
-  s.v, s.at, s.fin, s.closed = body, 1, #body + 1, closed
 end
 
 -- widen makes room for all units in the buckets of a section.
@@ -223,55 +220,23 @@ local function widen(s)
     local b, c = read(s.pair, s.v, s.at + (i - 1) * (s.w + s.u))
     body[i] = write(pair, b, s.u > 0 and c or 1)
   end
-  s.u, s.pair = fits, pair
-  replace(s, table.concat(body), s.closed)
+  s.v, s.u, s.pair = table.concat(body), fits, pair
+  s.at, s.fin = 1, #s.v + 1
 end
 
 -- forget drops the buckets that no turn from date on can meet.
 local function forget(s, date)
-  local per, closed, total, p, step = s.per, s.closed, s.total, s.fin, s.w + s.u
-  if s.last + per <= date then
+  local per, last, closed, total, p, step = s.per, s.last, s.closed, s.total, s.fin, s.w + s.u
+  if last + per <= date then
     s.total, s.open, s.closed, s.u, s.pair, s.at, s.fin = 0, 0, 0, 0, s.pair:sub(1, 3), 1, 1
     return
   end
   while closed > 0 do
-    local t, units = bucket(s, p - step)
-    if t + per > date then break end
-    total, closed, p = total - units, closed - 1, p - step
+    local b, c = read(s.pair, s.v, p - step)
+    if last - (last - b) % s.wrap + per > date then break end
+    total, closed, p = total - (s.u > 0 and c or 1), closed - 1, p - step
   end
   s.closed, s.total, s.fin = closed, total, p
-end
-
--- admits returns the earliest time at which the section admits n more.
-local function admits(s)
-  local need = s.total + n - s.max -- how many units must be forgotten
-  if need <= 0 then return 0 end
-  if need > s.total - s.open then return s.last + s.per end
-  local t, units, p = 0, 0, s.fin
-  if s.u == 0 then return bucket(s, p - need * s.w) + s.per end
-  while need > 0 and p > s.at do
-    p = p - s.w - s.u
-    t, units = bucket(s, p)
-    need = need - units
-  end
-  return t + s.per
-end
-
--- encode returns a section as the record holds it.
-local function encode(s)
-  local u, fields, body = s.u, '', ''
-  local flags = (u > 1 and (u + 5) / 4 or u) + (s.coarse and 4 or 0)
-  if s.last ~= floor then flags, fields = flags + 16, write('>I6', s.last) end
-  if u == 1 then
-    fields = fields .. write('>BB', s.total, s.open)
-  elseif u > 1 then
-    fields = fields .. write(u == 3 and '>I3I3' or '>I7I7', s.total, s.open)
-  end
-  if s.closed > 0 then body = s.v:sub(s.at, s.fin - 1) end
-  if s.closed < 256 and s.per < 4294967296 then
-    return write('>BBI4', flags, s.closed, s.per) .. fields .. body
-  end
-  return write('>BI2I6', flags + 32, s.closed, s.per) .. fields .. body
 end
 
 -- The clock stepped back: date what lies too far ahead anew.
@@ -297,42 +262,61 @@ end
 local date = now < floor and floor or now -- no later turn is before it
 local reply = {0, now, shift, pauseEnd, nil, nil}
 
-if book then
+if book or op == 'inspect' then
   local booked, t = 0, date < pauseEnd and pauseEnd or date
   reply[5] = 0
   while booked < y do
-    for _, s in ipairs(sections) do
-      local earliest = s.max and admits(s) or 0
+    -- The turn. A limit admits it once need units are forgotten.
+    for i = 1, taken do
+      local s = sections[i]
+      local need, earliest = s.max and s.total + n - s.max or 0, 0
+      if need > s.total - s.open then
+        earliest = s.last + s.per
+      elseif need > 0 then
+        local p, units = s.fin, 1
+        if s.u == 0 then p, need = p - (need - 1) * s.w, 1 end
+        while need > 0 and p > s.at do
+          p = p - s.w - s.u
+          earliest, units = bucket(s, p)
+          need = need - units
+        end
+        earliest = earliest + s.per
+      end
       if earliest > t then t = earliest end
+      if not book then s.earliest = earliest end
     end
+    if not book then break end
     if t > now + x then
       reply[5] = t - x - now
       break
     end
-    for _, s in ipairs(sections) do
-      local per, last, total = s.per, s.last, s.total
+
+    -- Count its units.
+    for i = 1, taken do
+      local s = sections[i]
       if s.max then
-        if total > 0 then forget(s, t) total = s.total end
-        local width = (per + 239 - (per + 239) % 240) / 240
-        if total > 0 and (last == t or s.coarse and last - last % width == t - t % width) then
+        local per, last = s.per, s.last
+        if s.total > 0 then forget(s, t) end
+        local total, width = s.total, s.coarse and (per + 239 - (per + 239) % 240) / 240
+        if total > 0 and (last == t or width and last - last % width == t - t % width) then
           s.open = s.open + n
         else
           if total > 0 then
-            local closed = write(s.pair, last % s.wrap, s.open)
-            if s.closed > 0 then closed = closed .. s.v:sub(s.at, s.fin - 1) end
-            replace(s, closed, s.closed + 1)
+            local body = write(s.pair, last % s.wrap, s.open) -- without units, if every bucket holds 1
+            if s.closed > 0 then body = body .. s.v:sub(s.at, s.fin - 1) end
+            s.v, s.at, s.fin, s.closed = body, 1, #body + 1, s.closed + 1
           end
           s.open, s.coarse = n, s.max > 256
         end
         s.last, s.total = t, total + n
-        if s.u > 6 or total + n ~= s.closed + 1 then widen(s) end
+        if total + n ~= s.closed + 1 then widen(s) end
       end
     end
     floor, booked = t, booked + 1
     reply[5 + booked] = t
   end
-  reply[1] = booked
-  changed = changed or booked > 0
+  reply[1], changed = booked, changed or booked > 0
+  if not book then reply[5], reply[6] = floor, t end
 elseif op == 'cancel' then
   local t = x + shift - y
   for _, s in ipairs(sections) do
@@ -350,7 +334,8 @@ elseif op == 'cancel' then
         changed, reply[1], s.total = true, 1, s.total - units + rest
         if closed then
           local kept = rest > 0 and write(s.pair, at % s.wrap, rest) or ''
-          replace(s, s.v:sub(s.at, p - step - 1) .. kept .. s.v:sub(p, s.fin - 1), rest > 0 and s.closed or s.closed - 1)
+          s.v = s.v:sub(s.at, p - step - 1) .. kept .. s.v:sub(p, s.fin - 1)
+          s.at, s.fin, s.closed = 1, #s.v + 1, rest > 0 and s.closed or s.closed - 1
         elseif rest > 0 then
           s.open = rest
         elseif s.closed > 0 then
@@ -376,8 +361,8 @@ elseif op == 'pause' then
             body[#body + 1] = write(s.pair, t % s.wrap, units)
           end
         end
-        s.last = last
-        replace(s, table.concat(body), #body)
+        s.v, s.last, s.closed = table.concat(body), last, #body
+        s.at, s.fin = 1, #s.v + 1
       end
     end
     if floor >= now then floor = floor + added end
@@ -387,11 +372,14 @@ elseif op == 'pause' then
     end
     reply[1], reply[3], reply[4] = 1, shift, pauseEnd
   end
-elseif op == 'inspect' then
-  local turn = math.max(date, pauseEnd)
+end
+
+if op == 'inspect' then
+  local byPer = {}
   local function state(s)
+    forget(s, date)
     reply[#reply + 1] = s.total
-    if s.max then reply[#reply + 1] = math.max(admits(s) - now, 0) end
+    if s.max then reply[#reply + 1] = math.max(s.earliest - now, 0) end
     reply[#reply + 1] = s.total > 0 and s.last + s.per - now or 0
     reply[#reply + 1] = s.total > 0 and s.closed + 1 or 0
     for i = s.closed, 1, -1 do
@@ -404,34 +392,44 @@ elseif op == 'inspect' then
       reply[#reply + 1] = s.open
     end
   end
-  local byPer = {}
-  for _, s in ipairs(sections) do
-    forget(s, date)
-    byPer[s.per] = s
-    if s.max then turn = math.max(turn, admits(s)) end
-  end
-  reply[5], reply[6] = floor, turn
+  for _, s in ipairs(sections) do byPer[s.per] = s end
   for i = 4, count, 2 do state(byPer[A[i] + 0]) end
   for _, s in ipairs(sections) do
-    if not s.max then
+    if not s.max and s.last + s.per > date then
       reply[#reply + 1] = s.per
       state(s)
     end
   end
+  return reply
 end
 
-if changed and (book or op == 'cancel' or op == 'pause') then
+if changed and op ~= 'due' then
   date = now < floor and floor or now
   local out, outs, expiry = '', 0, pauseEnd > date and pauseEnd or date
-  for _, s in ipairs(sections) do
-    if s.total > 0 and not (book and s.max) then forget(s, date) end
-    if s.total > 0 then
-      if s.total < s.open + s.closed or s.closed > 65535 then
+  for i = 1, taken do
+    local s = sections[i]
+    if not (book and s.max) then forget(s, date) end
+    local closed, per, last, total, open, u = s.closed, s.per, s.last, s.total, s.open, s.u
+    if total > 0 then
+      if total < open + closed or closed > 65535 then
         return redis.error_reply('SLIDEGATE key ' .. key ..
           ' holds more buckets than a record can, or units that do not add up; reset it')
       end
-      out, outs = out .. encode(s), outs + 1
-      if s.last + s.per > expiry then expiry = s.last + s.per end
+      local flags, fields = (u > 1 and (u + 5) / 4 or u) + (s.coarse and 4 or 0), ''
+      if last ~= floor then flags, fields = flags + 16, write('>I6', last) end
+      if u == 1 then
+        fields = fields .. write('>BB', total, open)
+      elseif u > 1 then
+        fields = fields .. write(u == 3 and '>I3I3' or '>I7I7', total, open)
+      end
+      if closed > 0 then fields = fields .. s.v:sub(s.at, s.fin - 1) end
+      if closed < 256 and per < 4294967296 then
+        out = out .. write('>BBI4', flags, closed, per) .. fields
+      else
+        out = out .. write('>BI2I6', flags + 32, closed, per) .. fields
+      end
+      outs = outs + 1
+      if last + per > expiry then expiry = last + per end
     end
   end
   if outs > 31 then

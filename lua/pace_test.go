@@ -147,10 +147,14 @@ func newPacedEvent(t *testing.T, seed uint64) *pacedEvent {
 	e := &pacedEvent{Rand: rand.New(rand.NewPCG(2, seed)), ask: pace.onRedis(t)}
 	e.now = int64(midnight) + e.Int64N(1000)
 	e.time = e.now
+	pers, maxes := []float64{1e3, 1e5, 1e8, 2e10}, []float64{10, 300, 5000, 1 << 52}
+	if seed%2 == 0 { // few instants, so that many coincide
+		pers, maxes = []float64{10, 300}, []float64{4, 600}
+	}
 	for range 1 + e.IntN(3) {
-		per := 1 + int64(20*math.Pow(float64([]int64{100, 10_000, 4_000_000, 800_000_000}[e.IntN(4)]), e.Float64()))
+		per := int64(math.Pow(pers[e.IntN(len(pers))], e.Float64()))
 		if !slices.ContainsFunc(e.pool, func(l paceLimit) bool { return l.per == per }) {
-			e.pool = append(e.pool, paceLimit{per, 1 + int64(math.Pow([]float64{10, 300, 5000}[e.IntN(3)], e.Float64()))})
+			e.pool = append(e.pool, paceLimit{per, 1 + int64(math.Pow(maxes[e.IntN(len(maxes))], e.Float64()))})
 		}
 	}
 	e.lead = e.pool[0].per
