@@ -188,7 +188,7 @@ while (pos <= len or i < count) and not foreign do
     fin = at + closed * w
   end
   local max = maxes[per]
-  if fin > len + 1 and pos <= len or max == true or per < 1 or per > 17592186044416 or last > floor or
+  if pos <= len and (fin > len + 1 or open < 1) or max == true or per < 1 or per > 17592186044416 or last > floor or
     total < open + closed or total > 9007199254740992 then
     foreign = true
     break

@@ -20,6 +20,7 @@ type paceRecord struct {
 type paceSection struct {
 	per     int64
 	buckets []paceBucket
+	total   int64 // units, where a stored record says so
 }
 
 // A paceBucket has the time of its newest turn. A coarse one takes turns of the same Per/240.
@@ -118,7 +119,7 @@ func (r paceRecord) forget(at int64) paceRecord {
 	for _, s := range sections {
 		i := slices.IndexFunc(s.buckets, func(b paceBucket) bool { return b.at+s.per > at })
 		if i >= 0 {
-			r.sections = append(r.sections, paceSection{s.per, s.buckets[i:]})
+			r.sections = append(r.sections, paceSection{per: s.per, buckets: s.buckets[i:]})
 		}
 	}
 	return r

@@ -2,7 +2,6 @@ package lua_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -37,8 +36,7 @@ func readPace(record string) (r paceRecord) {
 		panic("not this format")
 	}
 	for range sections {
-		fields, n := take(rest, widths(rest))
-		_ = fields
+		_, n := take(rest, widths(rest))
 		r.sections = append(r.sections, readPaceSection(rest[:n], r.floor))
 		rest = rest[n:]
 	}
@@ -71,7 +69,7 @@ func readPaceSection(b []byte, last int64) paceSection {
 	if units > 0 {
 		total, open, at = uintOf(b[at:at+units]), uintOf(b[at+units:at+2*units]), at+2*units
 	}
-	wide, s := timeWidth(uint64(per)), paceSection{per, []paceBucket{{last, open, flags>>2&1 == 1}}}
+	wide, s := timeWidth(uint64(per)), paceSection{per: per, buckets: []paceBucket{{last, open, flags>>2&1 == 1}}}
 	for range closed {
 		t, n := uintOf(b[at:at+wide]), int64(1)
 		if units > 0 {
@@ -81,10 +79,7 @@ func readPaceSection(b []byte, last int64) paceSection {
 		s.buckets = slices.Insert(s.buckets, 0, paceBucket{last - ((last-t)%modulus+modulus)%modulus, n, false})
 		at += wide + units
 	}
-	for _, b := range s.buckets {
-		total -= b.units
-	}
-	if total != 0 {
+	if s.total = total; open > total {
 		panic("the units do not add up")
 	}
 	return s
@@ -95,8 +90,9 @@ func (r paceRecord) stored() paceRecord {
 	r.sections = slices.Clone(r.sections)
 	for i, s := range r.sections {
 		s.buckets = slices.Clone(s.buckets)
-		for j := range s.buckets[:len(s.buckets)-1] {
-			s.buckets[j].coarse = false
+		for j := range s.buckets {
+			s.buckets[j].coarse = s.buckets[j].coarse && j == len(s.buckets)-1
+			s.total += s.buckets[j].units
 		}
 		r.sections[i] = s
 	}
@@ -270,5 +266,3 @@ func (e *pacedEvent) forgets() {
 	}
 	e.turns = slices.DeleteFunc(slices.Clone(e.turns), func(t pacedTurn) bool { return t.time+longest < min(e.time, e.newest)-longest })
 }
-
-var _ = fmt.Sprint
