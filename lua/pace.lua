@@ -224,6 +224,8 @@ local function widen(s)
   s.at, s.fin = 1, #s.v + 1
 end
 
+local broken = false -- the units of a section do not add up
+
 -- forget drops the buckets that no turn from date on can meet.
 local function forget(s, date)
   local per, last, closed, total, p, step = s.per, s.last, s.closed, s.total, s.fin, s.w + s.u
@@ -236,7 +238,7 @@ local function forget(s, date)
     if last - (last - b) % s.wrap + per > date then break end
     total, closed, p = total - (s.u > 0 and c or 1), closed - 1, p - step
   end
-  s.closed, s.total, s.fin = closed, total, p
+  s.closed, s.total, s.fin, broken = closed, total, p, broken or total < s.open + closed
 end
 
 -- The clock stepped back: date what lies too far ahead anew.
@@ -251,6 +253,7 @@ if now < clock then
         s.open, s.closed, s.at = s.open + units, s.closed - 1, s.at + s.w + s.u
       end
       s.last = latest -- less than Per after the closed buckets, so their times stay as they are
+      broken = broken or s.total < s.open + s.closed
       if s.total > 0 then widen(s) end
     end
   end
@@ -342,6 +345,8 @@ elseif op == 'cancel' then
           -- The closed bucket before it becomes the last one. No turn of another time joins it.
           local last, open = bucket(s, s.at)
           s.last, s.open, s.coarse, s.closed, s.at = last, open, false, s.closed - 1, s.at + step
+        else
+          s.open = 0
         end
       end
     end
@@ -400,6 +405,9 @@ if op == 'inspect' then
       state(s)
     end
   end
+  if broken then
+    return redis.error_reply('SLIDEGATE key ' .. key .. ' has units that do not add up; reset it')
+  end
   return reply
 end
 
@@ -411,9 +419,9 @@ if changed and op ~= 'due' then
     if not (book and s.max) then forget(s, date) end
     local closed, per, last, total, open, u = s.closed, s.per, s.last, s.total, s.open, s.u
     if total > 0 then
-      if total < open + closed or closed > 65535 then
-        return redis.error_reply('SLIDEGATE key ' .. key ..
-          ' holds more buckets than a record can, or units that do not add up; reset it')
+      if broken or closed > 65535 then
+        return redis.error_reply('SLIDEGATE key ' .. key .. ' has ' .. (broken and 'units that do not add up' or
+          'more buckets than a record can hold') .. '; reset it')
       end
       local flags, fields = (u > 1 and (u + 5) / 4 or u) + (s.coarse and 4 or 0), ''
       if last ~= floor then flags, fields = flags + 16, write('>I6', last) end
