@@ -272,7 +272,7 @@ if book or op == 'inspect' then
     -- The turn. A limit admits it once need units are forgotten.
     for i = 1, taken do
       local s = sections[i]
-      local need, earliest = s.max and s.total + n - s.max or 0, 0
+      local need, earliest = s.max and s.total - (s.max - n) or 0, 0
       if need > s.total - s.open then
         earliest = s.last + s.per
       elseif need > 0 then

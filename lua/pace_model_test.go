@@ -387,6 +387,13 @@ func (w paceWorld) book(a paceAction) (paceWorld, paceReply, string) {
 	before := w.record
 	after, reply := w.paceDesign.book(w.record, w.now, a.n, a.k, a.horizon, a.limits)
 	w.record = after
+	single := before
+	for range reply.first {
+		single, _ = w.paceDesign.book(single, w.now, a.n, 1, a.horizon, a.limits)
+	}
+	if reply.first > 1 && !reflect.DeepEqual(single, after) {
+		return w, reply, fmt.Sprintf("%d calls leave %v, and one leaves %v", reply.first, single, after)
+	}
 	ahead := w.ahead
 	for _, at := range reply.turns {
 		time := w.time + at - w.now

@@ -1,0 +1,156 @@
+package lua_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPaceVectors plays the histories in testdata/pace. A line is a call:
+//
+//	0s book 2 5/1s 50/1m within 10s x 3   3 turns of 2 units, at most 10s ahead
+//	0s cancel 2 5/1s of 1s under 0s       the turn that was booked for 1s under that shift
+//	0s pause 1 for 3s
+//	0s due 1
+//	0s inspect 1 5/1s
+//	0s reset 1
+//
+// The reply follows, indented: the integers as the head of pace.lua has them, with instants as times
+// after midnight, and what is written. A line with the word record shows the stored record in hex: its
+// head and then each section, as testdata/window does.
+func TestPaceVectors(t *testing.T) {
+	for _, file := range must(filepath.Glob("testdata/pace/*.txt")) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, got := playPace(t, file, pace.onRedis(t))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			} else if diff := cmp.Diff(text, got); diff != "" {
+				t.Errorf("if this is as it should be: go test ./lua -run PaceVectors -update (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPaceOnOtherLuas plays the same, and random histories, on the interpreters of Lua that it finds.
+func TestPaceOnOtherLuas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is an extra")
+	}
+	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, file := range must(filepath.Glob("testdata/pace/*.txt")) {
+				text, got := playPace(t, file, pace.spyOnLua(t, path).about("event"))
+				if diff := cmp.Diff(text, got); diff != "" {
+					t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
+				}
+			}
+			for seed := range uint64(20) {
+				newPacedEvent(seed, pace.spyOnLua(t, path).about("event")).plays(t, seed%3 == 0)
+			}
+		})
+	}
+}
+
+// playPace plays a history. It returns its text, and the text with the replies that it got.
+func playPace(t *testing.T, file string, ask judge) (text, got string) {
+	t.Helper()
+	text = string(must(os.ReadFile(file)))
+	var out strings.Builder
+	stored := ""
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "  ") {
+			continue
+		}
+		out.WriteString(line)
+		line, _, _ = strings.Cut(line, "#")
+		switch words := strings.Fields(line); {
+		case len(words) == 1:
+			out.WriteString(paceLayout(stored))
+		case len(words) > 1:
+			a := ask(t, paceArgs(words)...)
+			stored = a.stored
+			out.WriteString(showPace(a))
+		}
+	}
+	return text, out.String()
+}
+
+// paceArgs returns a line as the script takes it.
+func paceArgs(words []string) []string {
+	args := []string{words[1], pace.at(words[0]), words[2]}
+	last, k := []string(nil), "1"
+	for i := 3; i < len(words); i++ {
+		if strings.Contains(words[i], "/") {
+			args = append(args, pace.limit(words[i])...)
+			continue
+		}
+		i++
+		switch words[i-1] {
+		case "x":
+			k = words[i]
+		case "of":
+			last = append(last, pace.at(words[i]))
+		case "within", "under", "for":
+			last = append(last, digits(pace.instant(words[i])-midnight))
+		default:
+			panic("no such word: " + words[i-1])
+		}
+	}
+	if words[1] == "book" {
+		last = append(last, k)
+	}
+	return slices.Concat(args, last)
+}
+
+// showPace returns a reply as a person reads it. An integer that is an instant of these days is shown
+// as one.
+func showPace(a answer) string {
+	if a.err != "" {
+		return "  error " + a.err + "\n"
+	}
+	var shown []string
+	for _, n := range a.reply {
+		if n > midnight/2 && n < 2*midnight {
+			shown = append(shown, pace.shown(n))
+		} else {
+			shown = append(shown, digits(n))
+		}
+	}
+	said := "  " + strings.Join(shown, " ")
+	if a.wrote == "SET" {
+		said += fmt.Sprintf("; stored %d bytes for %s ms", len(a.stored), a.px)
+	} else if a.wrote != "" {
+		said += "; " + a.wrote
+	}
+	return said + "\n"
+}
+
+// paceLayout shows a record in hex: its head, then a line for each section.
+func paceLayout(record string) string {
+	if record == "" {
+		return "  none\n"
+	}
+	b, head := []byte(record), []int{1, 1, 6, 6}
+	if b[0] == 249 {
+		head = append(head, 6, 6)
+	}
+	shown, n := take(b, head)
+	lines := []string{"  " + shown}
+	for b = b[n:]; len(b) > 0; b = b[n:] {
+		shown, n = take(b, widths(b))
+		lines = append(lines, "  "+shown)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
