@@ -104,7 +104,8 @@ end
 local maxes = {}
 for i = 4, count, 2 do
   local per, max = A[i] + 0, A[i + 1] + 0
-  if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 9007199254740992 and per % 1 + max % 1 == 0) then
+  if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
+    per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format(
       'SLIDEGATE key %s: limit %d or the units are not as the head of pace.lua asks', key, i / 2 - 1))
   end
@@ -326,7 +327,8 @@ elseif op == 'cancel' then
     forget(s, date)
     if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and y <= shift then
       -- The units are in the first bucket that is not before t.
-      local p, step, at, units, width = s.fin, s.w + s.u, s.last, s.open, s.max > 256 and math.ceil(s.per / 240) or 1
+      local p, step, at, units = s.fin, s.w + s.u, s.last, s.open
+      local width = s.max > 256 and math.ceil(s.per / 240) or 1
       while p > s.at do
         local b, c = bucket(s, p - step)
         if b >= t then at, units = b, c break end

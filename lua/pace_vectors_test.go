@@ -51,13 +51,13 @@ func TestPaceOnOtherLuas(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			for _, file := range must(filepath.Glob("testdata/pace/*.txt")) {
-				text, got := playPace(t, file, pace.spyOnLua(t, path).about("event"))
+				text, got := playPace(t, file, pace.spyOnLua(t, path).about("turns"))
 				if diff := cmp.Diff(text, got); diff != "" {
 					t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
 				}
 			}
 			for seed := range uint64(20) {
-				newPacedEvent(seed, pace.spyOnLua(t, path).about("event")).plays(t, seed%3 == 0)
+				newPacedEvent(seed, pace.spyOnLua(t, path).about("turns")).plays(t, seed%3 == 0)
 			}
 		})
 	}
