@@ -300,6 +300,7 @@ type paceWorld struct {
 	ahead   int64 // how far ahead of the last write anything was, at most
 	stepped bool  // the clock stepped back
 	moved   bool  // a pause moved buckets
+	mixed   bool  // callers differ in a Max, so one that is exact may meet coarse buckets
 }
 
 // A pacedTurn is one that a caller holds.
@@ -452,7 +453,7 @@ func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 	if time < earliest {
 		return fmt.Sprintf("a turn in %d, though the earliest is in %d", time-w.time, earliest-w.time)
 	}
-	if time >= earliest+width && !w.stepped && (width == 1 || !w.moved) {
+	if time >= earliest+width && !w.stepped && !w.mixed && (width == 1 || !w.moved) {
 		return fmt.Sprintf("a turn in %d, though one is free in %d", time-w.time, earliest-w.time)
 	}
 	return ""

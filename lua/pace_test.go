@@ -164,7 +164,7 @@ func (e *pacedEvent) limits() (limits []paceLimit) {
 	}
 	if e.IntN(16) == 0 {
 		limits[0].max = 1 + e.Int64N(limits[0].max)
-		e.moved = true // a coarse bucket is no longer of the width of each caller
+		e.mixed = true
 	}
 	return limits
 }
@@ -210,7 +210,7 @@ func (e *pacedEvent) does(t *testing.T, a paceAction) {
 	before := e.paceWorld
 	after, reply, broken := e.do(a)
 	if e.history = append(e.history, a.String()); broken != "" {
-		t.Fatalf("%v: %s", e.history, broken)
+		t.Fatalf("%v: %s", e.history[max(0, len(e.history)-40):], broken)
 	}
 	e.paceWorld = after
 	if a.step != 0 {
@@ -256,7 +256,7 @@ func (e *pacedEvent) plays(t *testing.T, back bool) {
 		e.forgets()
 		if i%20 == 19 {
 			if broken := e.bounded(); broken != "" {
-				t.Fatalf("%v: %s", e.history, broken)
+				t.Fatalf("%v: %s", e.history[max(0, len(e.history)-40):], broken)
 			}
 		}
 	}
