@@ -14,11 +14,12 @@
 --            inspect  reply the state, bucket by bucket
 --            reset    forget the event, even if its record is cut short
 -- ARGV[2]  now, in ms since 1970 (below 2^47); empty: the clock of this server
--- ARGV[3]  n, in units: 1 to 2^53. For book and inspect it is at most the least Max
+-- ARGV[3]  for book k, 1 to 4096. Otherwise n, in units: 1 to 2^53. For inspect it is at most the least
+--          Max. Pause, due and reset take 1
 -- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44) and Max in units (1 to 2^53).
 --          No two limits have the same Per. Only book and cancel need a limit
 -- The last ARGV:
---   book     the horizon, how far ahead of now a turn may lie, in ms (0 to 2^44); and k (1 to 256)
+--   book     the horizon, how far ahead of now a turn may lie, in ms (0 to 2^44); and n, 1 to the least Max
 --   cancel   the turn as the reply to book has it, in ms since 1970; and the shift in that reply
 --   pause    D, in ms (0 to 2^44)
 --
@@ -68,12 +69,12 @@
 local redis, read, write, A, key = redis, struct.unpack, struct.pack, ARGV, KEYS[1]
 local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
--- The verb. The first of its last arguments is x, the second y.
+-- The verb. The first of its last arguments is x, the second y. For book, y is k.
 local book, x, y, most = op == 'book', 0, 1, n -- most: a Max is not less
 local valid = n >= 1 and n <= 9007199254740992 and n % 1 == 0 and #KEYS == 1
 if book then
-  x, y, count = A[count - 1] + 0, A[count] == '1' and 1 or A[count] + 0, count - 2
-  valid = valid and y >= 1 and y <= 256 and y % 1 == 0 and x <= 17592186044416
+  y, n, x, count = n, A[count] == '1' and 1 or A[count] + 0, A[count - 1] + 0, count - 2
+  most, valid = n, valid and y <= 4096 and n >= 1 and n <= 9007199254740992 and n % 1 == 0 and x <= 17592186044416
 elseif op == 'cancel' then
   x, y, count, most = A[count - 1] + 0, A[count] + 0, count - 2, 1
   valid = valid and y >= 0 and y <= 281474976710655 and y % 1 == 0 and x <= 281474976710655

@@ -51,7 +51,7 @@ func booking(b *testing.B, client rueidis.Client, ahead int, limits []string) fl
 		args = append(args, pace.limit(l)...)
 	}
 	book := func(horizon string, turns int) []int64 {
-		return must(lua.Exec(b.Context(), client, []string{key}, append(slices.Clone(args), horizon, digits(int64(turns)))).AsIntSlice())
+		return must(lua.Exec(b.Context(), client, []string{key}, append(change(2, digits(int64(turns)))(slices.Clone(args)), horizon, "1")).AsIntSlice())
 	}
 	const far = "17592186044416"
 	for ahead > 0 && book("0", 256)[0] == 256 {

@@ -26,9 +26,9 @@ func paceCalls() map[string][]string {
 func paceRecordOf(t *testing.T) string {
 	t.Helper()
 	ask := pace.onRedis(t)
-	ask(t, "book", pace.at("0s"), "2", "1000", "5", "60000", "300", "10000", "3")
+	ask(t, "book", pace.at("0s"), "3", "1000", "5", "60000", "300", "10000", "2")
 	ask(t, "pause", pace.at("100ms"), "1", "100")
-	return ask(t, "book", pace.at("100ms"), "1", "1000", "5", "10000", "2").stored
+	return ask(t, "book", pace.at("100ms"), "2", "1000", "5", "10000", "1").stored
 }
 
 // TestPaceBadArguments checks that each verb refuses every invalid argument, for an event that is new
@@ -52,15 +52,18 @@ func TestPaceBadArguments(t *testing.T) {
 			for name, spoil := range bad {
 				srv.refuses(name, value, spoil(slices.Clone(args)))
 			}
-			if verb == "book" || verb == "inspect" {
+			if verb == "inspect" {
 				srv.refuses("units over a Max", value, change(2, "6")(slices.Clone(args)))
+			}
+			if verb == "book" {
+				srv.refuses("too many turns", value, change(2, "4097")(slices.Clone(args)))
 			}
 			if verb == "book" || verb == "cancel" {
 				srv.refuses("no limit", value, slices.Delete(slices.Clone(args), 3, 7))
 			}
 		}
 		for verb, last := range map[string][][]string{
-			"book":   {{"-1", "1"}, {"1.5", "1"}, {"17592186044417", "1"}, {"nan", "1"}, {"1", "0"}, {"1", "257"}, {"1", "1.5"}, {"1", "nan"}},
+			"book":   {{"-1", "1"}, {"1.5", "1"}, {"17592186044417", "1"}, {"nan", "1"}, {"1", "0"}, {"1", "6"}, {"1", "1.5"}, {"1", "nan"}, {"1", "one"}},
 			"cancel": {{"-1", "0"}, {"1.5", "0"}, {"281474976710656", "0"}, {"1", "-1"}, {"1", "0.5"}, {"1", "281474976710656"}, {"1", "nan"}},
 			"pause":  {{"-1"}, {"1.5"}, {"17592186044417"}, {"nan"}, {"long"}},
 		} {
@@ -113,7 +116,7 @@ func TestPaceExtremes(t *testing.T) {
 	ask, last, most := pace.onRedis(t), digits(pace.never-1), "9007199254740992"
 	const per = "17592186044416"
 	for _, want := range []int64{1, 1, 0} {
-		if a := ask(t, "book", last, most, per, most, per, "1"); a.err != "" || a.reply[0] != want {
+		if a := ask(t, "book", last, "1", per, most, per, most); a.err != "" || a.reply[0] != want {
 			t.Fatalf("a booking is answered %+v", a)
 		}
 	}
@@ -150,7 +153,7 @@ func TestPaceServerTime(t *testing.T) {
 	srv := pace.on(t, redistest.Client(t))
 	const clock = `local t = redis.call('TIME') return math.floor((t[1] * 1000000 + t[2]) / 1000)`
 	for _, args := range [][]string{
-		{"book", "", "1", "50", "1", "10000", "3"}, {"pause", "", "1", "50"}, {"due", "", "1"}, {"inspect", "", "1"}, {"cancel", "", "1", "50", "1", "1", "0"},
+		{"book", "", "3", "50", "1", "10000", "1"}, {"pause", "", "1", "50"}, {"due", "", "1"}, {"inspect", "", "1"}, {"cancel", "", "1", "50", "1", "1", "0"},
 	} {
 		before := must(srv.eval(clock).AsInt64())
 		reply := must(srv.call(args...).AsIntSlice())

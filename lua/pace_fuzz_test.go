@@ -50,7 +50,7 @@ func paceGrows(tb testing.TB, seed uint64) (record string) {
 	for record == "" || r.IntN(6) > 0 {
 		now += r.Int64N(300)
 		units := digits(1 + r.Int64N(1+r.Int64N(300)))
-		a := ask(tb, "book", digits(now), units, "1000", "300", "60000", "9007199254740992", "17592186044416", digits(1+r.Int64N(40)))
+		a := ask(tb, "book", digits(now), digits(1+r.Int64N(40)), "1000", "300", "60000", "9007199254740992", "17592186044416", units)
 		if record = a.stored; seed%2 == 0 {
 			record = ask(tb, "pause", digits(now), "1", digits(1+r.Int64N(900))).stored
 		}

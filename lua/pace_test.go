@@ -119,7 +119,7 @@ func (w paceWorld) args(a paceAction) []string {
 	}
 	switch {
 	case a.k > 0:
-		return slices.Concat([]string{"book", now, digits(a.n)}, limits(a.limits), []string{digits(a.horizon), digits(a.k)})
+		return slices.Concat([]string{"book", now, digits(a.k)}, limits(a.limits), []string{digits(a.horizon), digits(a.n)})
 	case a.cancel > 0:
 		t := w.turns[a.cancel-1]
 		return slices.Concat([]string{"cancel", now, digits(t.units)}, limits(t.limits), []string{digits(t.at), digits(t.shift)})

@@ -90,7 +90,7 @@ func playPace(t *testing.T, file string, ask judge) (text, got string) {
 // paceArgs returns a line as the script takes it.
 func paceArgs(words []string) []string {
 	args := []string{words[1], pace.at(words[0]), words[2]}
-	last, k := []string(nil), "1"
+	last, turns := []string(nil), "1"
 	for i := 3; i < len(words); i++ {
 		if strings.Contains(words[i], "/") {
 			args = append(args, pace.limit(words[i])...)
@@ -99,7 +99,7 @@ func paceArgs(words []string) []string {
 		i++
 		switch words[i-1] {
 		case "x":
-			k = words[i]
+			turns = words[i]
 		case "of":
 			last = append(last, pace.at(words[i]))
 		case "within", "under", "for":
@@ -109,7 +109,7 @@ func paceArgs(words []string) []string {
 		}
 	}
 	if words[1] == "book" {
-		last = append(last, k)
+		args[2], last = turns, append(last, words[2])
 	}
 	return slices.Concat(args, last)
 }
