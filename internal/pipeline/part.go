@@ -78,7 +78,7 @@ func (b *batch) group() {
 func (b *batch) newCall(p *part) *ScriptCall {
 	b.calls = append(b.calls, callOf(p))
 	c := &b.calls[len(b.calls)-1]
-	if len(b.parts) > 1 && p.first.Group != "" && !p.merged && !p.crowded {
+	if len(b.parts) > 1 && p.first.Group != "" && !p.first.OneKey && !p.merged && !p.crowded {
 		if len(b.open) == maxOpen {
 			b.open = slices.Delete(b.open, 0, 1)
 		}
@@ -96,7 +96,7 @@ func callOf(p *part) ScriptCall {
 // callFor returns the script call of the same limiter that a part joins, or nil if it begins one. A
 // key with several parts has calls of its own, so that these stay in order.
 func (b *batch) callFor(p *part) *ScriptCall {
-	if len(b.open) == 0 || p.merged || p.crowded {
+	if len(b.open) == 0 || p.merged || p.crowded || p.first.OneKey {
 		return nil
 	}
 	i := slices.IndexFunc(b.open, func(c *ScriptCall) bool { return p.first.lane == c.first.lane && p.first.fits(c.first) })

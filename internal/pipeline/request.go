@@ -23,6 +23,7 @@ type Request struct {
 	// has all keys. A request without a Group is a script call of its own.
 	Group  string
 	Merged string
+	OneKey bool // the script takes one key at a time, so requests on several keys share no call
 
 	Joint *Joint // of a request about several keys; nil for others
 

@@ -18,7 +18,7 @@ import (
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
-		"window ar1 lua login":      {rueidis, own, sys},
+		"window ar1 pace lua login": {rueidis, own, sys},
 		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
 		"goredisgate": {
 			"github.com/cespare/xxhash/v2", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", "go.uber.org/atomic", sys,
@@ -51,11 +51,11 @@ func TestDependencies(t *testing.T) {
 // TestRooms checks which of our packages another one does not know, apart from its tests.
 func TestRooms(t *testing.T) {
 	for _, room := range []struct{ dir, except, never string }{
-		{"internal/pipeline", "", "window ar1 internal/engine internal/denials internal/memory internal/outage"},
-		{"internal/engine", "", "window ar1 internal/outage"},
+		{"internal/pipeline", "", "window ar1 pace internal/engine internal/denials internal/memory internal/outage"},
+		{"internal/engine", "", "window ar1 pace internal/outage"},
 		{"internal/engine", "store.go", "internal/denials"},
-		{"internal/outage", "", "window ar1 internal/denials internal/memory"},
-		{"goredisgate", "", "ar1 internal/engine internal/denials internal/memory internal/outage"},
+		{"internal/outage", "", "window ar1 pace internal/denials internal/memory"},
+		{"goredisgate", "", "ar1 pace internal/engine internal/denials internal/memory internal/outage"},
 	} {
 		imported := imports(t, room.dir, room.except)
 		for never := range strings.FieldsSeq(room.never) {

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/slidegate/slidegate/internal/pipeline"
+)
+
+// A Call is a script call about an event, of a kind of limiter whose script has verbs of its own.
+type Call struct {
+	Verb   string
+	Event  string
+	Units  int64    // how many it is about
+	Rest   []string // the last arguments
+	Merges bool     // calls at the same time that differ in Units alone become one, about all their units
+	Reads  bool     // it changes nothing
+}
+
+// A CallReply is the answer of the script.
+type CallReply struct {
+	Integers []int64
+	First    int64 // how many units of others come before these
+	Trace    pipeline.Trace
+}
+
+// Call makes a script call. The event must have passed Check.
+func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error) {
+	s := l.store.(*onRedis)
+	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
+	if err != nil {
+		return reply, l.Wrap(err)
+	}
+	now, err := s.scriptTime()
+	if err != nil {
+		return reply, l.Wrap(err)
+	}
+	r := s.pipeline.NewRequest()
+	defer r.Free()
+	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.OneKey = s.script, s.Key(c.Event), c.Verb, now, c.Units, c.Rest, c.Reads, true
+	if c.Merges {
+		r.Group, r.Merged = strings.Join(c.Rest, " "), c.Verb
+	}
+	s.pipeline.Do(ctx, timeout, r)
+	return CallReply{r.Reply, r.First, r.Trace}, l.Wrap(r.Err)
+}
+
+// Checked returns a limiter whose counts are in memory, and not kept by a Store.
+func Checked(cfg Config, limits []Limit) (*Limiter, error) { return NewLocal(cfg, limits, nil) }

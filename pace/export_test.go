@@ -1,0 +1,35 @@
+package pace
+
+import (
+	"context"
+	"time"
+)
+
+// Lines returns of how many events callers wait.
+func Lines(l *Limiter) int {
+	l.lines.mu.Lock()
+	defer l.lines.mu.Unlock()
+	return len(l.lines.of)
+}
+
+// PauseElsewhere pauses the turns of an event as another process does.
+func PauseElsewhere(l *Limiter, event string, d time.Duration) {
+	if _, err := l.store.pause(context.Background(), event, d.Milliseconds()); err != nil {
+		panic(err)
+	}
+}
+
+// Oversleep stops all turns of an event for some time, as a process that is stopped does.
+func Oversleep(l *Limiter, event string, d time.Duration) {
+	on := l.lines.of[event]
+	on.mu.Lock()
+	on.timer.Stop()
+	on.mu.Unlock()
+	<-time.After(d)
+	on.tick()
+}
+
+// Sharing returns a limiter that shares its turns with another, but books up to another time ahead.
+func Sharing(l *Limiter, ahead time.Duration) *Limiter {
+	return &Limiter{engine: l.engine, store: l.store, limits: l.limits, maxAhead: ahead.Milliseconds(), lines: lines{of: map[string]*line{}}}
+}

@@ -1,0 +1,94 @@
+package pace_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/pace"
+	"github.com/slidegate/slidegate/window"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func equal[T any](tb testing.TB, what string, got, want T) {
+	tb.Helper()
+	if diff := gocmp.Diff(want, got); diff != "" {
+		tb.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// parsed returns limits, such as 5/1h.
+func parsed(texts ...string) (limits []window.Limit) {
+	for _, text := range texts {
+		limits = append(limits, must(window.ParseLimit(text)))
+	}
+	return limits
+}
+
+// every20 is a configuration of a turn every 20 ms, and up to a second ahead.
+func every20() pace.Config {
+	return pace.Config{Name: "api", Limits: parsed("1/20ms"), MaxAhead: time.Second}
+}
+
+// A fleet is callers who wait for turns at the same time, under a fake clock.
+type fleet struct {
+	*testing.T
+	limiter *pace.Limiter
+	began   time.Time
+	group   sync.WaitGroup
+
+	mu   sync.Mutex
+	came []arrival
+}
+
+// An arrival is that a Wait of a caller returned, some time after the fleet began.
+type arrival struct {
+	caller int
+	after  time.Duration
+	err    error
+}
+
+func newFleet(t *testing.T, cfg pace.Config) *fleet {
+	return &fleet{T: t, limiter: must(pace.NewLocal(cfg)), began: time.Now()}
+}
+
+// wait lets a caller wait for n units, in the background.
+func (f *fleet) wait(ctx context.Context, caller int, n int64) {
+	f.group.Go(func() {
+		err := f.limiter.WaitN(ctx, "e", n)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.came = append(f.came, arrival{caller, time.Since(f.began), err})
+	})
+}
+
+// all waits until all have returned, and returns them in order.
+func (f *fleet) all() []arrival {
+	f.group.Wait()
+	slices.SortStableFunc(f.came, func(a, b arrival) int { return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.caller, b.caller)) })
+	return f.came
+}
+
+// times returns when those without an error returned.
+func (f *fleet) times() (all []time.Duration) {
+	for _, a := range f.all() {
+		if a.err == nil {
+			all = append(all, a.after)
+		}
+	}
+	return all
+}

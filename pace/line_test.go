@@ -1,0 +1,174 @@
+package pace_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/pace"
+)
+
+const turn = 20 * time.Millisecond // of every20
+
+// TestWaitInOrder checks that those who wait get every turn, in the order in which they came, also those
+// beyond MaxAhead.
+func TestWaitInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, every20())
+		for i := range 500 {
+			f.wait(t.Context(), i, 1)
+			synctest.Wait()
+		}
+		for i, a := range f.all() {
+			if a.caller != i || a.err != nil || a.after.Truncate(time.Millisecond) != time.Duration(i)*turn {
+				t.Fatalf("arrival %d: %+v", i, a)
+			}
+		}
+	})
+}
+
+// TestLeaversHandOver checks that the turns of those who leave are used by the others in the process, and that
+// only the surplus is cancelled: the next one books the turn after the last one that was booked.
+func TestLeaversHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, every20())
+		leavers, leave := context.WithCancel(t.Context())
+		for i := range 100 { // half of them wait beyond MaxAhead
+			ctx := t.Context()
+			if i%2 == 0 {
+				ctx = leavers
+			}
+			f.wait(ctx, i, 1)
+		}
+		synctest.Wait()
+		<-time.After(turn / 2)
+		leave()
+		if got := f.times(); len(got) < 50 || got[len(got)-1] > 52*turn {
+			t.Errorf("%v", got)
+		}
+		equal(t, "lines that are left", pace.Lines(f.limiter), 0)
+	})
+}
+
+// TestAllLeave checks that a turn for which nobody waits is cancelled, and that no earlier turn than the last
+// one that was booked can be had then.
+func TestAllLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, every20())
+		ctx, leave := context.WithCancel(t.Context())
+		for i := range 20 {
+			f.wait(ctx, i, 1)
+		}
+		synctest.Wait()
+		leave()
+		f.all()
+		synctest.Wait()
+		r := must(f.limiter.Reserve(t.Context(), "e"))
+		equal(t, "the delay of the next one", r.Delay, 19*turn)
+		s := must(f.limiter.Inspect(t.Context(), "e"))
+		equal(t, "units that count", len(s.Limits[0].Turns), 1)
+	})
+}
+
+// TestDeadlines checks that a Wait whose turn would come after its deadline fails at once and books
+// nothing, while others wait for turns, and while they wait to book some.
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, waiting := range []int{10, 100} {
+			f := newFleet(t, every20())
+			for i := range waiting {
+				f.wait(t.Context(), i, 1)
+			}
+			synctest.Wait()
+			began := time.Now()
+			for _, left := range []time.Duration{9 * turn, time.Duration(min(waiting, 50)) * turn} {
+				ctx, cancel := context.WithTimeout(t.Context(), left-1)
+				err := f.limiter.Wait(ctx, "e")
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `limiter "api"`) || !strings.Contains(err.Error(), "none was booked") || time.Now() != began {
+					t.Errorf("%d wait, %v are left: %v after %v", waiting, left, err, time.Since(began))
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(waiting+5)*turn)
+			f.wait(ctx, waiting, 1)
+			f.wait(t.Context(), waiting+1, 1)
+			got := f.times()
+			cancel()
+			if len(got) != waiting+2 || got[waiting+1] > time.Duration(waiting+5)*turn {
+				t.Errorf("%d wait: %v", waiting, got)
+			}
+		}
+	})
+}
+
+// TestUnits checks that turns of several units come in order.
+func TestUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("10/1s"), MaxAhead: 10 * time.Second})
+		for i, n := range []int64{4, 4, 3, 1, 10, 5} {
+			f.wait(t.Context(), i, n)
+			synctest.Wait()
+		}
+		var got []time.Duration
+		for i, a := range f.all() {
+			if got = append(got, a.after); a.caller != i {
+				t.Errorf("%+v", f.came)
+			}
+		}
+		equal(t, "turns", got, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second, 3 * time.Second})
+	})
+}
+
+// TestPause checks that a pause makes all turns come later, in order, those of callers who wait as well as
+// those that were reserved, and that a shorter one adds nothing.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, every20())
+		for i := range 5 {
+			f.wait(t.Context(), i, 1)
+		}
+		synctest.Wait()
+		r := must(f.limiter.Reserve(t.Context(), "e"))
+		<-time.After(3 * turn / 2)
+		for _, d := range []time.Duration{time.Second, time.Second / 2} {
+			if err := f.limiter.Pause(t.Context(), "e", d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := 5*turn + time.Second - 3*turn/2
+		equal(t, "due", must(f.limiter.Due(t.Context(), "e", r)), want)
+		equal(t, "turns", f.times(), []time.Duration{0, turn, 2*turn + time.Second, 3*turn + time.Second, 4*turn + time.Second})
+		<-time.After(turn)
+		equal(t, "due when it comes", must(f.limiter.Due(t.Context(), "e", r)), 0)
+		equal(t, "the next one", must(f.limiter.Reserve(t.Context(), "e")).Delay, turn)
+	})
+}
+
+// TestPauseElsewhere checks that those who wait learn of a pause that another process made, before they go.
+func TestPauseElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
+		for i := range 3 {
+			f.wait(t.Context(), i, 1)
+		}
+		<-time.After(1500 * time.Millisecond)
+		pace.PauseElsewhere(f.limiter, "e", 10*time.Second)
+		equal(t, "turns", f.times(), []time.Duration{0, time.Second, 12 * time.Second})
+	})
+}
+
+// TestLate checks that who wakes more than a second after a turn waits for another one.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
+		for i := range 2 {
+			f.wait(t.Context(), i, 1)
+		}
+		synctest.Wait()
+		pace.Oversleep(f.limiter, "e", 3*time.Second)
+		equal(t, "turns", f.times(), []time.Duration{0, 3 * time.Second})
+	})
+}

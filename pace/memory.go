@@ -1,0 +1,222 @@
+package pace
+
+import (
+	"context"
+	"slices"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/memory"
+)
+
+// local keeps the turns of events in memory.
+type local struct {
+	*memory.Store[record]
+	limits []engine.Limit
+}
+
+// record is what is known of an event. Times are in ms.
+type record struct {
+	floor int64 // the newest turn that was ever booked
+	clock int64 // the time of the last write
+
+	// Of pauses: when the last one ends, and by how much all together have shifted turns.
+	end, shift int64
+
+	sections []section // one for each limit
+}
+
+// section holds the turns that count under a limit, oldest first.
+type section struct {
+	per     int64
+	buckets []bucket
+}
+
+// bucket holds turns within one slice of time. It is forgotten when its last one is Per old.
+type bucket struct{ last, units int64 }
+
+func newLocal(cfg engine.Config, limits []engine.Limit) *local {
+	return &local{memory.New(cfg.Clock, cfg.MaxEvents, (*record).forgotten), limits}
+}
+
+// forgotten reports whether the record says nothing any more.
+func (r *record) forgotten(now int64) bool {
+	return r.floor <= now && r.end <= now && !slices.ContainsFunc(r.sections, func(s section) bool {
+		return len(s.buckets) > 0 && s.buckets[len(s.buckets)-1].last+s.per > now
+	})
+}
+
+// change calls do with the record of an event, which is new if there is none. What do changes is stored if
+// it returns true.
+func (m *local) change(event string, do func(r *record, now int64) bool) error {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
+		return err
+	}
+	defer e.Close()
+	r := record{}
+	if e.Record != nil {
+		r = *e.Record
+	}
+	repaired := r.repair(e.Now)
+	if !do(&r, e.Now) && (!repaired || e.Record == nil) {
+		return nil
+	}
+	r.clock = e.Now
+	if e.Record == nil && !e.Add() {
+		return engine.ErrFull
+	}
+	*e.Record = r
+	return nil
+}
+
+// repair dates what lies too far ahead since the clock has stepped back: to as long after now as the
+// newest turn, or the end of a pause, was after the last write.
+func (r *record) repair(now int64) (repaired bool) {
+	if now >= r.clock {
+		return false
+	}
+	most := now + max(0, r.floor-r.clock)
+	r.end = min(r.end, now+max(0, r.end-r.clock))
+	for i := range r.sections {
+		buckets := slices.Clone(r.sections[i].buckets)
+		for k := range buckets {
+			buckets[k].last = min(buckets[k].last, most)
+		}
+		r.sections[i].buckets = buckets
+	}
+	r.floor = min(r.floor, most)
+	return true
+}
+
+func (m *local) book(_ context.Context, event string, k, n, ahead int64) (b booking, err error) {
+	err = m.change(event, func(r *record, now int64) bool {
+		for int64(len(b.turns)) < k {
+			turn := r.turn(m.limits, n, now)
+			if turn > now+ahead {
+				b.until = turn - now - ahead
+				break
+			}
+			r.add(m.limits, turn, n)
+			b.turns = append(b.turns, turn)
+		}
+		b.state = r.state(now)
+		return len(b.turns) > 0
+	})
+	return b, err
+}
+
+func (r *record) state(now int64) state { return state{now: now, shift: r.shift, end: r.end} }
+
+// turn returns the earliest time, not before now, the newest turn and the end of a pause, at which all
+// limits admit n units.
+func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
+	turn := max(now, r.floor, r.end)
+	for _, l := range limits {
+		room := l.Max - n // of so many of the newest units, n more are admitted
+		buckets := r.section(l.Per).buckets
+		for i := len(buckets) - 1; i >= 0; i-- {
+			if room -= buckets[i].units; room < 0 {
+				turn = max(turn, buckets[i].last+l.Per)
+				break
+			}
+		}
+	}
+	return turn
+}
+
+// add counts n units at a turn, which is not before the newest one.
+func (r *record) add(limits []engine.Limit, turn, n int64) {
+	for _, l := range limits {
+		s := r.section(l.Per)
+		last := len(s.buckets) - 1
+		if last >= 0 && (s.buckets[last].last == turn || s.buckets[last].last/l.Fine == turn/l.Fine) {
+			s.buckets[last].last, s.buckets[last].units = turn, s.buckets[last].units+n
+		} else {
+			s.buckets = append(s.buckets, bucket{turn, n})
+		}
+		forgotten := slices.IndexFunc(s.buckets, func(b bucket) bool { return b.last+l.Per > turn })
+		s.buckets = slices.Delete(s.buckets, 0, forgotten)
+	}
+	r.floor = turn
+}
+
+// section returns the section of a Per.
+func (r *record) section(per int64) *section {
+	i := slices.IndexFunc(r.sections, func(s section) bool { return s.per == per })
+	if i < 0 {
+		i, r.sections = len(r.sections), append(r.sections, section{per: per})
+	}
+	return &r.sections[i]
+}
+
+// moved returns when a turn comes now that was booked at a time, when pauses had shifted turns by so much.
+// It is not certain if that turn came before the last pause.
+func (r *record) moved(at, shift int64) (turn int64, certain bool) {
+	turn = at + r.shift - shift
+	return turn, shift == r.shift || turn >= r.end
+}
+
+func (m *local) cancel(_ context.Context, event string, v Reservation) error {
+	return m.change(event, func(r *record, _ int64) (changed bool) {
+		turn, certain := r.moved(v.At.UnixMilli(), v.Shift)
+		for i := 0; i < len(r.sections) && certain; i++ {
+			s := &r.sections[i]
+			k := slices.IndexFunc(s.buckets, func(b bucket) bool { return b.last >= turn })
+			if k < 0 || !isOf(m.limits, s.per, s.buckets[k].last, turn) {
+				continue
+			}
+			changed = true
+			if s.buckets[k].units -= v.N; s.buckets[k].units <= 0 {
+				s.buckets = slices.Delete(slices.Clone(s.buckets), k, k+1)
+			}
+		}
+		return changed
+	})
+}
+
+// isOf reports whether a bucket with this last turn holds another one, under the limit of a Per.
+func isOf(limits []engine.Limit, per, last, turn int64) bool {
+	i := slices.IndexFunc(limits, func(l engine.Limit) bool { return l.Per == per })
+	return i >= 0 && last/limits[i].Fine == turn/limits[i].Fine
+}
+
+func (m *local) pause(_ context.Context, event string, d int64) (s state, err error) {
+	err = m.change(event, func(r *record, now int64) bool {
+		more := now + d - max(now, r.end)
+		if more > 0 {
+			r.stop(now, more)
+		}
+		s = r.state(now)
+		return more > 0
+	})
+	return s, err
+}
+
+// stop makes every turn from now on come later.
+func (r *record) stop(now, more int64) {
+	for i := range r.sections {
+		buckets := slices.Clone(r.sections[i].buckets)
+		for k := range buckets {
+			if buckets[k].last >= now {
+				buckets[k].last += more
+			}
+		}
+		r.sections[i].buckets = buckets
+	}
+	if r.floor >= now {
+		r.floor += more
+	}
+	r.end, r.shift = max(now, r.end)+more, r.shift+more
+}
+
+func (m *local) ask(_ context.Context, event string) (s state, err error) {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
+		return s, err
+	}
+	defer e.Close()
+	if s.now = e.Now; e.Record != nil {
+		s = e.Record.state(e.Now)
+	}
+	return s, nil
+}

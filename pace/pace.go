@@ -1,0 +1,385 @@
+// Package pace books turns for the calls of a fleet: to somebody else's API, which admits so many in
+// a second, to a mail server, to a printer. It is golang.org/x/time/rate for many processes, on Redis,
+// on Redis Cluster, or in the memory of one process.
+//
+//	limiter, err := pace.New(conn, pace.Config{ // conn comes from window.Dial
+//		Name:   "api.example.com",
+//		Limits: []window.Limit{window.Every(20 * time.Millisecond)},
+//	})
+//	// ...
+//	err = limiter.Wait(ctx, "our account")
+//	// call the API
+//
+// A turn is the earliest time, not before any turn booked earlier, at which every limit admits the
+// units. So turns come in the order in which Redis saw the requests, and never more than Max lie in
+// any span of Per. Package window answers whether something may happen now, and nobody waits in order
+// there.
+//
+// The parameter event of every method names what is paced: an account, a host, a customer. Each event
+// has turns of its own, in one Redis key.
+package pace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/lua"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Config says what a Limiter paces, and under which name. Only Name and Limits are required. Fields
+// without a difference are as in window.Config.
+type Config struct {
+	// Name is as in window. Limiters of one Name share their turns, but none with a limiter of
+	// window.
+	Name string
+
+	// Limits holds 1 to 31 limits of what the other side admits. Every(20 * time.Millisecond) spaces
+	// calls evenly; PerSecond(50) admits 50 at once. Turns are exact to the millisecond up to a Max of
+	// 256. Above that, a turn can come up to Per/240 later than the earliest, and never earlier. So a
+	// Resolution has no effect: leave it as window.PerSecond and the like set it.
+	Limits []window.Limit
+
+	// MaxAhead is how far ahead a turn may be booked, at most a day; 0 is 10 s. Whoever waits longer
+	// waits in the process until it can be booked, first come, first served. The order among processes
+	// holds within MaxAhead.
+	MaxAhead time.Duration
+
+	// Secret hides events in keys by HMAC-SHA256, as in window. It needs 16 random bytes or more.
+	Secret []byte `json:"-"`
+
+	// Now is the clock of turns, as in window. Waits are still those of real time.
+	Now func() time.Time `json:"-"`
+
+	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is 250 ms.
+	Timeout time.Duration
+
+	// Fallback books turns while Redis cannot answer, by its own limits, as in window. It has no
+	// Fallback itself. Each process has turns of its own there.
+	Fallback *Limiter `json:"-"`
+
+	// MaxEvents bounds how many events a limiter in memory holds, as in window.
+	MaxEvents int
+
+	// Observe is called after each Wait and Reserve, and when an outage begins or ends, as in window.
+	// Decision.Allowed says that a turn was booked, RetryAfter is its Delay, and At is the turn.
+	Observe func(ctx context.Context, o window.Observation) `json:"-"`
+}
+
+// Limiter books turns. New and NewLocal return one. It is safe for concurrent use and needs no Close.
+type Limiter struct {
+	engine   *engine.Limiter
+	store    store
+	limits   []window.Limit
+	maxAhead int64 // ms
+	fallback *Limiter
+	observe  func(context.Context, window.Observation) // nil if nobody observes
+	lines    lines
+}
+
+// store keeps the turns of events, in Redis or in memory. Times are in ms.
+type store interface {
+	// book books k turns in a row of n units each, as far as they lie at most so far ahead.
+	book(ctx context.Context, event string, k, n, ahead int64) (booking, error)
+	// cancel gives the units of a turn back.
+	cancel(ctx context.Context, event string, r Reservation) error
+	// pause makes all turns after now come later, none before now + d.
+	pause(ctx context.Context, event string, d int64) (state, error)
+	// ask says how far pauses have shifted turns.
+	ask(ctx context.Context, event string) (state, error)
+	// inspect returns the turns that count.
+	inspect(ctx context.Context, event string) (Snapshot, error)
+	// Reset forgets the event.
+	Reset(ctx context.Context, event string) error
+}
+
+// Errors that callers can distinguish by errors.Is. They are those of window.
+var (
+	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
+	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
+	ErrExceedsLimit = window.ErrExceedsLimit // more units than the Max of a limit: never admitted
+	ErrOutage       = window.ErrOutage       // Redis could not answer; nothing was booked
+	ErrUncertain    = window.ErrUncertain    // no reply came; a turn may have been booked
+)
+
+const (
+	defaultAhead = 10 * time.Second
+	mostAhead    = 24 * time.Hour
+	exactMax     = 256     // the largest Max whose turns are exact to the millisecond
+	maxUnits     = 1 << 53 // as in the script
+	maxTime      = 1 << 47 // the first ms that the script refuses, in the year 6429
+)
+
+// New returns a limiter that keeps its turns in the Redis or Redis Cluster of a Connection, which
+// comes from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is
+// about conn or cfg, and says what to do. Its circuit breaker works as in window.
+func New(conn *window.Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(e, newOnRedis(e), cfg)
+}
+
+// NewLocal returns the same limiter on turns in this process's memory: no Redis, same answers. Each
+// has turns of its own, whatever its Name. It forgets events by itself, unless it has a clock of its
+// own in Config.Now. It takes no Fallback, as it never needs one.
+func NewLocal(cfg Config) (*Limiter, error) {
+	if cfg.Fallback != nil {
+		return nil, outage.Needless(cfg.Name)
+	}
+	e, err := engine.NewLocal(cfg.engine(), engineLimits(cfg.Limits), nil)
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(e, newLocal(cfg.engine(), e.Limits()), cfg)
+}
+
+func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
+	if cfg.MaxAhead < 0 || cfg.MaxAhead > mostAhead || cfg.MaxAhead%time.Millisecond != 0 {
+		return nil, fmt.Errorf("slidegate: limiter %q has a MaxAhead of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.Name, cfg.MaxAhead)
+	}
+	if f := cfg.Fallback; f != nil {
+		if err := outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.fallback != nil); err != nil {
+			return nil, err
+		}
+	}
+	return &Limiter{
+		engine: e, store: s, limits: slices.Clone(cfg.Limits), maxAhead: cmp.Or(cfg.MaxAhead, defaultAhead).Milliseconds(),
+		fallback: cfg.Fallback, observe: cfg.Observe, lines: lines{of: map[string]*line{}},
+	}, nil
+}
+
+// engine converts the configuration into the form that limiters of every kind share.
+func (cfg Config) engine() engine.Config {
+	c := engine.Config{
+		Kind: "r", Script: lua.Pace, MaxUnits: maxUnits,
+		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
+		Clock: clock.Clock{Now: cfg.Now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
+		Text:  limitText,
+	}
+	if cfg.Observe != nil {
+		c.Notify = func(ctx context.Context, r pipeline.Report) {
+			cfg.Observe(ctx, window.Observation{
+				Limiter: cfg.Name, Kind: window.Kind(r.Kind), SlotRange: r.SlotRange, RangesOut: r.Out,
+				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
+			})
+		}
+	}
+	return c
+}
+
+// engineLimits converts the limits into the form that limiters of every kind share.
+func engineLimits(limits []window.Limit) (all []engine.Limit) {
+	for _, l := range limits {
+		width, fault := time.Millisecond, engine.CheckRange(l.Max, maxUnits, "2^53", l.Per)
+		if l.Max > exactMax {
+			width = clock.Milliseconds((l.Per.Milliseconds() + 239) / 240)
+		}
+		if made := clock.Milliseconds((l.Per.Milliseconds() + 59) / 60); fault == nil && l.Resolution != 0 && l.Resolution != made {
+			fault = fmt.Errorf("a Resolution of %v; leave it 0, since turns have a width of their own", l.Resolution)
+		}
+		all = append(all, engine.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fine: width.Milliseconds(), Coarse: width.Milliseconds(), Fault: fault})
+	}
+	return all
+}
+
+// limitText formats a limit for people.
+func limitText(l engine.Limit) string {
+	return window.Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
+}
+
+// made returns the engine of a limiter from New or NewLocal. It panics for any other limiter,
+// which is a mistake in the program.
+func (l *Limiter) made() *engine.Limiter {
+	if l == nil || l.engine == nil {
+		panic("slidegate: this limiter is nil or zero; make it with pace.New or NewLocal")
+	}
+	return l.engine
+}
+
+func (l *Limiter) ahead() time.Duration { return milliseconds(l.maxAhead) }
+
+// Wait calls WaitN with one unit.
+func (l *Limiter) Wait(ctx context.Context, event string) error { return l.WaitN(ctx, event, 1) }
+
+// WaitN returns when the caller's turn has come, for n units in one. It never returns early. If the
+// turn would come after the deadline of ctx, it fails at once and books nothing.
+//
+// Whoever leaves because ctx ends hands the turn to the next one who waits in this process. A turn
+// that nobody in the process waits for is cancelled: the next one who books can get it, but no
+// earlier one. So if all leave at once, the next turn can come as late as the last one that was booked,
+// within MaxAhead.
+//
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those of
+// ctx. Another error names the key: its value is no record of this library.
+func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) {
+	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+		return err
+	}
+	began := time.Now()
+	w, err := l.await(ctx, event, n)
+	l.report(ctx, n, w.turn.Reservation, err, began)
+	return err
+}
+
+// await waits for a turn. If it wakes too late for one, it waits for another.
+func (l *Limiter) await(ctx context.Context, event string, n int64) (w *waiter, err error) {
+	for {
+		w = &waiter{n: n, done: make(chan error, 1)}
+		w.deadline, _ = ctx.Deadline()
+		on := l.lines.join(l, event, w)
+		select {
+		case err = <-w.done:
+		case <-ctx.Done():
+			on.leave(w)
+			err = l.engine.Wrap(pipeline.NotSent(ctx.Err()))
+		}
+		if err != nil || time.Since(w.turn.due) <= maxLate {
+			return w, err
+		}
+	}
+}
+
+// Reserve calls ReserveN with one unit.
+func (l *Limiter) Reserve(ctx context.Context, event string) (Reservation, error) {
+	return l.ReserveN(ctx, event, 1)
+}
+
+// ReserveN books a turn for n units and returns at once, for queues of jobs: start the job after
+// Delay, and ask Due then, since a Pause may have come between. A Reservation that is not OK booked
+// nothing: try again after its Delay.
+//
+// Errors are as those of WaitN. After ErrUncertain, a turn may be booked that nobody takes.
+func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reservation, err error) {
+	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+		return r, err
+	}
+	began := time.Now()
+	b, err := l.book(ctx, event, 1, n, l.maxAhead)
+	if all := b.reservations(n); len(all) > 0 {
+		r = all[0]
+	} else if err == nil {
+		r = Reservation{Delay: b.wait(), N: n, Shift: b.shift, Degraded: b.degraded}
+	}
+	l.report(ctx, n, r, err, began)
+	return r, err
+}
+
+// book books turns, in an outage by the Fallback.
+func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
+	b, err = l.store.book(ctx, event, k, n, ahead)
+	if err != nil {
+		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
+			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
+				return err
+			}
+			b, err = f.store.book(ctx, event, k, n, ahead)
+			b.degraded = err == nil
+			return err
+		})
+	}
+	b.arrived = time.Now()
+	return b, err
+}
+
+// Due returns how long until the turn of a Reservation comes, also after a Pause; 0: go. Errors are as
+// those of WaitN, but never ErrUncertain.
+func (l *Limiter) Due(ctx context.Context, event string, r Reservation) (time.Duration, error) {
+	of := l.of(r)
+	if err := of.made().Check(ctx, engine.Peek, event, 1); err != nil || !r.OK {
+		return 0, err
+	}
+	s, err := of.store.ask(ctx, event)
+	if err != nil {
+		return 0, err
+	}
+	return s.due(r), nil
+}
+
+// of returns the limiter that made a Reservation: the Fallback or this one.
+func (l *Limiter) of(r Reservation) *Limiter {
+	if r.Degraded && l.fallback != nil {
+		return l.fallback
+	}
+	return l
+}
+
+// Cancel gives the units of a Reservation back, once, even if ctx has ended. The next one who books can
+// get the turn, but no earlier one: turns of others do not move. A turn that came before a later Pause
+// stays booked. Errors are as those of WaitN.
+func (l *Limiter) Cancel(ctx context.Context, event string, r Reservation) error {
+	of := l.of(r)
+	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, event, 1); err != nil || !r.OK {
+		return err
+	}
+	defer l.lines.retry(event)
+	return of.cancel(ctx, event, r)
+}
+
+func (l *Limiter) cancel(ctx context.Context, event string, r Reservation) error {
+	ctx, cancel := l.engine.Finishing(ctx)
+	defer cancel()
+	of := l.of(r)
+	return of.store.cancel(ctx, event, r)
+}
+
+// Pause stops the turns of an event, in every process: none comes before now + d, up to a day. Turns that
+// were booked keep their order and their distances. A pause that ends before another one adds
+// nothing. Call it if the other side says when to come again, as by Retry-After. Calls of processes
+// that hear of it later can still go out: at most a call or two, within 100 ms.
+//
+// Errors are as those of WaitN. In an outage the Fallback pauses too.
+func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) error {
+	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
+		return err
+	}
+	if d <= 0 || d > mostAhead {
+		return l.engine.Wrap(fmt.Errorf("a pause of %v; choose one of up to a day", d))
+	}
+	ms := (d + time.Millisecond - 1).Milliseconds()
+	s, err := l.store.pause(ctx, event, ms)
+	if err == nil {
+		l.lines.hear(event, s)
+	}
+	if l.fallback != nil {
+		_, failed := l.fallback.store.pause(ctx, event, ms)
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// Reset forgets the event: all turns, booked or not, and pauses. Whoever waits for a turn keeps it. It also
+// resets the Fallback. Errors are as those of WaitN.
+func (l *Limiter) Reset(ctx context.Context, event string) error {
+	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
+		return err
+	}
+	err := l.store.Reset(ctx, event)
+	l.lines.retry(event)
+	if l.fallback != nil {
+		err = errors.Join(err, l.fallback.Reset(ctx, event))
+	}
+	return err
+}
+
+// report calls Observe about a Wait or Reserve.
+func (l *Limiter) report(ctx context.Context, n int64, r Reservation, err error, began time.Time) {
+	if l.observe == nil {
+		return
+	}
+	failure := pipeline.FailureIn(err)
+	l.observe(ctx, window.Observation{
+		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, r.OK, err)), Units: n, Took: time.Since(began),
+		Decision: window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded},
+		Reason:   window.Reason(failure.Reason()), Err: failure.Err(),
+	})
+}

@@ -1,0 +1,193 @@
+package pace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/pace"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestCrowd lets 200 callers at once reserve turns, of which half give theirs back. Turns are exactly as far
+// apart as the limit says, and bookings at the same time share script calls.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	calls := &redistest.Calls{}
+	for name, conn := range map[string]*window.Connection{"one server": window.On(redistest.NewClient(t, calls.Count)), "cluster": window.On(redistest.Cluster(t))} {
+		t.Run(name, func(t *testing.T) {
+			l := must(pace.New(conn, pace.Config{Name: redistest.Key(t), Limits: parsed("3/1s"), MaxAhead: time.Hour, Timeout: time.Minute}))
+			for round := range 3 {
+				var mu sync.Mutex
+				var turns []time.Time
+				var group sync.WaitGroup
+				for i := range 200 {
+					group.Go(func() {
+						r := must(l.Reserve(t.Context(), "e"))
+						if due := must(l.Due(t.Context(), "e", r)); !r.OK || due > r.Delay {
+							t.Errorf("%+v is due after %v", r, due)
+						}
+						if i%2 == 0 {
+							if err := l.Cancel(t.Context(), "e", r); err != nil {
+								t.Error(err)
+							}
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						turns = append(turns, r.At)
+					})
+				}
+				group.Wait()
+				slices.SortFunc(turns, time.Time.Compare)
+				for i := range turns[3:] {
+					// A turn that was given back can be booked once more, so that more than 3 are close.
+					if turns[i+3].Before(turns[i]) || turns[i+3].Sub(turns[i]) > time.Second {
+						t.Errorf("round %d: turns %d to %d are %v apart", round, i, i+3, turns[i+3].Sub(turns[i]))
+					}
+				}
+			}
+		})
+	}
+	if n := calls.Scripts.Load(); n >= 3*500 {
+		t.Errorf("%d script calls", n)
+	}
+}
+
+// TestEvents checks that bookings on many events at the same time have turns of their own.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	l := must(pace.New(window.On(redistest.Client(t)), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1m"), MaxAhead: time.Hour, Timeout: time.Minute}))
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			for turn := range 20 {
+				r := must(l.Reserve(t.Context(), fmt.Sprint("event ", i)))
+				if late := time.Duration(turn)*time.Minute - r.Delay; !r.OK || late < 0 || late > time.Minute {
+					t.Errorf("turn %d of event %d: %+v", turn, i, r)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestOutage checks what happens while Redis does not answer: without a Fallback an error that says so,
+// and with one its turns, which are given back there. Who waits for a turn that was booked gets it.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := window.On(server.Client(t))
+	limits := parsed("1/200ms")
+	plain := must(pace.New(conn, pace.Config{Name: "plain", Limits: limits}))
+	fallback := must(pace.NewLocal(pace.Config{Name: "local", Limits: parsed("1/5s")}))
+	safe := must(pace.New(conn, pace.Config{Name: "safe", Limits: limits, Fallback: fallback}))
+	for _, l := range []*pace.Limiter{plain, safe} {
+		must(l.Reserve(t.Context(), "e"))
+	}
+	waits := make(chan error, 1)
+	go func() { waits <- plain.Wait(t.Context(), "e") }()
+	for len(must(plain.Inspect(t.Context(), "e")).Limits[0].Turns) == 0 { // until it has booked
+	}
+	server.Pause(t)
+	if err := <-waits; err != nil && !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {
+		t.Errorf("a turn that was booked: %v", err)
+	}
+	_, err := plain.Reserve(t.Context(), "e")
+	if !errors.Is(err, pace.ErrOutage) && !errors.Is(err, pace.ErrUncertain) || window.ReasonOf(err) != window.ReasonTimeout {
+		t.Errorf("without a Fallback: %v", err)
+	}
+	if err := plain.Wait(t.Context(), "e"); !errors.Is(err, pace.ErrOutage) && !errors.Is(err, pace.ErrUncertain) {
+		t.Errorf("without a Fallback: %v", err)
+	}
+	first, second := must(safe.Reserve(t.Context(), "e")), must(safe.Reserve(t.Context(), "e"))
+	if !first.Degraded || first.Delay != 0 || !second.Degraded || second.Delay <= 0 || second.Delay > 5*time.Second {
+		t.Errorf("the Fallback: %+v, %+v", first, second)
+	}
+	if err := safe.Cancel(t.Context(), "e", second); err != nil || must(safe.Due(t.Context(), "e", first)) != 0 {
+		t.Error(err)
+	}
+	if n := len(must(fallback.Inspect(t.Context(), "e")).Limits[0].Turns); n != 0 { // the first turn matters no more, since none comes before the second
+		t.Errorf("the Fallback counts %d turns", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := safe.Wait(ctx, "e"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "none was booked") {
+		t.Error(err)
+	}
+	server.Resume(t)
+}
+
+// TestForeignValue checks that no method touches a value that is no record, and that each names the key.
+func TestForeignValue(t *testing.T) {
+	t.Parallel()
+	client := redistest.Client(t)
+	l := must(pace.New(window.On(client), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1s"), Timeout: time.Minute}))
+	key := must(l.Inspect(t.Context(), "e")).Key
+	r := must(l.Reserve(t.Context(), "other"))
+	for _, value := range []string{"hello", "\x80", "\xc1", "\xc0\x00", strings.Repeat("\xc1", 40), strings.Repeat("\xe1", 13)} {
+		if err := client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		for name, do := range map[string]func(ctx context.Context) error{
+			"Wait":    func(ctx context.Context) error { return l.Wait(ctx, "e") },
+			"Reserve": func(ctx context.Context) error { _, err := l.Reserve(ctx, "e"); return err },
+			"Due":     func(ctx context.Context) error { _, err := l.Due(ctx, "e", r); return err },
+			"Cancel":  func(ctx context.Context) error { return l.Cancel(ctx, "e", r) },
+			"Pause":   func(ctx context.Context) error { return l.Pause(ctx, "e", time.Second) },
+			"Inspect": func(ctx context.Context) error { _, err := l.Inspect(ctx, "e"); return err },
+		} {
+			if err := do(t.Context()); err == nil || !strings.Contains(err.Error(), key) || errors.Is(err, pace.ErrOutage) {
+				t.Errorf("%s of %q: %v", name, value, err)
+			}
+		}
+		if got := must(client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()); got != value {
+			t.Errorf("%q became %q", value, got)
+		}
+	}
+}
+
+// TestMistakes checks the errors about configurations and arguments, which name the value and a remedy.
+func TestMistakes(t *testing.T) {
+	valid := func() pace.Config { return pace.Config{Name: "api", Limits: parsed("5/1s")} }
+	change := func(do func(cfg *pace.Config)) error {
+		cfg := valid()
+		do(&cfg)
+		_, err := pace.NewLocal(cfg)
+		return err
+	}
+	l := must(pace.NewLocal(valid()))
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{change(func(cfg *pace.Config) { cfg.Name = "" }), "choose 1 to 64"},
+		{change(func(cfg *pace.Config) { cfg.Limits = nil }), "give at least one"},
+		{change(func(cfg *pace.Config) { cfg.Limits[0].Max = 0 }), "choose 1 to 2^53 units"},
+		{change(func(cfg *pace.Config) { cfg.Limits[0].Resolution = 7 * time.Millisecond }), "a Resolution of 7ms; leave it 0"},
+		{change(func(cfg *pace.Config) { cfg.MaxAhead = -1 }), "a MaxAhead of -1ns; choose whole milliseconds up to a day"},
+		{change(func(cfg *pace.Config) { cfg.MaxAhead = 25 * time.Hour }), "a MaxAhead of 25h0m0s"},
+		{change(func(cfg *pace.Config) { cfg.Secret = []byte("short") }), "at least 16"},
+		{change(func(cfg *pace.Config) { cfg.Fallback = l }), "leave it out"},
+		{l.Wait(t.Context(), ""), "the event is empty"},
+		{l.WaitN(t.Context(), "e", 0), "at least 1 unit"},
+		{l.WaitN(t.Context(), "e", 6), "more units than a limit ever admits"},
+		{l.Pause(t.Context(), "e", 0), "a pause of 0s; choose one of up to a day"},
+		{l.Pause(t.Context(), "e", 25*time.Hour), "a pause of 25h0m0s"},
+	} {
+		if test.err == nil || !strings.Contains(test.err.Error(), test.want) || !strings.HasPrefix(test.err.Error(), "slidegate: ") {
+			t.Errorf("%v, want %q", test.err, test.want)
+		}
+	}
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "pace.New") {
+			t.Errorf("a zero limiter: %s", text)
+		}
+	}()
+	_ = (&pace.Limiter{}).Wait(t.Context(), "e")
+}

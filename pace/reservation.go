@@ -1,0 +1,59 @@
+package pace
+
+import (
+	"time"
+)
+
+// A Reservation is a turn that was booked.
+type Reservation struct {
+	OK    bool          // false: the turn would lie beyond MaxAhead, so nothing was booked
+	Delay time.Duration // until the turn, from the arrival of the reply; if not OK, until one can be booked
+	At    time.Time     // the turn, in UTC, on the clock of Redis; zero if not OK
+	N     int64         // units
+	Shift int64         // by how many ms all pauses together had shifted turns then, for Due and Cancel
+
+	// Degraded reports that the Fallback booked the turn.
+	Degraded bool
+}
+
+// state is what every reply about an event says. Times are in ms.
+type state struct {
+	now   int64 // of the reply; 0 if there is none
+	shift int64 // by how much all pauses together have shifted turns
+	end   int64 // of the last pause; 0 if there was none
+}
+
+// booking is the reply to a request for some turns in a row.
+type booking struct {
+	state
+	turns []int64 // those that were booked
+	until int64   // if there are fewer: how long until the next one can be booked
+
+	arrived  time.Time // on the clock of this process
+	degraded bool
+}
+
+// reservations returns the turns, of n units each.
+func (b *booking) reservations(n int64) (all []Reservation) {
+	for _, at := range b.turns {
+		all = append(all, Reservation{true, milliseconds(at - b.now), time.UnixMilli(at).UTC(), n, b.shift, b.degraded})
+	}
+	return all
+}
+
+// turn returns a turn on the clock of this process.
+func (b *booking) turn(r Reservation, owner *waiter) turn {
+	return turn{r, b.arrived.Add(r.Delay), b.shift, owner}
+}
+
+func (b *booking) wait() time.Duration { return milliseconds(b.until) }
+
+// due returns how long until a turn comes.
+func (s state) due(r Reservation) time.Duration {
+	paused := max(0, s.end-s.now)
+	turn := r.At.UnixMilli() + max(0, s.shift-r.Shift) // the shift is less after a Reset
+	// Only if the clock has stepped back does it lie further ahead than when it was booked, apart from a pause.
+	return milliseconds(max(paused, min(turn-s.now, paused+r.Delay.Milliseconds())))
+}
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
