@@ -10,15 +10,18 @@ import (
 
 // Undo is one of the calls of UndoAll: the Refund of a Decision or, without one, the Reset of the Event.
 type Undo struct {
-	Limiter  *Limiter
-	Event    string
-	Decision *Decision // nil: Reset
+	Limiter  *Limiter  // from New or NewLocal
+	Event    string    // of the Decision, or to be reset
+	Decision *Decision // what to refund; nil: Reset the Event
 }
 
 // UndoAll refunds decisions and resets events, each as Limiter.Refund and Reset do, even if ctx has ended:
 // for example to give back what AllowAll counted. Each has an error of its own, in the order of
-// the arguments, or nil. All are undone by one script call where AllowAll could decide them
-// jointly, and otherwise at the same time, so it takes one round trip.
+// the arguments, or nil: those of Refund and Reset. One that fails does not keep others from being undone.
+//
+// Up to 16 are undone by one script call where AllowAll could decide them jointly, and otherwise all at
+// the same time. So it takes one round trip, and at most the shortest Timeout of the limiters, or 5 s
+// where all are negative.
 func UndoAll(ctx context.Context, undos ...Undo) []error {
 	errs, done := make([]error, len(undos)), make([]bool, len(undos))
 	together, indices := make([]engine.Undo, 0, len(undos)), make([]int, 0, len(undos))
