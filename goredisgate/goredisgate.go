@@ -11,7 +11,7 @@
 //	}
 //	d, err := limiter.Allow(ctx, "198.51.100.7") // d.Allowed, d.Remaining, d.RetryAfter
 //
-// The rate limiters of package ar1 and the login guard of package login take the same Connection.
+// The limiters of the packages ar1 and pace and the login guard of package login take the same Connection.
 //
 // # What it promises
 //

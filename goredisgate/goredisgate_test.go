@@ -18,6 +18,7 @@ import (
 	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -58,6 +59,12 @@ func TestEveryKind(t *testing.T) {
 			}
 			if d, err := w.Allow(t.Context(), events[0]); err != nil || d.Allowed {
 				t.Errorf("%+v, %v", d, err)
+			}
+			p := must(pace.New(conn, pace.Config{Name: redistest.Key(t), Limits: perHour, MaxAhead: 2 * time.Hour, Timeout: time.Minute}))
+			for turn := range 7 {
+				if r := must(p.Reserve(t.Context(), "e")); r.Delay > time.Duration(turn/3)*time.Hour || r.Delay < time.Duration(turn/3)*time.Hour-time.Minute {
+					t.Errorf("turn %d: %+v", turn, r)
+				}
 			}
 			guard := must(login.New(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more")}))
 			if _, err := guard.Inspect(t.Context(), "alice", netip.MustParseAddr("198.51.100.7")); err != nil {
