@@ -91,7 +91,7 @@ func TestUndoAll(t *testing.T) {
 	wantUnits(t, "one server", all.used(t, "e"), want)
 
 	undos = all.count(t, "twice")
-	undo(append(undos, undos[0]))
+	undo(append(undos, window.Undo{Limiter: all[0], Event: "twice"}))
 	wantUnits(t, "a key comes twice", all.used(t, "twice"), []int64{0, 0, 1, 0})
 
 	all = newUndoers(t, window.On(redistest.Cluster(t)), same)
