@@ -42,11 +42,11 @@ func textsIn(t *testing.T, draw func(io.Writer, Format) error) (all []string) {
 	if err := xml.Unmarshal(svg.Bytes(), &page); err != nil || strings.Contains(svg.String(), "NaN") {
 		t.Fatalf("%v in %s", err, &svg)
 	}
-	var height float64
-	_, _ = fmt.Sscanf(page.Box, "0 0 750 %g", &height)
+	var wide, height float64
+	_, _ = fmt.Sscanf(page.Box, "0 0 %g %g", &wide, &height)
 	for i, a := range page.Texts {
 		all = append(all, a.Text)
-		if a.X < 0 || a.X+a.Width > pageWidth+0.1 || a.Y > 0 || a.Y < 8-height {
+		if a.X < 0 || a.X+a.Width > wide+0.1 || a.Y > 0 || a.Y < 8-height {
 			t.Errorf("%q is not on the page: from %v to %v, at %v", a.Text, a.X, a.X+a.Width, a.Y)
 		}
 		for _, b := range page.Texts[i+1:] {

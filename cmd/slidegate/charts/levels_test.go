@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-var update = flag.Bool("update", false, "draw docs/levels.svg")
+var update = flag.Bool("update", false, "draw the pictures of docs")
 
 // traffics are the attempts of one event, in seconds.
 var traffics = []struct {
@@ -97,17 +98,27 @@ func marks(c Colour, radius vg.Length, at plotter.XYs) *plotter.Scatter {
 	return &plotter.Scatter{XYs: at, GlyphStyle: draw.GlyphStyle{Color: c, Radius: radius, Shape: draw.CircleGlyph{}}}
 }
 
-// TestLevels draws windows and levels on the same traffic. To draw docs/levels.svg again: go test
-// ./cmd/slidegate/charts -update.
+// TestLevels draws windows and levels on the same traffic.
 func TestLevels(t *testing.T) {
-	draw := func(w io.Writer, f Format) error { return drawLevels(t, w, f) }
-	if got := textsIn(t, draw); !slices.Contains(got, "two a second for 30 s: 15 of 60 admitted") {
-		t.Errorf("%q", got)
-	}
+	checkPicture(t, "levels.svg", func(w io.Writer, f Format) error { return drawLevels(t, w, f) }, "two a second for 30 s: 15 of 60 admitted")
+}
+
+// checkPicture checks that a picture of docs says the same as the one that draw draws, and a text among
+// it. To draw all of them again: go test ./cmd/slidegate/charts -update.
+func checkPicture(t *testing.T, name string, draw func(io.Writer, Format) error, text string) {
+	t.Helper()
+	file := "../../../docs/" + name
 	if *update {
-		if err := Save("../../../docs/levels.svg", draw); err != nil {
+		if err := Save(file, draw); err != nil {
 			t.Fatal(err)
 		}
+	}
+	kept := textsIn(t, func(w io.Writer, _ Format) error {
+		_, err := w.Write(must(os.ReadFile(file)))
+		return err
+	})
+	if got := textsIn(t, draw); !slices.Equal(got, kept) || !slices.Contains(got, text) {
+		t.Errorf("docs/%s says %q, and this program %q; run go test with -update", name, kept, got)
 	}
 }
 

@@ -52,26 +52,32 @@ type Page struct {
 // NewPage returns a page with a title and a legend. The canvas is as wide as the page without its
 // margins, and has this height.
 func NewPage(f Format, name string, l Legend, height vg.Length) Page {
+	return newPage(f, pageWidth, name, l, height)
+}
+
+// newPage returns a page whose width includes the margins.
+func newPage(f Format, wide vg.Length, name string, l Legend, height vg.Length) Page {
 	const titleRoom = 24
-	places, legendRoom := l.places()
+	room := wide - 2*margin
+	places, legendRoom := l.places(room)
 	headRoom := titleRoom + legendRoom
-	file := blank(f, height+headRoom+2*margin)
+	file := blank(f, wide, height+headRoom+2*margin)
 	c := draw.New(file)
 	c.SetColor(Paper)
 	c.Fill(c.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
-	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - 12}, fit(title, name, width))
+	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - 12}, fit(title, name, room))
 	for i, e := range l {
-		e.draw(c, vg.Point{X: c.Min.X + places[i].X, Y: c.Max.Y - titleRoom - 10 - places[i].Y})
+		e.draw(c, room, vg.Point{X: c.Min.X + places[i].X, Y: c.Max.Y - titleRoom - 10 - places[i].Y})
 	}
 	return Page{draw.Crop(c, 0, 0, 0, -headRoom), file}
 }
 
-func blank(f Format, height vg.Length) vg.CanvasWriterTo {
+func blank(f Format, wide, height vg.Length) vg.CanvasWriterTo {
 	if f == PNG {
-		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(pageWidth, height), vgimg.UseDPI(192))}
+		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(wide, height), vgimg.UseDPI(192))}
 	}
-	return vgsvg.New(pageWidth, height)
+	return vgsvg.New(wide, height)
 }
 
 // Write writes the page.
@@ -101,16 +107,16 @@ type Entry struct {
 // nameAt is where the name of an entry begins, after its sample.
 const nameAt = 24
 
-func (e Entry) name() string { return fit(Label, e.Name, width-nameAt) }
+func (e Entry) name(room vg.Length) string { return fit(Label, e.Name, room-nameAt) }
 
-// places returns the positions of the entries, from the left and from the top, and their total
-// height.
-func (l Legend) places() (places []vg.Point, height vg.Length) {
+// places returns the positions of the entries in a room of this width, from the left and from the
+// top, and their total height.
+func (l Legend) places(room vg.Length) (places []vg.Point, height vg.Length) {
 	const legendLine = 16
 	at := vg.Point{}
 	for _, e := range l {
-		wide := nameAt + Label.Width(e.name())
-		if at.X > 0 && at.X+wide > width {
+		wide := nameAt + Label.Width(e.name(room))
+		if at.X > 0 && at.X+wide > room {
 			at = vg.Point{Y: at.Y + legendLine}
 		}
 		places = append(places, at)
@@ -119,8 +125,8 @@ func (l Legend) places() (places []vg.Point, height vg.Length) {
 	return places, at.Y + legendLine
 }
 
-func (e Entry) draw(c draw.Canvas, at vg.Point) {
-	c.FillText(Label, at.Add(vg.Point{X: nameAt}), e.name())
+func (e Entry) draw(c draw.Canvas, room vg.Length, at vg.Point) {
+	c.FillText(Label, at.Add(vg.Point{X: nameAt}), e.name(room))
 	c.Rectangle = vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: nameAt - 6, Y: 9})}
 	e.Sample.Thumbnail(&c)
 }
