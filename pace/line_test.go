@@ -54,23 +54,24 @@ func TestLeaversHandOver(t *testing.T) {
 }
 
 // TestAllLeave checks that a turn for which nobody waits is cancelled, and that no earlier turn than the last
-// one that was booked can be had then.
+// one that was booked can be had then. Those who have a deadline within MaxAhead book alone.
 func TestAllLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, every20())
-		ctx, leave := context.WithCancel(t.Context())
-		for i := range 20 {
-			f.wait(ctx, i, 1)
-		}
-		synctest.Wait()
-		leave()
-		f.all()
-		synctest.Wait()
-		r := must(f.limiter.Reserve(t.Context(), "e"))
-		equal(t, "the delay of the next one", r.Delay, 19*turn)
-		s := must(f.limiter.Inspect(t.Context(), "e"))
-		equal(t, "units that count", len(s.Limits[0].Turns), 1)
-	})
+	for _, deadline := range []time.Duration{time.Hour, 900 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, every20())
+			ctx, leave := context.WithTimeout(t.Context(), deadline)
+			for i := range 20 {
+				f.wait(ctx, i, 1)
+			}
+			synctest.Wait()
+			leave()
+			f.all()
+			synctest.Wait()
+			r := must(f.limiter.Reserve(t.Context(), "e"))
+			equal(t, "the delay of the next one", r.Delay, 19*turn)
+			equal(t, "lines that are left", pace.Lines(f.limiter), 0)
+		})
+	}
 }
 
 // TestDeadlines checks that a Wait whose turn would come after its deadline fails at once and books
@@ -160,15 +161,19 @@ func TestPauseElsewhere(t *testing.T) {
 	})
 }
 
-// TestLate checks that who wakes more than a second after a turn waits for another one.
+// TestLate checks that who wakes more than a second after a turn waits for another one, also with a deadline.
 func TestLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
-		for i := range 2 {
-			f.wait(t.Context(), i, 1)
-		}
-		synctest.Wait()
-		pace.Oversleep(f.limiter, "e", 3*time.Second)
-		equal(t, "turns", f.times(), []time.Duration{0, 3 * time.Second})
-	})
+	for _, deadline := range []time.Duration{time.Hour, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			for i := range 2 {
+				f.wait(ctx, i, 1)
+			}
+			synctest.Wait()
+			pace.Oversleep(f.limiter, "e", 3*time.Second)
+			equal(t, "turns", f.times(), []time.Duration{0, 3 * time.Second})
+		})
+	}
 }
