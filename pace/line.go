@@ -96,7 +96,9 @@ func (l *line) add(w *waiter) bool {
 		return false
 	}
 	l.waiters = append(l.waiters, w)
-	l.step()
+	if l.booking.turns == 0 || w.isAlone(time.Now(), l.limiter.ahead()) { // otherwise the reply lets the line step on
+		l.step()
+	}
 	return true
 }
 
@@ -155,7 +157,8 @@ func (l *line) release(now time.Time) {
 // mustAsk reports whether a turn waits until the process has heard of the event.
 func (l *line) mustAsk(t turn) bool { return !t.Degraded && l.heard.Before(t.due.Add(-hearsWithin)) }
 
-// cover returns the waiters for whom no turn is booked, or being booked. Turns for which nobody waits
+// cover returns the waiters for whom no turn is booked, or being booked: those with a deadline, and as many
+// others as one call can book for. Turns for which nobody waits
 // are cancelled, beginning with the last one.
 func (l *line) cover() (uncovered []*waiter) {
 	free := map[int64]int{l.booking.n: l.booking.turns}
@@ -169,7 +172,7 @@ func (l *line) cover() (uncovered []*waiter) {
 		case w.alone && w.booked:
 		case !w.alone && free[w.n] > 0:
 			free[w.n]--
-		default:
+		case len(uncovered) < mostTurns || !w.deadline.IsZero():
 			uncovered = append(uncovered, w)
 		}
 	}
