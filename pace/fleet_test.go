@@ -101,13 +101,76 @@ func (f *redisFleet) play(t *testing.T, callers int, span time.Duration) (all []
 		}
 	}
 	group.Wait()
-	for i := range f.seen {
-		all = append(all, f.seen[i].turns...)
-	}
-	slices.SortFunc(all, time.Time.Compare)
+	all = f.turns()
 	want := int(span / (20 * time.Millisecond))
 	if len(all) < want*9/10 || len(all) > want+1+int(time.Since(began)-span)/int(20*time.Millisecond) {
 		t.Errorf("%d turns in %v", len(all), span)
 	}
 	return all
+}
+
+// turns returns all that were taken, in order.
+func (f *redisFleet) turns() (all []time.Time) {
+	for i := range f.seen {
+		f.seen[i].mu.Lock()
+		all = append(all, f.seen[i].turns...)
+		f.seen[i].mu.Unlock()
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+// TestFleetAmidFaults cuts the connections of a fleet again and again, pauses turns, and forgets the script. No
+// two turns that were taken are too close, and all who wait get turns again.
+func TestFleetAmidFaults(t *testing.T) {
+	t.Parallel()
+	server, f := redistest.Start(t), &redisFleet{}
+	for i := range f.seen {
+		cfg := pace.Config{Name: "fleet", Limits: parsed("1/20ms"), Timeout: time.Second, Observe: f.seen[i].observe}
+		f.limiters = append(f.limiters, must(pace.New(window.On(server.NewClient(t, f.calls.Count)), cfg)))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	failed := [3]int{}
+	for i, l := range f.limiters {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if l.Wait(ctx, "e") != nil {
+					failed[i]++
+				}
+			}
+		})
+		for range 10 {
+			group.Go(func() {
+				for ctx.Err() == nil {
+					_ = l.Wait(ctx, "e") // an error while Redis does not answer
+				}
+			})
+		}
+	}
+	for i := range 20 {
+		<-time.After(100 * time.Millisecond)
+		command := [][]string{{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}, {"SCRIPT", "FLUSH"}}[i%2]
+		if err := server.Do(t.Context(), command...).Error(); err != nil {
+			t.Error(err)
+		}
+		if i%7 == 6 {
+			_ = f.limiters[0].Pause(t.Context(), "e", 50*time.Millisecond)
+		}
+	}
+	before := len(f.turns())
+	for deadline := time.Now().Add(time.Minute); len(f.turns()) < before+100; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d turns in the end", len(f.turns())-before)
+		}
+	}
+	cancel()
+	group.Wait()
+	all := f.turns()
+	for i := 1; i < len(all); i++ {
+		if gap := all[i].Sub(all[i-1]); gap < 20*time.Millisecond {
+			t.Errorf("turns %v apart", gap)
+		}
+	}
+	t.Logf("%d turns; %d waits of three callers failed", len(all), failed[0]+failed[1]+failed[2])
 }
