@@ -17,7 +17,7 @@ export SLIDEGATE_INSTALL ?= 1
 # All tests of ONCE run under the race detector, and only there. In the packages of LOAD they would
 # take minutes. So those whose names end in UnderLoad run under it a second time, in short form. In
 # these, many goroutines use the package at once. make race-full runs all of their tests.
-ONCE = $(addprefix ./,$(wildcard pace httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/pipeline internal/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
+ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/pipeline internal/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
 LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
 
 # Without cgo there is no race detector, so all packages run without it. The simulation of attacks

@@ -15,10 +15,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestRandomWaits lets callers of three processes wait for turns of one to three units, under random
+// TestRandomWaitsUnderLoad lets callers of three processes wait for turns of one to three units, under random
 // contexts, while others reserve, cancel and pause. Whoever does not leave gets a turn, nobody goes early,
 // no span holds more than Max, and nothing is left of the lines in the end.
-func TestRandomWaits(t *testing.T) {
+func TestRandomWaitsUnderLoad(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestCrowd lets 200 callers at once reserve turns, of which half give theirs back. Turns are exactly as far
+// TestCrowdUnderLoad lets 200 callers at once reserve turns, of which half give theirs back. Turns are exactly as far
 // apart as the limit says, and bookings at the same time share script calls.
-func TestCrowd(t *testing.T) {
+func TestCrowdUnderLoad(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
 	for name, conn := range map[string]*window.Connection{"one server": window.On(redistest.NewClient(t, calls.Count)), "cluster": window.On(redistest.Cluster(t))} {
