@@ -477,13 +477,18 @@ func (h *jointHistory) breakSomething(t *testing.T, steps int) {
 	h.striking.Add(1)
 	h.together(func(c *jointCaller) {
 		for range steps {
-			if h.countdown.Add(-1) == 0 {
+			strikes := h.countdown.Add(-1) == 0
+			if strikes {
 				go func() {
 					defer h.striking.Done()
 					h.fault.strike(t, h)
 				}()
 			}
 			c.askJointly(t)
+			if strikes { // otherwise all calls can have ended when a slow strike comes
+				h.striking.Wait()
+				c.askJointly(t)
+			}
 		}
 	})
 	h.striking.Wait()
