@@ -44,7 +44,8 @@
 -- pause. Cancel then gives nothing back.
 --
 -- Limits up to Max 256 are exact. A larger one counts in buckets of Per/240, rounded up: a turn is
--- never early, and at most one bucket late. A pause moves a bucket as a whole.
+-- never early, and at most one bucket late. A pause moves buckets, and their bounds with them. It moves
+-- the bucket of now as a whole: its turns that have come already count for longer by as much.
 --
 -- If the clock reads earlier than at the last write, nothing lies further ahead of it than then. What
 -- is later than now + (floor - clock of the last write), but not before now, is dated there. The end of
@@ -303,7 +304,7 @@ if book or op == 'inspect' then
         local per, last = s.per, s.last
         if s.total > 0 then forget(s, t) end
         local total, width = s.total, s.coarse and (per + 239 - (per + 239) % 240) / 240
-        if total > 0 and (last == t or width and last - last % width == t - t % width) then
+        if total > 0 and (last == t or width and last - (last - shift) % width == t - (t - shift) % width) then
           s.open = s.open + n
         else
           if total > 0 then

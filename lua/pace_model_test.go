@@ -149,7 +149,7 @@ func (r paceRecord) with(per int64, buckets []paceBucket) paceRecord {
 // plus returns the record with units of a turn.
 func (r paceRecord) plus(l paceLimit, at, n int64) paceRecord {
 	all := slices.DeleteFunc(slices.Clone(r.buckets(l.per)), func(b paceBucket) bool { return b.at+l.per <= at })
-	if last := len(all) - 1; last >= 0 && all[last].takes(at, (l.per+239)/240) {
+	if last := len(all) - 1; last >= 0 && all[last].takes(at, (l.per+239)/240, r.shift) {
 		all[last].at, all[last].units = at, all[last].units+n
 	} else {
 		all = append(all, paceBucket{at, n, l.max > 256})
@@ -157,10 +157,12 @@ func (r paceRecord) plus(l paceLimit, at, n int64) paceRecord {
 	return r.with(l.per, all)
 }
 
-// takes reports whether a turn joins the bucket.
-func (b paceBucket) takes(at, width int64) bool {
-	return b.at == at || b.coarse && b.at/width == at/width
+// takes reports whether a turn joins the bucket. A pause moves the bounds of buckets.
+func (b paceBucket) takes(at, width, shift int64) bool {
+	return b.at == at || b.coarse && b.at-mod(b.at-shift, width) == at-mod(at-shift, width)
 }
+
+func mod(a, b int64) int64 { return (a%b + b) % b }
 
 // turn returns the earliest turn of n units.
 func (d paceDesign) turn(r paceRecord, now, n int64, limits []paceLimit) int64 {
@@ -299,7 +301,6 @@ type paceWorld struct {
 	paused  int64 // until when, in the time of the log
 	ahead   int64 // how far ahead of the last write anything was, at most
 	stepped bool  // the clock stepped back
-	moved   bool  // a pause moved buckets
 	mixed   bool  // callers differ in a Max, so one that is exact may meet coarse buckets
 }
 
@@ -308,6 +309,7 @@ type pacedTurn struct {
 	at, shift int64 // what the caller was told
 	units     int64
 	time      int64 // of the log: the caller goes then
+	late      int64 // a bucket counts it at most Per/240 after this
 	limits    []paceLimit
 	gone      bool // it came before a pause
 	stepped   bool // the clock stepped back since, so a cancel may free units of others
@@ -406,7 +408,7 @@ func (w paceWorld) book(a paceAction) (paceWorld, paceReply, string) {
 		}
 		ahead = max(ahead, time-w.time)
 		w.newest = time
-		w.turns = append(slices.Clip(w.turns), pacedTurn{at: at, shift: reply.shift, units: a.n, time: time, limits: a.limits})
+		w.turns = append(slices.Clip(w.turns), pacedTurn{at: at, shift: reply.shift, units: a.n, time: time, late: time, limits: a.limits})
 	}
 	if reply.first == a.k {
 		return w, reply, ""
@@ -438,6 +440,23 @@ func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 	if time > w.time+ahead+per+width {
 		return fmt.Sprintf("a turn is %d away, though nothing was further ahead than %d", time-w.time, ahead)
 	}
+	if earliest := w.earliest(a); time < earliest {
+		return fmt.Sprintf("a turn in %d, though the earliest is in %d", time-w.time, earliest-w.time)
+	}
+	if width > 1 {
+		w.turns = slices.Clone(w.turns)
+		for i := range w.turns {
+			w.turns[i].time = w.turns[i].late
+		}
+	}
+	if latest := w.earliest(a); time >= latest+width && !w.stepped && !w.mixed {
+		return fmt.Sprintf("a turn in %d, though one is free in %d", time-w.time, latest-w.time)
+	}
+	return ""
+}
+
+// earliest returns the earliest time that the log allows.
+func (w paceWorld) earliest(a paceAction) int64 {
 	earliest := max(w.time, w.newest, w.paused)
 	for !w.admits(earliest, a) {
 		next := int64(1 << 62)
@@ -450,13 +469,7 @@ func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 		}
 		earliest = next
 	}
-	if time < earliest {
-		return fmt.Sprintf("a turn in %d, though the earliest is in %d", time-w.time, earliest-w.time)
-	}
-	if time >= earliest+width && !w.stepped && !w.mixed && (width == 1 || !w.moved) {
-		return fmt.Sprintf("a turn in %d, though one is free in %d", time-w.time, earliest-w.time)
-	}
-	return ""
+	return earliest
 }
 
 // admits reports whether the log allows a turn, none of whose like is later.
@@ -519,6 +532,9 @@ func (w paceWorld) pause(length int64) (paceWorld, paceReply, string) {
 	}
 	for i := range w.turns {
 		t := &w.turns[i]
+		if t.late > w.time-t.widest() {
+			t.late += added // its bucket may have moved
+		}
 		if t.time < w.time {
 			t.gone = t.gone || added > 0
 		} else if t.time += added; t.time < w.time+length && !t.canceled && !t.stepped {
@@ -528,8 +544,16 @@ func (w paceWorld) pause(length int64) (paceWorld, paceReply, string) {
 	if w.newest >= w.time {
 		w.newest += added
 	}
-	w.paused, w.moved = max(w.paused, w.time+length), true
+	w.paused = max(w.paused, w.time+length)
 	return w, reply, ""
+}
+
+// widest returns the width of the widest bucket that counts the turn.
+func (t pacedTurn) widest() (width int64) {
+	for _, l := range t.limits {
+		width = max(width, l.width())
+	}
+	return width
 }
 
 // dues checks when callers hold their turns to be due, as the head of pace.lua says. After the clock

@@ -19,6 +19,15 @@ func PauseElsewhere(l *Limiter, event string, d time.Duration) {
 	}
 }
 
+// Shift returns the ms by which pauses have shifted the turns of an event.
+func Shift(l *Limiter, event string) int64 {
+	s, err := l.store.ask(context.Background(), event)
+	if err != nil {
+		panic(err)
+	}
+	return s.shift
+}
+
 // Oversleep stops all turns of an event for some time, as a process that is stopped does.
 func Oversleep(l *Limiter, event string, d time.Duration) {
 	on := l.lines.of[event]

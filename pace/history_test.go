@@ -1,10 +1,13 @@
 package pace_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,213 +16,456 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// histories are the limits of histories, and how far ahead two limiters of one Name book.
-var histories = []struct {
-	limits string
+// setting is what two limiters of one Name have in a history. The second one has other limits in Redis, none of them
+// looser, and the same ones in memory.
+type setting struct {
+	limits [2]string
 	ahead  [2]time.Duration
-	step   int // the most ms between two steps
-}{
-	{"1/20ms", [2]time.Duration{time.Second, time.Second}, 40},
-	{"5/1s", [2]time.Duration{10 * time.Second, time.Second}, 400},
-	{"1/5ms 8/100ms 30/1s", [2]time.Duration{2 * time.Second, 60 * time.Second}, 60},
-	{"256/10s", [2]time.Duration{time.Minute, 20 * time.Second}, 80},
-	{"1000/1h", [2]time.Duration{24 * time.Hour, time.Hour}, 8000},
-	{"3/1h 2/1m", [2]time.Duration{3 * time.Hour, time.Minute}, 60_000},
+	step   time.Duration // the most by which the clock moves for each request
 }
 
-// TestHistories plays random histories of bookings, cancellations and pauses by two limiters of one
-// Name, and compares each turn with an exact log: in order, within all limits, and the earliest.
-func TestHistories(t *testing.T) {
-	for _, test := range histories {
-		t.Run(test.limits, func(t *testing.T) {
-			t.Run("memory", func(t *testing.T) { playHistory(t, test.limits, test.ahead, test.step, 3000, pace.NewLocal) })
-			t.Run("redis", func(t *testing.T) {
-				t.Parallel()
-				conn := window.On(redistest.Client(t))
-				playHistory(t, test.limits, test.ahead, test.step, redistest.UnlessShort(3000, 500), func(cfg pace.Config) (*pace.Limiter, error) { return pace.New(conn, cfg) })
-			})
+var settings = []setting{
+	{[2]string{"1/20ms", "1/20ms 4/1s"}, [2]time.Duration{time.Second, time.Minute}, 25 * time.Millisecond},
+	{[2]string{"5/1s", "3/1s"}, [2]time.Duration{10 * time.Second, time.Second}, 400 * time.Millisecond},
+	{[2]string{"1/5ms 8/100ms 30/1s", "8/100ms 20/400ms 30/1s"}, [2]time.Duration{2 * time.Second, time.Minute}, 50 * time.Millisecond},
+	{[2]string{"256/10s", "100/10s"}, [2]time.Duration{time.Minute, 20 * time.Second}, 40 * time.Millisecond},
+	{[2]string{"1000/1h", "1000/1h 50/1m"}, [2]time.Duration{2 * time.Hour, 30 * time.Minute}, 3 * time.Second},
+	{[2]string{"3/1h 2/1m", "3/1h"}, [2]time.Duration{12 * time.Hour, time.Hour}, 20 * time.Minute},
+}
+
+// TestHistoriesUnderLoad plays random histories of bookings, cancellations and pauses, and compares each answer with an
+// exact log: turns come in order, within all limits, and as early as can be.
+func TestHistoriesUnderLoad(t *testing.T) {
+	t.Parallel()
+	one, cluster := window.On(redistest.Client(t)), window.On(redistest.Cluster(t))
+	for _, s := range settings {
+		t.Run(s.limits[0], func(t *testing.T) {
+			t.Parallel()
+			for _, test := range []struct {
+				store            string
+				conn             *window.Connection
+				callers, answers int
+			}{
+				{"memory", nil, 1, 3000},
+				{"memory", nil, 200, 20_000},
+				{"Redis", one, 1, 2000},
+				{"Redis", one, 200, 20_000},
+				{"cluster", cluster, 200, 20_000},
+			} {
+				t.Run(fmt.Sprintf("%s, %d callers", test.store, test.callers), func(t *testing.T) {
+					h := newHistory(t, s, test.conn)
+					h.play(test.callers, redistest.UnlessShort(test.answers, test.answers/10))
+				})
+			}
 		})
 	}
 }
 
-// playHistory plays a history of so many steps, each at most some ms after the one before.
-func playHistory(t *testing.T, limits string, ahead [2]time.Duration, step, steps int, limiter func(pace.Config) (*pace.Limiter, error)) {
-	now := time.UnixMilli(1_700_000_000_000).UTC()
-	cfg := pace.Config{Name: redistest.Key(t), Limits: parsed(strings.Split(limits, " ")...), MaxAhead: ahead[0], Timeout: time.Minute, Now: func() time.Time { return now }}
-	l := must(limiter(cfg))
-	h := &history{T: t, Rand: rand.New(rand.NewPCG(1, 2)), limits: cfg.Limits, limiters: []*pace.Limiter{l, pace.Sharing(l, ahead[1])}, ahead: ahead}
-	for range steps {
-		now = now.Add(time.Duration(h.IntN(step)) * time.Millisecond)
-		if h.step(now); t.Failed() {
-			t.Fatalf("after:\n%s", strings.Join(h.steps[max(0, len(h.steps)-20):], "\n"))
-		}
-	}
-	if h.booked < steps/50 {
-		t.Errorf("a poor test: %d booked, %d refused", h.booked, h.refused)
-	}
-}
-
-// history is a history and its exact log.
+// history is a history and its exact log. The clock stands still while callers ask.
 type history struct {
 	*testing.T
 	*rand.Rand
-	limits   []window.Limit
-	limiters []*pace.Limiter
-	ahead    [2]time.Duration
+	setting
+	limiters [2]*pace.Limiter
+	limits   [2][]window.Limit
 
-	log     []*logged
-	floor   time.Time // the newest turn that was ever booked
-	pause   time.Time // until when
-	shift   int64     // ms by which all pauses have moved turns
-	steps   []string
-	booked  int
-	refused int
+	now   time.Time
+	log   []*logged // in order of the turns
+	floor time.Time // the newest turn that was ever booked
+	pause time.Time // until when
+	shift int64     // ms by which all pauses have moved turns
+	steps []string
+
+	booked, refused, cancelled, pauses, forgotten int
 }
 
 // logged is a turn that was booked, where pauses have moved it.
 type logged struct {
 	pace.Reservation
-	at        time.Time
+	by        int
+	at, late  time.Time // late: up to when a bucket can count it, apart from its width
 	cancelled bool
 }
 
-func (h *history) step(now time.Time) {
+// request is one of those that callers make at the same time, and the answer to it.
+type request struct {
+	by   int
+	n    int64         // to book
+	of   *logged       // to ask when it is due; else nil
+	stop time.Duration // to pause for; else 0
+
+	got pace.Reservation
+	due time.Duration
+}
+
+func (r *request) String() string {
+	return fmt.Sprintf("%d units by %d: %+v, until %v", r.n, r.by, r.got, r.got.At)
+}
+
+func newHistory(t *testing.T, s setting, conn *window.Connection) *history {
+	h := &history{T: t, Rand: rand.New(rand.NewPCG(1, 2)), setting: s, now: time.UnixMilli(1_700_000_000_000).UTC()}
+	cfg := pace.Config{Name: redistest.Key(t), Timeout: time.Minute, Now: func() time.Time { return h.now }}
+	for i := range h.limiters {
+		h.limits[i] = parsed(strings.Split(s.limits[i], " ")...)
+		switch cfg.Limits, cfg.MaxAhead = h.limits[i], s.ahead[i]; {
+		case conn != nil:
+			h.limiters[i] = must(pace.New(conn, cfg))
+		case i == 0:
+			h.limiters[i] = must(pace.NewLocal(cfg))
+		default:
+			h.limits[i], h.limiters[i] = h.limits[0], pace.Sharing(h.limiters[0], s.ahead[i])
+		}
+	}
+	return h
+}
+
+// play lets as many callers ask at the same time, again and again.
+func (h *history) play(callers, answers int) {
 	h.Helper()
-	switch dice := h.IntN(100); {
-	case dice < 70:
-		h.book(now, h.IntN(2))
-	case dice < 85:
-		h.due(now)
-	case dice < 95:
-		h.cancel(now)
+	for h.booked+h.refused < answers {
+		h.now = h.now.Add(h.span(callers))
+		h.checkForgotten()
+		requests := h.requests(callers)
+		together(requests, func(r *request) { h.ask(r) })
+		if h.replay(requests); h.IntN(5) == 0 {
+			h.cancel(1 + h.IntN(callers))
+		}
+		if h.checkRecord(); h.Failed() {
+			h.Fatalf("after:\n%s", strings.Join(h.steps[max(0, len(h.steps)-40):], "\n"))
+		}
+	}
+	h.Logf("%d booked, %d refused, %d cancelled, %d pauses, %d times forgotten", h.booked, h.refused, h.cancelled, h.pauses, h.forgotten)
+	if min(h.booked, h.refused, 10*h.cancelled, 20*h.pauses) < answers/50 {
+		h.Error("a poor test")
+	}
+}
+
+// span returns a random time, in which as many callers can get turns.
+func (h *history) span(callers int) time.Duration {
+	return time.Duration(1+h.IntN(callers*int(h.step.Milliseconds()))) * time.Millisecond
+}
+
+func together[T any](all []T, do func(T)) {
+	var group sync.WaitGroup
+	for _, one := range all {
+		group.Go(func() { do(one) })
+	}
+	group.Wait()
+}
+
+// requests returns what callers ask at the same time. At most one of them pauses.
+func (h *history) requests(callers int) (all []*request) {
+	for i := range callers {
+		r := &request{by: h.IntN(2), n: 1 + h.Int64N(2)}
+		for _, l := range h.limits[r.by] {
+			r.n = min(r.n, l.Max)
+		}
+		switch {
+		case i == 0 && h.IntN(max(2, 12/callers)) == 0:
+			r.stop = min(h.span(callers), 24*time.Hour)
+		case len(h.log) > 0 && h.IntN(7) == 0:
+			r.of = h.some()
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func (h *history) some() *logged { return h.log[len(h.log)-1-h.IntN(min(len(h.log), 300))] }
+
+func (h *history) ask(r *request) {
+	var err error
+	switch l := h.limiters[r.by]; {
+	case r.of != nil:
+		r.due, err = l.Due(h.Context(), "e", r.of.Reservation)
+	case r.stop > 0:
+		err = l.Pause(h.Context(), "e", r.stop)
 	default:
-		h.stop(now)
+		r.got, err = l.ReserveN(h.Context(), "e", r.n)
+	}
+	if err != nil {
+		h.Error(err)
 	}
 }
 
 func (h *history) record(format string, args ...any) {
-	h.steps = append(h.steps, fmt.Sprintf(format, args...))
+	h.steps = append(h.steps, h.now.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// book books a turn by a limiter.
-func (h *history) book(now time.Time, by int) {
+// replay finds an order of the requests in which all answers are right. A reply says by how much pauses have
+// shifted turns, and so whether it came before the pause.
+func (h *history) replay(requests []*request) {
 	h.Helper()
-	n := 1 + h.Int64N(2)
-	for _, l := range h.limits {
-		n = min(n, l.Max)
-	}
-	earliest, late := h.earliest(now, n)
-	r := must(h.limiters[by].ReserveN(h.Context(), "e", n))
-	h.record("%v: %d units by %d: %+v; the earliest is %v", now, n, by, r, earliest)
-	want := earliest.Sub(now)
-	if !r.OK {
-		if h.refused++; r.Delay < want-h.ahead[by] || r.Delay > want-h.ahead[by]+late {
-			h.Errorf("can be booked after %v, want %v", r.Delay, want-h.ahead[by])
+	var before, after, dues []*request
+	shift, stop := h.shift, time.Duration(0)
+	for _, r := range requests {
+		switch {
+		case r.stop > 0:
+			stop = r.stop
+		case r.of != nil:
+			dues = append(dues, r)
+		case r.got.Shift == shift:
+			before = append(before, r)
+		default:
+			after = append(after, r)
 		}
+	}
+	were := map[*request]time.Duration{}
+	for _, r := range dues {
+		were[r] = max(0, r.of.at.Sub(h.now))
+	}
+	h.replayBookings(before)
+	if stop > 0 {
+		h.stop(stop)
+	}
+	h.replayBookings(after)
+	for _, r := range dues {
+		if is := max(0, r.of.at.Sub(h.now)); r.due != were[r] && r.due != is && !r.of.at.Before(h.pause) {
+			h.Errorf("%v: %+v is due after %v, want %v or %v", h.now, r.of, r.due, were[r], is)
+		}
+	}
+}
+
+// stop notes a pause.
+func (h *history) stop(d time.Duration) {
+	h.record("pause for %v", d)
+	more := h.now.Add(d).Sub(latest(h.now, h.pause))
+	if more <= 0 {
 		return
 	}
-	if h.booked++; r.Delay < want || r.Delay > want+late || !r.At.Equal(now.Add(r.Delay)) || r.Delay > h.ahead[by] || r.N != n {
-		h.Errorf("%+v, want a delay of %v", r, want)
-	}
-	h.log, h.floor = append(h.log, &logged{Reservation: r, at: r.At}), r.At
-	h.checkBound(r.At)
-}
-
-// earliest returns the earliest time at which all limits admit n units, and how much later a turn may come
-// because of the width of buckets.
-func (h *history) earliest(now time.Time, n int64) (at time.Time, late time.Duration) {
-	at = latest(now, h.floor, h.pause)
-	for _, l := range h.limits {
-		candidates := []time.Time{at}
-		for _, e := range h.log {
-			candidates = append(candidates, e.at.Add(l.Per))
-		}
-		slices.SortFunc(candidates, time.Time.Compare)
-		for _, c := range candidates {
-			if !c.Before(at) && h.units(c, l.Per)+n <= l.Max {
-				at = c
-				break
-			}
-		}
-		if l.Max > 256 {
-			late = max(late, (l.Per+239)/240)
-		}
-	}
-	return at, late
-}
-
-// units returns how many units lie in the span of Per that ends at a time.
-func (h *history) units(end time.Time, per time.Duration) (n int64) {
 	for _, e := range h.log {
-		if !e.cancelled && e.at.After(end.Add(-per)) && !e.at.After(end) {
-			n += e.N
+		if !e.at.Before(h.now) {
+			e.at = e.at.Add(more)
+		}
+		if e.late.After(h.now.Add(-h.width(e.by))) {
+			e.late = e.late.Add(more)
 		}
 	}
-	return n
+	if !h.floor.Before(h.now) {
+		h.floor = h.floor.Add(more)
+	}
+	h.pauses++
+	h.pause, h.shift = h.now.Add(d), h.shift+more.Milliseconds()
 }
 
-func (h *history) checkBound(at time.Time) {
+// replayBookings replays bookings between which nothing else happened.
+func (h *history) replayBookings(all []*request) {
 	h.Helper()
-	for _, l := range h.limits {
-		if n := h.units(at, l.Per); n > l.Max {
+	least := h.waits(all, h.earliest)
+	slices.SortFunc(all, func(a, b *request) int { return a.got.At.Compare(b.got.At) })
+	for rest := all; len(rest) > 0 && !h.Failed(); {
+		same := 1
+		for same < len(rest) && rest[same].got.At.Equal(rest[0].got.At) {
+			same++
+		}
+		if rest[0].got.OK {
+			h.replayTied(rest[:same])
+		}
+		rest = rest[same:]
+	}
+	most := h.waits(all, h.latest)
+	for _, r := range all {
+		of := choice{r.by, r.n}
+		if r.got.OK {
+			continue
+		}
+		h.record("%v", r)
+		if h.refused++; r.got.Shift != h.shift || r.got.Delay <= 0 || r.got.Delay < least[of] || r.got.Delay > most[of] {
+			h.Errorf("%v: %v can be booked after %v to %v", h.now, r, least[of], most[of])
+		}
+	}
+}
+
+// choice is what requests of a history differ in.
+type choice struct {
+	by int
+	n  int64
+}
+
+// waits returns how long until a turn can be booked, for each choice among the requests.
+func (h *history) waits(all []*request, turn func(choice) time.Time) map[choice]time.Duration {
+	waits := map[choice]time.Duration{}
+	for _, r := range all {
+		of := choice{r.by, r.n}
+		if _, is := waits[of]; !is {
+			waits[of] = turn(of).Sub(h.now) - h.ahead[r.by]
+		}
+	}
+	return waits
+}
+
+// replayTied replays bookings of turns at the same time. The first of them must be one that could come no
+// earlier. Then all others fit if those with tighter limits come first.
+func (h *history) replayTied(tied []*request) {
+	h.Helper()
+	slices.SortStableFunc(tied, func(a, b *request) int { return cmp.Compare(b.by, a.by) })
+	if first := slices.IndexFunc(tied, h.fits); first > 0 {
+		r := tied[first]
+		copy(tied[1:], tied[:first])
+		tied[0] = r
+	}
+	for _, r := range tied {
+		h.record("%v", r)
+		if !h.fits(r) {
+			of := choice{r.by, r.n}
+			h.Errorf("%v: %v, want %v to %v", h.now, r, h.earliest(of), h.latest(of))
+		}
+		h.book(r)
+	}
+}
+
+// fits reports whether a turn is where it should be, if it is booked now.
+func (h *history) fits(r *request) bool {
+	of := choice{r.by, r.n}
+	earliest := h.earliest(of)
+	return !r.got.At.Before(earliest) && (r.got.At.Equal(earliest) || !r.got.At.After(h.latest(of))) && r.got.N == r.n &&
+		r.got.At.Equal(h.now.Add(r.got.Delay)) && r.got.Delay <= h.ahead[r.by] && r.got.Shift == h.shift
+}
+
+func (h *history) book(r *request) {
+	h.booked++
+	h.log, h.floor = append(h.log, &logged{Reservation: r.got, by: r.by, at: r.got.At, late: r.got.At}), r.got.At
+	for _, l := range h.limits[r.by] {
+		if n := h.units(r.got.At, l.Per); n > l.Max {
 			h.Errorf("%d units under %v", n, l)
 		}
 	}
 }
 
-// some returns a turn of the log.
-func (h *history) some() *logged {
-	if len(h.log) == 0 {
-		return nil
+// earliest returns the earliest time at which all limits admit units.
+func (h *history) earliest(of choice) (at time.Time) {
+	at = latest(h.now, h.floor, h.pause)
+	for _, l := range h.limits[of.by] {
+		for i := h.after(at.Add(-l.Per)); h.units(at, l.Per)+of.n > l.Max; i++ {
+			at = h.log[i].at.Add(l.Per)
+		}
 	}
-	return h.log[len(h.log)-1-h.IntN(min(len(h.log), 30))]
+	return at
 }
 
-func (h *history) due(now time.Time) {
-	h.Helper()
-	if e := h.some(); e != nil && !e.at.Before(h.pause) {
-		due := must(h.limiters[0].Due(h.Context(), "e", e.Reservation))
-		if want := max(0, e.at.Sub(now)); due != want {
-			h.Errorf("%v: %+v is due after %v, want %v", now, e, due, want)
+// latest returns the latest time at which a turn may come: later than the earliest only because of buckets.
+func (h *history) latest(of choice) (at time.Time) {
+	width := h.width(of.by)
+	if width == 0 {
+		return h.earliest(of)
+	}
+	late := *h
+	late.log = nil
+	for _, e := range h.log[max(0, len(h.log)-3000):] {
+		moved := *e
+		moved.at = e.late
+		late.log = append(late.log, &moved)
+	}
+	return late.earliest(of).Add(width)
+}
+
+// width returns the width of the widest bucket of a limiter, which is 0 if all of its limits are exact.
+func (h *history) width(by int) (width time.Duration) {
+	for _, l := range h.limits[by] {
+		if l.Max > 256 {
+			width = max(width, (l.Per+239)/240)
+		}
+	}
+	return width
+}
+
+// after returns the index of the first turn in the log after a time.
+func (h *history) after(t time.Time) int {
+	return sort.Search(len(h.log), func(i int) bool { return h.log[i].at.After(t) })
+}
+
+// units returns how many units under limits of a Per lie in the span that ends at a time, at or after the newest turn.
+func (h *history) units(end time.Time, per time.Duration) (n int64) {
+	for i := len(h.log) - 1; i >= 0 && h.log[i].at.After(end.Add(-per)); i-- {
+		if h.counts(h.log[i], per) {
+			n += h.log[i].N
+		}
+	}
+	return n
+}
+
+// counts reports whether a turn counts under limits of a Per.
+func (h *history) counts(e *logged, per time.Duration) bool {
+	return !e.cancelled && slices.ContainsFunc(h.limits[e.by], func(l window.Limit) bool { return l.Per == per })
+}
+
+// cancel lets callers give back as many turns at the same time, apart from those of which it cannot be told whether they
+// come before the last pause.
+func (h *history) cancel(most int) {
+	var all []*logged
+	for range min(most, len(h.log)) {
+		e := h.some()
+		if !e.cancelled && (e.Shift == h.shift || !e.at.Before(h.pause)) {
+			h.record("cancel %+v at %v", e.Reservation, e.at)
+			e.cancelled = true
+			all = append(all, e)
+		}
+	}
+	h.cancelled += len(all)
+	together(all, func(e *logged) {
+		if err := h.limiters[e.by].Cancel(h.Context(), "e", e.Reservation); err != nil {
+			h.Error(err)
+		}
+	})
+}
+
+// checkForgotten checks whether the event was forgotten, with its pauses, which may happen if nothing counts any more.
+func (h *history) checkForgotten() {
+	shift := pace.Shift(h.limiters[0], "e")
+	if shift == h.shift {
+		return
+	}
+	h.forgotten++
+	for i := range h.limits {
+		for _, l := range h.limits[i] {
+			if n := h.units(latest(h.now, h.floor), l.Per); n > 0 {
+				h.Errorf("%d units under %v were forgotten", n, l)
+			}
+		}
+	}
+	if shift != 0 || h.floor.After(h.now) || h.pause.After(h.now) {
+		h.Errorf("%v: the shift is %d and not %d; floor %v, pause until %v", h.now, shift, h.shift, h.floor, h.pause)
+	}
+	h.log, h.floor, h.pause, h.shift = nil, time.Time{}, time.Time{}, 0
+}
+
+// checkRecord compares what counts with the log.
+func (h *history) checkRecord() {
+	by := h.IntN(2)
+	s := must(h.limiters[by].Inspect(h.Context(), "e"))
+	if known := !s.Newest.IsZero(); known && (!s.Newest.Equal(h.floor) || !h.pause.IsZero() && !s.PausedUntil.Equal(h.pause)) {
+		h.Errorf("%v: newest turn %v, want %v; a pause until %v, want %v", h.now, s.Newest, h.floor, s.PausedUntil, h.pause)
+	}
+	for _, of := range s.Limits {
+		want, units := h.buckets(of.Limit.Per)
+		if of.Limit.Max <= 256 {
+			equal(h, fmt.Sprintf("%v: turns under %v", h.now, of.Limit), of.Turns, want)
+		} else if n := sum(of.Turns); n < units {
+			h.Errorf("%v: %d units under %v, want %d", h.now, n, of.Limit, units)
 		}
 	}
 }
 
-// cancel gives a turn back that is still to come, under exact limits.
-func (h *history) cancel(now time.Time) {
-	h.Helper()
-	e := h.some()
-	coarse := slices.ContainsFunc(h.limits, func(l window.Limit) bool { return l.Max > 256 })
-	if e == nil || e.cancelled || coarse || !e.at.After(now) || e.Shift != h.shift && e.at.Before(h.pause) {
-		return
-	}
-	h.record("%v: cancel %+v", now, e)
-	e.cancelled = true
-	if err := h.limiters[0].Cancel(h.Context(), "e", e.Reservation); err != nil {
-		h.Error(err)
-	}
-}
-
-func (h *history) stop(now time.Time) {
-	h.Helper()
-	d := time.Duration(1+h.IntN(500)) * time.Millisecond
-	h.record("%v: pause for %v", now, d)
-	if err := h.limiters[h.IntN(2)].Pause(h.Context(), "e", d); err != nil {
-		h.Error(err)
-	}
-	more := now.Add(d).Sub(latest(now, h.pause))
-	if more <= 0 {
-		return
-	}
-	for _, e := range h.log {
-		if !e.at.Before(now) {
-			e.at = e.at.Add(more)
+// buckets returns the turns that count under limits of a Per.
+func (h *history) buckets(per time.Duration) (all []window.Bucket, units int64) {
+	for _, e := range h.log[h.after(latest(h.now, h.floor).Add(-per)):] {
+		last := len(all) - 1
+		switch {
+		case !h.counts(e, per):
+		case last >= 0 && all[last].Last.Equal(e.at):
+			all[last].Units += e.N
+		default:
+			all = append(all, window.Bucket{Last: e.at, Units: e.N})
 		}
 	}
-	if !h.floor.Before(now) {
-		h.floor = h.floor.Add(more)
+	return all, sum(all)
+}
+
+func sum(all []window.Bucket) (units int64) {
+	for _, b := range all {
+		units += b.Units
 	}
-	h.pause, h.shift = now.Add(d), h.shift+more.Milliseconds()
+	return units
 }
 
 func latest(times ...time.Time) (last time.Time) {

@@ -56,7 +56,7 @@ func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error)
 	s.Newest, s.PausedUntil = utc(r.floor), utc(r.end)
 	for i, l := range m.limits {
 		for _, b := range r.section(l.Per).buckets {
-			if b.last+l.Per > e.Now {
+			if b.last+l.Per > max(e.Now, r.floor) {
 				s.Limits[i].Turns = append(s.Limits[i].Turns, window.Bucket{Last: utc(b.last), Units: b.units})
 			}
 		}

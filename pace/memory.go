@@ -129,7 +129,7 @@ func (r *record) add(limits []engine.Limit, turn, n int64) {
 	for _, l := range limits {
 		s := r.section(l.Per)
 		last := len(s.buckets) - 1
-		if last >= 0 && (s.buckets[last].last == turn || s.buckets[last].last/l.Fine == turn/l.Fine) {
+		if last >= 0 && (s.buckets[last].last == turn || r.start(s.buckets[last].last, l.Fine) == r.start(turn, l.Fine)) {
 			s.buckets[last].last, s.buckets[last].units = turn, s.buckets[last].units+n
 		} else {
 			s.buckets = append(s.buckets, bucket{turn, n})
@@ -138,6 +138,11 @@ func (r *record) add(limits []engine.Limit, turn, n int64) {
 		s.buckets = slices.Delete(s.buckets, 0, forgotten)
 	}
 	r.floor = turn
+}
+
+// start returns where the bucket of a turn starts. Pauses move the bounds of buckets, too.
+func (r *record) start(turn, width int64) int64 {
+	return turn - ((turn-r.shift)%width+width)%width
 }
 
 // section returns the section of a Per.
@@ -162,7 +167,7 @@ func (m *local) cancel(_ context.Context, event string, v Reservation) error {
 		for i := 0; i < len(r.sections) && certain; i++ {
 			s := &r.sections[i]
 			k := slices.IndexFunc(s.buckets, func(b bucket) bool { return b.last >= turn })
-			if k < 0 || !isOf(m.limits, s.per, s.buckets[k].last, turn) {
+			if k < 0 || !r.isOf(m.limits, s.per, s.buckets[k].last, turn) {
 				continue
 			}
 			changed = true
@@ -175,9 +180,9 @@ func (m *local) cancel(_ context.Context, event string, v Reservation) error {
 }
 
 // isOf reports whether a bucket with this last turn holds another one, under the limit of a Per.
-func isOf(limits []engine.Limit, per, last, turn int64) bool {
+func (r *record) isOf(limits []engine.Limit, per, last, turn int64) bool {
 	i := slices.IndexFunc(limits, func(l engine.Limit) bool { return l.Per == per })
-	return i >= 0 && last/limits[i].Fine == turn/limits[i].Fine
+	return i >= 0 && r.start(last, limits[i].Fine) == r.start(turn, limits[i].Fine)
 }
 
 func (m *local) pause(_ context.Context, event string, d int64) (s state, err error) {
