@@ -268,7 +268,7 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 	if all := b.reservations(n); len(all) > 0 {
 		r = all[0]
 	} else if err == nil {
-		r = Reservation{Delay: b.wait(), N: n, Shift: b.shift, Degraded: b.degraded}
+		r = Reservation{Delay: b.wait(), N: n, Shift: b.shift, Degraded: b.degraded, Cause: b.cause}
 	}
 	l.report(ctx, n, r, err, began)
 	return r, err
@@ -278,12 +278,13 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
 	b, err = l.store.book(ctx, event, k, n, ahead)
 	if err != nil {
+		cause := pipeline.FailureIn(err).Err()
 		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
 			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
 				return err
 			}
 			b, err = f.store.book(ctx, event, k, n, ahead)
-			b.degraded = err == nil
+			b.degraded, b.cause = err == nil, cause
 			return err
 		})
 	}
@@ -376,10 +377,10 @@ func (l *Limiter) report(ctx context.Context, n int64, r Reservation, err error,
 	if l.observe == nil {
 		return
 	}
-	failure := pipeline.FailureIn(err)
+	failure := pipeline.FailureIn(cmp.Or(err, r.Cause))
 	l.observe(ctx, window.Observation{
 		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, r.OK, err)), Units: n, Took: time.Since(began),
-		Decision: window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded},
+		Decision: window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause},
 		Reason:   window.Reason(failure.Reason()), Err: failure.Err(),
 	})
 }

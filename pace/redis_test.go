@@ -57,7 +57,13 @@ func TestOutage(t *testing.T) {
 	limits := parsed("1/200ms")
 	plain := must(pace.New(conn, pace.Config{Name: "plain", Limits: limits}))
 	fallback := must(pace.NewLocal(pace.Config{Name: "local", Limits: parsed("1/5s")}))
-	safe := must(pace.New(conn, pace.Config{Name: "safe", Limits: limits, Fallback: fallback}))
+	var degraded []window.Observation
+	observe := func(_ context.Context, o window.Observation) {
+		if o.Decision.Degraded {
+			degraded = append(degraded, o)
+		}
+	}
+	safe := must(pace.New(conn, pace.Config{Name: "safe", Limits: limits, Fallback: fallback, Observe: observe}))
 	for _, l := range []*pace.Limiter{plain, safe} {
 		must(l.Reserve(t.Context(), "e"))
 	}
@@ -79,6 +85,14 @@ func TestOutage(t *testing.T) {
 	first, second := must(safe.Reserve(t.Context(), "e")), must(safe.Reserve(t.Context(), "e"))
 	if !first.Degraded || first.Delay != 0 || !second.Degraded || second.Delay <= 0 || second.Delay > 5*time.Second {
 		t.Errorf("the Fallback: %+v, %+v", first, second)
+	}
+	if err := safe.Wait(t.Context(), "other"); err != nil || len(degraded) != 3 {
+		t.Errorf("%v, %d observed", err, len(degraded))
+	}
+	for _, o := range degraded {
+		if o.Kind != window.KindAllowed || o.Reason != window.ReasonTimeout || o.Err == nil || !errors.Is(o.Decision.Cause, o.Err) {
+			t.Errorf("observed: %+v", o)
+		}
 	}
 	if err := safe.Cancel(t.Context(), "e", second); err != nil || must(safe.Due(t.Context(), "e", first)) != 0 {
 		t.Error(err)

@@ -14,6 +14,9 @@ type Reservation struct {
 
 	// Degraded reports that the Fallback booked the turn.
 	Degraded bool
+
+	// Cause is why Redis did not answer, if Degraded, as in window.Decision.
+	Cause error `json:"-"`
 }
 
 // state is what every reply about an event says. Times are in ms.
@@ -30,13 +33,14 @@ type booking struct {
 	until int64   // if there are fewer: how long until the next one can be booked
 
 	arrived  time.Time // on the clock of this process
-	degraded bool
+	degraded bool  // by the Fallback
+	cause    error // if degraded: why Redis did not answer
 }
 
 // reservations returns the turns, of n units each.
 func (b *booking) reservations(n int64) (all []Reservation) {
 	for _, at := range b.turns {
-		all = append(all, Reservation{true, milliseconds(at - b.now), time.UnixMilli(at).UTC(), n, b.shift, b.degraded})
+		all = append(all, Reservation{true, milliseconds(at - b.now), time.UnixMilli(at).UTC(), n, b.shift, b.degraded, b.cause})
 	}
 	return all
 }
