@@ -436,12 +436,16 @@ func (h *history) checkRecord() {
 	if known := !s.Newest.IsZero(); known && (!s.Newest.Equal(h.floor) || !h.pause.IsZero() && !s.PausedUntil.Equal(h.pause)) {
 		h.Errorf("%v: newest turn %v, want %v; a pause until %v, want %v", h.now, s.Newest, h.floor, s.PausedUntil, h.pause)
 	}
+	if of := (choice{by, 1}); s.Next.Before(h.earliest(of)) || s.Next.After(h.latest(of)) {
+		h.Errorf("%v: the next turn is %v, want %v to %v", h.now, s.Next, h.earliest(of), h.latest(of))
+	}
 	for _, of := range s.Limits {
 		want, units := h.buckets(of.Limit.Per)
 		if of.Limit.Max <= 256 {
-			equal(h, fmt.Sprintf("%v: turns under %v", h.now, of.Limit), of.Turns, want)
-		} else if n := sum(of.Turns); n < units {
-			h.Errorf("%v: %d units under %v, want %d", h.now, n, of.Limit, units)
+			equal(h, fmt.Sprintf("%v: turns under %v", h.now, of.Limit), of.Buckets, want)
+		}
+		if of.Used != sum(of.Buckets) || of.Used < units || of.Remaining != of.Limit.Max-of.Used && of.Remaining != 0 || h.now.Add(of.RetryAfter).After(s.Next) {
+			h.Errorf("%v: %+v, want %d units", h.now, of, units)
 		}
 	}
 }

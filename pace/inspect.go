@@ -1,7 +1,9 @@
 package pace
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
@@ -16,14 +18,19 @@ type Snapshot struct {
 	At          time.Time    // of the snapshot, in UTC, on the clock of the turns
 	Newest      time.Time    // the newest turn that was ever booked, even if it was cancelled; zero if it is not known any more
 	PausedUntil time.Time    // when the last pause ends or ended; zero if there was none
+	Next        time.Time    // the turn that one more unit would get, even if it lies beyond MaxAhead
 	Limits      []LimitState // in the order of Config.Limits
+
+	// Others are the turns that callers with other limits count for the event, in order of Per, as in
+	// window.Snapshot. In memory there are none.
+	Others []LimitState
 }
 
-// LimitState is the turns that count under one limit.
-type LimitState struct {
-	Limit window.Limit
-	Turns []window.Bucket // oldest first; those after Snapshot.At are still to come
-}
+// LimitState is the turns that count under one limit: those less than Per before the newest one, or
+// before now if that is later. No later turn can meet the others, even those that are still to come.
+// RetryAfter is how long until this limit alone admits one more unit. The Buckets are the turns. Those
+// after Snapshot.At are still to come.
+type LimitState = window.LimitState
 
 // Inspect returns every turn that counts, for people. It writes nothing, and never asks the Fallback. Errors
 // are as those of WaitN, but never ErrUncertain.
@@ -31,37 +38,73 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return Snapshot{}, err
 	}
-	s, err := l.store.inspect(ctx, event)
+	reply, err := l.store.inspect(ctx, event)
 	if err != nil {
 		return Snapshot{}, err
 	}
+	s, err := l.snapshot(reply)
 	s.Event, s.Key = event, l.engine.Key(event)
-	for i := range s.Limits {
-		s.Limits[i].Limit = l.limits[i]
+	return s, l.engine.Wrap(err)
+}
+
+// snapshot returns the state in a reply to inspect, whose form is described at the head of pace.lua.
+func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
+	rows, ok := engine.Rows(reply[6:])
+	if !ok || len(rows) < len(l.limits) {
+		return Snapshot{}, errReply
 	}
+	s := Snapshot{At: utc(reply[1]), PausedUntil: utc(reply[3]), Newest: utc(reply[4]), Next: utc(reply[5])}
+	for i, limit := range l.limits {
+		u := window.Usage{Limit: limit, Used: rows[i][0], Remaining: max(0, limit.Max-rows[i][0])}
+		u.RetryAfter, u.ResetAfter = milliseconds(rows[i][1]), milliseconds(rows[i][2])
+		s.Limits = append(s.Limits, LimitState{Usage: u, Buckets: newBuckets(rows[i])})
+	}
+	for _, row := range rows[len(l.limits):] {
+		u := window.Usage{Limit: window.Limit{Per: milliseconds(row[0])}, Used: row[1], ResetAfter: milliseconds(row[2])}
+		s.Others = append(s.Others, LimitState{Usage: u, Buckets: newBuckets(row)})
+	}
+	slices.SortFunc(s.Others, func(a, b LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil
 }
 
-func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error) {
+// newBuckets returns the buckets of a row.
+func newBuckets(row []int64) (buckets []window.Bucket) {
+	for pairs := row[4:]; len(pairs) > 0; pairs = pairs[2:] {
+		buckets = append(buckets, window.Bucket{Last: utc(pairs[0]), Units: pairs[1]})
+	}
+	return buckets
+}
+
+// inspect returns the state of an event as the script does.
+func (m *local) inspect(_ context.Context, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
-		return s, err
+		return nil, err
 	}
 	defer e.Close()
-	s.At, s.Limits = utc(e.Now), make([]LimitState, len(m.limits))
-	r := e.Record
-	if r == nil {
-		return s, nil
+	r := record{}
+	if e.Record != nil {
+		r = *e.Record
+		r.sections = slices.Clone(r.sections)
 	}
-	s.Newest, s.PausedUntil = utc(r.floor), utc(r.end)
-	for i, l := range m.limits {
-		for _, b := range r.section(l.Per).buckets {
-			if b.last+l.Per > max(e.Now, r.floor) {
-				s.Limits[i].Turns = append(s.Limits[i].Turns, window.Bucket{Last: utc(b.last), Units: b.units})
-			}
+	r.repair(e.Now)
+	reply := []int64{0, e.Now, r.shift, r.end, r.floor, r.turn(m.limits, 1, e.Now)}
+	for _, l := range m.limits {
+		reply = append(reply, r.row(l, e.Now)...)
+	}
+	return reply, nil
+}
+
+// row returns the state under a limit, as in a reply.
+func (r *record) row(l engine.Limit, now int64) []int64 {
+	row := []int64{0, max(0, r.earliest(l, 1)-now), 0, 0}
+	for _, b := range r.section(l.Per).buckets {
+		if b.last+l.Per > max(now, r.floor) {
+			row[0], row[2], row[3] = row[0]+b.units, b.last+l.Per-now, row[3]+1
+			row = append(row, b.last, b.units)
 		}
 	}
-	return s, nil
+	return row
 }
 
 // utc returns a time, or the zero time for 0.

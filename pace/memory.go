@@ -112,16 +112,21 @@ func (r *record) state(now int64) state { return state{now: now, shift: r.shift,
 func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
 	turn := max(now, r.floor, r.end)
 	for _, l := range limits {
-		room := l.Max - n // of so many of the newest units, n more are admitted
-		buckets := r.section(l.Per).buckets
-		for i := len(buckets) - 1; i >= 0; i-- {
-			if room -= buckets[i].units; room < 0 {
-				turn = max(turn, buckets[i].last+l.Per)
-				break
-			}
-		}
+		turn = max(turn, r.earliest(l, n))
 	}
 	return turn
+}
+
+// earliest returns when a limit admits n more units, or 0 if at any time.
+func (r *record) earliest(l engine.Limit, n int64) int64 {
+	room := l.Max - n // of so many of the newest units, n more are admitted
+	buckets := r.section(l.Per).buckets
+	for i := len(buckets) - 1; i >= 0; i-- {
+		if room -= buckets[i].units; room < 0 {
+			return buckets[i].last + l.Per
+		}
+	}
+	return 0
 }
 
 // add counts n units at a turn, which is not before the newest one.

@@ -95,8 +95,8 @@ type store interface {
 	pause(ctx context.Context, event string, d int64) (state, error)
 	// ask says how far pauses have shifted turns.
 	ask(ctx context.Context, event string) (state, error)
-	// inspect returns the turns that count.
-	inspect(ctx context.Context, event string) (Snapshot, error)
+	// inspect returns the turns that count, in the integers of the script.
+	inspect(ctx context.Context, event string) ([]int64, error)
 	// Reset forgets the event.
 	Reset(ctx context.Context, event string) error
 }

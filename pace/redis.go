@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/window"
 )
 
 // onRedis keeps the turns of events in Redis, by pace.lua.
@@ -65,23 +64,9 @@ func (s *onRedis) Reset(ctx context.Context, event string) error {
 	return err
 }
 
-func (s *onRedis) inspect(ctx context.Context, event string) (of Snapshot, err error) {
+func (s *onRedis) inspect(ctx context.Context, event string) ([]int64, error) {
 	r, err := s.call(ctx, engine.Call{Verb: "inspect", Event: event, Units: 1, Rest: s.args, Reads: true}, 6)
-	if err != nil {
-		return of, err
-	}
-	of = Snapshot{At: utc(r.Integers[1]), PausedUntil: utc(r.Integers[3]), Newest: utc(r.Integers[4]), Limits: make([]LimitState, len(s.Limits()))}
-	rest := r.Integers[6:]
-	for i := range of.Limits {
-		if len(rest) < 4 || rest[3] < 0 || rest[3] > int64(len(rest)-4)/2 {
-			return Snapshot{}, s.Wrap(errReply)
-		}
-		for pairs := rest[4 : 4+2*rest[3]]; len(pairs) > 0; pairs = pairs[2:] {
-			of.Limits[i].Turns = append(of.Limits[i].Turns, window.Bucket{Last: utc(pairs[0]), Units: pairs[1]})
-		}
-		rest = rest[4+2*rest[3]:]
-	}
-	return of, nil
+	return r.Integers, err
 }
 
 // errReply is returned for a reply that no Slidegate script gives.

@@ -69,7 +69,7 @@ func TestOutage(t *testing.T) {
 	}
 	waits := make(chan error, 1)
 	go func() { waits <- plain.Wait(t.Context(), "e") }()
-	for len(must(plain.Inspect(t.Context(), "e")).Limits[0].Turns) == 0 { // until it has booked
+	for len(must(plain.Inspect(t.Context(), "e")).Limits[0].Buckets) == 0 { // until it has booked
 	}
 	server.Pause(t)
 	if err := <-waits; err != nil && !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {
@@ -97,7 +97,7 @@ func TestOutage(t *testing.T) {
 	if err := safe.Cancel(t.Context(), "e", second); err != nil || must(safe.Due(t.Context(), "e", first)) != 0 {
 		t.Error(err)
 	}
-	if n := len(must(fallback.Inspect(t.Context(), "e")).Limits[0].Turns); n != 0 { // the first turn matters no more, since none comes before the second
+	if n := len(must(fallback.Inspect(t.Context(), "e")).Limits[0].Buckets); n != 0 { // the first turn matters no more, since none comes before the second
 		t.Errorf("the Fallback counts %d turns", n)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -135,6 +135,23 @@ func TestForeignValue(t *testing.T) {
 			t.Errorf("%q became %q", value, got)
 		}
 	}
+}
+
+// TestInspectOthers checks that Inspect shows turns of limits that the limiter does not have, after its own.
+func TestInspectOthers(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_700_000_000_000).UTC()
+	cfg := pace.Config{Name: redistest.Key(t), Limits: parsed("1/1s", "5/1h", "3/1m"), Now: func() time.Time { return now }}
+	conn := window.On(redistest.Client(t))
+	must(must(pace.New(conn, cfg)).Reserve(t.Context(), "e"))
+	cfg.Limits = parsed("9/1m")
+	s := must(must(pace.New(conn, cfg)).Inspect(t.Context(), "e"))
+	bucket := []window.Bucket{{Last: now, Units: 1}}
+	equal(t, "limits", s.Limits, []pace.LimitState{{Usage: window.Usage{Limit: cfg.Limits[0], Used: 1, Remaining: 8, ResetAfter: time.Minute}, Buckets: bucket}})
+	equal(t, "others", s.Others, []pace.LimitState{
+		{Usage: window.Usage{Limit: window.Limit{Per: time.Second}, Used: 1, ResetAfter: time.Second}, Buckets: bucket},
+		{Usage: window.Usage{Limit: window.Limit{Per: time.Hour}, Used: 1, ResetAfter: time.Hour}, Buckets: bucket},
+	})
 }
 
 // TestMistakes checks the errors about configurations and arguments, which name the value and a remedy.

@@ -33,8 +33,8 @@ type booking struct {
 	until int64   // if there are fewer: how long until the next one can be booked
 
 	arrived  time.Time // on the clock of this process
-	degraded bool  // by the Fallback
-	cause    error // if degraded: why Redis did not answer
+	degraded bool      // by the Fallback
+	cause    error     // if degraded: why Redis did not answer
 }
 
 // reservations returns the turns, of n units each.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
 )
 
 // errNoSnapshot is returned for a reply that no Slidegate script gives.
@@ -18,18 +19,17 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	if len(reply) < 2 {
 		return Snapshot{}, errNoSnapshot
 	}
-	s, rest := Snapshot{At: utc(reply[1])}, reply[2:]
-	for len(rest) > 0 || len(s.Limits) < len(l.limits) {
-		if len(rest) < 4 || rest[3] < 0 || rest[3] > int64(len(rest)-4)/2 {
-			return Snapshot{}, errNoSnapshot
-		}
-		if i := len(s.Limits); i < len(l.limits) {
-			s.Limits = append(s.Limits, LimitState{Buckets: newBuckets(rest)})
-			s.Limits[i].set(&l.limits[i], rest)
-		} else {
-			s.Others = append(s.Others, LimitState{otherUsage(rest), newBuckets(rest)})
-		}
-		rest = rest[4+2*rest[3]:]
+	rows, ok := engine.Rows(reply[2:])
+	if !ok || len(rows) < len(l.limits) {
+		return Snapshot{}, errNoSnapshot
+	}
+	s := Snapshot{At: utc(reply[1])}
+	for i := range l.limits {
+		s.Limits = append(s.Limits, LimitState{Buckets: newBuckets(rows[i])})
+		s.Limits[i].set(&l.limits[i], rows[i])
+	}
+	for _, row := range rows[len(l.limits):] {
+		s.Others = append(s.Others, LimitState{otherUsage(row), newBuckets(row)})
 	}
 	slices.SortFunc(s.Others, func(a, b LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil
@@ -41,10 +41,9 @@ func otherUsage(row []int64) Usage {
 	return Usage{Limit: Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
 }
 
-// newBuckets returns the buckets of a row. A row holds three integers, the number of buckets, and
-// then the time and units of each.
+// newBuckets returns the buckets of a row.
 func newBuckets(row []int64) (buckets []Bucket) {
-	for pairs := row[4 : 4+2*row[3]]; len(pairs) > 0; pairs = pairs[2:] {
+	for pairs := row[4:]; len(pairs) > 0; pairs = pairs[2:] {
 		buckets = append(buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})
 	}
 	return buckets

@@ -143,6 +143,20 @@ func (r *Reply) setRows(rows []int64) {
 	copy(r.few[:], rows)
 }
 
+// Rows splits a reply to inspect, after its head, into a row for each limit. A row holds three
+// integers, the number of buckets, and then the time and units of each. Rows reports false if the
+// reply ends within a row.
+func Rows(reply []int64) (rows [][]int64, ok bool) {
+	for len(reply) > 0 {
+		if len(reply) < 4 || reply[3] < 0 || reply[3] > int64(len(reply)-4)/2 {
+			return nil, false
+		}
+		n := 4 + 2*reply[3]
+		rows, reply = append(rows, reply[:n]), reply[n:]
+	}
+	return rows, true
+}
+
 // The kinds of observations: how requests end, and the kinds of a pipeline.Report.
 const (
 	Allowed   = "allowed"
