@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/pace"
+	"github.com/slidegate/slidegate/window"
 )
 
 // screens is the directory for the pictures of TestScreens.
@@ -83,6 +85,30 @@ func TestPageOfOtherLimits(t *testing.T) {
 	ctx := chromium(t)
 	do(t, ctx, visit(servePage(t, "--limit", "1000000/1d", s.name, "alice")), says("answer", "Allowed"),
 		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
+}
+
+// TestPagePace checks that the page shows the next turn of package pace, the newest one and a pause, and
+// that Reset forgets them.
+func TestPagePace(t *testing.T) {
+	s := newService(t)
+	l, err := pace.New(window.On(s.client), pace.Config{Name: s.name, Limits: parsed(t, "1/1m,100/1h"), MaxAhead: time.Hour})
+	for range 2 {
+		if err == nil {
+			_, err = l.Reserve(t.Context(), "alice")
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := chromium(t)
+	do(t, ctx, visit(servePage(t, "--pace", "--allow-reset", "--limit", "1/1m", s.name, "alice")), says("answer", "Waits"),
+		says("because", "for the next turn; other limits are stored, and may delay it, too"), says("turns", "The newest turn comes in "),
+		says("until", "turn at "), says("limits", "0 free, 1 used, 1 ahead"), holds(`!document.querySelector(".strip, .denied")`))
+	if err := l.Pause(t.Context(), "alice", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, says("turns", "The pause ends in "), chromedp.Click("#reset", chromedp.ByID),
+		chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("because", "Nothing is counted"))
 }
 
 // TestPageReset checks the reset by keyboard: the page asks first, Cancel keeps the event, and

@@ -39,6 +39,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -495,6 +496,22 @@ func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...
 	var now time.Time
 	l, err := ar1.New(window.On(s.client), ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
 	s.allow(t, l, err, event, units, &now, ago)
+}
+
+// book books turns of one unit of package pace, and returns the limiter at the time of the last booking.
+func (s *service) book(t *testing.T, limits, event string, ago ...time.Duration) *pace.Limiter {
+	t.Helper()
+	var now time.Time
+	l, err := pace.New(window.On(s.client), pace.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	for _, a := range ago {
+		if now = afternoon.Add(-a); err == nil {
+			_, err = l.Reserve(t.Context(), event)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func (s *service) allow(t *testing.T, l estimator.Limiter, err error, event string, units int64, now *time.Time, ago []time.Duration) {

@@ -36,6 +36,10 @@ func TestInspectGolden(t *testing.T) {
 	s.count(t, "100/1m,5000/1d", "key-7", 3, 15*time.Second, 11*time.Second, 10*time.Second, time.Second)
 	s.raise(t, "5/1h,100/1d", "key-7", 1, 3*h, 50*m, 40*m, 30*m, 20*m, 10*m, 9*m, 8*m)
 	s.raise(t, "5/1h,100/1d", "key-8", 2, 2*h)
+	s.book(t, "1/5s,20/1m", "key-7", 20*time.Second, 2*time.Second, 2*time.Second, time.Second)
+	if err := s.book(t, "1/20ms,3/1m", "key-8", 30*time.Second, 2*time.Second).Pause(t.Context(), "key-8", 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
 	for name, args := range map[string]string{
 		"inspect":             "--limit " + login + " NAME " + address,
 		"inspect-stored":      "NAME " + address,
@@ -47,6 +51,11 @@ func TestInspectGolden(t *testing.T) {
 		"inspect-ar1":         "--ar1 --limit 5/1h,100/1d NAME key-7",
 		"inspect-ar1-stored":  "--ar1 NAME key-8",
 		"inspect-ar1-json":    "--ar1 --json --limit 5/1h NAME key-8",
+		"inspect-pace":        "--pace --limit 1/5s,20/1m NAME key-7",
+		"inspect-pace-others": "--pace --limit 1/20ms NAME key-8",
+		"inspect-pace-stored": "--pace NAME key-7",
+		"inspect-pace-json":   "--pace --json --limit 3/1m NAME key-8",
+		"inspect-pace-nobody": "--pace --limit 3/1m NAME nobody",
 		"inspect-lowered":     "--limit 1/5s,3/1h,20/1d NAME " + address,
 		"inspect-nobody-json": "--json NAME nobody",
 	} {
@@ -61,9 +70,10 @@ func TestInspectLooksOnly(t *testing.T) {
 	s := newService(t)
 	s.count(t, "1/5s,5/1h", "e", 1, 30*m, -10*m) // an attempt would correct the last date
 	s.raise(t, "5/1h", "e", 1, 30*m)
-	for _, key := range []string{s.name + ":{e}:w", s.name + ":{e}:a", s.name + ":{nobody}:w"} {
+	s.book(t, "5/1h", "e", 30*m, 30*m)
+	for _, key := range []string{s.name + ":{e}:w", s.name + ":{e}:a", s.name + ":{e}:r", s.name + ":{nobody}:w"} {
 		before := redistest.Stored(t, s.client, key)
-		for _, args := range []string{"e", "--limit 1/5s,5/1h e", "--limit 3/10s e", "--json e", "--ar1 e", "--ar1 --limit 5/1h e", "nobody", "--limit 5/1h nobody"} {
+		for _, args := range []string{"e", "--limit 1/5s,5/1h e", "--limit 3/10s e", "--json e", "--ar1 e", "--ar1 --limit 5/1h e", "--pace e", "--pace --limit 5/1h e", "nobody", "--limit 5/1h nobody"} {
 			inspected(t, strings.Fields("--redis "+redistest.Addr(t)+" "+s.name+" "+args)...)
 		}
 		if after := redistest.Stored(t, s.client, key); after != before {
@@ -211,6 +221,7 @@ func TestInspectFails(t *testing.T) {
 		{"SET", s.name + ":{text}:w", "hello"},
 		{"LPUSH", s.name + ":{list}:w", "x"},
 		{"SET", s.name + ":{text}:a", "hello"},
+		{"SET", s.name + ":{text}:r", "hello"},
 		{"ACL", "SETUSER", "blind", "on", ">pass", "~*", "+@all", "-evalsha", "-eval"},
 		{"ACL", "SETUSER", "halfblind", "on", ">pass", "~*", "+@all", "-get"},
 	} {
@@ -225,8 +236,10 @@ func TestInspectFails(t *testing.T) {
 		{server.Addr(), "text", ours},
 		{server.Addr(), "--limit 5/1h text", ours},
 		{server.Addr(), "--ar1 text", strings.ReplaceAll(ours, "}:w", "}:a")},
+		{server.Addr(), "--pace text", strings.ReplaceAll(ours, "}:w", "}:r")},
 		{server.Addr(), "list", "WRONGTYPE key " + s.name + ":{list}:w holds no string; remove it, or rename the limiter\n"},
 		{server.Addr(), "--ar1 --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since a level has no buckets\n"},
+		{server.Addr(), "--pace --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since turns have a width of their own\n"},
 		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + " failed (" + strings.ReplaceAll(refusal.Error(), "User blind ", "User *** ") + "); name a user who may, as in redis://user:password@host:6379\n"},
 		{"redis://halfblind:pass@" + server.Addr(), "e", "); name a user who may, as in redis://user:password@host:6379\n"},
 	} {
@@ -317,12 +330,14 @@ func TestInspectLongest(t *testing.T) {
 // TestInspectPage compares docs/inspect.md with the output of the program.
 func TestInspectPage(t *testing.T) {
 	page := text(t, "../../docs/inspect.md")
-	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1", "inspect-login-denied"} {
+	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1", "inspect-pace", "inspect-login-denied"} {
 		shown := text(t, filepath.Join("testdata", golden+".golden"))
 		indented := strings.ReplaceAll(strings.ReplaceAll("\n"+strings.TrimSpace(shown), "\n", "\n    "), "    \n", "\n")
 		if !strings.Contains(page, indented+"\n") {
 			t.Errorf("docs/inspect.md does not show %s.golden", golden)
 		}
 	}
-	checkFields(t, text(t, "testdata/inspect-json.golden")+text(t, "testdata/inspect-ar1-json.golden"))
+	for _, golden := range []string{"inspect-json", "inspect-ar1-json", "inspect-pace-json"} {
+		checkFields(t, text(t, filepath.Join("testdata", golden+".golden")))
+	}
 }

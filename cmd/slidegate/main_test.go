@@ -191,6 +191,8 @@ func TestBadInput(t *testing.T) {
 		{"inspect login e --login", "--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret"},
 		{"inspect login e --login --limit 5/1h", "--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h"},
 		{"inspect login e --login --ar1", "--login and --ar1 do not go together: a login guard counts by windows; leave out one of them"},
+		{"inspect login e --login --pace", "--login and --pace do not go together: a login guard counts by windows; leave out one of them"},
+		{"inspect login e --ar1 --pace", "--ar1 and --pace do not go together: a limiter is of one package; leave out one of them"},
 		{"inspect login e 1.2.3 --login --secret-file " + broken, `"1.2.3" is no IP address; write one as in 198.51.100.7 or 2001:db8::7`},
 		{"inspect login e --login --budget", "--budget: its value is missing; write one, as in account=10/10m,20/1h"},
 		{"inspect login e --login --budget device=5/1h", `--budget: "device=5/1h" names no budget; write one of [account address pair streak total challenged-account challenged-address challenged-pair challenged-streak] with its limits, as in account=10/10m,20/1h`},

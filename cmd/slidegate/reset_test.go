@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/pace"
 )
 
 // TestReset checks that only the answer yes resets, and only this event of this limiter.
@@ -70,6 +72,32 @@ func TestResetUnasked(t *testing.T) {
 		stdout, stderr, status = command(t.Context(), append(args, "--yes")...)
 		if status != 0 || stderr != "" || !strings.Contains(stdout, want) {
 			t.Errorf("status %d, %s%s", status, stdout, stderr)
+		}
+	}
+	if left := keys(t, s.name); len(left) != 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// TestResetPace checks that reset forgets turns of package pace and a pause, and a record that holds
+// neither, since its last turn was cancelled.
+func TestResetPace(t *testing.T) {
+	s := newService(t)
+	paused, cancelled := s.book(t, "1/5s", "alice", 0), s.book(t, "1/5s", "bob", 0)
+	err := paused.Pause(t.Context(), "alice", 30*time.Second)
+	if err == nil {
+		var r pace.Reservation
+		r, err = cancelled.Reserve(t.Context(), "bob")
+		err = errors.Join(err, cancelled.Cancel(t.Context(), "bob", r))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event, counts := range map[string]string{"alice": "1 unit in 5s, a pause that ends in 30s, at 14:00:30", "bob": "no unit"} {
+		stdout, _, status := answered(t, "y\n", "reset", "--pace", "--redis", redistest.Addr(t), s.name, event)
+		stdout = strings.ReplaceAll(stdout, "\n", " ")
+		if want := s.name + ":{" + event + "}:r on " + redistest.Addr(t) + " counts " + counts + ". Forgotten. "; status != 0 || stdout != want {
+			t.Errorf("status %d, %s, not %s", status, stdout, want)
 		}
 	}
 	if left := keys(t, s.name); len(left) != 0 {

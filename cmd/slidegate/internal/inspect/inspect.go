@@ -115,8 +115,8 @@ func (c *Command) checkLogin() error {
 		return errors.New("--challenged is about a login guard; add --login")
 	case c.Login && len(c.Limits) > 0:
 		return errors.New("--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
-	case c.Login && c.AR1:
-		return errors.New("--login and --ar1 do not go together: a login guard counts by windows; leave out one of them")
+	case c.Login && c.kind() != "":
+		return fmt.Errorf("--login and %s do not go together: a login guard counts by windows; leave out one of them", c.kind())
 	case c.Login && len(c.Secret) == 0:
 		return errors.New("--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret")
 	}

@@ -61,7 +61,7 @@ func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 // summary returns what Redis stores, in a sentence.
 func (st *State) summary(screen output.Screen) string {
 	if !st.Stored {
-		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service still denies the event, check NAME, EVENT, --ar1 and\n--secret-file; or its in-memory fallback is deciding.\n", st.Key, st.Redis)
+		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service still denies the event, check NAME, EVENT, --ar1, --pace and\n--secret-file; or its in-memory fallback is deciding.\n", st.Key, st.Redis)
 	}
 	var counts []string
 	for _, sec := range st.Limits {
@@ -70,6 +70,12 @@ func (st *State) summary(screen output.Screen) string {
 		} else {
 			counts = append(counts, fmt.Sprintf("%s in %s", units(sec.Used), formatDuration(sec.per)))
 		}
+	}
+	if st.Turns != nil && st.PausedFor > 0 {
+		counts = append(counts, "a pause that ends "+formatIn(st.PausedFor, st.At))
+	}
+	if len(counts) == 0 {
+		counts = []string{"no unit"} // all turns of package pace were cancelled
 	}
 	return screen.Wrap(fmt.Sprintf("%s on %s counts %s.", st.Key, st.Redis, strings.Join(counts, ", "))) + "\n"
 }

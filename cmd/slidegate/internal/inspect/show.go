@@ -14,13 +14,34 @@ import (
 // head returns a table of the limiter, the event, its key and the time.
 func (st *State) head() string {
 	var b strings.Builder
-	output.Table(&b, 0, [][]string{
+	rows := [][]string{
 		{"limiter", st.Limiter + " on " + st.Redis},
 		{"event", logs.Shown(st.Event)},
 		{"key", st.Key},
 		{"time", st.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
-	})
+	}
+	if st.Turns != nil {
+		rows = append(rows, st.rows(st.At)...)
+	}
+	output.Table(&b, 0, rows)
 	return b.String()
+}
+
+// rows returns when the newest turn comes and when the last pause ends, as far as Redis knows.
+func (t *Turns) rows(now time.Time) (rows [][]string) {
+	switch {
+	case t.NewestAfter > 0:
+		rows = append(rows, []string{"turns", "the newest comes " + formatIn(t.NewestAfter, now)})
+	case !t.Newest.IsZero():
+		rows = append(rows, []string{"turns", "the newest came at " + formatTime(t.Newest, now)})
+	}
+	switch {
+	case t.PausedFor > 0:
+		rows = append(rows, []string{"pause", "ends " + formatIn(t.PausedFor, now)})
+	case !t.PausedUntil.IsZero():
+		rows = append(rows, []string{"pause", "ended at " + formatTime(t.PausedUntil, now)})
+	}
+	return rows
 }
 
 // body returns the limits. A brief body leaves the bars out.
@@ -54,7 +75,14 @@ func (st *State) headline() string {
 	case st.Allowed:
 		return "ALLOWED, up to " + units(st.free()) + " at once"
 	}
-	return fmt.Sprintf("DENIED by %s; 1 unit is allowed %s", st.denyingLimits(), formatIn(st.RetryAfter, st.Limits[0].now))
+	in := formatIn(st.RetryAfter, st.Limits[0].now)
+	switch {
+	case st.Turns != nil && st.missingFlags() != "":
+		return "by the limits given, the next turn comes " + in
+	case st.Turns != nil:
+		return "the next turn comes " + in
+	}
+	return fmt.Sprintf("DENIED by %s; 1 unit is allowed %s", st.denyingLimits(), in)
 }
 
 // next returns the arguments of a command to try next.
@@ -141,16 +169,24 @@ func (st *State) writeNotes(b *strings.Builder) {
 		}
 	}
 	if !st.Stored {
-		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1 and --secret-file; or\nits in-memory fallback is deciding.\n")
-	} else if len(absent) > 0 {
+		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1, --pace and\n--secret-file; or its in-memory fallback is deciding.\n")
+	} else if len(absent) > 0 && st.Turns == nil { // pace stores no limit whose turns no longer count
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
 	}
 	if st.Decision != nil && st.missingFlags() != "" {
-		fmt.Fprintf(b, "\nMore limits are stored, and may deny, too; add %s.\n", st.missingFlags())
+		fmt.Fprintf(b, "\nMore limits are stored, and may %s, too; add %s.\n", st.verb(), st.missingFlags())
 	}
 	if lag := st.clockLag(); lag > 0 {
 		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the limiter uses the time of the last event.\n", formatDuration(lag))
 	}
+}
+
+// verb returns what a full limit does.
+func (st *State) verb() string {
+	if st.Turns != nil {
+		return "delay turns"
+	}
+	return "deny"
 }
 
 // clockLag returns how much earlier than the last event the clock reads.
@@ -172,7 +208,7 @@ func (sec *section) text(screen output.Screen, name int, brief bool) string {
 		return title + sec.levelText()
 	case sec.Used == 0:
 		return title + sec.usageText() + "\n"
-	case brief:
+	case brief || sec.Ahead != nil: // turns ahead would be right of the bars
 		return title + sec.usageText() + "\n  " + sec.recoveryText() + "\n"
 	}
 	bars, highest := sec.bars(screen.Width)
@@ -193,10 +229,14 @@ func (sec *section) name() string {
 
 // usageText returns how many units are used and free.
 func (sec *section) usageText() string {
-	if sec.Bound == nil {
-		return units(sec.Used) + " counted"
+	ahead := ""
+	if sec.Ahead != nil && *sec.Ahead > 0 {
+		ahead = fmt.Sprintf("; %d ahead", *sec.Ahead)
 	}
-	return fmt.Sprintf("%d of %d used, %s free", sec.Used, sec.Max, orNone(sec.Remaining))
+	if sec.Bound == nil {
+		return units(sec.Used) + " counted" + ahead
+	}
+	return fmt.Sprintf("%d of %d used, %s free", sec.Used, sec.Max, orNone(sec.Remaining)) + ahead
 }
 
 // recoveryText returns when the first units come back, and when all have.
@@ -247,11 +287,16 @@ func formatDuration(d time.Duration) string { return output.Duration(d.Milliseco
 
 // formatIn returns when a wait from now ends. It rounds the time up, so that the wait is over then.
 func formatIn(ms int64, now time.Time) string {
-	end, layout := now.Add(time.Duration(ms)*time.Millisecond+time.Second-1).Truncate(time.Second), time.TimeOnly
-	if !end.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
-		layout = time.DateTime
+	end := now.Add(time.Duration(ms)*time.Millisecond + time.Second - 1).Truncate(time.Second)
+	return fmt.Sprintf("in %s, at %s", formatWait(ms), formatTime(end, now))
+}
+
+// formatTime returns a time, with its date if that is another day than now.
+func formatTime(t, now time.Time) string {
+	if t.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
+		return t.Format(time.TimeOnly)
 	}
-	return fmt.Sprintf("in %s, at %s", formatWait(ms), end.Format(layout))
+	return t.Format(time.DateTime)
 }
 
 // formatWait returns the length of a wait. From a minute on, it rounds up to a second.

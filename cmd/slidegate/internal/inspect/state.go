@@ -7,6 +7,7 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -20,15 +21,28 @@ type State struct {
 	At        time.Time `json:"at"`     // by the clock of Redis
 	Stored    bool      `json:"stored"` // Redis holds the key
 	*Decision
+	*Turns
 	Limits []*section `json:"limits"` // those of --limit, in order, then what else Redis stores
 
 	flags []string // that name the limiter, quoted for a shell
 }
 
-// Decision is the decision that one more unit would get. It is missing without --limit.
+// Decision is the decision that one more unit would get: of package pace, whether its turn would
+// come at once, and how long until it. It is missing without --limit.
 type Decision struct {
 	Allowed    bool  `json:"allowed"`
 	RetryAfter int64 `json:"retry_after_ms"`
+}
+
+// Turns are the turns of package pace, beyond what the limits count. A duration is 0 if its end has
+// passed.
+type Turns struct {
+	Newest      time.Time `json:"newest,omitzero"`
+	NewestAfter int64     `json:"newest_after_ms"`
+	PausedUntil time.Time `json:"paused_until,omitzero"`
+	PausedFor   int64     `json:"paused_for_ms"`
+
+	wait int64 // ms until the next turn under the limits given
 }
 
 // section is the state under one limit, or in one window that Redis stores under none of the limits
@@ -57,7 +71,8 @@ type Bound struct {
 // Counts are the units in a window.
 type Counts struct {
 	Used      int64    `json:"used"`
-	NextUnits int64    `json:"next_units"` // that come back first
+	Ahead     *int64   `json:"ahead,omitempty"` // pace: units of these turns that are still to come
+	NextUnits int64    `json:"next_units"`      // that come back first
 	NextAfter int64    `json:"next_after_ms"`
 	Buckets   []bucket `json:"buckets"` // oldest first
 }
@@ -100,6 +115,25 @@ func (s *Subject) ar1State(snap ar1.Snapshot) *State {
 	return st
 }
 
+// paceState returns the state that a pace.Limiter reports.
+func (s *Subject) paceState(snap pace.Snapshot) *State {
+	st := s.newState(snap.Key, snap.At)
+	after := func(t time.Time) int64 { return max(0, t.Sub(snap.At).Milliseconds()) }
+	st.Estimator, st.Turns = "pace", &Turns{snap.Newest, after(snap.Newest), snap.PausedUntil, after(snap.PausedUntil), after(snap.Next)}
+	for _, l := range slices.Concat(snap.Limits, snap.Others) {
+		sec := newSection(l.Usage, snap.At, l.Limit.Label())
+		sec.count(l)
+		sec.Ahead = new(int64)
+		for _, b := range l.Buckets {
+			if b.Last.After(snap.At) {
+				*sec.Ahead += b.Units
+			}
+		}
+		st.Limits = append(st.Limits, sec)
+	}
+	return st
+}
+
 // newSection returns a section without its counts. It has no Bound if Max is unknown.
 func newSection(u window.Usage, at time.Time, limit string) *section {
 	sec := &section{Per: u.Limit.Per.Milliseconds(), ResetAfter: u.ResetAfter.Milliseconds(), per: u.Limit.Per, now: at}
@@ -132,7 +166,7 @@ func (sec *section) count(l window.LimitState) {
 // decide marks the sections that are stored, and decides about one more unit under the limits
 // given.
 func (st *State) decide(stored []*section) {
-	st.Stored = len(stored) > 0
+	st.Stored = len(stored) > 0 || st.Turns != nil && (!st.Newest.IsZero() || !st.PausedUntil.IsZero())
 	for _, sec := range st.Limits {
 		sec.Stored = slices.ContainsFunc(stored, func(other *section) bool { return other.per == sec.per })
 	}
@@ -142,6 +176,9 @@ func (st *State) decide(stored []*section) {
 		}
 		st.Allowed = st.Allowed && sec.RetryAfter == 0
 		st.RetryAfter = max(st.RetryAfter, sec.RetryAfter)
+	}
+	if st.Decision != nil && st.Turns != nil {
+		st.Allowed, st.RetryAfter = st.wait == 0, st.wait
 	}
 }
 
@@ -158,7 +195,7 @@ func (st *State) countingSections() (counted []*section) {
 // status returns the exit status of the state.
 func (st *State) status() cli.ExitStatus {
 	switch {
-	case st.Decision != nil && !st.Allowed:
+	case st.Decision != nil && !st.Allowed && st.Turns == nil:
 		return statusDenied
 	case !st.Stored:
 		return statusUnknown
@@ -166,9 +203,13 @@ func (st *State) status() cli.ExitStatus {
 	return 0
 }
 
-// attemptTime returns the time that an attempt would have now: the earliest over all sections.
+// attemptTime returns the time that an attempt would have now: the earliest over all sections. Turns
+// of package pace can be ahead of it.
 func (st *State) attemptTime() time.Time {
 	earliest := st.At
+	if st.Turns != nil {
+		return earliest
+	}
 	for i, sec := range st.Limits {
 		if date := sec.attemptTime(); i == 0 || date.Before(earliest) {
 			earliest = date

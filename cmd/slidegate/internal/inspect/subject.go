@@ -11,6 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -18,6 +19,7 @@ import (
 type Subject struct {
 	Redis  flags.Redis  `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
 	AR1    bool         `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
+	Pace   bool         `help:"The limiter is of package pace, which books turns."`
 	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
 
 	Name  string `kong:"-"` // of the limiter; commands set it from their arguments
@@ -36,8 +38,8 @@ func (s *Subject) flags() (flags []string) {
 	case to != localRedis:
 		flags = append(flags, "--redis "+to)
 	}
-	if s.AR1 {
-		flags = append(flags, "--ar1")
+	if flag := s.kind(); flag != "" {
+		flags = append(flags, flag)
 	}
 	if len(s.Secret) > 0 {
 		flags = append(flags, "--secret-file FILE")
@@ -45,10 +47,24 @@ func (s *Subject) flags() (flags []string) {
 	return flags
 }
 
+// kind returns the flag that says of which package the limiter is, or an empty text for window.
+func (s *Subject) kind() string {
+	switch {
+	case s.AR1:
+		return "--ar1"
+	case s.Pace:
+		return "--pace"
+	}
+	return ""
+}
+
 // connect connects to the server or the cluster.
 func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if len(s.Redis.InitAddress) == 0 {
 		s.Redis.InitAddress = []string{localRedis}
+	}
+	if s.AR1 && s.Pace {
+		return nil, errTwoKinds
 	}
 	if err := s.checkName(); err != nil {
 		return nil, err
@@ -56,6 +72,8 @@ func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	client, err := s.Redis.Connect(ctx)
 	return client, s.userError(ctx, err)
 }
+
+var errTwoKinds = errors.New("--ar1 and --pace do not go together: a limiter is of one package; leave out one of them")
 
 // checkName returns an error if no limiter can have this name or secret, before a connection is
 // made. An empty name passes, because the page gets a name only later.
@@ -118,10 +136,14 @@ func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits fla
 }
 
 // ask returns the state of the event that a limiter reports.
-func (s *Subject) ask(ctx context.Context, l estimator.Limiter) (*State, error) {
-	if l, ok := l.(*ar1.Limiter); ok {
+func (s *Subject) ask(ctx context.Context, l limiter) (*State, error) {
+	switch l := l.(type) {
+	case *ar1.Limiter:
 		got, err := l.Inspect(ctx, s.Event)
 		return s.ar1State(got), err
+	case *pace.Limiter:
+		got, err := l.Inspect(ctx, s.Event)
+		return s.paceState(got), err
 	}
 	got, err := l.(*window.Limiter).Inspect(ctx, s.Event)
 	return s.windowState(got), err
@@ -136,7 +158,18 @@ func (s *Subject) forget(ctx context.Context, client rueidis.Client) error {
 	return s.userError(ctx, err)
 }
 
-func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (estimator.Limiter, error) {
+// limiter is a limiter of package window, ar1 or pace.
+type limiter interface {
+	Reset(ctx context.Context, event string) error
+}
+
+func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (limiter, error) {
+	switch {
+	case s.AR1 && s.Pace:
+		return nil, errTwoKinds
+	case s.Pace:
+		return pace.New(window.On(client), pace.Config{Name: s.Name, Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
+	}
 	return s.estimator().Limiter(client, window.Config{Name: s.Name, Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
@@ -65,7 +64,7 @@ func (c *Command) resetWarning() string {
 // startQuery returns what the page shows first, as the query string of its URL. Without an event,
 // the page asks for one.
 func (c *Command) startQuery() string {
-	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits.Texts(), ","), AR1: c.AR1, Login: c.Login}
+	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits.Texts(), ","), AR1: c.AR1, Pace: c.Pace, Login: c.Login}
 	if c.IP != nil {
 		q.Address = *c.IP
 	}
@@ -96,7 +95,7 @@ type web struct {
 // subject returns the subject of a query.
 func (w *web) subject(q page.Query) *Subject {
 	s := w.Subject
-	s.Name, s.Event, s.AR1 = q.Name, q.Event, q.AR1
+	s.Name, s.Event, s.AR1, s.Pace = q.Name, q.Event, q.AR1, q.Pace
 	return &s
 }
 
@@ -208,7 +207,7 @@ func (s *Subject) State(ctx context.Context, l *window.Limiter) (*State, error) 
 
 // pollState returns the state of the event under the limits of l, by one call of Redis. If given is
 // false, it returns the state under the limits that Redis stores.
-func (s *Subject) pollState(ctx context.Context, l estimator.Limiter, given bool) (*State, error) {
+func (s *Subject) pollState(ctx context.Context, l limiter, given bool) (*State, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {
 		return nil, s.userError(ctx, err)

@@ -41,6 +41,7 @@ type Query struct {
 	Event   string // or an account; any bytes
 	Limits  string // as in 5/1h,20/1d
 	AR1     bool   // the limiter is one of ar1
+	Pace    bool   // the limiter is one of pace
 	Login   bool   // Name is that of a login guard, and Event an account
 	Address string // the IP address that the account is used from, or empty
 }
@@ -144,7 +145,7 @@ func (p *page) queryOf(r *http.Request) Query {
 		return Query{Event: v.Get("event")}
 	}
 	return Query{
-		Name: v.Get("name"), Event: v.Get("event"), Limits: v.Get("limit"), AR1: v.Has("ar1"),
+		Name: v.Get("name"), Event: v.Get("event"), Limits: v.Get("limit"), AR1: v.Has("ar1"), Pace: v.Has("pace"),
 		Login: v.Has("login"), Address: v.Get("ip"),
 	}
 }
@@ -157,7 +158,7 @@ func (q Query) Encode() string {
 			v.Set(name, value)
 		}
 	}
-	for name, on := range map[string]bool{"ar1": q.AR1, "login": q.Login} {
+	for name, on := range map[string]bool{"ar1": q.AR1, "pace": q.Pace, "login": q.Login} {
 		if on {
 			v.Set(name, "1")
 		}

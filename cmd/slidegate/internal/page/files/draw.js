@@ -101,7 +101,7 @@ export class Limit {
     const gauge = shape("svg", {class: "gauge", viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true"}, this.level);
     this.next = el("p", {class: "next"});
     this.element = el("article", {class: "limit"}, el("header", {}, this.name, this.free), gauge);
-    if (section.buckets) {
+    if (section.buckets && section.ahead === undefined) { // turns ahead would be right of the strip
       this.strip = new Strip(section.per_ms);
       this.element.append(this.strip.element);
     }
@@ -112,11 +112,12 @@ export class Limit {
     this.section = section;
     this.at = at;
     const known = section.max !== undefined, used = section.used ?? section.level;
+    const ahead = section.ahead ? `, ${count(section.ahead)} ahead` : "";
     this.name.textContent = known ? `${count(section.max)} in ${span(section.per_ms)}` : span(section.per_ms);
     this.name.title = section.limit ?? "";
     this.free.replaceChildren(...(known
-      ? [el("b", {}, count(section.remaining)), ` free, ${count(used)} used`]
-      : [el("b", {}, count(used)), " counted"]));
+      ? [el("b", {}, count(section.remaining)), ` free, ${count(used)} used${ahead}`]
+      : [el("b", {}, count(used)), ` counted${ahead}`]));
     this.element.classList.toggle("idle", !used);
     this.element.classList.toggle("full", known && section.retry_after_ms > 0);
     this.level.setAttribute("width", known ? Math.min(1, used / section.max) * wide : 0);

@@ -61,28 +61,42 @@ function limits(state, place, prefix = "") {
 
 let end = 0; // of the wait, by the clock of Redis
 
-// verdict shows whether an attempt is allowed, and when.
+// verdict shows whether an attempt is allowed, and when. A limiter of package pace denies nothing: an
+// attempt waits for its turn.
 function verdict(state, answer, because) {
-  const kind = state.allowed === undefined ? "unknown" : state.allowed ? "allowed" : "denied";
+  const waits = state.allowed === false, pace = state.estimator === "pace";
+  const kind = state.allowed === undefined || waits && pace ? "unknown" : waits ? "denied" : "allowed";
   $("verdict").hidden = false;
   $("verdict").className = `verdict ${kind}`;
   text("answer", answer);
   text("because", because);
-  end = kind === "denied" ? Date.parse(state.at) + state.retry_after_ms : 0;
+  end = waits ? Date.parse(state.at) + state.retry_after_ms : 0;
   $("wait").hidden = !end;
-  if (end) text("until", `allowed at ${moment(end, now())}`);
+  if (end) text("until", `${pace ? "turn" : "allowed"} at ${moment(end, now())}`);
 }
 
 // free returns the number of units that the known limits together allow.
 const free = (all) => Math.min(...all.filter((s) => s.limit).map((s) => s.remaining));
 
 // others returns a note if other limits than the known ones are stored.
-const others = (all) => all.every((s) => s.limit) ? "" : "; other limits are stored, and may deny, too";
+const others = (all, what = "deny") => all.every((s) => s.limit) ? "" : `; other limits are stored, and may ${what}, too`;
+
+// turns returns what a state of package pace says of the newest turn and the last pause.
+function turns(state) {
+  const at = Date.parse(state.at);
+  const when = (time, after, ahead, past) => !time ? "" : after
+    ? `${ahead} in ${countdown(after)}, at ${moment(Date.parse(time), at)}. `
+    : `${past} at ${moment(Date.parse(time), at)}. `;
+  return when(state.newest, state.newest_after_ms, "The newest turn comes", "The newest turn came") +
+    when(state.paused_until, state.paused_for_ms, "The pause ends", "The last pause ended");
+}
 
 function showEvent(state) {
   text("where", `${state.limiter} on ${state.redis}, key ${state.key}`);
   const all = state.limits ?? [], full = all.filter((s) => s.retry_after_ms > 0);
-  if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
+  text("turns", turns(state));
+  if (state.allowed === false && state.estimator === "pace") verdict(state, "Waits", `for the next turn${others(all, "delay it")}`);
+  else if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
   else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted: its counts are gone, or it was never counted here. Or the limiter has another name or Secret, or the event is spelled in another way.");
   else if (state.allowed) verdict(state, "Allowed", `${units(free(all))} at once${others(all)}`);
   else verdict(state, "Unknown", "Redis does not store how much a limit holds. Write the limits of the service above.");
