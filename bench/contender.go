@@ -44,7 +44,7 @@ type contender struct {
 
 // contenders returns the rows of the server part, in their order.
 func contenders(client rueidis.Client, theirs redis.UniversalClient) []contender {
-	return slices.Concat(redisRate(theirs), windows(client), levels(client), libraries(theirs),
+	return slices.Concat(redisRate(theirs), windows(client), levels(client), bookings(client), libraries(theirs),
 		scripted(client), plainCommands(client), growth(client), floors(client))
 }
 

@@ -84,7 +84,7 @@ func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []conte
 	rated, others := redisRate(theirs), libraries(theirs)
 	return slices.Concat(oneLimit.windows(client), oneLimit.onGoRedis(theirs), []contender{bare(client), rated[0]},
 		threeLimits.windows(client), threeLimits.onGoRedis(theirs), []contender{rated[2]}, oneDenied.windows(client),
-		[]contender{oneLimit.row("ar1", levelMaker(client))}, logins(client), []contender{others[0], others[2]})
+		[]contender{oneLimit.row("ar1", levelMaker(client)), oneLimit.row("pace", paceMaker(client))}, logins(client), []contender{others[0], others[2]})
 }
 
 // hotRows returns the rows of hot.
@@ -105,5 +105,5 @@ func pairs() (all []pair) {
 		}
 	}
 	return append(all, pair{loginName, loginName + before}, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
-		pair{"ar1", rate}, pair{"window.lua", rate}, pair{constant, rate})
+		pair{"ar1", rate}, pair{"pace", "window"}, pair{"window.lua", rate}, pair{constant, rate})
 }
