@@ -20,7 +20,9 @@ type bench struct {
 	slice   time.Duration // of throughput and hot
 	beside  *neighbour    // nil: none
 
-	rounds, events, memory int // of server
+	rounds         int           // of server and pace
+	events, memory int           // of server
+	span           time.Duration // of pace
 
 	rows *regexp.Regexp // nil: all
 	log  *log.Logger    // progress
@@ -28,11 +30,11 @@ type bench struct {
 
 // parts are the parts of a run, by the names that the command line takes.
 var parts = map[string]func(b bench, ctx context.Context, res *result) error{
-	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracy,
+	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracy, "pace": bench.pace,
 }
 
 // order is the order of the parts in a run of all.
-var order = []string{"throughput", "hot", "server", "accuracy"}
+var order = []string{"throughput", "hot", "server", "accuracy", "pace"}
 
 // run measures parts. The servers are empty before and after.
 func (b bench) run(ctx context.Context, names []string, res *result) error {

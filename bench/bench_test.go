@@ -42,7 +42,7 @@ func on(t *testing.T, addr string) bench {
 	}
 }
 
-// TestBench runs all parts except accuracy on a small scale, with all checks.
+// TestBench runs all parts except accuracy and pace on a small scale, with all checks.
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures everything, which takes eight seconds")
@@ -307,7 +307,7 @@ func TestRows(t *testing.T) {
 
 // TestFlags checks that a wrong command line is refused before anything starts.
 func TestFlags(t *testing.T) {
-	good := bench{passes: 1, rounds: 1, events: 2}
+	good := bench{passes: 1, rounds: 1, events: 2, span: time.Second}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -320,6 +320,7 @@ func TestFlags(t *testing.T) {
 		want   string
 	}{
 		"no pass":       {func(b *bench) { b.passes = 0 }, environment{}, nil, output{}, "at least 1 pass"},
+		"short span":    {func(b *bench) { b.span = time.Second / 2 }, environment{}, nil, output{}, "span of 1s"},
 		"no part":       {func(*bench) {}, environment{}, []string{"-busy"}, output{}, `no part "-busy": give some of throughput`},
 		"no directory":  {func(*bench) {}, environment{}, nil, output{plots: file}, "is no directory"},
 		"half a plot":   {func(*bench) {}, environment{}, []string{"server"}, output{plots: t.TempDir()}, "measure both"},

@@ -16,7 +16,7 @@ import (
 const childRole = "SLIDEGATE_BENCH_CHILD"
 
 // roles are what a child can do, by the first word of its role. The others are the arguments.
-var roles = map[string]func(args []string) error{"busy": busy, "delay": delay, "ping": pingForever}
+var roles = map[string]func(args []string) error{"busy": busy, "delay": delay, "ping": pingForever, "wait": waitForever}
 
 // actAsChild returns only if this process is not a child. A child ends when its parent stops it or
 // dies.

@@ -29,6 +29,8 @@ type contender struct {
 	merges bool   // several decisions may be one script call
 	keys   int    // keys of one event after a decision
 
+	alone bool // in the pace part, one process has all callers
+
 	grows string // what a series of rows increases, for a picture
 	size  int    // and its value in this row
 

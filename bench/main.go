@@ -12,6 +12,8 @@
 //   - hot: the same, with all callers on one event.
 //   - server: the time in the server, allocations, memory and replication, with 16 callers.
 //   - accuracy: whether each keeps its limit under attack.
+//   - pace: how even the calls of three processes are, of 20 callers each, who wait for turns of one
+//     event every 20 ms, and what a turn costs.
 //
 // Results are ratios within one run, because absolute figures depend on the machine and on what
 // else it does. Short slices of all contenders alternate. Before each slice of throughput and hot,
@@ -69,9 +71,10 @@ func main() {
 	flag.BoolVar(&env.ping, "ping", false, "measure in throughput and hot what a PING of another process takes meanwhile")
 	flag.Func("callers", "`numbers` of callers at a time, in throughput and hot (default 1,4,16,64,256)", b.setCallers)
 	flag.IntVar(&b.passes, "passes", 9, "passes of throughput and hot; each has a slice of 100 ms for every contender and number of callers")
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server; each asks every contender about each of its events once")
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server and pace. Each round of server asks every contender about each of its events once; one of pace has a span of every contender")
+	flag.DurationVar(&b.span, "span", 10*time.Second, "`time` that each contender of pace has in a round, at least 1s")
 	flag.IntVar(&b.events, "events", 12_000, "events of each contender in server")
-	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot and server (default all)", func(s string) (err error) {
+	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot, server and pace (default all)", func(s string) (err error) {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
@@ -115,8 +118,8 @@ type output struct {
 
 // check returns what is wrong with the flags and the names of the parts.
 func (b bench) check(names []string, out output) error {
-	if b.rounds < 1 || b.passes < 1 || b.events < 2 || b.memory < 0 {
-		return errors.New("give at least 1 pass, 1 round, 2 events and 0 for -memory")
+	if b.rounds < 1 || b.passes < 1 || b.events < 2 || b.memory < 0 || b.span < time.Second {
+		return errors.New("give at least 1 pass, 1 round, 2 events, a span of 1s, and 0 for -memory")
 	}
 	for _, name := range names {
 		if parts[name] == nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	xrate "golang.org/x/time/rate"
 
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
@@ -26,4 +27,44 @@ func bookings(client rueidis.Client) []contender {
 	return []contender{limiterRow(paceMaker(client))(contender{
 		name: "pace", like: "50/1h: Reserve, a turn that comes at once; four booked before", beside: "window", allows: true,
 	}, four, "50/1h")}
+}
+
+// waiters returns the rows of the pace part.
+func waiters(client rueidis.Client) []contender {
+	return []contender{
+		{name: "pace", like: "Wait, 1/20ms", ask: inOrder(client, "1/20ms")},
+		{name: "window", like: "Wait, 50/1s", ask: inNoOrder(client, "50/1s")},
+		{name: "window, 2 limits", like: "Wait, 50/1s and 1/20ms", ask: inNoOrder(client, "50/1s", "1/20ms")},
+		{name: "x/time/rate", like: "Wait, Every(20ms): in one process, without Redis", alone: true, ask: inProcess(20 * time.Millisecond)},
+	}
+}
+
+// patience is the Timeout of those who wait, so that no stall of the machine is an outage.
+const patience = time.Minute
+
+// inOrder returns Wait of pace.
+func inOrder(client rueidis.Client, limits ...string) ask {
+	l := must(pace.New(window.On(client), pace.Config{Name: "fleet", Limits: parse(limits), Timeout: patience}))
+	return func(ctx context.Context, event string) (bool, error) {
+		err := l.Wait(ctx, event)
+		return err == nil, err
+	}
+}
+
+// inNoOrder returns Wait of window.
+func inNoOrder(client rueidis.Client, limits ...string) ask {
+	l := must(window.New(window.On(client), window.Config{Name: "fleet", Limits: parse(limits), Timeout: patience}))
+	return func(ctx context.Context, event string) (bool, error) {
+		d, err := l.Wait(ctx, event)
+		return d.Allowed, err
+	}
+}
+
+// inProcess returns Wait of x/time/rate.
+func inProcess(every time.Duration) ask {
+	l := xrate.NewLimiter(xrate.Every(every), 1)
+	return func(ctx context.Context, _ string) (bool, error) {
+		err := l.Wait(ctx)
+		return err == nil, err
+	}
 }

@@ -21,6 +21,7 @@ type result struct {
 	Memory *memory `json:"memory,omitempty"`
 
 	Accuracy []accuracy `json:"accuracy,omitempty"`
+	Pace     *fleet     `json:"pace,omitempty"`
 }
 
 // conditions are the conditions of a run.
@@ -158,6 +159,9 @@ func (r result) tables() string {
 	}
 	if len(r.Accuracy) > 0 {
 		text.WriteString(accuracyTable(r.Accuracy))
+	}
+	if r.Pace != nil {
+		text.WriteString(r.Pace.table())
 	}
 	return text.String()
 }

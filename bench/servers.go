@@ -19,6 +19,7 @@ type servers struct {
 	masters map[string]rueidis.Client // the same, by address
 	ours    rueidis.Client            // of this library and of scripts; all callers share it
 	theirs  redis.UniversalClient     // of libraries on go-redis, with its default pool
+	addr    string                    // that ours connects to
 }
 
 // dial connects to the server or the cluster node at addr. If via is not empty, contenders connect
@@ -48,6 +49,7 @@ func dial(ctx context.Context, addr, via string) (s servers, err error) {
 	}
 	s.theirs = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs})
 	s.ours, err = connect(addr)
+	s.addr = addr
 	return s, err
 }
 
@@ -157,6 +159,9 @@ func (s servers) commandStats(ctx context.Context) (map[string]stat, error) {
 	})
 	return stats, err
 }
+
+// scriptCalls returns the number of script calls.
+func scriptCalls(stats map[string]stat) int { return stats["evalsha"].calls + stats["eval"].calls }
 
 func (s servers) resetStats(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)

@@ -92,7 +92,7 @@ func (b bench) measureSlice(ctx context.Context, c contender, state []value, cal
 	slices.Sort(took)
 	n := len(took)
 	s.p50, s.p99 = micros(took[n/2]), micros(took[n*99/100])
-	s.server, s.scripts = (cpuAfter-cpu)/float64(n), float64(stats["evalsha"].calls+stats["eval"].calls)/float64(n)
+	s.server, s.scripts = (cpuAfter-cpu)/float64(n), float64(scriptCalls(stats))/float64(n)
 	return s, b.checkSlice(ctx, c, state, stats, n)
 }
 
@@ -170,11 +170,16 @@ type spending struct {
 }
 
 func spent() spending {
-	var r syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail for this process
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return spending{time.Now(), time.Duration(r.Utime.Nano() + r.Stime.Nano()), m.Mallocs}
+	return spending{time.Now(), cpuTime(), m.Mallocs}
+}
+
+// cpuTime returns the CPU that this process has used.
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail for this process
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
