@@ -40,6 +40,8 @@
 //	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server
 //	# how long the server makes others wait, beside an earlier revision
 //	./earlier.sh REVISION -ping -callers 64,256,1024 -passes 15 -rows '^window( before)?$' throughput
+//	# what a turn of pace costs, beside a decision of window
+//	go run . -callers 1,16,64 -passes 15 -rows '^(window|pace)$' throughput server
 //	# one event in ten processes: exactly Max
 //	go test -run TestTenProcesses -v .
 package main
