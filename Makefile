@@ -86,7 +86,7 @@ simulate:
 # It leaves out the longest that only test memory or deadlines of the client.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(SilentConnectionEndsADenial|JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Local.*)$$|^TestTrouble$$/Fallback' ./window ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
+	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(SilentConnectionEndsADenial|JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Local.*)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
 	$(GO) test -vet=off -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|ACLWithoutProbes|Full)$$' ./cluster_test
 
 # Short tests of ACL users, cached denials and failovers, on a cluster and under Sentinel.

@@ -42,3 +42,17 @@ func Oversleep(l *Limiter, event string, d time.Duration) {
 func Sharing(l *Limiter, ahead time.Duration) *Limiter {
 	return &Limiter{engine: l.engine, store: l.store, limits: l.limits, maxAhead: ahead.Milliseconds(), lines: lines{of: map[string]*line{}}}
 }
+
+// Slow makes each call for turns of a limiter take some time.
+func Slow(l *Limiter, d time.Duration) { l.store = slow{l.store, d} }
+
+type slow struct {
+	store
+	d time.Duration
+}
+
+func (s slow) book(ctx context.Context, event string, k, n, ahead int64) (booking, error) {
+	b, err := s.store.book(ctx, event, k, n, ahead)
+	<-time.After(s.d)
+	return b, err
+}

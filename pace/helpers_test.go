@@ -24,6 +24,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+func errorOf[T any](_ T, err error) error { return err }
+
 func equal[T any](tb testing.TB, what string, got, want T) {
 	tb.Helper()
 	if diff := gocmp.Diff(want, got); diff != "" {

@@ -2,6 +2,7 @@ package pace_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -95,7 +96,13 @@ type request struct {
 	stop time.Duration // to pause for; else 0
 
 	got pace.Reservation
-	due time.Duration
+	due due
+}
+
+// due is an answer to the question when a turn is due.
+type due struct {
+	after  time.Duration
+	missed bool
 }
 
 func (r *request) String() string {
@@ -177,7 +184,10 @@ func (h *history) ask(r *request) {
 	var err error
 	switch l := h.limiters[r.by]; {
 	case r.of != nil:
-		r.due, err = l.Due(h.Context(), "e", r.of.Reservation)
+		r.due.after, err = l.Due(h.Context(), "e", r.of.Reservation)
+		if r.due.missed = errors.Is(err, pace.ErrMissed); r.due.missed {
+			err = nil
+		}
 	case r.stop > 0:
 		err = l.Pause(h.Context(), "e", r.stop)
 	default:
@@ -210,9 +220,9 @@ func (h *history) replay(requests []*request) {
 			after = append(after, r)
 		}
 	}
-	were := map[*request]time.Duration{}
+	were := map[*request]due{}
 	for _, r := range dues {
-		were[r] = max(0, r.of.at.Sub(h.now))
+		were[r] = h.due(r.of)
 	}
 	h.replayBookings(before)
 	if stop > 0 {
@@ -220,10 +230,19 @@ func (h *history) replay(requests []*request) {
 	}
 	h.replayBookings(after)
 	for _, r := range dues {
-		if is := max(0, r.of.at.Sub(h.now)); r.due != were[r] && r.due != is && !r.of.at.Before(h.pause) {
-			h.Errorf("%v: %+v is due after %v, want %v or %v", h.now, r.of, r.due, were[r], is)
+		if is := h.due(r.of); r.due != were[r] && r.due != is {
+			h.Errorf("%v: %+v is due %v, want %v or %v", h.now, r.of, r.due, were[r], is)
 		}
 	}
+}
+
+// due returns when a turn is due: it is missed if it came before a pause, or too long ago.
+func (h *history) due(e *logged) due {
+	late := h.now.Sub(e.at)
+	if late > time.Second || e.Shift != h.shift && e.at.Before(h.pause) {
+		return due{missed: true}
+	}
+	return due{after: max(0, -late)}
 }
 
 // stop notes a pause.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // A line is those who wait for turns of an event in this process, first come, first served. It books
-// turns for all of them, and gives each turn that comes to the first of those who wait for as many
+// turns for the first of them, one call at a time, and each turn goes to the first who waits for as many
 // units. So who leaves hands a turn to the next one, and only turns that nobody waits for are
 // cancelled. It has no goroutine of its own: whoever joins, leaves or brings a reply lets it step on,
 // and so does its timer.
@@ -20,19 +21,21 @@ type line struct {
 	limiter *Limiter
 	event   string
 
-	mu       sync.Mutex
-	gone     bool // it was empty, and another one may have taken its place
-	waiters  []*waiter
-	turns    []turn    // booked, and not taken; in order
-	booking  units     // how many turns a call books now
-	calls    int       // under way
-	refused  bool      // no more turns could be booked ahead
-	bookAt   time.Time // when to try again
-	told     time.Time // when that was heard
-	earliest time.Time // then no turn could come before
-	heard    time.Time // when the last reply about the event came
-	asking   bool
-	timer    *time.Timer
+	mu         sync.Mutex
+	gone       bool // it was empty, and another one may have taken its place
+	waiters    []*waiter
+	turns      []turn // booked, and not taken; in order
+	unwanted   []turn // to give back
+	givingBack int
+	booking    units // how many turns a call books now, for the first waiters without one
+	calls      int   // under way
+	refused    refusal
+	heard      time.Time      // when the last reply about the event came
+	last       map[bool]state // what the newest reply said of pauses, of Redis and of the Fallback
+	asked      time.Time
+	took       time.Duration // until the last reply came to that question
+	soon       bool          // the timer is about to let the line step on
+	timer      *time.Timer
 }
 
 // units is a number of turns of as many units each.
@@ -41,29 +44,46 @@ type units struct {
 	turns int
 }
 
+// A refusal says that the next turn of n units lies too far ahead. The zero value is none.
+type refusal struct {
+	n        int64
+	told     time.Time // when that was heard
+	earliest time.Time // then no turn can come before
+	until    time.Time // when to try again
+}
+
 // A waiter waits for a turn of n units.
 type waiter struct {
 	n        int64
 	deadline time.Time // zero if there is none
-	alone    bool      // the deadline comes before MaxAhead, so that its turn is booked for it alone
-	booked   bool      // alone: a call was made
+	answered bool      // a call has told whether its turn comes before the deadline
+	over     bool      // it has left, or an answer
 	turn     turn      // that it got
 	done     chan error
+}
+
+// end answers a waiter, unless it has left or an answer.
+func (w *waiter) end(err error) {
+	if !w.over {
+		w.over = true
+		w.done <- err
+	}
 }
 
 // A turn is booked, on the clock of this process.
 type turn struct {
 	Reservation
 	due     time.Time
-	shifted int64   // by how much pauses had shifted turns when due was known
-	owner   *waiter // that is alone; nil if it is for anybody
+	shifted int64 // by how much pauses had shifted turns when due was known
 }
 
 const (
-	mostTurns   = 256                    // in one call
-	maxLate     = time.Second            // after a turn: then it is booked again
-	hearsWithin = 100 * time.Millisecond // before a turn, the process has heard of the event, or asks
-	asksBefore  = 50 * time.Millisecond  // a turn
+	mostTurns      = 256                    // in one call
+	mostGivingBack = 64                     // at the same time
+	maxLate        = time.Second            // after a turn: then it is missed
+	hearsWithin    = 100 * time.Millisecond // before a turn, the process has heard of the event, or asks
+	asksBefore     = 50 * time.Millisecond  // a turn
+	asksFor        = 500 * time.Millisecond // at most: if no reply comes, nobody can know of a pause
 )
 
 // lines are those of all events.
@@ -78,7 +98,7 @@ func (s *lines) join(l *Limiter, event string, w *waiter) *line {
 		s.mu.Lock()
 		on := s.of[event]
 		if on == nil {
-			on = &line{limiter: l, event: event}
+			on = &line{limiter: l, event: event, last: map[bool]state{}}
 			s.of[event] = on
 		}
 		s.mu.Unlock()
@@ -96,9 +116,7 @@ func (l *line) add(w *waiter) bool {
 		return false
 	}
 	l.waiters = append(l.waiters, w)
-	if l.booking.turns == 0 || w.isAlone(time.Now(), l.limiter.ahead()) { // otherwise the reply lets the line step on
-		l.step()
-	}
+	l.stepSoon()
 	return true
 }
 
@@ -106,16 +124,29 @@ func (l *line) add(w *waiter) bool {
 func (l *line) leave(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiters = slices.DeleteFunc(l.waiters, func(other *waiter) bool { return other == w })
+	w.over = true
 	if w.turn.OK {
 		l.insert(w.turn)
+		l.step() // even if the line is gone
+	} else {
+		l.stepSoon()
 	}
-	for i := range l.turns {
-		if l.turns[i].owner == w {
-			l.turns[i].owner = nil
-		}
+}
+
+// stepSoon lets the line step on, once for all who join and leave at about the same time.
+func (l *line) stepSoon() {
+	if !l.soon {
+		l.soon = true
+		l.wake(0)
 	}
-	l.step()
+}
+
+// wake sets the timer.
+func (l *line) wake(after time.Duration) {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.timer = time.AfterFunc(after, l.tick)
 }
 
 // insert adds a turn in its place.
@@ -127,11 +158,113 @@ func (l *line) insert(t turn) {
 // step does what can be done now. The mutex must be held, as for all that it calls.
 func (l *line) step() {
 	now := time.Now()
+	l.soon = false
+	l.dropMissed(now)
+	uncovered := l.hopeful(now, l.cover())
 	l.release(now)
-	uncovered := l.cover()
+	l.giveBack()
 	l.book(now, uncovered)
 	l.ask(now)
 	l.sleep(now, len(uncovered) > 0)
+}
+
+// dropMissed drops turns that came too long ago, as in a process that was stopped.
+func (l *line) dropMissed(now time.Time) {
+	for len(l.turns) > 0 && now.Sub(l.turns[0].due) > maxLate {
+		l.unwanted = append(l.unwanted, l.turns[0])
+		l.turns = l.turns[1:]
+	}
+}
+
+// cover gives each waiter the next turn of as many units, and fails those whose turn comes after their
+// deadline. It removes those who have left or an error, and drops turns for which nobody waits. It returns the
+// waiters for whom no turn is booked or being booked, in order.
+func (l *line) cover() (uncovered []*waiter) {
+	free := map[int64][]int{} // of turns, by units
+	for i, t := range l.turns {
+		free[t.N] = append(free[t.N], i)
+	}
+	under := l.booking
+	l.waiters = slices.DeleteFunc(l.waiters, func(w *waiter) bool {
+		switch mine := free[w.n]; {
+		case w.over:
+			return true
+		case len(mine) > 0 && w.isBefore(l.turns[mine[0]].due):
+			w.end(l.tooLate(time.Until(l.turns[mine[0]].due)))
+			return true
+		case len(mine) > 0:
+			free[w.n] = mine[1:]
+		case under.turns > 0 && under.n == w.n:
+			under.turns--
+		default:
+			uncovered = append(uncovered, w)
+		}
+		return false
+	})
+	for _, i := range slices.Backward(slices.Sorted(each(free))) {
+		l.unwanted = append(l.unwanted, l.turns[i])
+		l.turns = slices.Delete(l.turns, i, i+1)
+	}
+	return uncovered
+}
+
+// each returns the elements of all slices.
+func each(of map[int64][]int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, all := range of {
+			for _, i := range all {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// giveBack cancels turns that were dropped, some at a time.
+func (l *line) giveBack() {
+	for ; len(l.unwanted) > 0 && l.givingBack < mostGivingBack; l.unwanted = l.unwanted[1:] {
+		r := l.unwanted[0].Reservation
+		l.givingBack++
+		l.call(func(ctx context.Context) {
+			_ = l.limiter.cancel(ctx, l.event, r)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.givingBack--
+		})
+	}
+}
+
+// isBefore reports whether the deadline of a waiter comes before a turn.
+func (w *waiter) isBefore(due time.Time) bool { return !w.deadline.IsZero() && w.deadline.Before(due) }
+
+// hopeful returns the waiters without those whose deadline comes before any turn that they can get, which
+// it fails. It knows so for some time after a reply that said when the next turn can come.
+func (l *line) hopeful(now time.Time, waiters []*waiter) []*waiter {
+	if len(waiters) == 0 || waiters[0].n != l.refused.n || now.Sub(l.refused.told) > hearsWithin {
+		return waiters
+	}
+	ahead := int64(0) // units of those who come before
+	hopeful := slices.DeleteFunc(waiters, func(w *waiter) bool {
+		w.answered = true
+		earliest := l.refused.earliest.Add(l.limiter.span(ahead + w.n))
+		if w.isBefore(earliest) {
+			w.end(l.tooLate(earliest.Sub(now)))
+			return true
+		}
+		ahead += w.n
+		return false
+	})
+	l.waiters = slices.DeleteFunc(l.waiters, func(w *waiter) bool { return w.over })
+	return hopeful
+}
+
+// span returns the least time from the first to the last turn of so many units.
+func (l *Limiter) span(units int64) (longest time.Duration) {
+	for _, limit := range l.limits {
+		longest = max(longest, time.Duration((units-1)/limit.Max)*limit.Per)
+	}
+	return longest
 }
 
 // release gives turns that have come to those who wait for them.
@@ -139,52 +272,16 @@ func (l *line) release(now time.Time) {
 	for len(l.turns) > 0 && !l.turns[0].due.After(now) && !l.mustAsk(l.turns[0]) {
 		t := l.turns[0]
 		l.turns = l.turns[1:]
-		i := slices.IndexFunc(l.waiters, func(w *waiter) bool { return t.owner == w || t.owner == nil && !w.alone && w.n == t.N })
-		switch {
-		case now.Sub(t.due) > maxLate:
-			if t.owner != nil {
-				t.owner.booked = false
-			}
-		case i >= 0:
-			w := l.waiters[i]
-			w.turn = t
-			l.waiters = slices.Delete(l.waiters, i, i+1)
-			w.done <- nil
-		}
+		i := slices.IndexFunc(l.waiters, func(w *waiter) bool { return w.n == t.N })
+		w := l.waiters[i]
+		w.turn = t
+		w.end(nil)
+		l.waiters = slices.Delete(l.waiters, i, i+1)
 	}
 }
 
 // mustAsk reports whether a turn waits until the process has heard of the event.
 func (l *line) mustAsk(t turn) bool { return !t.Degraded && l.heard.Before(t.due.Add(-hearsWithin)) }
-
-// cover returns the waiters for whom no turn is booked, or being booked: those with a deadline, and as many
-// others as one call can book for. Turns for which nobody waits
-// are cancelled, beginning with the last one.
-func (l *line) cover() (uncovered []*waiter) {
-	free := map[int64]int{l.booking.n: l.booking.turns}
-	for _, t := range l.turns {
-		if t.owner == nil {
-			free[t.N]++
-		}
-	}
-	for _, w := range l.waiters {
-		switch {
-		case w.alone && w.booked:
-		case !w.alone && free[w.n] > 0:
-			free[w.n]--
-		case len(uncovered) < mostTurns || !w.deadline.IsZero():
-			uncovered = append(uncovered, w)
-		}
-	}
-	for i := len(l.turns) - 1; i >= 0; i-- {
-		if t := l.turns[i]; t.owner == nil && free[t.N] > 0 {
-			free[t.N]--
-			l.turns = slices.Delete(l.turns, i, i+1)
-			l.call(func(ctx context.Context) { _ = l.limiter.cancel(ctx, l.event, t.Reservation) })
-		}
-	}
-	return uncovered
-}
 
 // call makes a call in the background.
 func (l *line) call(do func(ctx context.Context)) {
@@ -200,137 +297,147 @@ func (l *line) call(do func(ctx context.Context)) {
 	}()
 }
 
-// book books turns for those who have none: for each who is alone, and for as many of the first others as
-// one call can book. It fails those whose deadline comes before any turn.
+// book books turns for the first of those who have none and want as many units, up to the earliest
+// deadline among them.
 func (l *line) book(now time.Time, uncovered []*waiter) {
-	var first []*waiter
-	for _, w := range uncovered {
-		switch {
-		case l.refused && now.Sub(l.told) < hearsWithin && !w.deadline.IsZero() && w.deadline.Before(l.earliest):
-			l.fail(w, l.tooLate(l.earliest.Sub(now)))
-		case w.isAlone(now, l.limiter.ahead()):
-			w.alone, w.booked = true, true
-			l.call(func(ctx context.Context) { l.bookAlone(ctx, w) })
-		case len(first) == 0 || w.n == first[0].n && len(first) < mostTurns:
-			first = append(first, w)
+	if len(uncovered) == 0 || l.booking.turns > 0 || l.mustWait(now, uncovered) {
+		return
+	}
+	n, turns, ahead := uncovered[0].n, 0, l.limiter.ahead()
+	for _, w := range uncovered[:min(len(uncovered), mostTurns)] {
+		if w.n != n {
+			break
+		}
+		turns++
+		if !w.deadline.IsZero() {
+			ahead = min(ahead, max(0, w.deadline.Sub(now)))
 		}
 	}
-	if len(first) == 0 || l.booking.turns > 0 || l.refused && now.Before(l.bookAt) {
-		return
-	}
-	l.booking = units{first[0].n, len(first)}
-	l.call(func(ctx context.Context) { l.bookFor(ctx, first) })
+	want, first := units{n, turns}, uncovered[:turns]
+	l.booking = want
+	l.call(func(ctx context.Context) { l.bookFor(ctx, want, first, ahead.Milliseconds()) })
 }
 
-// isAlone reports whether the deadline comes before MaxAhead.
-func (w *waiter) isAlone(now time.Time, ahead time.Duration) bool {
-	return w.alone || !w.deadline.IsZero() && w.deadline.Sub(now) < ahead
+// mustWait reports whether no turn can be booked yet, and nobody has a deadline about which nothing is known.
+func (l *line) mustWait(now time.Time, uncovered []*waiter) bool {
+	return l.refused.n == uncovered[0].n && now.Before(l.refused.until) &&
+		!slices.ContainsFunc(uncovered, func(w *waiter) bool { return !w.answered && !w.deadline.IsZero() })
 }
 
-// bookFor books turns for waiters of as many units each.
-func (l *line) bookFor(ctx context.Context, first []*waiter) {
-	b, err := l.limiter.book(ctx, l.event, int64(len(first)), first[0].n, l.limiter.maxAhead)
+// bookFor books turns for waiters, up to some ms ahead.
+func (l *line) bookFor(ctx context.Context, want units, first []*waiter, ahead int64) {
+	b, err := l.limiter.book(ctx, l.event, int64(want.turns), want.n, ahead)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.booking = units{}
+	l.booking, l.refused = units{}, refusal{}
 	l.hear(b.state, b.arrived, b.degraded)
-	for _, r := range b.reservations(first[0].n) {
-		l.insert(b.turn(r, nil))
+	for _, r := range b.reservations(want.n) {
+		l.insert(b.turn(r))
 	}
-	l.refused = err == nil && len(b.turns) < len(first)
-	if l.refused {
-		ahead := l.limiter.ahead()
-		l.told, l.earliest = b.arrived, b.arrived.Add(b.wait()+ahead)
-		l.bookAt = b.arrived.Add(min(b.wait(), ahead) + ahead/16) // another process may give turns back
+	l.move()
+	if err == nil && len(b.turns) < want.turns {
+		l.refused = b.refusal(want.n, b.wait()+milliseconds(ahead), l.limiter.ahead())
 	}
 	for i := 0; err != nil && i < len(first); i++ {
-		l.fail(first[i], err)
+		first[i].end(err)
 	}
 }
 
-// bookAlone books a turn that comes before the deadline of a waiter.
-func (l *line) bookAlone(ctx context.Context, w *waiter) {
-	left := time.Until(w.deadline)
-	b, err := l.limiter.book(ctx, l.event, 1, w.n, max(0, left.Milliseconds()))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hear(b.state, b.arrived, b.degraded)
-	switch rs := b.reservations(w.n); {
-	case err != nil:
-		l.fail(w, err)
-	case len(rs) == 0:
-		l.fail(w, l.tooLate(b.wait()+left))
-	case slices.Contains(l.waiters, w):
-		l.insert(b.turn(rs[0], w))
-	default: // it has left
-		l.insert(b.turn(rs[0], nil))
+// refusal says that the next turn of n units comes after some time. It can be booked so far ahead.
+func (b *booking) refusal(n int64, next, ahead time.Duration) refusal {
+	r := refusal{n: n, told: b.arrived, earliest: b.arrived.Add(next), until: b.arrived}
+	if next > ahead { // another process may give turns back meanwhile
+		r.until = b.arrived.Add(min(next-ahead, ahead) + ahead/16)
 	}
+	return r
 }
 
-// fail ends the wait of a waiter, unless it has left.
-func (l *line) fail(w *waiter, err error) {
-	before := len(l.waiters)
-	if l.waiters = slices.DeleteFunc(l.waiters, func(other *waiter) bool { return other == w }); len(l.waiters) < before {
-		w.done <- err
-	}
-}
-
-// ask asks how far pauses have shifted the turns, if one comes soon and nothing was heard for some time.
+// ask asks how far pauses have shifted the turns, if one comes soon of which nothing will have been heard.
 func (l *line) ask(now time.Time) {
-	if len(l.turns) == 0 || l.asking || !l.mustAsk(l.turns[0]) || now.Before(l.turns[0].due.Add(-asksBefore)) {
+	if at := l.asksAt(); at.IsZero() || now.Before(at) {
 		return
 	}
-	l.asking = true
+	l.asked = now
 	l.call(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, asksFor)
+		defer cancel()
 		s, err := l.limiter.store.ask(ctx, l.event)
 		arrived := time.Now()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.asking = false
-		if err != nil { // nobody can know of a pause
+		if l.took = arrived.Sub(now); err != nil { // nobody can know of a pause
 			l.heard = arrived
 		} else {
 			l.hear(s, arrived, false)
+			l.move()
 		}
 	})
 }
 
-// hear notes what a reply says of pauses, which make all turns come later.
+// asksAt returns when to ask, so that the reply comes in time: zero if no turn needs it.
+func (l *line) asksAt() time.Time {
+	until := l.heard.Add(hearsWithin)
+	if reply := l.asked.Add(l.took + hearsWithin); reply.After(until) {
+		until = reply // which may be under way
+	}
+	for _, t := range l.turns {
+		if !t.Degraded && t.due.After(until) {
+			return t.due.Add(-asksBefore - l.took)
+		}
+	}
+	return time.Time{}
+}
+
+// hear notes what a reply says of pauses. Replies can come in another order than they were made.
 func (l *line) hear(s state, arrived time.Time, degraded bool) {
-	if degraded || s.now == 0 {
+	if s.now == 0 {
 		return
 	}
-	l.heard = arrived
+	if !degraded {
+		l.heard = arrived
+	}
+	if last := l.last[degraded]; s.now > last.now || s.shift > last.shift {
+		l.last[degraded] = s
+	}
+}
+
+// move makes turns come later, as pauses say. A turn that came before a pause, and was not taken, is
+// missed.
+func (l *line) move() {
+	l.turns = slices.DeleteFunc(l.turns, func(t turn) bool { return l.last[t.Degraded].paused(t.Reservation) })
 	for i := range l.turns {
-		if t := &l.turns[i]; !t.Degraded && s.shift > t.shifted {
-			t.due = t.due.Add(time.Duration(s.shift-t.shifted) * time.Millisecond)
-			t.shifted = s.shift
-		}
+		t := &l.turns[i]
+		s := l.last[t.Degraded]
+		t.due = t.due.Add(milliseconds(s.since(t.shifted)))
+		t.shifted = s.shift
 	}
 }
 
 // sleep sets the timer, and removes the line if it is empty.
 func (l *line) sleep(now time.Time, uncovered bool) {
-	if l.timer != nil {
-		l.timer.Stop()
-	}
 	if len(l.waiters)+len(l.turns)+l.calls == 0 {
 		l.gone = true
 		l.limiter.lines.remove(l)
 		return
 	}
 	next := time.Time{}
-	if len(l.turns) > 0 && !l.asking {
-		if next = l.turns[0].due; l.mustAsk(l.turns[0]) {
-			next = next.Add(-asksBefore)
-		}
+	if len(l.turns) > 0 && !l.mustAsk(l.turns[0]) { // otherwise a reply lets the line step on
+		next = l.turns[0].due
 	}
-	if uncovered && l.booking.turns == 0 && l.refused && (next.IsZero() || l.bookAt.Before(next)) {
-		next = l.bookAt
+	if next = sooner(next, l.asksAt()); uncovered && l.booking.turns == 0 {
+		next = sooner(next, l.refused.until)
 	}
 	if !next.IsZero() {
-		l.timer = time.AfterFunc(next.Sub(now), l.tick)
+		l.wake(next.Sub(now))
 	}
+}
+
+// sooner returns the earlier of two times that are not zero.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (l *line) tick() {
@@ -342,12 +449,15 @@ func (l *line) tick() {
 }
 
 // hear tells the line of an event of a pause.
-func (s *lines) hear(event string, now state) {
-	s.on(event, func(l *line) { l.hear(now, time.Now(), false) })
+func (s *lines) hear(event string, now state, degraded bool) {
+	s.on(event, func(l *line) {
+		l.hear(now, time.Now(), degraded)
+		l.move()
+	})
 }
 
 // retry tells the line of an event that turns can be booked again.
-func (s *lines) retry(event string) { s.on(event, func(l *line) { l.refused = false }) }
+func (s *lines) retry(event string) { s.on(event, func(l *line) { l.refused = refusal{} }) }
 
 // on does something with the line of an event, if there is one, and lets it step on.
 func (s *lines) on(event string, do func(l *line)) {

@@ -85,7 +85,7 @@ func TestDeadlines(t *testing.T) {
 			}
 			synctest.Wait()
 			began := time.Now()
-			for _, left := range []time.Duration{9 * turn, time.Duration(min(waiting, 50)) * turn} {
+			for _, left := range []time.Duration{9 * turn, time.Duration(waiting) * turn} {
 				ctx, cancel := context.WithTimeout(t.Context(), left-1)
 				err := f.limiter.Wait(ctx, "e")
 				cancel()
@@ -105,21 +105,79 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
+// TestDeadlinesKeepOrder checks that those with a deadline within MaxAhead do not come before others who wait for
+// longer than that.
+func TestDeadlinesKeepOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, every20())
+		const before = 75
+		for i := range before {
+			f.wait(t.Context(), i, 1)
+			synctest.Wait()
+		}
+		for i := range 100 {
+			<-time.After(turn / 2)
+			ctx, cancel := context.WithTimeout(t.Context(), 985*time.Millisecond)
+			defer cancel()
+			f.wait(ctx, before+i, 1)
+		}
+		went := 0
+		for _, a := range f.all() {
+			switch {
+			case a.err != nil && a.after > time.Duration(a.caller-before+1)*turn/2+time.Millisecond:
+				t.Errorf("%+v fails late", a)
+			case a.err == nil && a.caller < before && a.after.Truncate(time.Millisecond) != time.Duration(a.caller)*turn:
+				t.Errorf("%+v", a)
+			case a.err == nil:
+				went++
+			}
+		}
+		if went < before+20 || went > before+80 {
+			t.Errorf("%d went", went)
+		}
+	})
+}
+
+// TestLeftWhileBooking checks that those who leave while turns are booked for them take no turn of others, and
+// that a turn that has come already when the reply says so is cancelled.
+func TestLeftWhileBooking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
+		pace.Slow(f.limiter, 200*time.Millisecond)
+		ctx, leave := context.WithCancel(t.Context())
+		f.wait(ctx, 0, 1)
+		<-time.After(100 * time.Millisecond)
+		leave()
+		<-time.After(time.Second)
+		equal(t, "the delay after a turn that was given back", must(f.limiter.Reserve(t.Context(), "e")).Delay, 0)
+		f.wait(t.Context(), 1, 1)
+		<-time.After(500 * time.Millisecond)
+		ctx, leave = context.WithCancel(t.Context())
+		for i := range 3 {
+			f.wait(ctx, 2+i, 1)
+		}
+		<-time.After(100 * time.Millisecond)
+		leave()
+		equal(t, "turns", f.times(), []time.Duration{2300 * time.Millisecond})
+	})
+}
+
 // TestUnits checks that turns of several units come in order.
 func TestUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("10/1s"), MaxAhead: 10 * time.Second})
-		for i, n := range []int64{4, 4, 3, 1, 10, 5} {
+		pace.Slow(f.limiter, time.Millisecond)
+		for i, n := range []int64{4, 4, 3, 1, 10, 5, 4, 1} {
 			f.wait(t.Context(), i, n)
-			synctest.Wait()
+			<-time.After(time.Microsecond)
 		}
 		var got []time.Duration
 		for i, a := range f.all() {
-			if got = append(got, a.after); a.caller != i {
+			if got = append(got, a.after.Truncate(10*time.Millisecond)); a.caller != i {
 				t.Errorf("%+v", f.came)
 			}
 		}
-		equal(t, "turns", got, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second, 3 * time.Second})
+		equal(t, "turns", got, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second, 3 * time.Second})
 	})
 }
 
@@ -158,6 +216,72 @@ func TestPauseElsewhere(t *testing.T) {
 		<-time.After(1500 * time.Millisecond)
 		pace.PauseElsewhere(f.limiter, "e", 10*time.Second)
 		equal(t, "turns", f.times(), []time.Duration{0, time.Second, 12 * time.Second})
+	})
+}
+
+// TestMissed checks that a turn that came before a pause, or more than a second ago, is not taken: who waits
+// gets another one, and Due says so.
+func TestMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := must(pace.NewLocal(pace.Config{Name: "api", Limits: parsed("1/1s")}))
+		r := must(l.Reserve(t.Context(), "e"))
+		<-time.After(time.Second)
+		equal(t, "due a second ago", must(l.Due(t.Context(), "e", r)), 0)
+		<-time.After(time.Millisecond)
+		if _, err := l.Due(t.Context(), "e", r); !errors.Is(err, pace.ErrMissed) {
+			t.Error(err)
+		}
+		r = must(l.Reserve(t.Context(), "e"))
+		<-time.After(time.Millisecond)
+		pace.PauseElsewhere(l, "e", time.Second)
+		if _, err := l.Due(t.Context(), "e", r); !errors.Is(err, pace.ErrMissed) {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
+		pace.Slow(f.limiter, 100*time.Millisecond)
+		f.wait(t.Context(), 0, 1) // the reply to its booking comes after its turn and a pause
+		<-time.After(50 * time.Millisecond)
+		pace.PauseElsewhere(f.limiter, "e", 5*time.Second)
+		f.wait(t.Context(), 1, 1) // the reply to this one says so
+		r := must(f.limiter.Reserve(t.Context(), "e"))
+		if err := f.limiter.Pause(t.Context(), "e", 5*time.Second); err != nil || r.Delay < 4*time.Second {
+			t.Error(r, err)
+		}
+		for _, after := range f.times() {
+			if after > 100*time.Millisecond && after < 5*time.Second {
+				t.Errorf("a caller goes after %v, in the pause", after)
+			}
+		}
+	})
+}
+
+// TestPauseEndsWaits checks that a pause fails those whose turn then comes after their deadline, that it is
+// heard after a Reset, too, and that turns of the Fallback pause.
+func TestPauseEndsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
+		pause := func(d time.Duration) {
+			if err := f.limiter.Pause(t.Context(), "e", d); err != nil {
+				t.Error(err)
+			}
+		}
+		pause(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		f.wait(t.Context(), 0, 1)
+		f.wait(ctx, 1, 1)
+		<-time.After(300 * time.Millisecond)
+		if err := f.limiter.Reset(t.Context(), "e"); err != nil {
+			t.Error(err)
+		}
+		pause(6 * time.Second)
+		all := f.all()
+		if all[0].caller != 1 || !errors.Is(all[0].err, context.DeadlineExceeded) || all[0].after != 300*time.Millisecond {
+			t.Errorf("the deadline: %+v", all[0])
+		}
+		equal(t, "turns", f.times(), []time.Duration{7 * time.Second})
 	})
 }
 

@@ -101,6 +101,9 @@ type store interface {
 	Reset(ctx context.Context, event string) error
 }
 
+// ErrMissed is the error of Due for a turn that nobody took in time.
+var ErrMissed = errors.New("the turn is over: it came more than a second ago, or before a pause; reserve another")
+
 // Errors that callers can distinguish by errors.Is. They are those of window.
 var (
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
@@ -241,7 +244,7 @@ func (l *Limiter) await(ctx context.Context, event string, n int64) (w *waiter, 
 		case err = <-w.done:
 		case <-ctx.Done():
 			on.leave(w)
-			err = l.engine.Wrap(pipeline.NotSent(ctx.Err()))
+			err = l.engine.Wrap(fmt.Errorf("the caller left before its turn, which others get: %w", ctx.Err()))
 		}
 		if err != nil || time.Since(w.turn.due) <= maxLate {
 			return w, err
@@ -256,9 +259,10 @@ func (l *Limiter) Reserve(ctx context.Context, event string) (Reservation, error
 
 // ReserveN books a turn for n units and returns at once, for queues of jobs: start the job after
 // Delay, and ask Due then, since a Pause may have come between. A Reservation that is not OK booked
-// nothing: try again after its Delay.
+// nothing, and holds no place: try again after its Delay.
 //
-// Errors are as those of WaitN. After ErrUncertain, a turn may be booked that nobody takes.
+// Errors are as those of WaitN. After ErrUncertain, a turn may be booked that nobody takes, and you can
+// ask again.
 func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reservation, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return r, err
@@ -292,18 +296,24 @@ func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b 
 	return b, err
 }
 
-// Due returns how long until the turn of a Reservation comes, also after a Pause; 0: go. Errors are as
-// those of WaitN, but never ErrUncertain.
+// Due returns how long until the turn of a Reservation comes, also after a Pause. 0 means that it has come:
+// go. If it came more than a second ago, or before a Pause, the error is ErrMissed: reserve another. A
+// Reservation that is not OK is an error. Others are as those of WaitN, but never ErrUncertain: if Redis does
+// not answer, go after Delay.
 func (l *Limiter) Due(ctx context.Context, event string, r Reservation) (time.Duration, error) {
 	of := l.of(r)
-	if err := of.made().Check(ctx, engine.Peek, event, 1); err != nil || !r.OK {
+	if err := of.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return 0, err
+	}
+	if !r.OK {
+		return 0, of.engine.Wrap(errors.New("the reservation is not OK, so nothing was booked; reserve again after its Delay"))
 	}
 	s, err := of.store.ask(ctx, event)
 	if err != nil {
 		return 0, err
 	}
-	return s.due(r), nil
+	due, err := s.due(r)
+	return due, of.engine.Wrap(err)
 }
 
 // of returns the limiter that made a Reservation: the Fallback or this one.
@@ -314,13 +324,17 @@ func (l *Limiter) of(r Reservation) *Limiter {
 	return l
 }
 
-// Cancel gives the units of a Reservation back, once, even if ctx has ended. The next one who books can
-// get the turn, but no earlier one: turns of others do not move. A turn that came before a later Pause
-// stays booked. Errors are as those of WaitN.
+// Cancel gives the units of a Reservation back, even if ctx has ended. Call it once, and only if the turn
+// was not used: a second call can free the units of whoever booked that turn meanwhile. Turns of others
+// do not move. Whoever books next can get the turn if it was the newest, but none before the newest. A
+// turn that came before a later Pause stays booked. Errors are as those of WaitN.
 func (l *Limiter) Cancel(ctx context.Context, event string, r Reservation) error {
 	of := l.of(r)
 	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, event, 1); err != nil || !r.OK {
 		return err
+	}
+	if r.N < 1 || r.Shift < 0 {
+		return of.engine.Wrap(fmt.Errorf("a reservation of %d units under a shift of %d; pass it as Reserve returned it", r.N, r.Shift))
 	}
 	defer l.lines.retry(event)
 	return of.cancel(ctx, event, r)
@@ -334,32 +348,38 @@ func (l *Limiter) cancel(ctx context.Context, event string, r Reservation) error
 }
 
 // Pause stops the turns of an event, in every process: none comes before now + d, up to a day. Turns that
-// were booked keep their order and their distances. A pause that ends before another one adds
-// nothing. Call it if the other side says when to come again, as by Retry-After. Calls of processes
-// that hear of it later can still go out: at most a call or two, within 100 ms.
+// were booked keep their order and their distances. A pause that would end before one in force adds
+// nothing, and neither does one of 0 or less. Call it if the other side says when to come again, as by
+// Retry-After. Other processes hear of it before their next turn, unless that comes within 100 ms.
 //
-// Errors are as those of WaitN. In an outage the Fallback pauses too.
+// Errors are as those of WaitN. The Fallback pauses too, also if Redis does not answer.
 func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
 	}
-	if d <= 0 || d > mostAhead {
+	if d > mostAhead {
 		return l.engine.Wrap(fmt.Errorf("a pause of %v; choose one of up to a day", d))
+	}
+	if d <= 0 {
+		return nil
 	}
 	ms := (d + time.Millisecond - 1).Milliseconds()
 	s, err := l.store.pause(ctx, event, ms)
 	if err == nil {
-		l.lines.hear(event, s)
+		l.lines.hear(event, s, false)
 	}
 	if l.fallback != nil {
-		_, failed := l.fallback.store.pause(ctx, event, ms)
+		s, failed := l.fallback.store.pause(ctx, event, ms)
+		if failed == nil {
+			l.lines.hear(event, s, true)
+		}
 		err = errors.Join(err, failed)
 	}
 	return err
 }
 
-// Reset forgets the event: all turns, booked or not, and pauses. Whoever waits for a turn keeps it. It also
-// resets the Fallback. Errors are as those of WaitN.
+// Reset forgets the turns and pauses of the event, and those of the Fallback. Whoever has a turn keeps it,
+// so that more than Max can go out once. Errors are as those of WaitN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestRandomWaitsUnderLoad(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limits := [][]string{{"1/20ms"}, {"5/1s"}, {"4/100ms", "20/1s"}, {"300/10s"}}[seed%4]
-				w := &randomWaits{T: t, Rand: rand.New(rand.NewPCG(3, seed)), limits: parsed(limits...), pauses: seed%8 < 4}
+				w := &randomWaits{T: t, Rand: rand.New(rand.NewPCG(3, seed)), limits: parsed(limits...), pauses: seed%8 < 4, slow: seed%16 < 8}
 				w.play()
 			})
 		})
@@ -36,6 +36,7 @@ type randomWaits struct {
 	limits   []window.Limit
 	limiters []*pace.Limiter
 	pauses   bool
+	slow     bool  // replies take some time
 	most     int64 // units of a turn
 
 	mu    sync.Mutex
@@ -51,6 +52,11 @@ func (w *randomWaits) play() {
 	}
 	first := must(pace.NewLocal(pace.Config{Name: "api", Limits: w.limits, MaxAhead: 2 * time.Second, Observe: observe}))
 	w.limiters = []*pace.Limiter{first, pace.Sharing(first, 2*time.Second), pace.Sharing(first, 10*time.Second)}
+	if w.slow {
+		for i, l := range w.limiters {
+			pace.Slow(l, time.Duration(i*w.IntN(100))*time.Millisecond)
+		}
+	}
 	w.most = 3
 	for _, l := range w.limits {
 		w.most = min(w.most, l.Max)
@@ -69,7 +75,7 @@ func (w *randomWaits) play() {
 	}
 	group.Wait()
 	synctest.Wait()
-	if !w.pauses { // a process can go up to 100 ms into a pause of another one
+	if !w.pauses && !w.slow { // a process can go up to 100 ms into a pause of another one, and as late as a reply comes
 		w.checkBound()
 	}
 	for _, l := range w.limiters {

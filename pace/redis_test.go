@@ -179,7 +179,7 @@ func TestMistakes(t *testing.T) {
 		{l.Wait(t.Context(), ""), "the event is empty"},
 		{l.WaitN(t.Context(), "e", 0), "at least 1 unit"},
 		{l.WaitN(t.Context(), "e", 6), "more units than a limit ever admits"},
-		{l.Pause(t.Context(), "e", 0), "a pause of 0s; choose one of up to a day"},
+		{errorOf(l.Due(t.Context(), "e", pace.Reservation{})), "is not OK"},
 		{l.Pause(t.Context(), "e", 25*time.Hour), "a pause of 25h0m0s"},
 	} {
 		if test.err == nil || !strings.Contains(test.err.Error(), test.want) || !strings.HasPrefix(test.err.Error(), "slidegate: ") {

@@ -46,18 +46,33 @@ func (b *booking) reservations(n int64) (all []Reservation) {
 }
 
 // turn returns a turn on the clock of this process.
-func (b *booking) turn(r Reservation, owner *waiter) turn {
-	return turn{r, b.arrived.Add(r.Delay), b.shift, owner}
-}
+func (b *booking) turn(r Reservation) turn { return turn{r, b.arrived.Add(r.Delay), b.shift} }
 
 func (b *booking) wait() time.Duration { return milliseconds(b.until) }
 
+// since returns by how much pauses have shifted turns since they had shifted them by so much. After a Reset
+// the sum begins anew.
+func (s state) since(shift int64) int64 {
+	if s.shift < shift {
+		return s.shift
+	}
+	return s.shift - shift
+}
+
+// turn returns when a turn comes now. If that is before the end of the last pause, the turn came before it.
+func (s state) turn(r Reservation) int64 { return r.At.UnixMilli() + s.since(r.Shift) }
+
+// paused reports whether a turn came before a pause that was made since it was booked.
+func (s state) paused(r Reservation) bool { return s.since(r.Shift) > 0 && s.turn(r) < s.end }
+
 // due returns how long until a turn comes.
-func (s state) due(r Reservation) time.Duration {
-	paused := max(0, s.end-s.now)
-	turn := r.At.UnixMilli() + max(0, s.shift-r.Shift) // the shift is less after a Reset
+func (s state) due(r Reservation) (time.Duration, error) {
+	paused, left := max(0, s.end-s.now), s.turn(r)-s.now
+	if s.paused(r) || left < -maxLate.Milliseconds() {
+		return 0, ErrMissed
+	}
 	// Only if the clock has stepped back does it lie further ahead than when it was booked, apart from a pause.
-	return milliseconds(max(paused, min(turn-s.now, paused+r.Delay.Milliseconds())))
+	return milliseconds(max(paused, min(left, paused+r.Delay.Milliseconds()))), nil
 }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
