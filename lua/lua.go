@@ -1,5 +1,5 @@
-// Package lua holds the Lua scripts that decide for package window, package ar1 and package pace, inside Redis,
-// and one that they need. Each script begins with its contract, so that a service in any language can
+// Package lua holds the Lua scripts that decide for package window, package ar1, package pace and package
+// inflight, inside Redis, and one that they need. Each script begins with its contract, so that a service in any language can
 // load it.
 package lua
 
@@ -24,6 +24,11 @@ var AR1 string
 //
 //go:embed pace.lua
 var Pace string
+
+// Inflight is the source of the script that bounds how many units are held at once.
+//
+//go:embed inflight.lua
+var Inflight string
 
 // Probe is the source of the script that helps to prove that all keys are on one server.
 //

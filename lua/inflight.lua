@@ -1,0 +1,291 @@
+-- inflight.lua bounds how many units of an event are held at once. A lease holds n units, and ends by
+-- itself unless it is renewed. All state of one event is one key.
+--
+-- KEYS[1]  the key of the event: Name:{tag}:l. The tag is made as for window.lua
+-- ARGV[1]  what to do:
+--            acquire  hold n units if at most Max are held then. If the lease is held already, give it a
+--                     new end, and reply the same token
+--            renew    give one or more leases a new end. One that this record never had is entered
+--                     again if it fits. One that was released, or that ended, is not
+--            release  end one or more leases
+--            inspect  reply the leases, and change nothing
+--            reset    forget the event. Leases whose holders are alive enter again when they are renewed
+-- ARGV[2]  now, in us since 1970 (1 to 9 x 10^15); empty: the clock of this server
+-- Acquire and renew continue with ARGV[3], the TTL: the lease ends so many ms after now (1 to 2^32).
+-- Then come, for each lease:
+--   id       8 bytes that the client chose at random. No two leases have the same
+--   n        units, 1 to 1000. It is the same in all calls about a lease
+--   Max      for acquire and renew: n to 1000
+--   token    for renew: as the reply to acquire has it
+-- Acquire takes one lease, renew and release take leases of at most 1000 units in all.
+-- The last ARGV of acquire and renew can be a text of at most 32 bytes, which says who holds the leases.
+--
+-- Reply: a list of integers. Instants are in us since 1970. All verbs begin with these three:
+--   acquire: 1 if the lease is held, else 0. Renew: how many of the leases are held. Release: how many of
+--   them it found. Inspect: how many leases there are. Reset: 1 if there was a record, else 0
+--   now
+--   how many units are held now
+-- Then come:
+--   acquire  the token, or 0 if denied; and the wait in ms until n units fit if nobody releases or renews,
+--            or 0 if held. It is a hint: a release can come sooner, and a renewal can make it longer
+--   renew    for each lease: 1 if it is renewed, 2 if it was entered again, 0 if it has ended
+--   inspect  the last token, the birth, the longest TTL in ms and, for each lease in the order of their
+--            ends: id, units, token, end, and who holds it (a text, empty if unknown)
+--
+-- All verbs do the same again if they are sent again. So send a call again if its reply was lost. Token
+-- and end of a lease are not its identity, so a release finds a lease that was renewed meanwhile.
+--
+-- A lease is held while now is before its end. Never are more than Max units held. The holder has to count
+-- TTL from before it sent its call.
+--
+-- A token is the time of its lease in us, or more: each is greater than all tokens before it. The birth of
+-- a record is its first token. Renew meets a lease that is not in the record:
+--   If its token is from the birth to the last token, the record had it, and it ended.
+--   Otherwise an earlier record had it, which was lost (evicted, or by a failover). It enters again if its
+--   units fit. When such a lease ends, its id stays, so that a late renewal does not revive it.
+--
+-- If the clock steps back, no lease ends later than the longest TTL from now. All verbs except inspect
+-- and reset write that, also if they deny or find nothing. For inspect, leases end as if it were written.
+--
+-- Writes: PEXPIRE, ZADD and ZREM, after everything is read and validated. The key lives for 10 minutes
+-- longer than its last lease, so tokens grow while the clock steps back by less. Where no lease is new,
+-- and in renew, PEXPIRE comes first, and Redis lets the others pass even if it is out of memory. Acquire
+-- fails then. It forgets leases that have ended. A call that changes nothing writes nothing.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
+-- argument is not a number, the error is Lua's own.
+--
+-- The record is a sorted set. Its first member is the head, and the lengths of names tell the others
+-- apart. u counts the units of a lease: 0 to n - 1. Numbers in names are big endian.
+--   name                             score
+--   byte 200, 7 bytes birth in us,   - (last token + 1)
+--     6 bytes longest TTL in ms
+--   id                               - token
+--   id, 2 bytes of u                 its end
+--   id, 2 bytes of 0, who holds it   - token
+-- Scores are in us, as tokens are, so one reading of the clock does for both, and nothing is rounded.
+-- Whoever reads the set with ZRANGE WITHSCORES finds units in the positive scores.
+
+local redis, A, key, format = redis, ARGV, KEYS[1], string.format
+local op, now, count = A[1], A[2], #A
+
+-- The arguments. Those of the leases are from first to count, and each lease has width.
+local width = op == 'acquire' and 3 or op == 'renew' and 4 or op == 'release' and 2 or 0
+local first, ttl, holder, grace, units = 3, 1, '', 0, 0
+if width > 2 then
+  first, ttl = 4, A[3] + 0
+  if (count - 3) % width == 1 then holder, count = A[count], count - 1 end
+end
+if now == '' then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+else
+  -- If callers give the time, keep the key for one more day, because their clock may be behind.
+  now, grace = now + 0, 86400000
+end
+local valid = #KEYS == 1 and now >= 1 and now <= 9000000000000000 and now % 1 == 0 and
+  ttl >= 1 and ttl <= 4294967296 and ttl % 1 == 0 and #holder <= 32
+if width == 0 then
+  valid = valid and (op == 'inspect' or op == 'reset') and count == 2
+else
+  valid = valid and count > first and (count - first + 1) % width == 0 and (width ~= 3 or count == 6)
+  for i = first, valid and count or 0, width do
+    local n, max, token = A[i + 1] + 0, width > 2 and A[i + 2] + 0 or 1000, width > 3 and A[i + 3] + 0 or 1
+    units = units + n
+    valid = valid and #A[i] == 8 and n >= 1 and n <= max and max <= 1000 and n % 1 + max % 1 == 0 and
+      token >= 1 and token <= 9000000000000000 and token % 1 == 0
+  end
+end
+if not valid or units > 1000 then
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of inflight.lua asks')
+end
+
+-- The head of the record, and all of a small one.
+local v = redis.pcall('ZRANGE', key, 0, 9, 'WITHSCORES')
+if v.err then
+  if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
+  return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no sorted set; remove it, or rename the limiter')
+end
+local head, tokens, birth, longest = v[1], 0, 0, 0 -- tokens: the next token is not less
+if head then
+  local byte
+  tokens = 0 - v[2]
+  if #head == 14 then byte, birth, longest = struct.unpack('>BI7I6', head) end
+  if byte ~= 200 or tokens < birth or tokens > 9007199254740991 or tokens % 1 > 0 or birth < 1 or longest < 1 or
+    longest > 4294967296 then
+    return redis.error_reply('SLIDEGATE key ' .. key ..
+      ' holds no record that this version reads; remove it, or rename the limiter')
+  end
+end
+if op == 'reset' then return {head and redis.call('DEL', key) or 0, now, 0} end
+
+-- A small record is read at once. What is needed of a larger one is looked up.
+local small, huge = #v < 20, math.huge
+
+-- members returns the names of at most a thousand members, whose scores are above least, and at most most.
+local function members(least, most)
+  if not small then
+    return redis.call('ZRANGEBYSCORE', key, format('(%.0f', least), format('%.0f', most), 'LIMIT', 0, 1000)
+  end
+  local names, count = {}, 0
+  for i = 4, #v, 2 do
+    local score = v[i] + 0
+    if score > least and score <= most then
+      count = count + 1
+      names[count] = v[i - 1]
+    end
+  end
+  return names
+end
+
+-- scoreOf returns the score of a member, or false or nil.
+local function scoreOf(name)
+  if not small then
+    local score = redis.call('ZSCORE', key, name)
+    return score and score + 0
+  end
+  for i = 3, #v, 2 do
+    if v[i] == name then return v[i + 1] + 0 end
+  end
+end
+
+local latest, held = now + longest * 1000 -- latest: no lease ends later
+if small then held = #members(now, huge) else held = redis.call('ZCOUNT', key, format('(%.0f', now), '+inf') end
+local reply = {0, now, held}
+
+if op == 'inspect' then
+  local all, since, who, places = redis.call('ZRANGE', key, 1, -1, 'WITHSCORES'), {}, {}, {}
+  reply[4], reply[5], reply[6] = head and tokens - 1 or 0, birth, longest
+  for i = 1, #all, 2 do
+    local name, score = all[i], all[i + 1] + 0
+    local id = name:sub(1, 8)
+    if #name == 8 then
+      since[id] = 0 - score
+    elseif #name > 10 then
+      who[id] = name:sub(11)
+    elseif score > now then
+      local place = places[id]
+      if not place then
+        place = #reply + 1
+        reply[1], places[id] = reply[1] + 1, place
+        reply[place], reply[place + 1], reply[place + 2] = id, 0, since[id] or 0
+        reply[place + 3], reply[place + 4] = math.min(score, latest), who[id] or ''
+      end
+      reply[place + 1] = reply[place + 1] + 1
+    end
+  end
+  return reply
+end
+
+-- What is written: scores and names, and names that go.
+local adds, drops, fresh, pack = {}, {}, false, struct.pack -- fresh: a lease is acquired that was not held
+local function add(score, name)
+  local i = #adds
+  adds[i + 1], adds[i + 2] = format('%.0f', score), name
+end
+
+-- If the clock stepped back, cut what ends too late.
+for _, name in ipairs(members(latest, huge)) do add(latest, name) end
+
+-- isHeld reports whether a lease has n units.
+local function isHeld(id, n)
+  return (scoreOf(id .. pack('>I2', n - 1)) or 0) > now
+end
+
+-- keep gives all units of a lease the new end.
+local function keep(id, n)
+  for u = 0, n - 1 do add(now + ttl * 1000, id .. pack('>I2', u)) end
+end
+
+-- enter adds a lease.
+local function enter(id, n, token)
+  keep(id, n)
+  add(0 - token, id)
+  if holder ~= '' then add(0 - token, id .. '\0\0' .. holder) end
+  held, tokens = held + n, math.max(tokens, token + 1)
+end
+
+-- forget drops what a lease has besides its units.
+local function forget(id)
+  local score = scoreOf(id)
+  for _, name in ipairs(score and members(score - 1, score) or {}) do
+    if name:sub(1, 8) == id and (#name > 8 or 0 - score >= birth) then drops[#drops + 1] = name end
+  end
+end
+
+-- sweep drops leases that have ended.
+local function sweep()
+  for _, name in ipairs(members(0, now)) do
+    drops[#drops + 1] = name
+    if name:sub(9) == '\0\0' then forget(name:sub(1, 8)) end
+  end
+end
+
+if op == 'acquire' then
+  local id, more = A[4], A[6] - units -- more: how many units others may hold
+  local score = isHeld(id, units) and scoreOf(id)
+  reply[1], reply[5] = 1, 0
+  if score then
+    reply[4] = 0 - score
+    keep(id, units)
+  elseif held <= more then
+    fresh = true
+    reply[4] = math.max(now, tokens)
+    if not head then birth = reply[4] end
+    sweep()
+    enter(id, units, reply[4])
+  else
+    local last = small and v[#v - 2 * more] or redis.call('ZRANGE', key, -1 - more, -1 - more, 'WITHSCORES')[2]
+    reply[1], reply[4], reply[5], ttl = 0, 0, math.ceil((math.min(last + 0, latest) - now) / 1000), 0
+  end
+elseif op == 'renew' then
+  local given, entered, states = tokens, false, {}
+  for i = first, count, 4 do
+    local id, n, token = A[i], A[i + 1] + 0, A[i + 3] + 0
+    local state = states[id] or 0
+    if state > 0 then
+      reply[1] = reply[1] - 1
+    elseif isHeld(id, n) then
+      state = 1
+      keep(id, n)
+    elseif (token < birth or token >= given) and held + n <= A[i + 2] + 0 and not scoreOf(id) then
+      state, entered = 2, true
+      enter(id, n, token)
+    end
+    if state > 0 then reply[1] = reply[1] + 1 end
+    reply[#reply + 1] = state
+  end
+  if entered then sweep() end
+  if reply[1] == 0 then ttl = 0 end
+  if not head then
+    tokens = math.max(now, tokens)
+    birth = tokens
+  end
+else
+  for i = first, count, 2 do
+    local id, n = A[i], A[i + 1] + 0
+    if isHeld(id, n) then
+      reply[1], held = reply[1] + 1, held - n
+      for u = 0, n - 1 do drops[#drops + 1] = id .. pack('>I2', u) end
+      forget(id)
+    end
+  end
+end
+reply[3] = held
+if #adds + #drops == 0 then return reply end
+
+-- Write.
+if not head or ttl > longest or tokens + v[2] > 0 then
+  if ttl > longest then longest = ttl end
+  local name = pack('>BI7I6', 200, birth, longest)
+  if head and name ~= head then drops[#drops + 1] = head end
+  add(0 - tokens, name)
+end
+local unpack, life = unpack or table.unpack, longest + 600000 + grace
+local function write(command, ...) return redis.pcall(command, key, ...) end
+local done = fresh or write('PEXPIRE', life)
+local function failed() return type(done) == 'table' and done.err end
+if #drops > 0 and not failed() then done = write('ZREM', unpack(drops)) end
+if #adds > 0 and not failed() then done = write('ZADD', unpack(adds)) end
+if failed() then return done end
+if fresh or not head then write('PEXPIRE', life) end
+return reply
