@@ -65,7 +65,7 @@
 -- Scores are in us, as tokens are, so one reading of the clock does for both, and nothing is rounded.
 -- Whoever reads the set with ZRANGE WITHSCORES finds units in the positive scores.
 
-local redis, A, key, format = redis, ARGV, KEYS[1], string.format
+local redis, A, key = redis, ARGV, KEYS[1]
 local op, now, count = A[1], A[2], #A
 
 -- The arguments. Those of the leases are from first to count, and each lease has width.
@@ -99,58 +99,42 @@ if not valid or units > 1000 then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of inflight.lua asks')
 end
 
--- The head of the record, and all of a small one.
-local v = redis.pcall('ZRANGE', key, 0, 9, 'WITHSCORES')
-if v.err then
-  if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
+-- A small record is read at once. Of a larger one the head is read, and what is needed is looked up.
+local small, never = redis.pcall('ZCARD', key), 9007199254740992
+if type(small) == 'table' then
+  if small.err:sub(1, 9) ~= 'WRONGTYPE' then return small end
   return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no sorted set; remove it, or rename the limiter')
 end
+small = small < 10
+local v = redis.call('ZRANGE', key, 0, small and -1 or 0, 'WITHSCORES')
 local head, tokens, birth, longest = v[1], 0, 0, 0 -- tokens: the next token is not less
 if head then
   local byte
   tokens = 0 - v[2]
   if #head == 14 then byte, birth, longest = struct.unpack('>BI7I6', head) end
-  if byte ~= 200 or tokens < birth or tokens > 9007199254740991 or tokens % 1 > 0 or birth < 1 or longest < 1 or
-    longest > 4294967296 then
+  if byte ~= 200 or tokens < birth or tokens >= never or tokens % 1 > 0 or birth < 1 or longest < 1 or longest > 4294967296 then
     return redis.error_reply('SLIDEGATE key ' .. key ..
       ' holds no record that this version reads; remove it, or rename the limiter')
   end
 end
 if op == 'reset' then return {head and redis.call('DEL', key) or 0, now, 0} end
 
--- A small record is read at once. What is needed of a larger one is looked up.
-local small, huge = #v < 20, math.huge
-
--- members returns the names of at most a thousand members, whose scores are above least, and at most most.
-local function members(least, most)
-  if not small then
-    return redis.call('ZRANGEBYSCORE', key, format('(%.0f', least), format('%.0f', most), 'LIMIT', 0, 1000)
-  end
-  local names, count = {}, 0
+local latest, held, over, ended = now + longest * 1000, 0, 0, 0 -- latest: no lease ends later
+if small then
   for i = 4, #v, 2 do
     local score = v[i] + 0
-    if score > least and score <= most then
-      count = count + 1
-      names[count] = v[i - 1]
+    v[i] = score
+    if score > now then
+      held = held + 1
+      if score > latest then over = 1 end
+    elseif score > 0 then
+      ended = 1
     end
   end
-  return names
+else
+  held, over = redis.call('ZCOUNT', key, now + 1, never), redis.call('ZCOUNT', key, latest + 1, never)
 end
-
--- scoreOf returns the score of a member, or false or nil.
-local function scoreOf(name)
-  if not small then
-    local score = redis.call('ZSCORE', key, name)
-    return score and score + 0
-  end
-  for i = 3, #v, 2 do
-    if v[i] == name then return v[i + 1] + 0 end
-  end
-end
-
-local latest, held = now + longest * 1000 -- latest: no lease ends later
-if small then held = #members(now, huge) else held = redis.call('ZCOUNT', key, format('(%.0f', now), '+inf') end
-local reply = {0, now, held}
+local reply = {0, now, held, nil, nil}
 
 if op == 'inspect' then
   local all, since, who, places = redis.call('ZRANGE', key, 1, -1, 'WITHSCORES'), {}, {}, {}
@@ -176,116 +160,139 @@ if op == 'inspect' then
   return reply
 end
 
--- What is written: scores and names, and names that go.
-local adds, drops, fresh, pack = {}, {}, false, struct.pack -- fresh: a lease is acquired that was not held
-local function add(score, name)
-  local i = #adds
-  adds[i + 1], adds[i + 2] = format('%.0f', score), name
+-- members returns the names of at most a thousand members whose scores are from least to most.
+local function members(least, most)
+  if not small then return redis.call('ZRANGEBYSCORE', key, least, most, 'LIMIT', 0, 1000) end
+  local names = {}
+  for i = 4, #v, 2 do
+    if v[i] >= least and v[i] <= most then names[#names + 1] = v[i - 1] end
+  end
+  return names
 end
 
+-- scoreOf returns the score of a member, or false or nil.
+local function scoreOf(name)
+  if not small then
+    local score = redis.call('ZSCORE', key, name)
+    return score and score + 0
+  end
+  for i = 3, #v, 2 do
+    if v[i] == name then return v[i + 1] end
+  end
+end
+
+-- What is written: scores and names, and names that go.
+local adds, added, drops, pack = {nil, nil, nil, nil, nil, nil}, 0, {nil, nil}, struct.pack
+
 -- If the clock stepped back, cut what ends too late.
-for _, name in ipairs(members(latest, huge)) do add(latest, name) end
+if over > 0 then
+  for _, name in ipairs(members(latest + 1, never)) do
+    adds[added + 1], adds[added + 2], added = latest, name, added + 2
+  end
+end
 
 -- isHeld reports whether a lease has n units.
 local function isHeld(id, n)
-  return (scoreOf(id .. pack('>I2', n - 1)) or 0) > now
+  return (scoreOf(n == 1 and id .. '\0\0' or id .. pack('>I2', n - 1)) or 0) > now
 end
 
--- keep gives all units of a lease the new end.
-local function keep(id, n)
-  for u = 0, n - 1 do add(now + ttl * 1000, id .. pack('>I2', u)) end
-end
-
--- enter adds a lease.
+-- enter gives all units of a lease the new end. With a token it adds the lease.
 local function enter(id, n, token)
-  keep(id, n)
-  add(0 - token, id)
-  if holder ~= '' then add(0 - token, id .. '\0\0' .. holder) end
-  held, tokens = held + n, math.max(tokens, token + 1)
+  for u = 0, n - 1 do
+    adds[added + 1], adds[added + 2], added = now + ttl * 1000, id .. pack('>I2', u), added + 2
+  end
+  if token then
+    adds[added + 1], adds[added + 2], added = 0 - token, id, added + 2
+    if holder ~= '' then
+      adds[added + 1], adds[added + 2], added = 0 - token, id .. '\0\0' .. holder, added + 2
+    end
+    if token >= tokens then tokens = token + 1 end
+    held = held + n
+  end
 end
 
 -- forget drops what a lease has besides its units.
 local function forget(id)
   local score = scoreOf(id)
-  for _, name in ipairs(score and members(score - 1, score) or {}) do
+  for _, name in ipairs(score and members(score, score) or {}) do
     if name:sub(1, 8) == id and (#name > 8 or 0 - score >= birth) then drops[#drops + 1] = name end
   end
 end
 
--- sweep drops leases that have ended.
-local function sweep()
-  for _, name in ipairs(members(0, now)) do
-    drops[#drops + 1] = name
-    if name:sub(9) == '\0\0' then forget(name:sub(1, 8)) end
-  end
-end
-
+local fresh, entered = false, false -- fresh: a lease is acquired that was not held
 if op == 'acquire' then
   local id, more = A[4], A[6] - units -- more: how many units others may hold
   local score = isHeld(id, units) and scoreOf(id)
   reply[1], reply[5] = 1, 0
   if score then
     reply[4] = 0 - score
-    keep(id, units)
+    enter(id, units)
   elseif held <= more then
-    fresh = true
-    reply[4] = math.max(now, tokens)
-    if not head then birth = reply[4] end
-    sweep()
-    enter(id, units, reply[4])
+    local token = now > tokens and now or tokens
+    fresh, entered, reply[4] = true, true, token
+    if not head then birth = token end
+    enter(id, units, token)
   else
     local last = small and v[#v - 2 * more] or redis.call('ZRANGE', key, -1 - more, -1 - more, 'WITHSCORES')[2]
     reply[1], reply[4], reply[5], ttl = 0, 0, math.ceil((math.min(last + 0, latest) - now) / 1000), 0
   end
 elseif op == 'renew' then
-  local given, entered, states = tokens, false, {}
+  local given, states = tokens, {}
   for i = first, count, 4 do
     local id, n, token = A[i], A[i + 1] + 0, A[i + 3] + 0
-    local state = states[id] or 0
-    if state > 0 then
-      reply[1] = reply[1] - 1
-    elseif isHeld(id, n) then
-      state = 1
-      keep(id, n)
-    elseif (token < birth or token >= given) and held + n <= A[i + 2] + 0 and not scoreOf(id) then
-      state, entered = 2, true
-      enter(id, n, token)
+    local state = states[id]
+    if not state then
+      state = 0
+      if isHeld(id, n) then
+        state = 1
+        enter(id, n)
+      elseif (token < birth or token >= given) and held + n <= A[i + 2] + 0 and not scoreOf(id) then
+        state, entered = 2, true
+        enter(id, n, token)
+      end
+      states[id] = state
     end
     if state > 0 then reply[1] = reply[1] + 1 end
     reply[#reply + 1] = state
   end
-  if entered then sweep() end
   if reply[1] == 0 then ttl = 0 end
   if not head then
-    tokens = math.max(now, tokens)
+    if now > tokens then tokens = now end
     birth = tokens
   end
 else
   for i = first, count, 2 do
     local id, n = A[i], A[i + 1] + 0
-    if isHeld(id, n) then
-      reply[1], held = reply[1] + 1, held - n
+    if not drops[id] and isHeld(id, n) then
+      reply[1], held, drops[id] = reply[1] + 1, held - n, true
       for u = 0, n - 1 do drops[#drops + 1] = id .. pack('>I2', u) end
       forget(id)
     end
   end
 end
+
+-- A new lease drops those that have ended.
+if entered and (small and ended or redis.call('ZCOUNT', key, 1, now)) > 0 then
+  for _, name in ipairs(members(1, now)) do
+    drops[#drops + 1] = name
+    if name:sub(9) == '\0\0' then forget(name:sub(1, 8)) end
+  end
+end
 reply[3] = held
-if #adds + #drops == 0 then return reply end
+if added + #drops == 0 then return reply end
 
 -- Write.
 if not head or ttl > longest or tokens + v[2] > 0 then
   if ttl > longest then longest = ttl end
   local name = pack('>BI7I6', 200, birth, longest)
   if head and name ~= head then drops[#drops + 1] = head end
-  add(0 - tokens, name)
+  adds[added + 1], adds[added + 2], added = 0 - tokens, name, added + 2
 end
 local unpack, life = unpack or table.unpack, longest + 600000 + grace
-local function write(command, ...) return redis.pcall(command, key, ...) end
-local done = fresh or write('PEXPIRE', life)
-local function failed() return type(done) == 'table' and done.err end
-if #drops > 0 and not failed() then done = write('ZREM', unpack(drops)) end
-if #adds > 0 and not failed() then done = write('ZADD', unpack(adds)) end
-if failed() then return done end
-if fresh or not head then write('PEXPIRE', life) end
+local done = fresh or redis.pcall('PEXPIRE', key, life) -- after the first write, no other fails
+if type(done) == 'table' then return done end
+if #drops > 0 then done = redis.pcall('ZREM', key, unpack(drops)) end
+if added > 0 and type(done) ~= 'table' then done = redis.pcall('ZADD', key, unpack(adds, 1, added)) end
+if type(done) == 'table' then return done end
+if fresh or not head then redis.call('PEXPIRE', key, life) end
 return reply

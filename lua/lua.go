@@ -1,6 +1,6 @@
-// Package lua holds the Lua scripts that decide for package window, package ar1, package pace and package
-// inflight, inside Redis, and one that they need. Each script begins with its contract, so that a service in any language can
-// load it.
+// Package lua holds the Lua scripts that decide inside Redis for the packages window, ar1, pace and
+// inflight, and one that they need. Each script begins with its contract, so that a service in any
+// language can load it.
 package lua
 
 import (
