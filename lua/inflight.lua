@@ -291,6 +291,7 @@ end
 local unpack, life = unpack or table.unpack, longest + 600000 + grace
 local done = fresh or redis.pcall('PEXPIRE', key, life) -- after the first write, no other fails
 if type(done) == 'table' then return done end
+if op == 'release' and added > 0 then redis.call('ZADD', key, unpack(adds, 1, added)) added = 0 end -- cut before it goes
 if #drops > 0 then done = redis.pcall('ZREM', key, unpack(drops)) end
 if added > 0 and type(done) ~= 'table' then done = redis.pcall('ZADD', key, unpack(adds, 1, added)) end
 if type(done) == 'table' then return done end

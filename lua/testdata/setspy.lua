@@ -9,7 +9,7 @@ for _, ask in ipairs({'call', 'pcall'}) do
   redis[ask] = function(command, key, ...)
     assert(command == 'TIME' or key == KEYS[1], 'another key than that of the event')
     assert(#wrote == 0 or writes[command], 'a read after a write')
-    if writes[command] then wrote[#wrote + 1] = command == 'PEXPIRE' and command .. ' ' .. ... or command end
+    if writes[command] then wrote[#wrote + 1] = command == 'PEXPIRE' and ('PEXPIRE %.0f'):format((...)) or command end
     return server[ask](command, key, ...)
   end
 end
