@@ -469,30 +469,14 @@ func (p *heldPlay) does(t *testing.T, c heldCall) {
 // store the same, while the clock steps, and records are lost.
 func TestInflightHistories(t *testing.T) {
 	for seed := range uint64(redistest.UnlessShort(60, 16)) {
-		p := newHeldPlay(seed, heldOnRedis(t))
-		for range 200 {
-			p.does(t, p.next())
-		}
+		newHeldPlay(seed, heldOnRedis(t)).plays(t)
 	}
 }
 
-// TestInflightOnOtherLuas plays the same on the interpreters of Lua that it finds.
-func TestInflightOnOtherLuas(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it is an extra")
-	}
-	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(6) {
-				p := newHeldPlay(seed, heldOnLua(t, path))
-				for range 200 {
-					p.does(t, p.next())
-				}
-			}
-		})
+// plays plays a history.
+func (p *heldPlay) plays(t *testing.T) {
+	t.Helper()
+	for range 200 {
+		p.does(t, p.next())
 	}
 }

@@ -1,0 +1,128 @@
+package lua_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestInflightVectors plays the histories in testdata/inflight. A line is a call: an instant, and the
+// arguments as the head of inflight.lua has them. A token is the instant that it is:
+//
+//	0s acquire 10000 lease-00 1 2 pod-1
+//	4s renew 10000 lease-00 1 2 0s
+//
+// The reply follows, indented, with instants as times after midnight, and the commands that write. A
+// line with the word record shows the sorted set, a member a line, with bytes that are no text as \XX.
+func TestInflightVectors(t *testing.T) {
+	for _, file := range inflight.histories() {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, got := playHeld(t, file, heldOnRedis(t))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			} else if diff := cmp.Diff(text, got); diff != "" {
+				t.Errorf("if this is as it should be: go test ./lua -run InflightVectors -update (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestInflightOnOtherLuas plays the same, and random histories, on the interpreters of Lua that it finds.
+func TestInflightOnOtherLuas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is an extra")
+	}
+	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, file := range inflight.histories() {
+				text, got := playHeld(t, file, heldOnLua(t, path))
+				if diff := cmp.Diff(text, got); diff != "" {
+					t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
+				}
+			}
+			for seed := range uint64(6) {
+				newHeldPlay(seed, heldOnLua(t, path)).plays(t)
+			}
+		})
+	}
+}
+
+// playHeld plays a history. It returns its text, and the text with the replies that it got.
+func playHeld(t *testing.T, file string, ask heldJudge) (text, got string) {
+	t.Helper()
+	text = string(must(os.ReadFile(file)))
+	var out strings.Builder
+	stored := ""
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "  ") {
+			continue
+		}
+		out.WriteString(line)
+		line, _, _ = strings.Cut(line, "#")
+		switch words := strings.Fields(line); {
+		case len(words) == 1:
+			for member := range strings.FieldsSeq(stored) {
+				i := strings.LastIndex(member, "=")
+				out.WriteString("  " + member[:i] + " = " + shownInstant(member[i+1:]) + "\n")
+			}
+		case len(words) > 1:
+			a := ask(t, heldArgs(words)...)
+			stored = a.stored
+			out.WriteString(showHeld(a))
+		}
+	}
+	return text, out.String()
+}
+
+// heldArgs returns a line as the script takes it.
+func heldArgs(words []string) []string {
+	args := []string{words[1], inflight.at(words[0])}
+	for _, word := range words[2:] {
+		if _, err := time.ParseDuration(word); err == nil && strings.HasSuffix(word, "s") {
+			word = inflight.at(word)
+		}
+		args = append(args, word)
+	}
+	return args
+}
+
+// shownInstant returns a number as a person reads it: an instant of these days as one.
+func shownInstant(number string) string {
+	n, err := strconv.ParseInt(number, 10, 64)
+	size := max(n, -n)
+	if err != nil || size < inflight.midnight()/2 || size > 2*inflight.midnight() {
+		return number
+	}
+	if n < 0 {
+		return "-(" + inflight.shown(size) + ")"
+	}
+	return inflight.shown(n)
+}
+
+// showHeld returns an answer as a person reads it.
+func showHeld(a heldAnswer) string {
+	if a.err != "" {
+		return "  error " + a.err + "\n"
+	}
+	words := strings.Fields(a.reply)
+	for i, word := range words {
+		words[i] = shownInstant(word)
+	}
+	said := "  " + strings.Join(words, " ")
+	if a.wrote != "" {
+		said += "; " + a.wrote
+	}
+	return said + "\n"
+}
