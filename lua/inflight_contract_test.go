@@ -219,7 +219,7 @@ func TestInflightFullMemory(t *testing.T) {
 	must("", redis.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").Error())
 	at := inflight.at("2s")
 	before := srv.state()
-	if err := srv.call("acquire", at, "10000", "lease-02", "1", "5").Error(); err == nil || !strings.HasPrefix(err.Error(), "OOM ") {
+	if err := srv.call("acquire", at, "10000", "lease-02", "1", "5").Error(); err == nil || !strings.Contains(err.Error(), "OOM ") {
 		t.Errorf("a new lease: %v", err)
 	}
 	if after := srv.state(); before != after {
@@ -265,4 +265,32 @@ func TestInflightBytes(t *testing.T) {
 			t.Errorf("a lease takes %d bytes, above %d", size()/1000, most)
 		}
 	}
+}
+
+// FuzzForeignMemberIsRefused adds any member to a record, and makes a call of any verb. Either the reply
+// is an error that names the key and leaves the value as it is, or it consists of numbers, as the head of
+// the script says.
+func FuzzForeignMemberIsRefused(f *testing.F) {
+	for i, name := range []string{"", "lease-00", "lease-00\x00\x00", "lease-09\x00\x00pod-1", "hello, world!!"} {
+		f.Add([]byte(name), int64(i-2)*midnight*500, uint8(i))
+	}
+	client := redistest.Client(f)
+	f.Fuzz(func(t *testing.T, name []byte, score int64, verb uint8) {
+		srv := inflight.on(t, client)
+		defer srv.eval(`return redis.call('DEL', KEYS[1])`)
+		srv.putHeld()
+		srv.eval(`return redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])`, digits(score), string(name))
+		before, all := srv.state(), []string{"acquire", "renew", "release", "inspect"}
+		args := heldCalls()[all[int(verb)%len(all)]]
+		if err := srv.call(args...).Error(); err != nil {
+			if !strings.HasPrefix(err.Error(), "SLIDEGATE key "+srv.key) || srv.state() != before {
+				t.Errorf("%q after %q at %d: %v, and it leaves %s", args, name, score, err, srv.state())
+			}
+			return
+		}
+		reply := must(srv.call(heldCalls()["acquire"]...).AsIntSlice())
+		if len(reply) != 5 || reply[0] != 0 && reply[0] != 1 || reply[4] < 0 {
+			t.Errorf("after %q at %d, acquire replies %v", name, score, reply)
+		}
+	})
 }
