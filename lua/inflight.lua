@@ -5,8 +5,8 @@
 -- ARGV[1]  what to do:
 --            acquire  hold n units if at most Max are held then. If the lease is held already, give it a
 --                     new end, and reply the same token
---            renew    give one or more leases a new end. One that this record never had is entered
---                     again if it fits. One that was released, or that ended, is not
+--            renew    give one or more leases a new end. A lease that this record never had is entered
+--                     again if it fits. A lease that was released, or has ended, is not
 --            release  end one or more leases
 --            inspect  reply the leases, and change nothing
 --            reset    forget the event. Leases whose holders are alive enter again when they are renewed
@@ -21,10 +21,10 @@
 -- The last ARGV of acquire and renew can be a text of at most 32 bytes, which says who holds the leases.
 --
 -- Reply: a list of integers. Instants are in us since 1970. All verbs begin with these three:
---   acquire: 1 if the lease is held, else 0. Renew: how many of the leases are held. Release: how many of
---   them it found. Inspect: how many leases there are. Reset: 1 if there was a record, else 0
+--   for acquire 1 if the lease is held, else 0; for renew how many of the leases are held; for release how
+--   many were held; for inspect how many leases there are; for reset 1 if there was a record, else 0
 --   now
---   how many units are held now
+--   how many units are held after the call
 -- Then come:
 --   acquire  the token, or 0 if denied; and the wait in ms until n units fit if nobody releases or renews,
 --            or 0 if held. It is a hint: a release can come sooner, and a renewal can make it longer
@@ -32,11 +32,11 @@
 --   inspect  the last token, the birth, the longest TTL in ms and, for each lease in the order of their
 --            ends: id, units, token, end, and who holds it (a text, empty if unknown)
 --
--- All verbs do the same again if they are sent again. So send a call again if its reply was lost. Token
--- and end of a lease are not its identity, so a release finds a lease that was renewed meanwhile.
+-- A call whose reply was lost can be sent again. A lease is known by its id alone, so a release finds one
+-- that was renewed meanwhile. An acquire that arrives after the release of its id holds units until TTL.
 --
--- A lease is held while now is before its end. Never are more than Max units held. The holder has to count
--- TTL from before it sent its call.
+-- A lease is held while now is before its end. No call makes more than its Max units held. A holder has to
+-- count TTL from before it sent its call.
 --
 -- A token is the time of its lease in us, or more: each is greater than all tokens before it. The birth of
 -- a record is its first token. Renew meets a lease that is not in the record:
@@ -48,9 +48,10 @@
 -- and reset write that, also if they deny or find nothing. For inspect, leases end as if it were written.
 --
 -- Writes: PEXPIRE, ZADD and ZREM, after everything is read and validated. The key lives for 10 minutes
--- longer than its last lease, so tokens grow while the clock steps back by less. Where no lease is new,
--- and in renew, PEXPIRE comes first, and Redis lets the others pass even if it is out of memory. Acquire
--- fails then. It forgets leases that have ended. A call that changes nothing writes nothing.
+-- longer than its last lease, so tokens grow while the clock steps back by less. A new lease drops those
+-- that have ended, since a step back would revive them beside it. Except to acquire a new lease, PEXPIRE
+-- comes first: Redis allows it when memory is full, and then lets the other writes pass. A new lease fails
+-- with an error of Redis then, unless it drops others. A call that changes nothing writes nothing.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
 -- argument is not a number, the error is Lua's own.
 --
@@ -191,15 +192,20 @@ if over > 0 then
   end
 end
 
+-- unit returns the name of a unit.
+local function unit(id, u)
+  return u == 0 and id .. '\0\0' or id .. pack('>I2', u)
+end
+
 -- isHeld reports whether a lease has n units.
 local function isHeld(id, n)
-  return (scoreOf(n == 1 and id .. '\0\0' or id .. pack('>I2', n - 1)) or 0) > now
+  return (scoreOf(unit(id, n - 1)) or 0) > now
 end
 
 -- enter gives all units of a lease the new end. With a token it adds the lease.
 local function enter(id, n, token)
   for u = 0, n - 1 do
-    adds[added + 1], adds[added + 2], added = now + ttl * 1000, id .. pack('>I2', u), added + 2
+    adds[added + 1], adds[added + 2], added = now + ttl * 1000, unit(id, u), added + 2
   end
   if token then
     adds[added + 1], adds[added + 2], added = 0 - token, id, added + 2
@@ -265,7 +271,7 @@ else
     local id, n = A[i], A[i + 1] + 0
     if not drops[id] and isHeld(id, n) then
       reply[1], held, drops[id] = reply[1] + 1, held - n, true
-      for u = 0, n - 1 do drops[#drops + 1] = id .. pack('>I2', u) end
+      for u = 0, n - 1 do drops[#drops + 1] = unit(id, u) end
       forget(id)
     end
   end
@@ -291,7 +297,10 @@ end
 local unpack, life = unpack or table.unpack, longest + 600000 + grace
 local done = fresh or redis.pcall('PEXPIRE', key, life) -- after the first write, no other fails
 if type(done) == 'table' then return done end
-if op == 'release' and added > 0 then redis.call('ZADD', key, unpack(adds, 1, added)) added = 0 end -- cut before it goes
+if op == 'release' and added > 0 then -- first the cut, which may name what is released
+  redis.call('ZADD', key, unpack(adds, 1, added))
+  added = 0
+end
 if #drops > 0 then done = redis.pcall('ZREM', key, unpack(drops)) end
 if added > 0 and type(done) ~= 'table' then done = redis.pcall('ZADD', key, unpack(adds, 1, added)) end
 if type(done) == 'table' then return done end
