@@ -197,7 +197,7 @@ func build(ctx context.Context, c *pipeline.ScriptCall) *command {
 	args = append(args, v, c.Time)
 	args = appendAll(args, c.Units)
 	args = appendAll(args, c.Rest)
-	if len(c.Keys) == 1 {
+	if !c.TakesTexts() {
 		return &command{redis.NewIntSliceCmd(ctx, args...), v, c}
 	}
 	return &command{redis.NewSliceCmd(ctx, args...), v, c}

@@ -11,16 +11,18 @@ import (
 type Call struct {
 	Verb   string
 	Event  string
-	Units  int64    // how many it is about
+	Units  int64    // how many it is about; 0 if the script takes no such argument
 	Rest   []string // the last arguments
 	Merges bool     // calls at the same time that differ in Units alone become one, about all their units
-	Reads  bool     // it changes nothing
+	Reads  bool     // it changes nothing, or does the same again if it is repeated
+	InText bool     // the reply can hold texts
 }
 
 // A CallReply is the answer of the script.
 type CallReply struct {
 	Integers []int64
-	First    int64 // how many units of others come before these
+	Texts    map[int]string // by their places among the Integers
+	First    int64          // how many units of others come before these
 	Trace    pipeline.Trace
 }
 
@@ -37,12 +39,12 @@ func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error)
 	}
 	r := s.pipeline.NewRequest()
 	defer r.Free()
-	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.OneKey = s.script, s.Key(c.Event), c.Verb, now, c.Units, c.Rest, c.Reads, true
+	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.InText, r.OneKey = s.script, s.Key(c.Event), c.Verb, now, c.Units, c.Rest, c.Reads, c.InText, true
 	if c.Merges {
 		r.Group, r.Merged = strings.Join(c.Rest, " "), c.Verb
 	}
 	s.pipeline.Do(ctx, timeout, r)
-	return CallReply{r.Reply, r.First, r.Trace}, l.Wrap(r.Err)
+	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, l.Wrap(r.Err)
 }
 
 // Checked returns a limiter whose counts are in memory, and not kept by a Store.

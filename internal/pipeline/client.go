@@ -80,6 +80,9 @@ func (c *ScriptCall) Text(place int, text string) {
 	c.texts[place] = text
 }
 
+// TakesTexts reports whether the reply can hold texts.
+func (c *ScriptCall) TakesTexts() bool { return len(c.Keys) > 1 || c.first != nil && c.first.InText }
+
 // textsOf returns the texts in the reply to one of the parts, by their places in that.
 func (c *ScriptCall) textsOf(part int) (texts map[int]string) {
 	width := max(1, len(c.reply)/c.parts)

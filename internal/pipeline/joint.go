@@ -39,10 +39,13 @@ func (r *Request) groups() bool {
 
 // units returns how many arguments the units of the request are.
 func (r *Request) units() int {
-	if r.Joint == nil {
-		return 1
+	switch {
+	case r.Joint != nil:
+		return len(r.Joint.Units)
+	case r.Units == 0:
+		return 0
 	}
-	return len(r.Joint.Units)
+	return 1
 }
 
 // others returns the keys apart from the first one.

@@ -137,7 +137,9 @@ func (b *batch) prepare() {
 			copy(p.call.Units[p.place*len(joint.Units):], joint.Units)
 			continue
 		}
-		p.call.Keys[p.place], p.call.Units[p.place] = p.first.Key, strconv.FormatInt(p.units, 10)
+		if p.call.Keys[p.place] = p.first.Key; p.units > 0 {
+			p.call.Units[p.place] = strconv.FormatInt(p.units, 10)
+		}
 		if p.merged {
 			p.call.Verb = p.first.Merged
 		}
@@ -158,6 +160,9 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	reply, err := p.call.replyTo(p.place)
 	if p.first.Joint != nil {
 		p.first.Joint.Texts = p.call.textsOf(p.place)
+	}
+	if p.first.InText {
+		p.first.Texts = p.call.texts
 	}
 	trace, first := p.call.trace, int64(0)
 	trace.Merged = p.merged

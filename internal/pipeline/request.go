@@ -13,7 +13,7 @@ type Request struct {
 	Key    string
 	Verb   string
 	Time   string   // for the script; empty: the clock of the server
-	Units  int64    // how many it is about
+	Units  int64    // how many it is about; 0 if the script takes no such argument
 	Rest   []string // the last arguments
 	Reads  bool     // it changes nothing, so it can always be repeated
 
@@ -24,6 +24,7 @@ type Request struct {
 	Group  string
 	Merged string
 	OneKey bool // the script takes one key at a time, so requests on several keys share no call
+	InText bool // the reply can hold texts, in place of integers
 
 	Joint *Joint // of a request about several keys; nil for others
 
@@ -50,8 +51,9 @@ type Request struct {
 	doneAt  time.Duration
 	cause   error // why there is no Reply
 
-	Reply []int64 // of the script, about the key: to all requests that merged
-	First int64   // how many units of others come before those of this request in a merged call
+	Reply []int64        // of the script, about the key: to all requests that merged
+	Texts map[int]string // of the Reply, by their places, if InText
+	First int64          // how many units of others come before those of this request in a merged call
 	Trace Trace
 	Err   error // why there is no Reply, and whether the script may have run
 }

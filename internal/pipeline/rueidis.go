@@ -81,7 +81,7 @@ func answer(c *ScriptCall, result rueidis.RedisResult) {
 	values, err := result.ToArray()
 	raw := make([]int64, len(values))
 	for i := 0; i < len(values) && err == nil; i++ {
-		if len(c.Keys) > 1 && values[i].IsString() {
+		if c.TakesTexts() && values[i].IsString() {
 			text, _ := values[i].ToString()
 			c.Text(i, text)
 		} else {

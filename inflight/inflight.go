@@ -1,0 +1,359 @@
+// Package inflight bounds how many calls of a fleet run at the same time: 5 exports of a customer, 20
+// calls to a model, 1 migration. Rates cannot say that. It works on Redis, on Redis Cluster, or in the
+// memory of one process.
+//
+//	limiter, err := inflight.New(conn, inflight.Config{Name: "exports", Max: 5}) // conn comes from window.Dial
+//	// ...
+//	lease, err := limiter.Acquire(ctx, "customer 42")
+//	if err != nil {
+//		return err
+//	}
+//	defer lease.Release(ctx)
+//	export(lease.Context(ctx))
+//
+// Whoever may run holds a lease. It ends by itself after TTL, unless it is renewed, which the limiter does
+// in the background. So a process that crashes gives its places back within TTL.
+//
+// The parameter event of every method names what is bounded: a customer, a model, a job. All places of an
+// event are in one Redis key.
+package inflight
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/lua"
+	"github.com/slidegate/slidegate/window"
+)
+
+// Config says how many places a Limiter has, and under which name. Only Name and Max are required. Fields
+// without a comment of their own are as in window.Config.
+type Config struct {
+	// Name is as in window. Limiters of one Name share their places, but none with a limiter of window.
+	Name string
+
+	// Max is how many units of an event are held at once at most: 1 to 1000.
+	Max int64
+
+	// TTL is how long a lease lasts unless it is renewed: whole milliseconds up to a day, and at least three
+	// times Timeout; 0 is 10 s. It is renewed after a third of that. The place of a process that crashes is
+	// free after at most TTL.
+	TTL time.Duration
+
+	// MaxHold is when a lease ends in any case, so that one that nobody releases does not live as long as
+	// its process; 0 is an hour. Observe hears of it.
+	MaxHold time.Duration
+
+	// Holder says who holds the leases, for Inspect: at most 32 bytes, such as a host name. If it is empty,
+	// nothing is stored.
+	Holder string
+
+	Secret []byte `json:"-"`
+
+	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is 250 ms.
+	Timeout time.Duration
+
+	// Fallback is a limiter in memory, which decides while Redis cannot answer, and carries leases on. Each
+	// process has places of its own there.
+	Fallback *Limiter `json:"-"`
+
+	MaxEvents int
+
+	// Observe is called after each TryAcquire and Acquire, when a lease is lost, and when an outage begins or
+	// ends, as in window. Decision.Allowed says that there was a place.
+	Observe func(ctx context.Context, o window.Observation) `json:"-"`
+}
+
+// The kinds of observations that window does not have.
+const (
+	KindLost    window.Kind = "lost"    // a lease ended although its holder had not released it
+	KindOverdue window.Kind = "overdue" // the same, because of MaxHold
+)
+
+// Limiter gives places. New, NewLocal and With return one. It is safe for concurrent use.
+type Limiter struct {
+	*core
+	engine *engine.Limiter
+	max    int64
+}
+
+// core is what limiters share that come from one another by With.
+type core struct {
+	store    store
+	ttl      time.Duration
+	maxHold  time.Duration
+	holder   string
+	fallback *Limiter
+	observe  func(context.Context, window.Observation) // nil if nobody observes
+	keeper   keeper
+	lines    lines
+}
+
+// A Decision says what TryAcquire found.
+type Decision struct {
+	Used       int64         // units that are held, with those of the lease
+	Max        int64         // the most that can be
+	RetryAfter time.Duration // if denied: until the units fit, if nobody releases or renews. A hint: a release can come sooner, and a renewal can make it longer
+	At         time.Time     // of the decision, in UTC, on the clock of Redis
+
+	// Degraded reports that the Fallback decided. Cause is why Redis did not, as in window.Decision.
+	Degraded bool
+	Cause    error `json:"-"`
+}
+
+// Errors that callers can distinguish by errors.Is.
+var (
+	// ErrLost is the cause of the end of Lease.Context: the lease has ended, or may have.
+	ErrLost = errors.New("the lease is lost: it was not renewed in time, or it was held for MaxHold; stop what it protects")
+
+	ErrClosed       = errors.New("the limiter is closed, so it gives no places")
+	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
+	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
+	ErrExceedsLimit = window.ErrExceedsLimit // more units than Max: never admitted
+	ErrOutage       = window.ErrOutage       // Redis could not answer; no place was taken
+	ErrUncertain    = window.ErrUncertain    // no reply came; a place may be taken, and is given back as soon as Redis answers, or after TTL
+)
+
+const (
+	defaultTTL     = 10 * time.Second
+	mostTTL        = 24 * time.Hour
+	defaultHold    = time.Hour
+	mostUnits      = 1000
+	mostHolder     = 32
+	defaultTimeout = 250 * time.Millisecond
+	maxTime        = 9e15 // the last µs that the script takes, in the year 2255
+)
+
+// New returns a limiter that keeps its places in the Redis or Redis Cluster of a Connection, which comes
+// from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is about conn or
+// cfg, and says what to do. Its circuit breaker works as in window.
+func New(conn *window.Connection, cfg Config) (*Limiter, error) {
+	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), cfg.limits(cfg.Max))
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(e, &onRedis{e}, cfg)
+}
+
+// NewLocal returns the same limiter on places in this process's memory: no Redis, same answers. Each has
+// places of its own, whatever its Name. It takes no Fallback, as it never needs one.
+func NewLocal(cfg Config) (*Limiter, error) {
+	if cfg.Fallback != nil {
+		return nil, outage.Needless(cfg.Name)
+	}
+	e, err := engine.NewLocal(cfg.engine(), cfg.limits(cfg.Max), nil)
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(e, newLocal(cfg.engine(), cfg.MaxEvents), cfg)
+}
+
+func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
+	}
+	if f := cfg.Fallback; f != nil {
+		if err := outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.core != nil && f.fallback != nil); err != nil {
+			return nil, err
+		}
+	}
+	c := &core{
+		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, fallback: cfg.Fallback, observe: cfg.Observe,
+		lines: lines{of: map[string]*line{}},
+	}
+	c.keeper = keeper{held: map[*Lease]struct{}{}, ttl: c.ttl}
+	return &Limiter{c, e, cfg.Max}, nil
+}
+
+func (cfg *Config) ttl() time.Duration { return cmp.Or(cfg.TTL, defaultTTL) }
+
+// check returns what is wrong with the configuration, apart from what all kinds of limiters check.
+func (cfg *Config) check() error {
+	timeout := cmp.Or(cfg.Timeout, defaultTimeout)
+	switch {
+	case cfg.TTL < 0 || cfg.TTL > mostTTL || cfg.TTL%time.Millisecond != 0:
+		return fmt.Errorf("a TTL of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.TTL)
+	case timeout < 0 || cfg.ttl() < 3*timeout:
+		return fmt.Errorf("a TTL of %v and a Timeout of %v; choose a TTL of at least three times that, so that a lease can be renewed in time", cfg.ttl(), timeout)
+	case cfg.MaxHold < 0 || cfg.MaxHold > 0 && cfg.MaxHold < cfg.ttl():
+		return fmt.Errorf("a MaxHold of %v, less than the TTL of %v; choose more, or 0 for an hour", cfg.MaxHold, cfg.ttl())
+	case len(cfg.Holder) > mostHolder:
+		return fmt.Errorf("a Holder of %d bytes; choose at most 32", len(cfg.Holder))
+	}
+	return nil
+}
+
+// engine converts the configuration into the form that limiters of every kind share.
+func (cfg *Config) engine() engine.Config {
+	c := engine.Config{
+		Kind: "l", Script: lua.Inflight, MaxUnits: mostUnits,
+		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
+		Clock: clock.Clock{Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
+		Text:  func(l engine.Limit) string { return fmt.Sprintf("a Max of %d", l.Max) },
+	}
+	if cfg.Observe != nil {
+		c.Notify = func(ctx context.Context, r pipeline.Report) {
+			cfg.Observe(ctx, window.Observation{
+				Limiter: cfg.Name, Kind: window.Kind(r.Kind), SlotRange: r.SlotRange, RangesOut: r.Out,
+				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
+			})
+		}
+	}
+	return c
+}
+
+// limits returns Max in the form that limiters of every kind share.
+func (cfg *Config) limits(max int64) []engine.Limit { return limits(max, cfg.ttl()) }
+
+func limits(max int64, ttl time.Duration) []engine.Limit {
+	l := engine.Limit{Max: max, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}
+	if max < 1 || max > mostUnits {
+		l.Fault = fmt.Errorf("a Max of %d; choose 1 to 1000 units", max)
+	}
+	return []engine.Limit{l}
+}
+
+// made returns the engine of a limiter from New, NewLocal or With. It panics for any other limiter, which is
+// a mistake in the program.
+func (l *Limiter) made() *engine.Limiter {
+	if l == nil || l.engine == nil {
+		panic("slidegate: this limiter is nil or zero; make it with inflight.New or NewLocal")
+	}
+	return l.engine
+}
+
+// With returns the limiter with another Max, for plans. Both share their places.
+func (l *Limiter) With(max int64) (*Limiter, error) {
+	e, err := l.made().With(limits(max, l.ttl))
+	if err != nil {
+		return nil, err
+	}
+	return &Limiter{l.core, &e, max}, nil
+}
+
+// TryAcquire calls TryAcquireN with one unit.
+func (l *Limiter) TryAcquire(ctx context.Context, event string) (*Lease, Decision, error) {
+	return l.TryAcquireN(ctx, event, 1)
+}
+
+// TryAcquireN takes n units of an event if they are free. A nil Lease without an error means that they are
+// not. Release the Lease when the work is done.
+//
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, ErrClosed, and
+// those of ctx. Another error names the key: its value is no record of this library.
+func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease *Lease, d Decision, err error) {
+	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+		return nil, d, err
+	}
+	began := time.Now()
+	lease, d, err = l.try(ctx, event, n)
+	l.report(ctx, n, lease, d, err, began)
+	return lease, d, err
+}
+
+// try takes n units if they are free, in an outage those of the Fallback.
+func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, Decision, error) {
+	lease := &Lease{limiter: l, event: event, ref: ref{id: newID(), n: n}, since: time.Now()}
+	d, err := lease.enter(ctx, l)
+	if err != nil {
+		cause := err
+		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
+			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
+				return err
+			}
+			lease.degraded = true
+			d, err = lease.enter(ctx, f)
+			d.Degraded, d.Cause = true, pipeline.FailureIn(cause).Err()
+			return err
+		})
+		if pipeline.IsOutage(cause) { // a reply may be lost, or the call still under way
+			lease.giveUp()
+		}
+	}
+	if err != nil || lease.end.IsZero() {
+		return nil, d, err
+	}
+	if !l.keeper.add(lease) {
+		return nil, d, errors.Join(l.engine.Wrap(ErrClosed), lease.Release(ctx))
+	}
+	return lease, d, nil
+}
+
+func newID() string {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return string(id[:])
+}
+
+// Acquire calls AcquireN with one unit.
+func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
+	return l.AcquireN(ctx, event, 1)
+}
+
+// AcquireN waits until n units of an event are free, and takes them. Callers of a process come in order.
+// Among processes there is no order. Release the Lease when the work is done. Errors are as those of
+// TryAcquireN.
+func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
+	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	lease, d, err := l.lines.wait(ctx, l, event, n)
+	l.report(ctx, n, lease, d, err, began)
+	return lease, err
+}
+
+// Reset forgets the event, and that of the Fallback. A lease that is alive takes its place again when it is
+// renewed. Errors are as those of TryAcquireN.
+func (l *Limiter) Reset(ctx context.Context, event string) error {
+	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
+		return err
+	}
+	err := l.engine.Wrap(l.store.reset(ctx, event))
+	if l.fallback != nil {
+		err = errors.Join(err, l.fallback.Reset(ctx, event))
+	}
+	return err
+}
+
+// Close gives back all places that this process holds by the limiter, and those that With returned. It
+// gives no more from then on. An error says that a place may last until its TTL ends.
+func (l *Limiter) Close(ctx context.Context) error {
+	l.made()
+	var mu sync.Mutex
+	var errs []error
+	var group sync.WaitGroup
+	for _, lease := range l.keeper.close() {
+		group.Go(func() {
+			err := lease.Release(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// report calls Observe about a TryAcquire or Acquire.
+func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d Decision, err error, began time.Time) {
+	if l.observe == nil {
+		return
+	}
+	failure := pipeline.FailureIn(cmp.Or(err, d.Cause))
+	l.observe(ctx, window.Observation{
+		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, lease != nil, err)), Units: n, Took: time.Since(began),
+		Decision: window.Decision{Allowed: lease != nil, RetryAfter: d.RetryAfter, At: d.At, Degraded: d.Degraded, Cause: d.Cause},
+		Reason:   window.Reason(failure.Reason()), Err: failure.Err(),
+	})
+}

@@ -1,0 +1,42 @@
+package inflight
+
+import (
+	"context"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/engine"
+)
+
+// Snapshot is the state of an event, for people.
+type Snapshot struct {
+	Event  string    // as the caller named it
+	Key    string    // the key in Redis
+	At     time.Time // of the snapshot, in UTC, on the clock of the leases
+	Used   int64     // units that are held
+	Max    int64     // of the limiter that was asked
+	Token  int64     // the last one that was given; 0 if none is known
+	Leases []Held    // in the order of their ends
+}
+
+// Held is a lease.
+type Held struct {
+	Holder string // Config.Holder of its process; empty if unknown
+	Units  int64
+	Token  int64
+	Since  time.Time // when it was taken
+	Until  time.Time // when it ends, unless it is renewed
+}
+
+// Inspect returns every lease of an event, for people. It writes nothing, and never asks the Fallback. Errors
+// are as those of TryAcquireN, but never ErrUncertain.
+func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
+	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
+		return Snapshot{}, err
+	}
+	s, err := l.store.inspect(ctx, event)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	s.Event, s.Key, s.Max = event, l.engine.Key(event), l.max
+	return s, nil
+}

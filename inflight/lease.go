@@ -1,0 +1,156 @@
+package inflight
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// A Lease holds units of an event until it is released, or lost.
+type Lease struct {
+	limiter *Limiter
+	event   string
+	since   time.Time
+
+	mu       sync.Mutex
+	ref                    // in Redis, and in the Fallback
+	degraded bool          // the Fallback holds the units
+	end      time.Time     // of the lease, for its holder: earlier than for Redis
+	renewAt  time.Time     // when to renew it next
+	over     bool          // it was released, or lost
+	ended    []func(error) // end the contexts
+}
+
+// A ref names a lease to a store.
+type ref struct {
+	id    string // 8 random bytes, which never change
+	n     int64
+	max   int64
+	token int64 // in Redis
+}
+
+// enter takes the units from the store of a limiter, if they are free. The end counts from before the call.
+func (l *Lease) enter(ctx context.Context, by *Limiter) (Decision, error) {
+	l.max = by.max
+	began := time.Now()
+	a, err := by.store.acquire(ctx, l.event, l.ref, by.ttl, by.holder)
+	if err != nil {
+		return Decision{}, by.engine.Wrap(err)
+	}
+	if a.held {
+		l.token = a.token
+		l.renewed(began)
+	}
+	return Decision{Used: a.used, Max: l.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, nil
+}
+
+// renewed notes that a call that began at a time gave the lease another TTL.
+func (l *Lease) renewed(began time.Time) {
+	ttl := l.limiter.ttl
+	l.end, l.renewAt = began.Add(ttl-ttl/10), began.Add(ttl/3)
+	if last := l.since.Add(l.limiter.maxHold); l.end.After(last) {
+		l.end = last
+	}
+}
+
+// giveUp releases the lease in Redis in the background, after a call whose outcome is unknown.
+func (l *Lease) giveUp() {
+	r := l.ref
+	go func() {
+		ctx, cancel := l.limiter.engine.Finishing(context.Background())
+		defer cancel()
+		_ = l.limiter.store.release(ctx, l.event, []ref{r})
+	}()
+}
+
+// Release gives the units back, even if ctx has ended. A second call does nothing. An error says that the
+// place may last until its TTL ends. It ends the contexts of the lease.
+func (l *Lease) Release(ctx context.Context) error {
+	if !l.finish(context.Canceled) {
+		return nil
+	}
+	ctx, cancel := l.limiter.engine.Finishing(ctx)
+	defer cancel()
+	err := l.limiter.engine.Wrap(l.limiter.store.release(ctx, l.event, []ref{l.ref}))
+	if f := l.limiter.fallback; f != nil && l.degraded {
+		err = errors.Join(f.store.release(ctx, l.event, []ref{l.ref}))
+	}
+	l.limiter.lines.released(l.event)
+	return err
+}
+
+// finish ends the lease for its holder. It reports false if it was over.
+func (l *Lease) finish(cause error) bool {
+	l.limiter.keeper.remove(l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return false
+	}
+	l.over = true
+	for _, end := range l.ended {
+		end(cause)
+	}
+	l.ended = nil
+	return true
+}
+
+// lose ends a lease that its holder has not released, and gives up its units.
+func (l *Lease) lose(kind window.Kind) {
+	if !l.finish(ErrLost) {
+		return
+	}
+	l.giveUp()
+	if f := l.limiter.fallback; f != nil && l.degraded {
+		_ = f.store.release(context.Background(), l.event, []ref{l.ref})
+	}
+	l.limiter.lines.released(l.event)
+	if l.limiter.observe != nil {
+		l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Took: time.Since(l.since), Err: ErrLost})
+	}
+}
+
+// Context returns a context for the work that the lease protects. It ends with parent, and when the lease
+// is released. If the lease may be lost, it ends with the cause ErrLost. When parent ends, the lease is
+// released, so that one that nobody releases is given back.
+func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		cancel(ErrLost)
+		return ctx
+	}
+	stop := context.AfterFunc(parent, func() { _ = l.Release(parent) })
+	l.ended = append(l.ended, func(cause error) {
+		stop()
+		cancel(cause)
+	})
+	return ctx
+}
+
+// Left returns how long the holder can rely on the lease, by the clock: 0 if it is over. A process that was
+// stopped sees it at once, before Context ends.
+func (l *Lease) Left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return 0
+	}
+	return max(0, time.Until(l.end))
+}
+
+// Token returns a number that is greater than those of all earlier leases of the event: give it to what the
+// work writes to, which can refuse a smaller one than it has seen. That works only with a Max of 1. It is
+// 0 while the Fallback holds the units.
+func (l *Lease) Token() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.degraded {
+		return 0
+	}
+	return l.token
+}

@@ -1,0 +1,151 @@
+package inflight
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/memory"
+)
+
+// local keeps leases in memory.
+type local struct{ *memory.Store[record] }
+
+// record is what is known of an event. Times are in µs.
+type record struct {
+	token int64 // the last one
+	held  []place
+}
+
+// A place is a lease in memory.
+type place struct {
+	id     string
+	n      int64
+	token  int64
+	end    int64
+	holder string
+}
+
+// keepsToken is how long a token is known after the last lease has ended, as in Redis.
+const keepsToken = 10 * time.Minute
+
+func newLocal(cfg engine.Config, maxEvents int) *local {
+	return &local{memory.New(cfg.Clock, maxEvents, (*record).forgotten)}
+}
+
+func (r *record) forgotten(now int64) bool {
+	return r.token+keepsToken.Microseconds() < now && !slices.ContainsFunc(r.held, func(p place) bool { return p.end+keepsToken.Microseconds() > now })
+}
+
+// change calls do with the record of an event, without leases that have ended.
+func (m *local) change(event string, do func(r *record, now int64)) error {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
+		return err
+	}
+	defer e.Close()
+	if e.Record == nil && !e.Add() {
+		return engine.ErrFull
+	}
+	r := e.Record
+	r.held = slices.DeleteFunc(r.held, func(p place) bool { return p.end <= e.Now })
+	do(r, e.Now)
+	return nil
+}
+
+func (r *record) used() (units int64) {
+	for _, p := range r.held {
+		units += p.n
+	}
+	return units
+}
+
+// find returns a lease that is held, or nil.
+func (r *record) find(id string) *place {
+	i := slices.IndexFunc(r.held, func(p place) bool { return p.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &r.held[i]
+}
+
+func (m *local) acquire(_ context.Context, event string, of ref, ttl time.Duration, holder string) (a answer, err error) {
+	err = m.change(event, func(r *record, now int64) {
+		if a = (answer{now: now, used: r.used()}); a.used+of.n > of.max {
+			a.wait = r.wait(now, a.used+of.n-of.max)
+			return
+		}
+		r.token = max(r.token+1, now)
+		r.held = append(r.held, place{of.id, of.n, r.token, now + ttl.Microseconds(), holder})
+		a.held, a.token, a.used = true, r.token, a.used+of.n
+	})
+	return a, err
+}
+
+// wait returns how long until so many units have ended.
+func (r *record) wait(now, units int64) time.Duration {
+	byEnd := slices.SortedFunc(slices.Values(r.held), func(a, b place) int { return cmp.Compare(a.end, b.end) })
+	for _, p := range byEnd {
+		if units -= p.n; units <= 0 {
+			return time.Duration(p.end-now) * time.Microsecond
+		}
+	}
+	return 0
+}
+
+func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Duration, _ string) ([]bool, error) {
+	held := make([]bool, len(all))
+	err := m.change(event, func(r *record, now int64) {
+		for i, of := range all {
+			if p := r.find(of.id); p != nil {
+				p.end, held[i] = now+ttl.Microseconds(), true
+			}
+		}
+	})
+	return held, err
+}
+
+// carry holds a lease of Redis, even if it does not fit.
+func (m *local) carry(event string, of ref, ttl time.Duration) {
+	_ = m.change(event, func(r *record, now int64) {
+		end := now + ttl.Microseconds()
+		if p := r.find(of.id); p != nil {
+			p.end = end
+		} else {
+			r.held = append(r.held, place{id: of.id, n: of.n, end: end})
+		}
+	})
+}
+
+func (m *local) release(_ context.Context, event string, all []ref) error {
+	return m.change(event, func(r *record, _ int64) {
+		r.held = slices.DeleteFunc(r.held, func(p place) bool {
+			return slices.ContainsFunc(all, func(of ref) bool { return of.id == p.id })
+		})
+	})
+}
+
+func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error) {
+	var e memory.Event[record]
+	if err := m.Open(&e, event); err != nil {
+		return s, err
+	}
+	defer e.Close()
+	s.At = utc(e.Now)
+	if e.Record == nil {
+		return s, nil
+	}
+	s.Token = e.Record.token
+	for _, p := range e.Record.held {
+		if p.end > e.Now {
+			s.Used += p.n
+			s.Leases = append(s.Leases, Held{p.holder, p.n, p.token, utc(p.token), utc(p.end)})
+		}
+	}
+	slices.SortStableFunc(s.Leases, func(a, b Held) int { return a.Until.Compare(b.Until) })
+	return s, nil
+}
+
+func (m *local) reset(ctx context.Context, event string) error { return m.Reset(ctx, event) }

@@ -1,0 +1,119 @@
+package inflight
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/engine"
+)
+
+// store keeps the leases of events, in Redis or in memory. Times are in µs.
+type store interface {
+	// acquire holds the units of a lease, if they are free or the lease is held already.
+	acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (answer, error)
+	// renew gives leases another end. It says which of them are held.
+	renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error)
+	// release ends leases.
+	release(ctx context.Context, event string, all []ref) error
+	// inspect returns the leases.
+	inspect(ctx context.Context, event string) (Snapshot, error)
+	// reset forgets the event.
+	reset(ctx context.Context, event string) error
+}
+
+// answer says whether a lease is held.
+type answer struct {
+	held  bool
+	now   int64
+	used  int64 // units that are held
+	token int64
+	wait  time.Duration // if it is not held: until the units fit, if nobody releases or renews
+}
+
+// onRedis keeps leases in Redis, by inflight.lua.
+type onRedis struct{ *engine.Limiter }
+
+func (s *onRedis) acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (a answer, err error) {
+	rest := []string{integer(ttl.Milliseconds()), r.id, integer(r.n), integer(r.max)}
+	reply, err := s.call(ctx, engine.Call{Verb: "acquire", Event: event, Rest: named(rest, holder)}, 5)
+	if err != nil {
+		return a, err
+	}
+	i := reply.Integers
+	return answer{i[0] == 1, i[1], i[2], i[3], time.Duration(i[4]) * time.Millisecond}, nil
+}
+
+// named adds the holder, if there is one.
+func named(rest []string, holder string) []string {
+	if holder != "" {
+		rest = append(rest, holder)
+	}
+	return rest
+}
+
+func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error) {
+	rest := []string{integer(ttl.Milliseconds())}
+	for _, r := range all {
+		rest = append(rest, r.id, integer(r.n), integer(r.max), integer(max(1, r.token)))
+	}
+	reply, err := s.call(ctx, engine.Call{Verb: "renew", Event: event, Rest: named(rest, holder), Reads: true}, 3+len(all))
+	if err != nil {
+		return nil, err
+	}
+	held := make([]bool, len(all))
+	for i := range held {
+		held[i] = reply.Integers[3+i] > 0
+	}
+	return held, nil
+}
+
+func (s *onRedis) release(ctx context.Context, event string, all []ref) error {
+	var rest []string
+	for _, r := range all {
+		rest = append(rest, r.id, integer(r.n))
+	}
+	_, err := s.call(ctx, engine.Call{Verb: "release", Event: event, Rest: rest, Reads: true}, 3)
+	return err
+}
+
+func (s *onRedis) reset(ctx context.Context, event string) error {
+	_, err := s.call(ctx, engine.Call{Verb: "reset", Event: event, Reads: true}, 1)
+	return err
+}
+
+func (s *onRedis) inspect(ctx context.Context, event string) (of Snapshot, err error) {
+	r, err := s.call(ctx, engine.Call{Verb: "inspect", Event: event, Reads: true, InText: true}, 6)
+	if err != nil {
+		return of, err
+	}
+	of = Snapshot{At: utc(r.Integers[1]), Used: r.Integers[2], Token: r.Integers[3]}
+	for i := 6; i+5 <= len(r.Integers); i += 5 {
+		of.Leases = append(of.Leases, Held{
+			Holder: r.Texts[i+4], Units: r.Integers[i+1], Token: r.Integers[i+2], Since: utc(r.Integers[i+2]), Until: utc(r.Integers[i+3]),
+		})
+	}
+	return of, nil
+}
+
+// errReply is returned for a reply that no Slidegate script gives.
+var errReply = errors.New("the reply is not as the head of inflight.lua says; remove the script that Redis holds under this hash")
+
+// call makes a call whose reply has at least so many integers.
+func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
+	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
+		err = errReply
+	}
+	return r, err
+}
+
+func integer(n int64) string { return strconv.FormatInt(n, 10) }
+
+// utc returns a time, or the zero time for 0.
+func utc(us int64) (t time.Time) {
+	if us > 0 {
+		t = time.UnixMicro(us).UTC()
+	}
+	return t
+}
