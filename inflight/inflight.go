@@ -155,7 +155,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(e, newLocal(cfg.engine(), cfg.MaxEvents), cfg)
+	return newLimiter(e, newLocal(e), cfg)
 }
 
 func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
@@ -165,6 +165,9 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 	if f := cfg.Fallback; f != nil {
 		if err := outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.core != nil && f.fallback != nil); err != nil {
 			return nil, err
+		}
+		if !f.engine.InMemory() {
+			return nil, fmt.Errorf("slidegate: limiter %q has a Fallback %q on Redis; make it by NewLocal", cfg.Name, f.engine.Name)
 		}
 	}
 	c := &core{
@@ -319,7 +322,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
 	}
-	err := l.engine.Wrap(l.store.reset(ctx, event))
+	err := l.store.reset(ctx, event)
 	if l.fallback != nil {
 		err = errors.Join(err, l.fallback.Reset(ctx, event))
 	}

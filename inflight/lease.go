@@ -2,10 +2,10 @@ package inflight
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -38,7 +38,7 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (Decision, error) {
 	began := time.Now()
 	a, err := by.store.acquire(ctx, l.event, l.ref, by.ttl, by.holder)
 	if err != nil {
-		return Decision{}, by.engine.Wrap(err)
+		return Decision{}, err
 	}
 	if a.held {
 		l.token = a.token
@@ -67,16 +67,20 @@ func (l *Lease) giveUp() {
 }
 
 // Release gives the units back, even if ctx has ended. A second call does nothing. An error says that the
-// place may last until its TTL ends. It ends the contexts of the lease.
+// place may last until its TTL ends. Release ends the contexts of the lease.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.finish(context.Canceled) {
 		return nil
 	}
 	ctx, cancel := l.limiter.engine.Finishing(ctx)
 	defer cancel()
-	err := l.limiter.engine.Wrap(l.limiter.store.release(ctx, l.event, []ref{l.ref}))
+	all := []ref{l.ref}
+	err := l.limiter.store.release(ctx, l.event, all)
+	if pipeline.IsOutage(err) { // the reply may be lost
+		err = l.limiter.store.release(ctx, l.event, all)
+	}
 	if f := l.limiter.fallback; f != nil && l.degraded {
-		err = errors.Join(f.store.release(ctx, l.event, []ref{l.ref}))
+		err = f.store.release(ctx, l.event, all)
 	}
 	l.limiter.lines.released(l.event)
 	return err

@@ -11,7 +11,10 @@ import (
 )
 
 // local keeps leases in memory.
-type local struct{ *memory.Store[record] }
+type local struct {
+	*memory.Store[record]
+	engine *engine.Limiter
+}
 
 // record is what is known of an event. Times are in µs.
 type record struct {
@@ -31,8 +34,8 @@ type place struct {
 // keepsToken is how long a token is known after the last lease has ended, as in Redis.
 const keepsToken = 10 * time.Minute
 
-func newLocal(cfg engine.Config, maxEvents int) *local {
-	return &local{memory.New(cfg.Clock, maxEvents, (*record).forgotten)}
+func newLocal(e *engine.Limiter) *local {
+	return &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e}
 }
 
 func (r *record) forgotten(now int64) bool {
@@ -47,7 +50,7 @@ func (m *local) change(event string, do func(r *record, now int64)) error {
 	}
 	defer e.Close()
 	if e.Record == nil && !e.Add() {
-		return engine.ErrFull
+		return m.engine.Wrap(engine.ErrFull)
 	}
 	r := e.Record
 	r.held = slices.DeleteFunc(r.held, func(p place) bool { return p.end <= e.Now })

@@ -103,7 +103,7 @@ var errReply = errors.New("the reply is not as the head of inflight.lua says; re
 // call makes a call whose reply has at least so many integers.
 func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
 	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
-		err = errReply
+		err = s.Wrap(errReply)
 	}
 	return r, err
 }

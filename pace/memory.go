@@ -11,6 +11,7 @@ import (
 // local keeps the turns of events in memory.
 type local struct {
 	*memory.Store[record]
+	engine *engine.Limiter
 	limits []engine.Limit
 }
 
@@ -34,8 +35,8 @@ type section struct {
 // bucket holds turns within one slice of time. It is forgotten when its last one is Per old.
 type bucket struct{ last, units int64 }
 
-func newLocal(cfg engine.Config, limits []engine.Limit) *local {
-	return &local{memory.New(cfg.Clock, cfg.MaxEvents, (*record).forgotten), limits}
+func newLocal(e *engine.Limiter) *local {
+	return &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e, e.Limits()}
 }
 
 // forgotten reports whether the record says nothing any more.
@@ -50,7 +51,7 @@ func (r *record) forgotten(now int64) bool {
 func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
-		return err
+		return m.engine.Wrap(err)
 	}
 	defer e.Close()
 	r := record{}
@@ -63,7 +64,7 @@ func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	}
 	r.clock = e.Now
 	if e.Record == nil && !e.Add() {
-		return engine.ErrFull
+		return m.engine.Wrap(engine.ErrFull)
 	}
 	*e.Record = r
 	return nil
@@ -222,7 +223,7 @@ func (r *record) stop(now, more int64) {
 func (m *local) ask(_ context.Context, event string) (s state, err error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
-		return s, err
+		return s, m.engine.Wrap(err)
 	}
 	defer e.Close()
 	if s.now = e.Now; e.Record != nil {

@@ -143,7 +143,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(e, newLocal(cfg.engine(), e.Limits()), cfg)
+	return newLimiter(e, newLocal(e), cfg)
 }
 
 func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {

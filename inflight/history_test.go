@@ -1,0 +1,204 @@
+package inflight_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+const (
+	processes = 3
+	ttl       = time.Second
+)
+
+// TestHistoriesUnderLoad lets 200 callers of three processes take units of few events, release some of them
+// twice or late, hold some for longer than TTL, and abandon some. Each lease was certainly held from the
+// answer to the call for release, on the clock of the server, which is that of this machine. At no time may
+// more than Max be held so. A denial is right only if units may be held that do not fit.
+func TestHistoriesUnderLoad(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func() []*inflight.Limiter{
+		"memory": func() []*inflight.Limiter { return []*inflight.Limiter{must(inflight.NewLocal(config(t)))} },
+		"Redis": func() (all []*inflight.Limiter) {
+			cfg := config(t)
+			for range processes {
+				all = append(all, must(inflight.New(window.On(redistest.NewClient(t, nil)), cfg)))
+			}
+			return all
+		},
+		"cluster": func() (all []*inflight.Limiter) {
+			cfg := config(t)
+			for range processes {
+				all = append(all, must(inflight.New(window.On(redistest.Cluster(t)), cfg)))
+			}
+			return all
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.UnlessShort(200, 30)}
+			h.play()
+		})
+	}
+}
+
+func config(t *testing.T) inflight.Config {
+	return inflight.Config{Name: redistest.Key(t), Max: 40, TTL: ttl, Timeout: ttl / 3}
+}
+
+type history struct {
+	*testing.T
+	limiters []*inflight.Limiter
+	events   []log
+	calls    int // of each caller
+}
+
+// log is what is known of an event.
+type log struct {
+	mu      sync.Mutex
+	leases  []held
+	denials []denial
+}
+
+// held is a lease: certainly from taken to surely, and perhaps from began to perhaps.
+type held struct {
+	n                             int64
+	began, taken, surely, perhaps time.Time
+}
+
+type denial struct {
+	inflight.Decision
+	n int64
+}
+
+func (h *history) play() {
+	var group sync.WaitGroup
+	for i := range 200 {
+		group.Go(func() {
+			rng := rand.New(rand.NewPCG(5, uint64(i)))
+			for range h.calls {
+				h.call(rng, h.limiters[i%len(h.limiters)])
+			}
+		})
+	}
+	group.Wait()
+	taken, denied := 0, 0
+	for i := range h.events {
+		taken, denied = taken+len(h.events[i].leases), denied+len(h.events[i].denials)
+		h.check(fmt.Sprint("e", i), &h.events[i])
+	}
+	for _, l := range h.limiters {
+		equal(h, "events for which somebody waits", inflight.Waiting(l), 0)
+	}
+	if h.Logf("%d taken, %d denied", taken, denied); min(taken, denied) < 200*h.calls/20 {
+		h.Error("a poor test")
+	}
+}
+
+// call takes units, now and then by waiting for them, or under a plan of fewer, and gives them back in some way.
+func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
+	event, n := rng.IntN(len(h.events)), 1+rng.Int64N(4)
+	if rng.IntN(10) == 0 {
+		l = must(l.With(20))
+	}
+	began, name := time.Now(), fmt.Sprint("e", event)
+	lease, d, err := l.TryAcquireN(h.Context(), name, n)
+	if err == nil && lease == nil && rng.IntN(20) == 0 {
+		lease, err = l.AcquireN(h.Context(), name, n)
+		d.At = time.Now() // or sooner
+	}
+	if err != nil {
+		h.Error(err)
+		return
+	}
+	log := &h.events[event]
+	if lease == nil {
+		log.mu.Lock()
+		log.denials = append(log.denials, denial{d, n})
+		log.mu.Unlock()
+		<-time.After(time.Duration(rng.IntN(2)) * time.Millisecond)
+		return
+	}
+	e := held{n: n, began: began, taken: d.At}
+	h.end(rng, lease, &e)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	log.leases = append(log.leases, e)
+}
+
+// end ends a lease in a random way.
+func (h *history) end(rng *rand.Rand, lease *inflight.Lease, e *held) {
+	hold := time.Duration(rng.ExpFloat64() * float64(3*time.Millisecond))
+	if rng.IntN(200) == 0 { // it has to be renewed
+		hold = ttl * 3 / 2
+	}
+	if rng.IntN(100) == 0 {
+		inflight.Abandon(lease)
+		e.surely = e.taken.Add(ttl)
+		e.perhaps = time.Now().Add(ttl)
+		return
+	}
+	<-time.After(hold)
+	e.surely = time.Now()
+	if err := lease.Release(h.Context()); err != nil {
+		h.Error(err)
+	}
+	e.perhaps = time.Now()
+	if rng.IntN(10) == 0 {
+		if err := inflight.ReleaseAgain(lease); err != nil {
+			h.Error(err)
+		}
+	}
+}
+
+// check sweeps over the leases of an event in the order of time.
+func (h *history) check(name string, log *log) {
+	surely, perhaps := changes(log.leases, held.sure), changes(log.leases, held.possible)
+	used := int64(0)
+	for _, c := range surely {
+		if used += c.units; used > 40 {
+			h.Errorf("%s: %d units at %v", name, used, c.at)
+			return
+		}
+	}
+	slices.SortFunc(log.denials, func(a, b denial) int { return a.At.Compare(b.At) })
+	used = 0
+	for _, d := range log.denials {
+		for len(perhaps) > 0 && !perhaps[0].at.After(d.At) {
+			used += perhaps[0].units
+			perhaps = perhaps[1:]
+		}
+		if used+d.n <= d.Max {
+			h.Errorf("%s: %d units denied at %v, though at most %d of %d were held", name, d.n, d.At, used, d.Max)
+			return
+		}
+	}
+}
+
+func (e held) sure() (from, to time.Time)     { return e.taken, e.surely }
+func (e held) possible() (from, to time.Time) { return e.began, e.perhaps.Add(time.Millisecond) }
+
+// change is that units come or go.
+type change struct {
+	at    time.Time
+	units int64
+}
+
+// changes returns those of leases in order. At the same time, units go first.
+func changes(all []held, span func(held) (from, to time.Time)) (changes []change) {
+	for _, e := range all {
+		if from, to := span(e); to.After(from) {
+			changes = append(changes, change{from.Round(0), e.n}, change{to.Round(0), -e.n})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.units, b.units)) })
+	return changes
+}

@@ -1,0 +1,187 @@
+package inflight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestOutage stops Redis for longer than TTL. Without a Fallback, a lease is lost before it can be free for
+// others. With one it is carried on, and is back in Redis afterwards.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := window.On(server.Client(t))
+	cfg := inflight.Config{Name: "plain", Max: 2, TTL: ttl, Timeout: ttl / 4}
+	plain := must(inflight.New(conn, cfg))
+	cfg.Name = "local"
+	cfg.Fallback = must(inflight.NewLocal(cfg))
+	cfg.Name = "safe"
+	safe := must(inflight.New(conn, cfg))
+	lost, carried := taken(t, plain, "e"), taken(t, safe, "e")
+	work, goesOn := lost.Context(t.Context()), carried.Context(t.Context())
+	until := must(plain.Inspect(t.Context(), "e")).Leases[0].Until
+	server.Pause(t)
+	<-work.Done()
+	if !errors.Is(context.Cause(work), inflight.ErrLost) || lost.Left() > 0 || time.Now().After(until.Add(ttl)) {
+		t.Errorf("%v at %v, until %v", context.Cause(work), time.Now(), until)
+	}
+	if _, _, err := plain.TryAcquire(t.Context(), "e"); !errors.Is(err, inflight.ErrOutage) && !errors.Is(err, inflight.ErrUncertain) {
+		t.Error(err)
+	}
+	second, d, err := safe.TryAcquire(t.Context(), "e")
+	if second == nil || err != nil || !d.Degraded || d.Cause == nil || second.Token() != 0 || d.Used != 2 {
+		t.Fatalf("%v, %+v, %v", second, d, err)
+	}
+	denied(t, safe, "e")
+	if goesOn.Err() != nil || carried.Left() <= 0 || carried.Token() != 0 {
+		t.Error(context.Cause(goesOn), carried.Left(), carried.Token())
+	}
+	server.Resume(t)
+	for late := time.Now().Add(time.Minute); carried.Token() == 0 || second.Token() == 0; <-time.After(5 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("leases are not back in Redis")
+		}
+	}
+	equal(t, "held in Redis", must(safe.Inspect(t.Context(), "e")).Used, 2)
+	equal(t, "held by the Fallback", must(cfg.Fallback.Inspect(t.Context(), "e")).Used, 0)
+	if goesOn.Err() != nil {
+		t.Error(context.Cause(goesOn))
+	}
+	release(t, carried)
+	release(t, second)
+	equal(t, "held after the release", must(safe.Inspect(t.Context(), "e")).Used, 0)
+}
+
+// TestLostReplies loses replies to each kind of call. A place whose caller got no answer is given back, a lease
+// whose renewal got none is renewed again, and a release is repeated.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	var faults redistest.Faults
+	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { faults.Break(o) })
+	l := must(inflight.New(window.On(client), inflight.Config{Name: redistest.Key(t), Max: 2, TTL: ttl, Timeout: ttl / 3}))
+	release(t, taken(t, l, "other")) // the script is loaded
+	faults.LoseReply("acquire")
+	if lease, _, err := l.TryAcquire(t.Context(), "e"); !errors.Is(err, inflight.ErrUncertain) {
+		t.Fatal(lease, err)
+	}
+	for late := time.Now().Add(time.Minute); must(l.Inspect(t.Context(), "e")).Used > 0; <-time.After(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the place is not given back")
+		}
+	}
+	lease := taken(t, l, "e")
+	work := lease.Context(t.Context())
+	for range 3 {
+		faults.LoseReply("renew")
+		<-time.After(ttl)
+	}
+	if work.Err() != nil || lease.Left() <= 0 {
+		t.Error(context.Cause(work))
+	}
+	faults.LoseReply("release")
+	release(t, lease)
+	equal(t, "held", must(l.Inspect(t.Context(), "e")).Used, 0)
+}
+
+// TestFullMemory checks that leases last and are given back while Redis is out of memory.
+func TestFullMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
+	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: "jobs", Max: 2, TTL: ttl, Timeout: ttl / 3}))
+	lease := taken(t, l, "e")
+	if err := server.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").Error(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.TryAcquire(t.Context(), "e"); !errors.Is(err, inflight.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
+		t.Error(err)
+	}
+	<-time.After(2 * ttl)
+	if lease.Left() <= 0 {
+		t.Error("the lease is lost")
+	}
+	release(t, lease)
+	equal(t, "held", must(l.Inspect(t.Context(), "e")).Used, 0)
+}
+
+// TestForeignValue checks that no method touches a value that is no record, and that each names the key.
+func TestForeignValue(t *testing.T) {
+	t.Parallel()
+	client := redistest.Client(t)
+	l := must(inflight.New(window.On(client), inflight.Config{Name: redistest.Key(t), Max: 1}))
+	lease := taken(t, l, "e")
+	key := must(l.Inspect(t.Context(), "e")).Key
+	if err := client.Do(t.Context(), client.B().Set().Key(key).Value("hello").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range map[string]func(ctx context.Context) error{
+		"TryAcquire": func(ctx context.Context) error { _, _, err := l.TryAcquire(ctx, "e"); return err },
+		"Acquire":    func(ctx context.Context) error { _, err := l.Acquire(ctx, "e"); return err },
+		"Inspect":    func(ctx context.Context) error { _, err := l.Inspect(ctx, "e"); return err },
+		"Reset":      func(ctx context.Context) error { return l.Reset(ctx, "e") },
+		"Release":    lease.Release,
+	} {
+		if err := do(t.Context()); err == nil || !strings.Contains(err.Error(), key) || errors.Is(err, inflight.ErrOutage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	equal(t, "value", must(client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()), "hello")
+}
+
+// TestMistakes checks the errors about configurations and arguments, which name the value and a remedy.
+func TestMistakes(t *testing.T) {
+	change := func(do func(cfg *inflight.Config)) error {
+		cfg := inflight.Config{Name: "jobs", Max: 5}
+		do(&cfg)
+		_, err := inflight.NewLocal(cfg)
+		return err
+	}
+	l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 5}))
+	try := func(event string, n int64) error {
+		_, _, err := l.TryAcquireN(t.Context(), event, n)
+		return err
+	}
+	_, with := l.With(0)
+	onRedis := must(inflight.New(window.On(redistest.Client(t)), inflight.Config{Name: "jobs", Max: 5}))
+	_, fallback := inflight.New(window.On(redistest.Client(t)), inflight.Config{Name: "jobs", Max: 5, Fallback: onRedis})
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{change(func(cfg *inflight.Config) { cfg.Name = "" }), "choose 1 to 64"},
+		{change(func(cfg *inflight.Config) { cfg.Max = 0 }), "a Max of 0; choose 1 to 1000 units"},
+		{change(func(cfg *inflight.Config) { cfg.Max = 1001 }), "a Max of 1001"},
+		{change(func(cfg *inflight.Config) { cfg.TTL = time.Microsecond }), "a TTL of 1µs; choose whole milliseconds"},
+		{change(func(cfg *inflight.Config) { cfg.TTL = 25 * time.Hour }), "a TTL of 25h0m0s"},
+		{change(func(cfg *inflight.Config) { cfg.TTL = 700 * time.Millisecond }), "a TTL of 700ms and a Timeout of 250ms"},
+		{change(func(cfg *inflight.Config) { cfg.Timeout = -1 }), "a Timeout of -1ns"},
+		{change(func(cfg *inflight.Config) { cfg.MaxHold = time.Second }), "a MaxHold of 1s, less than the TTL of 10s"},
+		{change(func(cfg *inflight.Config) { cfg.Holder = strings.Repeat("x", 33) }), "a Holder of 33 bytes; choose at most 32"},
+		{change(func(cfg *inflight.Config) { cfg.Secret = []byte("short") }), "at least 16"},
+		{change(func(cfg *inflight.Config) { cfg.Fallback = l }), "leave it out"},
+		{fallback, "has a Fallback \"jobs\" on Redis; make it by NewLocal"},
+		{with, "a Max of 0"},
+		{try("", 1), "the event is empty"},
+		{try("e", 0), "at least 1 unit"},
+		{try("e", 6), "6 units under a Max of 5: more units than a limit ever admits"},
+	} {
+		if test.err == nil || !strings.Contains(test.err.Error(), test.want) || !strings.HasPrefix(test.err.Error(), "slidegate: ") {
+			t.Errorf("%v, want %q", test.err, test.want)
+		}
+	}
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "inflight.New") {
+			t.Errorf("a zero limiter: %s", text)
+		}
+	}()
+	_, _ = (&inflight.Limiter{}).Acquire(t.Context(), "e")
+}
