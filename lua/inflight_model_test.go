@@ -396,7 +396,7 @@ func (w *fleet) renews(a fleetAction) string {
 		full := before.held(w.now) >= w.max && (w.lost || w.reverted)
 		passed := w.reverted && (before.leases[a.who].known || c.token >= before.birth && c.token <= before.last)
 		c.left, c.holds = true, false
-		if own && !w.ahead && !full && !passed && !(w.lost && w.back > 0) {
+		if conceded := w.ahead || full || passed || w.lost && w.back > 0; own && !conceded {
 			return fmt.Sprintf("the lease of caller %d is refused", a.who)
 		}
 		return ""

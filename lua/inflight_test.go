@@ -116,14 +116,14 @@ func (r *heldRecord) stored() string {
 		name  string
 		score int64
 	}
-	head := "\xc8"
+	head := []byte{200}
 	for i := 48; i >= 0; i -= 8 {
-		head += string([]byte{byte(r.birth >> i)})
+		head = append(head, byte(r.birth>>i))
 	}
 	for i := 40; i >= 0; i -= 8 {
-		head += string([]byte{byte(r.longest >> i)})
+		head = append(head, byte(r.longest>>i))
 	}
-	set := []member{{head, -r.last - 1}}
+	set := []member{{string(head), -r.last - 1}}
 	for id, l := range r.leases {
 		set = append(set, member{id, -l.token})
 		for u := int64(0); u < l.n && !l.tomb; u++ {
