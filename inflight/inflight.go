@@ -138,7 +138,7 @@ const (
 // from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is about conn or
 // cfg, and says what to do. Its circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), cfg.limits(cfg.Max))
+	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), cfg.limits())
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
 	}
-	e, err := engine.NewLocal(cfg.engine(), cfg.limits(cfg.Max), nil)
+	e, err := engine.NewLocal(cfg.engine(), cfg.limits(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -216,12 +216,12 @@ func (cfg *Config) engine() engine.Config {
 }
 
 // limits returns Max in the form that limiters of every kind share.
-func (cfg *Config) limits(max int64) []engine.Limit { return limits(max, cfg.ttl()) }
+func (cfg *Config) limits() []engine.Limit { return limits(cfg.Max, cfg.ttl()) }
 
-func limits(max int64, ttl time.Duration) []engine.Limit {
-	l := engine.Limit{Max: max, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}
-	if max < 1 || max > mostUnits {
-		l.Fault = fmt.Errorf("a Max of %d; choose 1 to 1000 units", max)
+func limits(most int64, ttl time.Duration) []engine.Limit {
+	l := engine.Limit{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}
+	if most < 1 || most > mostUnits {
+		l.Fault = fmt.Errorf("a Max of %d; choose 1 to 1000 units", most)
 	}
 	return []engine.Limit{l}
 }
@@ -236,12 +236,12 @@ func (l *Limiter) made() *engine.Limiter {
 }
 
 // With returns the limiter with another Max, for plans. Both share their places.
-func (l *Limiter) With(max int64) (*Limiter, error) {
-	e, err := l.made().With(limits(max, l.ttl))
+func (l *Limiter) With(most int64) (*Limiter, error) {
+	e, err := l.made().With(limits(most, l.ttl))
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{l.core, &e, max}, nil
+	return &Limiter{l.core, &e, most}, nil
 }
 
 // TryAcquire calls TryAcquireN with one unit.

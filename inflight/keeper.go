@@ -210,6 +210,6 @@ func (l *Lease) again(ctx context.Context) bool {
 	l.keep(began, false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ref.id, l.ref.token = r.id, a.token
+	l.id, l.token = r.id, a.token
 	return true
 }

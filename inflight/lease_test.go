@@ -73,6 +73,9 @@ func TestRenewal(t *testing.T) {
 		work = lease.Context(parent)
 		cancel()
 		synctest.Wait()
+		if lease.Left() > 0 || work.Err() == nil {
+			t.Error("the lease outlives the parent of its context")
+		}
 		lease = taken(t, l, "e") // it was given back when the parent ended
 		work = lease.Context(t.Context())
 		release(t, lease)
