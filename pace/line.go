@@ -184,16 +184,20 @@ func (l *line) cover() (uncovered []*waiter) {
 	for i, t := range l.turns {
 		free[t.N] = append(free[t.N], i)
 	}
-	under := l.booking
+	left, under := len(l.turns), l.booking
+	uncovered = make([]*waiter, 0, len(l.waiters))
 	l.waiters = slices.DeleteFunc(l.waiters, func(w *waiter) bool {
-		switch mine := free[w.n]; {
+		switch {
 		case w.over:
 			return true
-		case len(mine) > 0 && w.isBefore(l.turns[mine[0]].due):
-			w.end(l.tooLate(time.Until(l.turns[mine[0]].due)))
-			return true
-		case len(mine) > 0:
-			free[w.n] = mine[1:]
+		case left > 0 && len(free[w.n]) > 0:
+			next := free[w.n][0]
+			if w.isBefore(l.turns[next].due) {
+				w.end(l.tooLate(time.Until(l.turns[next].due)))
+				return true
+			}
+			free[w.n] = free[w.n][1:]
+			left--
 		case under.turns > 0 && under.n == w.n:
 			under.turns--
 		default:
