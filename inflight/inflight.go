@@ -266,7 +266,7 @@ func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease
 
 // try takes n units if they are free, in an outage those of the Fallback.
 func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, Decision, error) {
-	lease := &Lease{limiter: l, event: event, ref: ref{id: newID(), n: n}, since: time.Now()}
+	lease := &Lease{limiter: l, event: event, ref: ref{id: newID(), n: n, max: l.max}, since: time.Now()}
 	d, err := lease.enter(ctx, l)
 	if err != nil {
 		cause := err
@@ -280,7 +280,7 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, Decis
 			return err
 		})
 		if pipeline.IsOutage(cause) { // a reply may be lost, or the call still under way
-			lease.giveUp()
+			lease.giveUp(lease.ref)
 		}
 	}
 	if err != nil || lease.end.IsZero() {
@@ -329,22 +329,19 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return err
 }
 
-// Close gives back all places that this process holds by the limiter, and those that With returned. It
-// gives no more from then on. An error says that a place may last until its TTL ends.
+// Close gives back all places that this process holds by the limiter, and by those from With. It gives no
+// more from then on. An error says that places may last until their TTL ends.
 func (l *Limiter) Close(ctx context.Context) error {
-	l.made()
+	ctx, cancel := l.made().Finishing(ctx)
+	defer cancel()
 	var mu sync.Mutex
 	var errs []error
-	var group sync.WaitGroup
-	for _, lease := range l.keeper.close() {
-		group.Go(func() {
-			err := lease.Release(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		})
-	}
-	group.Wait()
+	inParts(l.keeper.close(), func(g group, all []*Lease) {
+		err := g.release(ctx, all)
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	})()
 	return errors.Join(errs...)
 }
 

@@ -2,11 +2,13 @@ package inflight
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
@@ -21,8 +23,8 @@ type keeper struct {
 	closed bool
 }
 
-// mostRenewals is how many calls renew leases at the same time.
-const mostRenewals = 64
+// mostCalls is how many calls about leases a keeper makes at the same time.
+const mostCalls = 64
 
 // add keeps a lease. It reports false if the limiter is closed.
 func (k *keeper) add(l *Lease) bool {
@@ -78,7 +80,7 @@ func (k *keeper) run(over <-chan struct{}) {
 func (k *keeper) renew() (next time.Time) {
 	now := time.Now()
 	next = now.Add(k.ttl / 3)
-	due := map[group][]*Lease{}
+	var due []*Lease
 	for _, l := range k.all() {
 		l.mu.Lock()
 		end, overdue := l.end, !l.since.Add(l.limiter.maxHold).After(now)
@@ -88,16 +90,16 @@ func (k *keeper) renew() (next time.Time) {
 		}
 		next = earlier(next, earlier(end, l.renewAt))
 		l.mu.Unlock()
-		switch g := (group{l.limiter, l.event}); {
+		switch {
 		case overdue:
 			l.lose(KindOverdue)
 		case !end.After(now):
 			l.lose(KindLost)
 		case isDue:
-			due[g] = append(due[g], l)
+			due = append(due, l)
 		}
 	}
-	renewAll(due)
+	go inParts(due, group.renew)
 	return next
 }
 
@@ -114,30 +116,30 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// A group is leases of one event, which one call renews.
+// A group is leases of one event.
 type group struct {
 	limiter *Limiter
 	event   string
 }
 
-// renewAll renews groups of leases in the background, some at a time.
-func renewAll(due map[group][]*Lease) {
-	var work []func()
-	for g, all := range due {
+// inParts calls do for the leases of each group, as many as one call can be about, some at a time, in the
+// background. It returns a function that waits until all are done.
+func inParts(leases []*Lease, do func(g group, all []*Lease)) (wait func()) {
+	groups := map[group][]*Lease{}
+	for _, l := range leases {
+		g := group{l.limiter, l.event}
+		groups[g] = append(groups[g], l)
+	}
+	var workers errgroup.Group
+	workers.SetLimit(mostCalls)
+	for g, all := range groups {
 		for len(all) > 0 {
 			some := all[:g.fits(all)]
-			work = append(work, func() { g.renew(some) })
 			all = all[len(some):]
+			workers.Go(func() error { do(g, some); return nil })
 		}
 	}
-	var next atomic.Int64
-	for range min(len(work), mostRenewals) {
-		go func() {
-			for i := next.Add(1); i <= int64(len(work)); i = next.Add(1) {
-				work[i-1]()
-			}
-		}()
-	}
+	return func() { _ = workers.Wait() }
 }
 
 // fits returns how many of the leases one call can renew.
@@ -157,59 +159,47 @@ func (g group) renew(all []*Lease) {
 	defer cancel()
 	refs := make([]ref, len(all))
 	for i, l := range all {
-		l.mu.Lock()
-		refs[i] = l.ref
-		l.mu.Unlock()
+		refs[i], _ = l.state()
 	}
 	began := time.Now()
 	held, err := g.limiter.store.renew(ctx, g.event, refs, g.limiter.ttl, g.limiter.holder)
 	for i, l := range all {
+		_, carried := l.state()
 		switch {
 		case err == nil && held[i]:
-			l.keep(began, false)
-		case err == nil && !l.again(ctx):
+			l.keep(began, refs[i])
+		case err == nil && carried:
+			l.again(ctx)
+		case err == nil:
 			l.lose(KindLost)
 		case pipeline.IsOutage(err) && g.limiter.fallback != nil:
-			g.limiter.fallback.store.(*local).carry(g.event, refs[i], g.limiter.ttl)
-			l.keep(began, true)
+			l.carry(began)
 		}
 	}
 }
 
-// keep notes that the lease was renewed, by Redis or the Fallback.
-func (l *Lease) keep(began time.Time, degraded bool) {
-	l.mu.Lock()
-	was, r := l.degraded, l.ref
-	if !l.over {
-		l.renewed(began)
-		l.degraded = degraded
+// release gives leases back. If the reply is lost, it does so again.
+func (g group) release(ctx context.Context, all []*Lease) error {
+	var refs, carried []ref
+	for _, l := range all {
+		if !l.finish(context.Canceled) {
+			continue
+		}
+		r, degraded := l.state()
+		if refs = append(refs, r); degraded {
+			carried = append(carried, r)
+		}
 	}
-	l.mu.Unlock()
-	if was && !degraded {
-		_ = l.limiter.fallback.store.release(context.Background(), l.event, []ref{r})
+	if len(refs) == 0 {
+		return nil
 	}
-}
-
-// again takes units in Redis for a lease that the Fallback carried on, and that has ended in Redis. If they are
-// not free, the Fallback carries it on. It reports false for other leases.
-func (l *Lease) again(ctx context.Context) bool {
-	l.mu.Lock()
-	degraded, r := l.degraded, l.ref
-	l.mu.Unlock()
-	if !degraded {
-		return false
+	err := g.limiter.store.release(ctx, g.event, refs)
+	if pipeline.IsOutage(err) {
+		err = g.limiter.store.release(ctx, g.event, refs)
 	}
-	began := time.Now()
-	r.id = newID()
-	a, err := l.limiter.store.acquire(ctx, l.event, r, l.limiter.ttl, l.limiter.holder)
-	if err != nil || !a.held {
-		l.limiter.fallback.store.(*local).carry(l.event, l.ref, l.limiter.ttl)
-		l.keep(began, true)
-		return true
+	if len(carried) > 0 {
+		err = errors.Join(err, g.limiter.fallback.store.release(ctx, g.event, carried))
 	}
-	l.keep(began, false)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.id, l.token = r.id, a.token
-	return true
+	g.limiter.lines.released(g.event)
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -34,9 +33,9 @@ type ref struct {
 
 // enter takes the units from the store of a limiter, if they are free. The end counts from before the call.
 func (l *Lease) enter(ctx context.Context, by *Limiter) (Decision, error) {
-	l.max = by.max
-	began := time.Now()
-	a, err := by.store.acquire(ctx, l.event, l.ref, by.ttl, by.holder)
+	r, began := l.ref, time.Now()
+	r.max = by.max
+	a, err := by.store.acquire(ctx, l.event, r, l.limiter.ttl, by.holder)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -44,7 +43,7 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (Decision, error) {
 		l.token = a.token
 		l.renewed(began)
 	}
-	return Decision{Used: a.used, Max: l.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, nil
+	return Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, nil
 }
 
 // renewed notes that a call that began at a time gave the lease another TTL.
@@ -56,9 +55,62 @@ func (l *Lease) renewed(began time.Time) {
 	}
 }
 
-// giveUp releases the lease in Redis in the background, after a call whose outcome is unknown.
-func (l *Lease) giveUp() {
-	r := l.ref
+// state returns how stores know the lease, and whether the Fallback carries it.
+func (l *Lease) state() (r ref, carried bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ref, l.degraded
+}
+
+// keep notes that Redis holds the lease under a name for another TTL. It reports false if it is over.
+func (l *Lease) keep(began time.Time, as ref) bool {
+	l.mu.Lock()
+	carried, over := l.degraded, l.over
+	if !over {
+		l.ref, l.degraded = as, false
+		l.renewed(began)
+	}
+	l.mu.Unlock()
+	if carried {
+		_ = l.limiter.fallback.store.release(context.Background(), l.event, []ref{as})
+	}
+	return !over
+}
+
+// carry lets the Fallback hold the lease for another TTL, even if it does not fit there.
+func (l *Lease) carry(began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.limiter.fallback.store.(*local).carry(l.event, l.ref, l.limiter.ttl)
+		l.degraded = true
+		l.renewed(began)
+	}
+}
+
+// again takes units in Redis for a lease that the Fallback carries, and that has ended in Redis. If they are not
+// free, the Fallback carries it on.
+func (l *Lease) again(ctx context.Context) {
+	began := time.Now()
+	was, _ := l.state()
+	r := was
+	r.id = newID()
+	a, err := l.limiter.store.acquire(ctx, l.event, r, l.limiter.ttl, l.limiter.holder)
+	switch r.token = a.token; {
+	case err == nil && !a.held:
+		l.carry(began)
+	case err != nil:
+		l.carry(began)
+		l.giveUp(r)
+	case l.keep(began, r):
+		_ = l.limiter.fallback.store.release(ctx, l.event, []ref{was})
+	default: // it was released meanwhile
+		l.giveUp(r)
+	}
+}
+
+// giveUp releases in Redis what may be held, in the background.
+func (l *Lease) giveUp(r ref) {
 	go func() {
 		ctx, cancel := l.limiter.engine.Finishing(context.Background())
 		defer cancel()
@@ -69,21 +121,9 @@ func (l *Lease) giveUp() {
 // Release gives the units back, even if ctx has ended. A second call does nothing. An error says that the
 // place may last until its TTL ends. Release ends the contexts of the lease.
 func (l *Lease) Release(ctx context.Context) error {
-	if !l.finish(context.Canceled) {
-		return nil
-	}
 	ctx, cancel := l.limiter.engine.Finishing(ctx)
 	defer cancel()
-	all := []ref{l.ref}
-	err := l.limiter.store.release(ctx, l.event, all)
-	if pipeline.IsOutage(err) { // the reply may be lost
-		err = l.limiter.store.release(ctx, l.event, all)
-	}
-	if f := l.limiter.fallback; f != nil && l.degraded {
-		err = f.store.release(ctx, l.event, all)
-	}
-	l.limiter.lines.released(l.event)
-	return err
+	return group{l.limiter, l.event}.release(ctx, []*Lease{l})
 }
 
 // finish ends the lease for its holder. It reports false if it was over.
@@ -107,9 +147,9 @@ func (l *Lease) lose(kind window.Kind) {
 	if !l.finish(ErrLost) {
 		return
 	}
-	l.giveUp()
-	if f := l.limiter.fallback; f != nil && l.degraded {
-		_ = f.store.release(context.Background(), l.event, []ref{l.ref})
+	r, carried := l.state()
+	if l.giveUp(r); carried {
+		_ = l.limiter.fallback.store.release(context.Background(), l.event, []ref{r})
 	}
 	l.limiter.lines.released(l.event)
 	if l.limiter.observe != nil {
