@@ -58,6 +58,11 @@ type Config struct {
 	// nothing is stored.
 	Holder string
 
+	// Track lets waiters see at once that a place is free: the client keeps a copy of the key, and Redis tells
+	// it of changes. It needs a client that can do that, and an ACL rule: see docs/keys.md. Without it, they ask
+	// every 50 ms.
+	Track bool
+
 	Secret []byte `json:"-"`
 
 	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is 250 ms.
@@ -93,6 +98,7 @@ type core struct {
 	ttl      time.Duration
 	maxHold  time.Duration
 	holder   string
+	track    bool
 	fallback *Limiter
 	observe  func(context.Context, window.Observation) // nil if nobody observes
 	keeper   keeper
@@ -142,6 +148,9 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Track && !(*pipeline.Connection)(conn).Tracks() {
+		return nil, fmt.Errorf("slidegate: limiter %q has Track, and a client that does not track keys; leave it out, or use rueidis", cfg.Name)
+	}
 	return newLimiter(e, &onRedis{e}, cfg)
 }
 
@@ -150,6 +159,9 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
+	}
+	if cfg.Track {
+		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has Track, which it never needs; leave it out", cfg.Name)
 	}
 	e, err := engine.NewLocal(cfg.engine(), cfg.limits(), nil)
 	if err != nil {
@@ -171,7 +183,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		}
 	}
 	c := &core{
-		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, fallback: cfg.Fallback, observe: cfg.Observe,
+		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, track: cfg.Track, fallback: cfg.Fallback, observe: cfg.Observe,
 		lines: lines{of: map[string]*line{}},
 	}
 	c.keeper = keeper{held: map[*Lease]struct{}{}, ttl: c.ttl}
@@ -266,6 +278,9 @@ func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease
 
 // try takes n units if they are free, in an outage those of the Fallback.
 func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, Decision, error) {
+	if l.keeper.isClosed() {
+		return nil, Decision{}, l.engine.Wrap(ErrClosed)
+	}
 	lease := &Lease{limiter: l, event: event, ref: ref{id: newID(), n: n, max: l.max}, since: time.Now()}
 	d, err := lease.enter(ctx, l)
 	if err != nil {

@@ -61,6 +61,12 @@ func (k *keeper) close() (all []*Lease) {
 	return all
 }
 
+func (k *keeper) isClosed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.closed
+}
+
 // run renews leases until there are none.
 func (k *keeper) run(over <-chan struct{}) {
 	timer := time.NewTimer(k.ttl / 3)
@@ -84,9 +90,9 @@ func (k *keeper) renew() (next time.Time) {
 	for _, l := range k.all() {
 		l.mu.Lock()
 		end, overdue := l.end, !l.since.Add(l.limiter.maxHold).After(now)
-		isDue := !l.renewAt.After(now.Add(k.ttl / 20))
+		isDue := !l.renewing && !l.renewAt.After(now.Add(k.ttl/20))
 		if isDue {
-			l.renewAt = now.Add(k.ttl / 10) // again, if this fails
+			l.renewing, l.renewAt = true, now.Add(k.ttl/10) // again, if this fails
 		}
 		next = earlier(next, earlier(end, l.renewAt))
 		l.mu.Unlock()
@@ -157,13 +163,24 @@ func (g group) fits(all []*Lease) int {
 func (g group) renew(all []*Lease) {
 	ctx, cancel := g.limiter.engine.Finishing(context.Background())
 	defer cancel()
-	refs := make([]ref, len(all))
-	for i, l := range all {
-		refs[i], _ = l.state()
+	var known []*Lease
+	var refs []ref
+	for _, l := range all {
+		defer l.renewed()
+		switch r, _ := l.state(); {
+		case l.Left() == 0: // it was released meanwhile, or is about to be lost
+		case r.token > 0:
+			known, refs = append(known, l), append(refs, r)
+		default:
+			l.again(ctx)
+		}
+	}
+	if len(known) == 0 {
+		return
 	}
 	began := time.Now()
 	held, err := g.limiter.store.renew(ctx, g.event, refs, g.limiter.ttl, g.limiter.holder)
-	for i, l := range all {
+	for i, l := range known {
 		_, carried := l.state()
 		switch {
 		case err == nil && held[i]:
@@ -176,6 +193,13 @@ func (g group) renew(all []*Lease) {
 			l.carry(began)
 		}
 	}
+}
+
+// renewed notes that no renewal is under way.
+func (l *Lease) renewed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewing = false
 }
 
 // release gives leases back. If the reply is lost, it does so again.

@@ -19,6 +19,7 @@ type Lease struct {
 	degraded bool          // the Fallback holds the units
 	end      time.Time     // of the lease, for its holder: earlier than for Redis
 	renewAt  time.Time     // when to renew it next
+	renewing bool          // a call is under way
 	over     bool          // it was released, or lost
 	ended    []func(error) // end the contexts
 }
@@ -28,7 +29,7 @@ type ref struct {
 	id    string // 8 random bytes, which never change
 	n     int64
 	max   int64
-	token int64 // in Redis
+	token int64 // in Redis; 0 if it never was there
 }
 
 // enter takes the units from the store of a limiter, if they are free. The end counts from before the call.
@@ -40,14 +41,16 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (Decision, error) {
 		return Decision{}, err
 	}
 	if a.held {
+		l.extend(began)
+	}
+	if by == l.limiter {
 		l.token = a.token
-		l.renewed(began)
 	}
 	return Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, nil
 }
 
-// renewed notes that a call that began at a time gave the lease another TTL.
-func (l *Lease) renewed(began time.Time) {
+// extend notes that a call that began at a time gave the lease another TTL.
+func (l *Lease) extend(began time.Time) {
 	ttl := l.limiter.ttl
 	l.end, l.renewAt = began.Add(ttl-ttl/10), began.Add(ttl/3)
 	if last := l.since.Add(l.limiter.maxHold); l.end.After(last) {
@@ -68,7 +71,7 @@ func (l *Lease) keep(began time.Time, as ref) bool {
 	carried, over := l.degraded, l.over
 	if !over {
 		l.ref, l.degraded = as, false
-		l.renewed(began)
+		l.extend(began)
 	}
 	l.mu.Unlock()
 	if carried {
@@ -84,7 +87,7 @@ func (l *Lease) carry(began time.Time) {
 	if !l.over {
 		l.limiter.fallback.store.(*local).carry(l.event, l.ref, l.limiter.ttl)
 		l.degraded = true
-		l.renewed(began)
+		l.extend(began)
 	}
 }
 
@@ -153,7 +156,7 @@ func (l *Lease) lose(kind window.Kind) {
 	}
 	l.limiter.lines.released(l.event)
 	if l.limiter.observe != nil {
-		l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Took: time.Since(l.since), Err: ErrLost})
+		go l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Took: time.Since(l.since), Err: ErrLost})
 	}
 }
 

@@ -119,11 +119,21 @@ func TestWaitersInOrder(t *testing.T) {
 		equal(t, "order", order, []int{0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 15, 16, 17, 18})
 
 		leases := []*inflight.Lease{taken(t, l, "e"), taken(t, l, "e")}
+		late := make(chan error)
+		for range 2 {
+			go func() {
+				_, err := l.Acquire(t.Context(), "e")
+				late <- err
+			}()
+		}
+		synctest.Wait()
 		if err := l.Close(t.Context()); err != nil || leases[0].Left() > 0 || leases[1].Left() > 0 {
 			t.Error(err)
 		}
-		if _, err := l.Acquire(t.Context(), "e"); !errors.Is(err, inflight.ErrClosed) {
-			t.Error(err)
+		for range 2 {
+			if err := <-late; !errors.Is(err, inflight.ErrClosed) {
+				t.Error(err)
+			}
 		}
 		equal(t, "held after Close", must(l.Inspect(t.Context(), "e")).Used, 0)
 	})

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	asksEvery = 50 * time.Millisecond // ± 20 %
-	yields    = 3 * time.Millisecond  // to other processes, after a place was given back here
+	asksEvery  = 50 * time.Millisecond
+	looksEvery = 2 * time.Millisecond // at a copy in this process
+	perScore   = 20 * time.Microsecond
+	yields     = 3 * time.Millisecond // to other processes, after a place was given back here
 )
 
 // lines are those who wait in this process, for each event.
@@ -44,15 +46,20 @@ func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*L
 		if lease != nil || err != nil {
 			return lease, d, err
 		}
-		if w.sleep(ctx) != nil {
+		if l.track && !d.Degraded {
+			err = w.watch(ctx, l, event, n, d.At)
+		} else {
+			err = w.sleep(ctx, asksEvery)
+		}
+		if err != nil {
 			return nil, d, l.leftBy(ctx)
 		}
 	}
 }
 
-// sleep waits until the first waiter should ask again.
-func (w *waiter) sleep(ctx context.Context) error {
-	timer := time.NewTimer(time.Duration((0.8 + 0.4*rand.Float64()) * float64(asksEvery)))
+// sleep waits for some time, ± 20 %, or until a place was given back in this process.
+func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(time.Duration((0.8 + 0.4*rand.Float64()) * float64(d)))
 	defer timer.Stop()
 	select {
 	case <-w.freed:
@@ -61,6 +68,39 @@ func (w *waiter) sleep(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return ctx.Err()
+}
+
+// watch waits until n units seem to be free, by the copy that the client keeps. A lease that was not
+// renewed ends without a change of the key, so its end is compared with the time in Redis, which was at when
+// watch began.
+func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, at time.Time) error {
+	began := time.Now()
+	for {
+		c, err := l.engine.Scores(ctx, event, l.ttl)
+		if err != nil || !c.Known {
+			return w.sleep(ctx, asksEvery)
+		}
+		if used := held(c.Scores, at.Add(time.Since(began)).UnixMicro()); used+n <= l.max || l.keeper.isClosed() {
+			return nil
+		}
+		look := looksEvery
+		if !c.Hit { // it changed; a large copy takes Redis some time
+			look += time.Duration(len(c.Scores)) * perScore
+		}
+		if err := w.sleep(ctx, look); err != nil {
+			return err
+		}
+	}
+}
+
+// held returns how many units a copy of a record holds at a time, in µs: their ends are the positive scores.
+func held(scores []float64, now int64) (units int64) {
+	for _, end := range scores {
+		if end > float64(now) {
+			units++
+		}
+	}
+	return units
 }
 
 func (l *Limiter) leftBy(ctx context.Context) error {

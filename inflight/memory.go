@@ -18,6 +18,7 @@ type local struct {
 
 // record is what is known of an event. Times are in µs.
 type record struct {
+	birth int64 // the first token
 	token int64 // the last one
 	held  []place
 }
@@ -42,13 +43,17 @@ func (r *record) forgotten(now int64) bool {
 	return r.token+keepsToken.Microseconds() < now && !slices.ContainsFunc(r.held, func(p place) bool { return p.end+keepsToken.Microseconds() > now })
 }
 
-// change calls do with the record of an event, without leases that have ended.
-func (m *local) change(event string, do func(r *record, now int64)) error {
+// change calls do with the record of an event, without leases that have ended. If there is none, it adds one,
+// or does nothing.
+func (m *local) change(event string, adds bool, do func(r *record, now int64)) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
 		return err
 	}
 	defer e.Close()
+	if e.Record == nil && !adds {
+		return nil
+	}
 	if e.Record == nil && !e.Add() {
 		return m.engine.Wrap(engine.ErrFull)
 	}
@@ -75,12 +80,13 @@ func (r *record) find(id string) *place {
 }
 
 func (m *local) acquire(_ context.Context, event string, of ref, ttl time.Duration, holder string) (a answer, err error) {
-	err = m.change(event, func(r *record, now int64) {
+	err = m.change(event, true, func(r *record, now int64) {
 		if a = (answer{now: now, used: r.used()}); a.used+of.n > of.max {
 			a.wait = r.wait(now, a.used+of.n-of.max)
 			return
 		}
 		r.token = max(r.token+1, now)
+		r.birth = cmp.Or(r.birth, r.token)
 		r.held = append(r.held, place{of.id, of.n, r.token, now + ttl.Microseconds(), holder})
 		a.held, a.token, a.used = true, r.token, a.used+of.n
 	})
@@ -98,12 +104,15 @@ func (r *record) wait(now, units int64) time.Duration {
 	return 0
 }
 
-func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Duration, _ string) ([]bool, error) {
+func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error) {
 	held := make([]bool, len(all))
-	err := m.change(event, func(r *record, now int64) {
+	err := m.change(event, true, func(r *record, now int64) {
 		for i, of := range all {
+			end := now + ttl.Microseconds()
 			if p := r.find(of.id); p != nil {
-				p.end, held[i] = now+ttl.Microseconds(), true
+				p.end, held[i] = end, true
+			} else if (of.token < r.birth || of.token > r.token) && r.used()+of.n <= of.max { // since a Reset
+				r.held, held[i] = append(r.held, place{of.id, of.n, of.token, end, holder}), true
 			}
 		}
 	})
@@ -112,7 +121,7 @@ func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Durat
 
 // carry holds a lease of Redis, even if it does not fit.
 func (m *local) carry(event string, of ref, ttl time.Duration) {
-	_ = m.change(event, func(r *record, now int64) {
+	_ = m.change(event, true, func(r *record, now int64) {
 		end := now + ttl.Microseconds()
 		if p := r.find(of.id); p != nil {
 			p.end = end
@@ -123,7 +132,7 @@ func (m *local) carry(event string, of ref, ttl time.Duration) {
 }
 
 func (m *local) release(_ context.Context, event string, all []ref) error {
-	return m.change(event, func(r *record, _ int64) {
+	return m.change(event, false, func(r *record, _ int64) {
 		r.held = slices.DeleteFunc(r.held, func(p place) bool {
 			return slices.ContainsFunc(all, func(of ref) bool { return of.id == p.id })
 		})

@@ -56,7 +56,7 @@ func named(rest []string, holder string) []string {
 func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error) {
 	rest := []string{integer(ttl.Milliseconds())}
 	for _, r := range all {
-		rest = append(rest, r.id, integer(r.n), integer(r.max), integer(max(1, r.token)))
+		rest = append(rest, r.id, integer(r.n), integer(r.max), integer(r.token))
 	}
 	reply, err := s.call(ctx, engine.Call{Verb: "renew", Event: event, Rest: named(rest, holder), Reads: true}, 3+len(all))
 	if err != nil {

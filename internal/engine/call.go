@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
@@ -47,5 +48,13 @@ func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error)
 	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, l.Wrap(r.Err)
 }
 
-// Checked returns a limiter whose counts are in memory, and not kept by a Store.
-func Checked(cfg Config, limits []Limit) (*Limiter, error) { return NewLocal(cfg, limits, nil) }
+// Scores returns the scores of the event's sorted set, which the client keeps for at most ttl.
+func (l *Limiter) Scores(ctx context.Context, event string, ttl time.Duration) (pipeline.Copy, error) {
+	s := l.store.(*onRedis)
+	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
+	if err != nil {
+		return pipeline.Copy{}, l.Wrap(err)
+	}
+	c, err := s.pipeline.Get(ctx, pipeline.ReadScores, s.Key(event), timeout, ttl)
+	return c, l.Wrap(err)
+}

@@ -175,11 +175,11 @@ func (s *onRedis) cachedDenial(key string, result denials.Result) Reply {
 
 // get returns the value of a key for the denial cache.
 func (s *onRedis) get(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error) {
-	value, hit, err = s.pipeline.Get(ctx, key, timeout, ttl)
+	c, err := s.pipeline.Get(ctx, pipeline.ReadValue, key, timeout, ttl)
 	if errors.Is(err, pipeline.ErrLeft) {
 		err = fmt.Errorf("%w: %w", denials.ErrLeft, ctx.Err())
 	}
-	return value, hit, err
+	return c.Value, c.Hit, err
 }
 
 // scriptTime returns the time that is sent to the script, which is empty without a clock in the

@@ -35,11 +35,28 @@ type Share struct {
 }
 
 // A Tracker is a Client that can cache what it reads, because Redis notifies it of changes. The
-// denial cache needs one.
+// denial cache needs one, and so does package inflight if it tracks.
 type Tracker interface {
-	// Get returns the value of a key, empty if there is none. The client keeps it for at most ttl.
-	// Hit reports that it was kept, and that Redis was not asked.
-	Get(ctx context.Context, key string, ttl time.Duration) (value string, hit bool, err error)
+	// Get returns a copy of what a key holds, empty if there is nothing. The client keeps it for at most ttl.
+	Get(ctx context.Context, read Read, key string, ttl time.Duration) (Copy, error)
+}
+
+// A Read is a command whose reply a Tracker keeps.
+type Read int
+
+// The commands.
+const (
+	ReadValue  Read = iota // GET
+	ReadScores             // ZRANGE of all members, WITHSCORES
+)
+
+// A Copy is what a key holds: a Value or Scores.
+type Copy struct {
+	Value  string
+	Scores []float64
+
+	Hit   bool // the client had it, so Redis was not asked
+	Known bool // false: there is no reply
 }
 
 // A ScriptCall is one call of a script. Its Client sends the Command with the Script, the number of

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A cachedGet is a GET in its own goroutine, so that its caller can leave while the client waits
+// A cachedGet is a Read in its own goroutine, so that its caller can leave while the client waits
 // for a connection.
 type cachedGet struct {
 	context.Context // Background, apart from Err
@@ -17,11 +17,10 @@ type cachedGet struct {
 	queue *queue
 	began time.Duration
 
-	over  atomic.Bool // the GET is done, or its caller has left
-	done  chan struct{}
-	value string
-	hit   bool
-	err   error
+	over atomic.Bool // it is done, or its caller has left
+	done chan struct{}
+	copy Copy
+	err  error
 }
 
 // Err returns an error once the caller has left, so that nothing more is sent for it.
@@ -32,15 +31,15 @@ func (g *cachedGet) Err() error {
 	return nil
 }
 
-// Get returns the value of a key, from the cache of the client if it has it. The client must be a
-// Tracker, and keeps the value for at most ttl. Get returns no value if the breaker of the slot
-// range is open, if the value is not a string, as a script will report what is wrong, or if it is
-// late without being a failure. Its error is ErrLeft if ctx ended.
-func (p *Pipeline) Get(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error) {
+// Get returns what a key holds, from the cache of the client if it has it. The client must be a
+// Tracker, and keeps the copy for at most ttl. Get returns no copy if the breaker of the slot
+// range is open, if the key holds a value of another kind, as a script will report what is wrong, or if
+// the reply is late without being a failure. Its error is ErrLeft if ctx ended.
+func (p *Pipeline) Get(ctx context.Context, read Read, key string, timeout, ttl time.Duration) (Copy, error) {
 	i := p.Range(key)
 	slots := &p.ranges[i]
 	if slots.isOpen() || slots.abandoned.Load() >= maxAbandoned {
-		return "", false, nil
+		return Copy{}, nil
 	}
 	g := &cachedGet{
 		Context: context.Background(), conn: p.conn, slots: slots, queue: p.laneOf(i).queue,
@@ -49,32 +48,33 @@ func (p *Pipeline) Get(ctx context.Context, key string, timeout, ttl time.Durati
 	p.conn.callers.Add(1)
 	defer p.conn.callers.Add(-1)
 	patience := newPatience(ctx, timeout, g.queue.silence.least(), g.queue.silence.lasts(g.began))
-	go g.run(key, ttl)
+	go g.run(read, key, ttl)
 	came, err := g.await(ctx, patience)
 	switch {
-	case came && err == nil: // this does not close the breaker: a server that refuses to count still answers a GET
-		return g.value, g.hit, nil
+	case came && err == nil: // this does not close the breaker: a server that refuses to count still answers a Read
+		g.copy.Known = true
+		return g.copy, nil
 	case err == nil || errors.Is(err, ErrLeft):
-		return "", false, err
+		return Copy{}, err
 	}
 	slots.record(ctx, g.began, p.conn.elapsed(), err)
 	if err = explain(err, key, true); !IsOutage(err) {
-		return "", false, nil
+		return Copy{}, nil
 	}
-	return "", false, err
+	return Copy{}, err
 }
 
-func (g *cachedGet) run(key string, ttl time.Duration) {
+func (g *cachedGet) run(read Read, key string, ttl time.Duration) {
 	defer close(g.done)
 	g.queue.silence.begin(g.began)
-	g.value, g.hit, g.err = g.conn.up.Load().tracker.Get(g, key, ttl)
-	g.queue.silence.end(g.began, g.conn.elapsed(), !g.hit && isAnswer(g.err))
+	g.copy, g.err = g.conn.up.Load().tracker.Get(g, read, key, ttl)
+	g.queue.silence.end(g.began, g.conn.elapsed(), !g.copy.Hit && isAnswer(g.err))
 	if !g.over.CompareAndSwap(false, true) {
 		g.slots.abandoned.Add(-1)
 	}
 }
 
-// await waits for the GET until the patience or ctx ends, and reports whether it came. If it is merely
+// await waits for the reply until the patience or ctx ends, and reports whether it came. If it is merely
 // late, there is no error.
 func (g *cachedGet) await(ctx context.Context, p patience) (came bool, err error) {
 	over, stop := p.timer()

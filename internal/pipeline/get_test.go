@@ -28,10 +28,10 @@ func TestGet(t *testing.T) {
 			if !want.hit {
 				mustCount(t, l, "event")
 			}
-			value, hit, err := l.Get(t.Context(), l.Key("event"), time.Second, time.Minute)
+			c, err := l.Get(t.Context(), ReadValue, l.Key("event"), time.Second, time.Minute)
 			wantError(t, "Get", err, nil)
-			wantEqual(t, "value", value, want.value)
-			wantEqual(t, "hit", hit, want.hit)
+			wantEqual(t, "value", c.Value, want.value)
+			wantEqual(t, "hit", c.Hit, want.hit)
 		}
 	})
 }
@@ -43,20 +43,20 @@ func TestGetEnds(t *testing.T) {
 		l := withCache(t, s)
 		s.Hold()
 		began := time.Now()
-		_, _, err := l.Get(t.Context(), l.Key("a"), 300*time.Millisecond, time.Minute)
+		_, err := l.Get(t.Context(), ReadValue, l.Key("a"), 300*time.Millisecond, time.Minute)
 		wantError(t, "timeout", err, ErrOutage)
 		wantEqual(t, "took", time.Since(began), 300*time.Millisecond)
 
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		_, _, err = l.Get(ctx, l.Key("b"), time.Second, time.Minute)
+		_, err = l.Get(ctx, ReadValue, l.Key("b"), time.Second, time.Minute)
 		wantError(t, "deadline", err, ErrOutage)
 		wantError(t, "deadline", err, context.DeadlineExceeded)
 		wantEqual(t, "took", time.Since(began), 480*time.Millisecond)
 
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(200*time.Millisecond, cancel)
-		_, _, err = l.Get(ctx, l.Key("c"), time.Second, time.Minute)
+		_, err = l.Get(ctx, ReadValue, l.Key("c"), time.Second, time.Minute)
 		if !errors.Is(err, ErrLeft) || !errors.Is(err, context.Canceled) || IsOutage(err) {
 			t.Errorf("its context ended: %v", err)
 		}
@@ -73,10 +73,10 @@ func TestGetWhileTheBreakerIsOpen(t *testing.T) {
 		l := withCache(t, s)
 		breakRange(t, s, l, "a")
 		asked := s.Asked()
-		value, hit, err := l.Get(t.Context(), l.Key("b"), time.Second, time.Minute)
+		c, err := l.Get(t.Context(), ReadValue, l.Key("b"), time.Second, time.Minute)
 		wantError(t, "Get", err, nil)
-		wantEqual(t, "value", value, "")
-		wantEqual(t, "hit", hit, false)
+		wantEqual(t, "value", c.Value, "")
+		wantEqual(t, "hit", c.Hit, false)
 		wantEqual(t, "asked", s.Asked(), asked)
 	})
 }

@@ -123,17 +123,28 @@ func shareOf(m rueidis.RedisMessage) (Share, error) {
 	return Share{int(first), int(last), id}, err
 }
 
-// Get returns the value of a key by a cached GET.
-func (r *rueidisClient) Get(ctx context.Context, key string, ttl time.Duration) (value string, hit bool, err error) {
+// Get returns a copy of what a key holds.
+func (r *rueidisClient) Get(ctx context.Context, read Read, key string, ttl time.Duration) (c Copy, err error) {
 	if r.closed.Load() {
-		return "", false, &UnsentError{errClosed, ReasonClosed}
+		return c, &UnsentError{errClosed, ReasonClosed}
 	}
-	result := r.DoCache(ctx, r.B().Get().Key(key).Cache(), ttl)
-	value, err = result.ToString()
+	var result rueidis.RedisResult
+	if read == ReadScores {
+		result = r.DoCache(ctx, r.B().Zrange().Key(key).Min("0").Max("-1").Withscores().Cache(), ttl)
+		var all []rueidis.ZScore
+		all, err = result.AsZScores()
+		for _, of := range all {
+			c.Scores = append(c.Scores, of.Score)
+		}
+	} else {
+		result = r.DoCache(ctx, r.B().Get().Key(key).Cache(), ttl)
+		c.Value, err = result.ToString()
+	}
 	if rueidis.IsRedisNil(err) {
 		err = nil
 	}
-	return value, result.IsCacheHit(), translate(err)
+	c.Hit = result.IsCacheHit()
+	return c, translate(err)
 }
 
 // translate converts an error of rueidis to the errors of Client.
