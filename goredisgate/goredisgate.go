@@ -11,7 +11,8 @@
 //	}
 //	d, err := limiter.Allow(ctx, "198.51.100.7") // d.Allowed, d.Remaining, d.RetryAfter
 //
-// The limiters of the packages ar1 and pace and the login guard of package login take the same Connection.
+// The limiters of the packages ar1, pace and inflight and the login guard of package login take the same
+// Connection.
 //
 // # What it promises
 //

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/goredisgate"
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
@@ -65,6 +66,17 @@ func TestEveryKind(t *testing.T) {
 				if r := must(p.Reserve(t.Context(), "e")); r.Delay > time.Duration(turn/3)*time.Hour || r.Delay < time.Duration(turn/3)*time.Hour-time.Minute {
 					t.Errorf("turn %d: %+v", turn, r)
 				}
+			}
+			places := must(inflight.New(conn, inflight.Config{Name: redistest.Key(t), Max: 1, TTL: time.Hour, Holder: "a pod", Timeout: time.Minute}))
+			lease := must(places.Acquire(t.Context(), "e"))
+			if another, d, err := places.TryAcquire(t.Context(), "e"); another != nil || err != nil || d.Used != 1 {
+				t.Errorf("%v, %+v, %v", another, d, err)
+			}
+			if s := must(places.Inspect(t.Context(), "e")); len(s.Leases) != 1 || s.Leases[0].Holder != "a pod" || s.Token != lease.Token() {
+				t.Errorf("%+v", s)
+			}
+			if err := places.Close(t.Context()); err != nil || must(places.Inspect(t.Context(), "e")).Used != 0 {
+				t.Errorf("a place is held after Close: %v", err)
 			}
 			guard := must(login.New(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more")}))
 			if _, err := guard.Inspect(t.Context(), "alice", netip.MustParseAddr("198.51.100.7")); err != nil {
