@@ -27,7 +27,7 @@ func TestExamples(t *testing.T) {
 	}
 	p, server := newCopies(t), redistest.Start(t)
 	var onRedis []example
-	for _, pkg := range []string{"window", "ar1", "pace", "login", "login/loginhttp", "httplimit", "goredisgate", "grpclimit", "otelgate", "cluster_test/monitoring"} {
+	for _, pkg := range []string{"window", "ar1", "pace", "inflight", "login", "login/loginhttp", "httplimit", "goredisgate", "grpclimit", "otelgate", "cluster_test/monitoring"} {
 		for _, e := range examples(t, pkg) {
 			if strings.Contains(e.program, exampleRedis) {
 				onRedis = append(onRedis, e)

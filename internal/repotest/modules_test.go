@@ -13,12 +13,13 @@ import (
 )
 
 // TestDependencies checks which modules a user of the library compiles: rueidis and what it needs.
-// httplimit needs two more, goredisgate those of go-redis, grpclimit those of grpc, and otelgate
+// inflight needs one more, httplimit two, goredisgate those of go-redis, grpclimit those of grpc, and otelgate
 // the API of OpenTelemetry without its SDK.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
 		"window ar1 pace lua login": {rueidis, own, sys},
+		"inflight":                  {rueidis, own, "golang.org/x/sync", sys},
 		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
 		"goredisgate": {
 			"github.com/cespare/xxhash/v2", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", "go.uber.org/atomic", sys,
@@ -51,11 +52,11 @@ func TestDependencies(t *testing.T) {
 // TestRooms checks which of our packages another one does not know, apart from its tests.
 func TestRooms(t *testing.T) {
 	for _, room := range []struct{ dir, except, never string }{
-		{"internal/pipeline", "", "window ar1 pace internal/engine internal/denials internal/memory internal/outage"},
-		{"internal/engine", "", "window ar1 pace internal/outage"},
+		{"internal/pipeline", "", "window ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
+		{"internal/engine", "", "window ar1 pace inflight internal/outage"},
 		{"internal/engine", "store.go", "internal/denials"},
-		{"internal/outage", "", "window ar1 pace internal/denials internal/memory"},
-		{"goredisgate", "", "ar1 pace internal/engine internal/denials internal/memory internal/outage"},
+		{"internal/outage", "", "window ar1 pace inflight internal/denials internal/memory"},
+		{"goredisgate", "", "ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
 	} {
 		imported := imports(t, room.dir, room.except)
 		for never := range strings.FieldsSeq(room.never) {
