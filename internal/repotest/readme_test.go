@@ -14,9 +14,15 @@ import (
 )
 
 // readmeBlocks returns the blocks of Go in the README.
-func readmeBlocks(t *testing.T) (blocks []string) {
+func readmeBlocks(t *testing.T) []string {
 	t.Helper()
-	for _, block := range strings.Split(text(t, root+"/README.md"), "```go\n")[1:] {
+	return goBlocks(t, "README.md")
+}
+
+// goBlocks returns the blocks of Go in a page.
+func goBlocks(t *testing.T, page string) (blocks []string) {
+	t.Helper()
+	for _, block := range strings.Split(text(t, root+"/"+page), "```go\n")[1:] {
 		code, _, _ := strings.Cut(block, "```\n")
 		blocks = append(blocks, code)
 	}
@@ -67,6 +73,40 @@ func TestReadmeSnippets(t *testing.T) {
 		t.Errorf("the 101st request got %s", got)
 	}
 }
+
+// TestPageSnippets compiles the blocks of the pages about one package.
+func TestPageSnippets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("to compile them takes seconds")
+	}
+	p := newCopies(t)
+	for _, pkg := range []string{"pace", "inflight"} {
+		p.write(t, pkg+"/main.go", fmt.Sprintf(pageSnippets, pkg, strings.Join(goBlocks(t, "docs/"+pkg+".md"), "")))
+	}
+	p.run(t, "vet", "-mod=mod", "./...")
+}
+
+// pageSnippets is the program around the blocks of a page about a package.
+const pageSnippets = `package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slidegate/slidegate/%s"
+	"github.com/slidegate/slidegate/window"
+)
+
+func export(context.Context) {}
+
+func snippets(ctx context.Context, conn *window.Connection) error {
+	%s
+	return nil
+}
+
+func main() { fmt.Println(snippets(context.Background(), window.Dial("")), time.Second) }
+`
 
 // stopAtErrors returns the body of a function that panics after each statement that sets err.
 func stopAtErrors(t *testing.T, body string) string {
