@@ -65,13 +65,15 @@ type Config struct {
 
 	Secret []byte `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is 250 ms.
+	// Timeout bounds how long one call waits for Redis in all: 0 is 250 ms. It must end before a lease does.
 	Timeout time.Duration
 
 	// Fallback is a limiter in memory, which decides while Redis cannot answer, and carries leases on. Each
 	// process has places of its own there.
 	Fallback *Limiter `json:"-"`
 
+	// MaxEvents bounds how many events a limiter in memory holds; 0: no bound, or 1,048,576 for a Fallback. A new
+	// event for which there is no room is an error.
 	MaxEvents int
 
 	// Observe is called after each TryAcquire and Acquire, when a lease is lost, and when an outage begins or
@@ -127,7 +129,7 @@ var (
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
 	ErrExceedsLimit = window.ErrExceedsLimit // more units than Max: never admitted
 	ErrOutage       = window.ErrOutage       // Redis could not answer; no place was taken
-	ErrUncertain    = window.ErrUncertain    // no reply came; a place may be taken, and is given back as soon as Redis answers, or after TTL
+	ErrUncertain    = window.ErrUncertain    // no reply came; a place may be taken, and is given back at once if Redis answers, else after TTL
 )
 
 const (
@@ -180,6 +182,9 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		}
 		if !f.engine.InMemory() {
 			return nil, fmt.Errorf("slidegate: limiter %q has a Fallback %q on Redis; make it by NewLocal", cfg.Name, f.engine.Name)
+		}
+		if f.engine.MaxEvents == 0 {
+			f.store.(*local).Bound(outage.MaxEvents)
 		}
 	}
 	c := &core{
@@ -301,10 +306,15 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, Decis
 	if err != nil || lease.end.IsZero() {
 		return nil, d, err
 	}
-	if !l.keeper.add(lease) {
-		return nil, d, errors.Join(l.engine.Wrap(ErrClosed), lease.Release(ctx))
+	switch {
+	case !l.keeper.add(lease):
+		err = ErrClosed
+	case lease.Left() == 0: // the process was stopped meanwhile
+		err = ErrLost
+	default:
+		return lease, d, nil
 	}
-	return lease, d, nil
+	return nil, d, errors.Join(l.engine.Wrap(err), lease.Release(ctx))
 }
 
 func newID() string {
@@ -318,8 +328,8 @@ func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
 	return l.AcquireN(ctx, event, 1)
 }
 
-// AcquireN waits until n units of an event are free, and takes them. Callers of a process come in order.
-// Among processes there is no order. Release the Lease when the work is done. Errors are as those of
+// AcquireN waits until n units of an event are free, and takes them. Callers of a limiter come in order.
+// Among processes there is no order, and TryAcquire does not wait for its turn. Release the Lease when the work is done. Errors are as those of
 // TryAcquireN.
 func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {

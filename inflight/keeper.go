@@ -19,7 +19,7 @@ type keeper struct {
 
 	mu     sync.Mutex
 	held   map[*Lease]struct{}
-	wake   chan struct{} // for the goroutine: a lease is due earlier; nil if there is none
+	over   chan struct{} // it is closed when the goroutine shall end; nil if there is none
 	closed bool
 }
 
@@ -33,9 +33,9 @@ func (k *keeper) add(l *Lease) bool {
 	if k.closed {
 		return false
 	}
-	if k.held[l] = struct{}{}; k.wake == nil {
-		k.wake = make(chan struct{}, 1)
-		go k.run(k.wake)
+	if k.held[l] = struct{}{}; k.over == nil {
+		k.over = make(chan struct{}, 1)
+		go k.run(k.over)
 	}
 	return true
 }
@@ -44,9 +44,9 @@ func (k *keeper) add(l *Lease) bool {
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if delete(k.held, l); len(k.held) == 0 && k.wake != nil {
-		close(k.wake)
-		k.wake = nil
+	if delete(k.held, l); len(k.held) == 0 && k.over != nil {
+		close(k.over)
+		k.over = nil
 	}
 }
 
@@ -90,15 +90,21 @@ func (k *keeper) renew() (next time.Time) {
 	for _, l := range k.all() {
 		l.mu.Lock()
 		end, overdue := l.end, !l.since.Add(l.limiter.maxHold).After(now)
+		late := l.renewing && l.limiter.fallback != nil && end.Sub(now) < k.ttl/10
 		isDue := !l.renewing && !l.renewAt.After(now.Add(k.ttl/20))
 		if isDue {
 			l.renewing, l.renewAt = true, now.Add(k.ttl/10) // again, if this fails
 		}
 		next = earlier(next, earlier(end, l.renewAt))
+		if l.renewing && l.limiter.fallback != nil && !late {
+			next = earlier(next, end.Add(-k.ttl/10))
+		}
 		l.mu.Unlock()
 		switch {
 		case overdue:
 			l.lose(KindOverdue)
+		case late && end.After(now): // the reply of Redis may come too late
+			l.carry(now)
 		case !end.After(now):
 			l.lose(KindLost)
 		case isDue:
@@ -124,8 +130,8 @@ func earlier(a, b time.Time) time.Time {
 
 // A group is leases of one event.
 type group struct {
-	limiter *Limiter
-	event   string
+	*core
+	event string
 }
 
 // inParts calls do for the leases of each group, as many as one call can be about, some at a time, in the
@@ -133,7 +139,7 @@ type group struct {
 func inParts(leases []*Lease, do func(g group, all []*Lease)) (wait func()) {
 	groups := map[group][]*Lease{}
 	for _, l := range leases {
-		g := group{l.limiter, l.event}
+		g := group{l.limiter.core, l.event}
 		groups[g] = append(groups[g], l)
 	}
 	var workers errgroup.Group
@@ -161,7 +167,7 @@ func (g group) fits(all []*Lease) int {
 
 // renew renews leases, in an outage by the Fallback.
 func (g group) renew(all []*Lease) {
-	ctx, cancel := g.limiter.engine.Finishing(context.Background())
+	ctx, cancel := all[0].limiter.engine.Finishing(context.Background())
 	defer cancel()
 	var known []*Lease
 	var refs []ref
@@ -179,17 +185,19 @@ func (g group) renew(all []*Lease) {
 		return
 	}
 	began := time.Now()
-	held, err := g.limiter.store.renew(ctx, g.event, refs, g.limiter.ttl, g.limiter.holder)
+	held, err := g.store.renew(ctx, g.event, refs, g.ttl, g.holder)
 	for i, l := range known {
 		_, carried := l.state()
 		switch {
 		case err == nil && held[i]:
-			l.keep(began, refs[i])
+			if !l.keep(began, refs[i]) { // it was released meanwhile
+				l.giveUp(refs[i])
+			}
 		case err == nil && carried:
 			l.again(ctx)
 		case err == nil:
 			l.lose(KindLost)
-		case pipeline.IsOutage(err) && g.limiter.fallback != nil:
+		case pipeline.IsOutage(err) && g.fallback != nil:
 			l.carry(began)
 		}
 	}
@@ -217,13 +225,13 @@ func (g group) release(ctx context.Context, all []*Lease) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	err := g.limiter.store.release(ctx, g.event, refs)
+	err := g.store.release(ctx, g.event, refs)
 	if pipeline.IsOutage(err) {
-		err = g.limiter.store.release(ctx, g.event, refs)
+		err = g.store.release(ctx, g.event, refs)
 	}
 	if len(carried) > 0 {
-		err = errors.Join(err, g.limiter.fallback.store.release(ctx, g.event, carried))
+		err = errors.Join(err, g.fallback.store.release(ctx, g.event, carried))
 	}
-	g.limiter.lines.released(g.event)
+	g.lines.released(g.event)
 	return err
 }

@@ -20,13 +20,14 @@ type Lease struct {
 	end      time.Time     // of the lease, for its holder: earlier than for Redis
 	renewAt  time.Time     // when to renew it next
 	renewing bool          // a call is under way
+	cause    error         // why it is over
 	over     bool          // it was released, or lost
 	ended    []func(error) // end the contexts
 }
 
 // A ref names a lease to a store.
 type ref struct {
-	id    string // 8 random bytes, which never change
+	id    string // 8 random bytes
 	n     int64
 	max   int64
 	token int64 // in Redis; 0 if it never was there
@@ -126,7 +127,7 @@ func (l *Lease) giveUp(r ref) {
 func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := l.limiter.engine.Finishing(ctx)
 	defer cancel()
-	return group{l.limiter, l.event}.release(ctx, []*Lease{l})
+	return group{l.limiter.core, l.event}.release(ctx, []*Lease{l})
 }
 
 // finish ends the lease for its holder. It reports false if it was over.
@@ -137,7 +138,7 @@ func (l *Lease) finish(cause error) bool {
 	if l.over {
 		return false
 	}
-	l.over = true
+	l.over, l.cause = true, cause
 	for _, end := range l.ended {
 		end(cause)
 	}
@@ -156,7 +157,7 @@ func (l *Lease) lose(kind window.Kind) {
 	}
 	l.limiter.lines.released(l.event)
 	if l.limiter.observe != nil {
-		go l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Took: time.Since(l.since), Err: ErrLost})
+		go l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Err: ErrLost})
 	}
 }
 
@@ -168,7 +169,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
-		cancel(ErrLost)
+		cancel(l.cause)
 		return ctx
 	}
 	stop := context.AfterFunc(parent, func() { _ = l.Release(parent) })
