@@ -81,34 +81,23 @@ func (k *keeper) run(over <-chan struct{}) {
 	}
 }
 
-// renew renews the leases that are due, and ends those that are over. It returns when to do so again. Leases
-// that are due soon are renewed as well, so that many need few calls.
+// renew renews the leases that are due, and ends those that are over. It returns when to do so again.
 func (k *keeper) renew() (next time.Time) {
 	now := time.Now()
 	next = now.Add(k.ttl / 3)
 	var due []*Lease
 	for _, l := range k.all() {
-		l.mu.Lock()
-		end, overdue := l.end, !l.since.Add(l.limiter.maxHold).After(now)
-		late := l.renewing && l.limiter.fallback != nil && end.Sub(now) < k.ttl/10
-		isDue := !l.renewing && !l.renewAt.After(now.Add(k.ttl/20))
-		if isDue {
-			l.renewing, l.renewAt = true, now.Add(k.ttl/10) // again, if this fails
-		}
-		next = earlier(next, earlier(end, l.renewAt))
-		if l.renewing && l.limiter.fallback != nil && !late {
-			next = earlier(next, end.Add(-k.ttl/10))
-		}
-		l.mu.Unlock()
-		switch {
-		case overdue:
-			l.lose(KindOverdue)
-		case late && end.After(now): // the reply of Redis may come too late
-			l.carry(now)
-		case !end.After(now):
-			l.lose(KindLost)
-		case isDue:
+		do, again := l.step(now)
+		next = earlier(next, again)
+		switch do {
+		case stepRenew:
 			due = append(due, l)
+		case stepCarry:
+			l.carry(now)
+		case stepLose:
+			l.lose(KindLost)
+		case stepOverdue:
+			l.lose(KindOverdue)
 		}
 	}
 	go inParts(due, group.renew)

@@ -59,6 +59,41 @@ func (l *Lease) extend(began time.Time) {
 	}
 }
 
+// What a keeper does with a lease.
+const (
+	stepWait = iota
+	stepRenew
+	stepCarry // by the Fallback, as the reply of Redis may come too late
+	stepLose
+	stepOverdue // lose it because of MaxHold
+)
+
+// step returns what to do with the lease now, and when to look at it again. A lease that is due soon is renewed as
+// well, so that many need few calls.
+func (l *Lease) step(now time.Time) (do int, again time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ttl, safe := l.limiter.ttl, l.limiter.fallback != nil
+	last := l.end
+	if safe {
+		last = l.end.Add(-ttl / 10)
+	}
+	switch {
+	case !l.since.Add(l.limiter.maxHold).After(now):
+		return stepOverdue, now.Add(ttl)
+	case !l.end.After(now):
+		return stepLose, now.Add(ttl)
+	case l.renewing && safe && !last.After(now):
+		return stepCarry, now.Add(ttl / 20)
+	case l.renewing:
+		return stepWait, earlier(last, now.Add(ttl/20))
+	case l.renewAt.After(now.Add(ttl / 20)):
+		return stepWait, earlier(l.end, l.renewAt)
+	}
+	l.renewing, l.renewAt = true, now.Add(ttl/10) // again, if this fails
+	return stepRenew, earlier(last, l.renewAt)
+}
+
 // state returns how stores know the lease, and whether the Fallback carries it.
 func (l *Lease) state() (r ref, carried bool) {
 	l.mu.Lock()
