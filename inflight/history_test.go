@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -41,13 +42,46 @@ func TestHistoriesUnderLoad(t *testing.T) {
 			}
 			return all
 		},
+		"cluster whose slots move": func() (all []*inflight.Limiter) {
+			nodes, cfg := redistest.Replicated(t), config(t)
+			for range processes {
+				all = append(all, must(inflight.New(window.On(nodes.NewClient(t, nil)), cfg)))
+			}
+			moveSlot(t, nodes, keys.Slot("{e0}"))
+			return all
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.UnlessShort(200, 30)}
+			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.UnlessShort(150, 30)}
 			h.play()
 		})
 	}
+}
+
+// moveSlot moves a slot to another master and back, until the test ends. It waits between, since a slot that moves
+// twice within milliseconds can be lost.
+func moveSlot(t *testing.T, nodes *redistest.Nodes, slot int) {
+	home, other := nodes.MasterOf(t, slot), nodes.MasterOf(t, (slot+8192)%16384)
+	over := make(chan struct{})
+	var moving sync.WaitGroup
+	moving.Go(func() {
+		for {
+			for _, to := range []*redistest.Server{other, home} {
+				nodes.Move(t, slot, to)
+				<-time.After(50 * time.Millisecond)
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(over)
+		moving.Wait()
+	})
 }
 
 func config(t *testing.T) inflight.Config {
