@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -216,9 +217,14 @@ func TestACL(t *testing.T) {
 		}
 	})
 	each(t, func(t *testing.T, k kind) { checkForbidden(t, k, nodes, client) })
-	more := regexp.MustCompile("for a `DenialCache`, `([^`]*)`").FindStringSubmatch(pageOnKeys())
-	onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(more[1])...)...)
+	allow := func(rule string) {
+		commands := regexp.MustCompile(rule + "[^,]*, [^`]*`([^`]*)`").FindStringSubmatch(pageOnKeys())
+		onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(commands[1])...)...)
+	}
+	allow("for a `DenialCache`")
 	each(t, func(t *testing.T, k kind) { checkDenialCache(t, k, nodes, client) })
+	allow("For `inflight`")
+	checkInFlight(t, nodes, client)
 	for _, command := range [][]string{{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"PUBLISH", "c", "m"}, {"CLUSTER", "RESET"}} {
 		err := client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error()
 		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
@@ -236,6 +242,28 @@ func checkDenialCache(t *testing.T, k kind, nodes *redistest.Nodes, client rueid
 		if d := must(l.Allow(t.Context(), "remembered "+k.name)); d.Allowed != (n == 0) {
 			t.Errorf("%d: %+v", n, d)
 		}
+	}
+	for _, s := range nodes.All {
+		checkDenied(t, s)
+	}
+}
+
+// checkInFlight checks that inflight works for the user, also with Track, without a denied command.
+func checkInFlight(t *testing.T, nodes *redistest.Nodes, client rueidis.Client) {
+	t.Helper()
+	onAll(t, nodes, "ACL", "LOG", "RESET")
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "login", Max: 1, TTL: time.Second, Track: true}))
+	lease, _, err := l.TryAcquire(t.Context(), "e")
+	if lease == nil || err != nil {
+		t.Fatal(lease, err)
+	}
+	time.AfterFunc(1500*time.Millisecond, func() { _ = lease.Release(t.Context()) }) // it is renewed by then
+	next := must(l.Acquire(t.Context(), "e"))
+	if used := must(l.Inspect(t.Context(), "e")).Used; used != 1 || lease.Left() > 0 {
+		t.Errorf("%d units are held, %v of the first lease are left", used, lease.Left())
+	}
+	if err := errors.Join(next.Release(t.Context()), l.Reset(t.Context(), "e")); err != nil {
+		t.Error(err)
 	}
 	for _, s := range nodes.All {
 		checkDenied(t, s)

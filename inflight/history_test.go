@@ -2,10 +2,12 @@ package inflight_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +19,7 @@ import (
 
 const (
 	processes = 3
-	ttl       = time.Second
+	ttl       = 3 * time.Second // a busy machine can stop everything for a second
 )
 
 // TestHistoriesUnderLoad lets 200 callers of three processes take units of few events, release some of them
@@ -53,7 +55,7 @@ func TestHistoriesUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.UnlessShort(150, 30)}
+			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.UnlessShort(125, 30)}
 			h.play()
 		})
 	}
@@ -92,7 +94,8 @@ type history struct {
 	*testing.T
 	limiters []*inflight.Limiter
 	events   []log
-	calls    int // of each caller
+	calls    int          // of each caller
+	failed   atomic.Int64 // calls, on a busy machine
 }
 
 // log is what is known of an event.
@@ -132,7 +135,8 @@ func (h *history) play() {
 	for _, l := range h.limiters {
 		equal(h, "events for which somebody waits", inflight.Waiting(l), 0)
 	}
-	if h.Logf("%d taken, %d denied", taken, denied); min(taken, denied) < 200*h.calls/20 {
+	failed := int(h.failed.Load())
+	if h.Logf("%d taken, %d denied, %d failed", taken, denied, failed); min(taken, denied) < 200*h.calls/20 || failed > taken/10 {
 		h.Error("a poor test")
 	}
 }
@@ -149,48 +153,72 @@ func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
 		lease, err = l.AcquireN(h.Context(), name, n)
 		d.At = time.Now() // or sooner
 	}
-	if err != nil {
-		h.Error(err)
-		return
-	}
 	log := &h.events[event]
-	if lease == nil {
-		log.mu.Lock()
-		log.denials = append(log.denials, denial{d, n})
-		log.mu.Unlock()
+	switch e := (held{n: n, began: began, taken: d.At}); {
+	case !h.knows(err): // it may be held until it ends
+		e.perhaps = time.Now().Add(ttl)
+		log.add(e)
+	case lease == nil:
+		log.deny(denial{d, n})
 		<-time.After(time.Duration(rng.IntN(2)) * time.Millisecond)
-		return
+	default:
+		h.end(rng, lease, &e)
+		log.add(e)
 	}
-	e := held{n: n, began: began, taken: d.At}
-	h.end(rng, lease, &e)
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	log.leases = append(log.leases, e)
+}
+
+func (l *log) add(e held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leases = append(l.leases, e)
+}
+
+func (l *log) deny(d denial) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.denials = append(l.denials, d)
+}
+
+// knows reports whether a call had an answer. On a busy machine, some have none in time.
+func (h *history) knows(err error) bool {
+	if err != nil {
+		h.failed.Add(1)
+	}
+	if err != nil && !errors.Is(err, inflight.ErrOutage) && !errors.Is(err, inflight.ErrUncertain) {
+		h.Error(err)
+	}
+	return err == nil
 }
 
 // end ends a lease in a random way.
 func (h *history) end(rng *rand.Rand, lease *inflight.Lease, e *held) {
 	hold := time.Duration(rng.ExpFloat64() * float64(3*time.Millisecond))
-	if rng.IntN(200) == 0 { // it has to be renewed
+	if rng.IntN(400) == 0 { // it has to be renewed
 		hold = ttl * 3 / 2
 	}
-	if rng.IntN(100) == 0 {
+	if rng.IntN(400) == 0 {
 		inflight.Abandon(lease)
 		e.surely = e.taken.Add(ttl)
 		e.perhaps = time.Now().Add(ttl)
 		return
 	}
 	<-time.After(hold)
-	e.surely = time.Now()
-	if err := lease.Release(h.Context()); err != nil {
-		h.Error(err)
+	if e.surely = time.Now(); lease.Left() == 0 { // it was lost on a busy machine
+		e.surely = e.taken
 	}
-	e.perhaps = time.Now()
-	if rng.IntN(10) == 0 {
-		if err := inflight.ReleaseAgain(lease); err != nil {
-			h.Error(err)
-		}
+	if e.perhaps = time.Now(); !h.knows(lease.Release(h.Context())) {
+		e.perhaps = e.perhaps.Add(ttl)
 	}
+	if e.perhaps = latest(e.perhaps, time.Now()); rng.IntN(10) == 0 {
+		h.knows(inflight.ReleaseAgain(lease))
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // check sweeps over the leases of an event in the order of time.

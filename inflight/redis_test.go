@@ -83,7 +83,7 @@ func TestLostReplies(t *testing.T) {
 	work := lease.Context(t.Context())
 	for range 3 {
 		faults.LoseReply("renew")
-		<-time.After(ttl)
+		<-time.After(ttl / 2)
 	}
 	if work.Err() != nil || lease.Left() <= 0 {
 		t.Error(context.Cause(work))
