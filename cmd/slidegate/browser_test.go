@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/chromedp"
 
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
@@ -109,6 +110,23 @@ func TestPagePace(t *testing.T) {
 	}
 	do(t, ctx, says("turns", "The pause ends in "), chromedp.Click("#reset", chromedp.ByID),
 		chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("because", "Nothing is counted"))
+}
+
+// TestPageInflight checks that the page shows the leases of package inflight, and that Reset forgets them.
+func TestPageInflight(t *testing.T) {
+	s := newService(t)
+	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 5, TTL: time.Hour, Holder: "web-1"})
+	if err == nil {
+		_, _, err = l.TryAcquireN(t.Context(), "alice", 5)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := chromium(t)
+	do(t, ctx, visit(servePage(t, "--inflight", "--allow-reset", "--limit", "5", s.name, "alice")), says("answer", "Denied"),
+		says("because", "5 of 5 units held"), says("until", ", unless renewed"), says("turns", "The last token is "),
+		says("limits", "0 free, 5 held"), says("leases", "web-1"), chromedp.Click("#reset", chromedp.ByID),
+		chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("leases", "Nobody holds a unit."))
 }
 
 // TestPageReset checks the reset by keyboard: the page asks first, Cancel keeps the event, and

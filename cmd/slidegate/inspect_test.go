@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -164,6 +165,36 @@ func TestInspectClockBehind(t *testing.T) {
 	}
 }
 
+// TestInspectInflight checks that --json agrees with package inflight, that the exit status says whether a
+// place is free, and that reset forgets the leases.
+func TestInspectInflight(t *testing.T) {
+	s := newService(t)
+	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 3, TTL: time.Hour, Holder: "web-1"})
+	if err == nil {
+		_, _, err = l.TryAcquireN(t.Context(), "e", 3)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := l.Inspect(t.Context(), "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, status := range map[string]int{"e": 0, "--limit 3 e": 3, "--limit 4 e": 0, "nobody": 4} {
+		stdout, stderr, got := command(t.Context(), strings.Fields("inspect --inflight --json --redis "+redistest.Addr(t)+" "+s.name+" "+args)...)
+		if got != status {
+			t.Errorf("%s: status %d, not %d: %s", args, got, status, stderr)
+		}
+		if st := decoded(t, stdout); args != "nobody" && (st.Key != want.Key || st.Token != want.Token || len(st.Leases) != 1 || inflight.Held(st.Leases[0]) != want.Leases[0] || st.Limits[0].Used != 3) {
+			t.Errorf("%s: %s, not %+v", args, stdout, want)
+		}
+	}
+	stdout, stderr, status := command(t.Context(), "reset", "--inflight", "--yes", "--redis", redistest.Addr(t), s.name, "e")
+	if wanted := want.Key + " on " + redistest.Addr(t) + " counts 3 units in 1 lease.\nForgotten.\n"; status != 0 || stdout != wanted || len(keys(t, s.name)) > 0 {
+		t.Errorf("status %d, %s%s", status, stdout, stderr)
+	}
+}
+
 // TestInspectHidden checks that an event whose key is a hash is found only with the same secret.
 func TestInspectHidden(t *testing.T) {
 	s := newService(t)
@@ -222,6 +253,7 @@ func TestInspectFails(t *testing.T) {
 		{"LPUSH", s.name + ":{list}:w", "x"},
 		{"SET", s.name + ":{text}:a", "hello"},
 		{"SET", s.name + ":{text}:r", "hello"},
+		{"SET", s.name + ":{text}:l", "hello"},
 		{"ACL", "SETUSER", "blind", "on", ">pass", "~*", "+@all", "-evalsha", "-eval"},
 		{"ACL", "SETUSER", "halfblind", "on", ">pass", "~*", "+@all", "-get"},
 	} {
@@ -237,9 +269,11 @@ func TestInspectFails(t *testing.T) {
 		{server.Addr(), "--limit 5/1h text", ours},
 		{server.Addr(), "--ar1 text", strings.ReplaceAll(ours, "}:w", "}:a")},
 		{server.Addr(), "--pace text", strings.ReplaceAll(ours, "}:w", "}:r")},
+		{server.Addr(), "--inflight text", "WRONGTYPE key " + s.name + ":{text}:l holds no sorted set; remove it, or rename the limiter\n"},
 		{server.Addr(), "list", "WRONGTYPE key " + s.name + ":{list}:w holds no string; remove it, or rename the limiter\n"},
 		{server.Addr(), "--ar1 --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since a level has no buckets\n"},
 		{server.Addr(), "--pace --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since turns have a width of their own\n"},
+		{server.Addr(), "--inflight --limit 1001 e", "limit 1 with a Max of 1001; choose 1 to 1000 units\n"},
 		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + " failed (" + strings.ReplaceAll(refusal.Error(), "User blind ", "User *** ") + "); name a user who may, as in redis://user:password@host:6379\n"},
 		{"redis://halfblind:pass@" + server.Addr(), "e", "); name a user who may, as in redis://user:password@host:6379\n"},
 	} {
@@ -330,14 +364,14 @@ func TestInspectLongest(t *testing.T) {
 // TestInspectPage compares docs/inspect.md with the output of the program.
 func TestInspectPage(t *testing.T) {
 	page := text(t, "../../docs/inspect.md")
-	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1", "inspect-pace", "inspect-login-denied"} {
+	for _, golden := range []string{"inspect", "inspect-stored", "inspect-ar1", "inspect-pace", "inspect-inflight", "inspect-login-denied"} {
 		shown := text(t, filepath.Join("testdata", golden+".golden"))
 		indented := strings.ReplaceAll(strings.ReplaceAll("\n"+strings.TrimSpace(shown), "\n", "\n    "), "    \n", "\n")
 		if !strings.Contains(page, indented+"\n") {
 			t.Errorf("docs/inspect.md does not show %s.golden", golden)
 		}
 	}
-	for _, golden := range []string{"inspect-json", "inspect-ar1-json", "inspect-pace-json"} {
+	for _, golden := range []string{"inspect-json", "inspect-ar1-json", "inspect-pace-json", "inspect-inflight-json"} {
 		checkFields(t, text(t, filepath.Join("testdata", golden+".golden")))
 	}
 }

@@ -54,6 +54,17 @@ func (ls Limits) Texts() (texts []string) {
 	return texts
 }
 
+// Texts are the values of all --limit flags of inspect. What a limit is depends on other flags.
+type Texts []string
+
+// Decode adds the values of one flag.
+func (ts *Texts) Decode(c *kong.DecodeContext) error {
+	return eachValue(c, "5/1h", func(s string) error {
+		*ts = append(*ts, s)
+		return nil
+	})
+}
+
 // Sets are the limits of all --compare flags: one set per flag.
 type Sets []Limits
 

@@ -29,7 +29,7 @@ type Command struct {
 	IP    *string `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
 	Login bool    `help:"Treat NAME as a login guard and EVENT as an account, and show all budgets of the account."`
 	Guard
-	Limits flags.Limits   `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h. With limits, inspect also shows what is free. For several, repeat the flag or write 1/5s,5/1h."`
+	Limits flags.Texts    `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h. With limits, inspect also shows what is free. For several, repeat the flag or write 1/5s,5/1h. With --inflight: Max, such as 5."`
 	JSON   bool           `name:"json" help:"Print the report as one JSON object."`
 	Watch  bool           `help:"Refresh every second, until interrupted."`
 	Every  flags.Interval `placeholder:"5s" help:"Like --watch, but refresh at this interval, such as 5s; at least 100ms."`
@@ -66,6 +66,10 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
+	given, err := c.given()
+	if err != nil {
+		return err
+	}
 	client, err := c.connect(ctx)
 	if err != nil {
 		return err
@@ -77,7 +81,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if c.Watch && c.Every == 0 {
 		c.Every = flags.Interval(time.Second)
 	}
-	fetch, err := c.newFetch(client, ip, s.Now)
+	fetch, err := c.newFetch(client, given, ip, s.Now)
 	if err != nil {
 		return err
 	}
@@ -115,12 +119,24 @@ func (c *Command) checkLogin() error {
 		return errors.New("--challenged is about a login guard; add --login")
 	case c.Login && len(c.Limits) > 0:
 		return errors.New("--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
-	case c.Login && c.kind() != "":
-		return fmt.Errorf("--login and %s do not go together: a login guard counts by windows; leave out one of them", c.kind())
+	case c.Login && len(c.kinds()) > 0:
+		return fmt.Errorf("--login and %s do not go together: a login guard counts by windows; leave out one of them", c.kinds()[0])
 	case c.Login && len(c.Secret) == 0:
 		return errors.New("--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret")
 	}
 	return c.checkBudgets()
+}
+
+// given returns the limits of --limit.
+func (c *Command) given() (flags.Limits, error) {
+	if len(c.Limits) == 0 {
+		return nil, nil
+	}
+	given, err := c.limits(strings.Join(c.Limits, ","))
+	if err != nil {
+		err = fmt.Errorf("--limit: %w", err)
+	}
+	return given, err
 }
 
 // parseIP parses an IP address as a login guard does. It drops the zone, and unmaps an IPv4 address
@@ -134,9 +150,9 @@ func parseIP(text string) (netip.Addr, error) {
 }
 
 // newFetch returns the function that reads the state.
-func (c *Command) newFetch(client rueidis.Client, ip netip.Addr, now func() time.Time) (func(context.Context) (result, error), error) {
+func (c *Command) newFetch(client rueidis.Client, given flags.Limits, ip netip.Addr, now func() time.Time) (func(context.Context) (result, error), error) {
 	if !c.Login {
-		return func(ctx context.Context) (result, error) { return c.fetchState(ctx, client, c.Limits, now) }, nil
+		return func(ctx context.Context) (result, error) { return c.fetchState(ctx, client, given, now) }, nil
 	}
 	fetch, err := c.accounts(client, c.Guard, ip, now)
 	return func(ctx context.Context) (result, error) { return fetch(ctx) }, err

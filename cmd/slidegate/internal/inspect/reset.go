@@ -61,13 +61,16 @@ func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 // summary returns what Redis stores, in a sentence.
 func (st *State) summary(screen output.Screen) string {
 	if !st.Stored {
-		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service still denies the event, check NAME, EVENT, --ar1, --pace and\n--secret-file; or its in-memory fallback is deciding.\n", st.Key, st.Redis)
+		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service still denies the event, check NAME, EVENT, --ar1, --pace,\n--inflight and --secret-file; or its in-memory fallback is deciding.\n", st.Key, st.Redis)
 	}
 	var counts []string
 	for _, sec := range st.Limits {
-		if sec.Level != nil {
+		switch {
+		case sec.Level != nil:
 			counts = append(counts, fmt.Sprintf("level %.2f of %s", sec.Level.Level, formatDuration(sec.per)))
-		} else {
+		case st.Places != nil:
+			counts = append(counts, units(sec.Used)+" in "+output.Count(len(st.Leases), "lease"))
+		default:
 			counts = append(counts, fmt.Sprintf("%s in %s", units(sec.Used), formatDuration(sec.per)))
 		}
 	}

@@ -23,6 +23,9 @@ func (st *State) head() string {
 	if st.Turns != nil {
 		rows = append(rows, st.rows(st.At)...)
 	}
+	if st.Places != nil && st.Places.Token > 0 {
+		rows = append(rows, []string{"token", fmt.Sprintf("%d, the last one", st.Token)})
+	}
 	output.Table(&b, 0, rows)
 	return b.String()
 }
@@ -44,7 +47,7 @@ func (t *Turns) rows(now time.Time) (rows [][]string) {
 	return rows
 }
 
-// body returns the limits. A brief body leaves the bars out.
+// body returns the limits, and the leases. A brief body leaves the bars and the leases out.
 func (st *State) body(screen output.Screen, brief bool) string {
 	name := 0
 	for _, sec := range st.Limits {
@@ -57,8 +60,25 @@ func (st *State) body(screen output.Screen, brief bool) string {
 		}
 		b.WriteString(sec.text(screen, name, brief))
 	}
+	if st.Places != nil && len(st.Leases) > 0 && !brief {
+		b.WriteString("\n")
+		output.Table(&b, 0, st.table(st.At))
+	}
 	st.writeNotes(&b)
 	return b.String()
+}
+
+// table returns the leases.
+func (p *Places) table(now time.Time) [][]string {
+	rows := [][]string{{"units", "holder", "since", "until, unless renewed"}}
+	for _, l := range p.Leases {
+		holder := "none"
+		if l.Holder != "" {
+			holder = logs.Shown(l.Holder)
+		}
+		rows = append(rows, []string{strconv.FormatInt(l.Units, 10), holder, formatTime(l.Since, now), formatIn(l.Until.Sub(now).Milliseconds(), now)})
+	}
+	return rows
 }
 
 // headline returns the decision in one sentence, for the end of a report.
@@ -81,6 +101,8 @@ func (st *State) headline() string {
 		return "by the limits given, the next turn comes " + in
 	case st.Turns != nil:
 		return "the next turn comes " + in
+	case st.Places != nil:
+		return fmt.Sprintf("DENIED: %d of %d held; 1 is free %s, unless renewed", st.Limits[0].Used, st.Limits[0].Max, in)
 	}
 	return fmt.Sprintf("DENIED by %s; 1 unit is allowed %s", st.denyingLimits(), in)
 }
@@ -93,7 +115,7 @@ func (st *State) next() []string {
 	switch {
 	case !ok || !named:
 		return []string{"help", "inspect"}
-	case st.status() == statusDenied:
+	case st.status() == statusDenied && st.Places == nil: // a reset takes places from those who hold them
 		return append([]string{"reset"}, subject...)
 	case !st.Stored && st.Estimator == "window":
 		return append([]string{"inspect", "--ar1"}, subject...)
@@ -123,7 +145,10 @@ func (st *State) missingFlags() string {
 // their Per, and not their Max.
 func (st *State) unnamedLimits() (limits []string) {
 	for _, sec := range st.Limits {
-		if sec.Bound == nil {
+		switch {
+		case sec.Bound == nil && sec.per == 0:
+			limits = append(limits, "MAX")
+		case sec.Bound == nil:
 			limits = append(limits, "MAX/"+formatDuration(sec.per))
 		}
 	}
@@ -169,7 +194,7 @@ func (st *State) writeNotes(b *strings.Builder) {
 		}
 	}
 	if !st.Stored {
-		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1, --pace and\n--secret-file; or its in-memory fallback is deciding.\n")
+		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1, --pace, --inflight and\n--secret-file; or its in-memory fallback is deciding.\n")
 	} else if len(absent) > 0 && st.Turns == nil { // pace stores no limit whose turns no longer count
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
 	}
@@ -206,7 +231,7 @@ func (sec *section) text(screen output.Screen, name int, brief bool) string {
 	switch {
 	case sec.Counts == nil:
 		return title + sec.levelText()
-	case sec.Used == 0:
+	case sec.Used == 0, sec.per == 0:
 		return title + sec.usageText() + "\n"
 	case brief || sec.Ahead != nil: // turns ahead would be right of the bars
 		return title + sec.usageText() + "\n  " + sec.recoveryText() + "\n"
@@ -221,22 +246,28 @@ func (sec *section) text(screen output.Screen, name int, brief bool) string {
 
 // name returns the limit, or only its Per if Max is unknown.
 func (sec *section) name() string {
-	if sec.Bound == nil {
-		return formatDuration(sec.per)
+	switch {
+	case sec.Bound != nil:
+		return sec.Limit
+	case sec.per == 0:
+		return "now"
 	}
-	return sec.Limit
+	return formatDuration(sec.per)
 }
 
 // usageText returns how many units are used and free.
 func (sec *section) usageText() string {
-	ahead := ""
+	ahead, counted, used := "", " counted", "used"
+	if sec.per == 0 {
+		counted, used = " held", "held"
+	}
 	if sec.Ahead != nil && *sec.Ahead > 0 {
 		ahead = fmt.Sprintf("; %d ahead", *sec.Ahead)
 	}
 	if sec.Bound == nil {
-		return units(sec.Used) + " counted" + ahead
+		return units(sec.Used) + counted + ahead
 	}
-	return fmt.Sprintf("%d of %d used, %s free", sec.Used, sec.Max, orNone(sec.Remaining)) + ahead
+	return fmt.Sprintf("%d of %d %s, %s free", sec.Used, sec.Max, used, orNone(sec.Remaining)) + ahead
 }
 
 // recoveryText returns when the first units come back, and when all have.

@@ -2,11 +2,13 @@ package inspect
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
@@ -22,6 +24,7 @@ type State struct {
 	Stored    bool      `json:"stored"` // Redis holds the key
 	*Decision
 	*Turns
+	*Places
 	Limits []*section `json:"limits"` // those of --limit, in order, then what else Redis stores
 
 	flags []string // that name the limiter, quoted for a shell
@@ -45,10 +48,24 @@ type Turns struct {
 	wait int64 // ms until the next turn under the limits given
 }
 
+// Places are the leases of package inflight.
+type Places struct {
+	Token  int64   `json:"token"`  // the last one; 0 if none is known
+	Leases []lease `json:"leases"` // in the order of their ends
+}
+
+type lease struct {
+	Holder string    `json:"holder"` // empty if unknown
+	Units  int64     `json:"units"`
+	Token  int64     `json:"token"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"` // unless it is renewed
+}
+
 // section is the state under one limit, or in one window that Redis stores under none of the limits
-// given.
+// given. Of package inflight there is one, without a Per.
 type section struct {
-	Per    int64 `json:"per_ms"`
+	Per    int64 `json:"per_ms,omitzero"`
 	Stored bool  `json:"stored"`
 	*Bound
 	ResetAfter int64 `json:"reset_after_ms"` // until all units have come back
@@ -74,7 +91,7 @@ type Counts struct {
 	Ahead     *int64   `json:"ahead,omitempty"` // pace: units of these turns that are still to come
 	NextUnits int64    `json:"next_units"`      // that come back first
 	NextAfter int64    `json:"next_after_ms"`
-	Buckets   []bucket `json:"buckets"` // oldest first
+	Buckets   []bucket `json:"buckets,omitzero"` // oldest first; not of package inflight, which has leases
 }
 
 type bucket struct {
@@ -134,6 +151,36 @@ func (s *Subject) paceState(snap pace.Snapshot) *State {
 	return st
 }
 
+// inflightState returns the state that an inflight.Limiter reports. It takes a Max of 0 as unknown.
+func (s *Subject) inflightState(snap inflight.Snapshot) *State {
+	st := s.newState(snap.Key, snap.At)
+	st.Estimator, st.Places, st.Limits = "inflight", &Places{snap.Token, []lease{}}, []*section{}
+	for _, held := range snap.Leases {
+		st.Leases = append(st.Leases, lease(held))
+	}
+	if snap.Max > 0 || st.recorded() {
+		st.Limits = append(st.Limits, heldSection(snap))
+	}
+	return st
+}
+
+// heldSection returns the section of all leases. Its units come back as if no lease were renewed or
+// released.
+func heldSection(snap inflight.Snapshot) *section {
+	l := window.LimitState{Usage: window.Usage{Limit: window.Limit{Max: snap.Max}, Used: snap.Used, Remaining: max(0, snap.Max-snap.Used)}}
+	for _, held := range snap.Leases {
+		l.Buckets = append(l.Buckets, window.Bucket{Last: held.Until, Units: held.Units})
+		l.ResetAfter = held.Until.Sub(snap.At)
+	}
+	sec := newSection(l.Usage, snap.At, strconv.FormatInt(snap.Max, 10))
+	sec.count(l)
+	sec.Buckets = nil
+	if sec.Bound != nil && sec.Remaining == 0 {
+		sec.RetryAfter = max(1, sec.NextAfter)
+	}
+	return sec
+}
+
 // newSection returns a section without its counts. It has no Bound if Max is unknown.
 func newSection(u window.Usage, at time.Time, limit string) *section {
 	sec := &section{Per: u.Limit.Per.Milliseconds(), ResetAfter: u.ResetAfter.Milliseconds(), per: u.Limit.Per, now: at}
@@ -166,7 +213,7 @@ func (sec *section) count(l window.LimitState) {
 // decide marks the sections that are stored, and decides about one more unit under the limits
 // given.
 func (st *State) decide(stored []*section) {
-	st.Stored = len(stored) > 0 || st.Turns != nil && (!st.Newest.IsZero() || !st.PausedUntil.IsZero())
+	st.Stored = len(stored) > 0 || st.recorded()
 	for _, sec := range st.Limits {
 		sec.Stored = slices.ContainsFunc(stored, func(other *section) bool { return other.per == sec.per })
 	}
@@ -180,6 +227,17 @@ func (st *State) decide(stored []*section) {
 	if st.Decision != nil && st.Turns != nil {
 		st.Allowed, st.RetryAfter = st.wait == 0, st.wait
 	}
+}
+
+// recorded reports whether Redis holds the key although no unit may be counted.
+func (st *State) recorded() bool {
+	return st.Turns != nil && (!st.Newest.IsZero() || !st.PausedUntil.IsZero()) || st.Places != nil && st.Token > 0
+}
+
+// dropPlaceholders leaves the sections that Redis stores, if none of the limits were those of the service.
+func (st *State) dropPlaceholders() []*section {
+	st.Limits = slices.DeleteFunc(st.Limits, func(sec *section) bool { return sec.Bound != nil })
+	return st.Limits
 }
 
 // countingSections returns the sections that count something.

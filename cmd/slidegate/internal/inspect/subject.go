@@ -3,6 +3,8 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,16 +13,18 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
 
 // Subject is an event of a rate limiter in Redis, with the flags that say where its counts are.
 type Subject struct {
-	Redis  flags.Redis  `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
-	AR1    bool         `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
-	Pace   bool         `help:"The limiter is of package pace, which books turns."`
-	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+	Redis    flags.Redis  `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	AR1      bool         `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
+	Pace     bool         `help:"The limiter is of package pace, which books turns."`
+	Inflight bool         `help:"The limiter is of package inflight, which gives leases."`
+	Secret   flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
 
 	Name  string `kong:"-"` // of the limiter; commands set it from their arguments
 	Event string `kong:"-"`
@@ -38,24 +42,45 @@ func (s *Subject) flags() (flags []string) {
 	case to != localRedis:
 		flags = append(flags, "--redis "+to)
 	}
-	if flag := s.kind(); flag != "" {
-		flags = append(flags, flag)
-	}
+	flags = append(flags, s.kinds()...)
 	if len(s.Secret) > 0 {
 		flags = append(flags, "--secret-file FILE")
 	}
 	return flags
 }
 
-// kind returns the flag that says of which package the limiter is, or an empty text for window.
-func (s *Subject) kind() string {
-	switch {
-	case s.AR1:
-		return "--ar1"
-	case s.Pace:
-		return "--pace"
+// kinds returns the flags that say of which package the limiter is: none for window.
+func (s *Subject) kinds() (flags []string) {
+	for _, kind := range []struct {
+		flag  string
+		given bool
+	}{{"--ar1", s.AR1}, {"--pace", s.Pace}, {"--inflight", s.Inflight}} {
+		if kind.given {
+			flags = append(flags, kind.flag)
+		}
 	}
-	return ""
+	return flags
+}
+
+// checkKinds returns an error if the limiter would be of several packages.
+func (s *Subject) checkKinds() error {
+	if flags := s.kinds(); len(flags) > 1 {
+		return fmt.Errorf("%s and %s do not go together: a limiter is of one package; leave out one of them", flags[0], flags[1])
+	}
+	return nil
+}
+
+// limits parses limits with commas between them. Of package inflight it parses Max, and returns it as a
+// limit without a Per.
+func (s *Subject) limits(text string) (flags.Limits, error) {
+	if !s.Inflight {
+		return flags.ParseLimits(text)
+	}
+	most, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not the Max of a limiter of package inflight; write a number of units, as in 5", text)
+	}
+	return flags.Limits{{Max: most}}, nil
 }
 
 // connect connects to the server or the cluster.
@@ -63,8 +88,8 @@ func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if len(s.Redis.InitAddress) == 0 {
 		s.Redis.InitAddress = []string{localRedis}
 	}
-	if s.AR1 && s.Pace {
-		return nil, errTwoKinds
+	if err := s.checkKinds(); err != nil {
+		return nil, err
 	}
 	if err := s.checkName(); err != nil {
 		return nil, err
@@ -72,8 +97,6 @@ func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	client, err := s.Redis.Connect(ctx)
 	return client, s.userError(ctx, err)
 }
-
-var errTwoKinds = errors.New("--ar1 and --pace do not go together: a limiter is of one package; leave out one of them")
 
 // checkName returns an error if no limiter can have this name or secret, before a connection is
 // made. An empty name passes, because the page gets a name only later.
@@ -115,8 +138,7 @@ func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given f
 	if err != nil {
 		return nil, s.userError(ctx, err)
 	}
-	stored := st.Limits[len(placeholderLimits):]
-	st.Limits = stored
+	stored := st.dropPlaceholders()
 	if len(given) == 0 {
 		st.At = st.attemptTime()
 	} else if st, err = s.inspect(ctx, client, given, now); err != nil {
@@ -144,6 +166,12 @@ func (s *Subject) ask(ctx context.Context, l limiter) (*State, error) {
 	case *pace.Limiter:
 		got, err := l.Inspect(ctx, s.Event)
 		return s.paceState(got), err
+	case inflightLimiter:
+		got, err := l.Inspect(ctx, s.Event)
+		if !l.known {
+			got.Max = 0
+		}
+		return s.inflightState(got), err
 	}
 	got, err := l.(*window.Limiter).Inspect(ctx, s.Event)
 	return s.windowState(got), err
@@ -158,15 +186,25 @@ func (s *Subject) forget(ctx context.Context, client rueidis.Client) error {
 	return s.userError(ctx, err)
 }
 
-// limiter is a limiter of package window, ar1 or pace.
+// limiter is a limiter of package window, ar1, pace or inflight.
 type limiter interface {
 	Reset(ctx context.Context, event string) error
 }
 
+// inflightLimiter is a limiter of package inflight.
+type inflightLimiter struct {
+	*inflight.Limiter
+	known bool // its Max is that of the service
+}
+
 func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (limiter, error) {
+	if err := s.checkKinds(); err != nil {
+		return nil, err
+	}
 	switch {
-	case s.AR1 && s.Pace:
-		return nil, errTwoKinds
+	case s.Inflight:
+		l, err := inflight.New(window.On(client), inflight.Config{Name: s.Name, Max: limits[0].Max, Secret: s.Secret, Timeout: connect.Timeout, TTL: 3 * connect.Timeout})
+		return inflightLimiter{l, limits[0].Per == 0}, err
 	case s.Pace:
 		return pace.New(window.On(client), pace.Config{Name: s.Name, Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
 	}

@@ -64,7 +64,7 @@ func (c *Command) resetWarning() string {
 // startQuery returns what the page shows first, as the query string of its URL. Without an event,
 // the page asks for one.
 func (c *Command) startQuery() string {
-	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits.Texts(), ","), AR1: c.AR1, Pace: c.Pace, Login: c.Login}
+	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits, ","), AR1: c.AR1, Pace: c.Pace, Inflight: c.Inflight, Login: c.Login}
 	if c.IP != nil {
 		q.Address = *c.IP
 	}
@@ -95,7 +95,7 @@ type web struct {
 // subject returns the subject of a query.
 func (w *web) subject(q page.Query) *Subject {
 	s := w.Subject
-	s.Name, s.Event, s.AR1, s.Pace = q.Name, q.Event, q.AR1, q.Pace
+	s.Name, s.Event, s.AR1, s.Pace, s.Inflight = q.Name, q.Event, q.AR1, q.Pace, q.Inflight
 	return &s
 }
 
@@ -108,13 +108,13 @@ func (w *web) open(q page.Query) (page.Poll, error) {
 		return w.openAccount(q)
 	}
 	var given flags.Limits
+	s := w.subject(q)
 	if q.Limits != "" {
 		var err error
-		if given, err = flags.ParseLimits(q.Limits); err != nil {
+		if given, err = s.limits(q.Limits); err != nil {
 			return nil, err
 		}
 	}
-	s := w.subject(q)
 	return s.newPoll(w.client, given, w.now)
 }
 
@@ -213,7 +213,7 @@ func (s *Subject) pollState(ctx context.Context, l limiter, given bool) (*State,
 		return nil, s.userError(ctx, err)
 	}
 	if !given {
-		st.Limits = st.Limits[len(placeholderLimits):]
+		st.dropPlaceholders()
 		st.At = st.attemptTime()
 	}
 	st.decide(st.countingSections())

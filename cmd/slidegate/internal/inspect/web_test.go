@@ -21,9 +21,10 @@ func TestStartQuery(t *testing.T) {
 	for want, c := range map[string]Command{
 		"":                               {},
 		"?event=alice&name=login":        {Subject: Subject{Name: "login", Event: "alice"}},
-		"?ar1=1&limit=5%2F1h&name=login": {Subject: Subject{Name: "login", AR1: true}, Limits: limits(t, "5/1h")},
+		"?ar1=1&limit=5%2F1h&name=login": {Subject: Subject{Name: "login", AR1: true}, Limits: flags.Texts{"5/1h"}},
 		"?name=api&pace=1":               {Subject: Subject{Name: "api", Pace: true}},
-		"?limit=5%2F1h%2C9%2F1d":         {Limits: limits(t, "5/1h,9/1d")},
+		"?inflight=1&limit=5&name=api":   {Subject: Subject{Name: "api", Inflight: true}, Limits: flags.Texts{"5"}},
+		"?limit=5%2F1h%2C9%2F1d":         {Limits: flags.Texts{"5/1h", "9/1d"}},
 		"?event=alice&ip=%3A%3A1&login=1&name=login": {Subject: Subject{Name: "login", Event: "alice"}, Login: true, IP: &six},
 		"?login=1": {Login: true},
 	} {

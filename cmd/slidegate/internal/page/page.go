@@ -37,13 +37,14 @@ type Config struct {
 
 // Query is the event or account to watch.
 type Query struct {
-	Name    string // of the limiter or the guard
-	Event   string // or an account; any bytes
-	Limits  string // as in 5/1h,20/1d
-	AR1     bool   // the limiter is one of ar1
-	Pace    bool   // the limiter is one of pace
-	Login   bool   // Name is that of a login guard, and Event an account
-	Address string // the IP address that the account is used from, or empty
+	Name     string // of the limiter or the guard
+	Event    string // or an account; any bytes
+	Limits   string // as in 5/1h,20/1d
+	AR1      bool   // the limiter is one of ar1
+	Pace     bool   // the limiter is one of pace
+	Inflight bool   // the limiter is one of inflight
+	Login    bool   // Name is that of a login guard, and Event an account
+	Address  string // the IP address that the account is used from, or empty
 }
 
 // Poll reads a state, which the page gets as JSON.
@@ -146,7 +147,7 @@ func (p *page) queryOf(r *http.Request) Query {
 	}
 	return Query{
 		Name: v.Get("name"), Event: v.Get("event"), Limits: v.Get("limit"), AR1: v.Has("ar1"), Pace: v.Has("pace"),
-		Login: v.Has("login"), Address: v.Get("ip"),
+		Inflight: v.Has("inflight"), Login: v.Has("login"), Address: v.Get("ip"),
 	}
 }
 
@@ -158,7 +159,7 @@ func (q Query) Encode() string {
 			v.Set(name, value)
 		}
 	}
-	for name, on := range map[string]bool{"ar1": q.AR1, "pace": q.Pace, "login": q.Login} {
+	for name, on := range map[string]bool{"ar1": q.AR1, "pace": q.Pace, "inflight": q.Inflight, "login": q.Login} {
 		if on {
 			v.Set(name, "1")
 		}

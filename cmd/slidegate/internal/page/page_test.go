@@ -166,7 +166,7 @@ func TestMaxWatched(t *testing.T) {
 func TestOneLimiter(t *testing.T) {
 	var asked Query
 	h := New(Config{Forget: func(_ context.Context, q Query) error { asked = q; return nil }})
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/reset?event=e&name=n&limit=1/1h&ar1=1&pace=1&login=1&ip=192.0.2.1", http.NoBody)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/reset?event=e&name=n&limit=1/1h&ar1=1&pace=1&inflight=1&login=1&ip=192.0.2.1", http.NoBody)
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if want := (Query{Event: "e"}); asked != want {
 		t.Errorf("%+v", asked)

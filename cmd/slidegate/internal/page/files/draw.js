@@ -113,11 +113,13 @@ export class Limit {
     this.at = at;
     const known = section.max !== undefined, used = section.used ?? section.level;
     const ahead = section.ahead ? `, ${count(section.ahead)} ahead` : "";
-    this.name.textContent = known ? `${count(section.max)} in ${span(section.per_ms)}` : span(section.per_ms);
+    const held = !section.per_ms; // it is of package inflight
+    if (held) this.name.textContent = known ? units(section.max) : "Now";
+    else this.name.textContent = known ? `${count(section.max)} in ${span(section.per_ms)}` : span(section.per_ms);
     this.name.title = section.limit ?? "";
     this.free.replaceChildren(...(known
-      ? [el("b", {}, count(section.remaining)), ` free, ${count(used)} used${ahead}`]
-      : [el("b", {}, count(used)), ` counted${ahead}`]));
+      ? [el("b", {}, count(section.remaining)), ` free, ${count(used)} ${held ? "held" : "used"}${ahead}`]
+      : [el("b", {}, count(used)), ` ${held ? "held" : "counted"}${ahead}`]));
     this.element.classList.toggle("idle", !used);
     this.element.classList.toggle("full", known && section.retry_after_ms > 0);
     this.level.setAttribute("width", known ? Math.min(1, used / section.max) * wide : 0);
@@ -127,9 +129,9 @@ export class Limit {
   // frame moves the bars and the countdown between two updates.
   frame(now) {
     this.strip?.frame(now);
-    const s = this.section, after = s.buckets ? s.next_after_ms : s.retry_after_ms || s.reset_after_ms;
-    const what = s.buckets ? `${units(s.next_units)} back in ` : s.retry_after_ms ? "1 unit back in " : "at rest in ";
-    const text = after ? what + countdown(this.at + after - now) : "Nothing is counted.";
+    const s = this.section, counts = s.next_units !== undefined, after = counts ? s.next_after_ms : s.retry_after_ms || s.reset_after_ms;
+    const what = counts ? `${units(s.next_units)} back in ` : s.retry_after_ms ? "1 unit back in " : "at rest in ";
+    const text = after ? what + countdown(this.at + after - now) + (s.per_ms ? "" : ", unless renewed") : "Nothing is counted.";
     if (this.next.textContent !== text) this.next.textContent = text;
   }
 }

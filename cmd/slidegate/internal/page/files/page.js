@@ -72,7 +72,7 @@ function verdict(state, answer, because) {
   text("because", because);
   end = waits ? Date.parse(state.at) + state.retry_after_ms : 0;
   $("wait").hidden = !end;
-  if (end) text("until", `${pace ? "turn" : "allowed"} at ${moment(end, now())}`);
+  if (end) text("until", `${pace ? "turn" : "allowed"} at ${moment(end, now())}${state.leases ? ", unless renewed" : ""}`);
 }
 
 // free returns the number of units that the known limits together allow.
@@ -91,11 +91,20 @@ function turns(state) {
     when(state.paused_until, state.paused_for_ms, "The pause ends", "The last pause ended");
 }
 
+// leases returns a table of the leases of package inflight.
+function leases(state) {
+  const at = Date.parse(state.at);
+  const rows = state.leases.map((l) => [l.holder || "none", count(l.units), moment(Date.parse(l.since), at), moment(Date.parse(l.until), at)]);
+  return table("Leases", ["holder", "units", "since", "until"], rows, "Nobody holds a unit.");
+}
+
 function showEvent(state) {
   text("where", `${state.limiter} on ${state.redis}, key ${state.key}`);
   const all = state.limits ?? [], full = all.filter((s) => s.retry_after_ms > 0);
-  text("turns", turns(state));
+  text("turns", state.token ? `The last token is ${state.token}.` : turns(state));
+  if (state.leases) $("leases").replaceChildren(leases(state));
   if (state.allowed === false && state.estimator === "pace") verdict(state, "Waits", `for the next turn${others(all, "delay it")}`);
+  else if (state.allowed === false && state.leases) verdict(state, "Denied", `${count(all[0].used)} of ${units(all[0].max)} held`);
   else if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
   else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted: its counts are gone, or it was never counted here. Or the limiter has another name or Secret, or the event is spelled in another way.");
   else if (state.allowed) verdict(state, "Allowed", `${units(free(all))} at once${others(all)}`);
