@@ -23,7 +23,7 @@ func (st *State) head() string {
 	if st.Turns != nil {
 		rows = append(rows, st.rows(st.At)...)
 	}
-	if st.Places != nil && st.Places.Token > 0 {
+	if st.Places != nil && st.Token > 0 {
 		rows = append(rows, []string{"token", fmt.Sprintf("%d, the last one", st.Token)})
 	}
 	output.Table(&b, 0, rows)

@@ -203,7 +203,8 @@ func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func()
 	}
 	switch {
 	case s.Inflight:
-		l, err := inflight.New(window.On(client), inflight.Config{Name: s.Name, Max: limits[0].Max, Secret: s.Secret, Timeout: connect.Timeout, TTL: 3 * connect.Timeout})
+		cfg := inflight.Config{Name: s.Name, Max: limits[0].Max, Secret: s.Secret, Timeout: connect.Timeout, TTL: 3 * connect.Timeout}
+		l, err := inflight.New(window.On(client), cfg)
 		return inflightLimiter{l, limits[0].Per == 0}, err
 	case s.Pace:
 		return pace.New(window.On(client), pace.Config{Name: s.Name, Limits: limits, Secret: s.Secret, Now: now, Timeout: connect.Timeout})
