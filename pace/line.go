@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,15 +26,15 @@ type line struct {
 	waiters    []*waiter
 	turns      []turn // booked, and not taken; in order
 	unwanted   []turn // to give back
-	givingBack int
-	booking    units // how many turns a call books now, for the first waiters without one
-	calls      int   // under way
+	givingBack int    // calls under way that do so
+	booking    units  // how many turns a call books now, for the first waiters without one
+	calls      int    // under way
 	refused    refusal
 	heard      time.Time      // when the last reply about the event came
 	last       map[bool]state // what the newest reply said of pauses, of Redis and of the Fallback
-	asked      time.Time
-	took       time.Duration // until the last reply came to that question
-	soon       bool          // the timer is about to let the line step on
+	asked      time.Time      // when the last question about pauses was sent
+	took       time.Duration  // until the last reply came to that question
+	soon       bool           // the timer is about to let the line step on
 	timer      *time.Timer
 }
 
@@ -57,12 +57,12 @@ type waiter struct {
 	n        int64
 	deadline time.Time // zero if there is none
 	answered bool      // a call has told whether its turn comes before the deadline
-	over     bool      // it has left, or an answer
+	over     bool      // it has left, or has an answer
 	turn     turn      // that it got
 	done     chan error
 }
 
-// end answers a waiter, unless it has left or an answer.
+// end answers a waiter, unless it has left or has an answer.
 func (w *waiter) end(err error) {
 	if !w.over {
 		w.over = true
@@ -177,7 +177,7 @@ func (l *line) dropMissed(now time.Time) {
 }
 
 // cover gives each waiter the next turn of as many units, and fails those whose turn comes after their
-// deadline. It removes those who have left or an error, and drops turns for which nobody waits. It returns the
+// deadline. It removes those who are over, and drops turns for which nobody waits. It returns the
 // waiters for whom no turn is booked or being booked, in order.
 func (l *line) cover() (uncovered []*waiter) {
 	free := map[int64][]int{} // of turns, by units
@@ -205,24 +205,13 @@ func (l *line) cover() (uncovered []*waiter) {
 		}
 		return false
 	})
-	for _, i := range slices.Backward(slices.Sorted(each(free))) {
+	surplus := slices.Concat(slices.Collect(maps.Values(free))...)
+	slices.Sort(surplus)
+	for _, i := range slices.Backward(surplus) {
 		l.unwanted = append(l.unwanted, l.turns[i])
 		l.turns = slices.Delete(l.turns, i, i+1)
 	}
 	return uncovered
-}
-
-// each returns the elements of all slices.
-func each(of map[int64][]int) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for _, all := range of {
-			for _, i := range all {
-				if !yield(i) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // giveBack cancels turns that were dropped, some at a time.
