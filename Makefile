@@ -99,7 +99,7 @@ matrix: $(addprefix matrix-,$(SERVERS))
 
 matrix-%:
 	@echo "== $*"
-	@SLIDEGATE_REQUIRE_DOCKER=1 SLIDEGATE_SERVER=$* SLIDEGATE_REDIS_IMAGE=$(call image,$*) $(MAKE) --no-print-directory $(TESTS) JOBS=1
+	@SLIDEGATE_LONG=1 SLIDEGATE_REQUIRE_DOCKER=1 SLIDEGATE_SERVER=$* SLIDEGATE_REDIS_IMAGE=$(call image,$*) $(MAKE) --no-print-directory $(TESTS) JOBS=1
 
 race:
 ifeq ($(CGO),1)

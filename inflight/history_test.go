@@ -55,7 +55,7 @@ func TestHistoriesUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.UnlessShort(125, 30)}
+			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.Share(150)}
 			h.play()
 		})
 	}

@@ -55,7 +55,7 @@ func TestHistoriesUnderLoad(t *testing.T) {
 			} {
 				t.Run(fmt.Sprintf("%s, %d callers", test.store, test.callers), func(t *testing.T) {
 					h := newHistory(t, s, test.conn)
-					h.play(test.callers, redistest.UnlessShort(test.answers, test.answers/10))
+					h.play(test.callers, redistest.Share(test.answers))
 				})
 			}
 		})

@@ -228,7 +228,7 @@ func TestJointAmidFaults(t *testing.T) {
 			t.Run(f.name+", "+s.name, func(t *testing.T) {
 				t.Parallel()
 				h := s.history(t)
-				h.fault = &f
+				h.fault, h.calls = &f, redistest.UnlessShort(s.calls, s.calls/10) // each fault must meet a call
 				h.onServer(t, redistest.Start(t, "--maxmemory-policy", "noeviction"), 2*time.Second)
 				h.play(t)
 				t.Logf("after %d joint calls without an answer, %d were counted; %d one by one without one; %d other errors", h.uncertain.Load(), h.counted.Load(), h.unclear.Load(), h.failed.Load())
@@ -331,7 +331,7 @@ var jointEvents = sync.OnceValue(func() (events []string) {
 
 func (s jointSetting) history(t *testing.T) *jointHistory {
 	h := &jointHistory{jointSetting: s, limiters: make([][]*window.Limiter, s.processes), names: []string{redistest.Key(t), redistest.Key(t)}}
-	h.calls = redistest.UnlessShort(s.calls, s.calls/10)
+	h.calls = redistest.Share(s.calls)
 	events := jointEvents()
 	add := func(of int, limits []window.Limit) *jointKey {
 		k := &jointKey{of: of, event: events[0], name: fmt.Sprintf("%s:{%s}:w", h.names[of], events[0]), limits: limits, log: newExactLog()}

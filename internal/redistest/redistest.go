@@ -73,6 +73,18 @@ func UnlessShort[T any](full, short T) T {
 	return full
 }
 
+// Share returns how many of n calls a random history makes: all of them if SLIDEGATE_LONG is set, as in
+// make matrix, else a third, and a tenth in a short run.
+func Share(n int) int {
+	switch {
+	case testing.Short():
+		return n / 10
+	case os.Getenv("SLIDEGATE_LONG") == "":
+		return n / 3
+	}
+	return n
+}
+
 // atEnd makes Main call f after the tests.
 func atEnd(f func()) {
 	started.mu.Lock()
