@@ -360,14 +360,21 @@ func (l *Limiter) Close(ctx context.Context) error {
 	ctx, cancel := l.made().Finishing(ctx)
 	defer cancel()
 	var mu sync.Mutex
-	var errs []error
+	var last error
+	failed := 0
 	inParts(l.keeper.close(), func(g group, all []*Lease) {
 		err := g.release(ctx, all)
 		mu.Lock()
 		defer mu.Unlock()
-		errs = append(errs, err)
+		if err != nil {
+			last = err
+			failed += len(all)
+		}
 	})()
-	return errors.Join(errs...)
+	if failed > 1 {
+		last = fmt.Errorf("%w (%d leases)", last, failed)
+	}
+	return last
 }
 
 // report calls Observe about a TryAcquire or Acquire.

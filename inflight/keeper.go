@@ -158,7 +158,7 @@ func (g group) fits(all []*Lease) int {
 func (g group) renew(all []*Lease) {
 	ctx, cancel := all[0].limiter.engine.Finishing(context.Background())
 	defer cancel()
-	var known []*Lease
+	var known, unknown []*Lease
 	var refs []ref
 	for _, l := range all {
 		defer l.renewed()
@@ -167,11 +167,23 @@ func (g group) renew(all []*Lease) {
 		case r.token > 0:
 			known, refs = append(known, l), append(refs, r)
 		default:
-			l.again(ctx)
+			unknown = append(unknown, l)
 		}
 	}
+	unknown = append(unknown, g.renewKnown(ctx, known, refs)...)
+	var workers errgroup.Group
+	workers.SetLimit(mostCalls)
+	for _, l := range unknown {
+		workers.Go(func() error { l.again(ctx); return nil })
+	}
+	_ = workers.Wait()
+}
+
+// renewKnown renews leases that were in Redis. It returns those that the Fallback carries, and that have ended
+// in Redis.
+func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ended []*Lease) {
 	if len(known) == 0 {
-		return
+		return nil
 	}
 	began := time.Now()
 	held, err := g.store.renew(ctx, g.event, refs, g.ttl, g.holder)
@@ -183,13 +195,14 @@ func (g group) renew(all []*Lease) {
 				l.giveUp(refs[i])
 			}
 		case err == nil && carried:
-			l.again(ctx)
+			ended = append(ended, l)
 		case err == nil:
 			l.lose(KindLost)
 		case pipeline.IsOutage(err) && g.fallback != nil:
 			l.carry(began)
 		}
 	}
+	return ended
 }
 
 // renewed notes that no renewal is under way.

@@ -28,7 +28,7 @@ type Lease struct {
 // A ref names a lease to a store.
 type ref struct {
 	id    string // 8 random bytes
-	n     int64
+	n     int64  // never changes, nor does max
 	max   int64
 	token int64 // in Redis; 0 if it never was there
 }
@@ -106,7 +106,7 @@ func (l *Lease) keep(began time.Time, as ref) bool {
 	l.mu.Lock()
 	carried, over := l.degraded, l.over
 	if !over {
-		l.ref, l.degraded = as, false
+		l.id, l.token, l.degraded = as.id, as.token, false
 		l.extend(began)
 	}
 	l.mu.Unlock()
