@@ -269,8 +269,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, event string) (*Lease, Decisio
 // TryAcquireN takes n units of an event if they are free. A nil Lease without an error means that they are
 // not. Release the Lease when the work is done.
 //
-// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, ErrClosed, and
-// those of ctx. Another error names the key: its value is no record of this library.
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, ErrClosed, ErrLost if
+// the process was stopped meanwhile for longer than TTL, and those of ctx. Another error names the key: its value is no record of this library.
 func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease *Lease, d Decision, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, d, err
