@@ -34,19 +34,27 @@ import (
 // Each history is played in both forms, about one event and about several.
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for _, file := range s.histories() {
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-				text, got := s.play(t, file, forms{s.spyOnRedis(t), s.spyOnRedis(t)}.both())
-				if *update {
-					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				} else if diff := cmp.Diff(text, got); diff != "" {
-					t.Errorf("if this is as it should be: go test ./lua -update (-want +got)\n%s", diff)
-				}
-			})
-		}
+		s.playsAll(t, func(t *testing.T, file string) (text, got string) {
+			t.Helper()
+			return s.play(t, file, forms{s.spyOnRedis(t), s.spyOnRedis(t)}.both())
+		})
 	})
+}
+
+// playsAll plays each history of a script, and compares what it got with the text of the file.
+func (s script) playsAll(t *testing.T, play func(t *testing.T, file string) (text, got string)) {
+	for _, file := range s.histories() {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, got := play(t, file)
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			} else if diff := cmp.Diff(text, got); diff != "" {
+				t.Errorf("if this is as it should be: go test ./lua -update (-want +got)\n%s", diff)
+			}
+		})
+	}
 }
 
 // play runs the history in a file. It returns its text without replies, and with the replies that

@@ -1,16 +1,10 @@
 package lua_test
 
 import (
-	"bufio"
-	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,11 +30,14 @@ type heldAnswer struct{ reply, wrote, stored, err string }
 // A heldJudge runs inflight.lua on one event.
 type heldJudge func(tb testing.TB, args ...string) heldAnswer
 
+// spiedHeld returns the source of inflight.lua in setspy.lua.
+func spiedHeld() string { return strings.Replace(setSpySource, "--SCRIPT--", inflight.source, 1) }
+
 // heldOnRedis returns the judge that counts: a real server.
 func heldOnRedis(tb testing.TB) heldJudge {
 	tb.Helper()
 	client, key := redistest.Client(tb), redistest.Key(tb)
-	script := rueidis.NewLuaScript(strings.Replace(setSpySource, "--SCRIPT--", inflight.source, 1))
+	script := rueidis.NewLuaScript(spiedHeld())
 	return func(tb testing.TB, args ...string) heldAnswer {
 		tb.Helper()
 		texts, err := script.Exec(tb.Context(), client, []string{key}, args).AsStrSlice()
@@ -53,29 +50,14 @@ func heldOnRedis(tb testing.TB) heldJudge {
 	}
 }
 
-// heldOnLua returns the judge in an interpreter, in which testdata/redis.lua replaces the server.
+// heldOnLua returns the judge in an interpreter.
 func heldOnLua(t *testing.T, path string) heldJudge {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "spied.lua")
-	if err := os.WriteFile(file, []byte(strings.Replace(setSpySource, "--SCRIPT--", inflight.source, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
-	cmd := exec.CommandContext(ctx, path, "testdata/redis.lua", file)
-	cmd.Stderr = os.Stderr
-	in, out := must(cmd.StdinPipe()), bufio.NewReader(must(cmd.StdoutPipe()))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); _ = cmd.Wait(); cancel() })
+	call, read := inLua(t, path, spiedHeld())
 	return func(tb testing.TB, args ...string) heldAnswer {
 		tb.Helper()
-		_, _ = io.WriteString(in, "lua:KEY "+strings.Join(args, " ")+"\n") // if it ended, it does not answer
-		line, err := out.ReadString('\n')
-		if err != nil {
-			tb.Fatalf("%s ended: %v", path, err)
-		}
-		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		call("lua:KEY", args)
+		fields := read(tb)
 		if fields[0] == "error" {
 			return heldAnswer{err: strings.ReplaceAll(fields[1], "lua:KEY", "KEY")}
 		}

@@ -2,8 +2,6 @@ package lua_test
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,42 +19,25 @@ import (
 // The reply follows, indented, with instants as times after midnight, and the commands that write. A
 // line with the word record shows the sorted set, a member a line, with bytes that are no text as \XX.
 func TestInflightVectors(t *testing.T) {
-	for _, file := range inflight.histories() {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, got := playHeld(t, file, heldOnRedis(t))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			} else if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("if this is as it should be: go test ./lua -run InflightVectors -update (-want +got)\n%s", diff)
-			}
-		})
-	}
+	inflight.playsAll(t, func(t *testing.T, file string) (text, got string) {
+		t.Helper()
+		return playHeld(t, file, heldOnRedis(t))
+	})
 }
 
 // TestInflightOnOtherLuas plays the same, and random histories, on the interpreters of Lua that it finds.
 func TestInflightOnOtherLuas(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it is an extra")
-	}
-	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			continue
+	eachLua(t, func(t *testing.T, path string) {
+		for _, file := range inflight.histories() {
+			text, got := playHeld(t, file, heldOnLua(t, path))
+			if diff := cmp.Diff(text, got); diff != "" {
+				t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
+			}
 		}
-		t.Run(name, func(t *testing.T) {
-			for _, file := range inflight.histories() {
-				text, got := playHeld(t, file, heldOnLua(t, path))
-				if diff := cmp.Diff(text, got); diff != "" {
-					t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
-				}
-			}
-			for seed := range uint64(6) {
-				newHeldPlay(seed, heldOnLua(t, path)).plays(t)
-			}
-		})
-	}
+		for seed := range uint64(6) {
+			newHeldPlay(seed, heldOnLua(t, path)).plays(t)
+		}
+	})
 }
 
 // playHeld plays a history. It returns its text, and the text with the replies that it got.

@@ -20,6 +20,13 @@ import (
 // server may bring another Lua than Redis does today. It is an extra. No server runs one of these
 // interpreters, and they do not replace the tests on a real server.
 func TestOtherLuas(t *testing.T) {
+	eachLua(t, func(t *testing.T, path string) {
+		each(t, func(t *testing.T, s script) { s.othersAgree(t, path) })
+	})
+}
+
+// eachLua runs a test on each interpreter that it finds.
+func eachLua(t *testing.T, test func(t *testing.T, path string)) {
 	if testing.Short() {
 		t.Skip("it is an extra")
 	}
@@ -30,9 +37,7 @@ func TestOtherLuas(t *testing.T) {
 			continue
 		}
 		found++
-		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, s script) { s.othersAgree(t, path) })
-		})
+		t.Run(name, func(t *testing.T) { test(t, path) })
 	}
 	if found == 0 {
 		t.Skip("none of lua5.1 to lua5.4 is on the PATH: the histories were played on the server alone")
@@ -51,11 +56,27 @@ func (s script) othersAgree(t *testing.T, path string) {
 	}
 }
 
-// spyOnLua returns the spy in an interpreter, in which testdata/redis.lua replaces the server.
+// spyOnLua returns the spy in an interpreter.
 func (s script) spyOnLua(t *testing.T, path string) spy {
 	t.Helper()
+	call, read := inLua(t, path, s.spied())
+	return func(tb testing.TB, events []string, args ...string) (all []answer) {
+		tb.Helper()
+		names := keysOf("lua:", events)
+		call(strings.Join(names, ","), args)
+		for _, key := range names {
+			all = append(all, readLine(read(tb), key, names[0]))
+		}
+		return all
+	}
+}
+
+// inLua runs a script in an interpreter, in which testdata/redis.lua replaces the server. Call makes a call
+// about keys, and read returns the fields of the next line that it reports.
+func inLua(t *testing.T, path, source string) (call func(keys string, args []string), read func(tb testing.TB) []string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "spied.lua")
-	if err := os.WriteFile(file, []byte(s.spied()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
@@ -66,19 +87,18 @@ func (s script) spyOnLua(t *testing.T, path string) spy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait(); cancel() })
-	return func(tb testing.TB, events []string, args ...string) (all []answer) {
-		tb.Helper()
-		names := keysOf("lua:", events)
-		_, _ = io.WriteString(in, strings.Join(names, ",")+" "+strings.Join(args, " ")+"\n") // if it ended, it does not answer
-		for _, key := range names {
-			line, err := out.ReadString('\n')
-			if err != nil {
-				tb.Fatalf("%s ended: %v", path, err)
-			}
-			all = append(all, readLine(strings.Split(strings.TrimSuffix(line, "\n"), "\t"), key, names[0]))
-		}
-		return all
+	call = func(keys string, args []string) {
+		_, _ = io.WriteString(in, keys+" "+strings.Join(args, " ")+"\n") // if it ended, it does not answer
 	}
+	read = func(tb testing.TB) []string {
+		tb.Helper()
+		line, err := out.ReadString('\n')
+		if err != nil {
+			tb.Fatalf("%s ended: %v", path, err)
+		}
+		return strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+	}
+	return call, read
 }
 
 // readLine reads what testdata/redis.lua reports about the event of a key. An error of the whole

@@ -3,8 +3,6 @@ package lua_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,42 +23,25 @@ import (
 // after midnight, and what is written. A line with the word record shows the stored record in hex: its
 // head and then each section, as testdata/window does.
 func TestPaceVectors(t *testing.T) {
-	for _, file := range must(filepath.Glob("testdata/pace/*.txt")) {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, got := playPace(t, file, pace.onRedis(t))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			} else if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("if this is as it should be: go test ./lua -run PaceVectors -update (-want +got)\n%s", diff)
-			}
-		})
-	}
+	pace.playsAll(t, func(t *testing.T, file string) (text, got string) {
+		t.Helper()
+		return playPace(t, file, pace.onRedis(t))
+	})
 }
 
 // TestPaceOnOtherLuas plays the same, and random histories, on the interpreters of Lua that it finds.
 func TestPaceOnOtherLuas(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it is an extra")
-	}
-	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			continue
+	eachLua(t, func(t *testing.T, path string) {
+		for _, file := range pace.histories() {
+			text, got := playPace(t, file, pace.spyOnLua(t, path).about("turns"))
+			if diff := cmp.Diff(text, got); diff != "" {
+				t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
+			}
 		}
-		t.Run(name, func(t *testing.T) {
-			for _, file := range must(filepath.Glob("testdata/pace/*.txt")) {
-				text, got := playPace(t, file, pace.spyOnLua(t, path).about("turns"))
-				if diff := cmp.Diff(text, got); diff != "" {
-					t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
-				}
-			}
-			for seed := range uint64(20) {
-				newPacedEvent(seed, pace.spyOnLua(t, path).about("turns")).plays(t, seed%3 == 0)
-			}
-		})
-	}
+		for seed := range uint64(20) {
+			newPacedEvent(seed, pace.spyOnLua(t, path).about("turns")).plays(t, seed%3 == 0)
+		}
+	})
 }
 
 // playPace plays a history. It returns its text, and the text with the replies that it got.
