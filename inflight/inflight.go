@@ -133,13 +133,12 @@ var (
 )
 
 const (
-	defaultTTL     = 10 * time.Second
-	mostTTL        = 24 * time.Hour
-	defaultHold    = time.Hour
-	mostUnits      = 1000
-	mostHolder     = 32
-	defaultTimeout = 250 * time.Millisecond
-	maxTime        = 9e15 // the last µs that the script takes, in the year 2255
+	defaultTTL  = 10 * time.Second
+	mostTTL     = 24 * time.Hour
+	defaultHold = time.Hour
+	mostUnits   = 1000
+	mostHolder  = 32
+	maxTime     = 9e15 // the last µs that the script takes, in the year 2255
 )
 
 // New returns a limiter that keeps its places in the Redis or Redis Cluster of a Connection, which comes
@@ -183,9 +182,6 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		if !f.engine.InMemory() {
 			return nil, fmt.Errorf("slidegate: limiter %q has a Fallback %q on Redis; make it by NewLocal", cfg.Name, f.engine.Name)
 		}
-		if f.engine.MaxEvents == 0 {
-			f.store.(*local).Bound(outage.MaxEvents)
-		}
 	}
 	c := &core{
 		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, track: cfg.Track, fallback: cfg.Fallback, observe: cfg.Observe,
@@ -199,7 +195,7 @@ func (cfg *Config) ttl() time.Duration { return cmp.Or(cfg.TTL, defaultTTL) }
 
 // check returns what is wrong with the configuration, apart from what all kinds of limiters check.
 func (cfg *Config) check() error {
-	timeout := cmp.Or(cfg.Timeout, defaultTimeout)
+	timeout := cmp.Or(cfg.Timeout, engine.DefaultTimeout)
 	switch {
 	case cfg.TTL < 0 || cfg.TTL > mostTTL || cfg.TTL%time.Millisecond != 0:
 		return fmt.Errorf("a TTL of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.TTL)
@@ -269,8 +265,9 @@ func (l *Limiter) TryAcquire(ctx context.Context, event string) (*Lease, Decisio
 // TryAcquireN takes n units of an event if they are free. A nil Lease without an error means that they are
 // not. Release the Lease when the work is done.
 //
-// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, ErrClosed, ErrLost if
-// the process was stopped meanwhile for longer than TTL, and those of ctx. Another error names the key: its value is no record of this library.
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, ErrClosed,
+// ErrLost if the process was stopped meanwhile for longer than TTL, and those of ctx. Another error
+// names the key: its value is no record of this library.
 func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease *Lease, d Decision, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, d, err
@@ -329,8 +326,8 @@ func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
 }
 
 // AcquireN waits until n units of an event are free, and takes them. Callers of a limiter come in order.
-// Among processes there is no order, and TryAcquire does not wait for its turn. Release the Lease when the work is done. Errors are as those of
-// TryAcquireN.
+// Among processes there is no order, and TryAcquire does not wait for its turn. Release the Lease when the
+// work is done. Errors are as those of TryAcquireN.
 func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, err
@@ -357,8 +354,8 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 // Close gives back all places that this process holds by the limiter, and by those from With. It gives no
 // more from then on. An error says that places may last until their TTL ends.
 func (l *Limiter) Close(ctx context.Context) error {
-	ctx, cancel := l.made().Finishing(ctx)
-	defer cancel()
+	l.made()
+	ctx = context.WithoutCancel(ctx)
 	var mu sync.Mutex
 	var last error
 	failed := 0

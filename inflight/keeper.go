@@ -34,7 +34,7 @@ func (k *keeper) add(l *Lease) bool {
 		return false
 	}
 	if k.held[l] = struct{}{}; k.over == nil {
-		k.over = make(chan struct{}, 1)
+		k.over = make(chan struct{})
 		go k.run(k.over)
 	}
 	return true
@@ -51,14 +51,11 @@ func (k *keeper) remove(l *Lease) {
 }
 
 // close returns all leases, and keeps no more.
-func (k *keeper) close() (all []*Lease) {
+func (k *keeper) close() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.closed = true
-	for l := range k.held {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Keys(k.held))
 }
 
 func (k *keeper) isClosed() bool {
@@ -156,8 +153,7 @@ func (g group) fits(all []*Lease) int {
 
 // renew renews leases, in an outage by the Fallback.
 func (g group) renew(all []*Lease) {
-	ctx, cancel := all[0].limiter.engine.Finishing(context.Background())
-	defer cancel()
+	ctx := context.Background() // each call has the Timeout
 	var known, unknown []*Lease
 	var refs []ref
 	for _, l := range all {

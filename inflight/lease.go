@@ -150,19 +150,13 @@ func (l *Lease) again(ctx context.Context) {
 
 // giveUp releases in Redis what may be held, in the background.
 func (l *Lease) giveUp(r ref) {
-	go func() {
-		ctx, cancel := l.limiter.engine.Finishing(context.Background())
-		defer cancel()
-		_ = l.limiter.store.release(ctx, l.event, []ref{r})
-	}()
+	go func() { _ = l.limiter.store.release(context.Background(), l.event, []ref{r}) }()
 }
 
 // Release gives the units back, even if ctx has ended. A second call does nothing. An error says that the
 // place may last until its TTL ends. Release ends the contexts of the lease.
 func (l *Lease) Release(ctx context.Context) error {
-	ctx, cancel := l.limiter.engine.Finishing(ctx)
-	defer cancel()
-	return group{l.limiter.core, l.event}.release(ctx, []*Lease{l})
+	return group{l.limiter.core, l.event}.release(context.WithoutCancel(ctx), []*Lease{l})
 }
 
 // finish ends the lease for its holder. It reports false if it was over.

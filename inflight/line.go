@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,23 +127,13 @@ func (s *lines) leave(event string, w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	on := s.of[event]
-	if on.waiters[0] != w {
-		on.remove(w)
-		return
-	}
-	if on.waiters = on.waiters[1:]; len(on.waiters) == 0 {
+	i := slices.Index(on.waiters, w)
+	on.waiters = slices.Delete(on.waiters, i, i+1)
+	switch {
+	case len(on.waiters) == 0:
 		delete(s.of, event)
-	} else {
+	case i == 0:
 		on.waiters[0].isFirst <- struct{}{}
-	}
-}
-
-func (l *line) remove(w *waiter) {
-	for i, other := range l.waiters {
-		if other == w {
-			l.waiters = append(l.waiters[:i:i], l.waiters[i+1:]...)
-			return
-		}
 	}
 }
 

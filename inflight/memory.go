@@ -36,7 +36,9 @@ type place struct {
 const keepsToken = 10 * time.Minute
 
 func newLocal(e *engine.Limiter) *local {
-	return &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e}
+	m := &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e}
+	e.BoundBy(m.Bound)
+	return m
 }
 
 func (r *record) forgotten(now int64) bool {

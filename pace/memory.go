@@ -36,7 +36,9 @@ type section struct {
 type bucket struct{ last, units int64 }
 
 func newLocal(e *engine.Limiter) *local {
-	return &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e, e.Limits()}
+	m := &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e, e.Limits()}
+	e.BoundBy(m.Bound)
+	return m
 }
 
 // forgotten reports whether the record says nothing any more.

@@ -154,9 +154,6 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		if err := outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.fallback != nil); err != nil {
 			return nil, err
 		}
-		if m, inMemory := f.store.(*local); inMemory && f.engine.MaxEvents == 0 {
-			m.Bound(outage.MaxEvents)
-		}
 	}
 	return &Limiter{
 		engine: e, store: s, limits: slices.Clone(cfg.Limits), maxAhead: cmp.Or(cfg.MaxAhead, defaultAhead).Milliseconds(),

@@ -32,10 +32,10 @@ type Config struct {
 	Text   func(Limit) string                     // writes a limit as people read it
 }
 
-const (
-	maxPer         = 36_525 * 24 * time.Hour
-	defaultTimeout = 250 * time.Millisecond
-)
+const maxPer = 36_525 * 24 * time.Hour
+
+// DefaultTimeout is the Timeout of a limiter on Redis that has none.
+const DefaultTimeout = 250 * time.Millisecond
 
 // check returns an error for a configuration that could not work. The error gives the value and
 // says what to do.

@@ -30,7 +30,8 @@ type core struct {
 	Config
 	own    *Limits // the limits of the limiter from New or NewLocal
 	store  Store
-	prefix string // of each key
+	bound  func(maxEvents int) // in memory; else nil
+	prefix string              // of each key
 	suffix string
 }
 
@@ -119,7 +120,7 @@ func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error
 		return nil, fmt.Errorf("slidegate: limiter %q has a DenialCache, and a client that does not track keys; leave it out, or use rueidis", cfg.Name)
 	}
 	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
+		cfg.Timeout = DefaultTimeout
 	}
 	l := newLimiter(cfg, limits)
 	l.store = newOnRedis(conn, l.core)
@@ -128,8 +129,8 @@ func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error
 
 // BoundEvents bounds how many events a limiter in memory holds, unless it already has a bound.
 func (l *Limiter) BoundEvents(n int) {
-	if store, inMemory := l.store.(interface{ Bound(maxEvents int) }); inMemory && l.MaxEvents == 0 {
-		store.Bound(n)
+	if l.bound != nil && l.MaxEvents == 0 {
+		l.bound(n)
 	}
 }
 
@@ -149,8 +150,14 @@ func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 	}
 	l := newLimiter(cfg, limits)
 	l.store = store
+	if bounded, is := store.(interface{ Bound(maxEvents int) }); is {
+		l.BoundBy(bounded.Bound)
+	}
 	return l, nil
 }
+
+// BoundBy sets how the events of a limiter in memory are bounded, which is known if a Store holds them.
+func (l *Limiter) BoundBy(bound func(maxEvents int)) { l.bound = bound }
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
 	own := newLimits(limits, cfg.CountDenied)

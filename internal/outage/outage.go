@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// MaxEvents is that of a Fallback that has none.
-const MaxEvents = 1 << 20
+// maxEvents is the MaxEvents of a Fallback that has none.
+const maxEvents = 1 << 20
 
 // Use prepares a Fallback for the limiter of that name. It returns what is wrong with the Fallback,
 // and what to do. Nested says that it has a Fallback, too.
@@ -23,7 +23,7 @@ func Use(name string, fallback *engine.Limiter, nested bool) error {
 	case nested:
 		return fmt.Errorf("slidegate: limiter %q has a Fallback %q that has a Fallback too; leave out one of them", name, fallback.Name)
 	}
-	fallback.BoundEvents(MaxEvents)
+	fallback.BoundEvents(maxEvents)
 	return nil
 }
 
