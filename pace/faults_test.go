@@ -135,7 +135,7 @@ func (a *account) observe(ctx context.Context, o window.Observation) {
 func (a *account) round(f fault, round, callers int) {
 	a.event, a.told, a.slack = fmt.Sprint("e", round), nil, 0
 	a.key = must(a.limiters[0].Inspect(a.Context(), a.event)).Key
-	a.calls.Store(1 + rand.Int64N(int64(60)))
+	a.calls.Store(int64(callers) + 30 + rand.Int64N(60)) // some calls have ended by then
 	struck := make(chan struct{})
 	var group sync.WaitGroup
 	for i := range callers {
