@@ -55,9 +55,47 @@ func TestHistoriesUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.Share(150)}
+			h := &history{T: t, limiters: open(), events: make([]log, 8), calls: redistest.Share(150), ttl: ttl, long: ttl * 3 / 2}
 			h.play()
 		})
+	}
+}
+
+// TestHistoryOfAFailover kills a master while the same callers go on until some seconds after its replica has taken over.
+// Some leases last from before until after. At most the changes of the last moment may have been forgotten.
+func TestHistoryOfAFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a failover")
+	}
+	nodes, cfg := redistest.Replicated(t), config(t)
+	cfg.TTL, cfg.Timeout = 10*time.Second, time.Second
+	for _, s := range nodes.All {
+		if err := s.Do(t.Context(), "CONFIG", "SET", "cluster-node-timeout", "1500").Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { nodes.Heal(t) })
+	h := &history{T: t, events: make([]log, 8), calls: 20, ttl: cfg.TTL, long: time.Minute, goesOn: make(chan struct{})}
+	for range processes {
+		h.limiters = append(h.limiters, must(inflight.New(window.On(nodes.NewClient(t, nil)), cfg)))
+	}
+	master := nodes.MasterOf(t, keys.Slot("{e0}"))
+	replica := nodes.ReplicaOf(t, master)
+	var failover sync.WaitGroup
+	failover.Go(func() {
+		defer close(h.goesOn)
+		<-time.After(time.Second)
+		h.killed = time.Now()
+		master.Kill(t)
+		nodes.AwaitFailover(t, master, replica)
+		h.back = time.Now()
+		<-time.After(time.Second)
+	})
+	h.play()
+	failover.Wait()
+	h.Logf("%d leases from before the failover until after it", h.spanning)
+	if h.spanning < 10 {
+		h.Error("a poor test")
 	}
 }
 
@@ -94,8 +132,14 @@ type history struct {
 	*testing.T
 	limiters []*inflight.Limiter
 	events   []log
-	calls    int          // of each caller
-	failed   atomic.Int64 // calls, on a busy machine
+	calls    int           // of each caller, at least
+	goesOn   chan struct{} // closed when they may end; nil if at once
+	ttl      time.Duration // of leases
+	long     time.Duration // how long some are held, or until goesOn is closed
+	failed   atomic.Int64  // calls, on a busy machine or while a master is gone
+	killed   time.Time     // when a master was, or zero
+	back     time.Time     // when its replica had taken over
+	spanning int           // leases from before the one until after the other
 }
 
 // log is what is known of an event.
@@ -121,7 +165,7 @@ func (h *history) play() {
 	for i := range 200 {
 		group.Go(func() {
 			rng := rand.New(rand.NewPCG(5, uint64(i)))
-			for range h.calls {
+			for j := 0; j < h.calls || h.more(); j++ {
 				h.call(rng, h.limiters[i%len(h.limiters)])
 			}
 		})
@@ -136,8 +180,17 @@ func (h *history) play() {
 		equal(h, "events for which somebody waits", inflight.Waiting(l), 0)
 	}
 	failed := int(h.failed.Load())
-	if h.Logf("%d taken, %d denied, %d failed", taken, denied, failed); min(taken, denied) < 200*h.calls/20 || failed > taken/10 {
+	if h.Logf("%d taken, %d denied, %d failed", taken, denied, failed); min(taken, denied) < 200*h.calls/20 || h.killed.IsZero() && failed > taken/10 {
 		h.Error("a poor test")
+	}
+}
+
+func (h *history) more() bool {
+	select {
+	case <-h.goesOn:
+		return false
+	default:
+		return h.goesOn != nil
 	}
 }
 
@@ -156,7 +209,7 @@ func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
 	log := &h.events[event]
 	switch e := (held{n: n, began: began, taken: d.At}); {
 	case !h.knows(err): // it may be held until it ends
-		e.perhaps = time.Now().Add(ttl)
+		e.perhaps = time.Now().Add(h.ttl)
 		log.add(e)
 	case lease == nil:
 		log.deny(denial{d, n})
@@ -183,6 +236,7 @@ func (l *log) deny(d denial) {
 func (h *history) knows(err error) bool {
 	if err != nil {
 		h.failed.Add(1)
+		<-time.After(5 * time.Millisecond)
 	}
 	if err != nil && !errors.Is(err, inflight.ErrOutage) && !errors.Is(err, inflight.ErrUncertain) {
 		h.Error(err)
@@ -194,20 +248,23 @@ func (h *history) knows(err error) bool {
 func (h *history) end(rng *rand.Rand, lease *inflight.Lease, e *held) {
 	hold := time.Duration(rng.ExpFloat64() * float64(3*time.Millisecond))
 	if rng.IntN(400) == 0 { // it has to be renewed
-		hold = ttl * 3 / 2
+		hold = h.long
 	}
 	if rng.IntN(400) == 0 {
 		inflight.Abandon(lease)
-		e.surely = e.taken.Add(ttl)
-		e.perhaps = time.Now().Add(ttl)
+		e.surely = e.taken.Add(h.ttl)
+		e.perhaps = time.Now().Add(h.ttl)
 		return
 	}
-	<-time.After(hold)
+	select {
+	case <-time.After(hold):
+	case <-h.goesOn: // never, if nil
+	}
 	if e.surely = time.Now(); lease.Left() == 0 { // it was lost on a busy machine
 		e.surely = e.taken
 	}
 	if e.perhaps = time.Now(); !h.knows(lease.Release(h.Context())) {
-		e.perhaps = e.perhaps.Add(ttl)
+		e.perhaps = e.perhaps.Add(h.ttl)
 	}
 	if e.perhaps = latest(e.perhaps, time.Now()); rng.IntN(10) == 0 {
 		h.knows(inflight.ReleaseAgain(lease))
@@ -223,6 +280,9 @@ func latest(a, b time.Time) time.Time {
 
 // check sweeps over the leases of an event in the order of time.
 func (h *history) check(name string, log *log) {
+	for i := range log.leases {
+		h.concede(&log.leases[i])
+	}
 	surely, perhaps := changes(log.leases, held.sure), changes(log.leases, held.possible)
 	used := int64(0)
 	for _, c := range surely {
@@ -242,6 +302,21 @@ func (h *history) check(name string, log *log) {
 			h.Errorf("%s: %d units denied at %v, though at most %d of %d were held", name, d.n, d.At, used, d.Max)
 			return
 		}
+	}
+}
+
+// concede allows that the replica of a master that was killed did not hear of the last 100 ms before: of a lease, or
+// of its end.
+func (h *history) concede(e *held) {
+	lately := h.killed.Add(-100 * time.Millisecond)
+	switch {
+	case h.killed.IsZero() || e.began.After(h.killed):
+	case e.perhaps.After(lately) && e.perhaps.Before(h.killed):
+		e.perhaps = e.perhaps.Add(h.ttl)
+	case e.taken.After(lately):
+		e.surely = e.taken
+	case e.surely.After(h.back):
+		h.spanning++
 	}
 }
 
