@@ -121,10 +121,10 @@ type Decision struct {
 
 // Errors that callers can distinguish by errors.Is.
 var (
-	// ErrLost is the cause of the end of Lease.Context: the lease has ended, or may have.
-	ErrLost = errors.New("the lease is lost: it was not renewed in time, or it was held for MaxHold; stop what it protects")
+	// ErrLost is in the cause of the end of Lease.Context: the lease has ended, or may have. The cause says why.
+	ErrLost = errors.New("the lease is lost; stop what it protects")
 
-	ErrClosed       = errors.New("the limiter is closed, so it gives no places")
+	ErrClosed       = errors.New("the limiter is closed, so it gives no places; call Close only when the work is done")
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
 	ErrExceedsLimit = window.ErrExceedsLimit // more units than Max: never admitted
@@ -139,6 +139,7 @@ const (
 	mostUnits   = 1000
 	mostHolder  = 32
 	maxTime     = 9e15 // the last µs that the script takes, in the year 2255
+	badMax      = "a Max of %d; choose 1 to 1000 units"
 )
 
 // New returns a limiter that keeps its places in the Redis or Redis Cluster of a Connection, which comes
@@ -197,11 +198,17 @@ func (cfg *Config) ttl() time.Duration { return cmp.Or(cfg.TTL, defaultTTL) }
 func (cfg *Config) check() error {
 	timeout := cmp.Or(cfg.Timeout, engine.DefaultTimeout)
 	switch {
+	case cfg.Max < 1 || cfg.Max > mostUnits:
+		return fmt.Errorf(badMax, cfg.Max)
 	case cfg.TTL < 0 || cfg.TTL > mostTTL || cfg.TTL%time.Millisecond != 0:
 		return fmt.Errorf("a TTL of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.TTL)
-	case timeout < 0 || cfg.ttl() < 3*timeout:
+	case timeout < 0:
+		return fmt.Errorf("a Timeout of %v; choose more than 0, or 0 for %v", cfg.Timeout, engine.DefaultTimeout)
+	case cfg.ttl() < 3*timeout:
 		return fmt.Errorf("a TTL of %v and a Timeout of %v; choose a TTL of at least three times that, so that a lease can be renewed in time", cfg.ttl(), timeout)
-	case cfg.MaxHold < 0 || cfg.MaxHold > 0 && cfg.MaxHold < cfg.ttl():
+	case cfg.MaxHold < 0:
+		return fmt.Errorf("a MaxHold of %v; choose more than the TTL of %v, or 0 for an hour", cfg.MaxHold, cfg.ttl())
+	case cfg.MaxHold > 0 && cfg.MaxHold < cfg.ttl():
 		return fmt.Errorf("a MaxHold of %v, less than the TTL of %v; choose more, or 0 for an hour", cfg.MaxHold, cfg.ttl())
 	case len(cfg.Holder) > mostHolder:
 		return fmt.Errorf("a Holder of %d bytes; choose at most 32", len(cfg.Holder))
@@ -232,11 +239,7 @@ func (cfg *Config) engine() engine.Config {
 func (cfg *Config) limits() []engine.Limit { return limits(cfg.Max, cfg.ttl()) }
 
 func limits(most int64, ttl time.Duration) []engine.Limit {
-	l := engine.Limit{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}
-	if most < 1 || most > mostUnits {
-		l.Fault = fmt.Errorf("a Max of %d; choose 1 to 1000 units", most)
-	}
-	return []engine.Limit{l}
+	return []engine.Limit{{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}}
 }
 
 // made returns the engine of a limiter from New, NewLocal or With. It panics for any other limiter, which is
@@ -251,6 +254,9 @@ func (l *Limiter) made() *engine.Limiter {
 // With returns the limiter with another Max, for plans. Both share their places.
 func (l *Limiter) With(most int64) (*Limiter, error) {
 	e, err := l.made().With(limits(most, l.ttl))
+	if err == nil && (most < 1 || most > mostUnits) {
+		err = fmt.Errorf("slidegate: With for limiter %q has "+badMax, l.engine.Name, most)
+	}
 	if err != nil {
 		return nil, err
 	}

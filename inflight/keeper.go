@@ -208,7 +208,7 @@ func (l *Lease) renewed() {
 	l.renewing = false
 }
 
-// release gives leases back. If the reply is lost, it does so again.
+// release gives leases back. If the reply of Redis is lost, it does so again.
 func (g group) release(ctx context.Context, all []*Lease) error {
 	var refs, carried []ref
 	for _, l := range all {
@@ -216,10 +216,28 @@ func (g group) release(ctx context.Context, all []*Lease) error {
 			continue
 		}
 		r, degraded := l.state()
-		if refs = append(refs, r); degraded {
+		if degraded {
 			carried = append(carried, r)
 		}
+		if r.token > 0 {
+			refs = append(refs, r)
+		} else { // Redis never said that it holds the lease
+			l.giveUp(r)
+		}
 	}
+	if len(refs)+len(carried) == 0 {
+		return nil
+	}
+	err := g.releaseInRedis(ctx, refs)
+	if len(carried) > 0 {
+		err = errors.Join(err, g.fallback.store.release(ctx, g.event, carried))
+	}
+	g.lines.released(g.event)
+	return err
+}
+
+// releaseInRedis gives leases back in Redis, or in the memory of a limiter from NewLocal.
+func (g group) releaseInRedis(ctx context.Context, refs []ref) error {
 	if len(refs) == 0 {
 		return nil
 	}
@@ -227,9 +245,5 @@ func (g group) release(ctx context.Context, all []*Lease) error {
 	if pipeline.IsOutage(err) {
 		err = g.store.release(ctx, g.event, refs)
 	}
-	if len(carried) > 0 {
-		err = errors.Join(err, g.fallback.store.release(ctx, g.event, carried))
-	}
-	g.lines.released(g.event)
 	return err
 }

@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -153,9 +154,12 @@ func (l *Lease) giveUp(r ref) {
 	go func() { _ = l.limiter.store.release(context.Background(), l.event, []ref{r}) }()
 }
 
-// Release gives the units back, even if ctx has ended. A second call does nothing. An error says that the
-// place may last until its TTL ends. Release ends the contexts of the lease.
+// Release gives the units back, even if ctx has ended. A second call does nothing, and neither does one of a
+// nil Lease. An error says that the place may last until its TTL ends. Release ends the contexts of the lease.
 func (l *Lease) Release(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
 	return group{l.limiter.core, l.event}.release(context.WithoutCancel(ctx), []*Lease{l})
 }
 
@@ -177,7 +181,11 @@ func (l *Lease) finish(cause error) bool {
 
 // lose ends a lease that its holder has not released, and gives up its units.
 func (l *Lease) lose(kind window.Kind) {
-	if !l.finish(ErrLost) {
+	cause := fmt.Errorf("%w: it was not renewed within its TTL of %v", ErrLost, l.limiter.ttl)
+	if kind == KindOverdue {
+		cause = fmt.Errorf("%w: it was held for MaxHold, which is %v", ErrLost, l.limiter.maxHold)
+	}
+	if cause = l.limiter.engine.Wrap(cause); !l.finish(cause) {
 		return
 	}
 	r, carried := l.state()
@@ -186,14 +194,17 @@ func (l *Lease) lose(kind window.Kind) {
 	}
 	l.limiter.lines.released(l.event)
 	if l.limiter.observe != nil {
-		go l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Err: ErrLost})
+		go l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Err: cause})
 	}
 }
 
 // Context returns a context for the work that the lease protects. It ends with parent, and when the lease
 // is released. If the lease may be lost, it ends with the cause ErrLost. When parent ends, the lease is
-// released, so that one that nobody releases is given back.
+// released, so that one that nobody releases is given back. Context panics if the Lease is nil, as no place was free.
 func (l *Lease) Context(parent context.Context) context.Context {
+	if l == nil {
+		panic("slidegate: this lease is nil, so its work must not begin; look at the lease and the error of TryAcquire first")
+	}
 	ctx, cancel := context.WithCancelCause(parent)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,7 +64,7 @@ func TestRenewal(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		synctest.Wait()
-		if !errors.Is(context.Cause(work), inflight.ErrLost) || lease.Left() != 0 || lease.Context(t.Context()).Err() == nil {
+		if !errors.Is(context.Cause(work), inflight.ErrLost) || !strings.Contains(context.Cause(work).Error(), "held for MaxHold, which is 1m0s") || lease.Left() != 0 || lease.Context(t.Context()).Err() == nil {
 			t.Error(context.Cause(work), lease.Left())
 		}
 		equal(t, "observed", lost, []window.Kind{inflight.KindOverdue})

@@ -32,7 +32,7 @@ func TestOutage(t *testing.T) {
 	until := must(plain.Inspect(t.Context(), "e")).Leases[0].Until
 	server.Pause(t)
 	<-work.Done()
-	if !errors.Is(context.Cause(work), inflight.ErrLost) || lost.Left() > 0 || time.Now().After(until.Add(ttl)) {
+	if !errors.Is(context.Cause(work), inflight.ErrLost) || !strings.Contains(context.Cause(work).Error(), "not renewed within its TTL of 3s") || lost.Left() > 0 || time.Now().After(until.Add(ttl)) {
 		t.Errorf("%v at %v, until %v", context.Cause(work), time.Now(), until)
 	}
 	if _, _, err := plain.TryAcquire(t.Context(), "e"); !errors.Is(err, inflight.ErrOutage) && !errors.Is(err, inflight.ErrUncertain) {
@@ -43,6 +43,8 @@ func TestOutage(t *testing.T) {
 		t.Fatalf("%v, %+v, %v", second, d, err)
 	}
 	denied(t, safe, "e")
+	release(t, second) // it never was in Redis, so this needs none
+	second = taken(t, safe, "e")
 	if goesOn.Err() != nil || carried.Left() <= 0 || carried.Token() != 0 {
 		t.Error(context.Cause(goesOn), carried.Left(), carried.Token())
 	}
@@ -158,18 +160,19 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{change(func(cfg *inflight.Config) { cfg.Name = "" }), "choose 1 to 64"},
-		{change(func(cfg *inflight.Config) { cfg.Max = 0 }), "a Max of 0; choose 1 to 1000 units"},
+		{change(func(cfg *inflight.Config) { cfg.Max = 0 }), "limiter \"jobs\" has a Max of 0; choose 1 to 1000 units"},
 		{change(func(cfg *inflight.Config) { cfg.Max = 1001 }), "a Max of 1001"},
 		{change(func(cfg *inflight.Config) { cfg.TTL = time.Microsecond }), "a TTL of 1µs; choose whole milliseconds"},
 		{change(func(cfg *inflight.Config) { cfg.TTL = 25 * time.Hour }), "a TTL of 25h0m0s"},
 		{change(func(cfg *inflight.Config) { cfg.TTL = 700 * time.Millisecond }), "a TTL of 700ms and a Timeout of 250ms"},
-		{change(func(cfg *inflight.Config) { cfg.Timeout = -1 }), "a Timeout of -1ns"},
+		{change(func(cfg *inflight.Config) { cfg.Timeout = -1 }), "has a Timeout of -1ns; choose more than 0, or 0 for 250ms"},
+		{change(func(cfg *inflight.Config) { cfg.MaxHold = -1 }), "has a MaxHold of -1ns; choose more than the TTL of 10s"},
 		{change(func(cfg *inflight.Config) { cfg.MaxHold = time.Second }), "a MaxHold of 1s, less than the TTL of 10s"},
 		{change(func(cfg *inflight.Config) { cfg.Holder = strings.Repeat("x", 33) }), "a Holder of 33 bytes; choose at most 32"},
 		{change(func(cfg *inflight.Config) { cfg.Secret = []byte("short") }), "at least 16"},
 		{change(func(cfg *inflight.Config) { cfg.Fallback = l }), "leave it out"},
 		{fallback, "has a Fallback \"jobs\" on Redis; make it by NewLocal"},
-		{with, "a Max of 0"},
+		{with, "limiter \"jobs\" has a Max of 0; choose 1 to 1000 units"},
 		{try("", 1), "the event is empty"},
 		{try("e", 0), "at least 1 unit"},
 		{try("e", 6), "6 units under a Max of 5: more units than a limit ever admits"},
@@ -178,10 +181,21 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%v, want %q", test.err, test.want)
 		}
 	}
+	panics(t, "make it with inflight.New", func() { _, _ = (&inflight.Limiter{}).Acquire(t.Context(), "e") })
+	var none *inflight.Lease
+	panics(t, "this lease is nil", func() { none.Context(t.Context()) })
+	if err := none.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// panics checks that do panics with a text.
+func panics(t *testing.T, want string, do func()) {
+	t.Helper()
 	defer func() {
-		if text := fmt.Sprint(recover()); !strings.Contains(text, "inflight.New") {
-			t.Errorf("a zero limiter: %s", text)
+		if text := fmt.Sprint(recover()); !strings.Contains(text, want) {
+			t.Errorf("%s, want %q", text, want)
 		}
 	}()
-	_, _ = (&inflight.Limiter{}).Acquire(t.Context(), "e")
+	do()
 }

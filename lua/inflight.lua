@@ -35,8 +35,8 @@
 -- A call whose reply was lost can be sent again. A lease is known by its id alone, so a release finds one
 -- that was renewed meanwhile. An acquire that arrives after the release of its id holds units until TTL.
 --
--- A lease is held while now is before its end. No call makes more than its Max units held. A holder has to
--- count TTL from before it sent its call.
+-- A lease is held while now is before its end. A call holds units only if at most its Max are held then. A
+-- holder has to count TTL from before it sent its call.
 --
 -- A token is the time of its lease in us, or more: each is greater than all tokens before it. The birth of
 -- a record is its first token. Renew meets a lease that is not in the record:
