@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,10 @@ func (b *breaker) allows(now time.Duration) (allowed, probe bool) {
 }
 
 // isDue reports whether the breaker is closed, or a probe may be sent.
-func (b *breaker) isDue(now time.Duration) bool { return now >= time.Duration(b.until.Load()) }
+func (b *breaker) isDue(now time.Duration) bool {
+	until := b.until.Load()
+	return until == 0 || now >= time.Duration(until)
+}
 
 // probeSoon lets the next request probe, if the breaker is open.
 func (b *breaker) probeSoon(now time.Duration) {
@@ -77,7 +81,7 @@ func (o *breakerOpen) Error() string {
 }
 
 // record updates the breaker by the outcome of a request. It counts failures of Redis, but neither
-// a request that its caller ended nor one that the script refused.
+// a request that its caller ended, nor one that the script refused, nor one that a test wants to fail.
 func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
 	if isWell(err) {
 		b.succeeded(ctx, now)
@@ -85,6 +89,7 @@ func (b *breaker) record(ctx context.Context, began, now time.Duration, err erro
 	}
 	certain := isAnswer(err) || notRun(err)
 	switch {
+	case errors.Is(err, ErrOnPurpose):
 	case !certain && ctx.Err() != nil && !IsExpired(err):
 	default:
 		b.failed(ctx, began, now, err, !certain && !waitedInFull(err))

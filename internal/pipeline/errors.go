@@ -15,6 +15,9 @@ var (
 	// ErrUncertain says that no reply came, so that nobody knows whether the units were counted.
 	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
 
+	// ErrOnPurpose is the error of a Client that loses replies for a test.
+	ErrOnPurpose = errors.New("the reply is lost, as windowtest.Unanswered wants it")
+
 	// ErrLeft is the error of a caller whose context ended before anything was sent.
 	ErrLeft = errors.New("nothing was sent")
 
