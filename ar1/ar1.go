@@ -211,10 +211,15 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 // AllowEach decides about many events at once, as in window. The answers are those of as many calls
 // of Allow in order, in one round trip to each shard, each with an error of its own.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
+	return l.decideEach(ctx, engine.Allow, events)
+}
+
+// decideEach answers a request of one unit for each event.
+func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
-	replies, errs := l.made().DecideEach(ctx, events)
+	replies, errs := l.made().DecideEach(ctx, v, events)
 	for i, event := range events {
-		results[i].Decision, results[i].Err = l.finish(ctx, engine.Allow, event, 1, &replies[i], errs[i], began)
+		results[i].Decision, results[i].Err = l.finish(ctx, v, event, 1, &replies[i], errs[i], began)
 	}
 	return results
 }
@@ -229,6 +234,12 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // attempt, which dates the levels anew.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
+}
+
+// PeekEach returns what Peek would return for each of many events, as in window, in one round trip to
+// each shard.
+func (l *Limiter) PeekEach(ctx context.Context, events []string) []Result {
+	return l.decideEach(ctx, engine.Peek, events)
 }
 
 // Wait calls WaitN with one unit.

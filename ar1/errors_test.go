@@ -141,7 +141,12 @@ func TestFreeLook(t *testing.T) {
 	state := func() string { return redistest.Stored(t, client, key) }
 	before := state()
 	c.pass(time.Second)
-	b.peek("e", 1)
+	peeked := b.peek("e", 1)
+	for i, r := range b.PeekEach(t.Context(), []string{"e", "new", "e"}) {
+		if r.Err != nil || r.Allowed != (i == 1) || i != 1 && !cmp.Equal(r.Decision, peeked) {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
 	b.level()
 	if d := b.allow("e", 1); d.Allowed || state() != before || d.Tightest().Limit.Max != 1 {
 		t.Errorf("%s became %s: %+v", before, state(), d)

@@ -40,10 +40,10 @@ type Usage struct {
 	ResetAfter time.Duration // until this limit is as if never used
 }
 
-// Result is the answer of AllowEach about one event: a Decision, or an error.
+// Result is the answer of AllowEach or PeekEach about one event: a Decision, or an error.
 type Result struct {
 	Decision       // the zero Decision if there is an Err
-	Err      error // as from AllowN; nil if there is a Decision
+	Err      error // as from AllowN or PeekN; nil if there is a Decision
 }
 
 // Snapshot is the state of one event, for people.

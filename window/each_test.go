@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachIsAsOneByOne checks that batches are decided like calls of Allow one after the other.
-// Many of their events occur more than once.
+// TestEachIsAsOneByOne checks that batches are decided like calls of Allow one after the other, and
+// peeked at like calls of Peek. Many of their events occur more than once.
 func TestEachIsAsOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, countDenied := range []bool{false, true} {
@@ -40,13 +40,13 @@ func TestEachIsAsOneByOne(t *testing.T) {
 			for i := range events {
 				events[i] = fmt.Sprint("event ", rand.IntN(20))
 			}
-			want := make([]window.Result, len(events))
-			for i, event := range events {
-				want[i] = window.Result{Decision: must(one.Allow(t.Context(), event))}
-			}
+			peeked, allowed := singly(t, one.Peek, events), singly(t, one.Allow, events)
 			for name, l := range each {
-				if diff := cmp.Diff(want, l.AllowEach(t.Context(), events)); diff != "" {
-					t.Fatalf("%s, count denied %v:\n%s", name, countDenied, diff)
+				if diff := cmp.Diff(peeked, l.PeekEach(t.Context(), events)); diff != "" {
+					t.Fatalf("%s, count denied %v, PeekEach:\n%s", name, countDenied, diff)
+				}
+				if diff := cmp.Diff(allowed, l.AllowEach(t.Context(), events)); diff != "" {
+					t.Fatalf("%s, count denied %v, AllowEach:\n%s", name, countDenied, diff)
 				}
 			}
 			c.pass(time.Duration(rand.IntN(2000)) * time.Millisecond)
@@ -57,6 +57,15 @@ func TestEachIsAsOneByOne(t *testing.T) {
 	}
 }
 
+// singly calls a method for each event.
+func singly(t *testing.T, decide func(context.Context, string) (window.Decision, error), events []string) []window.Result {
+	results := make([]window.Result, len(events))
+	for i, event := range events {
+		results[i] = window.Result{Decision: must(decide(t.Context(), event))}
+	}
+	return results
+}
+
 // TestEachHasItsOwnError checks that an error about one event does not affect the others.
 func TestEachHasItsOwnError(t *testing.T) {
 	calls := &redistest.Calls{}
@@ -65,22 +74,27 @@ func TestEachHasItsOwnError(t *testing.T) {
 	faulttest.AwaitGroups(t, l, calls)
 	foreign := must(l.Inspect(t.Context(), "foreign")).Key
 	do(t, client, "RPUSH", foreign, "1")
-	results := l.AllowEach(t.Context(), []string{"a", "", "foreign", "b", "a"})
-	for i, want := range []string{"", window.ErrEmptyEvent.Error(), "WRONGTYPE key " + foreign, "", ""} {
-		if err := results[i].Err; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%d: %v, want %q", i, err, want)
-		}
-	}
-	if !results[0].Allowed || !results[3].Allowed || results[4].Allowed {
-		t.Errorf("%+v", results)
-	}
-	if none := l.AllowEach(t.Context(), nil); len(none) != 0 {
-		t.Errorf("%+v about no events", none)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if late := l.AllowEach(ctx, []string{"c"}); !errors.Is(late[0].Err, context.Canceled) || must(l.Peek(t.Context(), "c")).Usage[0].Used != 1 {
-		t.Errorf("after its end: %+v", late)
+	for name, of := range map[string]struct {
+		each  func(context.Context, []string) []window.Result
+		twice bool // whether an event that occurs again is allowed, too
+	}{"AllowEach": {l.AllowEach, false}, "PeekEach": {l.PeekEach, true}} {
+		results := of.each(t.Context(), []string{name, "", "foreign", "b " + name, name})
+		for i, want := range []string{"", window.ErrEmptyEvent.Error(), "WRONGTYPE key " + foreign, "", ""} {
+			if err := results[i].Err; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %d: %v, want %q", name, i, err, want)
+			}
+		}
+		if !results[0].Allowed || !results[3].Allowed || results[4].Allowed != of.twice {
+			t.Errorf("%s: %+v", name, results)
+		}
+		if none := of.each(t.Context(), nil); len(none) != 0 {
+			t.Errorf("%s: %+v about no events", name, none)
+		}
+		if late := of.each(ended, []string{"c"}); !errors.Is(late[0].Err, context.Canceled) || must(l.Peek(t.Context(), "c")).Usage[0].Used != 1 {
+			t.Errorf("%s, after its end: %+v", name, late)
+		}
 	}
 }
 
@@ -89,12 +103,14 @@ func TestEachIsObserved(t *testing.T) {
 	kinds := map[window.Kind]int{}
 	l := must(window.NewLocal(window.Config{Name: "seen", Limits: parsed("1/1h"), Observe: func(_ context.Context, o window.Observation) {
 		kinds[o.Kind]++
-		if o.Units != 1 || (o.Kind == window.KindAllowed) != o.Decision.Allowed {
+		if o.Units != 1 || o.Kind != window.KindPeeked && (o.Kind == window.KindAllowed) != o.Decision.Allowed {
 			t.Errorf("%+v", o)
 		}
 	}}))
 	l.AllowEach(t.Context(), []string{"a", "b", "a", ""})
-	if want := (map[window.Kind]int{window.KindAllowed: 2, window.KindDenied: 1, window.KindRefused: 1}); !cmp.Equal(kinds, want) {
+	l.PeekEach(t.Context(), []string{"a", "a", ""})
+	want := map[window.Kind]int{window.KindAllowed: 2, window.KindDenied: 1, window.KindRefused: 1, window.KindPeeked: 3}
+	if !cmp.Equal(kinds, want) {
 		t.Errorf("%v", kinds)
 	}
 }

@@ -310,10 +310,15 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 // slots (see Observation.SlotRange) does not reply in time, or runs nothing, it gets no further
 // rounds.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
+	return l.decideEach(ctx, engine.Allow, events)
+}
+
+// decideEach answers a request of one unit for each event.
+func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
-	replies, errs := l.made().DecideEach(ctx, events)
+	replies, errs := l.made().DecideEach(ctx, v, events)
 	for i, event := range events {
-		results[i].Err = l.finish(ctx, &results[i].Decision, engine.Allow, event, 1, &replies[i], errs[i], began)
+		results[i].Err = l.finish(ctx, &results[i].Decision, v, event, 1, &replies[i], errs[i], began)
 	}
 	return results
 }
@@ -328,6 +333,13 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // attempts count. Errors are as those of AllowN, but never ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
+}
+
+// PeekEach returns what Peek would return for each of many events, in one round trip to each shard.
+// Results are in the order of events, each with an error of its own. An event that occurs twice gets
+// the same answer twice, because a peek counts nothing. Many events go in rounds, as with AllowEach.
+func (l *Limiter) PeekEach(ctx context.Context, events []string) []Result {
+	return l.decideEach(ctx, engine.Peek, events)
 }
 
 // Wait calls WaitN with one unit.

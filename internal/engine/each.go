@@ -11,7 +11,7 @@ import (
 // would wait for one another until the timeout.
 const maxRound = 4096
 
-// each is an attempt of one unit on each of many events.
+// each is an attempt of one unit on each of many events, or a peek at each.
 type each struct {
 	store   *onRedis
 	timeout time.Duration // of each round
@@ -46,14 +46,15 @@ func (e *each) round(ctx context.Context, indices []int) {
 	}
 }
 
-// A place is that of an attempt in a request.
+// A place is that of an attempt or a peek in a request.
 type place struct {
 	request *pipeline.Request
 	unit    int64
 }
 
-// requests returns a request for each event, and the place of each attempt: attempts on one event
-// are the units of its request.
+// requests returns a request for each event, and the place of each attempt or peek. Attempts on one
+// event are the units of its request. Peeks at one event are all answered by its one unit, because
+// they count nothing.
 func (e *each) requests(indices []int, now string) (all []*pipeline.Request, places []place) {
 	slab, byKey := make([]pipeline.Request, len(indices)), make(map[string]*pipeline.Request, len(indices))
 	places = make([]place, len(indices))
@@ -63,10 +64,11 @@ func (e *each) requests(indices []int, now string) (all []*pipeline.Request, pla
 		if r == nil {
 			r = &slab[len(all)]
 			e.store.prepare(r, e.limits, e.verb, key, now, 1)
-			byKey[key], all, r.Units = r, append(all, r), 0
+			byKey[key], all = r, append(all, r)
+		} else if e.verb != Peek {
+			r.Units++
 		}
-		places[k] = place{r, r.Units}
-		r.Units++
+		places[k] = place{r, r.Units - 1}
 	}
 	return all, places
 }

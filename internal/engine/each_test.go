@@ -32,6 +32,20 @@ func TestEachInOrder(t *testing.T) {
 	})
 }
 
+// TestPeeksAreOneCall checks that peeks at one event are one script call, whose answer all get.
+func TestPeeksAreOneCall(t *testing.T) {
+	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
+		_ = ask(t.Context(), l, Allow, "a", 1)
+		one, before := ask(t.Context(), l, Peek, "a", 1), len(s.Ran())
+		replies, errs := l.DecideEach(t.Context(), Peek, []string{"a", "b", "a"})
+		for i, event := range []string{"a", "b", "a"} {
+			wantError(t, event, errs[i], nil)
+			wantEqual(t, event, replies[i].Row(0)[0] == one.Row(0)[0], event == "a")
+		}
+		wantEqual(t, "script calls", len(s.Ran())-before, 2)
+	})
+}
+
 // TestEachRefuses checks that only an invalid event gets an error.
 func TestEachRefuses(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {

@@ -200,23 +200,23 @@ func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n 
 	return l.Wrap(err)
 }
 
-// DecideEach answers Allow of one unit for each event, in order: by a Reply or an error.
-func (l *Limiter) DecideEach(ctx context.Context, events []string) ([]Reply, []error) {
+// DecideEach answers Allow or Peek of one unit for each event, in order: by a Reply or an error.
+func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string) ([]Reply, []error) {
 	replies, errs := make([]Reply, len(events)), make([]error, len(events))
 	s, asksRedis := l.store.(*onRedis)
 	if !asksRedis {
 		for i, event := range events {
-			errs[i] = l.Decide(ctx, &replies[i], Allow, event, 1)
+			errs[i] = l.Decide(ctx, &replies[i], v, event, 1)
 		}
 		return replies, errs
 	}
 	var indices []int
 	for i, event := range events {
-		if errs[i] = l.Check(ctx, Allow, event, 1); errs[i] == nil {
+		if errs[i] = l.Check(ctx, v, event, 1); errs[i] == nil {
 			indices = append(indices, i)
 		}
 	}
-	s.decideEach(ctx, l.limits, l.stored(Allow), events, indices, replies, errs)
+	s.decideEach(ctx, l.limits, l.stored(v), events, indices, replies, errs)
 	for _, i := range indices {
 		errs[i] = l.Wrap(errs[i])
 	}

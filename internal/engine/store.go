@@ -143,8 +143,8 @@ func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, 
 	return r, nil
 }
 
-// decideEach answers an attempt of one unit on each of the events at these indices. More than
-// maxRound go in rounds.
+// decideEach answers an attempt of one unit on, or a peek at, each of the events at these indices.
+// More than maxRound go in rounds.
 func (s *onRedis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
 	if err != nil {
