@@ -3,7 +3,6 @@ package grpclimit_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,12 +28,7 @@ func ExampleMetadata() {
 		Limiter: limiter,
 		Key:     grpclimit.Metadata("api-key"),
 		Outage:  grpclimit.FailOpen,
-		Cost: func(_ context.Context, method string, _ any) int64 {
-			if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
-				return 0 // no limit
-			}
-			return 1
-		},
+		Skip:    grpclimit.HealthChecks,
 	})
 	if err != nil {
 		panic(err)

@@ -36,6 +36,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/slidegate/slidegate/internal/constant"
 	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/window"
@@ -47,7 +48,8 @@ type Limiter interface {
 	// window.ErrExceedsLimit, the call fails with InvalidArgument. Any other error is an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	// WaitN waits until the units are allowed. If the deadline of ctx is sooner, it returns the
-	// denial and an error. With Config.Wait it is called instead of AllowN.
+	// denial and an error. A denial without an error is final. With Config.Wait it is called
+	// instead of AllowN.
 	WaitN(ctx context.Context, event string, n int64) (window.Decision, error)
 }
 
@@ -60,11 +62,20 @@ const (
 	FailClosed Outage = "closed" // calls fail with the status Unavailable
 )
 
-// Config configures an Interceptor. Limiter, Key and Outage are required.
+// Config configures an Interceptor. Key and Outage are required, and either Limiter or Choose.
 type Config struct {
 	Limiter Limiter // decides, and holds the limits
 	Key     Key     // returns the event key of a call: calls with the same key share the limits
 	Outage  Outage  // has no default, because either choice can do harm
+
+	// Choose returns the Limiter for a call, such as that of the caller's plan. It can return
+	// Unlimited and Blocked. An error counts as an outage, and so does a nil Limiter, which is a
+	// mistake that the log reports.
+	Choose func(ctx context.Context, method string) (Limiter, error)
+
+	// Skip reports whether a call is not limited, such as HealthChecks. No other function of Config
+	// is then called. nil limits every call.
+	Skip func(ctx context.Context, method string) bool
 
 	// Cost returns how many units a call costs. A nil Cost means 1 for each call. The request is
 	// nil for a stream. A call that costs 0 is not limited. A negative cost, or one above a limit's
@@ -85,17 +96,18 @@ type Config struct {
 // Interceptor limits the rate of calls. Make it with New. It is safe for concurrent use.
 type Interceptor struct {
 	cfg     Config
-	decide  func(ctx context.Context, event string, n int64) (window.Decision, error)
 	state   journal.Journal
 	keyless sync.Once // logs the first call without a key
 }
 
-// New returns an Interceptor. It returns an error if Limiter, Key or Outage is missing, or if
-// Outage is neither FailOpen nor FailClosed.
+// New returns an Interceptor. It returns an error if Key or Outage is missing, if there is not
+// exactly one of Limiter and Choose, or if Outage is neither FailOpen nor FailClosed.
 func New(cfg Config) (*Interceptor, error) {
 	switch {
-	case isnil.Value(cfg.Limiter):
-		return nil, errors.New("slidegate: grpclimit has no Limiter; make one with window.New or ar1.New")
+	case isnil.Value(cfg.Limiter) && cfg.Choose == nil:
+		return nil, errors.New("slidegate: grpclimit has no Limiter; make one with window.New or ar1.New, or set Choose")
+	case !isnil.Value(cfg.Limiter) && cfg.Choose != nil:
+		return nil, errors.New("slidegate: grpclimit has Limiter and Choose; set only one of them")
 	case cfg.Key == nil:
 		return nil, errors.New("slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key")
 	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
@@ -104,11 +116,7 @@ func New(cfg Config) (*Interceptor, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	i := &Interceptor{cfg: cfg, decide: cfg.Limiter.AllowN}
-	if cfg.Wait {
-		i.decide = cfg.Limiter.WaitN
-	}
-	return i, nil
+	return &Interceptor{cfg: cfg}, nil
 }
 
 // UnaryServer implements grpc.UnaryServerInterceptor. A denied call never reaches the handler.
@@ -152,6 +160,9 @@ func (i *Interceptor) StreamClient(
 
 // admit returns nil if the call is allowed. Otherwise it returns the status of the refusal.
 func (i *Interceptor) admit(ctx context.Context, method string, request any) error {
+	if i.cfg.Skip != nil && i.cfg.Skip(ctx, method) {
+		return nil
+	}
 	n := int64(1)
 	if i.cfg.Cost != nil {
 		n = i.cfg.Cost(ctx, method, request)
@@ -169,12 +180,20 @@ func (i *Interceptor) admit(ctx context.Context, method string, request any) err
 		})
 		return errNoKey
 	}
-	d, err := i.decide(ctx, key, n)
-	return i.verdict(ctx, d, err)
+	l, err := i.cfg.limiter(ctx, method)
+	if err != nil {
+		return i.verdict(ctx, nil, window.Decision{}, err)
+	}
+	decide := l.AllowN
+	if i.cfg.Wait {
+		decide = l.WaitN
+	}
+	d, err := decide(ctx, key, n)
+	return i.verdict(ctx, l, d, err)
 }
 
 // verdict returns the status for an answer of the limiter, or nil if the call is allowed.
-func (i *Interceptor) verdict(ctx context.Context, d window.Decision, err error) error {
+func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision, err error) error {
 	switch {
 	case errors.Is(err, window.ErrExceedsLimit):
 		return errTooCostly
@@ -183,14 +202,16 @@ func (i *Interceptor) verdict(ctx context.Context, d window.Decision, err error)
 	case err != nil && len(d.Usage) == 0: // WaitN returns a denial beside its error
 		return i.undecided(err)
 	}
-	i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, d.Cause)
+	if !constant.Is(l) {
+		i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, d.Cause)
+	}
 	return denial(d)
 }
 
 // undecided logs an outage once, and an error of a single key each time. It returns nil if the
 // Outage is FailOpen.
 func (i *Interceptor) undecided(err error) error {
-	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errChoose) {
 		i.state.Note(i.cfg.Log, string(i.cfg.Outage), false, err)
 	} else {
 		i.cfg.Log.Error("slidegate: the limiter cannot decide about a call", "outage", i.cfg.Outage, "err", err)

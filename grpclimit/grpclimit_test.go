@@ -22,7 +22,7 @@ import (
 // TestWrongConfiguration checks that New says what is missing, and what to do.
 func TestWrongConfiguration(t *testing.T) {
 	const (
-		noLimiter = `slidegate: grpclimit has no Limiter; make one with window.New or ar1.New`
+		noLimiter = `slidegate: grpclimit has no Limiter; make one with window.New or ar1.New, or set Choose`
 		noKey     = `slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key`
 	)
 	l, peer := frozen("1/1h"), grpclimit.Key(grpclimit.Peer)
@@ -33,6 +33,8 @@ func TestWrongConfiguration(t *testing.T) {
 		{grpclimit.Config{}, noLimiter},
 		{grpclimit.Config{Limiter: (*window.Limiter)(nil)}, noLimiter},
 		{grpclimit.Config{Limiter: l}, noKey},
+		{grpclimit.Config{Choose: always(l, nil)}, noKey},
+		{grpclimit.Config{Limiter: l, Choose: always(l, nil)}, `slidegate: grpclimit has Limiter and Choose; set only one of them`},
 		{grpclimit.Config{Limiter: l, Key: grpclimit.Metadata("")}, noKey},
 		{grpclimit.Config{Limiter: l, Key: peer.And(nil)}, noKey},
 		{grpclimit.Config{Limiter: l, Key: grpclimit.Key(nil).And(peer)}, noKey},

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/slidegate/slidegate/internal/constant"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -23,14 +24,18 @@ var (
 	errNoKey     = status.Error(codes.InvalidArgument, "the call has no key to count it by: a required metadata value or IP address is missing, or a metadata value occurs several times")
 	errNoCost    = status.Error(codes.InvalidArgument, "the call has a negative cost")
 	errTooCostly = status.Error(codes.InvalidArgument, "the call costs more units than a limit ever allows at once")
+	errBlocked   = status.Error(codes.PermissionDenied, "the call is not accepted, and waiting does not change that")
 	errOutage    = withDetails(codes.Unavailable, "calls cannot be counted at the moment; try again soon", retryInfo(time.Second))
 )
 
 // denial returns the status of a denied call, with the time to retry and the limits that deny. It
 // returns nil for an allowed call.
 func denial(d window.Decision) error {
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		return nil
+	case constant.Denies(d):
+		return errBlocked
 	}
 	quota := &errdetails.QuotaFailure{}
 	for _, u := range d.Usage {

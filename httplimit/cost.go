@@ -47,19 +47,19 @@ type settler interface {
 	Settle(ctx context.Context, event string, d window.Decision, actual int64) (window.Decision, error)
 }
 
-// settlerFor returns the Limiter as a settler if cfg needs one.
-func settlerFor(cfg Config) (settler, error) {
-	s, ok := cfg.Limiter.(settler)
-	if cfg.CostAfter != nil && !ok {
-		return nil, fmt.Errorf("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a %T; "+
-			"take a *window.Limiter, or give yours a Settle that calls that of one", cfg.Limiter)
+// checkSettles returns an error if costs are settled, and a limiter cannot do that.
+func (cfg *Config) checkSettles(l Limiter) error {
+	if _, ok := l.(settler); cfg.CostAfter != nil && !ok {
+		return fmt.Errorf("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a %T; "+
+			"take a *window.Limiter, or give yours a Settle that calls that of one", l)
 	}
-	return s, nil
+	return nil
 }
 
 // served is an admitted request that is settled when its handler is done.
 type served struct {
 	request  *http.Request
+	limiter  Limiter
 	key      string
 	decision window.Decision
 	response response
@@ -105,7 +105,7 @@ func (m *Middleware) counts(s *served) bool {
 func (m *Middleware) refund(s *served) {
 	ctx, cancel := calls.Finish(s.request.Context())
 	defer cancel()
-	if err := m.cfg.Limiter.Refund(ctx, s.key, s.decision); err != nil {
+	if err := s.limiter.Refund(ctx, s.key, s.decision); err != nil {
 		m.cfg.Log.Warn("slidegate: a request that does not count stays counted, because its refund failed", "err", err)
 	}
 }
@@ -123,7 +123,7 @@ func (m *Middleware) settle(s *served) {
 	}
 	ctx, cancel := calls.Finish(s.request.Context())
 	defer cancel()
-	if _, err := m.settler.Settle(ctx, s.key, s.decision, actual); err != nil {
+	if _, err := s.limiter.(settler).Settle(ctx, s.key, s.decision, actual); err != nil {
 		m.cfg.Log.Warn("slidegate: the cost of a request could not be settled; its estimate may stand", "estimate", estimate, "actual", actual, "err", err)
 	}
 }

@@ -308,31 +308,9 @@ func ExampleConfig_countOnly() {
 	// GET / 429
 }
 
-// plans decides by the account's plan, which the code that checks credentials puts into the
-// context. Both limiters count in the same keys, so an account that changes its plan keeps its
-// counts.
-type plans struct{ free, paid *window.Limiter }
-
-type planKey struct{}
-
-func (p plans) of(ctx context.Context) *window.Limiter {
-	if ctx.Value(planKey{}) == "paid" {
-		return p.paid
-	}
-	return p.free
-}
-
-func (p plans) AllowN(ctx context.Context, event string, n int64) (window.Decision, error) {
-	return p.of(ctx).AllowN(ctx, event, n)
-}
-
-func (p plans) Refund(ctx context.Context, event string, d window.Decision) error {
-	return p.of(ctx).Refund(ctx, event, d)
-}
-
-// How do accounts get limits by their plan, free or paid? With makes the limiter of a plan, and a
-// Limiter chooses between them.
-func ExampleLimiter() {
+// How do accounts get limits by their plan? With and WithPlan make the limiter of a plan, and Choose
+// returns it. All plans count in the same keys, so an account that changes its plan keeps its counts.
+func ExampleConfig_choose() {
 	free, err := window.NewLocal(window.Config{Name: "plans", Limits: []window.Limit{window.PerHour(2)}}) // or window.New
 	if err != nil {
 		panic(err)
@@ -341,17 +319,21 @@ func ExampleLimiter() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: plans{free, paid}, Key: httplimit.Header("X-Account"), Outage: httplimit.FailOpen})
+	plans := map[string]httplimit.Limiter{
+		"free": free.WithPlan("free"), "paid": paid.WithPlan("paid"),
+		"staff": httplimit.Unlimited, "closed": httplimit.Blocked,
+	}
+	limit, err := httplimit.New(httplimit.Config{
+		Choose: func(r *http.Request) (httplimit.Limiter, error) { return plans[r.Header.Get("X-Plan")], nil },
+		Key:    httplimit.Header("X-Account"), // like the plan, your authentication sets it
+		Outage: httplimit.FailOpen,
+	})
 	if err != nil {
 		panic(err)
 	}
-	limited := limit.Wrap(http.HandlerFunc(hello))
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // checks the credentials
-		plan := r.Header.Get("X-Plan")
-		limited.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), planKey{}, plan)))
-	})
+	handler := limit.Wrap(http.HandlerFunc(hello))
 
-	for _, plan := range []string{"free", "free", "free", "paid", "paid", "paid"} {
+	for _, plan := range []string{"free", "free", "free", "paid", "paid", "paid", "staff", "closed"} {
 		show(handler, "GET", "/"+plan, "10.0.0.1", "X-Account", "17", "X-Plan", plan)
 	}
 	// Output:
@@ -361,36 +343,36 @@ func ExampleLimiter() {
 	// GET /paid 200
 	// GET /paid 200
 	// GET /paid 429
+	// GET /staff 200
+	// GET /closed 403
 }
 
-// How do accounts get limits by their plan, with a middleware for each plan?
-func ExampleMiddleware() {
-	free, err := window.NewLocal(window.Config{Name: "tiers", Limits: []window.Limit{window.PerHour(1)}}) // or window.New
-	if err != nil {
-		panic(err)
-	}
-	paid, err := free.With(window.PerHour(2))
-	if err != nil {
-		panic(err)
-	}
-	handlers := map[string]http.Handler{}
-	for plan, limiter := range map[string]*window.Limiter{"free": free, "paid": paid} {
-		limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Account"), Outage: httplimit.FailOpen})
-		if err != nil {
-			panic(err)
-		}
-		handlers[plan] = limit.Wrap(http.HandlerFunc(hello))
-	}
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // checks the credentials
-		handlers[r.Header.Get("X-Plan")].ServeHTTP(w, r)
+// How do I limit an API key and its organisation together, so that a request counts in both or in
+// neither?
+func ExampleConfig_checks() {
+	keys, _ := window.NewLocal(window.Config{Name: "keys", Limits: []window.Limit{window.PerHour(2)}}) // or window.New
+	organisations, _ := window.NewLocal(window.Config{Name: "organisations", Limits: []window.Limit{window.PerHour(3)}})
+	limit, err := httplimit.New(httplimit.Config{
+		Checks: func(r *http.Request) []window.Check {
+			return []window.Check{ // your authentication sets both headers
+				{Limiter: keys, Event: r.Header.Get("X-Key")},
+				{Limiter: organisations, Event: r.Header.Get("X-Organisation")},
+			}
+		},
+		Outage: httplimit.FailOpen,
 	})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(hello))
 
-	for _, plan := range []string{"free", "free", "paid", "paid"} {
-		show(handler, "GET", "/"+plan, "10.0.0.1", "X-Account", "18", "X-Plan", plan)
+	for _, key := range []string{"a", "a", "a", "b", "b"} {
+		show(handler, "GET", "/"+key, "10.0.0.1", "X-Key", key, "X-Organisation", "acme")
 	}
 	// Output:
-	// GET /free 200
-	// GET /free 429
-	// GET /paid 200
-	// GET /paid 429
+	// GET /a 200
+	// GET /a 200
+	// GET /a 429
+	// GET /b 200
+	// GET /b 429
 }

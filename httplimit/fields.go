@@ -8,6 +8,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
+	"github.com/slidegate/slidegate/internal/constant"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -26,20 +27,21 @@ const (
 
 // setFields writes the limits, what is left, and after a denial the wait. It adds to the fields of
 // middlewares around this one. In Shadow it writes nothing, because the client is not limited.
-func (m *Middleware) setFields(h http.Header, d window.Decision) {
+func (m *Middleware) setFields(h http.Header, v verdict) {
 	if m.cfg.Shadow {
 		return
 	}
 	wait := outerRetryAfter(h)
-	if len(d.Usage) > 0 {
-		h.Add(policyField, m.policyValue(d.Usage))
-		h.Add(usageField, listField(d.Usage, usageItem))
+	if len(v.Usage) > 0 {
+		p := m.policyOf(v)
+		h.Add(policyField, p.text)
+		h.Add(usageField, listField(v.Usage, p.names, usageParams))
 		if m.cfg.LegacyHeaders {
-			setLegacy(h, limitingUsage(d), time.Now())
+			setLegacy(h, limitingUsage(v.Decision), time.Now())
 		}
 	}
-	if !d.Allowed {
-		h.Set("Retry-After", strconv.FormatInt(max(ceilSeconds(d.RetryAfter), wait), 10))
+	if !v.Allowed && !constant.Denies(v.Decision) {
+		h.Set("Retry-After", strconv.FormatInt(max(ceilSeconds(v.RetryAfter), wait), 10))
 	}
 }
 
@@ -62,53 +64,55 @@ func limitingUsage(d window.Decision) window.Usage {
 	return d.Tightest()
 }
 
-// policyText is the value of RateLimit-Policy for the limits of some usage.
-type policyText struct {
-	of   []window.Usage
-	text string
+// policy is what the limits of a verdict are called, and the value of RateLimit-Policy for them.
+type policy struct {
+	of    verdict
+	names []string
+	text  string
 }
 
-// policyValue returns the value of RateLimit-Policy. It caches the last one. The limits change only
-// with a Fallback that has its own, or a Limiter that chooses.
-func (m *Middleware) policyValue(of []window.Usage) string {
+// policyOf returns the policy of a verdict. It caches the last one. The limits change only with a
+// Fallback that has its own, with Choose, Checks, or a Limiter that chooses.
+func (m *Middleware) policyOf(v verdict) *policy {
 	sameLimit := func(a, b window.Usage) bool { return a.Limit == b.Limit }
-	if last := m.policy.Load(); last != nil && slices.EqualFunc(last.of, of, sameLimit) {
-		return last.text
+	last := m.policy.Load()
+	if last != nil && slices.EqualFunc(last.of.Usage, v.Usage, sameLimit) && slices.Equal(last.of.limiters, v.limiters) {
+		return last
 	}
-	text := listField(of, func(u window.Usage) httpsfv.Item { return policyItem(u.Limit) })
-	m.policy.Store(&policyText{slices.Clone(of), text})
-	return text
+	v.Usage = slices.Clone(v.Usage)
+	p := &policy{of: v, names: v.names()}
+	p.text = listField(v.Usage, p.names, policyParams)
+	m.policy.Store(p)
+	return p
 }
 
-// listField returns a list with an item for each limit. Marshal cannot fail on these items.
-func listField(of []window.Usage, item func(window.Usage) httpsfv.Item) string {
+// listField returns a list with a named item for each limit. Marshal cannot fail on these items.
+func listField(of []window.Usage, names []string, params func(*httpsfv.Params, window.Usage)) string {
 	items := make(httpsfv.List, len(of))
 	for i, u := range of {
-		items[i] = item(u)
+		item := httpsfv.NewItem(names[i])
+		params(item.Params, u)
+		items[i] = item
 	}
 	text, _ := httpsfv.Marshal(items)
 	return text
 }
 
-// policyItem returns a limit: q units, and a window of w seconds if these are whole.
-func policyItem(l window.Limit) httpsfv.Item {
-	item := httpsfv.NewItem(l.Label())
-	item.Params.Add("q", min(l.Max, maxInteger))
-	if l.Per%time.Second == 0 {
-		item.Params.Add("w", int64(l.Per/time.Second))
+// policyParams adds the limit: q units, and a window of w seconds if these are whole.
+func policyParams(p *httpsfv.Params, u window.Usage) {
+	p.Add("q", min(u.Limit.Max, maxInteger))
+	if u.Limit.Per%time.Second == 0 {
+		p.Add("w", int64(u.Limit.Per/time.Second))
 	}
-	return item
 }
 
-// usageItem returns what is left of a limit: r units, and t seconds if a request like this one has
-// to wait.
-func usageItem(u window.Usage) httpsfv.Item {
-	item := httpsfv.NewItem(u.Limit.Label())
-	item.Params.Add("r", min(u.Remaining, maxInteger))
+// usageParams adds what is left of a limit: r units, and t seconds if a request like this one has to
+// wait.
+func usageParams(p *httpsfv.Params, u window.Usage) {
+	p.Add("r", min(u.Remaining, maxInteger))
 	if u.RetryAfter > 0 {
-		item.Params.Add("t", ceilSeconds(u.RetryAfter))
+		p.Add("t", ceilSeconds(u.RetryAfter))
 	}
-	return item
 }
 
 // maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).

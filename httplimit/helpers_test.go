@@ -53,12 +53,12 @@ func inMemory(now func() time.Time, texts ...string) *window.Limiter {
 }
 
 // middleware returns a middleware. Its Outage is FailClosed and its Key is everybody, unless cfg
-// sets others.
+// sets others. With Checks it has no Key.
 func middleware(cfg httplimit.Config) *httplimit.Middleware {
 	if cfg.Outage == "" {
 		cfg.Outage = httplimit.FailClosed
 	}
-	if cfg.Key == nil {
+	if cfg.Key == nil && cfg.Checks == nil {
 		cfg.Key = everybody
 	}
 	return must(httplimit.New(cfg))
@@ -227,3 +227,8 @@ const (
 	lineDegraded  = `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"` + "\n"
 	lineRecovered = `level=INFO msg="slidegate: the limiter decides about requests again"` + "\n"
 )
+
+// always returns a Choose that returns one limiter.
+func always(l httplimit.Limiter) func(*http.Request) (httplimit.Limiter, error) {
+	return func(*http.Request) (httplimit.Limiter, error) { return l, nil }
+}

@@ -32,13 +32,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/felixge/httpsnoop"
 
+	"github.com/slidegate/slidegate/internal/constant"
 	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/keyless"
 	"github.com/slidegate/slidegate/internal/problem"
 	"github.com/slidegate/slidegate/window"
 )
@@ -67,17 +70,34 @@ const (
 	FailClosed Outage = "closed"
 )
 
-// Config sets what is limited, and how. Limiter, Key and Outage are required. More about each field
-// is in https://github.com/slidegate/slidegate/blob/main/docs/http.md.
+// Config sets what is limited, and how. Outage is required, and one of Limiter, Choose and Checks.
+// Limiter and Choose also need a Key. More about each field is in
+// https://github.com/slidegate/slidegate/blob/main/docs/http.md.
 type Config struct {
 	// Limiter decides about requests. It has the limits, the counts, the clock and the Fallback.
 	Limiter Limiter
+
+	// Choose returns the Limiter for a request, such as that of the customer's plan. It can return
+	// Unlimited and Blocked. An error counts as an outage, and so does a nil Limiter, which is a
+	// mistake that the log reports. See
+	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#plans.
+	Choose func(*http.Request) (Limiter, error)
+
+	// Checks returns what window.AllowAll decides about a request: all checks are counted, or none.
+	// It replaces Limiter, Key and Cost, and does not go with CountOnly and CostAfter. A request
+	// without checks is not limited. One with an empty Event is refused with HTTP 400. See
+	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#several-limiters.
+	Checks func(*http.Request) []window.Check
 
 	// Key returns who is limited: requests with the same key share their limits.
 	Key Key
 
 	// Outage is FailOpen or FailClosed. It has no default, because either can do damage.
 	Outage Outage
+
+	// Skip reports whether a request is not limited, such as a health check. No other function of
+	// Config is then called. nil limits every request.
+	Skip func(*http.Request) bool
 
 	// Cost returns how many units a request costs; nil means 1. A cost of 0 is not limited. A
 	// negative cost is refused with HTTP 400, and one that exceeds what a limit ever admits with
@@ -98,7 +118,8 @@ type Config struct {
 	CostAfter func(Used) int64
 
 	// Denied answers a denied request. The headers are already set, and it must write the status.
-	// nil is HTTP 429 with problem details.
+	// nil is HTTP 429 with problem details, and HTTP 403 if the limiter is Blocked. Of Checks, d has
+	// the limits of all and the longest RetryAfter.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
 	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset for older
@@ -122,32 +143,60 @@ type Config struct {
 // Middleware limits requests. Make it with New, and use Wrap. It is safe for concurrent use.
 type Middleware struct {
 	cfg         Config
-	settler     settler // the Limiter, if it has Settle
 	outages     journal.Journal
-	policy      atomic.Pointer[policyText]
+	policy      atomic.Pointer[policy]
 	keylessOnce sync.Once // logs the first request without a key
 	shadow      shadow
 }
 
-// New returns a middleware. It returns an error if Limiter, Key or Outage is missing, if Outage is
-// neither FailOpen nor FailClosed, or if CostAfter is set and the Limiter has no Settle.
+// New returns a middleware. It returns an error if a required field is missing, if fields do not go
+// together, if Outage is neither FailOpen nor FailClosed, or if CostAfter is set and the Limiter has
+// no Settle.
 func New(cfg Config) (*Middleware, error) {
-	switch {
-	case isnil.Value(cfg.Limiter):
-		return nil, errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New")
-	case cfg.Key == nil:
-		return nil, errNoKey
-	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
-		return nil, fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
-	}
-	settler, err := settlerFor(cfg)
-	if err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Middleware{cfg: cfg, settler: settler, shadow: shadow{kinds: map[string]refusals{}}}, nil
+	return &Middleware{cfg: cfg, shadow: shadow{kinds: map[string]refusals{}}}, nil
+}
+
+// check returns what is wrong with the configuration, and what to do about it.
+func (cfg *Config) check() error {
+	deciders := set(field{"Limiter", !isnil.Value(cfg.Limiter)}, field{"Choose", cfg.Choose != nil}, field{"Checks", cfg.Checks != nil})
+	alone := set(field{"Key", cfg.Key != nil}, field{"Cost", cfg.Cost != nil}, field{"CountOnly", cfg.CountOnly != nil}, field{"CostAfter", cfg.CostAfter != nil})
+	switch {
+	case len(deciders) == 0:
+		return errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New, or set Choose or Checks")
+	case len(deciders) > 1:
+		return fmt.Errorf("slidegate: httplimit has %s; set only one of them", strings.Join(deciders, " and "))
+	case cfg.Checks != nil && len(alone) > 0:
+		return fmt.Errorf("slidegate: httplimit has Checks and %s; leave one out, since each check has an Event and units of its own, which are not given back or settled", alone[0])
+	case cfg.Checks == nil && cfg.Key == nil:
+		return errNoKey
+	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
+		return fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
+	case cfg.Limiter != nil:
+		return cfg.checkSettles(cfg.Limiter)
+	}
+	return nil
+}
+
+// field is a field of Config.
+type field struct {
+	name  string
+	isSet bool
+}
+
+// set returns the names of the fields that are set.
+func set(fields ...field) (names []string) {
+	for _, f := range fields {
+		if f.isSet {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
@@ -160,49 +209,73 @@ var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is li
 // from New.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	switch {
-	case m == nil || m.cfg.Limiter == nil:
+	case m == nil || m.cfg.Outage == "":
 		panic("slidegate: this Middleware is nil or zero; make it by httplimit.New")
 	case next == nil:
 		panic("slidegate: Wrap limits a nil handler; give it the one that serves the requests")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := int64(1)
-		if m.cfg.Cost != nil {
-			n = m.cfg.Cost(r)
-		}
 		switch {
-		case n < 0:
-			m.refuse(w, r, problemNoCost, next)
-		case n == 0:
+		case m.cfg.Skip != nil && m.cfg.Skip(r):
 			next.ServeHTTP(w, r)
+		case m.cfg.Checks != nil:
+			m.limitJointly(w, r, next)
 		default:
-			m.limit(w, r, n, next)
+			m.limit(w, r, next)
 		}
 	})
 }
 
-// limit asks the limiter about a request that costs n units.
-func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
+// limit asks one limiter about a request.
+func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	n := int64(1)
+	if m.cfg.Cost != nil {
+		n = m.cfg.Cost(r)
+	}
+	switch {
+	case n < 0:
+		m.refuse(w, r, problemNoCost, next)
+	case n == 0:
+		next.ServeHTTP(w, r)
+	default:
+		m.limitTo(w, r, n, next)
+	}
+}
+
+// limitTo asks one limiter about a request that costs n units.
+func (m *Middleware) limitTo(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
 	key := m.cfg.Key(r)
 	if key == "" {
 		m.refuseKeyless(w, r, next)
 		return
 	}
-	d, err := m.cfg.Limiter.AllowN(r.Context(), key, n)
+	limiter, d, err := m.decide(r, key, n)
 	if err != nil {
 		m.fail(w, r, err, next)
 		return
 	}
-	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, d.Cause)
-	m.setFields(w.Header(), d)
+	v := verdict{Decision: d}
+	m.setFields(w.Header(), v)
 	switch {
 	case !d.Allowed:
-		m.deny(w, r, d, next)
+		m.deny(w, r, v, next)
 	case m.cfg.CountOnly != nil || m.cfg.CostAfter != nil:
-		m.serve(w, r, key, d, next)
+		m.serve(w, &served{request: r, limiter: limiter, key: key, decision: d}, next)
 	default:
 		next.ServeHTTP(w, r)
 	}
+}
+
+// decide returns the limiter for a request, and its decision.
+func (m *Middleware) decide(r *http.Request, key string, n int64) (limiter Limiter, d window.Decision, err error) {
+	if limiter, err = m.cfg.limiter(r); err != nil {
+		return nil, d, err
+	}
+	d, err = limiter.AllowN(r.Context(), key, n)
+	if err == nil && !constant.Is(limiter) {
+		m.outages.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, d.Cause)
+	}
+	return limiter, d, err
 }
 
 // refuse answers a request with a problem, or lets it pass in Shadow.
@@ -219,26 +292,38 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.De
 func (m *Middleware) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
 		m.keylessOnce.Do(func() {
-			m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.cfg.Key.explain(r).String())
+			m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.explain(r))
 		})
 	}
 	m.refuse(w, r, problemNoKey, next)
 }
 
+// explain returns why a request has no key.
+func (m *Middleware) explain(r *http.Request) string {
+	key := m.cfg.Key
+	if m.cfg.Checks != nil {
+		key = func(r *http.Request) string {
+			m.cfg.Checks(r)
+			return keyless.Note(r.Context(), "a check has an empty Event")
+		}
+	}
+	return key.explain(r).String()
+}
+
 // deny answers a denied request.
-func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, d window.Decision, next http.Handler) {
+func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v verdict, next http.Handler) {
 	if m.cfg.Denied != nil && !m.cfg.Shadow {
-		m.cfg.Denied(w, r, d)
+		m.cfg.Denied(w, r, v.Decision)
 		return
 	}
-	m.refuse(w, r, problemDenied(d), next)
+	m.refuse(w, r, m.problemOf(v), next)
 }
 
 // serve runs the handler. Afterwards it gives the units back if the response does not count, or
 // settles the cost.
-func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, key string, d window.Decision, next http.Handler) {
-	s := served{request: r, key: key, decision: d}
-	defer m.finish(&s)
+func (m *Middleware) serve(w http.ResponseWriter, s *served, next http.Handler) {
+	r := s.request
+	defer m.finish(s)
 	if m.cfg.CostAfter != nil {
 		r = s.metered()
 		defer func() { s.request.MultipartForm = r.MultipartForm }() // so that the server removes the form's files
@@ -254,6 +339,10 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, nex
 		m.refuse(w, r, problemOutage, next)
 	case errors.Is(err, window.ErrExceedsLimit):
 		m.refuse(w, r, problemTooCostly, next)
+	case errors.Is(err, window.ErrEmptyEvent):
+		m.refuseKeyless(w, r, next)
+	case errors.Is(err, window.ErrInvalidCost):
+		m.refuse(w, r, problemNoCost, next)
 	default:
 		m.logFailure(err)
 		m.undecided(w, r, next)
@@ -262,7 +351,7 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, nex
 
 // logFailure logs the begin of an outage once, and an error of a single key each time.
 func (m *Middleware) logFailure(err error) {
-	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errChoose) {
 		m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, err)
 		return
 	}

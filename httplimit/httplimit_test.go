@@ -21,14 +21,27 @@ import (
 func TestWrongConfiguration(t *testing.T) {
 	const noKey = `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. ` +
 		`The Key is also nil if Header or Cookie got an empty or invalid name, or And or Or a nil Key`
+	const noLimiter = `slidegate: httplimit has no Limiter; make one by window.New or ar1.New, or set Choose or Checks`
+	with := func(field string) string {
+		return `slidegate: httplimit has Checks and ` + field + `; leave one out, since each check has an Event and units of its own, which are not given back or settled`
+	}
 	l := inMemory(nil, "1/1h")
+	noChecks := func(*http.Request) []window.Check { return nil }
 	for _, of := range []struct {
 		cfg  httplimit.Config
 		want string
 	}{
-		{httplimit.Config{}, `slidegate: httplimit has no Limiter; make one by window.New or ar1.New`},
-		{httplimit.Config{Limiter: (*window.Limiter)(nil)}, `slidegate: httplimit has no Limiter; make one by window.New or ar1.New`},
+		{httplimit.Config{}, noLimiter},
+		{httplimit.Config{Limiter: (*window.Limiter)(nil)}, noLimiter},
 		{httplimit.Config{Limiter: l}, noKey},
+		{httplimit.Config{Choose: always(l)}, noKey},
+		{httplimit.Config{Limiter: l, Choose: always(l), Checks: noChecks}, `slidegate: httplimit has Limiter and Choose and Checks; set only one of them`},
+		{httplimit.Config{Choose: always(l), Checks: noChecks}, `slidegate: httplimit has Choose and Checks; set only one of them`},
+		{httplimit.Config{Checks: noChecks, Key: httplimit.Address}, with("Key")},
+		{httplimit.Config{Checks: noChecks, Cost: func(*http.Request) int64 { return 1 }}, with("Cost")},
+		{httplimit.Config{Checks: noChecks, CountOnly: isFailure}, with("CountOnly")},
+		{httplimit.Config{Checks: noChecks, CostAfter: reported}, with("CostAfter")},
+		{httplimit.Config{Checks: noChecks}, `slidegate: httplimit has the Outage ""; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
 		{httplimit.Config{Limiter: l, Key: httplimit.Address}, `slidegate: httplimit has the Outage ""; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
 		{httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
 	} {

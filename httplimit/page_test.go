@@ -26,7 +26,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
 		}
 	}
-	for _, begin := range []string{"	conn := window.Dial(", "// plans decides", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
+	for _, begin := range []string{"	conn := window.Dial(", "	paid, err := free.With(", "	limit, err := httplimit.New(httplimit.Config{\n		Checks:", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
 		_, text, found := strings.Cut(examples, begin)
 		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	}\)\))\n\n`).FindStringIndex(text)
 		if !found || end == nil || !strings.Contains(withoutTabs(page), withoutTabs(begin+text[:end[1]-1])) {
@@ -65,6 +65,7 @@ func rawResponses(t *testing.T) map[string]string {
 	all["denied"] = rawResponse(t, m)
 	_, all["no key"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Api-Key")})), "\n\n")
 	_, all["too much"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: limiter, Cost: func(*http.Request) int64 { return 2 }})), "\n\n")
+	_, all["blocked"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: httplimit.Blocked})), "\n\n")
 	_, all["outage"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: fixedLimiter{err: window.ErrOutage}, Log: new(logBuffer).logger()})), "\n\n")
 	return all
 }

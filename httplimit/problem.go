@@ -3,8 +3,8 @@ package httplimit
 import (
 	"net/http"
 
+	"github.com/slidegate/slidegate/internal/constant"
 	"github.com/slidegate/slidegate/internal/problem"
-	"github.com/slidegate/slidegate/window"
 )
 
 // problemTypes is where the draft of the RateLimit fields registers its problem types.
@@ -17,21 +17,29 @@ var (
 		Title: "Content Too Large", Status: http.StatusRequestEntityTooLarge,
 		Detail: "The request costs more than is ever admitted at once.",
 	}
+	problemBlocked = problem.Details{
+		Title: "Forbidden", Status: http.StatusForbidden,
+		Detail: "The server does not accept this request. Waiting does not change that.",
+	}
 	problemOutage = problem.Details{
 		Type: problemTypes + "temporary-reduced-capacity", Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable,
 		Detail: "Requests cannot be counted at the moment. Try again soon.",
 	}
 )
 
-// problemDenied returns the problem of a request that limits deny.
-func problemDenied(d window.Decision) problem.Details {
+// problemOf returns the problem of a denied request.
+func (m *Middleware) problemOf(v verdict) problem.Details {
+	if constant.Denies(v.Decision) {
+		return problemBlocked
+	}
 	p := problem.Details{
 		Type: problemTypes + "quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests,
 		Detail: "Come back after the time in Retry-After.",
 	}
-	for _, u := range d.Usage {
+	names := m.policyOf(v).names
+	for i, u := range v.Usage {
 		if u.RetryAfter > 0 {
-			p.Violated = append(p.Violated, u.Limit.Label())
+			p.Violated = append(p.Violated, names[i])
 		}
 	}
 	return p

@@ -209,6 +209,10 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 	return &named
 }
 
+// Name returns Config.Name. Limiters from With and WithPlan have the Name of the one that they come
+// from.
+func (l *Limiter) Name() string { return l.made().Name }
+
 // made returns the engine of a limiter from New, NewLocal or With. It panics for any other limiter,
 // which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {

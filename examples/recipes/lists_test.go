@@ -33,12 +33,9 @@ func Example_allowList() {
 		Limiter: limiter,
 		Key:     httplimit.Address,
 		Outage:  httplimit.FailOpen,
-		Cost: func(r *http.Request) int64 {
+		Skip: func(r *http.Request) bool {
 			addr, err := httplimit.ClientAddr(r)
-			if err == nil && slices.ContainsFunc(unlimited, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-				return 0 // no limit, and no call of Redis
-			}
-			return 1
+			return err == nil && slices.ContainsFunc(unlimited, func(p netip.Prefix) bool { return p.Contains(addr) })
 		},
 	})
 	if err != nil {
@@ -66,23 +63,21 @@ func Example_partners() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen})
-	if err != nil {
-		panic(err)
-	}
-	partner, err := httplimit.New(httplimit.Config{Limiter: more, Key: httplimit.Address, Outage: httplimit.FailOpen})
-	if err != nil {
-		panic(err)
-	}
-	usual, generous := limit.Wrap(http.HandlerFunc(hello)), partner.Wrap(http.HandlerFunc(hello))
 	partners := netip.MustParsePrefix("192.0.2.0/24")
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if addr, err := httplimit.ClientAddr(r); err == nil && partners.Contains(addr) {
-			generous.ServeHTTP(w, r)
-			return
-		}
-		usual.ServeHTTP(w, r)
+	limit, err := httplimit.New(httplimit.Config{
+		Key:    httplimit.Address,
+		Outage: httplimit.FailOpen,
+		Choose: func(r *http.Request) (httplimit.Limiter, error) {
+			if addr, err := httplimit.ClientAddr(r); err == nil && partners.Contains(addr) {
+				return more, nil
+			}
+			return limiter, nil
+		},
 	})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(hello))
 
 	for _, address := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "198.51.100.7", "198.51.100.7"} {
 		visit(handler, address)

@@ -1,0 +1,48 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/slidegate/slidegate/internal/constant"
+	"github.com/slidegate/slidegate/internal/isnil"
+)
+
+// Limiters that Config.Choose can return. They count nothing and ask no Redis.
+var (
+	// Unlimited allows every call.
+	Unlimited Limiter = constant.Unlimited
+
+	// Blocked denies every call, with PermissionDenied and without RetryInfo. ResourceExhausted
+	// would be wrong: no resource is exhausted, and clients could retry the call for ever. With
+	// Config.Wait, it does not wait.
+	Blocked Limiter = constant.Blocked
+)
+
+// HealthChecks reports whether a method belongs to the health service, grpc.health.v1.Health. Use it
+// as Config.Skip, so that health checks are not limited.
+func HealthChecks(_ context.Context, method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.v1.Health/")
+}
+
+var (
+	errChoose    = errors.New("Choose found no limiter")
+	errNilChoice = errors.New("Choose returned a nil Limiter without an error; return a limiter, grpclimit.Unlimited or grpclimit.Blocked")
+)
+
+// limiter returns the limiter for a call.
+func (cfg *Config) limiter(ctx context.Context, method string) (Limiter, error) {
+	if cfg.Choose == nil {
+		return cfg.Limiter, nil
+	}
+	l, err := cfg.Choose(ctx, method)
+	switch {
+	case err != nil: // its text alone: an error that it wraps is about something else than this call
+		return nil, fmt.Errorf("%w: %s", errChoose, err.Error())
+	case isnil.Value(l):
+		return nil, errNilChoice
+	}
+	return l, nil
+}

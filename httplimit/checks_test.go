@@ -1,0 +1,202 @@
+package httplimit_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// checksOf returns a Checks that returns the same checks for every request.
+func checksOf(checks ...window.Check) func(*http.Request) []window.Check {
+	return func(*http.Request) []window.Check { return checks }
+}
+
+// named returns a limiter in memory, whose clock stands still.
+func named(name string, texts ...string) *window.Limiter {
+	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
+	return must(window.NewLocal(window.Config{Name: name, Limits: limits(texts...), Now: now}))
+}
+
+// TestChecksUnderLoad sends 20,000 requests at once, each of an address and an account, on Redis.
+// Each limit counts exactly the requests that passed, so none was charged for a denied request.
+func TestChecksUnderLoad(t *testing.T) {
+	const requests, clients, addresses, accounts = 20_000, 50, 50, 20
+	conn := window.On(redistest.Client(t))
+	limiter := func(name, limit string) *window.Limiter {
+		return must(window.New(conn, window.Config{Name: redistest.Key(t) + name, Limits: limits(limit), Timeout: time.Minute}))
+	}
+	address, account, site := limiter("address", "100/1h"), limiter("account", "220/1h"), limiter("site", "4000/1h")
+	handler := middleware(httplimit.Config{Checks: func(r *http.Request) []window.Check {
+		return []window.Check{
+			{Limiter: address, Event: r.Header.Get("Address")}, {Limiter: account, Event: r.Header.Get("Account")}, {Limiter: site, Event: "all", N: 1},
+		}
+	}}).Wrap(fine)
+	var mu sync.Mutex
+	passed := map[string]int64{}
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for range requests / clients {
+				of := []string{fmt.Sprint("address ", rand.IntN(addresses)), fmt.Sprint("account ", rand.IntN(accounts)), "all"}
+				w := ask(handler, func(r *http.Request) { r.Header.Set("Address", of[0]); r.Header.Set("Account", of[1]) })
+				if w.Code == http.StatusOK {
+					mu.Lock()
+					for _, event := range of {
+						passed[event]++
+					}
+					mu.Unlock()
+				} else if w.Code != http.StatusTooManyRequests {
+					t.Error(w.Code, w.Body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for prefix, of := range map[string]struct {
+		limiter *window.Limiter
+		events  int
+	}{"address ": {address, addresses}, "account ": {account, accounts}} {
+		for i := range of.events {
+			checkCounted(t, of.limiter, prefix+fmt.Sprint(i), passed)
+		}
+	}
+	checkCounted(t, site, "all", passed)
+	if passed["all"] != 4000 {
+		t.Errorf("%d passed, not the 4000 of the whole site", passed["all"])
+	}
+}
+
+// checkCounted compares what a limit counts with the requests that passed.
+func checkCounted(t *testing.T, l *window.Limiter, event string, passed map[string]int64) {
+	t.Helper()
+	u := must(l.Inspect(t.Context(), event)).Limits[0]
+	if u.Used != passed[event] || u.Used > u.Limit.Max {
+		t.Errorf("%s counts %d of %v, and %d passed", event, u.Used, u.Limit, passed[event])
+	}
+}
+
+// TestChecksInFields checks that each limit has a name of its own in the fields and the problem. A
+// check that would be allowed has no wait, because it counted nothing.
+func TestChecksInFields(t *testing.T) {
+	keys, tokens := named("keys", "2/1h", "5/1d"), named("tokens", "2/1h")
+	h := middleware(httplimit.Config{LegacyHeaders: true, Checks: checksOf(
+		window.Check{Limiter: keys, Event: "alice"}, window.Check{Limiter: keys, Event: "bob"}, window.Check{Limiter: tokens, Event: "alice", N: 2},
+	)}).Wrap(fine)
+	const policy = `"keys:2/1h";q=2;w=3600, "keys:5/1d";q=5;w=86400, "keys:2/1h:2";q=2;w=3600, "keys:5/1d:2";q=5;w=86400, "tokens:2/1h";q=2;w=3600`
+	for i, want := range []string{
+		`200 "keys:2/1h";r=1, "keys:5/1d";r=4, "keys:2/1h:2";r=1, "keys:5/1d:2";r=4, "tokens:2/1h";r=0;t=3600  2 0`,
+		`429 "keys:2/1h";r=0, "keys:5/1d";r=3, "keys:2/1h:2";r=0, "keys:5/1d:2";r=3, "tokens:2/1h";r=0;t=3600 3600 2 0`,
+	} {
+		w := ask(h)
+		f := w.Header()
+		got := fmt.Sprint(w.Code, " ", f.Get("RateLimit"), " ", f.Get("Retry-After"), " ", f.Get("X-RateLimit-Limit"), " ", f.Get("X-RateLimit-Remaining"))
+		if got != want || f.Get("RateLimit-Policy") != policy {
+			t.Errorf("request %d: %s\n%s", i+1, got, f.Get("RateLimit-Policy"))
+		}
+		if violated := strings.Contains(w.Body.String(), `"violated-policies":["tokens:2/1h"]`); violated != (w.Code == http.StatusTooManyRequests) {
+			t.Errorf("request %d: %s", i+1, w.Body)
+		}
+	}
+	for _, event := range []string{"alice", "bob"} {
+		if used := must(keys.Inspect(t.Context(), event)).Limits[0].Used; used != 1 {
+			t.Errorf("%s has used %d", event, used)
+		}
+	}
+}
+
+// TestChecksDenied checks that Denied gets one decision with the limits of all checks, and the
+// longest wait.
+func TestChecksDenied(t *testing.T) {
+	one, two, free := named("one", "1/1h"), named("two", "1/1m"), named("free", "9/1h")
+	var got window.Decision
+	h := middleware(httplimit.Config{
+		Denied: func(_ http.ResponseWriter, _ *http.Request, d window.Decision) { got = d },
+		Checks: checksOf(window.Check{Limiter: free, Event: "e"}, window.Check{Limiter: two, Event: "e"}, window.Check{Limiter: one, Event: "e"}),
+	}).Wrap(fine)
+	ask(h)
+	ask(h)
+	if got.Allowed || got.RetryAfter != time.Hour || got.Remaining != 0 || len(got.Usage) != 3 || got.Tightest().Limit != limits("1/1h")[0] || !got.At.Equal(must(one.Peek(t.Context(), "e")).At) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNoChecks checks that a request without checks is not limited.
+func TestNoChecks(t *testing.T) {
+	w := ask(middleware(httplimit.Config{Checks: checksOf()}).Wrap(fine))
+	if w.Code != http.StatusOK || w.Header().Get("RateLimit") != "" {
+		t.Error(w.Code, w.Header())
+	}
+}
+
+// TestChecksRefused checks the response and the log if there is no decision. In Shadow, the request
+// passes.
+func TestChecksRefused(t *testing.T) {
+	dead := redistest.Start(t)
+	out := must(window.New(window.On(dead.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: 10 * time.Second}))
+	dead.Kill(t)
+	l := named("l", "2/1h")
+	key := httplimit.Header("X-Api-Key")
+	for name, of := range map[string]struct {
+		check  window.Check
+		status int
+		line   string
+	}{
+		"no event":   {window.Check{Limiter: l}, 400, `level=WARN msg="slidegate: requests without a key are refused; only the first is logged" reason="the header X-Api-Key is missing or empty; a check has an empty Event"` + "\n"},
+		"no cost":    {window.Check{Limiter: l, Event: "e", N: -1}, 400, ""},
+		"too costly": {window.Check{Limiter: l, Event: "e", N: 3}, 413, ""},
+		"outage":     {window.Check{Limiter: out, Event: "e"}, 503, lineOutage},
+		"no limiter": {window.Check{Event: "e"}, 503, `level=ERROR msg="slidegate: the limiter cannot decide about a request"` + "\n"},
+	} {
+		for _, shadow := range []bool{false, true} {
+			var log logBuffer
+			w := ask(middleware(httplimit.Config{Shadow: shadow, Log: log.loggerOf("level", "msg", "reason"), Checks: func(r *http.Request) []window.Check {
+				key(r) // of which the log gets the reason
+				return []window.Check{of.check}
+			}}).Wrap(fine))
+			want, line := of.status, of.line
+			if shadow {
+				want, line = http.StatusOK, log.String()
+			}
+			if w.Code != want || log.String() != line || w.Header().Get("RateLimit") != "" {
+				t.Errorf("%s: %d, not %d\n%s", name, w.Code, want, &log)
+			}
+		}
+	}
+	open := middleware(httplimit.Config{Outage: httplimit.FailOpen, Log: new(logBuffer).logger(), Checks: checksOf(window.Check{Limiter: out, Event: "e"})})
+	if w := ask(open.Wrap(fine)); w.Code != http.StatusOK {
+		t.Error(w.Code)
+	}
+}
+
+// TestChecksOfLeavingClient checks that a client that leaves cannot have only some checks counted.
+// A deadline ends the call.
+func TestChecksOfLeavingClient(t *testing.T) {
+	one, two := named("one", "5/1h"), named("two", "5/1h")
+	h := middleware(httplimit.Config{Log: new(logBuffer).logger(), Checks: checksOf(window.Check{Limiter: one, Event: "everybody"}, window.Check{Limiter: two, Event: "everybody"})}).Wrap(fine)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	for _, of := range []struct {
+		ctx  context.Context
+		want int
+	}{{gone, http.StatusOK}, {late, http.StatusServiceUnavailable}} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(of.ctx))
+		if w.Code != of.want {
+			t.Error(w.Code)
+		}
+		checkUsed(t, one, 1)
+		checkUsed(t, two, 1)
+	}
+}

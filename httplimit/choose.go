@@ -1,0 +1,40 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/slidegate/slidegate/internal/constant"
+	"github.com/slidegate/slidegate/internal/isnil"
+)
+
+// Limiters that Config.Choose can return. They count nothing and ask no Redis.
+var (
+	// Unlimited allows every request. The response has no RateLimit fields.
+	Unlimited Limiter = constant.Unlimited
+
+	// Blocked denies every request, with HTTP 403 and without Retry-After. HTTP 429 would be wrong:
+	// the client did not send too many requests, and many clients repeat a request after a 429.
+	Blocked Limiter = constant.Blocked
+)
+
+var (
+	errChoose    = errors.New("Choose found no limiter")
+	errNilChoice = errors.New("Choose returned a nil Limiter without an error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
+)
+
+// limiter returns the limiter for a request.
+func (cfg *Config) limiter(r *http.Request) (Limiter, error) {
+	if cfg.Choose == nil {
+		return cfg.Limiter, nil
+	}
+	l, err := cfg.Choose(r)
+	switch {
+	case err != nil: // its text alone: an error that it wraps is about something else than this request
+		return nil, fmt.Errorf("%w: %s", errChoose, err.Error())
+	case isnil.Value(l):
+		return nil, errNilChoice
+	}
+	return l, cfg.checkSettles(l)
+}
