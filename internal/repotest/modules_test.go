@@ -13,14 +13,14 @@ import (
 )
 
 // TestDependencies checks which modules a user of the library compiles: rueidis and what it needs.
-// inflight needs one more, httplimit two, goredisgate those of go-redis, grpclimit those of grpc, and otelgate
-// the API of OpenTelemetry without its SDK.
+// inflight needs one more, httplimit that and two others, goredisgate those of go-redis, grpclimit those of
+// grpc, and otelgate the API of OpenTelemetry without its SDK.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
 		"window ar1 pace lua login": {rueidis, own, sys},
 		"inflight":                  {rueidis, own, "golang.org/x/sync", sys},
-		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, sys},
+		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, "golang.org/x/sync", sys},
 		"goredisgate": {
 			"github.com/cespare/xxhash/v2", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", "go.uber.org/atomic", sys,
 		},

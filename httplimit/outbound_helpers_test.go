@@ -1,0 +1,121 @@
+package httplimit_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/pace"
+	"github.com/slidegate/slidegate/window"
+)
+
+// here is the event of a Transport in these tests.
+const here = "here"
+
+// transport returns a Transport whose requests all have one event. It is FailClosed and drops its log,
+// unless cfg says otherwise.
+func transport(cfg httplimit.TransportConfig) *httplimit.Transport {
+	if cfg.Outage == "" {
+		cfg.Outage = httplimit.FailClosed
+	}
+	if cfg.Event == nil {
+		cfg.Event = func(*http.Request) string { return here }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return must(httplimit.NewTransport(cfg))
+}
+
+// turns returns a limiter of turns in memory.
+func turns(texts ...string) *pace.Limiter {
+	return must(pace.NewLocal(pace.Config{Name: "turns", Limits: limits(texts...)}))
+}
+
+// places returns a limiter of places in memory.
+func places(most int64) *inflight.Limiter {
+	return must(inflight.NewLocal(inflight.Config{Name: "places", Max: most}))
+}
+
+// placesInRedis returns a limiter of places, of its own Name.
+func placesInRedis(tb testing.TB, most int64) *inflight.Limiter {
+	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: most, Timeout: time.Second}))
+}
+
+// brief returns a limiter of one place, whose leases are lost after 100 ms.
+func brief() *inflight.Limiter {
+	return must(inflight.NewLocal(inflight.Config{
+		Name: "places", Max: 1, TTL: 90 * time.Millisecond, Timeout: 30 * time.Millisecond, MaxHold: 100 * time.Millisecond,
+	}))
+}
+
+// roundTripper is a Base of one function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// counter is a Base that counts its calls.
+type counter struct {
+	http.RoundTripper
+	calls atomic.Int64
+}
+
+func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.calls.Add(1)
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// trackedBody is the body of a request that notes whether it was closed.
+type trackedBody struct {
+	io.Reader
+	once sync.Once
+	open *atomic.Int64
+}
+
+func (b *trackedBody) Close() error {
+	b.once.Do(func() { b.open.Add(-1) })
+	return nil
+}
+
+// tracked returns a body that open counts until it is closed.
+func tracked(text io.Reader, open *atomic.Int64) io.ReadCloser {
+	open.Add(1)
+	return &trackedBody{Reader: text, open: open}
+}
+
+// held returns how many places of an event are taken.
+func held(tb testing.TB, l *inflight.Limiter, event string) int64 {
+	return must(l.Inspect(context.WithoutCancel(tb.Context()), event)).Used
+}
+
+// checkHeld compares how many places of an event are taken.
+func checkHeld(tb testing.TB, l *inflight.Limiter, event string, want int64) {
+	tb.Helper()
+	if got := held(tb, l, event); got != want {
+		tb.Errorf("%d places are taken, not %d", got, want)
+	}
+}
+
+// await waits until something is so, for a minute at most.
+func await(tb testing.TB, what string, so func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); !so(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatal("not within a minute: " + what)
+		}
+	}
+}
+
+// awaitFree waits until all places of an event are free.
+func awaitFree(tb testing.TB, l *inflight.Limiter, event string) {
+	tb.Helper()
+	await(tb, "the place is free", func() bool { return held(tb, l, event) == 0 })
+}

@@ -1,0 +1,179 @@
+package httplimit
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/outbound"
+	"github.com/slidegate/slidegate/internal/place"
+	"github.com/slidegate/slidegate/pace"
+)
+
+// TransportConfig configures a Transport. Outage is required, and one of Turns and Places.
+type TransportConfig struct {
+	// Turns says when requests may be sent. Each takes one turn, and waits for it.
+	Turns *pace.Limiter
+
+	// Places says how many may run at once. A request waits for a place, then for its turn, and gives
+	// the place back when the body of its response is closed or read to its end.
+	Places *inflight.Limiter
+
+	// Event returns the event of a request for both limiters: requests with the same one share turns
+	// and places. It must not be "". nil is the host of the URL in lower case, with the port if the
+	// URL has one.
+	Event func(*http.Request) string
+
+	// Base sends the requests. nil is http.DefaultTransport.
+	Base http.RoundTripper
+
+	// MaxPause is the longest pause that a response can cause, up to a day. 0 is a minute.
+	MaxPause time.Duration
+
+	// Outage says what to do while a limiter does not answer: FailOpen sends the request all the same,
+	// FailClosed returns the limiter's error. It has no default, because either can do damage. If the
+	// limiter has a Fallback, that decides first.
+	Outage Outage
+
+	// Log receives the start and end of outages, with the cause. nil is slog.Default().
+	Log *slog.Logger
+}
+
+// Transport is an http.RoundTripper that lets the requests of a fleet share turns and places. Make it
+// with NewTransport. It is safe for concurrent use.
+//
+// Each RoundTrip takes a turn of its own. So put it inside whatever repeats requests: redirects of
+// http.Client take turns, and so do retries of a client around it. It never repeats a request itself.
+//
+// A response with status 429 or 503 pauses the turns of its event in all processes, if it says until
+// when: by Retry-After, by t of a RateLimit field with nothing left, or by X-RateLimit-Reset, in this
+// order. A time in the past or one that cannot be read pauses nothing. A date counts against the Date
+// of the response, so the clock of the other side may be wrong.
+type Transport struct {
+	cfg   TransportConfig
+	calls *outbound.Calls
+}
+
+// NewTransport returns a Transport. It returns an error if neither Turns nor Places is set, if MaxPause
+// is not from 0 to a day, or if Outage is neither FailOpen nor FailClosed.
+func NewTransport(cfg TransportConfig) (*Transport, error) {
+	calls, err := outbound.New("httplimit.Transport", outbound.Config{
+		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Event == nil {
+		cfg.Event = host
+	}
+	if cfg.Base == nil {
+		cfg.Base = http.DefaultTransport
+	}
+	return &Transport{cfg, calls}, nil
+}
+
+func host(r *http.Request) string { return strings.ToLower(r.URL.Host) }
+
+// RoundTrip sends a request when it has a place and its turn has come. If its context ends before, or
+// if the turn would come after the deadline, it returns an error and sends nothing. If the lease of the
+// place is lost, it ends the request, and the error matches inflight.ErrLost.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	event := t.cfg.Event(r)
+	held, err := t.calls.Begin(r.Context(), event)
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	response, err := t.cfg.Base.RoundTrip(r.WithContext(held.Context))
+	if err != nil {
+		held.Release()
+		return nil, held.Explain(err)
+	}
+	response.Request = r
+	if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
+		t.calls.Pause(r.Context(), event, waitIn(response.Header, time.Now()))
+	}
+	if t.cfg.Places != nil {
+		hold(response, held)
+	}
+	return response, nil
+}
+
+// CloseIdleConnections closes those of Base. http.Client calls it.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// hold gives the place back when the response is over. If nobody reads or closes the body, that is when
+// the context of the request ends, which makes Base abort it.
+func hold(response *http.Response, held *place.Held) {
+	conn, upgraded := response.Body.(io.ReadWriteCloser)
+	switch {
+	case response.Body == http.NoBody:
+		held.Release()
+	case upgraded: // Base leaves the connection to the caller, whatever the context
+		held.OnLost(func() { _ = conn.Close() })
+		response.Body = &upgradedBody{conn, held}
+	default:
+		stop := context.AfterFunc(response.Request.Context(), held.Release)
+		response.Body = &heldBody{response.Body, held, stop}
+	}
+}
+
+// heldBody is the body of a response that holds a place.
+type heldBody struct {
+	io.ReadCloser
+	held *place.Held
+	stop func() bool
+}
+
+// Read gives the place back at the end of the body, and after an error.
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.release()
+	}
+	return n, b.held.Explain(err)
+}
+
+// Close closes the body, and gives the place back.
+func (b *heldBody) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}
+
+func (b *heldBody) release() {
+	b.stop()
+	b.held.Release()
+}
+
+// upgradedBody is the connection of a response 101 that holds a place until it is closed.
+type upgradedBody struct {
+	io.ReadWriteCloser
+	held *place.Held
+}
+
+// Close closes the connection, and gives the place back.
+func (b *upgradedBody) Close() error {
+	defer b.held.Release()
+	return b.ReadWriteCloser.Close()
+}
+
+// CloseWrite is that of the connection, if it has one.
+func (b *upgradedBody) CloseWrite() error { return closeWrite(b.ReadWriteCloser) }
+
+// closeWrite shuts down the writing side of a connection that can do so.
+func closeWrite(conn any) error {
+	if c, ok := conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return http.ErrNotSupported
+}

@@ -1,0 +1,419 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/pace"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestTransportConfig checks what NewTransport refuses, and that the error says what to do.
+func TestTransportConfig(t *testing.T) {
+	l := turns("1/1ms")
+	for want, cfg := range map[string]httplimit.TransportConfig{
+		"neither Turns nor Places": {Outage: httplimit.FailOpen},
+		`Outage ""`:                {Turns: l},
+		`Outage "maybe"`:           {Turns: l, Outage: "maybe"},
+		"MaxPause of -1s":          {Turns: l, Outage: httplimit.FailOpen, MaxPause: -time.Second},
+		"MaxPause of 25h0m0s":      {Turns: l, Outage: httplimit.FailOpen, MaxPause: 25 * time.Hour},
+	} {
+		if _, err := httplimit.NewTransport(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %s", err, want)
+		}
+	}
+}
+
+// TestTransportEvent checks that requests to one host share turns, whatever the case of its name.
+func TestTransportEvent(t *testing.T) {
+	l := turns("1/1h")
+	base := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})
+	client := must(httplimit.NewTransport(httplimit.TransportConfig{Turns: l, Base: base, Outage: httplimit.FailClosed}))
+	for _, url := range []string{"http://API.example.com/a", "https://other.example.com:8443/b"} {
+		if response, err := client.RoundTrip(request(t, http.MethodGet, url, nil)); err != nil || response.Body.Close() != nil {
+			t.Error(err)
+		}
+	}
+	for _, event := range []string{"api.example.com", "other.example.com:8443"} {
+		if s := must(l.Inspect(t.Context(), event)); s.Limits[0].Used != 1 {
+			t.Errorf("%s has %d turns", event, s.Limits[0].Used)
+		}
+	}
+}
+
+// TestTransportClosesBodies checks that the body of a request is closed whenever RoundTrip fails, and that
+// nothing is sent unless its turn has come.
+func TestTransportClosesBodies(t *testing.T) {
+	down := redistest.Start(t)
+	lost := must(pace.New(window.On(down.Client(t)), pace.Config{Name: "turns", Limits: limits("1/1h")}))
+	noPlaces := must(inflight.New(window.On(down.Client(t)), inflight.Config{Name: "places", Max: 1}))
+	down.Kill(t)
+	busy := turns("1/1h")
+	_ = busy.Wait(t.Context(), here)
+	full := places(1)
+	_ = must(full.Acquire(t.Context(), here))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	short, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	briefly, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	errBase := errors.New("the base fails")
+	for name, test := range map[string]struct {
+		cfg  httplimit.TransportConfig
+		ctx  context.Context
+		want error
+		sent int64
+	}{
+		"the caller has left":         {httplimit.TransportConfig{Turns: turns("1/1ms")}, gone, context.Canceled, 0},
+		"the turn is too late":        {httplimit.TransportConfig{Turns: busy}, short, context.DeadlineExceeded, 0},
+		"the same, if open":           {httplimit.TransportConfig{Turns: busy, Outage: httplimit.FailOpen}, short, context.DeadlineExceeded, 0},
+		"no place":                    {httplimit.TransportConfig{Places: full, Outage: httplimit.FailOpen}, briefly, context.DeadlineExceeded, 0},
+		"an outage":                   {httplimit.TransportConfig{Turns: lost}, t.Context(), pace.ErrOutage, 0},
+		"an outage of places":         {httplimit.TransportConfig{Places: noPlaces}, t.Context(), inflight.ErrOutage, 0},
+		"no event":                    {httplimit.TransportConfig{Turns: turns("1/1ms"), Event: func(*http.Request) string { return "" }, Outage: httplimit.FailOpen}, t.Context(), pace.ErrEmptyEvent, 0},
+		"the base fails":              {httplimit.TransportConfig{Turns: turns("1/1ms"), Places: places(1)}, t.Context(), errBase, 1},
+		"the same, open in an outage": {httplimit.TransportConfig{Turns: lost, Places: noPlaces, Outage: httplimit.FailOpen}, t.Context(), errBase, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open, sent atomic.Int64
+			test.cfg.Base = roundTripper(func(r *http.Request) (*http.Response, error) {
+				sent.Add(1)
+				return nil, errors.Join(errBase, r.Body.Close())
+			})
+			r := request(t, http.MethodPost, "http://x", nil).WithContext(test.ctx)
+			r.Body = tracked(strings.NewReader("body"), &open)
+			response, err := transport(test.cfg).RoundTrip(r)
+			if response != nil || !errors.Is(err, test.want) || open.Load() != 0 || sent.Load() != test.sent {
+				t.Errorf("%v, %v, %d open, %d sent", response, err, open.Load(), sent.Load())
+			}
+			if p := test.cfg.Places; p != nil && p != full && p != noPlaces {
+				checkHeld(t, p, here, 0)
+			}
+		})
+	}
+}
+
+// TestTransportOutage checks that the log has one line when an outage begins, and one when it ends.
+func TestTransportOutage(t *testing.T) {
+	server := redistest.Start(t)
+	l := must(pace.New(window.On(server.Client(t)), pace.Config{Name: redistest.Key(t), Limits: limits("1/1ms")}))
+	var log logBuffer
+	base := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})
+	client := transport(httplimit.TransportConfig{Turns: l, Base: base, Outage: httplimit.FailOpen, Log: log.logger()})
+	ask := func() {
+		if response, err := client.RoundTrip(request(t, http.MethodGet, "http://x", nil)); err != nil || response.Body.Close() != nil {
+			t.Error(err)
+		}
+	}
+	ask()
+	server.Kill(t)
+	ask()
+	ask()
+	server.Restart(t)
+	await(t, "the log says that it is over", func() bool { ask(); return log.String() == lineOutage+lineRecovered })
+}
+
+// TestTransportPlace checks that a place is held until the response is over, however it ends.
+func TestTransportPlace(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/empty" {
+			return
+		}
+		_, _ = io.WriteString(w, "fine")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/endless" {
+			<-r.Context().Done()
+		}
+	}))
+	defer s.Close()
+	for name, test := range map[string]struct {
+		path string
+		held int64 // once the response has come
+		end  func(response *http.Response, leave func())
+	}{
+		"closed":             {"/endless", 1, func(r *http.Response, _ func()) { _ = r.Body.Close() }},
+		"read":               {"/", 1, func(r *http.Response, _ func()) { _, _ = io.ReadAll(r.Body) }},
+		"read and closed":    {"/", 1, func(r *http.Response, _ func()) { _, _ = io.ReadAll(r.Body); _ = r.Body.Close(); _ = r.Body.Close() }},
+		"no body":            {"/empty", 0, func(*http.Response, func()) {}},
+		"left alone":         {"/endless", 1, func(_ *http.Response, leave func()) { leave() }},
+		"left while reading": {"/endless", 1, func(r *http.Response, leave func()) { go leave(); _, _ = io.ReadAll(r.Body) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := placesInRedis(t, 1)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			response, err := transport(httplimit.TransportConfig{Places: l}).RoundTrip(request(t, http.MethodGet, s.URL+test.path, nil).WithContext(ctx))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			checkHeld(t, l, here, test.held)
+			test.end(response, leave)
+			awaitFree(t, l, here)
+		})
+	}
+}
+
+// TestTransportKeepsPlace checks that the place of a caller who leaves is held until Base has returned.
+func TestTransportKeepsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := places(1)
+		ctx, leave := context.WithCancel(t.Context())
+		began, over := make(chan struct{}), make(chan struct{})
+		base := roundTripper(func(r *http.Request) (*http.Response, error) {
+			close(began)
+			<-r.Context().Done()
+			<-over
+			return nil, context.Cause(r.Context())
+		})
+		failed := make(chan error)
+		go func() {
+			_, err := transport(httplimit.TransportConfig{Places: l, Base: base}).RoundTrip(request(t, http.MethodGet, "http://x", nil).WithContext(ctx)) //nolint:bodyclose // it fails
+			failed <- err
+		}()
+		<-began
+		leave()
+		<-time.After(time.Second)
+		checkHeld(t, l, here, 1)
+		close(over)
+		if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, inflight.ErrLost) {
+			t.Error(err)
+		}
+		checkHeld(t, l, here, 0)
+	})
+}
+
+// TestTransportLost checks that a request ends with ErrLost if its lease is lost: while it waits for the
+// answer, while its body is read, while it waits for its turn, and after 101 Switching Protocols.
+func TestTransportLost(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/upgrade":
+			takeOverAndEcho(w)
+			return
+		case "/body":
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	busy := turns("1/30s")
+	_ = busy.Wait(t.Context(), here)
+	for path, turns := range map[string]*pace.Limiter{"/": nil, "/body": nil, "/turn": busy, "/upgrade": nil} {
+		t.Run(path, func(t *testing.T) {
+			response, err := transport(httplimit.TransportConfig{Turns: turns, Places: brief()}).RoundTrip(request(t, http.MethodGet, s.URL+path, nil).WithContext(aMinute(t)))
+			if err == nil {
+				defer response.Body.Close()
+				_, err = io.ReadAll(response.Body)
+			}
+			if path == "/upgrade" {
+				if err == nil {
+					t.Error("the connection is open")
+				}
+			} else if !errors.Is(err, inflight.ErrLost) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// takeOverAndEcho takes over a connection, and echoes what comes.
+func takeOverAndEcho(w http.ResponseWriter) {
+	conn, buffer, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	_, _ = io.Copy(conn, buffer)
+	_ = conn.(interface{ CloseWrite() error }).CloseWrite()
+}
+
+// TestTransportUpgrade checks that the body of 101 Switching Protocols stays a connection that can be
+// written to and half closed, whatever becomes of the context, and that it holds its place until it is
+// closed.
+func TestTransportUpgrade(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { takeOverAndEcho(w) }))
+	defer s.Close()
+	l := placesInRedis(t, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	r := request(t, http.MethodGet, s.URL, nil).WithContext(ctx)
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "echo")
+	response, err := transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Places: l}).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave() // as after a handshake
+	conn := response.Body.(io.ReadWriteCloser)
+	defer conn.Close()
+	_ = must(io.WriteString(conn, "hello"))
+	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	if text, err := io.ReadAll(conn); string(text) != "hello" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	checkHeld(t, l, here, 1)
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	checkHeld(t, l, here, 0)
+}
+
+// TestTransportClosesIdleConnections checks that http.Client can close connections of Base.
+func TestTransportClosesIdleConnections(t *testing.T) {
+	closed := false
+	client := http.Client{Transport: transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Base: idle{closed: &closed}})}
+	if client.CloseIdleConnections(); !closed {
+		t.Error("they stay open")
+	}
+	client.Transport = transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Base: roundTripper(nil)})
+	client.CloseIdleConnections()
+}
+
+type idle struct {
+	roundTripper
+	closed *bool
+}
+
+func (i idle) CloseIdleConnections() { *i.closed = true }
+
+// A fleet is three processes that call one server.
+type fleet struct {
+	limiters [3]*pace.Limiter
+	clients  [3]*http.Client
+
+	mu   sync.Mutex
+	sent []time.Time
+}
+
+// newFleet returns a fleet with a turn every 10 ms.
+func newFleet(t *testing.T) *fleet {
+	f, name := &fleet{}, redistest.Key(t)
+	note := roundTripper(func(r *http.Request) (*http.Response, error) {
+		f.mu.Lock()
+		f.sent = append(f.sent, time.Now())
+		f.mu.Unlock()
+		return http.DefaultTransport.RoundTrip(r)
+	})
+	for i := range f.limiters {
+		f.limiters[i] = must(pace.New(window.On(redistest.NewClient(t, nil)), pace.Config{Name: name, Limits: limits("1/10ms"), Timeout: time.Minute}))
+		f.clients[i] = &http.Client{Transport: transport(httplimit.TransportConfig{Turns: f.limiters[i], Base: note})}
+	}
+	return f
+}
+
+// call lets five callers of each process call a server until ctx ends.
+func (f *fleet) call(ctx context.Context, url string) {
+	var group sync.WaitGroup
+	for _, c := range f.clients {
+		for range 5 {
+			group.Go(func() {
+				for ctx.Err() == nil {
+					r := must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
+					if response, err := c.Do(r); err == nil {
+						_, _ = io.Copy(io.Discard, response.Body)
+						_ = response.Body.Close()
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+// longestStall measures how long a goroutine of this process can be kept from running, until ctx ends.
+func longestStall(ctx context.Context) (longest time.Duration) {
+	for last := time.Now(); ctx.Err() == nil; {
+		<-time.After(time.Millisecond)
+		longest, last = max(longest, time.Since(last)), time.Now()
+	}
+	return longest
+}
+
+// TestFleetObeys checks with a real server that one answer 429 stops the calls of three processes within
+// 100 ms and a round trip, and that they go on at the time that it names. The clock of the server is an
+// hour behind.
+func TestFleetObeys(t *testing.T) {
+	const behind = -time.Hour
+	for name, write := range map[string]func(http.Header, time.Time){
+		"Retry-After": func(h http.Header, _ time.Time) { h.Set("Retry-After", "2") },
+		"Retry-After, a date": func(h http.Header, now time.Time) {
+			h.Set("Retry-After", now.Add(2*time.Second).Format(http.TimeFormat))
+		},
+		"RateLimit":         func(h http.Header, _ time.Time) { h.Set("RateLimit", `"50/1s";r=0;t=2`) },
+		"X-RateLimit-Reset": func(h http.Header, _ time.Time) { h.Set("X-RateLimit-Reset", "2") },
+		"the same, Unix": func(h http.Header, now time.Time) {
+			h.Set("X-RateLimit-Reset", strconv.FormatInt(now.Add(2*time.Second).Unix(), 10))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if calls.Add(1) == 30 {
+					now := time.Now().Add(behind).UTC()
+					w.Header().Set("Date", now.Format(http.TimeFormat))
+					write(w.Header(), now)
+					w.WriteHeader(http.StatusTooManyRequests)
+				}
+			}))
+			defer s.Close()
+			checkObeyed(t, newFleet(t), s.URL)
+		})
+	}
+}
+
+// checkObeyed lets a fleet call until some time after the end of a pause.
+func checkObeyed(t *testing.T, f *fleet, url string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	var group sync.WaitGroup
+	var stall time.Duration
+	group.Go(func() { f.call(ctx, url) })
+	group.Go(func() { stall = longestStall(ctx) })
+	var until, heard time.Time
+	await(t, "a pause", func() bool {
+		s := must(f.limiters[1].Inspect(ctx, here))
+		until, heard = s.PausedUntil, time.Now()
+		return !until.IsZero()
+	})
+	<-time.After(time.Until(until) + time.Second)
+	stop()
+	group.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	after := slices.IndexFunc(f.sent, func(at time.Time) bool { return at.After(heard.Add(100*time.Millisecond + 2*stall)) })
+	if after < 0 {
+		t.Fatal("no call after the pause")
+	}
+	late := f.sent[after].Sub(until)
+	if late < 0 || late > 50*time.Millisecond+2*stall {
+		t.Errorf("the pause was known at %v and until %v; %v, a call was sent %v after its end", heard, until, stall, late)
+	}
+	if paused := until.Sub(heard); paused < 900*time.Millisecond || paused > 3*time.Second {
+		t.Errorf("a pause of %v", paused)
+	}
+	t.Logf("a pause of %v; the last call before it %v after it was known; the next %v after its end; the longest stall was %v",
+		until.Sub(heard), f.sent[max(0, after-1)].Sub(heard), late, stall)
+}
