@@ -1,12 +1,16 @@
 package httplimit_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -52,6 +56,43 @@ func BenchmarkRequest(b *testing.B) {
 	wrapped("Redis, 1 limit", httplimit.Config{Limiter: redis(oneLimit)}, 0)
 	wrapped("Redis, 1 limit, CountOnly", httplimit.Config{Limiter: redis(oneLimit), CountOnly: isFailure}, 0)
 	wrapped("Redis, 3 limits", httplimit.Config{Limiter: redis(threeLimits)}, 0)
+	run("memory, a place", inFlight(httplimit.InFlightConfig{Places: places(1)}).Wrap(fine), 0)
+	run("Redis, a place", inFlight(httplimit.InFlightConfig{Places: placesInRedis(b, 1)}).Wrap(fine), 0)
+}
+
+// BenchmarkTransport measures a request to nowhere: by the base alone, by the limiters alone, and by the
+// Transport.
+func BenchmarkTransport(b *testing.B) {
+	base := roundTripper(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("fine")), Request: r}, nil
+	})
+	bench := func(name string, client http.RoundTripper) {
+		b.Run(name, func(b *testing.B) {
+			r := request(b, http.MethodGet, "http://x", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				response, err := client.RoundTrip(r)
+				if err != nil || response.Body.Close() != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	inMemoryTurns := turns(oneLimit...)
+	inRedis := must(pace.New(window.On(redistest.Client(b)), pace.Config{Name: redistest.Key(b), Limits: limits(oneLimit...), Timeout: time.Second}))
+	bench("bare", base)
+	bench("memory, the limiter alone, a turn", roundTripper(func(r *http.Request) (*http.Response, error) {
+		return must(base(r)), inMemoryTurns.Wait(r.Context(), here) //nolint:bodyclose // bench does
+	}))
+	bench("memory, a turn", transport(httplimit.TransportConfig{Base: base, Turns: inMemoryTurns}))
+	bench("memory, a place", transport(httplimit.TransportConfig{Base: base, Places: places(1)}))
+	bench("memory, both", transport(httplimit.TransportConfig{Base: base, Turns: inMemoryTurns, Places: places(1)}))
+	bench("Redis, the limiter alone, a turn", roundTripper(func(r *http.Request) (*http.Response, error) {
+		return must(base(r)), inRedis.Wait(r.Context(), here) //nolint:bodyclose // bench does
+	}))
+	bench("Redis, a turn", transport(httplimit.TransportConfig{Base: base, Turns: inRedis}))
+	bench("Redis, a place", transport(httplimit.TransportConfig{Base: base, Places: placesInRedis(b, 1)}))
+	bench("Redis, both", transport(httplimit.TransportConfig{Base: base, Turns: inRedis, Places: placesInRedis(b, 1)}))
 }
 
 // alone returns a handler that asks a limiter as the middleware does, and ignores the decision.

@@ -35,6 +35,17 @@ func transport(cfg httplimit.TransportConfig) *httplimit.Transport {
 	return must(httplimit.NewTransport(cfg))
 }
 
+// inFlight returns an InFlight. Its Outage is FailClosed and its Key is everybody, unless cfg sets others.
+func inFlight(cfg httplimit.InFlightConfig) *httplimit.InFlight {
+	if cfg.Outage == "" {
+		cfg.Outage = httplimit.FailClosed
+	}
+	if cfg.Key == nil {
+		cfg.Key = everybody
+	}
+	return must(httplimit.NewInFlight(cfg))
+}
+
 // turns returns a limiter of turns in memory.
 func turns(texts ...string) *pace.Limiter {
 	return must(pace.NewLocal(pace.Config{Name: "turns", Limits: limits(texts...)}))

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -38,13 +39,20 @@ func (s *shadow) count(kind string, now time.Time) (requests int64) {
 	return requests
 }
 
-// pass lets a request through that would have been refused. An outage has its own log lines.
+// pass lets a request through that would have been refused.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
-	if p.Status != http.StatusServiceUnavailable {
-		if n := m.shadow.count(p.Detail, time.Now()); n > 0 {
-			m.cfg.Log.Info("slidegate: shadow: requests passed that would have been refused",
-				"requests", n, "status", p.Status, "last_detail", p.Detail, "last_limits", p.Violated)
-		}
-	}
+	m.shadow.log(m.cfg.Log, p)
 	next.ServeHTTP(w, r)
+}
+
+// log counts a request that would have been refused, and logs how many there were. An outage has its
+// own log lines.
+func (s *shadow) log(log *slog.Logger, p problem.Details) {
+	if p.Status == http.StatusServiceUnavailable {
+		return
+	}
+	if n := s.count(p.Detail, time.Now()); n > 0 {
+		log.Info("slidegate: shadow: requests passed that would have been refused",
+			"requests", n, "status", p.Status, "last_detail", p.Detail, "last_limits", p.Violated)
+	}
 }

@@ -19,14 +19,19 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// serveThrough serves a handler behind the middleware: plain, with CountOnly and with CostAfter,
-// over HTTP/1.1, and over HTTP/2 if http2 is set.
-func serveThrough(t *testing.T, h http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
+// serveThrough serves a handler behind the middleware: plain, with CountOnly and with CostAfter, and
+// behind an InFlight within it, over HTTP/1.1, and over HTTP/2 if http2 is set.
+func serveThrough(t *testing.T, handler http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
 	for name, cfg := range map[string]httplimit.Config{
 		"plain":     {},
 		"CountOnly": {CountOnly: func(int) bool { return false }},
 		"CostAfter": {CostAfter: reported},
+		"InFlight":  {},
 	} {
+		h := http.Handler(handler)
+		if name == "InFlight" {
+			h = inFlight(httplimit.InFlightConfig{Places: places(10)}).Wrap(h)
+		}
 		for _, two := range []bool{false, true}[:1+btoi(http2)] {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, two), func(t *testing.T) {
 				cfg.Limiter, cfg.Key = inMemory(nil, "1000/1h"), httplimit.Address

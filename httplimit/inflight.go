@@ -1,0 +1,205 @@
+package httplimit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/felixge/httpsnoop"
+
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/place"
+	"github.com/slidegate/slidegate/internal/problem"
+	"github.com/slidegate/slidegate/window"
+)
+
+// InFlightConfig configures an InFlight. Places, Key and Outage are required.
+type InFlightConfig struct {
+	// Places says how many requests of a key may run at once, on all servers. Its MaxHold must be as
+	// long as requests may last.
+	Places *inflight.Limiter
+
+	// Key returns who is limited: requests with the same key share the places.
+	Key Key
+
+	// Outage is FailOpen or FailClosed. It has no default, because either can do damage.
+	Outage Outage
+
+	// Wait is how long a request waits for a place before it is refused. 0 refuses at once.
+	Wait time.Duration
+
+	// Shadow lets every request reach the handler, to try a limit in production. It takes a place if
+	// one is free, and never waits. The log reports at most once a minute how many requests would have
+	// been refused.
+	Shadow bool
+
+	// Log is as in Config. nil is slog.Default().
+	Log *slog.Logger
+}
+
+// InFlight limits how many requests run at the same time. Make it with NewInFlight, and use Wrap. It is
+// safe for concurrent use.
+type InFlight struct {
+	cfg         InFlightConfig
+	gate        *place.Gate
+	outages     journal.Journal
+	keylessOnce sync.Once // logs the first request without a key
+	shadow      shadow
+}
+
+// NewInFlight returns a middleware. It returns an error if Places, Key or Outage is missing, if Wait is
+// negative, or if Outage is neither FailOpen nor FailClosed.
+func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
+	if cfg.Shadow {
+		cfg.Wait = min(cfg.Wait, 0)
+	}
+	gate, err := place.NewGate("httplimit", cfg.Places, cfg.Wait)
+	switch {
+	case err != nil:
+		return nil, err
+	case cfg.Key == nil:
+		return nil, errNoKey
+	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
+		return nil, fmt.Errorf("slidegate: httplimit.InFlight has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &InFlight{cfg: cfg, gate: gate, shadow: shadow{kinds: map[string]refusals{}}}, nil
+}
+
+// Wrap returns a handler that lets a request reach next while there is a place. The place is given back
+// when next returns or panics. If next takes over the connection by Hijack, that is when the connection
+// is closed. If the client goes away, the request keeps its place until next returns.
+//
+// The context of the request also ends with the cause inflight.ErrLost, if the lease of the place is
+// lost: because Redis did not answer, or after MaxHold. Without a place, the status is 429. Retry-After
+// is then a hint: about as long as requests of this process held a place of late, from a second to a
+// minute. Wrap panics if next is nil, or m does not come from NewInFlight.
+func (m *InFlight) Wrap(next http.Handler) http.Handler {
+	switch {
+	case m == nil || m.gate == nil:
+		panic("slidegate: this InFlight is nil or zero; make it by httplimit.NewInFlight")
+	case next == nil:
+		panic("slidegate: Wrap limits a nil handler; give it the one that serves the requests")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := m.cfg.Key(r)
+		if key == "" {
+			m.refuseKeyless(w, r, next)
+			return
+		}
+		held, err := m.gate.Enter(r.Context(), key)
+		switch {
+		case err != nil:
+			m.fail(w, r, err, next)
+		case held == nil:
+			m.deny(w, r, next)
+		default:
+			m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, nil)
+			serveHeld(w, r, held, next)
+		}
+	})
+}
+
+// serveHeld runs the handler with a place, until it returns, or until its connection is closed.
+func serveHeld(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
+	var hijacked atomic.Bool
+	defer func() {
+		if !hijacked.Load() {
+			held.Release()
+		}
+	}()
+	withPlace := r.WithContext(held.Context)
+	defer func() { r.MultipartForm = withPlace.MultipartForm }() // so that the server removes the form's files
+	next.ServeHTTP(httpsnoop.Wrap(w, httpsnoop.Hooks{
+		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, buffer, err := hijack()
+				if err == nil {
+					hijacked.Store(true)
+					conn = &heldConn{conn, held}
+				}
+				return conn, buffer, err
+			}
+		},
+	}), withPlace)
+}
+
+// heldConn is a connection that a handler has taken over, and that holds a place until it is closed.
+type heldConn struct {
+	net.Conn
+	held *place.Held
+}
+
+// Close closes the connection, and gives the place back.
+func (c *heldConn) Close() error {
+	defer c.held.Release()
+	return c.Conn.Close()
+}
+
+// CloseWrite is that of the connection, if it has one.
+func (c *heldConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// problemNoPlace is the problem of a request for which there is no place.
+var problemNoPlace = problem.Details{
+	Title: "Too Many Requests", Status: http.StatusTooManyRequests,
+	Detail: "Too many requests are running at the same time. Come back after the time in Retry-After, or when one has ended.",
+}
+
+// deny answers a request for which there is no place.
+func (m *InFlight) deny(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, nil)
+	if !m.cfg.Shadow {
+		wait := max(ceilSeconds(m.gate.RetryAfter()), outerRetryAfter(w.Header()))
+		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
+	}
+	m.refuse(w, r, problemNoPlace, next)
+}
+
+// refuse answers a request with a problem, or lets it pass in Shadow.
+func (m *InFlight) refuse(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
+	if m.cfg.Shadow {
+		m.shadow.log(m.cfg.Log, p)
+		next.ServeHTTP(w, r)
+		return
+	}
+	writeProblem(w, p)
+}
+
+// refuseKeyless refuses a request without a key. It logs the first one, with what the Key found.
+func (m *InFlight) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if !m.cfg.Shadow {
+		m.keylessOnce.Do(func() {
+			m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.cfg.Key.explain(r).String())
+		})
+	}
+	m.refuse(w, r, problemNoKey, next)
+}
+
+// fail admits or refuses a request that got no answer of the limiter.
+func (m *InFlight) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
+	if errors.Is(r.Context().Err(), context.Canceled) { // the client has gone, so this is not an outage
+		m.refuse(w, r, problemOutage, next)
+		return
+	}
+	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
+		m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, err)
+	} else {
+		m.cfg.Log.Error("slidegate: the limiter cannot decide about a request", "outage", m.cfg.Outage, "err", err)
+	}
+	if m.cfg.Outage == FailOpen {
+		next.ServeHTTP(w, r)
+		return
+	}
+	m.refuse(w, r, problemOutage, next)
+}

@@ -1,0 +1,289 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestInFlightConfig checks what NewInFlight refuses, and that the error says what to do.
+func TestInFlightConfig(t *testing.T) {
+	l := places(1)
+	for want, cfg := range map[string]httplimit.InFlightConfig{
+		"no Places":      {Key: everybody, Outage: httplimit.FailOpen},
+		"no Key":         {Places: l, Outage: httplimit.FailOpen},
+		`the Outage ""`:  {Places: l, Key: everybody},
+		"a Wait of -1ns": {Places: l, Key: everybody, Outage: httplimit.FailOpen, Wait: -1},
+	} {
+		if _, err := httplimit.NewInFlight(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %s", err, want)
+		}
+	}
+}
+
+// TestInFlightGivesBack checks with a real server that the place of a request is free as soon as the
+// handler has returned or panicked, or the connection that it took over is closed.
+func TestInFlightGivesBack(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"returns": fine,
+		"streams": func(w http.ResponseWriter, _ *http.Request) {
+			for range 3 {
+				_, _ = io.WriteString(w, "part")
+				_ = http.NewResponseController(w).Flush()
+			}
+		},
+		"panics":             func(http.ResponseWriter, *http.Request) { panic("a mistake") },
+		"aborts":             func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"hijacks and closes": takeOver,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := placesInRedis(t, 1)
+			limited := inFlight(httplimit.InFlightConfig{Places: l}).Wrap(h)
+			over := make(chan struct{})
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() {
+					checkHeld(t, l, "everybody", 0)
+					close(over)
+				}()
+				limited.ServeHTTP(w, r)
+			}))
+			s.Config.ErrorLog = discardLog
+			s.Start()
+			defer s.Close()
+			if response, err := s.Client().Do(request(t, http.MethodPost, s.URL, nil).WithContext(aMinute(t))); err == nil {
+				_ = response.Body.Close()
+			}
+			<-over
+		})
+	}
+}
+
+// TestInFlightHijack checks that a connection that a handler has taken over holds its place after the handler has
+// returned, until it is closed.
+func TestInFlightHijack(t *testing.T) {
+	l := placesInRedis(t, 1)
+	end, ended := make(chan struct{}), make(chan struct{})
+	h := func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+		go func() {
+			<-end
+			_ = conn.Close()
+			checkHeld(t, l, "everybody", 0)
+			close(ended)
+		}()
+	}
+	s := httptest.NewServer(inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(h)))
+	defer s.Close()
+	response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(aMinute(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if got := send(t, s.Client(), request(t, http.MethodGet, s.URL, nil)); got.status != http.StatusTooManyRequests {
+		t.Error(got)
+	}
+	close(end)
+	<-ended
+}
+
+// TestInFlightClientLeaves checks that a request keeps its place after its client has gone, until the
+// handler returns, and that the handler learns of it.
+func TestInFlightClientLeaves(t *testing.T) {
+	l := placesInRedis(t, 1)
+	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	limited := inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-r.Context().Done()
+		if errors.Is(context.Cause(r.Context()), inflight.ErrLost) {
+			t.Error("the lease is lost")
+		}
+		<-end
+	}))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		limited.ServeHTTP(w, r)
+		checkHeld(t, l, "everybody", 0)
+	}))
+	defer s.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-began
+		leave()
+	}()
+	if response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(ctx)); err == nil {
+		_ = response.Body.Close()
+		t.Error("it got an answer")
+	}
+	if w := ask(limited); w.Code != http.StatusTooManyRequests {
+		t.Error(w.Code)
+	}
+	checkHeld(t, l, "everybody", 1)
+	close(end)
+	<-ended
+}
+
+// TestInFlightLost checks that the context of a handler ends with ErrLost if the lease is lost.
+func TestInFlightLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask(inFlight(httplimit.InFlightConfig{Places: brief()}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			if err := context.Cause(r.Context()); !errors.Is(err, inflight.ErrLost) {
+				t.Error(err)
+			}
+		})))
+	})
+}
+
+// TestInFlightDenies checks the answer to a request for which there is no place. Retry-After is a second
+// at first. Later it is how long requests held their places of late, up to a minute.
+func TestInFlightDenies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const body = `{"title":"Too Many Requests","status":429,"detail":"Too many requests are running at the same time. Come back after the time in Retry-After, or when one has ended."}` + "\n"
+		l := places(1)
+		var took time.Duration
+		h := inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-time.After(took) }))
+		for _, test := range []struct {
+			took time.Duration
+			want string
+		}{{0, "1"}, {4500 * time.Millisecond, "5"}, {20500 * time.Millisecond, "7"}, {time.Hour - time.Second, "60"}} {
+			if took = test.took; took > 0 {
+				ask(h)
+			}
+			lease := must(l.Acquire(t.Context(), "everybody"))
+			if w := ask(h); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != test.want || w.Body.String() != body {
+				t.Errorf("after a request of %v: %d, %v, %s", took, w.Code, w.Header(), w.Body)
+			}
+			_ = lease.Release(t.Context())
+		}
+	})
+}
+
+// TestInFlightRetryAfter checks that Retry-After is not sooner than the t of a middleware around.
+func TestInFlightRetryAfter(t *testing.T) {
+	l := places(1)
+	_ = must(l.Acquire(t.Context(), "everybody"))
+	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(inFlight(httplimit.InFlightConfig{Places: l}).Wrap(fine))
+	if w := ask(h); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "3600" {
+		t.Errorf("%d, %v", w.Code, w.Header())
+	}
+}
+
+// TestInFlightWaits checks that a request waits for a place, for Wait at most, and that one whose client
+// leaves meanwhile is no outage.
+func TestInFlightWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		l := places(1)
+		h := inFlight(httplimit.InFlightConfig{Places: l, Wait: 2 * time.Second, Log: log.logger()}).Wrap(fine)
+		for _, test := range []struct {
+			held, left time.Duration // when the place comes free, and the client leaves
+			want       int
+			took       time.Duration // from here to a little more
+		}{
+			{time.Second, time.Hour, http.StatusOK, time.Second},
+			{time.Minute, time.Hour, http.StatusTooManyRequests, 2 * time.Second},
+			{time.Minute, time.Second, http.StatusServiceUnavailable, time.Second},
+		} {
+			lease := must(l.Acquire(t.Context(), "everybody"))
+			time.AfterFunc(test.held, func() { _ = lease.Release(t.Context()) })
+			ctx, leave := context.WithCancel(t.Context())
+			time.AfterFunc(test.left, leave)
+			began := time.Now()
+			w := ask(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
+			if took := time.Since(began); w.Code != test.want || took < test.took || took > test.took+100*time.Millisecond {
+				t.Errorf("%+v: %d after %v", test, w.Code, took)
+			}
+			leave()
+			_ = lease.Release(t.Context())
+		}
+		<-time.After(time.Hour) // for the timers
+		if log.String() != "" {
+			t.Error(&log)
+		}
+	})
+}
+
+// TestInFlightShadow checks that all requests reach the handler without waiting, that clients see nothing,
+// and that the log says how many would have been refused.
+func TestInFlightShadow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		l := places(1)
+		h := inFlight(httplimit.InFlightConfig{Places: l, Wait: time.Hour, Shadow: true, Log: log.loggerOf("msg", "requests", "status")}).Wrap(http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) {
+				if held(t, l, "everybody") != 1 {
+					t.Error("it has no place")
+				}
+				fine(w, r)
+			}))
+		check := func() {
+			began, w := time.Now(), ask(h)
+			if w.Header().Del("Content-Type"); w.Body.String() != "fine" || len(w.Header()) != 0 || time.Since(began) != 0 {
+				t.Errorf("%d, %s, %v, after %v", w.Code, w.Body, w.Header(), time.Since(began))
+			}
+		}
+		check()
+		lease := must(l.Acquire(t.Context(), "everybody"))
+		check()
+		_ = lease.Release(t.Context())
+		const want = `msg="slidegate: shadow: requests passed that would have been refused" requests=1 status=429` + "\n"
+		if log.String() != want {
+			t.Errorf("%s, not %s", &log, want)
+		}
+	})
+}
+
+// TestInFlightOutage checks what happens to requests while Redis is down, and what is logged.
+func TestInFlightOutage(t *testing.T) {
+	server := redistest.Start(t)
+	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))
+	for _, wait := range []time.Duration{0, time.Minute} {
+		var log logBuffer
+		open := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
+		closed := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Log: log.logger()}).Wrap(fine)
+		server.Kill(t)
+		for range 2 {
+			if w := ask(open); w.Code != http.StatusOK {
+				t.Error(w.Code)
+			}
+			if w := ask(closed); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+				t.Error(w.Code, w.Header())
+			}
+		}
+		server.Restart(t)
+		await(t, "the log says that it is over", func() bool {
+			ask(open)
+			ask(closed)
+			return log.String() == strings.Repeat(lineOutage, 2)+strings.Repeat(lineRecovered, 2)
+		})
+	}
+}
+
+// TestInFlightKeyless checks that a request without a key is refused, and that the first one is logged.
+func TestInFlightKeyless(t *testing.T) {
+	var log logBuffer
+	h := inFlight(httplimit.InFlightConfig{Places: places(1), Key: httplimit.Header("X-Key"), Log: log.loggerOf("reason")}).Wrap(fine)
+	for range 2 {
+		if w := ask(h); w.Code != http.StatusBadRequest {
+			t.Error(w.Code)
+		}
+	}
+	if log.String() != `reason="the header X-Key is missing or empty"`+"\n" {
+		t.Error(&log)
+	}
+}
