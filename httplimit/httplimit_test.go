@@ -224,7 +224,7 @@ func TestKeyless(t *testing.T) {
 		header http.Header
 		want   string
 	}{
-		{httplimit.Route, nil, "Route found no pattern: wrap the handlers within the http.ServeMux, and not the mux"},
+		{httplimit.Route, nil, "Route found no pattern: wrap the handlers within the router and not the router, or use RouteBy"},
 		{header, nil, "the header X-Api-Key is missing or empty"},
 		{header, http.Header{"X-Api-Key": {"secret", "other"}}, "the header X-Api-Key has several values"},
 		{httplimit.Cookie("session"), nil, "the cookie session is missing or empty"},
@@ -236,7 +236,7 @@ func TestKeyless(t *testing.T) {
 		{in, nil, from10 + "X-Real-Ip is missing" + inRemedy},
 		{in, http.Header{"X-Real-Ip": {"198.51.100.7", "secret"}}, from10 + "X-Real-Ip has several lines" + inRemedy},
 		{in, http.Header{"X-Real-Ip": {"secret"}}, from10 + "X-Real-Ip is not one IP address" + inRemedy},
-		{header.And(httplimit.Route), http.Header{"X-Api-Key": {"secret"}}, "Route found no pattern: wrap the handlers within the http.ServeMux, and not the mux"},
+		{header.And(httplimit.Route), http.Header{"X-Api-Key": {"secret"}}, "Route found no pattern: wrap the handlers within the router and not the router, or use RouteBy"},
 		{header.Or(httplimit.Cookie("session")), nil, "the header X-Api-Key is missing or empty; the cookie session is missing or empty"},
 		{header.Or(httplimit.Cookie("session")), http.Header{"X-Api-Key": {"secret", ""}}, "the header X-Api-Key has several values"},
 		{func(*http.Request) string { return "" }, nil, "the Key returned an empty string"},
@@ -259,7 +259,7 @@ func TestKeyless(t *testing.T) {
 func TestNilKey(t *testing.T) {
 	for i, key := range []httplimit.Key{
 		httplimit.Key(nil).And(httplimit.Address), httplimit.Key(httplimit.Address).And(nil), httplimit.Key(nil).Or(httplimit.Address), httplimit.Key(httplimit.Address).Or(nil),
-		httplimit.Header(""), httplimit.Header("X Key"), httplimit.Header("X-Key:"), httplimit.Header("Schlüssel"), httplimit.Header("host"), httplimit.Cookie(""), httplimit.Cookie("a=b"),
+		httplimit.Header(""), httplimit.Header("X Key"), httplimit.Header("X-Key:"), httplimit.Header("Schlüssel"), httplimit.Header("host"), httplimit.Cookie(""), httplimit.Cookie("a=b"), httplimit.RouteBy(nil),
 		httplimit.Header("").And(httplimit.Address), httplimit.Key(httplimit.Address).Or(httplimit.Cookie("")),
 	} {
 		if _, err := httplimit.New(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key, Outage: httplimit.FailOpen}); err == nil || !strings.Contains(err.Error(), "has no Key") {

@@ -90,14 +90,40 @@ func Cookie(name string) Key {
 	}
 }
 
-// Route returns the pattern of http.ServeMux that the request matched, such as "POST /login". The
-// event key is then "route POST /login". Only the handlers in the mux know the pattern, so wrap
-// these and not the mux.
+// Route returns the pattern of the route that the request matched, as in http.Request.Pattern, such
+// as "POST /login" of http.ServeMux. The event key is then "route POST /login". A router sets the
+// pattern when it calls a handler, so wrap the handlers within the router. Around the router, or
+// under the Use of chi, use RouteBy: there, Route finds no pattern and returns "".
 func Route(r *http.Request) string {
 	if r.Pattern == "" {
-		return keyless.Note(r.Context(), "Route found no pattern: wrap the handlers within the http.ServeMux, and not the mux")
+		return keyless.Note(r.Context(), "Route found no pattern: wrap the handlers within the router and not the router, or use RouteBy")
 	}
 	return "route " + r.Pattern
+}
+
+// RouteBy returns the Key that is the pattern of the route, for a middleware around a whole router.
+// The event keys are those of Route. pattern asks the router, such as http.ServeMux:
+//
+//	httplimit.RouteBy(func(r *http.Request) string {
+//		_, pattern := mux.Handler(r)
+//		return pattern
+//	})
+//
+// It must return the pattern that is registered, and never the path, because clients can invent
+// paths. It returns "" if no route matches. All such requests share the event key "no route", and
+// so do all CONNECT requests: for some of them, http.ServeMux returns a path that the client chose.
+//
+// For other routers see https://github.com/slidegate/slidegate/blob/main/docs/frameworks.md.
+func RouteBy(pattern func(*http.Request) string) Key {
+	if pattern == nil {
+		return nil // New refuses it
+	}
+	return func(r *http.Request) string {
+		if route := pattern(r); route != "" && r.Method != http.MethodConnect {
+			return "route " + route
+		}
+		return "no route"
+	}
 }
 
 // And returns a Key of both: requests share a limit if both keys are the same. If either is "", so

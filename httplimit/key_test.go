@@ -378,6 +378,35 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+// routeIn returns the pattern that a mux finds for a request.
+func routeIn(mux *http.ServeMux) func(*http.Request) string {
+	return func(r *http.Request) string {
+		_, pattern := mux.Handler(r)
+		return pattern
+	}
+}
+
+// TestRouteBy checks the keys around a mux: no request is without a key, and no client chooses one.
+func TestRouteBy(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /orders/{id}", fine)
+	mux.Handle("/users/{id}/", fine)
+	key := httplimit.RouteBy(routeIn(mux))
+	for _, of := range []struct{ method, path, want string }{
+		{"GET", "/orders/1", "route GET /orders/{id}"},
+		{"HEAD", "/orders/2", "route GET /orders/{id}"},
+		{"POST", "/orders/1", "no route"},
+		{"GET", "/nowhere", "no route"},
+		{"GET", "/users/17", "route /users/{id}/"}, // redirected to /users/17/
+		{"GET", "//users/17/", "route /users/{id}/"},
+		{"CONNECT", "/users/17", "no route"}, // the mux returns /users/17/
+	} {
+		if got := key(httptest.NewRequest(of.method, "http://example.com"+of.path, http.NoBody)); got != of.want {
+			t.Errorf("%s %s: %q, not %q", of.method, of.path, got, of.want)
+		}
+	}
+}
+
 // FuzzNobodyElsesKey checks that a client's key is that of its own address, whatever it sends to
 // its proxy.
 func FuzzNobodyElsesKey(f *testing.F) {
@@ -511,26 +540,33 @@ func FuzzAddrIsWhatKeySays(f *testing.F) {
 }
 
 // FuzzRouteIsThePattern checks that the key is the pattern that the mux found, whatever path a
-// client writes.
+// client writes: of Route within the mux, and of RouteBy around it.
 func FuzzRouteIsThePattern(f *testing.F) {
 	f.Add("/a/1", "GET")
 	f.Add("/a/../b", "GET")
 	f.Add("/route POST /login", "POST")
 	f.Add("//a//1", "\x00")
-	mux, keys := http.NewServeMux(), map[string]string{}
-	var key string
-	for _, pattern := range []string{"GET /a/{id}", "/b", "/"} {
-		keys[pattern] = "route " + pattern
+	f.Add("/c/1", "CONNECT")
+	mux, keys := http.NewServeMux(), []string{"no route"}
+	var within string
+	for _, pattern := range []string{"GET /a/{id}", "/b", "/c/{id}/"} {
+		keys = append(keys, "route "+pattern)
 		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
-			if key = httplimit.Route(r); key != keys[pattern] {
-				panic(key)
+			if within = httplimit.Route(r); within != "route "+pattern {
+				panic(within)
 			}
 		})
 	}
-	f.Fuzz(func(_ *testing.T, path, method string) {
+	around := httplimit.RouteBy(routeIn(mux))
+	f.Fuzz(func(t *testing.T, path, method string) {
 		r := from("198.51.100.7:1")
 		r.URL.Path, r.Method = path, method
+		key := around(r)
+		within = ""
 		mux.ServeHTTP(httptest.NewRecorder(), r)
+		if !slices.Contains(keys, key) || within != "" && key != within && method != http.MethodConnect {
+			t.Errorf("%q around the mux, %q within it", key, within)
+		}
 	})
 }
 
