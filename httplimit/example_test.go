@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
@@ -375,4 +376,40 @@ func ExampleConfig_checks() {
 	// GET /a 429
 	// GET /b 200
 	// GET /b 429
+}
+
+// How do callers read how much they have left, without using any of it?
+func ExampleNewStatus() {
+	limiter, err := window.NewLocal(window.Config{ // or window.New
+		Name: "api", Limits: []window.Limit{window.PerHour(5)},
+		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, // only for this example
+	})
+	if err != nil {
+		panic(err)
+	}
+	account := httplimit.Header("X-Account") // your authentication sets it
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: account, Outage: httplimit.FailOpen})
+	if err != nil {
+		panic(err)
+	}
+	status, err := httplimit.NewStatus(httplimit.StatusConfig{
+		Quotas: []httplimit.Quota{{Name: "requests", Limiter: limiter, Key: account}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /orders", limit.Wrap(http.HandlerFunc(hello)))
+	mux.Handle("GET /limits", status)
+
+	for _, path := range []string{"/orders", "/limits", "/limits"} {
+		r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
+		r.Header.Set("X-Account", "17")
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// 200 hello
+	// 200 {"quotas":[{"name":"requests","allowed":true,"limits":[{"limit":"5/1h","max":5,"window":3600,"used":1,"remaining":4,"retry_after":0,"reset_after":3600}]}]}
+	// 200 {"quotas":[{"name":"requests","allowed":true,"limits":[{"limit":"5/1h","max":5,"window":3600,"used":1,"remaining":4,"retry_after":0,"reset_after":3600}]}]}
 }

@@ -26,12 +26,15 @@ func TestPage(t *testing.T) {
 			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
 		}
 	}
-	for _, begin := range []string{"	conn := window.Dial(", "	paid, err := free.With(", "	limit, err := httplimit.New(httplimit.Config{\n		Checks:", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
+	for _, begin := range []string{"	conn := window.Dial(", "	paid, err := free.With(", "	limit, err := httplimit.New(httplimit.Config{\n		Checks:", "	status, err := ", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
 		_, text, found := strings.Cut(examples, begin)
-		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	}\)\))\n\n`).FindStringIndex(text)
+		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	mux\.Handle\("GET /limits".*|	}\)\))\n\n`).FindStringIndex(text)
 		if !found || end == nil || !strings.Contains(withoutTabs(page), withoutTabs(begin+text[:end[1]-1])) {
 			t.Errorf("docs/http.md does not show the example from %q", begin)
 		}
+	}
+	if status := regexp.MustCompile(`(?m)^{"quotas".*`).FindString(page); status == "" || !strings.Contains(examples, status) {
+		t.Errorf("docs/http.md does not show the status of ExampleNewStatus, but %q", status)
 	}
 	sources := must(filepath.Glob("*_test.go"))
 	for _, run := range regexp.MustCompile(`-run ('[^'$^]+'|\w+)`).FindAllStringSubmatch(page, -1) {

@@ -21,6 +21,11 @@ var (
 		Title: "Forbidden", Status: http.StatusForbidden,
 		Detail: "The server does not accept this request. Waiting does not change that.",
 	}
+	problemMethod = problem.Details{Title: "Method Not Allowed", Status: http.StatusMethodNotAllowed, Detail: "Limits can only be read, by GET or HEAD."}
+	problemUnread = problem.Details{
+		Type: problemTypes + "temporary-reduced-capacity", Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable,
+		Detail: "The limits cannot be read at the moment. Try again soon.",
+	}
 	problemOutage = problem.Details{
 		Type: problemTypes + "temporary-reduced-capacity", Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable,
 		Detail: "Requests cannot be counted at the moment. Try again soon.",

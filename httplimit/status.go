@@ -1,0 +1,235 @@
+package httplimit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/calls"
+	"github.com/slidegate/slidegate/internal/constant"
+	"github.com/slidegate/slidegate/internal/isnil"
+	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/window"
+)
+
+// StatusConfig sets what a Status shows. Quotas are required.
+type StatusConfig struct {
+	// Quotas are the limiters that callers see, in the order of the JSON.
+	Quotas []Quota
+
+	// Log receives the start and end of outages, errors of single keys, and the first request
+	// without a key. Its attribute quota is the name of the Quota. nil is slog.Default().
+	Log *slog.Logger
+}
+
+// Quota is a limiter that a Status shows. Name and Key are required, and either Limiter or Choose.
+type Quota struct {
+	Name    string                               // in the JSON, different for each Quota
+	Limiter Limiter                              // a *window.Limiter or an *ar1.Limiter
+	Choose  func(*http.Request) (Limiter, error) // as in Config: it can return Unlimited and Blocked, too
+	Key     Key                                  // returns whose counts the caller sees
+}
+
+// Status is an http.Handler by which callers read how much they have left, as JSON. It counts
+// nothing. Make it with NewStatus, and authenticate callers before: each Key must return a key of
+// the caller alone. See https://github.com/slidegate/slidegate/blob/main/docs/http.md#status.
+type Status struct {
+	quotas  []shownQuota
+	keyless sync.Once // logs the first request without a key
+}
+
+// shownQuota is a Quota of a Status.
+type shownQuota struct {
+	Quota
+	log     *slog.Logger // with the name
+	outages journal.Journal
+}
+
+// NewStatus returns a Status. It returns an error that names a Quota with a missing field, a name
+// that occurs twice, or a Limiter that cannot be inspected.
+func NewStatus(cfg StatusConfig) (*Status, error) {
+	if len(cfg.Quotas) == 0 {
+		return nil, errors.New("slidegate: the Status has no Quotas; name the limiters that callers see")
+	}
+	for i, q := range cfg.Quotas {
+		if err := q.check(); err != nil {
+			return nil, fmt.Errorf("slidegate: quota %d of the Status, %q, %w", i+1, q.Name, err)
+		}
+		if slices.ContainsFunc(cfg.Quotas[:i], func(before Quota) bool { return before.Name == q.Name }) {
+			return nil, fmt.Errorf("slidegate: two quotas of the Status have the Name %q; give each its own", q.Name)
+		}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	s := &Status{quotas: make([]shownQuota, len(cfg.Quotas))}
+	for i, q := range cfg.Quotas {
+		s.quotas[i].Quota, s.quotas[i].log = q, cfg.Log.With("quota", q.Name)
+	}
+	return s, nil
+}
+
+// check returns what is wrong with a Quota, and what to do about it.
+func (q *Quota) check() error {
+	hasLimiter := !isnil.Value(q.Limiter)
+	switch {
+	case q.Name == "":
+		return errors.New("has no Name; set one, by which callers know it")
+	case hasLimiter == (q.Choose != nil):
+		return errors.New("needs either a Limiter or Choose")
+	case q.Key == nil:
+		return errors.New("has no Key; set one that returns whose counts the caller sees, as in Config")
+	case hasLimiter && inspectOf(q.Limiter) == nil:
+		return errNoInspect(q.Limiter)
+	}
+	return nil
+}
+
+func errNoInspect(l Limiter) error {
+	return fmt.Errorf("has a Limiter without Inspect, a %T; take a *window.Limiter or an *ar1.Limiter", l)
+}
+
+// inspect returns the usage of all limits of a key, and whether one unit would be allowed.
+type inspect func(ctx context.Context, key string) (usage []window.Usage, allowed bool, err error)
+
+// inspectOf returns how to inspect a limiter, or nil if that cannot be done.
+func inspectOf(limiter Limiter) inspect {
+	switch l := limiter.(type) {
+	case constant.Limiter:
+		return func(ctx context.Context, key string) ([]window.Usage, bool, error) {
+			d, err := l.AllowN(ctx, key, 1)
+			return nil, d.Allowed, err
+		}
+	case interface {
+		Inspect(context.Context, string) (window.Snapshot, error)
+	}:
+		return func(ctx context.Context, key string) ([]window.Usage, bool, error) {
+			s, err := l.Inspect(ctx, key)
+			return usageOf(s.Limits, func(l window.LimitState) window.Usage { return l.Usage }, err)
+		}
+	case interface {
+		Inspect(context.Context, string) (ar1.Snapshot, error)
+	}:
+		return func(ctx context.Context, key string) ([]window.Usage, bool, error) {
+			s, err := l.Inspect(ctx, key)
+			return usageOf(s.Limits, func(l ar1.LimitState) window.Usage { return l.Usage }, err)
+		}
+	}
+	return nil
+}
+
+// usageOf returns the usage of limits, and whether all of them would allow one unit.
+func usageOf[L any](limits []L, of func(L) window.Usage, err error) (usage []window.Usage, allowed bool, _ error) {
+	allowed = true
+	for _, l := range limits {
+		u := of(l)
+		usage, allowed = append(usage, u), allowed && u.RetryAfter == 0
+	}
+	return usage, allowed, err
+}
+
+// quotaStatus is a Quota in the JSON.
+type quotaStatus struct {
+	Name    string        `json:"name"`
+	Allowed bool          `json:"allowed"`
+	Limits  []limitStatus `json:"limits"`
+}
+
+// limitStatus is a limit in the JSON. Waits are in seconds, rounded up.
+type limitStatus struct {
+	Limit      string  `json:"limit"`
+	Max        int64   `json:"max"`
+	Window     float64 `json:"window"` // in seconds
+	Used       int64   `json:"used"`
+	Remaining  int64   `json:"remaining"`
+	RetryAfter int64   `json:"retry_after"`
+	ResetAfter int64   `json:"reset_after"`
+}
+
+// ServeHTTP answers GET and HEAD with the JSON, if all quotas can be read. Otherwise it answers with
+// problem details: HTTP 405 for another method, 400 for a caller without a key, and 503 in an
+// outage, even if only one quota is concerned.
+func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		writeProblem(w, problemMethod)
+		return
+	}
+	keys, ok := s.keys(r)
+	if !ok {
+		writeProblem(w, problemNoKey)
+		return
+	}
+	quotas, ok := s.readAll(r, keys)
+	if !ok {
+		writeProblem(w, problemUnread)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(map[string]any{"quotas": quotas}) // the client may be gone
+}
+
+// keys returns the caller's key for each quota, and whether it has all of them.
+func (s *Status) keys(r *http.Request) (keys []string, ok bool) {
+	for i := range s.quotas {
+		q := &s.quotas[i]
+		key := q.Key(r)
+		if key == "" {
+			s.keyless.Do(func() {
+				q.log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", q.Key.explain(r).String())
+			})
+			return nil, false
+		}
+		keys = append(keys, key)
+	}
+	return keys, true
+}
+
+// readAll reads all quotas at the same time, and reports whether that succeeded.
+func (s *Status) readAll(r *http.Request, keys []string) (quotas []quotaStatus, ok bool) {
+	quotas, errs := make([]quotaStatus, len(keys)), make([]error, len(keys))
+	inMemory := func(int) bool { return false } // which is quick enough beside others
+	calls.Concurrently(0, len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r, keys[i]) })
+	if errors.Is(r.Context().Err(), context.Canceled) { // the client has gone, so this is not an outage
+		return nil, false
+	}
+	ok = true
+	for i, err := range errs {
+		q := &s.quotas[i]
+		if err != nil {
+			logFailure(q.log, &q.outages, FailClosed, err)
+			ok = false
+		} else if len(quotas[i].Limits) > 0 { // it was read, and is not Unlimited or Blocked
+			q.outages.Note(q.log, string(FailClosed), false, nil)
+		}
+	}
+	return quotas, ok
+}
+
+// read reads the quota of a key.
+func (q *Quota) read(r *http.Request, key string) (s quotaStatus, err error) {
+	l, err := (&Config{Limiter: q.Limiter, Choose: q.Choose}).limiter(r)
+	if err != nil {
+		return s, err
+	}
+	look := inspectOf(l)
+	if look == nil {
+		return s, fmt.Errorf("the quota %w", errNoInspect(l))
+	}
+	usage, allowed, err := look(r.Context(), key)
+	s = quotaStatus{Name: q.Name, Allowed: allowed, Limits: make([]limitStatus, len(usage))}
+	for i, u := range usage {
+		s.Limits[i] = limitStatus{
+			Limit: u.Limit.Label(), Max: u.Limit.Max, Window: u.Limit.Per.Seconds(), Used: u.Used, Remaining: u.Remaining,
+			RetryAfter: ceilSeconds(u.RetryAfter), ResetAfter: ceilSeconds(u.ResetAfter),
+		}
+	}
+	return s, err
+}
