@@ -12,6 +12,7 @@ require (
 require (
 	github.com/redis/rueidis v1.0.79 // indirect
 	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )

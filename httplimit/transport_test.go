@@ -125,6 +125,10 @@ func TestTransportOutage(t *testing.T) {
 		}
 	}
 	ask()
+	server.Pause(t)
+	ask()
+	server.Resume(t)
+	await(t, "Redis answers", func() bool { return l.Wait(t.Context(), here) == nil })
 	server.Kill(t)
 	ask()
 	ask()

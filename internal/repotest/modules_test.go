@@ -25,7 +25,7 @@ func TestDependencies(t *testing.T) {
 			"github.com/cespare/xxhash/v2", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", "go.uber.org/atomic", sys,
 		},
 		"grpclimit": {
-			rueidis, own, own + "/grpclimit", "golang.org/x/net", sys, "golang.org/x/text",
+			rueidis, own, own + "/grpclimit", "golang.org/x/net", "golang.org/x/sync", sys, "golang.org/x/text",
 			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		"otelgate": {

@@ -1,0 +1,195 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/slidegate/slidegate/grpclimit"
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// TestInFlightConfig checks what NewInFlight refuses, and that the error says what to do.
+func TestInFlightConfig(t *testing.T) {
+	for want, cfg := range map[string]grpclimit.InFlightConfig{
+		"no Places":      {Key: onlyHere, Outage: grpclimit.FailOpen},
+		"no Key":         {Places: places(), Outage: grpclimit.FailOpen},
+		`the Outage ""`:  {Places: places(), Key: onlyHere},
+		"a Wait of -1ns": {Places: places(), Key: onlyHere, Outage: grpclimit.FailOpen, Wait: -1},
+	} {
+		if _, err := grpclimit.NewInFlight(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %s", err, want)
+		}
+	}
+}
+
+// heldBy returns the options of a server with an InFlight. Around it, over is closed when the handler of a
+// call has returned or panicked; then its place must be free.
+func heldBy(t *testing.T, l *inflight.Limiter, over chan<- struct{}) []grpc.ServerOption {
+	i := inFlight(grpclimit.InFlightConfig{Places: l})
+	check := func(err *error) {
+		if r := recover(); r != nil {
+			*err = fmt.Errorf("a panic: %v", r)
+		}
+		checkHeld(t, l, 0)
+		close(over)
+	}
+	return []grpc.ServerOption{
+		grpc.UnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+			defer check(&err)
+			return i.UnaryServer(ctx, request, info, next)
+		}),
+		grpc.StreamInterceptor(func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+			defer check(&err)
+			return i.StreamServer(server, stream, info, next)
+		}),
+	}
+}
+
+// TestInFlightGivesBack checks that the place of a call is free as soon as its handler has returned or
+// panicked. If the client cancels the call or its connection is cut, the place is held until then.
+func TestInFlightGivesBack(t *testing.T) {
+	returns, panics := func(context.Context) error { return nil }, func(context.Context) error { panic("a mistake") }
+	for name, test := range map[string]struct {
+		call call
+		end  func(context.Context) error
+	}{"unary": {unary, returns}, "unary, panics": {unary, panics}, "stream": {stream, returns}, "stream, panics": {stream, panics}} {
+		t.Run(name, func(t *testing.T) {
+			l, over := placesInRedis(t), make(chan struct{})
+			_, _, c := run(t, answering(func(ctx context.Context) error {
+				checkHeld(t, l, 1)
+				return test.end(ctx)
+			}), heldBy(t, l, over))
+			_, _ = test.call(t.Context(), c)
+			<-over
+		})
+	}
+	for name, cut := range map[string]func(cancel func(), conn *grpc.ClientConn){
+		"cancelled":           func(cancel func(), _ *grpc.ClientConn) { cancel() },
+		"the connection ends": func(_ func(), conn *grpc.ClientConn) { _ = conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, over := placesInRedis(t), make(chan struct{})
+			seen, end := make(chan struct{}), make(chan struct{})
+			_, conn, c := run(t, answering(func(ctx context.Context) error {
+				<-ctx.Done()
+				close(seen)
+				<-end
+				return ctx.Err()
+			}), heldBy(t, l, over))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_ = openStream(ctx, t, c)
+			cut(cancel, conn)
+			<-seen
+			checkHeld(t, l, 1)
+			close(end)
+			<-over
+		})
+	}
+}
+
+// TestInFlightLost checks that the context of a call ends with ErrLost if the lease is lost.
+func TestInFlightLost(t *testing.T) {
+	for name, call := range map[string]call{"unary": unary, "stream": stream} {
+		t.Run(name, func(t *testing.T) {
+			i, cause := inFlight(grpclimit.InFlightConfig{Places: brief()}), make(chan error, 1)
+			_, _, c := run(t, &service{
+				unary: func(ctx context.Context) error { <-ctx.Done(); cause <- context.Cause(ctx); return ctx.Err() },
+				stream: func(s healthpb.Health_WatchServer) error {
+					<-s.Context().Done()
+					cause <- context.Cause(s.Context())
+					return s.Context().Err()
+				},
+			}, []grpc.ServerOption{grpc.UnaryInterceptor(i.UnaryServer), grpc.StreamInterceptor(i.StreamServer)})
+			_, _ = call(t.Context(), c)
+			if err := <-cause; !errors.Is(err, inflight.ErrLost) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestInFlightDenies checks the status of a call for which there is no place, and that its trailer makes
+// clients with a retry policy wait as long.
+func TestInFlightDenies(t *testing.T) {
+	for name, call := range map[string]call{"unary": unary, "stream": stream} {
+		t.Run(name, func(t *testing.T) {
+			l := places()
+			_ = must(l.Acquire(t.Context(), here))
+			i := inFlight(grpclimit.InFlightConfig{Places: l})
+			c := serve(t, []grpc.ServerOption{grpc.UnaryInterceptor(i.UnaryServer), grpc.StreamInterceptor(i.StreamServer)})
+			trailer, err := call(t.Context(), c)
+			after, _ := details(err)
+			if status.Code(err) != codes.ResourceExhausted || after != time.Second || strings.Join(trailer.Get("grpc-retry-pushback-ms"), " ") != "1000" {
+				t.Errorf("%v, %v, %v", err, after, trailer)
+			}
+		})
+	}
+}
+
+// TestInFlightWaits checks that a call waits for a place, for Wait at most.
+func TestInFlightWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := places()
+		i := inFlight(grpclimit.InFlightConfig{Places: l, Wait: 2 * time.Second})
+		for held, want := range map[time.Duration]codes.Code{time.Second: codes.OK, time.Minute: codes.ResourceExhausted} {
+			lease := must(l.Acquire(t.Context(), here))
+			time.AfterFunc(held, func() { _ = lease.Release(t.Context()) })
+			began := time.Now()
+			_, err := i.UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return "done", nil })
+			if took, least := time.Since(began), min(held, 2*time.Second); status.Code(err) != want || took < least || took > least+100*time.Millisecond {
+				t.Errorf("%v after %v", err, took)
+			}
+			_ = lease.Release(t.Context())
+		}
+		<-time.After(time.Hour) // for the timers
+	})
+}
+
+// TestInFlightRefuses checks the status of calls about which the limiter does not decide, and that an outage
+// is logged once.
+func TestInFlightRefuses(t *testing.T) {
+	server := redistest.Start(t)
+	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))
+	server.Kill(t)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	const outage = `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=%s explained=true` + "\n"
+	for name, test := range map[string]struct {
+		ctx     context.Context
+		outage  grpclimit.Outage
+		key     grpclimit.Key
+		want    codes.Code
+		wantLog string
+	}{
+		"open":       {t.Context(), grpclimit.FailOpen, onlyHere, codes.OK, fmt.Sprintf(outage, "open")},
+		"closed":     {t.Context(), grpclimit.FailClosed, onlyHere, codes.Unavailable, fmt.Sprintf(outage, "closed")},
+		"the client": {gone, grpclimit.FailOpen, onlyHere, codes.Canceled, ""},
+		"no key": {
+			t.Context(), grpclimit.FailOpen, grpclimit.Metadata("api-key"), codes.InvalidArgument,
+			`level=WARN msg="slidegate: calls without a key are refused; only the first is logged" reason="the metadata value api-key is missing or empty"` + "\n",
+		},
+	} {
+		var log logRecorder
+		i := inFlight(grpclimit.InFlightConfig{Places: l, Key: test.key, Outage: test.outage, Log: log.logger()})
+		for range 2 {
+			_, err := i.UnaryServer(test.ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return "done", nil })
+			if status.Code(err) != test.want {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		log.check(t, test.wantLog)
+	}
+}
