@@ -119,6 +119,13 @@ type Decision struct {
 	Cause    error `json:"-"`
 }
 
+// decided is a Decision, and how Redis was asked for it.
+type decided struct {
+	Decision
+
+	trace pipeline.Trace
+}
+
 // Errors that callers can distinguish by errors.Is.
 var (
 	// ErrLost is in the cause of the end of Lease.Context: the lease has ended, or may have. The cause says why.
@@ -279,27 +286,27 @@ func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease
 		return nil, d, err
 	}
 	began := time.Now()
-	lease, d, err = l.try(ctx, event, n)
-	l.report(ctx, n, lease, d, err, began)
-	return lease, d, err
+	lease, found, err := l.try(ctx, event, n)
+	l.report(ctx, n, lease, found, err, began)
+	return lease, found.Decision, err
 }
 
 // try takes n units if they are free, in an outage those of the Fallback.
-func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, Decision, error) {
+func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decided, error) {
 	if l.keeper.isClosed() {
-		return nil, Decision{}, l.engine.Wrap(ErrClosed)
+		return nil, decided{}, l.engine.Wrap(ErrClosed)
 	}
 	lease := &Lease{limiter: l, event: event, ref: ref{id: newID(), n: n, max: l.max}, since: time.Now()}
 	d, err := lease.enter(ctx, l)
 	if err != nil {
-		cause := err
+		cause, trace := err, d.trace
 		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
 			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
 				return err
 			}
 			lease.degraded = true
 			d, err = lease.enter(ctx, f)
-			d.Degraded, d.Cause = true, pipeline.FailureIn(cause).Err()
+			d.Degraded, d.Cause, d.trace = true, pipeline.FailureIn(cause).Err(), trace
 			return err
 		})
 		if pipeline.IsOutage(cause) { // a reply may be lost, or the call still under way
@@ -381,7 +388,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 }
 
 // report calls Observe about a TryAcquire or Acquire.
-func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d Decision, err error, began time.Time) {
+func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d decided, err error, began time.Time) {
 	if l.observe == nil {
 		return
 	}
@@ -389,6 +396,7 @@ func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d Decision,
 	l.observe(ctx, window.Observation{
 		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, lease != nil, err)), Units: n, Took: time.Since(began),
 		Decision: window.Decision{Allowed: lease != nil, RetryAfter: d.RetryAfter, At: d.At, Degraded: d.Degraded, Cause: d.Cause},
-		Reason:   window.Reason(failure.Reason()), Err: failure.Err(),
+		InRedis:  d.trace.InRedis, Batch: d.trace.Batch, SlotRange: d.trace.SlotRange,
+		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
 	})
 }

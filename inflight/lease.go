@@ -35,12 +35,12 @@ type ref struct {
 }
 
 // enter takes the units from the store of a limiter, if they are free. The end counts from before the call.
-func (l *Lease) enter(ctx context.Context, by *Limiter) (Decision, error) {
+func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 	r, began := l.ref, time.Now()
 	r.max = by.max
 	a, err := by.store.acquire(ctx, l.event, r, l.limiter.ttl, by.holder)
 	if err != nil {
-		return Decision{}, err
+		return decided{trace: a.trace}, err
 	}
 	if a.held {
 		l.extend(began)
@@ -48,7 +48,7 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (Decision, error) {
 	if by == l.limiter {
 		l.token = a.token
 	}
-	return Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, nil
+	return decided{Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, a.trace}, nil
 }
 
 // extend notes that a call that began at a time gave the lease another TTL.

@@ -34,13 +34,13 @@ type waiter struct {
 }
 
 // wait waits until n units are free, and takes them.
-func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*Lease, Decision, error) {
+func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*Lease, decided, error) {
 	w := s.join(event)
 	defer s.leave(event, w)
 	select {
 	case <-w.isFirst:
 	case <-ctx.Done():
-		return nil, Decision{}, l.leftBy(ctx)
+		return nil, decided{}, l.leftBy(ctx)
 	}
 	for {
 		lease, d, err := l.try(ctx, event, n)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // store keeps the leases of events, in Redis or in memory. Times are in µs.
@@ -30,6 +31,7 @@ type answer struct {
 	used  int64 // units that are held
 	token int64
 	wait  time.Duration // if it is not held: until the units fit, if nobody releases or renews
+	trace pipeline.Trace
 }
 
 // onRedis keeps leases in Redis, by inflight.lua.
@@ -39,10 +41,10 @@ func (s *onRedis) acquire(ctx context.Context, event string, r ref, ttl time.Dur
 	rest := []string{integer(ttl.Milliseconds()), r.id, integer(r.n), integer(r.max)}
 	reply, err := s.call(ctx, engine.Call{Verb: "acquire", Event: event, Rest: named(rest, holder)}, 5)
 	if err != nil {
-		return a, err
+		return answer{trace: reply.Trace}, err
 	}
 	i := reply.Integers
-	return answer{i[0] == 1, i[1], i[2], i[3], time.Duration(i[4]) * time.Millisecond}, nil
+	return answer{i[0] == 1, i[1], i[2], i[3], time.Duration(i[4]) * time.Millisecond, reply.Trace}, nil
 }
 
 // named adds the holder, if there is one.

@@ -73,6 +73,7 @@ func (w *waiter) end(err error) {
 // A turn is booked, on the clock of this process.
 type turn struct {
 	Reservation
+	trace   pipeline.Trace // of the call that booked it
 	due     time.Time
 	shifted int64 // by how much pauses had shifted turns when due was known
 }

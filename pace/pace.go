@@ -230,7 +230,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) 
 	}
 	began := time.Now()
 	w, err := l.await(ctx, event, n)
-	l.report(ctx, n, w.turn.Reservation, err, began)
+	l.report(ctx, n, w.turn.Reservation, w.turn.trace, err, began)
 	return err
 }
 
@@ -274,7 +274,7 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 	} else if err == nil {
 		r = Reservation{Delay: b.wait(), N: n, Shift: b.shift, Degraded: b.degraded, Cause: b.cause}
 	}
-	l.report(ctx, n, r, err, began)
+	l.report(ctx, n, r, b.trace, err, began)
 	return r, err
 }
 
@@ -282,13 +282,13 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
 	b, err = l.store.book(ctx, event, k, n, ahead)
 	if err != nil {
-		cause := pipeline.FailureIn(err).Err()
+		cause, trace := pipeline.FailureIn(err).Err(), b.trace
 		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
 			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
 				return err
 			}
 			b, err = f.store.book(ctx, event, k, n, ahead)
-			b.degraded, b.cause = err == nil, cause
+			b.degraded, b.cause, b.trace = err == nil, cause, trace
 			return err
 		})
 	}
@@ -393,7 +393,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 }
 
 // report calls Observe about a Wait or Reserve.
-func (l *Limiter) report(ctx context.Context, n int64, r Reservation, err error, began time.Time) {
+func (l *Limiter) report(ctx context.Context, n int64, r Reservation, trace pipeline.Trace, err error, began time.Time) {
 	if l.observe == nil {
 		return
 	}
@@ -401,6 +401,7 @@ func (l *Limiter) report(ctx context.Context, n int64, r Reservation, err error,
 	l.observe(ctx, window.Observation{
 		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, r.OK, err)), Units: n, Took: time.Since(began),
 		Decision: window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause},
-		Reason:   window.Reason(failure.Reason()), Err: failure.Err(),
+		InRedis:  trace.InRedis, Merged: trace.Merged, Batch: trace.Batch, SlotRange: trace.SlotRange,
+		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
 	})
 }

@@ -26,9 +26,11 @@ func newOnRedis(e *engine.Limiter) *onRedis {
 func (s *onRedis) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
 	args := slices.Concat(s.args, []string{integer(ahead), integer(n)})
 	r, err := s.call(ctx, engine.Call{Verb: "book", Event: event, Units: k, Rest: args, Merges: true}, 5)
+	b.trace = r.Trace
 	if err != nil {
 		return b, err
 	}
+	b.trace.Merged = b.trace.Merged || k > 1
 	b.state = stateOf(r.Integers)
 	b.until = r.Integers[4]
 	turns := r.Integers[5:]

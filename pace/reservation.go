@@ -2,6 +2,8 @@ package pace
 
 import (
 	"time"
+
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // A Reservation is a turn that was booked.
@@ -31,6 +33,7 @@ type booking struct {
 	state
 	turns []int64 // those that were booked
 	until int64   // if there are fewer: how long until the next one can be booked
+	trace pipeline.Trace
 
 	arrived  time.Time // on the clock of this process
 	degraded bool      // by the Fallback
@@ -46,7 +49,7 @@ func (b *booking) reservations(n int64) (all []Reservation) {
 }
 
 // turn returns a turn on the clock of this process.
-func (b *booking) turn(r Reservation) turn { return turn{r, b.arrived.Add(r.Delay), b.shift} }
+func (b *booking) turn(r Reservation) turn { return turn{r, b.trace, b.arrived.Add(r.Delay), b.shift} }
 
 func (b *booking) wait() time.Duration { return milliseconds(b.until) }
 
