@@ -242,3 +242,10 @@ func (l *Lease) Token() int64 {
 	}
 	return l.token
 }
+
+// Degraded reports whether the Fallback holds the units, because Redis could not renew or give them. They
+// come on top of what Redis holds.
+func (l *Lease) Degraded() bool {
+	_, degraded := l.state()
+	return degraded
+}

@@ -137,6 +137,16 @@ func (s *lines) leave(event string, w *waiter) {
 	}
 }
 
+// waiting returns how many callers wait.
+func (s *lines) waiting() (callers int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, on := range s.of {
+		callers += int64(len(on.waiters))
+	}
+	return callers
+}
+
 // released tells the first waiter that a place was given back.
 func (s *lines) released(event string) {
 	s.mu.Lock()

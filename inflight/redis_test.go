@@ -48,6 +48,8 @@ func TestOutage(t *testing.T) {
 	if goesOn.Err() != nil || carried.Left() <= 0 || carried.Token() != 0 {
 		t.Error(context.Cause(goesOn), carried.Left(), carried.Token())
 	}
+	equal(t, "stats in the outage", safe.Stats(), inflight.Stats{Limiter: "safe", Held: 2, Degraded: 2})
+	equal(t, "degraded in the outage", []bool{carried.Degraded(), second.Degraded()}, []bool{true, true})
 	server.Resume(t)
 	for late := time.Now().Add(time.Minute); carried.Token() == 0 || second.Token() == 0; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -59,6 +61,8 @@ func TestOutage(t *testing.T) {
 	if goesOn.Err() != nil {
 		t.Error(context.Cause(goesOn))
 	}
+	equal(t, "stats after it", safe.Stats(), inflight.Stats{Limiter: "safe", Held: 2})
+	equal(t, "degraded after it", []bool{carried.Degraded(), second.Degraded()}, []bool{false, false})
 	release(t, carried)
 	release(t, second)
 	equal(t, "held after the release", must(safe.Inspect(t.Context(), "e")).Used, 0)

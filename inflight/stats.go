@@ -1,0 +1,23 @@
+package inflight
+
+// Stats is what a Limiter holds in this process, of all events together.
+type Stats struct {
+	Limiter  string // Config.Name
+	Held     int64  // units of leases that are neither released nor lost
+	Degraded int64  // how many of these the Fallback holds
+	Waiting  int64  // callers in Acquire
+}
+
+// Stats returns what the limiter, and those that With made of it, hold in this process. It asks no Redis.
+// Package otelgate makes metrics of it.
+func (l *Limiter) Stats() Stats {
+	s := Stats{Limiter: l.made().Name}
+	s.Waiting = l.lines.waiting()
+	for _, lease := range l.keeper.all() {
+		r, degraded := lease.state()
+		if s.Held += r.n; degraded {
+			s.Degraded += r.n
+		}
+	}
+	return s
+}

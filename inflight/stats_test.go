@@ -1,0 +1,48 @@
+package inflight_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidegate/slidegate/inflight"
+)
+
+// TestStats checks that each lease is held from its first reply until it is released or lost, also by a limiter of
+// With, and that callers wait until they have a lease or leave.
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 3, MaxHold: time.Minute}))
+		check := func(when string, held, waiting int64) {
+			t.Helper()
+			synctest.Wait()
+			equal(t, when, l.Stats(), inflight.Stats{Limiter: "jobs", Held: held, Waiting: waiting})
+		}
+		check("before", 0, 0)
+		first := taken(t, must(l.With(2)), "e")
+		two, _, err := l.TryAcquireN(t.Context(), "e", 2)
+		if err != nil || two.Degraded() {
+			t.Fatal(two.Degraded(), err)
+		}
+		denied(t, l, "e")
+		taken(t, l, "other")
+		check("after three leases", 4, 0)
+		ctx, leave := context.WithCancel(t.Context())
+		for _, ctx := range []context.Context{t.Context(), ctx} {
+			go func() { _, _ = l.Acquire(ctx, "e") }()
+			synctest.Wait()
+		}
+		check("while two wait", 4, 2)
+		leave()
+		check("after one has left", 4, 1)
+		release(t, two)
+		<-time.After(time.Second)
+		check("after the other has a lease", 3, 0)
+		release(t, first)
+		release(t, first)
+		check("after a release", 2, 0)
+		<-time.After(time.Minute)
+		check("after MaxHold", 0, 0)
+	})
+}
