@@ -32,13 +32,15 @@ func parsed(texts ...string) (all []window.Limit) {
 
 // A collector reads what the SDK collected.
 type collector struct {
-	observe func(context.Context, window.Observation)
-	reader  *metric.ManualReader
+	observe  func(context.Context, window.Observation)
+	provider *metric.MeterProvider
+	reader   *metric.ManualReader
 }
 
 func newCollector() collector {
 	reader := metric.NewManualReader()
-	return collector{must(otelgate.New(metric.NewMeterProvider(metric.WithReader(reader)))), reader}
+	provider := metric.NewMeterProvider(metric.WithReader(reader))
+	return collector{must(otelgate.New(provider)), provider, reader}
 }
 
 // metrics returns what was collected, by name.

@@ -46,3 +46,11 @@ func (m *maker) upDownCounter(name, unit, text string) metric.Int64UpDownCounter
 	m.err = errors.Join(m.err, err)
 	return c
 }
+
+// observable returns an up-down counter whose value a callback reports. Values of processes add up,
+// which those of a gauge do not.
+func (m *maker) observable(name, unit, text string) metric.Int64ObservableUpDownCounter {
+	c, err := m.meter.Int64ObservableUpDownCounter(prefix+name, metric.WithUnit(unit), metric.WithDescription(text))
+	m.err = errors.Join(m.err, err)
+	return c
+}

@@ -1,7 +1,7 @@
 // Package otelgate exports OpenTelemetry metrics and traces of Slidegate's distributed rate
 // limiters. It records metrics of all decisions, and adds an event for each decision to the
-// caller's span. It serves the limiters of packages window and ar1, and the login guard of package
-// login.
+// caller's span. It serves the limiters of packages window, ar1, pace and inflight, and the login
+// guard of package login.
 //
 //	observe, err := otelgate.New(otel.GetMeterProvider())
 //	if err != nil {
@@ -13,7 +13,8 @@
 //	})
 //
 // The metrics count allowed and denied requests, outages of Redis and uses of the fallback. They
-// also measure the latency of decisions and of Redis, and the size of batches. Metrics and span
+// also measure the latency of decisions and of Redis, and the size of batches. InFlight adds how
+// many units of package inflight a process holds, and how many of its calls wait. Metrics and span
 // events name the limiter, never the event key, so their number stays small and no user appears in
 // them.
 //
@@ -30,25 +31,36 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/window"
 )
 
-// New returns a function for Config.Observe of window, ar1 and login. One function can serve all
-// limiters of a program, because each observation names its limiter. It is safe for concurrent use.
+// New returns a function for Config.Observe of window, ar1, pace, inflight and login. One function
+// can serve all limiters of a program, because each observation names its limiter. It is safe for
+// concurrent use.
 //
 // It keeps a few attribute sets for each Config.Name and each plan (WithPlan), and never drops
 // them. So use no Name and no plan for each customer: use With to give customers their own limits.
 //
 // New returns an error if provider is nil, or if it refuses an instrument.
 func New(provider metric.MeterProvider) (func(context.Context, window.Observation), error) {
-	if provider == nil {
-		return nil, errors.New("slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()")
+	meter, err := meterOf(provider)
+	if err != nil {
+		return nil, err
 	}
-	o, err := newObserver(provider.Meter("github.com/slidegate/slidegate/otelgate"))
+	o, err := newObserver(meter)
 	if err != nil {
 		return nil, err
 	}
 	return o.observe, nil
+}
+
+// meterOf returns the meter of all metrics.
+func meterOf(provider metric.MeterProvider) (metric.Meter, error) {
+	if provider == nil {
+		return nil, errors.New("slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()")
+	}
+	return provider.Meter("github.com/slidegate/slidegate/otelgate"), nil
 }
 
 // An observer records observations.
@@ -61,6 +73,7 @@ type observer struct {
 	outages  metric.Int64Counter
 	active   metric.Int64UpDownCounter
 	cacheOff metric.Int64Counter
+	lost     metric.Int64Counter
 
 	mu    sync.Mutex // held while known is replaced
 	known atomic.Pointer[map[series]*options]
@@ -77,6 +90,7 @@ func newObserver(meter metric.Meter) (*observer, error) {
 		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a part of a cluster, that began."),
 		active:   m.upDownCounter("active_outages", "{outage}", "Outages that last: 1 for a limiter that gets no answer from Redis, or from a part of a cluster."),
 		cacheOff: m.counter("denial_cache.disabled", "{limiter}", "Limiters whose client keeps no values, so that DenialCache is of no use."),
+		lost:     m.counter("lease.lost", "{lease}", "Leases that ended although their holders had not released them."),
 	}
 	o.known.Store(&map[series]*options{})
 	return o, m.err
@@ -94,6 +108,8 @@ func (o *observer) observe(ctx context.Context, seen window.Observation) {
 		o.active.Add(ctx, -1, s.add...)
 	case window.KindCacheOff:
 		o.cacheOff.Add(ctx, 1, s.add...)
+	case inflight.KindLost, inflight.KindOverdue:
+		o.lost.Add(ctx, 1, lostBy(seen.Limiter, seen.Kind))
 	default: // a decision, or why there is none
 		o.decided(ctx, &seen, s)
 		addEvent(ctx, &seen, s)
@@ -137,19 +153,27 @@ func (o *observer) register(ctx context.Context, of series) *options {
 		all[of] = newOptions(of)
 	}
 	if isNew {
-		o.start(ctx, all[of])
+		o.start(ctx, of.limiter, all[of])
 	}
 	o.known.Store(&all)
 	return all[of]
 }
 
 // start adds zero to the counters of a limiter.
-func (o *observer) start(ctx context.Context, s *options) {
+func (o *observer) start(ctx context.Context, limiter string, s *options) {
 	for _, counter := range []interface {
 		Add(context.Context, int64, ...metric.AddOption)
 	}{o.merged, o.full, o.outages, o.active, o.cacheOff} {
 		counter.Add(ctx, 0, s.add...)
 	}
+	for _, kind := range []window.Kind{inflight.KindLost, inflight.KindOverdue} {
+		o.lost.Add(ctx, 0, lostBy(limiter, kind))
+	}
+}
+
+// lostBy returns the attributes of leases that a limiter lost. That is rare, so they are not kept.
+func lostBy(limiter string, kind window.Kind) metric.AddOption {
+	return metric.WithAttributeSet(attribute.NewSet(limiterName.String(limiter), leaseOutcome.String(string(kind))))
 }
 
 // options holds the attributes of a series, ready for the API. Making them takes more time than

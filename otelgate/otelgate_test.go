@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	api "go.opentelemetry.io/otel/trace"
 
-	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/otelgate"
@@ -30,6 +30,9 @@ import (
 func TestNoProvider(t *testing.T) {
 	const want = `slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()`
 	if observe, err := otelgate.New(nil); observe != nil || err == nil || err.Error() != want {
+		t.Errorf("%v\nnot: %s", err, want)
+	}
+	if r, err := otelgate.InFlight(nil); r != nil || err == nil || err.Error() != want {
 		t.Errorf("%v\nnot: %s", err, want)
 	}
 }
@@ -168,23 +171,31 @@ func TestKinds(t *testing.T) {
 	if got := b.sum(t, "slidegate.limiter.denial_cache.disabled"); got != 1 {
 		t.Errorf("%d limiters without a cache", got)
 	}
+	for _, kind := range []window.Kind{inflight.KindLost, inflight.KindOverdue, inflight.KindOverdue} {
+		b.observe(t.Context(), window.Observation{Limiter: "api", Kind: kind, Units: 5, Err: inflight.ErrLost})
+	}
+	lost := map[string]int64{}
+	for _, p := range b.metrics(t)["slidegate.limiter.lease.lost"].Data.(metricdata.Sum[int64]).DataPoints {
+		lost[text(p.Attributes, "slidegate.lease.outcome")] = p.Value
+	}
+	if diff := cmp.Diff(map[string]int64{"lost": 1, "overdue": 2}, lost); diff != "" {
+		t.Errorf("leases lost (-want +got)\n%s", diff)
+	}
 	points := b.durations(t, "slidegate.limiter.decision.duration")
 	if len(points) != 1 || text(points[0].Attributes, "error.type") != "closed" {
 		t.Errorf("%v", points)
 	}
 }
 
-// TestEveryLimiter checks that ar1 and login take the function, and each budget of login has its
-// own name.
-func TestEveryLimiter(t *testing.T) {
+// TestLogin checks that login takes the function, and that each budget has its own name.
+func TestLogin(t *testing.T) {
 	b := newCollector()
-	must(must(ar1.NewLocal(ar1.Config{Name: "level", Limits: parsed("5/1h"), Observe: b.observe})).Allow(t.Context(), "e"))
 	must(must(login.NewLocal(login.Config{Name: "site", Observe: b.observe})).Begin(t.Context(), "anna", netip.MustParseAddr("198.51.100.7")))
 	limiters := map[string]uint64{}
 	for _, p := range b.durations(t, "slidegate.limiter.decision.duration") {
 		limiters[text(p.Attributes, "slidegate.limiter.name")] += p.Count
 	}
-	want := map[string]uint64{"level": 1, "site.address": 1, "site.pair": 1, "site.account": 1, "site.streak": 1, "site.total": 1}
+	want := map[string]uint64{"site.address": 1, "site.pair": 1, "site.account": 1, "site.streak": 1, "site.total": 1}
 	if diff := cmp.Diff(want, limiters); diff != "" {
 		t.Errorf("limiters (-want +got)\n%s", diff)
 	}
@@ -264,8 +275,9 @@ func TestConventions(t *testing.T) {
 	b, name := newCollector(), regexp.MustCompile(`^slidegate(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
 	b.observe(t.Context(), seen(window.KindAllowed, time.Millisecond))
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindOutage})
+	must(otelgate.InFlight(b.provider, must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 1}))))
 	all := b.metrics(t)
-	if len(all) != 8 {
+	if len(all) != 12 {
 		t.Errorf("%d metrics", len(all))
 	}
 	page := string(must(os.ReadFile("../docs/monitoring.md")))

@@ -19,6 +19,7 @@ const (
 	errorType     = attribute.Key("error.type")                        // the window.Reason why Redis did not decide, or _OTHER if the call was refused
 	retryAfter    = attribute.Key("slidegate.decision.retry_after")    // in seconds; see window.Decision
 	tightestLimit = attribute.Key("slidegate.decision.tightest_limit") // such as 5/1h
+	leaseOutcome  = attribute.Key("slidegate.lease.outcome")           // how a lease was lost: inflight.KindLost or KindOverdue
 )
 
 // Who decided.
@@ -43,10 +44,10 @@ func seriesOf(o *window.Observation) series {
 	return series{limiter: o.Limiter, plan: o.Plan, outcome: o.Kind, source: sourceOf(o), reason: o.Reason}
 }
 
-// sourceOf returns who decided.
+// sourceOf returns who decided. Decisions of packages pace and inflight have no Usage.
 func sourceOf(o *window.Observation) string {
 	switch {
-	case len(o.Decision.Usage) == 0:
+	case len(o.Decision.Usage) == 0 && o.Kind != window.KindAllowed && o.Kind != window.KindDenied:
 		return byNobody
 	case o.Decision.Degraded:
 		return byFallback
@@ -79,10 +80,12 @@ func addEvent(ctx context.Context, o *window.Observation, s *options) {
 	if !span.IsRecording() {
 		return
 	}
-	all := s.attributes
+	all := slices.Clip(s.attributes)
+	if sourceOf(o) != byNobody {
+		all = append(all, retryAfter.Float64(o.Decision.RetryAfter.Seconds()))
+	}
 	if len(o.Decision.Usage) > 0 {
-		all = append(slices.Clip(all),
-			retryAfter.Float64(o.Decision.RetryAfter.Seconds()), tightestLimit.String(o.Decision.Tightest().Limit.Label()))
+		all = append(all, tightestLimit.String(o.Decision.Tightest().Limit.Label()))
 	}
 	span.AddEvent("slidegate.decision", trace.WithAttributes(all...))
 }

@@ -26,6 +26,7 @@ import (
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/otelgate"
 	"github.com/slidegate/slidegate/window"
@@ -124,7 +125,8 @@ func request(ctx context.Context, to string) {
 func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	t.Helper()
 	registry := client.NewRegistry()
-	observe := must(otelgate.New(metric.NewMeterProvider(metric.WithReader(must(exporter.New(exporter.WithRegisterer(registry)))))))
+	provider := metric.NewMeterProvider(metric.WithReader(must(exporter.New(exporter.WithRegisterer(registry)))))
+	observe := must(otelgate.New(provider))
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	t.Cleanup(server.Close)
 
@@ -146,7 +148,25 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 		repeat(t, func(ctx context.Context, _ int) { _, _ = l.Allow(ctx, "e") })
 	}
 	repeat(t, func(ctx context.Context, i int) { _, _ = full.Allow(ctx, fmt.Sprint(i)) })
+	startHolders(t, provider, inflight.Config{Name: "jobs", Max: 1, TTL: time.Second, Observe: observe}, window.On(keeps))
 	return must(url.Parse(server.URL)).Host
+}
+
+// startHolders starts two limiters of one place, which callers hold until it is lost. One has a Fallback, and the
+// other has a caller more than places.
+func startHolders(t *testing.T, provider *metric.MeterProvider, cfg inflight.Config, conn *window.Connection) {
+	t.Helper()
+	plain := must(inflight.New(conn, cfg))
+	cfg.Name, cfg.Fallback = "safe", must(inflight.NewLocal(cfg))
+	safe := must(inflight.New(conn, cfg))
+	must(otelgate.InFlight(provider, plain, safe))
+	for _, l := range []*inflight.Limiter{plain, plain, safe} {
+		repeat(t, func(ctx context.Context, _ int) {
+			if lease, err := l.Acquire(ctx, "e"); err == nil {
+				<-lease.Context(ctx).Done()
+			}
+		})
+	}
 }
 
 // underLoad is a Redis that can become slow, or hang.

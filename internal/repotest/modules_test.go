@@ -14,7 +14,7 @@ import (
 
 // TestDependencies checks which modules a user of the library compiles: rueidis and what it needs.
 // inflight needs one more, httplimit that and two others, goredisgate those of go-redis, grpclimit those of
-// grpc, and otelgate the API of OpenTelemetry without its SDK.
+// grpc, and otelgate the API of OpenTelemetry without its SDK, and that of inflight.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
@@ -30,7 +30,7 @@ func TestDependencies(t *testing.T) {
 		},
 		"otelgate": {
 			"github.com/cespare/xxhash/v2", rueidis, own, own + "/otelgate",
-			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", sys,
+			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", "golang.org/x/sync", sys,
 		},
 	} {
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}")
