@@ -15,14 +15,14 @@ import (
 type bench struct {
 	servers
 
-	callers []int         // of throughput and hot
-	passes  int           // of throughput and hot
-	slice   time.Duration // of throughput and hot
+	callers []int         // of throughput, hot and inflight
+	passes  int           // of throughput, hot and inflight
+	slice   time.Duration // of throughput, hot and inflight
 	beside  *neighbour    // nil: none
 
-	rounds         int           // of server and pace
-	events, memory int           // of server
-	span           time.Duration // of pace
+	rounds         int           // of server, pace and inflight
+	events, memory int           // of server; memory also of inflight
+	span           time.Duration // of pace and inflight
 
 	rows *regexp.Regexp // nil: all
 	log  *log.Logger    // progress
@@ -30,11 +30,11 @@ type bench struct {
 
 // parts are the parts of a run, by the names that the command line takes.
 var parts = map[string]func(b bench, ctx context.Context, res *result) error{
-	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracy, "pace": bench.pace,
+	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracy, "pace": bench.pace, "inflight": bench.inflight,
 }
 
 // order is the order of the parts in a run of all.
-var order = []string{"throughput", "hot", "server", "accuracy", "pace"}
+var order = []string{"throughput", "hot", "server", "accuracy", "pace", "inflight"}
 
 // run measures parts. The servers are empty before and after.
 func (b bench) run(ctx context.Context, names []string, res *result) error {

@@ -29,7 +29,8 @@ type contender struct {
 	merges bool   // several decisions may be one script call
 	keys   int    // keys of one event after a decision
 
-	alone bool // in the pace part, one process has all callers
+	alone  bool // in a fleet, one process has all callers
+	undone bool // after a decision, the event is as it was before
 
 	grows string // what a series of rows increases, for a picture
 	size  int    // and its value in this row

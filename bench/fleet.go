@@ -12,32 +12,37 @@ import (
 	"time"
 )
 
-// The pace part measures a fleet: this many processes, of so many callers each, who wait for one
-// event again and again. A contender without a server has all of them in one process.
+// The parts pace and inflight measure a fleet: this many processes, of so many callers each, who
+// wait for one event again and again. A contender without a server has all of them in one process.
 const (
 	fleetProcesses = 3
 	fleetCallers   = 20
 )
 
-// pace compares ways to wait, in spans of all contenders that alternate.
-func (b bench) pace(ctx context.Context, res *result) error {
-	all, err := b.wanted(waiters(b.ours))
+// pace compares ways to wait for turns.
+func (b bench) pace(ctx context.Context, res *result) (err error) {
+	res.Pace, err = b.fleets(ctx, "pace", waiters(b.ours))
+	return err
+}
+
+// fleets compares ways to wait, in spans of all contenders that alternate.
+func (b bench) fleets(ctx context.Context, part string, all []contender) (*fleet, error) {
+	all, err := b.wanted(all)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	seen := make([][]span, len(all))
 	for round := range b.rounds {
-		b.log.Printf("pace: round %d of %d", round+1, b.rounds)
+		b.log.Printf("%s: round %d of %d", part, round+1, b.rounds)
 		for _, i := range rand.Perm(len(all)) {
 			s, err := b.measureSpan(ctx, all[i])
 			if err != nil {
-				return fmt.Errorf("%s: %w", all[i].name, err)
+				return nil, fmt.Errorf("%s: %w", all[i].name, err)
 			}
 			seen[i] = append(seen[i], s)
 		}
 	}
-	res.Pace = b.summarizeSpans(all, seen)
-	return nil
+	return b.summarizeSpans(all, seen), nil
 }
 
 // measureSpan lets a fleet wait, and measures when it has done so for a tenth of the span.
@@ -155,7 +160,7 @@ func waitForever(args []string) error {
 	if err != nil {
 		return err
 	}
-	all, name := waiters(client), strings.Join(args[2:], " ")
+	all, name := append(waiters(client), holders(args[0], client)...), strings.Join(args[2:], " ")
 	c := all[slices.IndexFunc(all, func(c contender) bool { return c.name == name })]
 	failed := make(chan error)
 	for range callers {

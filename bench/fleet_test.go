@@ -31,6 +31,43 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestInFlight runs the inflight part in short spans, and looks for impossible figures.
+func TestInFlight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its callers wait for seconds")
+	}
+	t.Parallel()
+	b := small(t)
+	b.rounds, b.span = 1, time.Second
+	var res result
+	if err := b.run(t.Context(), []string{"inflight"}, &res); err != nil {
+		t.Fatal(err)
+	}
+	r := res.InFlight
+	r.Speed.check(t, leaseRows(b.ours))
+	for _, w := range r.Wakes {
+		if w.P50 <= 0 || w.P90 < w.P50 {
+			t.Errorf("%+v", w)
+		}
+	}
+	for _, f := range r.Fleet.Rows {
+		if f.Calls < 1 || f.Most > f.Calls || (f.Scripts > 0) == f.Alone {
+			t.Errorf("%+v", f)
+		}
+	}
+	for i, s := range r.Sizes {
+		if i > 0 && s.Bytes <= r.Sizes[i-1].Bytes || s.Bytes < 50 {
+			t.Errorf("%+v", r.Sizes)
+		}
+	}
+	text := res.tables()
+	for _, name := range []string{"inflight, full / sorted set, full", "another process, Track", "x/sync/semaphore", "1000"} {
+		if !strings.Contains(text, "\n| "+name+" | ") {
+			t.Errorf("no row of %s in %s", name, text)
+		}
+	}
+}
+
 // TestSpan checks the figures of two processes with a call every 20 ms in turn, and of one that
 // stands still for 200 ms and then catches up.
 func TestSpan(t *testing.T) {

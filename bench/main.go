@@ -14,6 +14,8 @@
 //   - accuracy: whether each keeps its limit under attack.
 //   - pace: how even the calls of three processes are, of 20 callers each, who wait for turns of one
 //     event every 20 ms, and what a turn costs.
+//   - inflight: what it costs to take a lease and to give it back, how soon those who wait get a
+//     place, whose processes get it, and the memory of leases.
 //
 // Results are ratios within one run, because absolute figures depend on the machine and on what
 // else it does. Short slices of all contenders alternate. Before each slice of throughput and hot,
@@ -42,6 +44,8 @@
 //	./earlier.sh REVISION -ping -callers 64,256,1024 -passes 15 -rows '^window( before)?$' throughput
 //	# what a turn of pace costs, beside a decision of window
 //	go run . -callers 1,16,64 -passes 15 -rows '^(window|pace)$' throughput server
+//	# what a lease of inflight costs, and the memory of leases
+//	go run . -callers 1,16,64 -passes 15 inflight
 //	# one event in ten processes: exactly Max
 //	go test -run TestTenProcesses -v .
 package main
@@ -71,16 +75,16 @@ func main() {
 	flag.IntVar(&env.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
 	flag.DurationVar(&env.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
 	flag.BoolVar(&env.ping, "ping", false, "measure in throughput and hot what a PING of another process takes meanwhile")
-	flag.Func("callers", "`numbers` of callers at a time, in throughput and hot (default 1,4,16,64,256)", b.setCallers)
-	flag.IntVar(&b.passes, "passes", 9, "passes of throughput and hot; each has a slice of 100 ms for every contender and number of callers")
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server and pace. Each round of server asks every contender about each of its events once; one of pace has a span of every contender")
-	flag.DurationVar(&b.span, "span", 10*time.Second, "`time` that each contender of pace has in a round, at least 1s")
+	flag.Func("callers", "`numbers` of callers at a time, in throughput, hot and inflight, there up to 64 (default 1,4,16,64,256)", b.setCallers)
+	flag.IntVar(&b.passes, "passes", 9, "passes of throughput, hot and inflight; each has a slice of 100 ms for every contender and number of callers")
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server, pace and inflight. Each round of server asks every contender about each of its events once; one of pace and inflight has a span of every contender")
+	flag.DurationVar(&b.span, "span", 10*time.Second, "`time` that each contender of pace and inflight has in a round, at least 1s")
 	flag.IntVar(&b.events, "events", 12_000, "events of each contender in server")
-	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot, server and pace (default all)", func(s string) (err error) {
+	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot, server, pace and inflight (default all)", func(s string) (err error) {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
-	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, in server. The result depends on how full the tables of the server are; 0: leave it out")
+	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, in server, and leases in that of inflight. The result depends on how full the tables of the server are; 0: leave it out")
 	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG, with their figures in bench.json; relative to bench, such as ../docs")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Usage = usage

@@ -36,21 +36,27 @@ func (b bench) memories(ctx context.Context, all []contender, res *result) error
 		if c.before == nil {
 			continue
 		}
-		state, err := b.stateBefore(ctx, c)
-		if err == nil {
-			err = b.flush(ctx)
-		}
-		before, err1 := b.usedMemory(ctx)
-		err2 := b.copyToAll(ctx, c, state, b.memory)
-		after, err3 := b.usedMemory(ctx)
-		if err = errors.Join(err, err1, err2, err3, b.checkKeys(ctx, c.keys*b.memory)); err != nil {
+		bytes, err := b.bytesPerEvent(ctx, c, b.memory)
+		if err != nil {
 			return fmt.Errorf("memory of %s: %w", c.name, err)
 		}
-		res.Rows[i].Event = (after - before) / float64(b.memory)
+		res.Rows[i].Event = bytes
 	}
 	m, err := b.measureMemory(ctx)
 	res.Memory = &m
 	return err
+}
+
+// bytesPerEvent returns by how much n events of a contender in the state before make the memory grow, each.
+func (b bench) bytesPerEvent(ctx context.Context, c contender, n int) (float64, error) {
+	state, err := b.stateBefore(ctx, c)
+	if err == nil {
+		err = b.flush(ctx)
+	}
+	before, err1 := b.usedMemory(ctx)
+	err2 := b.copyToAll(ctx, c, state, n)
+	after, err3 := b.usedMemory(ctx)
+	return (after - before) / float64(n), errors.Join(err, err1, err2, err3, b.checkKeys(ctx, c.keys*n))
 }
 
 // measureMemory counts each event five times, 130 s apart, at times spread evenly over a day. It

@@ -22,6 +22,7 @@ type result struct {
 
 	Accuracy []accuracy `json:"accuracy,omitempty"`
 	Pace     *fleet     `json:"pace,omitempty"`
+	InFlight *leases    `json:"inflight,omitempty"`
 }
 
 // conditions are the conditions of a run.
@@ -162,6 +163,9 @@ func (r result) tables() string {
 	}
 	if r.Pace != nil {
 		text.WriteString(r.Pace.table())
+	}
+	if r.InFlight != nil {
+		text.WriteString(r.InFlight.tables())
 	}
 	return text.String()
 }

@@ -57,6 +57,11 @@ func connect(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true, DisableCache: true})
 }
 
+// connectCaching connects a client that can keep copies of keys.
+func connectCaching(addr string) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true})
+}
+
 func (s servers) close() {
 	_ = s.theirs.Close()
 	s.ours.Close()

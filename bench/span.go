@@ -64,7 +64,7 @@ func mostIn(at []int64, length time.Duration) (most float64) {
 	return most
 }
 
-// fleet is the result of the part pace.
+// fleet is the result of the part pace, or of the fleets of inflight.
 type fleet struct {
 	Processes int        `json:"processes"`
 	Callers   int        `json:"callers"` // of each process

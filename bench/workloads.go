@@ -105,5 +105,6 @@ func pairs() (all []pair) {
 		}
 	}
 	return append(all, pair{loginName, loginName + before}, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
-		pair{"ar1", rate}, pair{"pace", "window"}, pair{"window.lua", rate}, pair{constant, rate})
+		pair{"ar1", rate}, pair{"pace", "window"}, pair{"window.lua", rate}, pair{constant, rate},
+		pair{"inflight", "window"}, pair{"inflight, full", "window"}, pair{"inflight", "sorted set"}, pair{"inflight, full", "sorted set, full"})
 }

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/window"
+)
+
+// The inflight part measures leases.
+const (
+	leaseCallers = 64                  // at a time, at most
+	others       = 1000 - leaseCallers // units that somebody else holds in the rows of a full event
+	places       = 5                   // of the fleet
+	holds        = 5 * time.Millisecond
+	wakes        = 10 // of each row in a round
+)
+
+// leases is the result of the part inflight.
+type leases struct {
+	Speed *throughput `json:"throughput"`
+	Wakes []wake      `json:"wakes"`
+	Fleet *fleet      `json:"fleet"`
+	Sizes []size      `json:"sizes"`
+}
+
+// A wake says how long after Release a waiting Acquire returned, in ms.
+type wake struct {
+	Name string  `json:"name"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+}
+
+// A size is the memory of an event with so many leases of one unit.
+type size struct {
+	Leases int     `json:"leases"`
+	Bytes  float64 `json:"bytes"` // growth of used_memory for each event
+}
+
+// inflight measures what leases cost, how soon those who wait get them, and who gets them.
+func (b bench) inflight(ctx context.Context, res *result) (err error) {
+	r := &leases{}
+	fast := b
+	fast.callers = slices.DeleteFunc(slices.Clone(b.callers), func(n int) bool { return n > leaseCallers })
+	if len(fast.callers) == 0 {
+		return fmt.Errorf("give at least one number of -callers up to %d: an event has 1000 places", leaseCallers)
+	}
+	if err := fast.race(ctx, "inflight", leaseRows(b.ours), &r.Speed); err != nil {
+		return err
+	}
+	if r.Wakes, err = b.wakes(ctx); err != nil {
+		return err
+	}
+	if r.Fleet, err = b.fleets(ctx, "inflight", holders(b.addr, b.ours)); err != nil {
+		return err
+	}
+	if b.memory > 0 {
+		r.Sizes, err = b.sizes(ctx)
+	}
+	res.InFlight = r
+	return err
+}
+
+// leaseRows returns the rows of the first table of inflight. A decision takes a lease and gives it back.
+func leaseRows(client rueidis.Client) []contender {
+	free := contender{allows: true, keys: 1, commands: map[string]int{"evalsha": 2}, ask: leasing(client)}
+	free.name, free.like = "inflight", "TryAcquire and Release, Max: 1000; nobody else holds a lease"
+	full := free
+	full.name, full.like, full.hot = "inflight, full", fmt.Sprintf("the same on one event; others hold %d leases", others), true
+	full.before = func(ctx context.Context, event string) error { return hold(ctx, client, event, others) }
+	rival := contender{allows: true, commands: map[string]int{"evalsha": 1, "zrem": 1}, ask: sortedSet(client)}
+	rival.name, rival.like = "sorted set", "a script that many write themselves, and ZREM; nobody else holds a place"
+	rivalFull := rival
+	rivalFull.name, rivalFull.like, rivalFull.hot = "sorted set, full", fmt.Sprintf("the same on one event; others hold %d places", others), true
+	rivalFull.undone = true
+	rivalFull.before = func(ctx context.Context, event string) error {
+		for i := range others {
+			if _, err := takePlace(ctx, client, event, fmt.Sprint(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return []contender{oneLimit.row("window", windowMaker(client)), free, full, rival, rivalFull}
+}
+
+// leasing returns TryAcquire and Release.
+func leasing(client rueidis.Client) ask {
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000}))
+	return func(ctx context.Context, event string) (bool, error) {
+		lease, _, err := l.TryAcquire(ctx, event)
+		if lease == nil {
+			return false, err
+		}
+		return true, lease.Release(ctx)
+	}
+}
+
+// hold takes n leases that outlive the bench without a renewal.
+func hold(ctx context.Context, client rueidis.Client, event string, n int) error {
+	const day = 24 * time.Hour
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000, TTL: day, MaxHold: day}))
+	for range n {
+		if lease, _, err := l.TryAcquire(ctx, event); lease == nil {
+			return fmt.Errorf("no place is free: %w", err)
+		}
+	}
+	return nil
+}
+
+// semaphoreScript is a semaphore as many write it: a member for each place, whose score is its end, in ms.
+var semaphoreScript = rueidis.NewLuaScript(clock + `
+	redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+	if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
+	redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[3])
+	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	return 1`)
+
+func semaphoreKey(event string) string { return "jobs:{" + event + "}:s" }
+
+// takePlace takes a place for a day, so that it outlives the bench.
+func takePlace(ctx context.Context, client rueidis.Client, event, id string) (bool, error) {
+	return semaphoreScript.Exec(ctx, client, []string{semaphoreKey(event)}, []string{"1000", "86400000", id}).AsBool()
+}
+
+// sortedSet returns the script and ZREM.
+func sortedSet(client rueidis.Client) ask {
+	return func(ctx context.Context, event string) (bool, error) {
+		id := fmt.Sprintf("%016x", rand.Uint64())
+		allowed, err := takePlace(ctx, client, event, id)
+		if !allowed || err != nil {
+			return false, err
+		}
+		return true, client.Do(ctx, client.B().Zrem().Key(semaphoreKey(event)).Member(id).Build()).Error()
+	}
+}
+
+// A handover is a holder of the only place of an event, and one who waits for it.
+type handover struct {
+	name           string
+	holder, waiter *inflight.Limiter
+}
+
+// wakes measures how soon after Release those who wait get the place: by the same limiter, and by limiters of two
+// connections, as two processes have.
+func (b bench) wakes(ctx context.Context) (all []wake, err error) {
+	client, err := connectCaching(b.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	cfg := inflight.Config{Name: "wakes", Max: 1}
+	a, other := must(inflight.New(window.On(b.ours), cfg)), must(inflight.New(window.On(client), cfg))
+	cfg.Track = true
+	tracking := must(inflight.New(window.On(client), cfg))
+	pairs := []handover{{"the same process", a, a}, {"another process", a, other}, {"another process, Track", a, tracking}}
+	took := make([][]float64, len(pairs))
+	for round := range b.rounds {
+		b.log.Printf("inflight: wake-ups, round %d of %d", round+1, b.rounds)
+		for range wakes {
+			for _, i := range rand.Perm(len(pairs)) {
+				d, err := pairs[i].wake(ctx)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", pairs[i].name, err)
+				}
+				took[i] = append(took[i], float64(d.Microseconds())/1000)
+			}
+		}
+	}
+	for i, p := range pairs {
+		all = append(all, wake{p.name, quantile(took[i], 50), quantile(took[i], 90)})
+	}
+	return all, nil
+}
+
+// wake returns how long after Release began the waiter has the place.
+func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
+	lease, err := h.holder.Acquire(ctx, event(0))
+	if err != nil {
+		return 0, err
+	}
+	var next *inflight.Lease
+	var failed error
+	var group sync.WaitGroup
+	var at time.Time
+	group.Go(func() {
+		next, failed = h.waiter.Acquire(ctx, event(0))
+		at = time.Now()
+	})
+	// It has asked by then, and is somewhere between two asks.
+	time.Sleep(50*time.Millisecond + rand.N(100*time.Millisecond))
+	began := time.Now()
+	err = lease.Release(ctx)
+	if group.Wait(); err != nil || failed != nil {
+		return 0, fmt.Errorf("%w, %w", err, failed)
+	}
+	return at.Sub(began), next.Release(ctx)
+}
+
+// holders returns the rows of a fleet whose callers take one of few places, and hold it for a moment.
+func holders(addr string, client rueidis.Client) []contender {
+	like := fmt.Sprintf("Acquire and Release, Max: %d; each lease is held for %v", places, holds)
+	return []contender{
+		{name: "inflight", like: like, ask: holding(func() (rueidis.Client, error) { return client, nil }, false)},
+		{name: "inflight, Track", like: like, ask: holding(func() (rueidis.Client, error) { return connectCaching(addr) }, true)},
+		{name: "x/sync/semaphore", like: "the same, in one process, without Redis", alone: true, ask: holdingAlone()},
+	}
+}
+
+// holding returns Acquire and Release of inflight. The first call connects.
+func holding(connect func() (rueidis.Client, error), track bool) ask {
+	made := sync.OnceValues(func() (*inflight.Limiter, error) {
+		client, err := connect()
+		if err != nil {
+			return nil, err
+		}
+		return inflight.New(window.On(client), inflight.Config{Name: "fleet", Max: places, Track: track, TTL: 3 * patience, Timeout: patience})
+	})
+	return func(ctx context.Context, event string) (bool, error) {
+		l, err := made()
+		if err != nil {
+			return false, err
+		}
+		lease, err := l.Acquire(ctx, event)
+		if err != nil {
+			return false, err
+		}
+		time.Sleep(holds)
+		return true, lease.Release(ctx)
+	}
+}
+
+// holdingAlone returns the same of a semaphore in memory.
+func holdingAlone() ask {
+	s := semaphore.NewWeighted(places)
+	return func(ctx context.Context, _ string) (bool, error) {
+		if err := s.Acquire(ctx, 1); err != nil {
+			return false, err
+		}
+		defer s.Release(1)
+		time.Sleep(holds)
+		return true, nil
+	}
+}
+
+// sizes measures the memory of an event.
+func (b bench) sizes(ctx context.Context) (all []size, err error) {
+	for _, n := range []int{1, 10, 100, 1000} {
+		c := contender{name: "inflight", keys: 1, ask: leasing(b.ours), before: func(ctx context.Context, event string) error { return hold(ctx, b.ours, event, n) }}
+		bytes, err := b.bytesPerEvent(ctx, c, max(1, b.memory/n))
+		if err != nil {
+			return nil, fmt.Errorf("memory of %d leases: %w", n, err)
+		}
+		all = append(all, size{n, bytes})
+	}
+	return all, nil
+}
+
+// tables returns tables in Markdown.
+func (l *leases) tables() string {
+	var text strings.Builder
+	l.Speed.writeTables(&text)
+	text.WriteString("\n| from Release to the return of Acquire, ms | median | 90 % |\n|---|---:|---:|\n")
+	for _, w := range l.Wakes {
+		fmt.Fprintf(&text, "| %s | %.1f | %.1f |\n", w.Name, w.P50, w.P90)
+	}
+	text.WriteString(l.Fleet.table())
+	text.WriteString("\n| leases of an event | bytes |\n|---:|---:|\n")
+	for _, s := range l.Sizes {
+		fmt.Fprintf(&text, "| %d | %.0f |\n", s.Leases, s.Bytes)
+	}
+	return text.String()
+}
