@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -197,11 +198,11 @@ func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
 		at = time.Now()
 	})
 	// It has asked by then, and is somewhere between two asks.
-	time.Sleep(50*time.Millisecond + rand.N(100*time.Millisecond))
+	err = pauseUntil(ctx, time.Now().Add(50*time.Millisecond+rand.N(100*time.Millisecond)))
 	began := time.Now()
-	err = lease.Release(ctx)
+	err = errors.Join(err, lease.Release(ctx))
 	if group.Wait(); err != nil || failed != nil {
-		return 0, fmt.Errorf("%w, %w", err, failed)
+		return 0, errors.Join(err, failed)
 	}
 	return at.Sub(began), next.Release(ctx)
 }
@@ -234,7 +235,7 @@ func holding(connect func() (rueidis.Client, error), track bool) ask {
 		if err != nil {
 			return false, err
 		}
-		time.Sleep(holds)
+		<-time.After(holds)
 		return true, lease.Release(ctx)
 	}
 }
@@ -247,7 +248,7 @@ func holdingAlone() ask {
 			return false, err
 		}
 		defer s.Release(1)
-		time.Sleep(holds)
+		<-time.After(holds)
 		return true, nil
 	}
 }

@@ -20,17 +20,17 @@ func TestStats(t *testing.T) {
 			equal(t, when, l.Stats(), inflight.Stats{Limiter: "jobs", Held: held, Waiting: waiting})
 		}
 		check("before", 0, 0)
-		first := taken(t, must(l.With(2)), "e")
-		two, _, err := l.TryAcquireN(t.Context(), "e", 2)
+		first := taken(t, must(l.With(2)), "a")
+		two, _, err := l.TryAcquireN(t.Context(), "a", 2)
 		if err != nil || two.Degraded() {
 			t.Fatal(two.Degraded(), err)
 		}
-		denied(t, l, "e")
-		taken(t, l, "other")
+		denied(t, l, "a")
+		taken(t, l, "b")
 		check("after three leases", 4, 0)
 		ctx, leave := context.WithCancel(t.Context())
 		for _, ctx := range []context.Context{t.Context(), ctx} {
-			go func() { _, _ = l.Acquire(ctx, "e") }()
+			go func() { _, _ = l.Acquire(ctx, "a") }()
 			synctest.Wait()
 		}
 		check("while two wait", 4, 2)
