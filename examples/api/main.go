@@ -1,0 +1,256 @@
+// Command api is a whole service with limits, to copy from: requests by address behind a load balancer, and by the
+// plan of an API key; tokens of a language model; a login form; what callers have left; metrics; a graceful stop.
+//
+//	docker compose -f examples/api/compose.yaml up --build
+//	curl -i localhost:8080/v1/hello -H 'X-Api-Key: free-key'
+//	curl -i localhost:8080/v1/complete -H 'X-Api-Key: free-key' -d 'How many tokens is this?'
+//	curl localhost:8080/v1/status -H 'X-Api-Key: free-key'
+//	curl -i localhost:8080/login -d account=alice -d password=wrong
+//	curl -s localhost:9090/metrics | grep slidegate
+//
+// Customers and users are in this file, in place of a database. Its parts run in the order in which they stand here.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/login/loginhttp"
+	"github.com/slidegate/slidegate/otelgate"
+	"github.com/slidegate/slidegate/window"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, settingsFrom(os.Getenv)); err != nil {
+		slog.Error("the service cannot run", "err", err)
+		os.Exit(1)
+	}
+}
+
+// settings come from the environment.
+type settings struct {
+	listen, metrics string // addresses; metrics are for the operator alone
+	redis           string // a URL, as for window.Dial
+	proxies         []string
+	secret          []byte // 16 bytes or more, the same in each process
+}
+
+func settingsFrom(getenv func(string) string) settings {
+	return settings{
+		listen: getenv("LISTEN"), metrics: getenv("METRICS_LISTEN"), redis: getenv("REDIS_URL"),
+		proxies: strings.Fields(getenv("PROXIES")), secret: []byte(getenv("SECRET")),
+	}
+}
+
+// run serves until ctx ends, and then lets requests that are under way come to their end.
+func run(ctx context.Context, s settings) error {
+	conn := window.Dial(s.redis) // Redis can be down, now and later
+	defer conn.Close()
+	exporter, err := prometheus.New()
+	if err != nil {
+		return err
+	}
+	observe, err := otelgate.New(metric.NewMeterProvider(metric.WithReader(exporter)))
+	if err != nil {
+		return err
+	}
+	handler, err := newService(conn, observe, s)
+	if err != nil {
+		return err
+	}
+	servers := []*http.Server{serverFor(s.listen, handler), serverFor(s.metrics, promhttp.Handler())}
+	failed := make(chan error, len(servers))
+	for _, server := range servers {
+		go func() { failed <- server.ListenAndServe() }()
+	}
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for _, server := range servers {
+		err = errors.Join(err, server.Shutdown(within))
+	}
+	return err
+}
+
+func serverFor(addr string, h http.Handler) *http.Server {
+	return &http.Server{Addr: addr, Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+}
+
+// newService returns the handler of all routes. An address is limited before anything else is done for it.
+func newService(conn *window.Connection, observe observe, s settings) (http.Handler, error) {
+	var clients httplimit.Clients // those of the connections
+	var err error
+	if len(s.proxies) > 0 {
+		clients, err = httplimit.ClientsBehind(s.proxies...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := newLimiter(conn, observe, "address", window.Limit{Max: 20, Per: time.Second}, window.PerMinute(300))
+	if err != nil {
+		return nil, err
+	}
+	form, err := newLogin(conn, observe, clients, s.secret)
+	if err != nil {
+		return nil, err
+	}
+	api, err := newAPI(conn, observe)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/login", form)
+	mux.Handle("/v1/", authenticated(api))
+	return httplimit.ByAddress(addresses, clients, httplimit.FailOpen)(mux), nil
+}
+
+type observe = func(context.Context, window.Observation)
+
+// newLimiter returns a limiter that each process replaces by one in its memory while Redis is down.
+func newLimiter(conn *window.Connection, observe observe, name string, limits ...window.Limit) (*window.Limiter, error) {
+	cfg := window.Config{Name: name, Limits: limits, Observe: observe}
+	fallback, err := window.NewLocal(window.Config{Name: name, Limits: limits})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Fallback = fallback
+	return window.New(conn, cfg)
+}
+
+// A plan is what a customer pays for.
+type plan struct {
+	name             string
+	requests, tokens []window.Limit
+}
+
+var (
+	free = plan{"free", []window.Limit{window.PerMinute(5)}, []window.Limit{window.PerHour(500)}}
+	pro  = plan{"pro", []window.Limit{window.PerMinute(100)}, []window.Limit{window.PerHour(100_000)}}
+)
+
+// A customer has an API key.
+type customer struct {
+	id string
+	plan
+}
+
+var customers = map[string]customer{"free-key": {"customer 17", free}, "pro-key": {"customer 42", pro}}
+
+type customerKey struct{}
+
+func customerOf(r *http.Request) customer { return r.Context().Value(customerKey{}).(customer) }
+
+// authenticated lets only customers through. Limits by key come after it, so nobody has a budget for each key that
+// he invents.
+func authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := customers[r.Header.Get("X-Api-Key")]
+		if !ok {
+			http.Error(w, "send your API key as X-Api-Key", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), customerKey{}, c)))
+	})
+}
+
+// newAPI returns the routes of customers, by the limits of their plans.
+func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
+	requests, err := newLimiter(conn, observe, "requests", free.requests...)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := newLimiter(conn, observe, "tokens", free.tokens...)
+	if err != nil {
+		return nil, err
+	}
+	id := func(r *http.Request) string { return customerOf(r).id }
+	requestsOf := func(r *http.Request) (httplimit.Limiter, error) { return requests.With(customerOf(r).requests...) }
+	tokensOf := func(r *http.Request) (httplimit.Limiter, error) { return tokens.With(customerOf(r).tokens...) }
+
+	byRequests, err := httplimit.New(httplimit.Config{Choose: requestsOf, Key: id, Outage: httplimit.FailOpen})
+	if err != nil {
+		return nil, err
+	}
+	byTokens, err := httplimit.New(httplimit.Config{
+		Choose: tokensOf, Key: id, Outage: httplimit.FailClosed, // each token costs money
+		Cost:      func(*http.Request) int64 { return 50 }, // an estimate, until the model has answered
+		CostAfter: func(u httplimit.Used) int64 { return u.Units },
+	})
+	if err != nil {
+		return nil, err
+	}
+	status, err := httplimit.NewStatus(httplimit.StatusConfig{Quotas: []httplimit.Quota{
+		{Name: "requests", Choose: requestsOf, Key: id}, {Name: "tokens", Choose: tokensOf, Key: id},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/hello", byRequests.Wrap(http.HandlerFunc(hello)))
+	mux.Handle("POST /v1/complete", byTokens.Wrap(http.HandlerFunc(complete)))
+	mux.Handle("GET /v1/status", status)
+	return mux, nil
+}
+
+func hello(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "hello, %s on the plan %s\n", customerOf(r).id, customerOf(r).name)
+}
+
+// complete stands for a language model: each word is a token.
+func complete(w http.ResponseWriter, r *http.Request) {
+	prompt, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
+	if err != nil {
+		http.Error(w, "the prompt is too long", http.StatusRequestEntityTooLarge)
+		return
+	}
+	used := len(strings.Fields(string(prompt)))
+	httplimit.SetCost(r.Context(), int64(used))
+	fmt.Fprintf(w, "your prompt has %d tokens\n", used)
+}
+
+// newLogin returns the login form. While Redis is down it answers 503.
+func newLogin(conn *window.Connection, observe observe, clients httplimit.Clients, secret []byte) (http.Handler, error) {
+	guard, err := login.New(conn, login.Config{Name: "login", Secret: secret, Observe: observe})
+	if err != nil {
+		return nil, err
+	}
+	devices, err := loginhttp.NewDevices(secret)
+	if err != nil {
+		return nil, err
+	}
+	return loginhttp.New(loginhttp.Config{
+		Guard: guard, Devices: devices, Clients: clients, Check: checkPassword,
+		Success: func(w http.ResponseWriter, _ *http.Request, account string) {
+			fmt.Fprintf(w, "welcome, %s\n", account) // begin a session here
+		},
+	})
+}
+
+// alice is the only user. Her password is "correct horse".
+var alice = []byte("$2a$10$BUqA2F/08GiGmG.Sy0tYJeh3gEUrLq89vbMhWfvOfoBq/U7upXUvm")
+
+func checkPassword(_ context.Context, account, password string) (bool, error) {
+	err := bcrypt.CompareHashAndPassword(alice, []byte(password)) // also for accounts that do not exist
+	return err == nil && account == "alice", nil
+}
