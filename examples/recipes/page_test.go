@@ -2,41 +2,26 @@
 package recipes
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slidegate/slidegate/examples/internal/snippets"
 )
 
 // TestPage checks that docs/recipes.md quotes code that is compiled and run, and that the filter
 // for fail2ban matches the line that is logged.
 func TestPage(t *testing.T) {
-	page := read(t, "../../docs/recipes.md")
+	const file = "../../docs/recipes.md"
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var code strings.Builder
-	for _, file := range append(files, "../../grpclimit/example_recipe_test.go") {
-		if file != "page_test.go" {
-			code.WriteString(unindented(read(t, file)))
-		}
-	}
-	snippets := regexp.MustCompile("(?s)```(\\w*)\n(.*?\n)```\n").FindAllStringSubmatch(page, -1)
-	if len(snippets) < 13 {
-		t.Errorf("docs/recipes.md has only %d snippets", len(snippets))
-	}
-	for _, s := range snippets {
-		if s[1] == "ini" {
-			continue
-		}
-		for part := range strings.SplitSeq(s[2], "...\n") {
-			if !strings.Contains(code.String(), "\n"+unindented(part)) {
-				t.Errorf("docs/recipes.md quotes what is in no recipe:\n%s", part)
-			}
-		}
-	}
+	files = slices.DeleteFunc(files, func(file string) bool { return file == "page_test.go" })
+	page, code := snippets.Read(t, file), snippets.Code(t, append(files, "../../grpclimit/example_recipe_test.go")...)
+	snippets.Check(t, file, code, 13)
 
 	filter := regexp.MustCompile(`(?m)^failregex = (.*)$`).FindStringSubmatch(page)
 	if filter == nil {
@@ -55,22 +40,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("%q: the filter finds %q instead of %q", text, found[1], address)
 		}
 	}
-	if !strings.Contains(code.String(), "\n// rate limit: denied 198.51.100.7\n") {
+	if !strings.Contains(code, "\n// rate limit: denied 198.51.100.7\n") {
 		t.Error("the recipe for fail2ban logs another line")
 	}
-}
-
-// unindented returns a text without tabs at the beginning of lines and comment marks of outputs.
-func unindented(text string) string {
-	text = regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
-	return regexp.MustCompile(`(?m)^// (after \d)`).ReplaceAllString(text, "$1")
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -1,0 +1,55 @@
+// Package snippets checks that a page of docs quotes code that is compiled and run.
+package snippets
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Code returns what files hold, without indentation.
+func Code(t *testing.T, files ...string) string {
+	t.Helper()
+	var code strings.Builder
+	for _, file := range files {
+		code.WriteString(unindented(Read(t, file)))
+	}
+	return code.String()
+}
+
+// Check reports snippets of a page that the code does not have, or fewer snippets than least. In a
+// snippet, a line of three dots stands for what is left out. Blocks of ini are no code.
+func Check(t *testing.T, page, code string, least int) {
+	t.Helper()
+	snippets := regexp.MustCompile("(?s)```(\\w*)\n(.*?\n)```\n").FindAllStringSubmatch(Read(t, page), -1)
+	if len(snippets) < least {
+		t.Errorf("%s has only %d snippets", page, len(snippets))
+	}
+	for _, s := range snippets {
+		if s[1] == "ini" {
+			continue
+		}
+		for part := range strings.SplitSeq(s[2], "...\n") {
+			if !strings.Contains(code, "\n"+unindented(part)) {
+				t.Errorf("%s quotes what is in no example:\n%s", page, part)
+			}
+		}
+	}
+}
+
+// unindented returns a text without tabs at the beginning of lines and comment marks of outputs.
+func unindented(text string) string {
+	text = regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
+	return regexp.MustCompile(`(?m)^// (after \d)`).ReplaceAllString(text, "$1")
+}
+
+// Read returns what a file holds.
+func Read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
