@@ -28,8 +28,8 @@ func HealthChecks(_ context.Context, method string) bool {
 }
 
 var (
-	errChoose    = errors.New("Choose found no limiter")
-	errNilChoice = errors.New("Choose returned a nil Limiter without an error; return a limiter, grpclimit.Unlimited or grpclimit.Blocked")
+	errChoose    = errors.New("no limiter was found, because Choose failed")
+	errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, grpclimit.Unlimited or grpclimit.Blocked")
 )
 
 // limiter returns the limiter for a call.

@@ -41,10 +41,15 @@ func TestChoose(t *testing.T) {
 			after  time.Duration
 			limits string
 		}{
-			{"free", unary, codes.OK, 0, ""}, {"free", unary, codes.ResourceExhausted, time.Hour, "1/1h"},
-			{"pro", stream, codes.OK, 0, ""}, {"pro", unary, codes.OK, 0, ""}, {"pro", stream, codes.ResourceExhausted, time.Hour, "3/1h"},
-			{"staff", unary, codes.OK, 0, ""}, {"staff", stream, codes.OK, 0, ""},
-			{"closed", unary, codes.PermissionDenied, 0, ""}, {"closed", stream, codes.PermissionDenied, 0, ""},
+			{"free", unary, codes.OK, 0, ""},
+			{"free", unary, codes.ResourceExhausted, time.Hour, "1/1h"},
+			{"pro", stream, codes.OK, 0, ""},
+			{"pro", unary, codes.OK, 0, ""},
+			{"pro", stream, codes.ResourceExhausted, time.Hour, "3/1h"},
+			{"staff", unary, codes.OK, 0, ""},
+			{"staff", stream, codes.OK, 0, ""},
+			{"closed", unary, codes.PermissionDenied, 0, ""},
+			{"closed", stream, codes.PermissionDenied, 0, ""},
 		} {
 			ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "plan", of.plan), 30*time.Minute)
 			trailer, err := of.call(ctx, c)

@@ -33,12 +33,13 @@ var (
 // BenchmarkRequest measures a request without a server: with a bare handler, with the limiter
 // alone, and with the middleware.
 func BenchmarkRequest(b *testing.B) {
-	redis := func(texts []string) httplimit.Limiter {
-		return must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: limits(texts...)}))
+	conn := window.On(redistest.Client(b))
+	redis := func(texts []string) *window.Limiter {
+		return must(window.New(conn, window.Config{Name: redistest.Key(b), Limits: limits(texts...)}))
 	}
 	run := func(name string, h http.Handler, want int) { b.Run(name, func(b *testing.B) { repeat(b, h, want) }) }
 	wrapped := func(name string, cfg httplimit.Config, want int) {
-		if cfg.Key == nil {
+		if cfg.Key == nil && cfg.Checks == nil {
 			cfg.Key = httplimit.Address
 		}
 		run(name, middleware(cfg).Wrap(fine), want)
@@ -48,6 +49,12 @@ func BenchmarkRequest(b *testing.B) {
 	wrapped("memory, 1 limit", httplimit.Config{Limiter: inMemory(nil, oneLimit...)}, 0)
 	wrapped("memory, 1 limit, AddressBehind", httplimit.Config{Limiter: inMemory(nil, oneLimit...), Key: must(httplimit.AddressBehind("10.0.0.0/8"))}, 0)
 	wrapped("memory, 1 limit, CountOnly", httplimit.Config{Limiter: inMemory(nil, oneLimit...), CountOnly: isFailure}, 0)
+	wrapped("memory, 1 limit, Choose", httplimit.Config{Choose: alternate(inMemory(nil, oneLimit...), inMemory(nil, "1000000000000/1d"))}, 0)
+	wrapped("memory, Unlimited", httplimit.Config{Limiter: httplimit.Unlimited}, 0)
+	wrapped("memory, 1 limit, Skip", httplimit.Config{Limiter: inMemory(nil, oneLimit...), Skip: func(*http.Request) bool { return true }}, 0)
+	wrapped("memory, Checks of 1 limiter", httplimit.Config{Checks: checksOf(checks(inMemory(nil, oneLimit...))...)}, 0)
+	wrapped("memory, Checks of 2 limiters", httplimit.Config{Checks: checksOf(checks(inMemory(nil, oneLimit...), inMemory(nil, oneLimit...))...)}, 0)
+	run("memory, 2 middlewares", nested(inMemory(nil, oneLimit...), inMemory(nil, oneLimit...)), 0)
 	wrapped("memory, 3 limits", httplimit.Config{Limiter: inMemory(nil, threeLimits...)}, 0)
 	full := inMemory(nil, "1/30d", "2/31d", "3/32d")
 	_ = must(full.Allow(b.Context(), "10.0.0.1"))
@@ -55,6 +62,10 @@ func BenchmarkRequest(b *testing.B) {
 	run("Redis, the limiter alone, 1 limit", alone(redis(oneLimit)), 0)
 	wrapped("Redis, 1 limit", httplimit.Config{Limiter: redis(oneLimit)}, 0)
 	wrapped("Redis, 1 limit, CountOnly", httplimit.Config{Limiter: redis(oneLimit), CountOnly: isFailure}, 0)
+	wrapped("Redis, 1 limit, Choose", httplimit.Config{Choose: alternate(redis(oneLimit), redis([]string{"1000000000000/1d"}))}, 0)
+	wrapped("Redis, Checks of 1 limiter", httplimit.Config{Checks: checksOf(checks(redis(oneLimit))...)}, 0)
+	wrapped("Redis, Checks of 2 limiters", httplimit.Config{Checks: checksOf(checks(redis(oneLimit), redis(oneLimit))...)}, 0)
+	run("Redis, 2 middlewares", nested(redis(oneLimit), redis(oneLimit)), 0)
 	wrapped("Redis, 3 limits", httplimit.Config{Limiter: redis(threeLimits)}, 0)
 	run("memory, a place", inFlight(httplimit.InFlightConfig{Places: places(1)}).Wrap(fine), 0)
 	run("Redis, a place", inFlight(httplimit.InFlightConfig{Places: placesInRedis(b, 1)}).Wrap(fine), 0)
@@ -93,6 +104,30 @@ func BenchmarkTransport(b *testing.B) {
 	bench("Redis, a turn", transport(httplimit.TransportConfig{Base: base, Turns: inRedis}))
 	bench("Redis, a place", transport(httplimit.TransportConfig{Base: base, Places: placesInRedis(b, 1)}))
 	bench("Redis, both", transport(httplimit.TransportConfig{Base: base, Turns: inRedis, Places: placesInRedis(b, 1)}))
+}
+
+// alternate returns a Choose whose limiters take turns, for requests one after the other.
+func alternate(one, two httplimit.Limiter) func(*http.Request) (httplimit.Limiter, error) {
+	return func(*http.Request) (httplimit.Limiter, error) {
+		one, two = two, one
+		return one, nil
+	}
+}
+
+// checks returns a check for each limiter, of an address.
+func checks(limiters ...*window.Limiter) (all []window.Check) {
+	for _, l := range limiters {
+		all = append(all, window.Check{Limiter: l, Event: "198.51.100.7"})
+	}
+	return all
+}
+
+// nested returns a handler in one middleware around another.
+func nested(outer, inner httplimit.Limiter) http.Handler {
+	wrap := func(l httplimit.Limiter, h http.Handler) http.Handler {
+		return middleware(httplimit.Config{Limiter: l, Key: httplimit.Address}).Wrap(h)
+	}
+	return wrap(outer, wrap(inner, fine))
 }
 
 // alone returns a handler that asks a limiter as the middleware does, and ignores the decision.

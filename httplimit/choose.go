@@ -20,8 +20,8 @@ var (
 )
 
 var (
-	errChoose    = errors.New("Choose found no limiter")
-	errNilChoice = errors.New("Choose returned a nil Limiter without an error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
+	errChoose    = errors.New("no limiter was found, because Choose failed")
+	errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
 )
 
 // limiter returns the limiter for a request.

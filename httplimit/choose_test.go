@@ -47,9 +47,14 @@ func TestChoose(t *testing.T) {
 			status int
 			fields string
 		}{
-			{"free", 200, `"1/1h";r=0;t=3600 `}, {"free", 429, `"1/1h";r=0;t=3600 3600`},
-			{"pro", 200, `"3/1h";r=1 `}, {"pro", 200, `"3/1h";r=0;t=3600 `}, {"pro", 429, `"3/1h";r=0;t=3600 3600`},
-			{"staff", 200, " "}, {"staff", 200, " "}, {"closed", 403, " "},
+			{"free", 200, `"1/1h";r=0;t=3600 `},
+			{"free", 429, `"1/1h";r=0;t=3600 3600`},
+			{"pro", 200, `"3/1h";r=1 `},
+			{"pro", 200, `"3/1h";r=0;t=3600 `},
+			{"pro", 429, `"3/1h";r=0;t=3600 3600`},
+			{"staff", 200, " "},
+			{"staff", 200, " "},
+			{"closed", 403, " "},
 		} {
 			w := ask(h, plan(of.plan))
 			got := w.Header().Get("RateLimit") + " " + w.Header().Get("Retry-After")
@@ -100,9 +105,9 @@ func TestChooseFails(t *testing.T) {
 		err     error
 		log     string
 	}{
-		{nil, fmt.Errorf("no row: %w", window.ErrExceedsLimit), `level=ERROR msg="slidegate: the limiter cannot decide about requests" err="Choose found no limiter: no row: ` + window.ErrExceedsLimit.Error() + `"` + "\n"},
-		{nil, nil, mistake("Choose returned a nil Limiter without an error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
-		{(*window.Limiter)(nil), nil, mistake("Choose returned a nil Limiter without an error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
+		{nil, fmt.Errorf("no row: %w", window.ErrExceedsLimit), `level=ERROR msg="slidegate: the limiter cannot decide about requests" err="no limiter was found, because Choose failed: no row: ` + window.ErrExceedsLimit.Error() + `"` + "\n"},
+		{nil, nil, mistake("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
+		{(*window.Limiter)(nil), nil, mistake("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
 		{level, nil, mistake("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a *ar1.Limiter; take a *window.Limiter, or give yours a Settle that calls that of one")},
 	} {
 		for outage, want := range map[httplimit.Outage]int{httplimit.FailOpen: 200, httplimit.FailClosed: 503} {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -71,18 +72,32 @@ type policy struct {
 	text  string
 }
 
-// policyOf returns the policy of a verdict. It caches the last one. The limits change only with a
-// Fallback that has its own, with Choose, Checks, or a Limiter that chooses.
+// policies caches policies. There are several with plans, with Checks, or with a Fallback that has
+// limits of its own.
+type policies [64]atomic.Pointer[policy]
+
+// slot returns where the policy of a verdict is cached, by a hash of its limits.
+func (p *policies) slot(v *verdict) *atomic.Pointer[policy] {
+	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio spreads numbers over the high bits
+	var hash uint64
+	for _, u := range v.Usage {
+		hash = (hash + uint64(u.Limit.Max) + uint64(u.Limit.Per)) * golden
+	}
+	return &p[hash>>58]
+}
+
+// policyOf returns the policy of a verdict.
 func (m *Middleware) policyOf(v verdict) *policy {
 	sameLimit := func(a, b window.Usage) bool { return a.Limit == b.Limit }
-	last := m.policy.Load()
+	slot := m.policies.slot(&v)
+	last := slot.Load()
 	if last != nil && slices.EqualFunc(last.of.Usage, v.Usage, sameLimit) && slices.Equal(last.of.limiters, v.limiters) {
 		return last
 	}
 	v.Usage = slices.Clone(v.Usage)
 	p := &policy{of: v, names: v.names()}
 	p.text = listField(v.Usage, p.names, policyParams)
-	m.policy.Store(p)
+	slot.Store(p)
 	return p
 }
 

@@ -16,6 +16,9 @@
 //	...
 //	http.ListenAndServe(addr, limit.Wrap(mux))
 //
+// Choose takes the place of Limiter where plans have limiters of their own, and Checks where several
+// limiters decide together. Status shows callers what they have left.
+//
 // Wrap takes and returns an http.Handler, so it works with any router. Address is the IP address of
 // the connection. Behind a proxy or load balancer, use AddressBehind with the proxies that you run,
 // or other Clients. Never use a header that clients can write.
@@ -34,7 +37,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/felixge/httpsnoop"
 
@@ -144,7 +146,7 @@ type Config struct {
 type Middleware struct {
 	cfg         Config
 	outages     journal.Journal
-	policy      atomic.Pointer[policy]
+	policies    policies
 	keylessOnce sync.Once // logs the first request without a key
 	shadow      shadow
 }

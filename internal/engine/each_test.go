@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,6 +85,20 @@ func TestEachTakesOneTimeout(t *testing.T) {
 				t.Fatalf("%d: %v", i, a.err)
 			} else if i >= maxRound {
 				wantError(t, fmt.Sprint(i), a.err, pipeline.ErrOutage)
+			}
+		}
+	})
+}
+
+// TestPeeksAreNeverUncertain checks that peeks without a reply are certain to have counted nothing.
+func TestPeeksAreNeverUncertain(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := limiter(t, s.Client(t))
+		s.Hold()
+		_, errs := l.DecideEach(t.Context(), Peek, numbered(maxRound+100))
+		for i, err := range errs {
+			if !errors.Is(err, pipeline.ErrOutage) || errors.Is(err, pipeline.ErrUncertain) {
+				t.Fatalf("%d: %v", i, err)
 			}
 		}
 	})
