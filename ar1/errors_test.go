@@ -138,6 +138,9 @@ func TestFreeLook(t *testing.T) {
 	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: limits("1/5s", "5/1h"), Now: c.now, Timeout: time.Minute})), c}
 	b.allow("e", 1)
 	key := must(b.Inspect(t.Context(), "e")).Key
+	if !strings.HasPrefix(key, b.Name()+":{") {
+		t.Errorf("%s is named %s", key, b.Name())
+	}
 	state := func() string { return redistest.Stored(t, client, key) }
 	before := state()
 	c.pass(time.Second)

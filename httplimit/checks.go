@@ -53,7 +53,7 @@ func stay(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // joint returns the decisions about all checks as one. It has the limits of all, and the longest
-// wait.
+// wait. Granted and Counted stay 0, because the units of checks differ.
 func joint(checks []window.Check, j window.JointDecision) verdict {
 	v := verdict{Decision: window.Decision{Allowed: j.Allowed, RetryAfter: j.RetryAfter}}
 	for i, d := range j.Decisions {
@@ -72,7 +72,6 @@ func joint(checks []window.Check, j window.JointDecision) verdict {
 // add adds the limits of one check. If another one denied, an allowed one counts nothing, so its
 // limits have no wait.
 func (v *verdict) add(limiter string, d window.Decision) {
-	v.Granted, v.Counted = v.Granted+d.Granted, v.Counted+d.Counted
 	for _, u := range d.Usage {
 		if len(v.Usage) == 0 || u.Remaining < v.Remaining {
 			v.Remaining = u.Remaining

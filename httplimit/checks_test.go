@@ -178,6 +178,29 @@ func TestChecksRefused(t *testing.T) {
 	}
 }
 
+// TestChecksInOutage checks that while Redis is down, the limits of the Fallbacks hold and are in the
+// fields.
+func TestChecksInOutage(t *testing.T) {
+	s := redistest.Start(t)
+	conn := window.On(s.Client(t))
+	var checks []window.Check
+	for _, name := range []string{"one", "two"} {
+		l := must(window.New(conn, window.Config{Name: name, Limits: limits("9/1h"), Timeout: 10 * time.Second, Fallback: named("local", "1/1h")}))
+		checks = append(checks, window.Check{Limiter: l, Event: "e"})
+	}
+	s.Kill(t)
+	var log logBuffer
+	h := middleware(httplimit.Config{Checks: checksOf(checks...), Log: log.logger()}).Wrap(fine)
+	for i, want := range []string{`200 "one:1/1h";r=0;t=3600, "two:1/1h";r=0;t=3600`, `429 "one:1/1h";r=0;t=3600`} {
+		if w := ask(h); fmt.Sprint(w.Code, " ", w.Header().Get("RateLimit")) != want {
+			t.Errorf("request %d: %d, %v", i+1, w.Code, w.Header())
+		}
+	}
+	if log.String() != lineDegraded {
+		t.Error(&log)
+	}
+}
+
 // TestChecksOfLeavingClient checks that a client that leaves cannot have only some checks counted.
 // A deadline ends the call.
 func TestChecksOfLeavingClient(t *testing.T) {

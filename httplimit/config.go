@@ -1,0 +1,49 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/slidegate/slidegate/internal/isnil"
+)
+
+var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
+	"The Key is also nil if Header or Cookie got an empty or invalid name, or And or Or a nil Key")
+
+// check returns what is wrong with the configuration, and what to do about it.
+func (cfg *Config) check() error {
+	deciders := set(field{"Limiter", !isnil.Value(cfg.Limiter)}, field{"Choose", cfg.Choose != nil}, field{"Checks", cfg.Checks != nil})
+	unfit := set(field{"Key", cfg.Key != nil}, field{"Cost", cfg.Cost != nil}, field{"CountOnly", cfg.CountOnly != nil}, field{"CostAfter", cfg.CostAfter != nil})
+	switch {
+	case len(deciders) == 0:
+		return errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New, or set Choose or Checks")
+	case len(deciders) > 1:
+		return fmt.Errorf("slidegate: httplimit has %s; set only one of them", strings.Join(deciders, " and "))
+	case cfg.Checks != nil && len(unfit) > 0:
+		return fmt.Errorf("slidegate: httplimit has Checks and %s; leave one out, since each check has an Event and units of its own, which are not given back or settled", unfit[0])
+	case cfg.Checks == nil && cfg.Key == nil:
+		return errNoKey
+	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
+		return fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
+	case deciders[0] == "Limiter":
+		return cfg.checkSettles(cfg.Limiter)
+	}
+	return nil
+}
+
+// field is a field of Config.
+type field struct {
+	name  string
+	isSet bool
+}
+
+// set returns the names of the fields that are set.
+func set(fields ...field) (names []string) {
+	for _, f := range fields {
+		if f.isSet {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
