@@ -21,8 +21,8 @@ func always(l grpclimit.Limiter, err error) func(context.Context, string) (grpcl
 	return func(context.Context, string) (grpclimit.Limiter, error) { return l, err }
 }
 
-// TestChoose checks that each call is limited by the limiter that Choose returns. A blocked one fails
-// at once, with nothing that makes clients retry.
+// TestChoose checks that each call is limited by the limiter that Choose returns. A blocked one
+// fails at once, with nothing that makes clients retry.
 func TestChoose(t *testing.T) {
 	free := frozen("1/1h")
 	plans := map[string]grpclimit.Limiter{"free": free, "pro": must(free.With(parsed("3/1h")...)), "staff": grpclimit.Unlimited, "closed": grpclimit.Blocked}

@@ -22,9 +22,7 @@ func (m *Middleware) limitJointly(w http.ResponseWriter, r *http.Request, next h
 		next.ServeHTTP(w, r)
 		return
 	}
-	ctx, cancel := stay(r.Context())
-	defer cancel()
-	j, err := window.AllowAll(ctx, checks...)
+	j, err := allowAll(r.Context(), checks)
 	switch {
 	case err != nil && len(j.Decisions) == 0:
 		m.fail(w, r, err, next)
@@ -42,14 +40,16 @@ func (m *Middleware) limitJointly(w http.ResponseWriter, r *http.Request, next h
 	next.ServeHTTP(w, r)
 }
 
-// stay returns a context that does not end if the client leaves, but at the same deadline. A client
-// could otherwise leave while AllowAll asks, to get some units back and use up those of others.
-func stay(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, has := ctx.Deadline()
-	if ctx = context.WithoutCancel(ctx); has {
-		return context.WithDeadline(ctx, deadline)
+// allowAll decides about checks, even if the client leaves. Otherwise a client could leave while
+// AllowAll asks, to get some units back and use up those of others. The deadline of ctx holds.
+func allowAll(ctx context.Context, checks []window.Check) (window.JointDecision, error) {
+	stays := context.WithoutCancel(ctx)
+	if deadline, has := ctx.Deadline(); has {
+		var cancel context.CancelFunc
+		stays, cancel = context.WithDeadline(stays, deadline)
+		defer cancel()
 	}
-	return ctx, func() {}
+	return window.AllowAll(stays, checks...)
 }
 
 // joint returns the decisions about all checks as one. It has the limits of all, and the longest

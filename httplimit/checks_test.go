@@ -178,8 +178,28 @@ func TestChecksRefused(t *testing.T) {
 	}
 }
 
-// TestChecksInOutage checks that while Redis is down, the limits of the Fallbacks hold and are in the
-// fields.
+// TestChecksStayCounted checks that a denied request is denied, too, if Redis dies before units are
+// given back. The log says so.
+func TestChecksStayCounted(t *testing.T) {
+	s := redistest.Start(t)
+	one := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: 10 * time.Second}))
+	full := must(window.NewLocal(window.Config{Name: "full", Limits: limits("1/1h"), Observe: func(_ context.Context, o window.Observation) {
+		if o.Kind == window.KindDenied {
+			s.Kill(t)
+		}
+	}}))
+	var log logBuffer
+	h := middleware(httplimit.Config{Log: log.logger(), Checks: checksOf(window.Check{Limiter: one, Event: "e"}, window.Check{Limiter: full, Event: "e"})}).Wrap(fine)
+	ask(h)
+	w := ask(h)
+	const line = `level=WARN msg="slidegate: a denied request stays counted in part, because units could not be given back"` + "\n"
+	if w.Code != http.StatusTooManyRequests || log.String() != line {
+		t.Errorf("%d, %s", w.Code, &log)
+	}
+}
+
+// TestChecksInOutage checks that while Redis is down, the limits of the Fallbacks hold and are in
+// the fields.
 func TestChecksInOutage(t *testing.T) {
 	s := redistest.Start(t)
 	conn := window.On(s.Client(t))

@@ -310,7 +310,8 @@ func ExampleConfig_countOnly() {
 }
 
 // How do accounts get limits by their plan? With and WithPlan make the limiter of a plan, and Choose
-// returns it. All plans count in the same keys, so an account that changes its plan keeps its counts.
+// returns it. All plans count in the same keys, so an account that changes its plan keeps its
+// counts.
 func ExampleConfig_choose() {
 	free, err := window.NewLocal(window.Config{Name: "plans", Limits: []window.Limit{window.PerHour(2)}}) // or window.New
 	if err != nil {
