@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"math/rand/v2"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -139,6 +140,9 @@ func TestPublishedPictures(t *testing.T) {
 		if !b.special() {
 			checkPicture(t, filepath.Join(docs, "bench-server.svg"), fmt.Sprintf("%.2f", b.Ratio))
 		}
+	}
+	for _, name := range inReadme {
+		checkPicture(t, filepath.Join(docs, "bench-most.svg"), fmt.Sprintf("%.0f", math.Round(f.claim(t, name).Most*float64(attacked.max))))
 	}
 	checkEnds(t, filepath.Join(docs, "bench-callers.svg"), f.Callers, "%.1f", 1000)
 	checkEnds(t, filepath.Join(docs, "bench-limits.svg"), f.Limits, "%.2f", 1)

@@ -161,19 +161,25 @@ func (f figures) save(dir string) error {
 	return nil
 }
 
-// A diagram is a picture: a plot of this height, below a title and a legend.
+// A diagram is a picture: a plot of this height, below a title and a legend, on a page as wide as a phone or
+// wider.
 type diagram struct {
 	*plot.Plot
 
 	title  string
 	legend charts.Legend
 	height vg.Length
+	narrow bool
 }
 
 // write writes the picture.
 func (d diagram) write(w io.Writer, f charts.Format) error {
 	const gap = 8 // below the legend
-	page := charts.NewPage(f, d.title, d.legend, gap+d.height)
+	newPage := charts.NewPage
+	if d.narrow {
+		newPage = charts.NewNarrowPage
+	}
+	page := newPage(f, d.title, d.legend, gap+d.height)
 	d.Draw(draw.Crop(page.Canvas, 0, 0, 0, -gap))
 	return page.Write(w)
 }
@@ -181,6 +187,7 @@ func (d diagram) write(w io.Writer, f charts.Format) error {
 // diagrams returns the pictures, by the names of their files.
 func (f figures) diagrams() map[string]diagram {
 	return map[string]diagram{
+		"bench-most.svg":    f.most(),
 		"bench-server.svg":  f.serverTimes(),
 		"bench-callers.svg": f.byCallers(),
 		"bench-limits.svg":  growing("Time in the server by the number of limits, over that of redis_rate", "limits of 4 buckets each", f.Limits),
@@ -188,31 +195,73 @@ func (f figures) diagrams() map[string]diagram {
 	}
 }
 
+// inReadme are the limiters in the picture of the README, from below.
+var inReadme = []string{"ulule", "throttled", rate, "window"}
+
+// most returns a bar for each of them: how much an attack got through in a second, at most.
+func (f figures) most() diagram {
+	const line, around = 26, 30
+	bars := newBars(line, "%.0f")
+	for _, c := range f.Accuracy {
+		if i := slices.Index(inReadme, c.Name); i >= 0 {
+			bars.add(i, math.Round(c.Most*float64(attacked.max)), colourOf(c.Name))
+		}
+	}
+	limit := charts.Line(charts.Ink, plotter.XYs{{X: float64(attacked.max), Y: -0.6}, {X: float64(attacked.max), Y: 3.6}}, 4, 2)
+	bars.Add(limit)
+	bars.finish("ulule/limiter", "throttled", "redis_rate", "Slidegate")
+	bars.X.Max = 45
+	legend := charts.Legend{{Name: "the limit", Sample: limit}, {Name: "most allowed in any second", Sample: &plotter.BarChart{Color: charts.Vermilion}}}
+	return diagram{bars.Plot, fmt.Sprintf("Limit: %d a second", attacked.max), legend, 4*line + around, true}
+}
+
+// bars are horizontal, from below, each with its value.
+type bars struct {
+	*plot.Plot
+
+	line   vg.Length // the height of one
+	format string
+	values *plotter.Labels
+}
+
+func newBars(line vg.Length, format string) bars {
+	p := charts.NewPlot()
+	p.Add(&plotter.Grid{Vertical: charts.Grid.Vertical})
+	return bars{p, line, format, &plotter.Labels{Offset: vg.Point{X: besidePoint, Y: 1}}}
+}
+
+func (b bars) add(i int, value float64, c charts.Colour) {
+	b.Add(&plotter.BarChart{Values: plotter.Values{value}, Width: 0.65 * b.line, Color: c, Horizontal: true, XMin: float64(i)})
+	b.values.XYs = append(b.values.XYs, plotter.XY{X: value, Y: float64(i)})
+	b.values.Labels = append(b.values.Labels, fmt.Sprintf(b.format, value))
+}
+
+// finish adds the values and the names of the bars.
+func (b bars) finish(names ...string) {
+	label := charts.Label
+	label.YAlign = draw.YCenter
+	b.values.TextStyle = slices.Repeat([]text.Style{label}, len(b.values.Labels))
+	b.Add(b.values)
+	b.NominalY(names...)
+	b.X.Min, b.Y.Tick.Length = 0, 0
+}
+
 // serverTimes returns a bar for each way to allow an event.
 func (f figures) serverTimes() diagram {
 	const line, around = 15, 30
-	p := charts.NewPlot()
-	p.Add(&plotter.Grid{Vertical: charts.Grid.Vertical})
 	var names []string
-	values := &plotter.Labels{Offset: vg.Point{X: besidePoint, Y: 1}}
+	bars := newBars(line, "%.2f")
 	for i, b := range slices.DeleteFunc(slices.Clone(f.Server), bar.special) {
 		names = append(names, b.Name)
-		p.Add(&plotter.BarChart{Values: plotter.Values{b.Ratio}, Width: 0.65 * line, Color: colourOf(b.Name), Horizontal: true, XMin: float64(i)})
-		values.XYs = append(values.XYs, plotter.XY{X: b.Ratio, Y: float64(i)})
-		values.Labels = append(values.Labels, fmt.Sprintf("%.2f", b.Ratio))
+		bars.add(i, b.Ratio, colourOf(b.Name))
 	}
-	label := charts.Label
-	label.YAlign = draw.YCenter
-	values.TextStyle = slices.Repeat([]text.Style{label}, len(names))
-	p.Add(values)
-	p.NominalY(names...)
-	p.X.Min, p.Y.Tick.Length = 0, 0
+	bars.finish(names...)
 	legend := charts.Legend{
 		{Name: "Slidegate", Sample: &plotter.BarChart{Color: charts.Blue}},
 		{Name: "other libraries and scripts", Sample: &plotter.BarChart{Color: charts.Vermilion}},
 		{Name: "floors, which decide nothing", Sample: &plotter.BarChart{Color: charts.Faint}},
 	}
-	return diagram{p, "An allowed event: time in the server, over that of redis_rate", legend, vg.Length(len(names)*line + around)}
+	return diagram{bars.Plot, "An allowed event: time in the server, over that of redis_rate", legend, vg.Length(len(names)*line + around), false}
 }
 
 // colourOf distinguishes this library, others and floors.
@@ -243,7 +292,7 @@ var callersLines = []struct {
 
 // byCallers returns a line for some contenders, by the logarithm of the callers.
 func (f figures) byCallers() diagram {
-	d := diagram{charts.NewPlot(), "Thousand decisions a second, by callers at a time", nil, 230}
+	d := diagram{Plot: charts.NewPlot(), title: "Thousand decisions a second, by callers at a time", height: 230}
 	var lines []*plotter.Line
 	var ticks plot.ConstantTicks
 	for _, look := range callersLines {
@@ -267,7 +316,7 @@ func (f figures) byCallers() diagram {
 
 // growing returns a line for each series of rows.
 func growing(title, x string, curves []curve) diagram {
-	d := diagram{charts.NewPlot(), title, nil, 180}
+	d := diagram{Plot: charts.NewPlot(), title: title, height: 180}
 	var lines []*plotter.Line
 	for i, c := range curves {
 		line := charts.Line([]charts.Colour{charts.Blue, charts.Vermilion}[i], c.Points)

@@ -11,7 +11,7 @@ import (
 
 // TestReadmeIsShort checks that a reader gets through the README in a few minutes.
 func TestReadmeIsShort(t *testing.T) {
-	const most = 120
+	const most = 110
 	if lines := strings.Count(text(t, root+"/README.md"), "\n"); lines > most {
 		t.Errorf("README.md has %d lines, more than %d: move something to a page of docs", lines, most)
 	}

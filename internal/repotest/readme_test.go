@@ -142,7 +142,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/login"

@@ -21,7 +21,8 @@ import (
 
 // The measures of a page, in points.
 const (
-	pageWidth = 750
+	pageWidth   = 750
+	narrowWidth = 320
 	margin    = 15
 	width     = pageWidth - 2*margin
 )
@@ -53,6 +54,11 @@ type Page struct {
 // margins, and has this height.
 func NewPage(f Format, name string, l Legend, height vg.Length) Page {
 	return newPage(f, pageWidth, name, l, height)
+}
+
+// NewNarrowPage returns a page whose texts can be read on a phone.
+func NewNarrowPage(f Format, name string, l Legend, height vg.Length) Page {
+	return newPage(f, narrowWidth, name, l, height)
 }
 
 // newPage returns a page whose width includes the margins.
