@@ -23,7 +23,10 @@
 //
 // A denied call fails with the status ResourceExhausted. Its details are RetryInfo, which says when
 // to retry, and QuotaFailure, which names the limits that deny. A stream counts once, when it
-// opens. Its messages do not count. docs/grpc.md has more.
+// opens. Its messages do not count.
+//
+// InFlight limits how many calls of a server run at the same time. Outbound sends the calls of a fleet
+// to somebody else, each in its turn. docs/grpc.md has more.
 package grpclimit
 
 import (

@@ -64,7 +64,7 @@ func TestNamedTimes(t *testing.T) {
 				base := roundTripper(func(*http.Request) (*http.Response, error) {
 					h := http.Header{}
 					for field, text := range test.header {
-						h.Set(field, named(text))
+						h.Set(field, fieldText(text))
 					}
 					return &http.Response{StatusCode: test.status, Header: h, Body: http.NoBody}, nil
 				})
@@ -82,8 +82,8 @@ func TestNamedTimes(t *testing.T) {
 	}
 }
 
-// named returns the text of a time so many seconds from now: "date 7", "unix 7" or "milli 7".
-func named(text string) string {
+// fieldText returns the text of a time so many seconds from now: "date 7", "unix 7" or "milli 7".
+func fieldText(text string) string {
 	for form, format := range map[string]func(time.Time) string{
 		"date ": func(at time.Time) string { return at.UTC().Format(http.TimeFormat) },
 		"unix ": func(at time.Time) string { return strconv.FormatFloat(float64(at.UnixMilli())/1e3, 'f', -1, 64) },

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
@@ -67,7 +68,9 @@ func BenchmarkRequest(b *testing.B) {
 	wrapped("Redis, Checks of 2 limiters", httplimit.Config{Checks: checksOf(checks(redis(oneLimit), redis(oneLimit))...)}, 0)
 	run("Redis, 2 middlewares", nested(redis(oneLimit), redis(oneLimit)), 0)
 	wrapped("Redis, 3 limits", httplimit.Config{Limiter: redis(threeLimits)}, 0)
+	run("memory, the limiter alone, a place", alonePlace(places(1)), 0)
 	run("memory, a place", inFlight(httplimit.InFlightConfig{Places: places(1)}).Wrap(fine), 0)
+	run("Redis, the limiter alone, a place", alonePlace(placesInRedis(b, 1)), 0)
 	run("Redis, a place", inFlight(httplimit.InFlightConfig{Places: placesInRedis(b, 1)}).Wrap(fine), 0)
 }
 
@@ -93,13 +96,13 @@ func BenchmarkTransport(b *testing.B) {
 	inRedis := must(pace.New(window.On(redistest.Client(b)), pace.Config{Name: redistest.Key(b), Limits: limits(oneLimit...), Timeout: time.Second}))
 	bench("bare", base)
 	bench("memory, the limiter alone, a turn", roundTripper(func(r *http.Request) (*http.Response, error) {
-		return must(base(r)), inMemoryTurns.Wait(r.Context(), here) //nolint:bodyclose // bench does
+		return must(base(r)), inMemoryTurns.Wait(r.Context(), here)
 	}))
 	bench("memory, a turn", transport(httplimit.TransportConfig{Base: base, Turns: inMemoryTurns}))
 	bench("memory, a place", transport(httplimit.TransportConfig{Base: base, Places: places(1)}))
 	bench("memory, both", transport(httplimit.TransportConfig{Base: base, Turns: inMemoryTurns, Places: places(1)}))
 	bench("Redis, the limiter alone, a turn", roundTripper(func(r *http.Request) (*http.Response, error) {
-		return must(base(r)), inRedis.Wait(r.Context(), here) //nolint:bodyclose // bench does
+		return must(base(r)), inRedis.Wait(r.Context(), here)
 	}))
 	bench("Redis, a turn", transport(httplimit.TransportConfig{Base: base, Turns: inRedis}))
 	bench("Redis, a place", transport(httplimit.TransportConfig{Base: base, Places: placesInRedis(b, 1)}))
@@ -135,6 +138,18 @@ func alone(l httplimit.Limiter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = must(l.AllowN(r.Context(), "198.51.100.7", 1))
 		fine(w, r)
+	})
+}
+
+// alonePlace returns a handler that takes a place and gives it back.
+func alonePlace(l *inflight.Limiter) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lease, _, err := l.TryAcquire(r.Context(), "198.51.100.7")
+		if err != nil {
+			panic(err)
+		}
+		fine(w, r)
+		_ = lease.Release(r.Context())
 	})
 }
 

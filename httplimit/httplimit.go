@@ -23,6 +23,9 @@
 // the connection. Behind a proxy or load balancer, use AddressBehind with the proxies that you run,
 // or other Clients. Never use a header that clients can write.
 //
+// InFlight limits how many requests run at the same time, and Transport sends those of a fleet to
+// somebody else: each in its turn.
+//
 // The header fields are RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11)
 // and Retry-After (RFC 9110). The body is problem details (RFC 9457). Examples, the proxies of
 // cloud platforms and outages are explained in

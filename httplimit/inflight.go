@@ -120,7 +120,9 @@ func serveHeld(w http.ResponseWriter, r *http.Request, held *place.Held, next ht
 		}
 	}()
 	withPlace := r.WithContext(held.Context)
-	defer func() { r.MultipartForm = withPlace.MultipartForm }() // so that the server removes the form's files
+	defer func() {
+		r.MultipartForm, r.Pattern = withPlace.MultipartForm, withPlace.Pattern // for the server, which removes the form's files, and for those around
+	}()
 	next.ServeHTTP(httpsnoop.Wrap(w, httpsnoop.Hooks{
 		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 			return func() (net.Conn, *bufio.ReadWriter, error) {

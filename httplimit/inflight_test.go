@@ -274,6 +274,18 @@ func TestInFlightOutage(t *testing.T) {
 	}
 }
 
+// TestInFlightPattern checks that a handler around sees which pattern of a mux within has matched.
+func TestInFlightPattern(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", fine)
+	h := inFlight(httplimit.InFlightConfig{Places: places(1)}).Wrap(mux)
+	ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.ServeHTTP(w, r); r.Pattern != "GET /{$}" {
+			t.Errorf("%q", r.Pattern)
+		}
+	}))
+}
+
 // TestInFlightKeyless checks that a request without a key is refused, and that the first one is logged.
 func TestInFlightKeyless(t *testing.T) {
 	var log logBuffer

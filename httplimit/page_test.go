@@ -20,13 +20,20 @@ import (
 // TestPage compares docs/http.md with real responses, the examples, and the log.
 func TestPage(t *testing.T) {
 	page := string(must(os.ReadFile("../docs/http.md")))
-	examples := string(must(os.ReadFile("example_test.go"))) + string(must(os.ReadFile("example_cost_test.go")))
+	var all strings.Builder
+	for _, file := range must(filepath.Glob("example_*test.go")) {
+		all.Write(must(os.ReadFile(file)))
+	}
+	examples := all.String()
 	for what, text := range rawResponses(t) {
 		if !strings.Contains(page, "\n"+text+"```") {
 			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
 		}
 	}
-	for _, begin := range []string{"	conn := window.Dial(", "	paid, err := free.With(", "	limit, err := httplimit.New(httplimit.Config{\n		Checks:", "	status, err := ", "	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header"} {
+	for _, begin := range []string{
+		"	conn := window.Dial(", "	paid, err := free.With(", "	limit, err := httplimit.New(httplimit.Config{\n		Checks:", "	status, err := ",
+		"	limit, err := httplimit.New(httplimit.Config{\n		Limiter: limiter,\n		Key:     httplimit.Header", "// newClient returns", "	limit, err := httplimit.NewInFlight(",
+	} {
 		_, text, found := strings.Cut(examples, begin)
 		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	mux\.Handle\("GET /limits".*|	}\)\))\n\n`).FindStringIndex(text)
 		if !found || end == nil || !strings.Contains(withoutTabs(page), withoutTabs(begin+text[:end[1]-1])) {
@@ -70,6 +77,9 @@ func rawResponses(t *testing.T) map[string]string {
 	_, all["too much"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: limiter, Cost: func(*http.Request) int64 { return 2 }})), "\n\n")
 	_, all["blocked"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: httplimit.Blocked})), "\n\n")
 	_, all["outage"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: fixedLimiter{err: window.ErrOutage}, Log: new(logBuffer).logger()})), "\n\n")
+	full := places(1)
+	_ = must(full.Acquire(t.Context(), "everybody"))
+	all["no place"] = ask(inFlight(httplimit.InFlightConfig{Places: full}).Wrap(fine)).Body.String()
 	return all
 }
 

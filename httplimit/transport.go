@@ -117,7 +117,7 @@ func (t *Transport) CloseIdleConnections() {
 func hold(response *http.Response, held *place.Held) {
 	conn, upgraded := response.Body.(io.ReadWriteCloser)
 	switch {
-	case response.Body == http.NoBody:
+	case response.Body == nil || response.Body == http.NoBody:
 		held.Release()
 	case upgraded: // Base leaves the connection to the caller, whatever the context
 		held.OnLost(func() { _ = conn.Close() })

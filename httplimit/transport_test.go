@@ -99,7 +99,7 @@ func TestTransportClosesBodies(t *testing.T) {
 			})
 			r := request(t, http.MethodPost, "http://x", nil).WithContext(test.ctx)
 			r.Body = tracked(strings.NewReader("body"), &open)
-			response, err := transport(test.cfg).RoundTrip(r)
+			response, err := transport(test.cfg).RoundTrip(r) //nolint:bodyclose // there is none
 			if response != nil || !errors.Is(err, test.want) || open.Load() != 0 || sent.Load() != test.sent {
 				t.Errorf("%v, %v, %d open, %d sent", response, err, open.Load(), sent.Load())
 			}
@@ -263,7 +263,7 @@ func TestTransportUpgrade(t *testing.T) {
 	r := request(t, http.MethodGet, s.URL, nil).WithContext(ctx)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "echo")
-	response, err := transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Places: l}).RoundTrip(r)
+	response, err := transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Places: l}).RoundTrip(r) //nolint:bodyclose // as conn
 	if err != nil {
 		t.Fatal(err)
 	}

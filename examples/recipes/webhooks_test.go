@@ -5,40 +5,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"time"
 
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
 
-// A laterError says that a delivery did not happen, and when to try again.
-type laterError struct{ After time.Duration }
-
-func (e laterError) Error() string { return fmt.Sprintf("deliver again after %v", e.After) }
-
-// deliver sends a webhook. It waits for at most 10 s until the limits of the receiver allow it.
-func deliver(ctx context.Context, limiter *window.Limiter, to *url.URL, body []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	d, err := limiter.Wait(ctx, to.Host)
-	if errors.Is(err, context.DeadlineExceeded) && d.RetryAfter > 0 {
-		return laterError{d.RetryAfter} // back to the queue
-	}
+// newWebhookClient returns a client that waits for the turns and places of a receiver.
+func newWebhookClient(turns *pace.Limiter, places *inflight.Limiter) (*http.Client, error) {
+	transport, err := httplimit.NewTransport(httplimit.TransportConfig{
+		Turns:    turns, // of each host
+		Places:   places,
+		MaxPause: 10 * time.Minute, // a receiver can stop deliveries for as long
+		Outage:   httplimit.FailOpen,
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}, nil
+}
+
+var errLater = errors.New("the receiver has too much to do; deliver later")
+
+// deliver sends a webhook. It waits for at most 10 s until the receiver may get one more.
+func deliver(ctx context.Context, client *http.Client, to *url.URL, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errLater // back to the queue
+	}
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode >= 300 {
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again
+	switch {
+	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable:
+		return errLater
+	case response.StatusCode >= 300:
 		return fmt.Errorf("%s answered %s", to.Host, response.Status)
 	}
 	return nil
@@ -46,27 +59,39 @@ func deliver(ctx context.Context, limiter *window.Limiter, to *url.URL, body []b
 
 // How do I deliver webhooks without flooding a receiver?
 func Example_webhooks() {
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	busy := false
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if busy {
+			w.Header().Set("Retry-After", "300")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		busy = true
+	}))
 	defer receiver.Close()
 	to, err := url.Parse(receiver.URL)
 	if err != nil {
 		panic(err)
 	}
-	limiter, err := window.NewLocal(window.Config{Name: "webhooks", Limits: []window.Limit{
-		window.Every(20 * time.Millisecond), window.PerMinute(2), // in production more, such as 600 a minute
-	}})
+	turns, err := pace.NewLocal(pace.Config{Name: "webhooks", Limits: []window.Limit{window.PerSecond(10)}}) // or pace.New
 	if err != nil {
 		panic(err)
 	}
-	for range 2 {
-		fmt.Println(deliver(context.Background(), limiter, to, []byte(`{"paid":true}`)))
+	places, err := inflight.NewLocal(inflight.Config{Name: "webhooks", Max: 5}) // or inflight.New
+	if err != nil {
+		panic(err)
 	}
-	var later laterError
-	fmt.Println(errors.As(deliver(context.Background(), limiter, to, []byte(`{"paid":true}`)), &later))
-	fmt.Println(later.After > 50*time.Second)
+	client, err := newWebhookClient(turns, places)
+	if err != nil {
+		panic(err)
+	}
+	began := time.Now()
+	for range 3 { // the second one is refused, and the third is not sent
+		fmt.Println(deliver(context.Background(), client, to, []byte(`{"paid":true}`)))
+	}
+	fmt.Println("at once:", time.Since(began) < 5*time.Second)
 	// Output:
 	// <nil>
-	// <nil>
-	// true
-	// true
+	// the receiver has too much to do; deliver later
+	// the receiver has too much to do; deliver later
+	// at once: true
 }

@@ -77,7 +77,7 @@ func (c *Calls) Begin(ctx context.Context, event string) (*place.Held, error) {
 // acquire takes a place. It returns nil without an error if the call needs none.
 func (c *Calls) acquire(ctx context.Context, event string) (*inflight.Lease, error) {
 	if c.cfg.Places == nil {
-		return nil, nil //nolint:nilnil // no place, and no error
+		return nil, nil // no place, and no error
 	}
 	lease, err := c.cfg.Places.Acquire(ctx, event)
 	return lease, c.judge(ctx, err)

@@ -55,7 +55,7 @@ func (g *Gate) acquire(ctx context.Context, event string) (*inflight.Lease, erro
 	defer cancel()
 	lease, err := g.places.Acquire(within, event)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return nil, nil //nolint:nilnil // no place, and no error
+		return nil, nil // no place, and no error
 	}
 	return lease, err
 }

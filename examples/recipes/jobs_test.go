@@ -1,0 +1,105 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slidegate/slidegate/pace"
+	"github.com/slidegate/slidegate/window"
+)
+
+// awaitTurn waits for a turn that comes soon: within the MaxAhead of the limiter, such as a second. If it
+// would come later, it returns after how long the job should start again.
+func awaitTurn(ctx context.Context, turns *pace.Limiter, event string) (again time.Duration, err error) {
+	r, err := turns.Reserve(ctx, event)
+	if err != nil || !r.OK {
+		return r.Delay, err
+	}
+	for wait := r.Delay; wait > 0 && err == nil; {
+		select {
+		case <-time.After(wait):
+			wait, err = turns.Due(ctx, event, r) // more than 0 after a Pause
+		case <-ctx.Done():
+			return 0, errors.Join(ctx.Err(), turns.Cancel(ctx, event, r))
+		}
+	}
+	return 0, err
+}
+
+// river stands for github.com/riverqueue/river.
+var river = struct{ JobSnooze func(time.Duration) error }{
+	func(d time.Duration) error { return fmt.Errorf("snoozed for %v", d.Round(time.Second)) },
+}
+
+// riverWorker sends mail in the jobs of River.
+type riverWorker struct{ turns *pace.Limiter }
+
+func (w riverWorker) Work(ctx context.Context, _ struct{}) error {
+	again, err := awaitTurn(ctx, w.turns, "mail")
+	if err != nil {
+		return err
+	}
+	if again > 0 {
+		return river.JobSnooze(again)
+	}
+	return sendMail(ctx)
+}
+
+// A laterError says when Asynq should start a task again.
+type laterError struct{ After time.Duration }
+
+func (e laterError) Error() string { return fmt.Sprintf("again after %v", e.After.Round(time.Second)) }
+
+// processTask sends mail in the tasks of Asynq.
+func processTask(ctx context.Context, turns *pace.Limiter) error {
+	again, err := awaitTurn(ctx, turns, "mail")
+	if err != nil {
+		return err
+	}
+	if again > 0 {
+		return laterError{again}
+	}
+	return sendMail(ctx)
+}
+
+// asynqConfig stands for asynq.Config.
+type asynqConfig struct {
+	IsFailure      func(error) bool
+	RetryDelayFunc func(retried int, err error, _ any) time.Duration
+}
+
+var asynqSettings = asynqConfig{
+	IsFailure: func(err error) bool { return !errors.As(err, new(laterError)) }, // so it counts as no attempt
+	RetryDelayFunc: func(retried int, err error, _ any) time.Duration {
+		if later := (laterError{}); errors.As(err, &later) {
+			return later.After
+		}
+		return time.Duration(1+retried) * time.Minute
+	},
+}
+
+func sendMail(context.Context) error { return nil }
+
+// How do I pace jobs of River or Asynq?
+func Example_jobs() {
+	now := time.Unix(1_700_000_000, 0)
+	turns, err := pace.NewLocal(pace.Config{ // or pace.New
+		Name: "mail", Limits: []window.Limit{window.Every(10 * time.Second)}, MaxAhead: time.Second,
+		Now: func() time.Time { return now }, // a clock that stands still, only for this example
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for range 2 {
+		fmt.Println(riverWorker{turns}.Work(ctx, struct{}{}))
+	}
+	err = processTask(ctx, turns)
+	fmt.Println(asynqSettings.IsFailure(err), asynqSettings.RetryDelayFunc(1, err, nil))
+	// Output:
+	// <nil>
+	// snoozed for 9s
+	// false 9s
+}

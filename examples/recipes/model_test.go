@@ -1,0 +1,84 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/pace"
+	"github.com/slidegate/slidegate/window"
+)
+
+// tokenTurns is an http.RoundTripper that waits until the tokens of a request may be used.
+type tokenTurns struct {
+	turns *pace.Limiter
+	next  http.RoundTripper
+}
+
+func (t tokenTurns) RoundTrip(r *http.Request) (*http.Response, error) {
+	tokens := max(1, r.ContentLength/4+1_000) // the estimate: prompt and longest answer
+	if err := t.turns.WaitN(r.Context(), r.URL.Host, tokens); err != nil {
+		_ = r.Body.Close()
+		return nil, err
+	}
+	return t.next.RoundTrip(r)
+}
+
+// newModelClient returns a client for a model that admits so many requests and tokens, and so many calls at
+// once. A request waits for its place first, then for its tokens, then for its turn.
+func newModelClient(requests, tokens *pace.Limiter, places *inflight.Limiter) (*http.Client, error) {
+	inner, err := httplimit.NewTransport(httplimit.TransportConfig{Turns: requests, Outage: httplimit.FailClosed})
+	if err != nil {
+		return nil, err
+	}
+	outer, err := httplimit.NewTransport(httplimit.TransportConfig{
+		Places: places, Base: tokenTurns{tokens, inner}, Outage: httplimit.FailClosed,
+	})
+	return &http.Client{Transport: outer}, err
+}
+
+// How do I call a language model that limits requests, tokens and calls at once?
+func Example_model() {
+	requests, err := pace.NewLocal(pace.Config{Name: "requests", Limits: []window.Limit{window.PerMinute(500)}}) // or pace.New
+	if err != nil {
+		panic(err)
+	}
+	tokens, err := pace.NewLocal(pace.Config{Name: "tokens", Limits: []window.Limit{window.PerMinute(2_500)}})
+	if err != nil {
+		panic(err)
+	}
+	places, err := inflight.NewLocal(inflight.Config{Name: "model", Max: 20}) // or inflight.New
+	if err != nil {
+		panic(err)
+	}
+	client, err := newModelClient(requests, tokens, places)
+	if err != nil {
+		panic(err)
+	}
+	model := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer model.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for range 3 {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, model.URL, strings.NewReader("six times seven?"))
+		if err != nil {
+			panic(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			fmt.Println("the tokens come too late")
+			continue
+		}
+		fmt.Println(response.Status)
+		_ = response.Body.Close()
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
+	// the tokens come too late
+}
