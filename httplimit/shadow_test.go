@@ -24,6 +24,8 @@ func TestShadow(t *testing.T) {
 	for name, cfg := range map[string]httplimit.Config{
 		"denied":                {Limiter: full},
 		"denied with CountOnly": {Limiter: full, CountOnly: func(int) bool { return true }},
+		"denied by a check":     {Checks: checksOf(window.Check{Limiter: full, Event: "everybody"})},
+		"blocked":               {Choose: always(httplimit.Blocked)},
 		"no key":                {Limiter: full, Key: func(*http.Request) string { return "" }},
 		"no cost":               {Limiter: full, Cost: cost(-1)},
 		"too costly":            {Limiter: full, Cost: cost(2)},
