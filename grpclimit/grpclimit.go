@@ -116,9 +116,7 @@ func New(cfg Config) (*Interceptor, error) {
 	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
 		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = journal.Log(cfg.Log, cfg.Limiter)
 	return &Interceptor{cfg: cfg}, nil
 }
 

@@ -165,7 +165,7 @@ func (r *logRecorder) logger() *slog.Logger {
 		switch err, isError := a.Value.Any().(error); {
 		case isError && window.ReasonOf(err) != "":
 			return slog.Bool("explained", true)
-		case isError, a.Key == slog.TimeKey:
+		case isError, a.Key == slog.TimeKey, a.Key == "limiter":
 			return slog.Attr{}
 		}
 		return a

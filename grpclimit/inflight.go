@@ -60,9 +60,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
 		return nil, fmt.Errorf("slidegate: grpclimit.InFlight has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = journal.Log(cfg.Log, cfg.Places)
 	return &InFlight{cfg: cfg, gate: gate}, nil
 }
 

@@ -71,9 +71,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
 		return nil, fmt.Errorf("slidegate: httplimit.InFlight has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = journal.Log(cfg.Log, cfg.Places)
 	return &InFlight{cfg: cfg, gate: gate, shadow: shadow{kinds: map[string]refusals{}}}, nil
 }
 

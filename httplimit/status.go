@@ -65,9 +65,7 @@ func NewStatus(cfg StatusConfig) (*Status, error) {
 			return nil, fmt.Errorf("slidegate: two quotas of the Status have the Name %q; give each its own", q.Name)
 		}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = journal.Log(cfg.Log, nil)
 	s := &Status{quotas: make([]shownQuota, len(cfg.Quotas))}
 	for i, q := range cfg.Quotas {
 		s.quotas[i].Quota, s.quotas[i].log = q, cfg.Log.With("quota", q.Name)

@@ -10,6 +10,17 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
+// Log returns the logger to use: log, or that of slog if it is nil, with the name of a limiter that has one.
+func Log(log *slog.Logger, limiter any) *slog.Logger {
+	if log == nil {
+		log = slog.Default()
+	}
+	if l, ok := limiter.(interface{ Name() string }); ok {
+		log = log.With("limiter", l.Name())
+	}
+	return log
+}
+
 // A state says how the limiter decides. A higher one is worse.
 type state = int32
 

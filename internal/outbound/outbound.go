@@ -51,9 +51,7 @@ func New(name string, cfg Config) (*Calls, error) {
 		return nil, fmt.Errorf("slidegate: %s has the Outage %q; choose %q to send calls while a limiter gives no answer, or %q to let them fail", name, cfg.Outage, failOpen, failClosed)
 	}
 	cfg.MaxPause = cmp.Or(cfg.MaxPause, defaultPause)
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = journal.Log(cfg.Log, nil)
 	return &Calls{cfg: cfg}, nil
 }
 
