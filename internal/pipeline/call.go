@@ -157,10 +157,11 @@ func (c *call) isFailing() bool {
 }
 
 // receive takes the outcome of a request from its sender. It retries a request that certainly did
-// not run, while there is time.
+// not run, while there is time. It does not retry a probe, because a caller would wait for the whole
+// timeout each second, although the server refuses connections at once.
 func (c *call) receive(r *Request) {
 	r.state.Store(idle)
-	if r.cause != nil && notRun(r.cause) && c.retriesLater(r) {
+	if r.cause != nil && !r.probe && notRun(r.cause) && c.retriesLater(r) {
 		return
 	}
 	c.settle(r, r.doneAt)

@@ -80,7 +80,7 @@ func (c *call) retry() {
 	now := c.conn.elapsed()
 	c.retries.due, c.retries.sentAt = nil, now
 	for _, r := range c.retries.take() {
-		if r.slots.isOpen() && !r.probe || !c.hasTime(now) {
+		if r.slots.isOpen() || !c.hasTime(now) {
 			c.settle(r, now)
 		} else {
 			r.lane.queue.put(r)

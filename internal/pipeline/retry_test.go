@@ -76,6 +76,29 @@ func TestRetryEnds(t *testing.T) {
 	}
 }
 
+// TestProbeIsNotRetried checks that a probe of a server that refuses at once fails at once, since every second a
+// caller would wait for the whole timeout.
+func TestProbeIsNotRetried(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		s.Always(servertest.Refusal("LOADING Redis is loading the dataset in memory"))
+		for range failuresInARow {
+			wantError(t, "before", askOne(t, l, "event").err, ErrOutage)
+		}
+		for range 3 {
+			<-time.After(RecoveryDelay)
+			sent := len(s.Received())
+			got := askOne(t, l, "event")
+			wantEqual(t, "took", got.took, 0)
+			wantEqual(t, "probes", len(s.Received())-sent, 1)
+			wantError(t, "probe", got.err, ErrOutage)
+		}
+		s.Always(servertest.Action{})
+		<-time.After(RecoveryDelay)
+		mustCount(t, l, "event")
+	})
+}
+
 // TestEachRequestIsRetriedByItself checks that only those requests of a batch are retried that did
 // not run.
 func TestEachRequestIsRetriedByItself(t *testing.T) {

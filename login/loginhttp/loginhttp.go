@@ -278,7 +278,7 @@ func (h *Handler) check(r *http.Request, a *login.Attempt, account string, clien
 		h.cfg.Log.Info("slidegate: login failed", "from", client, "remaining", a.Remaining)
 		return wrong(a.Remaining, a.NextWait)
 	}
-	if err := a.Succeed(r.Context()); err != nil {
+	if err := a.Succeed(r.Context()); err != nil && !a.Degraded { // the begin of the outage is logged
 		h.cfg.Log.Warn("slidegate: login: some charges stay", "err", err)
 	}
 	return nil
