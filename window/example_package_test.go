@@ -15,7 +15,12 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	d, err := limiter.Allow(context.Background(), "198.51.100.7")
-	fmt.Println(d.Allowed, d.RetryAfter, err) // if denied, answer HTTP 429: d.RetryAfter says when to retry
-	// It prints: true 0s <nil>
+	if d, err := limiter.Allow(context.Background(), "198.51.100.7"); err != nil {
+		fmt.Println("Redis does not answer, so the choice is yours:", err)
+	} else if d.Allowed {
+		fmt.Println("allowed")
+	} else {
+		fmt.Println("denied, as HTTP 429; retry after", d.RetryAfter)
+	}
+	// It prints: allowed
 }

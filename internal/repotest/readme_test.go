@@ -51,11 +51,11 @@ func TestReadmeWithoutRedis(t *testing.T) {
 	p, server := newCopies(t), redistest.Start(t)
 	p.write(t, "first/main.go", strings.Replace(readmeBlocks(t)[0], exampleRedis, server.Addr(), 1))
 	server.Kill(t)
-	if got := p.run(t, "run", "-mod=mod", "./first"); !strings.HasPrefix(got, "false 0s slidegate: ") || !strings.Contains(got, "refused") {
+	if got := p.run(t, "run", "-mod=mod", "./first"); !strings.HasPrefix(got, "Redis does not answer, so the choice is yours: slidegate: ") || !strings.Contains(got, "refused") {
 		t.Errorf("while Redis is down: %s", got)
 	}
 	server.Restart(t)
-	if got := p.run(t, "run", "-mod=mod", "./first"); got != "true 0s <nil>\n" {
+	if got := p.run(t, "run", "-mod=mod", "./first"); got != "allowed\n" {
 		t.Errorf("when Redis is back: %s", got)
 	}
 }
