@@ -3,7 +3,6 @@ package grpclimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/place"
-	"github.com/slidegate/slidegate/window"
 )
 
 // InFlightConfig configures an InFlight. Places, Key and Outage are required.
@@ -44,21 +42,18 @@ type InFlightConfig struct {
 type InFlight struct {
 	cfg     InFlightConfig
 	gate    *place.Gate
-	outages journal.Journal
 	keyless sync.Once // logs the first call without a key
 }
 
 // NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait is
 // negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
-	gate, err := place.NewGate("grpclimit", cfg.Places, cfg.Wait)
+	gate, err := place.NewGate("grpclimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
 	case err != nil:
 		return nil, err
 	case cfg.Key == nil:
 		return nil, errors.New("slidegate: grpclimit.InFlight has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata")
-	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
-		return nil, fmt.Errorf("slidegate: grpclimit.InFlight has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
 	cfg.Log = journal.Log(cfg.Log, cfg.Places)
 	return &InFlight{cfg: cfg, gate: gate}, nil
@@ -108,27 +103,12 @@ func (i *InFlight) enter(ctx context.Context, method string) (*place.Held, error
 	}
 	held, err := i.gate.Enter(ctx, key)
 	switch {
-	case err != nil:
-		return i.undecided(ctx, err)
-	case held == nil:
+	case err == nil && held == nil:
 		err = withDetails(codes.ResourceExhausted, "too many calls are running at the same time", retryInfo(i.gate.RetryAfter()))
+	case err != nil && ctx.Err() != nil:
+		err = status.FromContextError(ctx.Err()).Err()
+	case err != nil:
+		err = errOutage
 	}
-	i.outages.Note(i.cfg.Log, string(i.cfg.Outage), false, nil)
 	return held, err
-}
-
-// undecided admits or refuses a call that got no answer of the limiter.
-func (i *InFlight) undecided(ctx context.Context, err error) (*place.Held, error) {
-	switch {
-	case ctx.Err() != nil: // the caller is gone, which is no sign of an outage
-		return nil, status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
-		i.outages.Note(i.cfg.Log, string(i.cfg.Outage), false, err)
-	default:
-		i.cfg.Log.Error("slidegate: the limiter cannot decide about a call", "outage", i.cfg.Outage, "err", err)
-	}
-	if i.cfg.Outage == FailOpen {
-		return place.Hold(ctx, nil), nil
-	}
-	return nil, errOutage
 }

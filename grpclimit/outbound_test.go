@@ -42,7 +42,13 @@ func TestOutboundTakesTurns(t *testing.T) {
 			l, p := turns("1/1ms", "10/1h"), placesInRedis(t)
 			o := must(grpclimit.NewOutbound(grpclimit.OutboundConfig{Turns: l, Outage: grpclimit.FailClosed}))
 			held := outbound(grpclimit.OutboundConfig{Places: p})
-			_, conn, c := run(t, answering(func(context.Context) error { checkHeld(t, p, 1); return nil }), nil,
+			_, conn, c := run(t, &service{
+				unary: func(context.Context) error { checkHeld(t, p, 1); return nil },
+				stream: func(s healthpb.Health_WatchServer) error {
+					checkHeld(t, p, 1)
+					return s.Send(&healthpb.HealthCheckResponse{})
+				},
+			}, nil,
 				grpc.WithChainUnaryInterceptor(held.UnaryClient, o.UnaryClient), grpc.WithChainStreamInterceptor(held.StreamClient, o.StreamClient))
 			if _, err := call(t.Context(), c); err != nil {
 				t.Error(err)

@@ -2,9 +2,6 @@ package httplimit
 
 import (
 	"bufio"
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,7 +16,6 @@ import (
 	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/place"
 	"github.com/slidegate/slidegate/internal/problem"
-	"github.com/slidegate/slidegate/window"
 )
 
 // InFlightConfig configures an InFlight. Places, Key and Outage are required.
@@ -51,7 +47,6 @@ type InFlightConfig struct {
 type InFlight struct {
 	cfg         InFlightConfig
 	gate        *place.Gate
-	outages     journal.Journal
 	keylessOnce sync.Once // logs the first request without a key
 	shadow      shadow
 }
@@ -62,14 +57,12 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	if cfg.Shadow {
 		cfg.Wait = min(cfg.Wait, 0)
 	}
-	gate, err := place.NewGate("httplimit", cfg.Places, cfg.Wait)
+	gate, err := place.NewGate("httplimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
 	case err != nil:
 		return nil, err
 	case cfg.Key == nil:
 		return nil, errNoKey
-	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
-		return nil, fmt.Errorf("slidegate: httplimit.InFlight has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
 	cfg.Log = journal.Log(cfg.Log, cfg.Places)
 	return &InFlight{cfg: cfg, gate: gate, shadow: shadow{kinds: map[string]refusals{}}}, nil
@@ -99,11 +92,10 @@ func (m *InFlight) Wrap(next http.Handler) http.Handler {
 		held, err := m.gate.Enter(r.Context(), key)
 		switch {
 		case err != nil:
-			m.fail(w, r, err, next)
+			m.refuse(w, r, problemOutage, next)
 		case held == nil:
 			m.deny(w, r, next)
 		default:
-			m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, nil)
 			serveHeld(w, r, held, next)
 		}
 	})
@@ -158,7 +150,6 @@ var problemNoPlace = problem.Details{
 
 // deny answers a request for which there is no place.
 func (m *InFlight) deny(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, nil)
 	if !m.cfg.Shadow {
 		wait := max(ceilSeconds(m.gate.RetryAfter()), outerRetryAfter(w.Header()))
 		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
@@ -184,22 +175,4 @@ func (m *InFlight) refuseKeyless(w http.ResponseWriter, r *http.Request, next ht
 		})
 	}
 	m.refuse(w, r, problemNoKey, next)
-}
-
-// fail admits or refuses a request that got no answer of the limiter.
-func (m *InFlight) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
-	if errors.Is(r.Context().Err(), context.Canceled) { // the client has gone, so this is not an outage
-		m.refuse(w, r, problemOutage, next)
-		return
-	}
-	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
-		m.outages.Note(m.cfg.Log, string(m.cfg.Outage), false, err)
-	} else {
-		m.cfg.Log.Error("slidegate: the limiter cannot decide about a request", "outage", m.cfg.Outage, "err", err)
-	}
-	if m.cfg.Outage == FailOpen {
-		next.ServeHTTP(w, r)
-		return
-	}
-	m.refuse(w, r, problemOutage, next)
 }

@@ -5,14 +5,12 @@ package outbound
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/journal"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/place"
 	"github.com/slidegate/slidegate/pace"
 )
@@ -22,22 +20,19 @@ type Config struct {
 	Turns    *pace.Limiter
 	Places   *inflight.Limiter
 	MaxPause time.Duration
-	Outage   string // failOpen or failClosed
+	Outage   string
 	Log      *slog.Logger
 }
 
 const (
-	failOpen   = "open"
-	failClosed = "closed"
-
 	defaultPause = time.Minute
 	mostPause    = 24 * time.Hour // of pace
 )
 
 // Calls takes places and turns for calls. It is safe for concurrent use.
 type Calls struct {
-	cfg     Config
-	outages journal.Journal
+	cfg   Config
+	judge *place.Judge
 }
 
 // New returns Calls. The errors name the type that is configured.
@@ -47,12 +42,10 @@ func New(name string, cfg Config) (*Calls, error) {
 		return nil, fmt.Errorf("slidegate: %s has neither Turns nor Places; make them by pace.New and inflight.New", name)
 	case cfg.MaxPause < 0 || cfg.MaxPause > mostPause:
 		return nil, fmt.Errorf("slidegate: %s has a MaxPause of %v; choose one of up to a day, or 0 for a minute", name, cfg.MaxPause)
-	case cfg.Outage != failOpen && cfg.Outage != failClosed:
-		return nil, fmt.Errorf("slidegate: %s has the Outage %q; choose %q to send calls while a limiter gives no answer, or %q to let them fail", name, cfg.Outage, failOpen, failClosed)
 	}
+	judge, err := place.NewJudge(name, cfg.Outage, journal.Log(cfg.Log, nil))
 	cfg.MaxPause = cmp.Or(cfg.MaxPause, defaultPause)
-	cfg.Log = journal.Log(cfg.Log, nil)
-	return &Calls{cfg: cfg}, nil
+	return &Calls{cfg, judge}, err
 }
 
 // Begin waits for a place, and then for a turn, because a turn must be used when it comes. Release the
@@ -64,7 +57,7 @@ func (c *Calls) Begin(ctx context.Context, event string) (*place.Held, error) {
 	}
 	held := place.Hold(ctx, lease)
 	if c.cfg.Turns != nil {
-		if err = c.judge(held.Context, c.cfg.Turns.Wait(held.Context, event)); err != nil {
+		if err = c.judge.Judge(held.Context, c.cfg.Turns.Wait(held.Context, event)); err != nil {
 			held.Release()
 			return nil, held.Explain(err)
 		}
@@ -78,32 +71,7 @@ func (c *Calls) acquire(ctx context.Context, event string) (*inflight.Lease, err
 		return nil, nil // no place, and no error
 	}
 	lease, err := c.cfg.Places.Acquire(ctx, event)
-	return lease, c.judge(ctx, err)
-}
-
-// judge returns the error of a limiter, or nil if the call may be sent.
-func (c *Calls) judge(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
-		c.outages.Note(c.cfg.Log, c.cfg.Outage, false, nil)
-		return nil
-	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pace.ErrEmptyEvent):
-		return err // about the call, and not about Redis
-	}
-	c.logFailure(err)
-	if c.cfg.Outage == failOpen {
-		return nil
-	}
-	return err
-}
-
-// logFailure logs an outage once, and an error of a single key each time.
-func (c *Calls) logFailure(err error) {
-	if pipeline.IsOutage(err) {
-		c.outages.Note(c.cfg.Log, c.cfg.Outage, false, err)
-		return
-	}
-	c.cfg.Log.Error("slidegate: the limiter cannot decide about a call", "outage", c.cfg.Outage, "err", err)
+	return lease, c.judge.Judge(ctx, err)
 }
 
 // Pause pauses the turns of an event for as long as the other side says, at most MaxPause. It works after
@@ -113,6 +81,6 @@ func (c *Calls) Pause(ctx context.Context, event string, d time.Duration) {
 		return
 	}
 	if err := c.cfg.Turns.Pause(context.WithoutCancel(ctx), event, min(d, c.cfg.MaxPause)); err != nil {
-		c.logFailure(err)
+		c.judge.Log(err)
 	}
 }

@@ -2,62 +2,68 @@ package place
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/journal"
 )
 
 // A Gate lets requests into a server while there are places.
 type Gate struct {
 	places *inflight.Limiter
 	wait   time.Duration
+	judge  *Judge
 
 	mu   sync.Mutex
 	mean time.Duration // how long requests held a place, of late
 }
 
-// NewGate returns a gate where a request waits at most so long for a place. The errors name the package
-// that configures it.
-func NewGate(pkg string, places *inflight.Limiter, wait time.Duration) (*Gate, error) {
+// NewGate returns a gate where a request waits at most so long for a place. The errors name the type that
+// is configured.
+func NewGate(name string, places *inflight.Limiter, wait time.Duration, outage string, log *slog.Logger) (*Gate, error) {
 	switch {
 	case places == nil:
-		return nil, errors.New("slidegate: " + pkg + ".InFlight has no Places; make them by inflight.New")
+		return nil, fmt.Errorf("slidegate: %s has no Places; make them by inflight.New", name)
 	case wait < 0:
-		return nil, fmt.Errorf("slidegate: %s.InFlight has a Wait of %v; choose 0 or more", pkg, wait)
+		return nil, fmt.Errorf("slidegate: %s has a Wait of %v; choose 0 or more", name, wait)
 	}
-	return &Gate{places: places, wait: wait}, nil
+	judge, err := NewJudge(name, outage, journal.Log(log, places))
+	return &Gate{places: places, wait: wait, judge: judge}, err
 }
 
-// Enter takes a place for a request. It returns nil without an error if none is free in time.
+// Enter takes a place for a request. It returns nil without an error if none is free in time. A request that
+// may go on in an outage holds no place. An error means that it may not, or that its context has ended.
 func (g *Gate) Enter(ctx context.Context, event string) (*Held, error) {
-	lease, err := g.acquire(ctx, event)
-	if err != nil || lease == nil {
+	lease, full, err := g.acquire(ctx, event)
+	if err = g.judge.Judge(ctx, err); err != nil || full {
 		return nil, err
 	}
 	held, began := Hold(ctx, lease), time.Now()
-	release := held.release
-	held.release = sync.OnceFunc(func() {
-		release()
-		g.note(time.Since(began))
-	})
+	if release := held.release; lease != nil {
+		held.release = sync.OnceFunc(func() {
+			release()
+			g.note(time.Since(began))
+		})
+	}
 	return held, nil
 }
 
-func (g *Gate) acquire(ctx context.Context, event string) (*inflight.Lease, error) {
+// acquire takes a place, or reports that none is free in time.
+func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease, full bool, err error) {
 	if g.wait == 0 {
-		lease, _, err := g.places.TryAcquire(ctx, event)
-		return lease, err
+		lease, _, err = g.places.TryAcquire(ctx, event)
+		return lease, lease == nil && err == nil, err
 	}
 	within, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
-	lease, err := g.places.Acquire(within, event)
+	lease, err = g.places.Acquire(within, event)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return nil, nil // no place, and no error
+		return nil, true, nil
 	}
-	return lease, err
+	return lease, false, err
 }
 
 // note counts how long a request held its place: about the last eight count.

@@ -1,0 +1,59 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/window"
+)
+
+const (
+	failOpen   = "open"
+	failClosed = "closed"
+)
+
+// A Judge says whether a call goes on although its limiter gives no answer, and logs outages. It is safe
+// for concurrent use.
+type Judge struct {
+	outage  string
+	log     *slog.Logger
+	outages journal.Journal
+}
+
+// NewJudge returns a Judge for the Outage and the Log of a configuration. The error names the type that is
+// configured.
+func NewJudge(name, outage string, log *slog.Logger) (*Judge, error) {
+	if outage != failOpen && outage != failClosed {
+		return nil, fmt.Errorf("slidegate: %s has the Outage %q; choose %q to let calls pass while a limiter gives no answer, or %q to refuse them", name, outage, failOpen, failClosed)
+	}
+	return &Judge{outage: outage, log: log}, nil
+}
+
+// Judge returns the error of a limiter, or nil if the call may go on.
+func (j *Judge) Judge(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		j.outages.Note(j.log, j.outage, false, nil)
+		return nil
+	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, window.ErrEmptyEvent):
+		return err // about the call, and not about Redis
+	}
+	j.Log(err)
+	if j.outage == failOpen {
+		return nil
+	}
+	return err
+}
+
+// Log logs an outage once, and an error of a single key each time.
+func (j *Judge) Log(err error) {
+	if pipeline.IsOutage(err) {
+		j.outages.Note(j.log, j.outage, false, err)
+		return
+	}
+	j.log.Error("slidegate: the limiter cannot decide about a call", "outage", j.outage, "err", err)
+}
