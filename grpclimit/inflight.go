@@ -28,7 +28,8 @@ type InFlightConfig struct {
 	// Wait is how long a call waits for a place before it fails. 0 fails at once.
 	Wait time.Duration
 
-	// Log is as in Config.
+	// Log receives the start and end of outages, with the cause, and the first call without a key. nil
+	// means slog.Default().
 	Log *slog.Logger
 }
 

@@ -38,7 +38,8 @@ type InFlightConfig struct {
 	// been refused.
 	Shadow bool
 
-	// Log is as in Config. nil is slog.Default().
+	// Log receives the start and end of outages, with the cause, and the first request without a key. nil
+	// is slog.Default().
 	Log *slog.Logger
 }
 
