@@ -52,6 +52,7 @@ func TestOneSignUpAMinute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	signUp(t.Context(), limiter, "192.0.2.1")
 	signUp(t.Context(), limiter, "198.51.100.7")
 	now = now.Add(20 * time.Second)
 	if status, wait := signUp(t.Context(), limiter, "198.51.100.7"); status != 429 || wait != 40*time.Second {
@@ -124,7 +125,7 @@ func TestTooManyRequests(t *testing.T) {
 	handler := limit.Wrap(http.NotFoundHandler()) // your handlers
 	for _, want := range []int{http.StatusNotFound, http.StatusTooManyRequests} {
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)) // from 192.0.2.1
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil)) // from 192.0.2.1
 		if w.Code != want {
 			t.Errorf("status %d, want %d: %s", w.Code, want, w.Body)
 		}

@@ -16,7 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"log"
 	"net/http"
 	"os"
 	"os/signal"
@@ -38,10 +38,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, settingsFrom(os.Getenv)); err != nil {
-		slog.Error("the service cannot run", "err", err)
-		os.Exit(1)
+	err := run(ctx, settingsFrom(os.Getenv))
+	stop()
+	if err != nil {
+		log.Fatal("the service cannot run: ", err)
 	}
 }
 
@@ -214,7 +214,7 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 }
 
 func hello(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprintf(w, "hello, %s on the plan %s\n", customerOf(r).id, customerOf(r).name)
+	_, _ = fmt.Fprintf(w, "hello, %s on the plan %s\n", customerOf(r).id, customerOf(r).name)
 }
 
 // complete stands for a language model: each word is a token.
@@ -226,7 +226,7 @@ func complete(w http.ResponseWriter, r *http.Request) {
 	}
 	used := len(strings.Fields(string(prompt)))
 	httplimit.SetCost(r.Context(), int64(used))
-	fmt.Fprintf(w, "your prompt has %d tokens\n", used)
+	_, _ = fmt.Fprintf(w, "your prompt has %d tokens\n", used)
 }
 
 // newLogin returns the login form. While Redis is down it answers 503.
@@ -242,7 +242,7 @@ func newLogin(conn *window.Connection, observe observe, clients httplimit.Client
 	return loginhttp.New(loginhttp.Config{
 		Guard: guard, Devices: devices, Clients: clients, Check: checkPassword,
 		Success: func(w http.ResponseWriter, _ *http.Request, account string) {
-			fmt.Fprintf(w, "welcome, %s\n", account) // begin a session here
+			_, _ = fmt.Fprintf(w, "welcome, %s\n", account) // begin a session here
 		},
 	})
 }

@@ -49,7 +49,7 @@ func TestService(t *testing.T) {
 			t.Fatal("the service does not find Redis again")
 		}
 	}
-	if metrics := text(t, must(http.Get("http://"+operator+"/metrics"))); !strings.Contains(metrics, `slidegate_limiter_name="requests"`) {
+	if metrics := text(t, (client{t, "http://" + operator}).do(http.MethodGet, "/metrics", "", "")); !strings.Contains(metrics, `slidegate_limiter_name="requests"`) {
 		t.Errorf("no metrics of requests:\n%.500s", metrics)
 	}
 	stop()

@@ -23,8 +23,8 @@ import (
 const (
 	pageWidth   = 750
 	narrowWidth = 320
-	margin    = 15
-	width     = pageWidth - 2*margin
+	margin      = 15
+	width       = pageWidth - 2*margin
 )
 
 // A Format is a file format for charts.
