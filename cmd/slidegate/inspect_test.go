@@ -235,7 +235,7 @@ func TestInspectPassword(t *testing.T) {
 	for _, tt := range []struct{ redis, want string }{
 		{"redis://:hunter2@" + server.Addr(), "limiter  login on " + server.Addr() + "\n"},
 		{"redis://:hunter3@" + server.Addr(), ": the user or the password is wrong (WRONGPASS invalid username-password pair"},
-		{server.Addr(), ": it asks for a password (NOAUTH HELLO must be called with the client already authenticated); write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS\n"},
+		{server.Addr(), ": it asks for a password (NOAUTH HELLO must be called with the client already authenticated); write a password into a URL, redis://user:password@host:6379, or name its file by --redis-password-file\n"},
 	} {
 		stdout, stderr, _ := command(t.Context(), "inspect", "--redis", tt.redis, "login", "alice")
 		if shown := stdout + stderr; !strings.Contains(shown, tt.want) || strings.Contains(shown, "hunter2") || strings.Contains(shown, "hunter3") {
@@ -273,7 +273,7 @@ func TestInspectFails(t *testing.T) {
 		{server.Addr(), "list", "WRONGTYPE key " + s.name + ":{list}:w holds no string; remove it, or rename the limiter\n"},
 		{server.Addr(), "--ar1 --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since a level has no buckets\n"},
 		{server.Addr(), "--pace --limit 5/1h@10m e", "limit 1 with a Resolution of 10m0s; leave it 0, since turns have a width of their own\n"},
-		{server.Addr(), "--inflight --limit 1001 e", "limit 1 with a Max of 1001; choose 1 to 1000 units\n"},
+		{server.Addr(), "--inflight --limit 1001 e", "has a Max of 1001; choose 1 to 1000 units\n"},
 		{"redis://blind:pass@" + server.Addr(), "e", server.Addr() + " failed (" + strings.ReplaceAll(refusal.Error(), "User blind ", "User *** ") + "); name a user who may, as in redis://user:password@host:6379\n"},
 		{"redis://halfblind:pass@" + server.Addr(), "e", "); name a user who may, as in redis://user:password@host:6379\n"},
 	} {

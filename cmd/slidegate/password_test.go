@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 )
 
 // secretWords are the parts of each user and password in the addresses below.
@@ -78,10 +75,7 @@ var oddAddresses = []string{
 // checkHidden runs a command that reads the address, and checks its output.
 func checkHidden(t *testing.T, name, address string, args []string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	out := &untilReady{ready: cancel}
-	status := run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
-	shown := out.String()
+	status, shown := runReady(t, args)
 	for _, word := range secretWords {
 		if strings.Contains(shown, word) {
 			t.Errorf("%s %q shows %s:\n%s", name, address, word, shown)

@@ -4,15 +4,12 @@ package connect
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -26,7 +23,11 @@ import (
 const Timeout = 5 * time.Second
 
 // Addresses are the addresses of a Redis server, or of nodes of one cluster.
-type Addresses struct{ rueidis.ClientOption }
+type Addresses struct {
+	rueidis.ClientOption
+
+	files Files // that Read has read
+}
 
 // Add adds the servers of one flag: host:port, several of these with commas between them, or a URL.
 // A URL excludes other addresses before it. An error repeats nothing of a list with an @, because
@@ -84,6 +85,12 @@ func (as Addresses) String() string {
 	return text
 }
 
+// IsURL reports whether String leaves out what a URL says: a user, a password, TLS or a database.
+func (as Addresses) IsURL() bool {
+	ownPassword := as.Password != "" && as.files.Password == ""
+	return as.Username != "" || ownPassword || as.TLSConfig != nil || as.SelectDB != 0
+}
+
 // Connect returns a client for a command, which sends one request after the other.
 func (as Addresses) Connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
@@ -108,7 +115,7 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 		rueidis.Client
 		err error
 	}
-	result := make(chan connected, 1)
+	result, asked := make(chan connected, 1), sendCertificate(&o)
 	go func() {
 		client, err := dial.Client(o)
 		result <- connected{client, err}
@@ -125,8 +132,9 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	f := failure{err, as.files, o.TLSConfig != nil, asked.Load() && brokeOff(err)}
 	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // the text of NOAUTH is long; others go on with the arguments
-	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, complaint(err), cause, remedy(err, o.TLSConfig != nil)), err}
+	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, f.complaint(), cause, f.remedy()), err}
 }
 
 // tlsPatience is how long a TLS handshake may take before plainPort tries without TLS.
@@ -168,61 +176,6 @@ func answersPlain(ctx context.Context, address string) bool {
 	}
 	_, err = conn.Read(answer)
 	return err == nil && (answer[0] == '+' || answer[0] == '-')
-}
-
-// replied returns the error reply in err, if there is one.
-func replied(err error) (reply *rueidis.RedisError, isReply bool) {
-	isReply = errors.As(err, &reply)
-	return reply, isReply
-}
-
-// complaint returns what is wrong with a connection.
-func complaint(err error) string {
-	reply, isReply := replied(err)
-	switch {
-	case errors.Is(err, errPlain):
-		return "it speaks no TLS"
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "its certificate is not trusted"
-	case isReply && strings.HasPrefix(reply.Error(), "WRONGPASS"):
-		return "the user or the password is wrong"
-	case isReply && strings.HasPrefix(reply.Error(), "NOAUTH"):
-		return "it asks for a password"
-	}
-	return "no Redis and no cluster answers there"
-}
-
-// unreachable is the error of a failed connection. Its text says what to do.
-type unreachable struct {
-	text  string
-	cause error
-}
-
-func (e *unreachable) Error() string { return e.text }
-
-// Unwrap returns the error of the client.
-func (e *unreachable) Unwrap() error { return e.cause }
-
-// remedy returns what to do about a failed connection.
-func remedy(err error, encrypted bool) string {
-	switch {
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "correct the host in its URL, or make this system trust the certificate"
-	case encrypted && (errors.Is(err, errPlain) || errors.As(err, new(*dial.HandshakeError)) || errors.As(err, new(tls.RecordHeaderError))):
-		return "correct the address, or write redis:// where it speaks no TLS"
-	}
-	reply, isReply := replied(err)
-	if isReply && strings.Contains(reply.Error(), "cluster support disabled") {
-		return "several addresses are nodes of one cluster: name one of a single server"
-	}
-	if isReply && strings.HasPrefix(reply.Error(), "WRONGPASS") {
-		return "correct the user and the password in its URL"
-	}
-	locked := isReply && (strings.Contains(reply.Error(), "AUTH") || strings.Contains(reply.Error(), "PASS"))
-	if locked || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-		return "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS"
-	}
-	return "start it, or correct the address"
 }
 
 // Failed returns an error that says why Redis failed, and what to do: the advice, or to name

@@ -2,11 +2,17 @@ package connect
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/tlstest"
+	"github.com/slidegate/slidegate/internal/redistest"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // TestReplyWithLogin connects to servers whose reply repeats the user or the password. It checks
 // that the error shows neither.
@@ -16,13 +22,105 @@ func TestReplyWithLogin(t *testing.T) {
 		"ERR unknown command 'AUTH', with args beginning with: 'zebra' 'okapi'": "(unknown command 'AUTH')",
 		"ERR okapi is no password": "(*** is no password)",
 	} {
+		for login, files := range map[string]Files{"zebra:okapi": {}, "zebra": {Password: tlstest.Write(t, "okapi")}} {
+			var as Addresses
+			if err := cmp.Or(as.Add("redis://"+login+"@"+refuser(t, reply)), as.Read(files)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := as.Connect(t.Context())
+			if text := fmt.Sprint(err); !strings.Contains(text, want) || strings.Contains(text, "zebra") || strings.Contains(text, "okapi") {
+				t.Errorf("%s: %s", reply, text)
+			}
+		}
+	}
+}
+
+// TestTLS connects to servers with certificates of a private CA. It checks what each error says, and
+// that it shows no password.
+func TestTLS(t *testing.T) {
+	ca, other := tlstest.NewAuthority(t), tlstest.NewAuthority(t)
+	cert, key := ca.Issue(t)
+	stranger, strangerKey := other.Issue(t)
+	asks := ca.Start(t, "--requirepass", "okapi").Addr()
+	asksNot := ca.Start(t, "--requirepass", "okapi", "--tls-auth-clients", "no").Addr()
+	old := ca.Start(t, "--requirepass", "okapi", "--tls-protocols", "TLSv1.2").Addr()
+	password, wrong := tlstest.Write(t, "okapi\r\n"), tlstest.Write(t, "okapia")
+	_, port, _ := net.SplitHostPort(asks)
+	for _, tt := range []struct {
+		name, url string
+		files     Files
+		want      string // empty: connected
+	}{
+		{"a private CA, a password in the URL", "rediss://:okapi@" + asksNot, Files{CA: ca.File}, ""},
+		{"a private CA, a password in a file", "rediss://" + asksNot, Files{CA: ca.File, Password: password}, ""},
+		{"a user in the URL, a password in a file", "rediss://default@" + asksNot, Files{CA: ca.File, Password: password}, ""},
+		{"a certificate of the client", "rediss://" + asks, Files{ca.File, cert, key, password}, ""},
+		{"a certificate, by TLS 1.2", "rediss://" + old, Files{ca.File, cert, key, password}, ""},
+		{"a certificate that nobody asks for", "rediss://" + asksNot, Files{ca.File, stranger, strangerKey, password}, ""},
+
+		{"no CA", "rediss://:okapi@" + asksNot, Files{}, "its certificate is not trusted (tls: failed to verify certificate: x509: certificate signed by unknown authority); name the CA that signed it by --redis-ca"},
+		{"another CA", "rediss://:okapi@" + asksNot, Files{CA: other.File}, "name the CA that signed it by --redis-ca, instead of " + fmt.Sprintf("%q", other.File)},
+		{"another host", "rediss://:okapi@localhost:" + port, Files{CA: ca.File}, "correct the host in its URL"},
+		{"no certificate", "rediss://:okapi@" + asks, Files{CA: ca.File}, "it asks for a certificate (*); name one that it trusts by --redis-cert, and its key by --redis-key"},
+		{"no certificate, by TLS 1.2", "rediss://:okapi@" + old, Files{CA: ca.File}, "it asks for a certificate (*); name one that it trusts by --redis-cert, and its key by --redis-key"},
+		{"a certificate of another CA", "rediss://:okapi@" + asks, Files{CA: ca.File, Cert: stranger, Key: strangerKey}, "it refuses the certificate (*); name one that it trusts by --redis-cert, instead of " + fmt.Sprintf("%q", stranger)},
+		{"no password", "rediss://" + asks, Files{CA: ca.File, Cert: cert, Key: key}, "it asks for a password (*); write a password into a URL, redis://user:password@host:6379, or name its file by --redis-password-file"},
+		{"a wrong password", "rediss://" + asksNot, Files{CA: ca.File, Password: wrong}, "the user or the password is wrong (*); correct the user in its URL, or the password in " + fmt.Sprintf("%q", wrong)},
+	} {
 		var as Addresses
-		if err := as.Add("redis://zebra:okapi@" + refuser(t, reply)); err != nil {
+		if err := cmp.Or(as.Add(tt.url), as.Read(tt.files)); err != nil {
 			t.Fatal(err)
 		}
-		_, err := as.Connect(t.Context())
-		if text := fmt.Sprint(err); !strings.Contains(text, want) || strings.Contains(text, "zebra") || strings.Contains(text, "okapi") {
-			t.Errorf("%s: %s", reply, text)
+		client, err := as.Connect(t.Context())
+		if err == nil {
+			client.Close()
+		}
+		begin, end, _ := strings.Cut(tt.want, "*")
+		text := fmt.Sprint(err)
+		if tt.want == "" && err != nil || tt.want != "" && (!strings.Contains(text, begin) || !strings.HasSuffix(text, end)) || strings.Contains(text, "okapi") {
+			t.Errorf("%s: %s", tt.name, text)
+		}
+	}
+}
+
+// TestFiles checks what the error says about a file that does not do, or not with the others.
+func TestFiles(t *testing.T) {
+	ca := tlstest.NewAuthority(t)
+	cert, key := ca.Issue(t)
+	_, otherKey := ca.Issue(t)
+	noPEM, empty := tlstest.Write(t, "okapi"), tlstest.Write(t, "\n")
+	damaged := tlstest.Write(t, "-----BEGIN CERTIFICATE-----\nb2thcGk=\n-----END CERTIFICATE-----\n")
+	const tls, plain = "rediss://h:1", "redis://h:1"
+	for _, tt := range []struct {
+		url   string
+		files Files
+		want  string
+	}{
+		{tls, Files{Key: key}, `--redis-key "KEY" has no certificate; name it by --redis-cert`},
+		{tls, Files{Cert: cert}, `--redis-cert "CERT" has no key; name it by --redis-key, even if the same file holds both`},
+		{tls, Files{CA: "none"}, `--redis-ca: cannot read "none" (no such file or directory); name the file that holds the certificate of the CA`},
+		{tls, Files{Cert: "none", Key: key}, `--redis-cert: cannot read "none" (no such file or directory); name the file that holds the certificate`},
+		{tls, Files{Cert: cert, Key: "none"}, `--redis-key: cannot read "none" (no such file or directory); name the file that holds the private key`},
+		{tls, Files{Password: "none"}, `--redis-password-file: cannot read "none" (no such file or directory); name the file that holds the password`},
+		{tls, Files{CA: noPEM}, `--redis-ca: "TEXT" holds no certificate in PEM; name the file that holds the certificate of the CA`},
+		{tls, Files{CA: key}, `--redis-ca: "KEY" holds no certificate in PEM; name the file that holds the certificate of the CA`},
+		{tls, Files{CA: damaged}, `--redis-ca: "DAMAGED" holds no valid certificate; name the file that holds the certificate of the CA`},
+		{tls, Files{Cert: key, Key: key}, `--redis-cert: "KEY" holds no certificate in PEM; name the file that holds the certificate`},
+		{tls, Files{Cert: cert, Key: cert}, `--redis-key: "CERT" holds no private key in PEM; name the file that holds the private key`},
+		{tls, Files{Cert: cert, Key: otherKey}, `--redis-key "OTHER" does not fit --redis-cert "CERT" (private key does not match public key); name the key of the certificate, without a passphrase`},
+		{plain, Files{CA: ca.File}, `--redis-ca "CA" is about TLS, and --redis h:1 is without; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-ca`},
+		{"h:1", Files{Cert: cert, Key: key}, `--redis-cert "CERT" is about TLS, and --redis h:1 is without; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-cert`},
+		{"redis://:okapi@h:1", Files{Password: noPEM}, `--redis-password-file "TEXT" is a second password, as the URL of --redis has one; leave out one of them`},
+		{plain, Files{Password: empty}, `--redis-password-file: "EMPTY" is empty; name the file that holds the password`},
+		{plain, Files{Password: "/dev/zero"}, `--redis-password-file: "/dev/zero" holds more than 1 MiB; name the file that holds the password`},
+	} {
+		var as Addresses
+		if err := as.Add(tt.url); err != nil {
+			t.Fatal(err)
+		}
+		names := strings.NewReplacer("CA\"", ca.File+`"`, "CERT", cert, "KEY", key, "OTHER", otherKey, "TEXT", noPEM, "DAMAGED", damaged, "EMPTY", empty)
+		if err, want := as.Read(tt.files), names.Replace(tt.want); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", tt.url, err, want)
 		}
 	}
 }

@@ -2,15 +2,11 @@ package flags
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/smallfile"
 )
 
 // Redis has the addresses of all --redis flags.
@@ -25,6 +21,19 @@ func (r *Redis) Decode(c *kong.DecodeContext) error {
 	return r.Add(list)
 }
 
+// RedisFiles are the flags of all commands that name files for a connection to Redis.
+type RedisFiles struct {
+	CA       Text `name:"redis-ca" placeholder:"FILE" env:"SLIDEGATE_REDIS_CA" help:"The CA that signed the certificate of Redis, in PEM, if this system does not trust it. For rediss:// only."`
+	Cert     Text `name:"redis-cert" placeholder:"FILE" env:"SLIDEGATE_REDIS_CERT" help:"The certificate for a Redis that asks clients for one, in PEM. For rediss:// only."`
+	Key      Text `name:"redis-key" placeholder:"FILE" env:"SLIDEGATE_REDIS_KEY" help:"The private key of --redis-cert, in PEM, without a passphrase."`
+	Password Text `name:"redis-password-file" placeholder:"FILE" env:"SLIDEGATE_REDIS_PASSWORD_FILE" help:"A file with the password of Redis, which then need not be in a URL. A newline at the end of the file is ignored."`
+}
+
+// Names returns the names of the files.
+func (f RedisFiles) Names() connect.Files {
+	return connect.Files{CA: string(f.CA), Cert: string(f.Cert), Key: string(f.Key), Password: string(f.Password)}
+}
+
 // Secret is the content of the file of --secret-file, without a newline at its end.
 type Secret []byte
 
@@ -37,31 +46,13 @@ func (s *Secret) Decode(c *kong.DecodeContext) error {
 	if err := file.Decode(c); err != nil {
 		return err
 	}
-	text, err := readSecret(string(file))
-	if path := (*fs.PathError)(nil); errors.As(err, &path) {
-		return fmt.Errorf("cannot read %q (%w); name the file that holds the secret", file, path.Err)
-	}
-	*s = bytes.TrimSuffix(text, []byte("\n"))
-	switch {
-	case err != nil:
+	const holds = "the secret"
+	text, err := smallfile.Read(string(file), holds)
+	if err != nil {
 		return err
-	case len(text) > maxSecret:
-		return fmt.Errorf("%q holds more than %d bytes; name the file that holds the secret", file, maxSecret)
-	case len(*s) == 0:
-		return fmt.Errorf("%q is empty; name the file that holds the secret", file)
+	}
+	if *s = bytes.TrimSuffix(text, []byte("\n")); len(*s) == 0 {
+		return smallfile.Empty(string(file), holds)
 	}
 	return nil
-}
-
-// maxSecret is the most bytes that a file with a secret may hold.
-const maxSecret = 64 << 10
-
-// readSecret reads the file, and stops after maxSecret+1 bytes, because some files never end.
-func readSecret(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(f, maxSecret+1))
 }

@@ -20,11 +20,12 @@ import (
 
 // Subject is an event of a rate limiter in Redis, with the flags that say where its counts are.
 type Subject struct {
-	Redis    flags.Redis  `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
-	AR1      bool         `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
-	Pace     bool         `help:"The limiter is of package pace, which books turns."`
-	Inflight bool         `help:"The limiter is of package inflight, which gives leases."`
-	Secret   flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	RedisFiles flags.RedisFiles `embed:""`
+	AR1        bool             `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
+	Pace       bool             `help:"The limiter is of package pace, which books turns."`
+	Inflight   bool             `help:"The limiter is of package inflight, which gives leases."`
+	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
 
 	Name  string `kong:"-"` // of the limiter; commands set it from their arguments
 	Event string `kong:"-"`
@@ -37,10 +38,13 @@ const localRedis = "127.0.0.1:6379"
 // placeholders.
 func (s *Subject) flags() (flags []string) {
 	switch to := s.Redis.String(); {
-	case s.Redis.Username+s.Redis.Password != "" || s.Redis.TLSConfig != nil || s.Redis.SelectDB != 0:
+	case s.Redis.IsURL():
 		flags = append(flags, "--redis URL")
 	case to != localRedis:
 		flags = append(flags, "--redis "+to)
+	}
+	for _, flag := range s.RedisFiles.Names().Flags() {
+		flags = append(flags, flag+" FILE")
 	}
 	flags = append(flags, s.kinds()...)
 	if len(s.Secret) > 0 {
@@ -92,6 +96,9 @@ func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 		return nil, err
 	}
 	if err := s.checkName(); err != nil {
+		return nil, err
+	}
+	if err := s.Redis.Read(s.RedisFiles.Names()); err != nil {
 		return nil, err
 	}
 	client, err := s.Redis.Connect(ctx)

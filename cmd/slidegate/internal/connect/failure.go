@@ -1,0 +1,131 @@
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/dial"
+)
+
+// unreachable is the error of a failed connection. Its text says what to do.
+type unreachable struct {
+	text  string
+	cause error
+}
+
+func (e *unreachable) Error() string { return e.text }
+
+// Unwrap returns the error of the client.
+func (e *unreachable) Unwrap() error { return e.cause }
+
+// failure is why a connection failed.
+type failure struct {
+	cause     error
+	files     Files
+	encrypted bool
+	refused   bool // the server asked for a certificate, and then ended the connection
+}
+
+// reply returns the error reply that is the cause, if there is one.
+func (f failure) reply() (reply *rueidis.RedisError, isReply bool) {
+	isReply = errors.As(f.cause, &reply)
+	return reply, isReply
+}
+
+// complaint returns what is wrong with a connection.
+func (f failure) complaint() string {
+	reply, isReply := f.reply()
+	switch {
+	case errors.Is(f.cause, errPlain):
+		return "it speaks no TLS"
+	case errors.As(f.cause, new(*tls.CertificateVerificationError)):
+		return "its certificate is not trusted"
+	case f.refused && f.files.Cert == "":
+		return "it asks for a certificate"
+	case f.refused:
+		return "it refuses the certificate"
+	case isReply && strings.HasPrefix(reply.Error(), "WRONGPASS"):
+		return "the user or the password is wrong"
+	case isReply && strings.HasPrefix(reply.Error(), "NOAUTH"):
+		return "it asks for a password"
+	}
+	return "no Redis and no cluster answers there"
+}
+
+// remedy returns what to do about a failed connection.
+func (f failure) remedy() string {
+	switch {
+	case errors.As(f.cause, new(*tls.CertificateVerificationError)):
+		return f.trust()
+	case f.refused && f.files.Cert == "":
+		return "name one that it trusts by --redis-cert, and its key by --redis-key"
+	case f.refused:
+		return fmt.Sprintf("name one that it trusts by --redis-cert, instead of %q", f.files.Cert)
+	case f.encrypted && f.isPlain():
+		return "correct the address, or write redis:// where it speaks no TLS"
+	}
+	if reply, isReply := f.reply(); isReply {
+		return f.answer(reply.Error())
+	}
+	if errors.Is(f.cause, io.EOF) || errors.Is(f.cause, syscall.ECONNRESET) {
+		return "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS"
+	}
+	return start
+}
+
+// start is what to do if nothing better is known.
+const start = "start it, or correct the address"
+
+// isPlain reports whether the server speaks no TLS.
+func (f failure) isPlain() bool {
+	return errors.Is(f.cause, errPlain) || errors.As(f.cause, new(*dial.HandshakeError)) || errors.As(f.cause, new(tls.RecordHeaderError))
+}
+
+// answer returns what to do about an error reply.
+func (f failure) answer(reply string) string {
+	switch {
+	case strings.Contains(reply, "cluster support disabled"):
+		return "several addresses are nodes of one cluster: name one of a single server"
+	case strings.HasPrefix(reply, "WRONGPASS"):
+		return f.login()
+	case strings.Contains(reply, "AUTH") || strings.Contains(reply, "PASS"):
+		return "write a password into a URL, redis://user:password@host:6379, or name its file by --redis-password-file"
+	}
+	return start
+}
+
+// trust returns what to do about a server whose certificate is not trusted.
+func (f failure) trust() string {
+	switch {
+	case errors.As(f.cause, new(x509.HostnameError)):
+		return "correct the host in its URL"
+	case !errors.As(f.cause, new(x509.UnknownAuthorityError)):
+		return "give the server a valid one"
+	case f.files.CA == "":
+		return "name the CA that signed it by --redis-ca"
+	}
+	return fmt.Sprintf("name the CA that signed it by --redis-ca, instead of %q", f.files.CA)
+}
+
+// login returns what to do about a wrong user or password.
+func (f failure) login() string {
+	if f.files.Password == "" {
+		return "correct the user and the password in its URL"
+	}
+	return fmt.Sprintf("correct the user in its URL, or the password in %q", f.files.Password)
+}
+
+// brokeOff reports whether the server ended a connection: by a TLS alert, or without one.
+func brokeOff(err error) bool {
+	var op *net.OpError
+	alert := errors.As(err, &op) && op.Op == "remote error"
+	return alert || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

@@ -1,0 +1,148 @@
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/smallfile"
+)
+
+// Files names files for a connection. An empty name stands for no file.
+type Files struct {
+	CA       string // certificates in PEM, one of which has to sign that of the server; without it, those that this system trusts
+	Cert     string // a certificate in PEM, for a server that asks for one
+	Key      string // the private key of Cert, in PEM
+	Password string // the password alone, with or without a newline at the end
+}
+
+// Flags returns the flags of the files that are named.
+func (f Files) Flags() (flags []string) {
+	for _, file := range []struct{ flag, name string }{
+		{"--redis-ca", f.CA}, {"--redis-cert", f.Cert}, {"--redis-key", f.Key}, {"--redis-password-file", f.Password},
+	} {
+		if file.name != "" {
+			flags = append(flags, file.flag)
+		}
+	}
+	return flags
+}
+
+// Read reads the files for the connections that are made later. Call it once, after Add. An error
+// names the flag and the file.
+func (as *Addresses) Read(f Files) error {
+	as.files = f
+	switch secure := as.TLSConfig != nil; {
+	case f.Key != "" && f.Cert == "":
+		return fmt.Errorf("--redis-key %q has no certificate; name it by --redis-cert", f.Key)
+	case f.Cert != "" && f.Key == "":
+		return fmt.Errorf("--redis-cert %q has no key; name it by --redis-key, even if the same file holds both", f.Cert)
+	case f.CA != "" && !secure:
+		return as.noTLS("--redis-ca", f.CA)
+	case f.Cert != "" && !secure:
+		return as.noTLS("--redis-cert", f.Cert)
+	}
+	for _, read := range []func() error{as.readPassword, as.readCA, as.readCert} {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noTLS returns the error for a certificate without TLS.
+func (as *Addresses) noTLS(flag, file string) error {
+	return fmt.Errorf("%s %q is about TLS, and --redis %v is without; write rediss:// in --redis, as in rediss://host:6379, or leave out %s", flag, file, as, flag)
+}
+
+func (as *Addresses) readPassword() error {
+	const flag, holds = "--redis-password-file", "the password"
+	switch {
+	case as.files.Password == "":
+		return nil
+	case as.Password != "":
+		return fmt.Errorf("%s %q is a second password, as the URL of --redis has one; leave out one of them", flag, as.files.Password)
+	}
+	text, err := smallfile.Read(as.files.Password, holds)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	as.Password = strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if as.Password == "" {
+		return fmt.Errorf("%s: %w", flag, smallfile.Empty(as.files.Password, holds))
+	}
+	return nil
+}
+
+func (as *Addresses) readCA() error {
+	if as.files.CA == "" {
+		return nil
+	}
+	text, err := readPEM("--redis-ca", as.files.CA, "CERTIFICATE", "the certificate of the CA")
+	if err != nil {
+		return err
+	}
+	as.TLSConfig.RootCAs = x509.NewCertPool()
+	if !as.TLSConfig.RootCAs.AppendCertsFromPEM(text) {
+		return fmt.Errorf("--redis-ca: %q holds no valid certificate; name the file that holds the certificate of the CA", as.files.CA)
+	}
+	return nil
+}
+
+func (as *Addresses) readCert() error {
+	if as.files.Cert == "" {
+		return nil
+	}
+	cert, err := readPEM("--redis-cert", as.files.Cert, "CERTIFICATE", "the certificate")
+	if err != nil {
+		return err
+	}
+	key, err := readPEM("--redis-key", as.files.Key, "PRIVATE KEY", "the private key")
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("--redis-key %q does not fit --redis-cert %q (%s); name the key of the certificate, without a passphrase",
+			as.files.Key, as.files.Cert, strings.TrimPrefix(err.Error(), "tls: "))
+	}
+	as.TLSConfig.Certificates = []tls.Certificate{pair}
+	return nil
+}
+
+// readPEM returns the content of a file that has a block of this kind, such as "PRIVATE KEY". The
+// error for any other file says to name the file that holds this.
+func readPEM(flag, file, kind, holds string) ([]byte, error) {
+	text, err := smallfile.Read(file, holds)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, kind) {
+			return text, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %q holds no %s in PEM; name the file that holds %s", flag, file, strings.ToLower(kind), holds)
+}
+
+// sendCertificate makes a client send its certificate to each server that asks for one, whatever
+// CAs that server names. Without a certificate it sends none. The result is whether a server asked.
+func sendCertificate(o *rueidis.ClientOption) (asked *atomic.Bool) {
+	asked = new(atomic.Bool)
+	if o.TLSConfig == nil {
+		return asked
+	}
+	o.TLSConfig = o.TLSConfig.Clone()
+	own := append(o.TLSConfig.Certificates, tls.Certificate{})[0]
+	o.TLSConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		asked.Store(true)
+		return &own, nil
+	}
+	o.Sentinel.TLSConfig = o.TLSConfig
+	return asked
+}

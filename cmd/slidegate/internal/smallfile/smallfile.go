@@ -1,0 +1,45 @@
+// Package smallfile reads the files that flags name, such as one with a password.
+package smallfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// most is the most bytes that a file may hold. Some files never end.
+const most = 1 << 20
+
+// Read returns the content of a file, which is from 1 byte to 1 MiB. The error for any other file
+// names it, and says to name the file that holds this, such as "the secret".
+func Read(file, holds string) ([]byte, error) {
+	text, err := read(file)
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return nil, fmt.Errorf("cannot read %q (%w); name the file that holds %s", file, path.Err, holds)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > most:
+		return nil, fmt.Errorf("%q holds more than 1 MiB; name the file that holds %s", file, holds)
+	case len(text) == 0:
+		return nil, Empty(file, holds)
+	}
+	return text, nil
+}
+
+// Empty returns the error for a file that holds nothing.
+func Empty(file, holds string) error {
+	return fmt.Errorf("%q is empty; name the file that holds %s", file, holds)
+}
+
+func read(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(f, most+1))
+}
