@@ -117,8 +117,14 @@ func (p *SuggestReport) end() (verdict string, next []string) {
 
 // nothing returns why no limits are proposed.
 func (p *SuggestReport) nothing() string {
-	if p.Period <= time.Second.Milliseconds() {
+	switch {
+	case p.isShort():
 		return "the log is too short; the shortest window that is tried is 1s"
+	case !p.Attack:
+		return "no attack is visible in this log"
 	}
-	return "all that stop anything would delay more honest attempts"
+	return "none stops the attack without delaying more honest attempts"
 }
+
+// isShort reports whether the log is too short for any window.
+func (p *SuggestReport) isShort() bool { return p.Period <= time.Second.Milliseconds() }

@@ -98,7 +98,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 }
 
 // watched opens the log and calls read, with a progress bar on a terminal, which it removes at the
-// end.
+// end. Elsewhere it writes lines about the progress of --suggest, which can take long.
 func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
@@ -107,6 +107,10 @@ func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Re
 	if bar := newProgress(s.Err, c.files()); bar != nil {
 		defer func() { _ = bar.Clear() }() // a bar that cannot be removed was never drawn
 		o.Progress = bar
+	} else if c.Suggest {
+		var n bytesRead
+		defer reportProgress(s.Err, func() string { return n.of(logs.Size(c.files())) })()
+		o.Progress = &n
 	}
 	log, err := c.open(ctx, o)
 	if err != nil {

@@ -25,11 +25,14 @@ type SuggestReport struct {
 	BySuccess   bool         `json:"by_success"`   // true: the honest attempts are those that succeeded; false: those of the events below the 99th percentile
 	Honest      int          `json:"honest"`
 	MayWait     int          `json:"honest_may_wait"`
-	Sets        []suggestion `json:"sets"` // each has more limits, and stops more, than the one before
+	Attack      bool         `json:"attack"` // whether the log shows one; false: there are no sets
+	Sets        []suggestion `json:"sets"`   // each has more limits, and stops more, than the one before
 	Picture     string       `json:"picture,omitempty"`
 
 	share    float64
 	proposal *suggest.Proposal
+	busiest  string // the event with the most attempts
+	most     int    // its attempts
 }
 
 // suggestion is one proposed set of limits.
@@ -47,23 +50,26 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := charts.Check(string(c.Picture)); err != nil {
 		return err
 	}
-	var p *SuggestReport
-	err := c.watched(ctx, s, func(log *logs.Reader) error {
-		h, err := suggest.Read(log)
-		if err != nil {
+	var (
+		h *suggest.History
+		p *SuggestReport
+	)
+	err := c.watched(ctx, s, func(log *logs.Reader) (err error) {
+		if h, err = suggest.Read(log); err != nil {
 			return interrupted(ctx, err)
 		}
-		proposal, err := h.Propose(ctx, c.DelayHonest.Of)
-		p = &SuggestReport{
-			logReport: c.readFrom(log), By: c.By.Text, DelayHonest: c.DelayHonest.Text, BySuccess: h.BySuccess, Honest: h.Honest,
-			Picture: string(c.Picture), share: c.DelayHonest.Of, proposal: proposal,
-		}
-		return interruptedAfter(ctx, err, h.Attempts)
+		p = &SuggestReport{logReport: c.readFrom(log), By: c.By.Text, DelayHonest: c.DelayHonest.Text, Picture: string(c.Picture), share: c.DelayHonest.Of}
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	p.MayWait, p.Sets = p.proposal.MayWait, []suggestion{} // not null in JSON
+	p.BySuccess, p.Honest = h.BySuccess, h.Honest
+	p.busiest, p.most = h.Busiest()
+	if p.proposal, err = propose(ctx, s.Err, h, p.share); err != nil {
+		return err
+	}
+	p.MayWait, p.Attack, p.Sets = p.proposal.MayWait, p.proposal.Attack, []suggestion{} // not null in JSON
 	for _, set := range p.proposal.Sets {
 		p.Sets = append(p.Sets, suggestion{set.Limits, set.Stopped, set.Delayed})
 	}
@@ -71,6 +77,19 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	return p.print(s.Out, c.JSON)
+}
+
+// propose searches for limits, and reports its progress. Without an attack it proposes nothing.
+func propose(ctx context.Context, to io.Writer, h *suggest.History, share float64) (*suggest.Proposal, error) {
+	defer reportProgress(to, func() string { return output.Count(h.Tried(), "set") + " of limits tried, of a few hundred" })()
+	p, err := h.Propose(ctx, share)
+	if err != nil {
+		return nil, interruptedAfter(ctx, err, h.Attempts)
+	}
+	if !p.Attack {
+		p.Sets = nil
+	}
+	return p, nil
 }
 
 // checkSuggest returns an error for flags that a search for limits does not support.
@@ -116,6 +135,11 @@ func (p *SuggestReport) honest() string {
 }
 
 func (p *SuggestReport) printSuggestions(b *strings.Builder, screen output.Screen) {
+	if !p.Attack && !p.isShort() {
+		printNote(b, screen, "No event would have lost two thirds of its attempts, and at least ten, to limits that hardly delay honest attempts. "+
+			"The busiest is %s, with %d of %s. An attack from many addresses may not show; try --by with another field.",
+			logs.Shown(p.busiest), p.most, output.Count(p.Attempts, "attempt"))
+	}
 	if len(p.Sets) == 0 {
 		return
 	}

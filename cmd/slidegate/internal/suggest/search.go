@@ -47,6 +47,7 @@ func (s *search) try(c choice) Set {
 	if !ok && s.err == nil {
 		set, s.err = s.h.decide(s.ctx, c.limits())
 		s.known[key] = set
+		s.h.tried.Add(1)
 	}
 	return set
 }
@@ -172,6 +173,7 @@ func (h *History) decide(ctx context.Context, limits []window.Limit) (Set, error
 	for _, p := range parts {
 		total.Stopped += p.Stopped
 		total.Delayed += p.Delayed
+		total.attackers += p.attackers
 	}
 	return total, err
 }
@@ -191,16 +193,21 @@ func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, 
 		if e.units <= slices.MinFunc(limits, func(a, b window.Limit) int { return cmp.Compare(a.Max, b.Max) }).Max {
 			continue // every limit admits all of it
 		}
+		stopped := 0
 		for _, a := range e.attempts {
 			now = a.at
 			denied, err := deny(context.WithoutCancel(ctx), l, e.name, a)
 			if err != nil {
 				return set, err
 			}
-			set.Stopped += denied
+			stopped += denied
 			if h.isHonest(e, a) {
 				set.Delayed += denied
 			}
+		}
+		set.Stopped += stopped
+		if isAttack(stopped, e.total) {
+			set.attackers++
 		}
 		if err := l.Reset(ctx, e.name); err != nil {
 			return set, err

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
@@ -22,8 +23,10 @@ type History struct {
 	Attempts  int
 	Honest    int // honest attempts, which should not have to wait
 
-	from, to time.Time
-	events   []event
+	from, to   time.Time
+	events     []event
+	hasResults bool         // the log says of some attempts whether they succeeded
+	tried      atomic.Int64 // sets of limits, by Propose
 }
 
 // An event is an address, an account or the like with its attempts, in the order of the log.
@@ -50,12 +53,15 @@ type Set struct {
 	Limits  []window.Limit
 	Stopped int // attempts denied
 	Delayed int // honest attempts denied
+
+	attackers int // events that isAttack
 }
 
 // A Proposal has the tightest set of one limit, of two, and of three. A larger set is left out
 // unless it stops more attempts than the smaller ones.
 type Proposal struct {
-	MayWait int // the most honest attempts that may be delayed
+	MayWait int  // the most honest attempts that may be delayed
+	Attack  bool // whether the log shows an attack; otherwise the sets mostly stop people
 	Sets    []Set
 	Tried   []Set // all sets that were tried
 }
@@ -84,6 +90,7 @@ func Read(log *logs.Reader) (*History, error) {
 		h.events = append(h.events, *byName[name])
 	}
 	h.Attempts, h.BySuccess, h.from, h.to = log.Attempts, log.Succeeded > 0, log.From, log.To
+	h.hasResults = log.WithResult > 0
 	h.findHonest()
 	return h, nil
 }
@@ -148,11 +155,15 @@ func (h *History) Propose(ctx context.Context, share float64) (*Proposal, error)
 	for _, c := range []choice{s.best(singles), pair, s.best(s.withEach(pair, singles))} {
 		p.add(s, c)
 	}
+	p.Attack = h.isAttacked(p.Sets)
 	for _, key := range slices.Sorted(maps.Keys(s.known)) {
 		p.Tried = append(p.Tried, s.known[key])
 	}
 	return p, s.err
 }
+
+// Tried returns how many sets of limits Propose has tried so far. It may be called meanwhile.
+func (h *History) Tried() int { return int(h.tried.Load()) }
 
 // Reach is the largest multiple of the share for which sets are tried, to show the trade-off.
 const Reach = 30

@@ -73,3 +73,11 @@ func TestProposeNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestTried checks that Tried counts each set that was tried once.
+func TestTried(t *testing.T) {
+	h := read(t, strings.Repeat("1,alice\n2,alice\n900,bob\n", 9))
+	if p, err := h.Propose(t.Context(), 0.01); err != nil || h.Tried() != len(p.Tried) || h.Tried() == 0 {
+		t.Errorf("%d of %+v, %v", h.Tried(), p, err)
+	}
+}
