@@ -211,8 +211,8 @@ func (f figures) most() diagram {
 	bars.Add(limit)
 	bars.finish("ulule/limiter", "throttled", "redis_rate", "Slidegate")
 	bars.X.Max = 45
-	legend := charts.Legend{{Name: "the limit", Sample: limit}, {Name: "most allowed in any second", Sample: &plotter.BarChart{Color: charts.Vermilion}}}
-	return diagram{bars.Plot, fmt.Sprintf("Limit: %d a second", attacked.max), legend, 4*line + around, true}
+	legend := charts.Legend{{Name: fmt.Sprintf("the limit: %d per second", attacked.max), Sample: limit}}
+	return diagram{bars.Plot, "Most allowed in any second", legend, 4*line + around, true}
 }
 
 // bars are horizontal, from below, each with its value.

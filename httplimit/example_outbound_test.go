@@ -16,7 +16,7 @@ import (
 
 // newClient returns a client for an API that admits 50 requests in a second from all our processes.
 func newClient() (*http.Client, error) {
-	turns, err := pace.NewLocal(pace.Config{ // or pace.New, to share turns by Redis
+	turns, err := pace.NewLocal(pace.Config{ // pace.New(conn, ...) for all processes
 		Name:   "api",
 		Limits: []window.Limit{window.Every(22 * time.Millisecond)}, // 50 in 1.1 s, of which 0.1 s is for the network
 	})

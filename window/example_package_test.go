@@ -10,8 +10,8 @@ import (
 
 // May this IP address try to log in now? If not, the same attempt is allowed after RetryAfter.
 func Example() {
-	conn := window.Dial("redis://127.0.0.1:6379") // connects in the background, so Redis can be down
-	limiter, err := window.New(conn, window.Config{Name: "login", Limits: []window.Limit{window.Every(5 * time.Second), window.PerHour(5)}})
+	limits := []window.Limit{window.Every(5 * time.Second), window.PerHour(5)}
+	limiter, err := window.New(window.Dial("redis://127.0.0.1:6379"), window.Config{Name: "login", Limits: limits})
 	if err != nil {
 		panic(err)
 	}

@@ -2,6 +2,10 @@
 // plan of an API key; tokens of a language model; a login form; what callers have left; metrics; a graceful stop.
 //
 //	docker compose -f examples/api/compose.yaml up --build
+//	LISTEN=:8080 METRICS_LISTEN=:9090 REDIS_URL=redis://127.0.0.1:6379 SECRET=0123456789abcdef go run ./examples/api # or so
+//
+// Then, in another terminal:
+//
 //	curl -i localhost:8080/v1/hello -H 'X-Api-Key: free-key'
 //	curl -i localhost:8080/v1/complete -H 'X-Api-Key: free-key' -d 'How many tokens is this?'
 //	curl localhost:8080/v1/status -H 'X-Api-Key: free-key'
@@ -60,7 +64,7 @@ func settingsFrom(getenv func(string) string) settings {
 	}
 }
 
-// run serves until ctx ends, and then lets requests that are under way come to their end.
+// run serves until ctx ends, and then drains requests in flight.
 func run(ctx context.Context, s settings) error {
 	conn := window.Dial(s.redis) // Redis can be down, now and later
 	defer conn.Close()
@@ -99,7 +103,7 @@ func serverFor(addr string, h http.Handler) *http.Server {
 
 // newService returns the handler of all routes. An address is limited before anything else is done for it.
 func newService(conn *window.Connection, observe observe, s settings) (http.Handler, error) {
-	var clients httplimit.Clients // those of the connections
+	var clients httplimit.Clients // the address of the connection
 	var err error
 	if len(s.proxies) > 0 {
 		clients, err = httplimit.ClientsBehind(s.proxies...)
@@ -127,7 +131,7 @@ func newService(conn *window.Connection, observe observe, s settings) (http.Hand
 
 type observe = func(context.Context, window.Observation)
 
-// newLimiter returns a limiter that each process replaces by one in its memory while Redis is down.
+// newLimiter returns a limiter that falls back to counts in the memory of each process while Redis is down.
 func newLimiter(conn *window.Connection, observe observe, name string, limits ...window.Limit) (*window.Limiter, error) {
 	cfg := window.Config{Name: name, Limits: limits, Observe: observe}
 	fallback, err := window.NewLocal(window.Config{Name: name, Limits: limits})
@@ -161,8 +165,7 @@ type customerKey struct{}
 
 func customerOf(r *http.Request) customer { return r.Context().Value(customerKey{}).(customer) }
 
-// authenticated lets only customers through. Limits by key come after it, so nobody has a budget for each key that
-// he invents.
+// authenticated lets only customers through. Limits by key come after it, so inventing keys gains nothing.
 func authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := customers[r.Header.Get("X-Api-Key")]
@@ -180,7 +183,7 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := newLimiter(conn, observe, "tokens", free.tokens...)
+	tokens, err := window.New(conn, window.Config{Name: "tokens", Limits: free.tokens, Observe: observe}) // see byTokens
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +196,8 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 		return nil, err
 	}
 	byTokens, err := httplimit.New(httplimit.Config{
-		Choose: tokensOf, Key: id, Outage: httplimit.FailClosed, // each token costs money
+		Choose: tokensOf, Key: id,
+		Outage:    httplimit.FailClosed,                    // tokens cost money, so without Redis there are none
 		Cost:      func(*http.Request) int64 { return 50 }, // an estimate, until the model has answered
 		CostAfter: func(u httplimit.Used) int64 { return u.Units },
 	})

@@ -42,6 +42,7 @@ func TestService(t *testing.T) {
 
 	redis.Kill(t)
 	c.wants("GET", "/v1/hello", "free-key", "", 200, "hello") // the fallback decides
+	c.wants("POST", "/v1/complete", "free-key", "two tokens", 503, "")
 	c.wants("POST", "/login", "", url.Values{"account": {"alice"}, "password": {"correct horse"}}.Encode(), 503, "")
 	redis.Restart(t)
 	for late := time.Now().Add(time.Minute); c.status("GET", "/v1/status", "free-key", "") != 200; <-time.After(10 * time.Millisecond) {
