@@ -124,6 +124,9 @@ type Config struct {
 	// Observe is called after each attempt and peek, and when an outage begins or ends, as in
 	// window.
 	Observe func(ctx context.Context, o Observation) `json:"-"`
+
+	// OnDenied is called after each denied attempt, with its event, as in window.
+	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
 // Limiter decides about events under its limits, as in window. New and NewLocal return one. It is
@@ -135,7 +138,8 @@ type Limiter struct {
 	limits   []Limit
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
-	observe  func(context.Context, Observation) // nil if nobody observes
+	observe  func(context.Context, Observation)   // nil if nobody observes
+	onDenied func(context.Context, window.Denial) // nil if nobody wants to know
 }
 
 // Errors that callers can distinguish by errors.Is. They are those of window.
@@ -174,7 +178,7 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe}, nil
+	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied}, nil
 }
 
 // WithPlan returns the same limiter with the name of a plan for metrics, as in window. It changes
@@ -260,6 +264,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 			return d, err
 		}
 		if err := l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded); err != nil {
+			l.denied(ctx, engine.Allow, event, "", d)
 			return d, err
 		}
 	}

@@ -23,9 +23,9 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return l.finish(ctx, v, event, n, &reply, err, began)
 }
 
-// finish makes a Decision of the reply, or of that of the Fallback, and calls Observe.
+// finish makes a Decision of the reply, or of that of the Fallback, and calls Observe and OnDenied.
 func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
-	by, trace := l, reply.Trace
+	by, key, trace := l, reply.Key, reply.Trace
 	if err != nil {
 		by, trace.Failure = l.fallback, pipeline.FailureIn(err)
 		err = outage.Ask(ctx, err, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
@@ -41,7 +41,23 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 			Reason: window.Reason(trace.Failure.Reason()), Err: trace.Failure.Err(),
 		})
 	}
+	if err == nil {
+		l.denied(ctx, v, event, key, d)
+	}
 	return d, err
+}
+
+// denied calls OnDenied if a request was denied, as in window.
+func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, d Decision) {
+	if d.Allowed || l.onDenied == nil || !v.Denies() {
+		return
+	}
+	denial := window.Denial{Limiter: l.engine.Name, RetryAfter: d.RetryAfter, At: d.At}
+	denial.Event, denial.Hashed = l.engine.Shown(event, key)
+	if u := d.Tightest(); u.Used > 0 { // otherwise there was no room
+		denial.Limit = u.Limit
+	}
+	l.onDenied(ctx, denial)
 }
 
 // decision returns the Decision in a reply.

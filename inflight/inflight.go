@@ -79,6 +79,10 @@ type Config struct {
 	// Observe is called after each TryAcquire and Acquire, when a lease is lost, and when an outage begins or
 	// ends, as in window. Decision.Allowed says that there was a place.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
+
+	// OnDenied is called after each TryAcquire that finds no units free, and after each Acquire whose caller
+	// leaves before they are free, with the event: see window.Denial.
+	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
 // The kinds of observations that window does not have.
@@ -103,6 +107,7 @@ type core struct {
 	track    bool
 	fallback *Limiter
 	observe  func(context.Context, window.Observation) // nil if nobody observes
+	onDenied func(context.Context, window.Denial)      // nil if nobody wants to know
 	keeper   keeper
 	lines    lines
 }
@@ -192,7 +197,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		}
 	}
 	c := &core{
-		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, track: cfg.Track, fallback: cfg.Fallback, observe: cfg.Observe,
+		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, track: cfg.Track, fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied,
 		lines: lines{of: map[string]*line{}},
 	}
 	c.keeper = keeper{held: map[*Lease]struct{}{}, ttl: c.ttl}
@@ -291,6 +296,9 @@ func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease
 	began := time.Now()
 	lease, found, err := l.try(ctx, event, n)
 	l.report(ctx, n, lease, found, err, began)
+	if lease == nil && err == nil {
+		l.denied(ctx, event, found.Decision)
+	}
 	return lease, found.Decision, err
 }
 
@@ -351,6 +359,9 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 	began := time.Now()
 	lease, d, err := l.lines.wait(ctx, l, event, n)
 	l.report(ctx, n, lease, d, err, began)
+	if errors.Is(err, errLeft) {
+		l.denied(ctx, event, d.Decision)
+	}
 	return lease, err
 }
 
@@ -402,4 +413,14 @@ func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d decided, 
 		InRedis:  d.trace.InRedis, Batch: d.trace.Batch, SlotRange: d.trace.SlotRange,
 		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
 	})
+}
+
+// denied calls OnDenied about an attempt that got no units. A caller who left may never have asked for them.
+func (l *Limiter) denied(ctx context.Context, event string, found Decision) {
+	if l.onDenied == nil {
+		return
+	}
+	d := window.Denial{Limiter: l.engine.Name, Limit: window.Limit{Max: cmp.Or(found.Max, l.max)}, RetryAfter: found.RetryAfter, At: time.Now().UTC()}
+	d.Event, d.Hashed = l.engine.Shown(event, "")
+	l.onDenied(ctx, d)
 }

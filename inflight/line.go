@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -104,8 +105,11 @@ func held(scores []float64, now int64) (units int64) {
 	return units
 }
 
+// errLeft is in the error of a wait whose caller left.
+var errLeft = errors.New("the caller left before units were free")
+
 func (l *Limiter) leftBy(ctx context.Context) error {
-	return l.engine.Wrap(fmt.Errorf("the caller left before units were free: %w", ctx.Err()))
+	return l.engine.Wrap(fmt.Errorf("%w: %w", errLeft, ctx.Err()))
 }
 
 func (s *lines) join(event string) *waiter {

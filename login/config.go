@@ -71,6 +71,11 @@ type Config struct {
 	// Name + ".site", which denies while the level is full.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
+	// OnDenied is called for each budget that denies an attempt, with its event key: see
+	// window.Denial. Limiter is then Name, a dot and the budget: login.account, login.pair. With a
+	// Secret, Event is a hash.
+	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
+
 	// Timeout bounds the calls to Redis of an allowed Begin: each of up to three round trips gets a
 	// third. 0 is a second. A denial can take two more round trips, and a known device that has
 	// used up its budget one more. Below 0, only the deadline of ctx counts, so no client may
@@ -184,7 +189,7 @@ func (cfg Config) total() []window.Limit {
 func (cfg Config) limiter(of Budget, limits []window.Limit) window.Config {
 	c := window.Config{
 		Name: cfg.Name + "." + string(of), Limits: limits, Secret: cfg.Secret,
-		Now: cfg.Now, Timeout: cfg.roundTrip(), Observe: cfg.Observe,
+		Now: cfg.Now, Timeout: cfg.roundTrip(), Observe: cfg.Observe, OnDenied: cfg.OnDenied,
 	}
 	if cfg.Fallback != nil {
 		c.Fallback = cfg.Fallback.Limiter(of)

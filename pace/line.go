@@ -478,7 +478,13 @@ func (s *lines) remove(l *line) {
 }
 
 // tooLate is the error of a wait whose turn would come after the deadline.
-func (l *line) tooLate(after time.Duration) error {
-	err := fmt.Errorf("the turn would come in %v, after the deadline, so none was booked: %w", pipeline.Rounded(after), context.DeadlineExceeded)
-	return l.limiter.engine.Wrap(err)
+func (l *line) tooLate(after time.Duration) error { return l.limiter.engine.Wrap(&lateError{after}) }
+
+// A lateError says that a turn would come after the deadline.
+type lateError struct{ after time.Duration }
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("the turn would come in %v, after the deadline, so none was booked: %v", pipeline.Rounded(e.after), context.DeadlineExceeded)
 }
+
+func (*lateError) Unwrap() error { return context.DeadlineExceeded }

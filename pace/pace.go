@@ -72,6 +72,10 @@ type Config struct {
 	// Observe is called after each Wait and Reserve, and when an outage begins or ends, as in window.
 	// Decision.Allowed says that a turn was booked, RetryAfter is its Delay, and At is the turn.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
+
+	// OnDenied is called after each Reserve that is not OK, and after each Wait that fails since its turn
+	// would come after the deadline, with the event: see window.Denial.
+	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
 // Limiter books turns. New and NewLocal return one. It is safe for concurrent use and needs no Close.
@@ -82,6 +86,7 @@ type Limiter struct {
 	maxAhead int64 // ms
 	fallback *Limiter
 	observe  func(context.Context, window.Observation) // nil if nobody observes
+	onDenied func(context.Context, window.Denial)      // nil if nobody wants to know
 	lines    lines
 }
 
@@ -157,7 +162,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 	}
 	return &Limiter{
 		engine: e, store: s, limits: slices.Clone(cfg.Limits), maxAhead: cmp.Or(cfg.MaxAhead, defaultAhead).Milliseconds(),
-		fallback: cfg.Fallback, observe: cfg.Observe, lines: lines{of: map[string]*line{}},
+		fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied, lines: lines{of: map[string]*line{}},
 	}, nil
 }
 
@@ -234,6 +239,10 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) 
 	began := time.Now()
 	w, err := l.await(ctx, event, n)
 	l.report(ctx, n, w.turn.Reservation, w.turn.trace, err, began)
+	var late *lateError
+	if errors.As(err, &late) {
+		l.denied(ctx, event, late.after)
+	}
 	return err
 }
 
@@ -278,6 +287,9 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 		r = Reservation{Delay: b.wait(), N: n, Shift: b.shift, Degraded: b.degraded, Cause: b.cause}
 	}
 	l.report(ctx, n, r, b.trace, err, began)
+	if err == nil && !r.OK {
+		l.denied(ctx, event, r.Delay)
+	}
 	return r, err
 }
 
@@ -408,3 +420,16 @@ func (l *Limiter) report(ctx context.Context, n int64, r Reservation, trace pipe
 		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
 	})
 }
+
+// denied calls OnDenied about an attempt that got no turn.
+func (l *Limiter) denied(ctx context.Context, event string, retryAfter time.Duration) {
+	if l.onDenied == nil {
+		return
+	}
+	slowest := slices.MinFunc(l.limits, func(a, b window.Limit) int { return cmp.Compare(rate(a), rate(b)) })
+	d := window.Denial{Limiter: l.engine.Name, Limit: slowest, RetryAfter: retryAfter, At: time.Now().UTC()}
+	d.Event, d.Hashed = l.engine.Shown(event, "")
+	l.onDenied(ctx, d)
+}
+
+func rate(l window.Limit) float64 { return float64(l.Max) / float64(l.Per) }

@@ -23,16 +23,19 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return d, err
 }
 
-// finish writes the reply, or that of the Fallback, to a Decision, and calls Observe.
+// finish writes the reply, or that of the Fallback, to a Decision, and calls Observe and OnDenied.
 func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) error {
-	if err == nil {
-		return l.conclude(ctx, d, v, n, l, reply, nil, began)
+	by := l
+	if err != nil {
+		key, trace := reply.Key, reply.Trace
+		by, trace.Failure = l.degraded(), pipeline.FailureIn(err)
+		err = outage.Ask(ctx, err, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
+		reply.Key, reply.Trace = key, trace
 	}
-	f, trace := l.degraded(), reply.Trace
-	trace.Failure = pipeline.FailureIn(err)
-	err = outage.Ask(ctx, err, f, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
-	reply.Trace = trace
-	return l.conclude(ctx, d, v, n, f, reply, err, began)
+	if err = l.conclude(ctx, d, v, n, by, reply, err, began); err == nil {
+		l.denied(ctx, v, event, reply.Key, d)
+	}
+	return err
 }
 
 // conclude writes the reply by a limiter, l or its Fallback, to a Decision, and calls Observe.

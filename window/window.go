@@ -106,6 +106,11 @@ type Config struct {
 	// waits for it: keep it quick. Using the limiter in it could block both forever.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Observe func(ctx context.Context, o Observation) `json:"-"`
+
+	// OnDenied is called after each denied attempt, with its event: see Denial. For a page that shows
+	// who is denied most, set it to the method Count of a List of package mostdenied. It is called as
+	// Observe is, and must be as quick.
+	OnDenied func(ctx context.Context, d Denial) `json:"-"`
 }
 
 // Limiter decides about events under its limits. New, NewLocal and With return one. It is safe for
@@ -121,6 +126,7 @@ type Limiter struct {
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
 	observe  func(context.Context, Observation) // nil if nobody observes
+	onDenied func(context.Context, Denial)      // nil if nobody wants to know
 
 	few [4]Limit // limits, unless there are more
 }
@@ -173,14 +179,14 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{engine: *e, fallback: cfg.Fallback, observe: cfg.Observe}
+	l := &Limiter{engine: *e, fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied}
 	l.limits = append(l.few[:0], cfg.Limits...)
 	return l, nil
 }
 
 // With returns the same limiter under other limits: for plans, or for customers with limits of
 // their own. It shares all else with l: keys, counts, connection, circuit breaker, denial cache,
-// Observe, and the Fallback, which then decides by these limits too. It sends nothing and needs no
+// Observe, OnDenied, and the Fallback, which then decides by these limits too. It sends nothing and needs no
 // Close. Call it for each request, or keep what it returns.
 //
 // If both limiters have a limit with the same Per, its counts go on, as after a deployment. For
@@ -193,7 +199,7 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := &Limiter{engine: e, derived: true, plan: l.plan, fallback: l.fallback, observe: l.observe}
+	with := &Limiter{engine: e, derived: true, plan: l.plan, fallback: l.fallback, observe: l.observe, onDenied: l.onDenied}
 	with.limits = append(with.few[:0], limits...)
 	return with, nil
 }
@@ -364,6 +370,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 			return d, err
 		}
 		if err := l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded); err != nil {
+			l.denied(ctx, engine.Allow, event, "", &d)
 			return d, err
 		}
 	}

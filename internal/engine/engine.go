@@ -86,6 +86,10 @@ func (v Verb) sent() string {
 // partial reports whether a part of the units can be granted. Waits are then for one more unit.
 func (v Verb) partial() bool { return v == Some || v == CountSome || v == Charge }
 
+// Denies reports whether a request that is not allowed is a denial for its caller. A caller that waits
+// asks again.
+func (v Verb) Denies() bool { return v == Allow || v == Some }
+
 // Counted records the units that a decision counted, so that they can be refunded.
 type Counted struct {
 	Units  int64
@@ -190,6 +194,18 @@ func (l *Limiter) Same(other *Limiter) bool {
 
 // Key returns the Redis key of an event: the name, the event as hash tag, the kind of record.
 func (l *core) Key(event string) string { return l.prefix + keys.Tag(l.Secret, event) + l.suffix }
+
+// Shown returns an event as lists of denials show it: by itself or, if its key has a hash in place of it,
+// by that hash. The key is that of the event, or empty if it was not made yet.
+func (l *core) Shown(event, key string) (text string, hashed bool) {
+	if !keys.IsHashed(l.Secret, event) {
+		return event, false
+	}
+	if key == "" {
+		return keys.Tag(l.Secret, event), true
+	}
+	return key[len(l.prefix) : len(key)-len(l.suffix)], true
+}
 
 // Decide writes the answer to a request for n units of an event to r, which saves copies of a Reply.
 func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n int64) (err error) {

@@ -99,7 +99,7 @@ func (j *Joint) request() *pipeline.Request {
 func (j *Joint) decode(q *pipeline.Request, replies []JointReply) error {
 	all := make([]Reply, len(replies))
 	for i := range replies {
-		all[i].Trace, replies[i].Reply = q.Trace, &all[i]
+		all[i].Key, all[i].Trace, replies[i].Reply = j.keys[i], q.Trace, &all[i]
 	}
 	if q.Err != nil {
 		return q.Err

@@ -16,6 +16,7 @@ type Reply struct {
 	Counted int64 // units that the request counted
 	At      int64 // the time of the decision, in units of the clock
 
+	Key        string         // of the event in Redis; empty if it was not made
 	Trace      pipeline.Trace // how Redis was asked, even if there is no reply
 	Remembered bool           // the denial cache answered
 
@@ -25,7 +26,7 @@ type Reply struct {
 
 // decode returns the reply to unit i of a request, or to all its units if they do not merge.
 func decode(q *pipeline.Request, limits *Limits, v Verb, i int64) (Reply, error) {
-	r := Reply{Trace: q.Trace}
+	r := Reply{Key: q.Key, Trace: q.Trace}
 	if q.Err != nil {
 		return r, q.Err
 	}

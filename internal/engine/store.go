@@ -161,7 +161,7 @@ func (s *onRedis) decideEach(ctx context.Context, limits *Limits, v Verb, events
 
 // cachedDenial returns a denial of the cache, with the waits that remain now.
 func (s *onRedis) cachedDenial(key string, result denials.Result) Reply {
-	r := Reply{At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Remembered: true}
+	r := Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Remembered: true}
 	if s.Notify != nil { // otherwise nobody reads it
 		r.Trace.SlotRange = s.pipeline.Range(key)
 	}

@@ -16,6 +16,9 @@ const MinSecret = 16
 
 const hexDigit = "0123456789ABCDEF"
 
+// IsHashed reports whether the tag of an event is a hash.
+func IsHashed(secret []byte, event string) bool { return secret != nil || len(event) > Longest }
+
 // Tag returns the hash tag of an event. Two events never share one, and no event can end its tag
 // early. Printable ASCII stands for itself, except braces, the percent sign and a leading tilde:
 // these and all other bytes become %XX. A leading tilde marks a hash: the SHA-256 of a long event,

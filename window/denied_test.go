@@ -1,0 +1,137 @@
+package window_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// noted is a hook that appends what it gets.
+func noted(to *[]window.Denial) func(context.Context, window.Denial) {
+	return func(_ context.Context, d window.Denial) { *to = append(*to, d) }
+}
+
+// TestOnDenied checks that OnDenied gets each denial of every method once, and nothing else.
+func TestOnDenied(t *testing.T) {
+	var seen []window.Denial
+	cfg := limits("2/1h", "3/1d")
+	cfg.OnDenied = noted(&seen)
+	both(t, cfg, func(b bench) {
+		seen = nil
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		b.allow("a", 2)
+		b.allow("a", 1)
+		b.peek("a", 1)
+		b.good(b.AllowUpTo(ctx, "a", 5))
+		b.good(b.AllowUpTo(ctx, "b", 5)) // grants two
+		b.good(b.Charge(ctx, "b", 3))
+		b.AllowEach(ctx, []string{"c", "c", "c", "d"})
+		must(window.AllowAll(ctx, window.Check{Limiter: b.Limiter, Event: "e"}, window.Check{Limiter: b.Limiter, Event: "c"}))
+		if _, err := b.Wait(ctx, "a"); err == nil {
+			b.Error("Wait waited for an hour")
+		}
+		_, _ = b.AllowN(ctx, "f", 4)
+		must(with(b.Limiter, "1/1d").Allow(ctx, "b"))
+		var got []string
+		for _, d := range seen {
+			got = append(got, fmt.Sprint(d.Event, " ", d.Limit.Label(), " ", d.RetryAfter))
+			if d.Limiter != b.Name() || d.Hashed || !d.At.Equal(noon) {
+				b.Errorf("%+v", d)
+			}
+		}
+		want := []string{"a 2/1h 1h0m0s", "a 2/1h 1h0m0s", "c 2/1h 1h0m0s", "c 2/1h 1h0m0s", "a 2/1h 1h0m0s", "b 1/1d 24h0m0s"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			b.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestOnDeniedHides checks that a denial has the hash of the key if there is a Secret, or if the event is
+// long: in memory, on Redis, from the denial cache and from the Fallback.
+func TestOnDeniedHides(t *testing.T) {
+	long := strings.Repeat("long", 2500)
+	nobody := window.Dial("redis://127.0.0.1:1")
+	t.Cleanup(nobody.Close)
+	for _, secret := range [][]byte{nil, []byte("0123456789abcdef")} {
+		var seen []window.Denial
+		remembered := 0
+		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: secret, OnDenied: noted(&seen)}
+		limiters := map[string]*window.Limiter{"memory": must(window.NewLocal(cfg))}
+		cfg.Timeout = time.Minute
+		limiters["redis"] = must(window.New(window.On(redistest.Client(t)), cfg))
+		cfg.Name, cfg.DenialCache = cfg.Name+"-cached", 10
+		cfg.Observe = func(_ context.Context, o window.Observation) {
+			if o.Remembered {
+				remembered++
+			}
+		}
+		limiters["cache"] = must(window.New(window.On(redistest.Client(t)), cfg))
+		cfg.Name, cfg.Timeout, cfg.Fallback = "fallback", ms(20), must(window.NewLocal(window.Config{Name: "other", Limits: parsed("1/1h"), OnDenied: noted(&seen)}))
+		limiters["fallback"] = must(window.New(nobody, cfg))
+		for name, l := range limiters {
+			seen = nil
+			for range 100 {
+				must(l.Allow(t.Context(), long))
+			}
+			l.AllowEach(t.Context(), []string{long})
+			want := window.Denial{Limiter: l.Name(), Event: keys.Tag(secret, long), Hashed: true, Limit: limit("1/1h")}
+			for i, d := range seen {
+				d.RetryAfter, d.At = 0, time.Time{}
+				if d != want {
+					t.Fatalf("%s, denial %d: %+v, not %+v", name, i, d, want)
+				}
+			}
+			if len(seen) != 100 {
+				t.Errorf("%s: %d denials, not 100", name, len(seen))
+			}
+		}
+		if remembered == 0 {
+			t.Error("the denial cache answered nothing")
+		}
+	}
+}
+
+// TestOnDeniedJointly checks that each check that denies in one script call is one denial, with the hash
+// of its own key.
+func TestOnDeniedJointly(t *testing.T) {
+	var seen []window.Denial
+	calls, secret := &redistest.Calls{}, []byte("0123456789abcdef")
+	conn := window.On(redistest.NewClient(t, calls.Count))
+	var limiters []*window.Limiter
+	for i := range 3 {
+		limiters = append(limiters, must(window.New(conn, window.Config{
+			Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed("1/1h"), Secret: secret, Timeout: time.Minute, OnDenied: noted(&seen),
+		})))
+	}
+	awaitJoint(t, calls, limiters...)
+	for _, l := range limiters[1:] {
+		must(l.Allow(t.Context(), "e"))
+	}
+	seen = nil
+	calls.Several.Store(0)
+	must(window.AllowAll(t.Context(), window.Check{Limiter: limiters[0], Event: "e"}, window.Check{Limiter: limiters[1], Event: "e"}, window.Check{Limiter: limiters[2], Event: "e"}))
+	if len(seen) != 2 || seen[0].Limiter != limiters[1].Name() || seen[1].Limiter != limiters[2].Name() || seen[0].Event != keys.Tag(secret, "e") || calls.Several.Load() != 1 {
+		t.Errorf("%+v in %d script calls about several events", seen, calls.Several.Load())
+	}
+}
+
+// TestOnDeniedFull checks that a denial has no limit if memory had no room for the event.
+func TestOnDeniedFull(t *testing.T) {
+	var seen []window.Denial
+	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("1/1h"), MaxEvents: 1, OnDenied: noted(&seen)}))
+	must(l.Allow(t.Context(), "known"))
+	d := must(l.Allow(t.Context(), "new"))
+	want := window.Denial{Limiter: "full", Event: "new", RetryAfter: time.Second, At: d.At}
+	if len(seen) != 1 || seen[0] != want {
+		t.Errorf("%+v, not %+v", seen, want)
+	}
+}
