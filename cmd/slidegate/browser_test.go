@@ -298,8 +298,10 @@ func TestScreens(t *testing.T) {
 	start, _, _ := strings.Cut(account, "?")
 	s.secret = nil
 	s.past(t, "1/5s,5/1h,20/1d", "198.51.100.7", time.Now(), 21*h, 20*h, 9*h, 8*h+50*m, 8*h+40*m, 4*h, 48*m, 31*m, 30*m, 12*m, time.Second)
+	list, denied := mostDenied(t)
+	someDenied(t, list)
 	ctx := chromium(t)
-	for name, url := range map[string]string{"event": plain, "account": account, "start": start, "proxy": busyProxy(t)} {
+	for name, url := range map[string]string{"event": plain, "account": account, "start": start, "proxy": busyProxy(t), "denied": denied} {
 		shots(t, ctx, name, url)
 	}
 }

@@ -1,0 +1,90 @@
+package mostdenied
+
+import (
+	"crypto/sha256"
+	_ "embed" // of the page
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+//go:embed page.html
+var html string
+
+//go:embed page.css
+var style string
+
+//go:embed page.js
+var script string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "moment": moment, "rate": rate, "shown": shown}).Parse(html))
+
+// policy lets a browser load nothing, and run nothing except the script of the page, whatever an event
+// holds.
+var policy = fmt.Sprintf("default-src 'none'; img-src data:; connect-src 'self'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	hash(style), hash(script))
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// ServeHTTP serves the Report: as a page for browsers, which is kept up to date, and otherwise as JSON.
+// A browser is a client that accepts text/html. It has no access control: serve it only where operators
+// are.
+func (l *List) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": policy, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Vary": "Accept",
+		"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		w.Header().Set(name, value)
+	}
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_ = page.Execute(w, map[string]any{"Style": template.CSS(style), "Script": template.JS(script), "Report": l.Report()}) // the browser may be gone
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(l.Report()) // the client may be gone
+}
+
+// shown returns a text with what cannot be printed, or changes the direction of writing, as escapes.
+func shown(text string) string {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// count returns an integer as people write it: 1,000,000.
+func count(n any) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// rate returns a rate with two significant digits below 10.
+func rate(perMinute float64) string {
+	if perMinute >= 10 {
+		return count(int64(perMinute + 0.5))
+	}
+	return strconv.FormatFloat(perMinute, 'g', 2, 64)
+}
+
+// moment returns a time, with its date if that is not today.
+func moment(t time.Time) string {
+	if t.Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}

@@ -1,0 +1,136 @@
+package mostdenied_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/mostdenied"
+	"github.com/slidegate/slidegate/window"
+)
+
+const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// get returns the response of a list to a client that accepts some types.
+func get(t *testing.T, list *mostdenied.List, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/denied", http.NoBody)
+	r.Header.Set("Accept", accept)
+	list.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d", w.Code)
+	}
+	return w
+}
+
+// deny lets a limiter of one attempt an hour deny each event once.
+func deny(t *testing.T, list *mostdenied.List, secret []byte, events ...string) {
+	t.Helper()
+	l := must(window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}, Secret: secret, OnDenied: list.Count}))
+	for _, event := range events {
+		for range 2 {
+			must(l.Allow(t.Context(), event))
+		}
+	}
+}
+
+// TestJSON checks that clients other than browsers get the Report as JSON.
+func TestJSON(t *testing.T) {
+	list := mostdenied.New()
+	for _, want := range []string{`{"denied":0,"events":0,"most":[]}`, ""} {
+		w := get(t, list, "*/*")
+		if got := strings.Join(strings.Fields(w.Body.String()), ""); w.Header().Get("Content-Type") != "application/json" || want != "" && got != want {
+			t.Errorf("%v %s, not %s", w.Header(), got, want)
+		}
+		var got mostdenied.Report
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(list.Report(), got); diff != "" {
+			t.Errorf("(-Report +JSON):\n%s", diff)
+		}
+		deny(t, list, nil, "198.51.100.7")
+	}
+}
+
+// hostile are events that clients could choose, and how the page shows them.
+var hostile = map[string]string{
+	`<script>window.hacked=1</script>`:  `&lt;script&gt;window.hacked=1&lt;/script&gt;`,
+	`"><img src=x onerror=hacked=1>`:    `&#34;&gt;&lt;img src=x onerror=hacked=1&gt;`,
+	"right\u202eto left":                `&#34;right\u202eto left&#34;`,
+	"\x00\x1b[31m\r\nSet-Cookie: a\xff": `&#34;\x00\x1b[31m\r\nSet-Cookie: a\xff&#34;`,
+	strings.Repeat("<b>", 3414):         keys.Tag(nil, strings.Repeat("<b>", 3414)), // 10 kB
+	strings.Repeat("x", 128):            strings.Repeat("x", 128),
+}
+
+// TestHostile checks that the page shows events as text, short and in one direction.
+func TestHostile(t *testing.T) {
+	list := mostdenied.New()
+	for event := range hostile {
+		deny(t, list, nil, event)
+	}
+	w := get(t, list, browser)
+	body := w.Body.String()
+	for event, want := range hostile {
+		if !strings.Contains(body, `<span class="event">`+want+`</span>`) {
+			t.Errorf("%.40q is not shown as %.80q", event, want)
+		}
+	}
+	if _, table, _ := strings.Cut(body, "<tbody>"); strings.Contains(table, "<img") || strings.Contains(table, "<b>") || len(body) > 12_000 {
+		t.Errorf("%d bytes: %s", len(body), table)
+	}
+	for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'"} {
+		if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, want) || strings.Contains(policy, "unsafe") {
+			t.Errorf("policy %s", policy)
+		}
+	}
+}
+
+// TestSecret checks that neither the page nor the JSON has an event that a Secret hides, nor the Secret.
+func TestSecret(t *testing.T) {
+	list, secret := mostdenied.New(), []byte("hush-hush-hush-hush")
+	deny(t, list, secret, "alice@example.com")
+	for _, accept := range []string{browser, "application/json"} {
+		body := get(t, list, accept).Body.String()
+		if strings.Contains(body, "alice") || strings.Contains(body, "hush") || !strings.Contains(body, keys.Tag(secret, "alice@example.com")) {
+			t.Error(body)
+		}
+	}
+}
+
+// TestLogin checks that the page of a guard says which budget denied, and whom.
+func TestLogin(t *testing.T) {
+	list := mostdenied.New()
+	g := must(login.NewLocal(login.Config{Name: "login", OnDenied: list.Count}))
+	for i := range byte(12) {
+		must(g.Begin(t.Context(), "alice", netip.AddrFrom4([4]byte{203, 0, 113, i})))
+	}
+	for range 6 {
+		must(g.Begin(t.Context(), "bob", netip.MustParseAddr("192.0.2.31")))
+	}
+	body := get(t, list, browser).Body.String()
+	rows := regexp.MustCompile(`<span class="event">(.*)</span><small>(.*)</small>`).FindAllStringSubmatch(body, -1)
+	var got []string
+	for _, row := range rows {
+		got = append(got, row[2]+": "+row[1])
+	}
+	want := []string{"login.account, limit 10/10m: alice", "login.pair, limit 5/1m: 192.0.2.31 bob"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

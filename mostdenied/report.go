@@ -1,0 +1,89 @@
+package mostdenied
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+const reported = 50 // events in a Report
+
+// Report is what a List holds.
+type Report struct {
+	Denied int64   `json:"denied"` // denials of all events since New
+	Events int     `json:"events"` // how many events are listed: denied in the last hour; at most 4,096
+	Most   []Event `json:"most"`   // those with the highest rate of denials, at most 50
+}
+
+// Event is an event that was denied.
+type Event struct {
+	Limiter string `json:"limiter"`          // Config.Name; of login also the budget: login.account
+	Event   string `json:"event"`            // as in window.Denial
+	Hashed  bool   `json:"hashed,omitempty"` // Event is the hash in the key
+
+	// Limit is the limit that denied the last attempt: "5/1h", or of inflight "5 at once". It is empty
+	// if a limiter in memory had no room for the event.
+	Limit string `json:"limit"`
+
+	Denied int64 `json:"denied"` // denials since Since
+
+	// PerMinute is the rate of denials, averaged as the load average of Unix over 15 minutes: it rises to
+	// the rate of a steady client, and falls to a third in 15 minutes of silence.
+	PerMinute float64 `json:"per_minute"`
+
+	Since time.Time `json:"since"` // the first denial, or the first since the event has its place
+	Last  time.Time `json:"last"`  // the last denial
+	Until time.Time `json:"until"` // when an attempt like the last one can be allowed
+}
+
+// Report returns the events with the highest rate of denials, highest first. Times are in UTC, by the
+// clock of this process, to about a second.
+func (l *List) Report() Report {
+	r, now := Report{Most: []Event{}}, time.Now()
+	for i := range l.shards {
+		l.shards[i].report(&r, now)
+	}
+	r.Events = len(r.Most)
+	slices.SortFunc(r.Most, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(b.PerMinute, a.PerMinute), cmp.Compare(a.Limiter, b.Limiter), cmp.Compare(a.Event, b.Event))
+	})
+	r.Most = r.Most[:min(len(r.Most), reported)]
+	return r
+}
+
+// report adds the events of a shard.
+func (s *shard) report(r *Report, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Denied += s.denied
+	scale := math.Exp(float64(now.Sub(s.landmark))/float64(average)) * average.Minutes()
+	for _, e := range s.events {
+		if now.Sub(e.last) <= listed {
+			r.Most = append(r.Most, e.report(scale))
+		}
+	}
+}
+
+// report returns the event as it is reported. Scale is what the denials of a minute weigh at the rate of
+// one a minute.
+func (e *event) report(scale float64) Event {
+	return Event{
+		Limiter: e.limiter, Event: e.event, Hashed: e.hashed, Limit: limitText(e.limit), Denied: e.denied,
+		PerMinute: math.Round(1000*(e.weight-e.inherited)/scale) / 1000,
+		Since:     e.since.UTC(), Last: e.last.UTC(), Until: e.last.Add(e.retryAfter).UTC(),
+	}
+}
+
+func limitText(l window.Limit) string {
+	switch {
+	case l == window.Limit{}:
+		return ""
+	case l.Per == 0:
+		return fmt.Sprintf("%d at once", l.Max)
+	}
+	return l.Label()
+}
