@@ -18,7 +18,7 @@ import (
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
-		"window ar1 pace lua login": {rueidis, own, sys},
+		"window ar1 pace lua login mostdenied": {rueidis, own, sys},
 		"inflight":                  {rueidis, own, "golang.org/x/sync", sys},
 		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, "golang.org/x/sync", sys},
 		"goredisgate": {
