@@ -10,44 +10,51 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// BenchmarkCount measures a denial: of an event that is listed, of one of a thousand, and of one of a
+// million; and of one event by all cores.
 func BenchmarkCount(b *testing.B) {
-	ctx := context.Background()
-	d := window.Denial{Limiter: "login.account", Event: "198.51.100.7", Limit: window.PerHour(5), RetryAfter: time.Minute, At: time.Now()}
-	b.Run("listed", func(b *testing.B) {
-		l := mostdenied.New()
-		b.ReportAllocs()
-		for b.Loop() {
-			l.Count(ctx, d)
-		}
-	})
-	events := make([]string, 1_000_000)
-	for i := range events {
-		events[i] = "client-" + strconv.Itoa(i)
+	for name, events := range map[string]int{"listed": 1, "thousand": 1000, "million": 1_000_000} {
+		b.Run(name, func(b *testing.B) {
+			l, denials := mostdenied.New(), denials(events)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				l.Count(b.Context(), denials[i%events])
+			}
+		})
 	}
-	b.Run("million", func(b *testing.B) {
-		l := mostdenied.New()
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			d.Event = events[i%len(events)]
-			l.Count(ctx, d)
-		}
-	})
-	b.Run("contended", func(b *testing.B) {
-		l := mostdenied.New()
+	b.Run("parallel", func(b *testing.B) {
+		l, d := mostdenied.New(), denials(1)[0]
 		b.RunParallel(func(p *testing.PB) {
 			for p.Next() {
-				l.Count(ctx, d)
+				l.Count(context.Background(), d)
 			}
 		})
 	})
-	b.Run("parallel", func(b *testing.B) {
-		l := mostdenied.New()
-		b.RunParallel(func(p *testing.PB) {
-			d := d
-			for i := 0; p.Next(); i++ {
-				d.Event = events[i%1000]
-				l.Count(ctx, d)
+}
+
+// denials returns a denial of each of n events.
+func denials(n int) []window.Denial {
+	all := make([]window.Denial, n)
+	for i := range all {
+		all[i] = window.Denial{Limiter: "login.account", Event: "client-" + strconv.Itoa(i), Limit: window.PerHour(5), RetryAfter: time.Minute, At: time.Now()}
+	}
+	return all
+}
+
+// BenchmarkDenied measures a denial by a limiter in memory, without a list, with one, and with one and a
+// Secret.
+func BenchmarkDenied(b *testing.B) {
+	list := mostdenied.New()
+	for name, cfg := range map[string]window.Config{
+		"without": {}, "list": {OnDenied: list.Count}, "secret": {OnDenied: list.Count, Secret: []byte("0123456789abcdef")},
+	} {
+		b.Run(name, func(b *testing.B) {
+			cfg.Name, cfg.Limits = "api", []window.Limit{window.PerHour(5)}
+			l := must(window.NewLocal(cfg))
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = l.Allow(b.Context(), "198.51.100.7")
 			}
 		})
-	})
+	}
 }

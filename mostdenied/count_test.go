@@ -54,7 +54,7 @@ func TestFewAreExact(t *testing.T) {
 		for i := range all {
 			all[i] = time.Duration(61+i) * time.Second
 		}
-		want := Report{Denied: 22, Events: 2, Most: []Event{
+		want := Report{Denied: 22, Events: 2, Most: []Entry{
 			{Limiter: "api", Event: "frequent", Limit: "5/1h", Denied: 20, PerMinute: rate(all...), Since: began.Add(40 * time.Second).UTC(), Last: last.UTC(), Until: last.Add(time.Minute).UTC()},
 			{Limiter: "api", Event: "rare", Limit: "5/1h", Denied: 2, PerMinute: rate(61*time.Second, 100*time.Second), Since: began.Add(20 * time.Second).UTC(), Last: last.UTC(), Until: last.Add(time.Minute).UTC()},
 		}}

@@ -16,11 +16,11 @@ const reported = 50 // events in a Report
 type Report struct {
 	Denied int64   `json:"denied"` // denials of all events since New
 	Events int     `json:"events"` // how many events are listed: denied in the last hour; at most 4,096
-	Most   []Event `json:"most"`   // those with the highest rate of denials, at most 50
+	Most   []Entry `json:"most"`   // those with the highest rate of denials, at most 50
 }
 
-// Event is an event that was denied.
-type Event struct {
+// Entry is an event that was denied.
+type Entry struct {
 	Limiter string `json:"limiter"`          // Config.Name; of login also the budget: login.account
 	Event   string `json:"event"`            // as in window.Denial
 	Hashed  bool   `json:"hashed,omitempty"` // Event is the hash in the key
@@ -43,12 +43,12 @@ type Event struct {
 // Report returns the events with the highest rate of denials, highest first. Times are in UTC, by the
 // clock of this process, to about a second.
 func (l *List) Report() Report {
-	r, now := Report{Most: []Event{}}, time.Now()
+	r, now := Report{Most: []Entry{}}, time.Now()
 	for i := range l.shards {
 		l.shards[i].report(&r, now)
 	}
 	r.Events = len(r.Most)
-	slices.SortFunc(r.Most, func(a, b Event) int {
+	slices.SortFunc(r.Most, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.PerMinute, a.PerMinute), cmp.Compare(a.Limiter, b.Limiter), cmp.Compare(a.Event, b.Event))
 	})
 	r.Most = r.Most[:min(len(r.Most), reported)]
@@ -70,8 +70,8 @@ func (s *shard) report(r *Report, now time.Time) {
 
 // report returns the event as it is reported. Scale is what the denials of a minute weigh at the rate of
 // one a minute.
-func (e *event) report(scale float64) Event {
-	return Event{
+func (e *event) report(scale float64) Entry {
+	return Entry{
 		Limiter: e.limiter, Event: e.event, Hashed: e.hashed, Limit: limitText(e.limit), Denied: e.denied,
 		PerMinute: math.Round(1000*(e.weight-e.inherited)/scale) / 1000,
 		Since:     e.since.UTC(), Last: e.last.UTC(), Until: e.last.Add(e.retryAfter).UTC(),

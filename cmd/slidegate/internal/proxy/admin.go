@@ -2,14 +2,13 @@ package proxy
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+	"github.com/slidegate/slidegate/mostdenied"
 )
 
 // Admin returns the handler for operators. It serves Page, /healthz, /metrics and /over. Page and
@@ -54,45 +53,12 @@ func (p *Proxy) redisState() string {
 
 // denials is the response of /over.
 type denials struct {
-	Shadow bool           `json:"shadow,omitempty"` // the requests only would have been denied
-	Denied int64          `json:"denied"`           // denied requests so far
-	Events int            `json:"events"`           // events denied in the last hour; at most 1000
-	Most   []deniedReport `json:"most"`             // the events with the most denials, at most 20
-}
-
-// deniedReport reports how far an event is over its limit.
-type deniedReport struct {
-	Event      string    `json:"event"`            // as for slidegate inspect
-	Denied     int64     `json:"denied"`           // requests since Since
-	Unsure     int64     `json:"unsure,omitempty"` // the most of them that can belong to other events
-	Limit      string    `json:"limit"`            // the limit that denied the last request
-	Times      float64   `json:"times_over"`       // as returned by deniedEvent.times
-	Since      time.Time `json:"since"`
-	Last       time.Time `json:"last"`
-	RetryAfter float64   `json:"retry_after_s"` // seconds from the last denial until a request is allowed
+	Shadow bool `json:"shadow,omitempty"` // the requests only would have been denied
+	mostdenied.Report
 }
 
 func (p *Proxy) serveOver(w http.ResponseWriter, _ *http.Request) {
-	p.topDenied.forget(time.Now())
-	d := p.topDenied.denials()
-	d.Shadow = p.cfg.Shadow
-	writeJSON(w, http.StatusOK, d)
-}
-
-func (o *topDenied) denials() denials {
-	top, total, events := o.most()
-	d := denials{Denied: total, Events: events, Most: make([]deniedReport, len(top))}
-	for i, e := range top {
-		d.Most[i] = e.report()
-	}
-	return d
-}
-
-func (e deniedEvent) report() deniedReport {
-	return deniedReport{
-		Event: e.event, Denied: e.denied, Unsure: e.unsure, Limit: e.usage.Limit.Label(), Times: math.Floor(e.times()*100) / 100,
-		Since: e.since.UTC(), Last: e.last.UTC(), RetryAfter: e.usage.RetryAfter.Seconds(),
-	}
+	writeJSON(w, http.StatusOK, denials{p.cfg.Shadow, p.denied.Report()})
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/keyless"
-	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -30,7 +29,7 @@ const denialCacheSize = 10_000
 
 func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
 	b = &budget{Route: rt, p: p}
-	cfg := window.Config{Name: p.cfg.Name, Limits: rt.Limits, Secret: p.cfg.Secret}
+	cfg := window.Config{Name: p.cfg.Name, Limits: rt.Limits, Secret: p.cfg.Secret, OnDenied: p.denied.Count}
 	b.local, err = window.NewLocal(cfg)
 	if b.limiter = b.local; err != nil || p.cfg.Redis == nil {
 		return b, err
@@ -110,7 +109,6 @@ func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Deci
 	b.p.metrics.count(b.Pattern, decision, by)
 	if decision == denied {
 		b.p.metrics.deny(b.Pattern, d)
-		b.p.topDenied.add(b.loggable(event), d.Tightest(), time.Now())
 	}
 	return d, err
 }
@@ -151,13 +149,4 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 // Refund gives back the units that a decision of AllowN counted.
 func (b *budget) Refund(ctx context.Context, event string, d window.Decision) error {
 	return b.limiter.Refund(ctx, event, d)
-}
-
-// loggable returns an event as logs and pages may show it. If a secret hides events, or if the
-// event is long, it returns the tag of the event.
-func (b *budget) loggable(event string) string {
-	if b.p.cfg.Secret != nil || len(event) > keys.Longest {
-		return keys.Tag(b.p.cfg.Secret, event)
-	}
-	return event
 }

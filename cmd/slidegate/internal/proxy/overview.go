@@ -8,6 +8,7 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
+	"github.com/slidegate/slidegate/mostdenied"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -31,7 +32,7 @@ type traffic struct {
 
 // overviewEvent is a denied event with its link.
 type overviewEvent struct {
-	deniedReport
+	mostdenied.Entry
 	Shown string `json:"shown"`          // the event as it can be printed
 	Link  string `json:"link,omitempty"` // the query string that shows the event; empty if it is hidden
 }
@@ -39,7 +40,6 @@ type overviewEvent struct {
 // Overview returns the last hour of this instance, for the page to encode as JSON.
 func (p *Proxy) Overview() any {
 	now := time.Now()
-	p.topDenied.forget(now)
 	minutes, routes := p.metrics.hour.sums(now)
 	o := overview{
 		At: now.UTC(), Redis: p.redisState(), Shadow: p.cfg.Shadow, Minutes: minutes,
@@ -51,19 +51,18 @@ func (p *Proxy) Overview() any {
 	if t, some := routes[""]; some {
 		o.Routes = append(o.Routes, traffic{tally: t})
 	}
-	for _, j := range p.topDenied.denials().Most {
-		o.Most = append(o.Most, overviewEvent{j, logs.Shown(j.Event), p.link(j.Event)})
+	for _, e := range p.denied.Report().Most {
+		o.Most = append(o.Most, overviewEvent{e, logs.Shown(e.Event), p.link(e)})
 	}
 	return o
 }
 
-// link returns the query string that shows an event. It returns "" if the event is hidden or too
-// long.
-func (p *Proxy) link(event string) string {
-	if p.Limiter(event) == nil {
+// link returns the query string that shows an event, or "" if only its hash is known.
+func (*Proxy) link(e mostdenied.Entry) string {
+	if e.Hashed {
 		return ""
 	}
-	return page.Query{Event: event}.Encode()
+	return page.Query{Event: e.Event}.Encode()
 }
 
 // Limiter returns the limiter that decides about an event. An event begins with the pattern of its

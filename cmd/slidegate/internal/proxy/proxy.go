@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/mostdenied"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -54,7 +55,7 @@ type Proxy struct {
 	forwarders map[string]http.Handler // the same without limits
 	budgets    []*budget               // of the routes with limits
 	metrics    *metrics
-	topDenied  *topDenied
+	denied     *mostdenied.List
 	history    history
 	logLimiter *window.Limiter // limits how often each error is logged
 
@@ -67,7 +68,7 @@ type Proxy struct {
 // acts as in an outage.
 func New(cfg Config) (p *Proxy, err error) {
 	p = &Proxy{
-		cfg: cfg, mux: http.NewServeMux(), topDenied: newTopDenied(), grace: 30 * time.Second,
+		cfg: cfg, mux: http.NewServeMux(), denied: mostdenied.New(), grace: 30 * time.Second,
 		routes: map[string]http.Handler{}, forwarders: map[string]http.Handler{},
 	}
 	p.metrics = newMetrics(cfg.Shadow, p.connected)

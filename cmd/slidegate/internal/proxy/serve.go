@@ -34,9 +34,9 @@ func (p *Proxy) Serve(ctx context.Context, public, admin net.Listener) error {
 		case err := <-failed:
 			return errors.Join(err, clients.Close())
 		case <-tick.C:
-			before = p.logDenials(before, time.Now())
+			before = p.logDenials(before)
 		case <-ctx.Done():
-			p.logDenials(before, time.Now())
+			p.logDenials(before)
 			return p.drain(ctx, clients)
 		}
 	}
@@ -64,20 +64,18 @@ func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 
 // logDenials logs the denials since the last call, if there are any. It returns the number of all
 // denials.
-func (p *Proxy) logDenials(before int64, now time.Time) int64 {
-	p.topDenied.forget(now)
-	top, total, events := p.topDenied.most()
-	if total > before {
-		most := make([]string, min(3, len(top)))
-		for i := range most {
-			e := top[i]
-			most[i] = fmt.Sprintf("%s: %d since %s, %.1f times %s", e.event, e.denied, e.since.Format(time.TimeOnly), e.times(), e.usage.Limit.Label())
+func (p *Proxy) logDenials(before int64) int64 {
+	r := p.denied.Report()
+	if r.Denied > before {
+		most := make([]string, min(3, len(r.Most)))
+		for i, e := range r.Most[:len(most)] {
+			most[i] = fmt.Sprintf("%s: %d by %s since %s", e.Event, e.Denied, e.Limit, e.Since.Local().Format(time.TimeOnly))
 		}
 		what := "requests were denied"
 		if p.cfg.Shadow {
 			what = "requests would have been denied"
 		}
-		p.cfg.Log.Info(what, "denied", total-before, "events", events, "most", strings.Join(most, "; "))
+		p.cfg.Log.Info(what, "denied", r.Denied-before, "events", r.Events, "most", strings.Join(most, "; "))
 	}
-	return total
+	return r.Denied
 }

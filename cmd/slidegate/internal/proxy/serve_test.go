@@ -99,7 +99,7 @@ func TestGrace(t *testing.T) {
 	conn := connect(t, "http://"+public.Addr().String())
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	i.await(t, "the request", func() bool { return i.counted("/", admitted, byMemory) == 1 })
-	i.deny("somebody")
+	i.deny("somebody", "5/1h", time.Hour)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -113,8 +113,6 @@ func TestGrace(t *testing.T) {
 		}
 	}
 }
-
-func (i *instance) deny(event string) { i.topDenied.deny(event, time.Now()) }
 
 // TestIdleConnections checks that connections that clients keep open do not delay the end.
 func TestIdleConnections(t *testing.T) {

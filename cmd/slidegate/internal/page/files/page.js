@@ -160,7 +160,7 @@ function overview(o) {
   drawn = shown;
   const sum = (kind) => o.minutes.reduce((n, m) => n + m[kind], 0), would = o.shadow ? " would be" : "";
   const focused = document.activeElement?.getAttribute("href");
-  const most = o.most.map((e) => [e.link ? el("a", {href: `?${e.link}`}, e.shown) : e.shown, e.limit, count(e.denied), `${e.times_over} ×`, moment(Date.parse(e.last), Date.parse(o.at))]);
+  const most = o.most.map((e) => [e.link ? el("a", {href: `?${e.link}`}, e.shown) : e.shown, e.limit, count(e.denied), `${count(e.per_minute)}/min`, moment(Date.parse(e.last), Date.parse(o.at))]);
   const routes = o.routes.map((r) => [r.pattern || "readable in two ways", r.limits || "none", count(r.allowed), count(r.denied), count(r.refused)]);
   const outages = o.outages.map((x) => [x.route, moment(Date.parse(x.began), Date.parse(o.at)), x.ended ? span(Math.max(1000, Date.parse(x.ended) - Date.parse(x.began))) : "still out"]);
   $("overview").replaceChildren(
@@ -168,7 +168,7 @@ function overview(o) {
       tile("refused otherwise", count(sum("refused"))), tile("Redis", o.redis === "none" ? "not used" : o.redis, o.redis === "out" ? "denied" : "")),
     el("section", {class: "hour"}, el("h2", {}, "Requests in the last hour"), hourChart(o.minutes),
       el("div", {class: "axis"}, el("span", {}, "1 h ago"), el("span", {}, "30 min"), el("span", {}, "now"))),
-    table("Most denied", ["event", "limit", "denied", "over", "last"], most, "Nothing was denied in the last hour."),
+    table("Most denied", ["event", "limit", "denied", "rate", "last"], most, "Nothing was denied in the last hour."),
     table("Routes, last hour", ["route", "limits", "allowed", "denied", "refused"], routes, ""),
     table("Outages of Redis", ["route", "began", "lasted"], outages, "None since this instance started."),
   );
