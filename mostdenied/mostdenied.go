@@ -1,5 +1,5 @@
 // Package mostdenied lists the events that limiters deny most: who is limited, by what, since when, and
-// how often. It works in the process that it runs in, in bounded memory.
+// how often. It counts in the memory of its process, which it bounds.
 //
 //	denied := mostdenied.New()
 //	limiter, err := window.New(conn, window.Config{Name: "api", Limits: limits, OnDenied: denied.Count})
@@ -91,7 +91,8 @@ func New() *List {
 	return l
 }
 
-// Count counts a denial. Pass it to a limiter as OnDenied. It does not use the context.
+// Count counts a denial. Pass it to a limiter as OnDenied. It does not use the context. It reads the
+// clock of this process when d.At comes to another second.
 func (l *List) Count(_ context.Context, d window.Denial) {
 	s := &l.shards[maphash.String(l.seed, d.Event)%shards]
 	s.mu.Lock()

@@ -10,9 +10,9 @@ import (
 // Denial is the argument of Config.OnDenied: an attempt that was denied. Unlike an Observation it has
 // the event, so keep it out of metrics and traces. List of package mostdenied counts denials.
 //
-// Denials are those that callers get: by Allow, AllowN, AllowEach, each check that denies in AllowAll,
-// and AllowUpTo if it grants nothing. Denied tries within a Wait are none, but a Wait that fails after
-// one is. Peek and Charge deny nothing.
+// A Denial is what a caller gets: of Allow, AllowN and AllowEach, of AllowUpTo if it grants nothing, and
+// of AllowAll for each check that was asked and denied. A denied try within a Wait is none, but a Wait
+// that fails after one is. Peek and Charge deny nothing.
 type Denial struct {
 	Limiter string // Config.Name
 
