@@ -197,7 +197,8 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		}
 	}
 	c := &core{
-		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, track: cfg.Track, fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied,
+		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, track: cfg.Track,
+		fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied,
 		lines: lines{of: map[string]*line{}},
 	}
 	c.keeper = keeper{held: map[*Lease]struct{}{}, ttl: c.ttl}

@@ -19,8 +19,8 @@ func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
 		"window ar1 pace lua login mostdenied": {rueidis, own, sys},
-		"inflight":                  {rueidis, own, "golang.org/x/sync", sys},
-		"httplimit login/loginhttp": {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, "golang.org/x/sync", sys},
+		"inflight":                             {rueidis, own, "golang.org/x/sync", sys},
+		"httplimit login/loginhttp":            {"github.com/dunglas/httpsfv", "github.com/felixge/httpsnoop", rueidis, own, "golang.org/x/sync", sys},
 		"goredisgate": {
 			"github.com/cespare/xxhash/v2", "github.com/redis/go-redis/v9", rueidis, own, own + "/goredisgate", "go.uber.org/atomic", sys,
 		},

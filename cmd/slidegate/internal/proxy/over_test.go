@@ -23,7 +23,7 @@ func (p *Proxy) deny(event, limit string, retryAfter time.Duration) {
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Proxy{denied: mostdenied.New()}
-		<-time.After(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).Sub(time.Now()))
+		<-time.After(time.Until(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)))
 		for i := range 3600 {
 			if p.deny("/ 198.51.100.7", "5/1h", time.Hour); i >= 3598 {
 				p.deny("POST /login 192.0.2.31", "1/5s", 4*time.Second)
