@@ -76,6 +76,7 @@ type turn struct {
 	trace   pipeline.Trace // of the call that booked it
 	due     time.Time
 	shifted int64 // by how much pauses had shifted turns when due was known
+	asked   bool  // about pauses, in time
 }
 
 const (
@@ -274,8 +275,11 @@ func (l *line) release(now time.Time) {
 	}
 }
 
-// mustAsk reports whether a turn waits until the process has heard of the event.
-func (l *line) mustAsk(t turn) bool { return !t.Degraded && l.heard.Before(t.due.Add(-hearsWithin)) }
+// mustAsk reports whether a turn waits until the process has heard of the event. It does not wait for a reply that
+// is late: many turns would then come at once.
+func (l *line) mustAsk(t turn) bool {
+	return !t.Degraded && !t.asked && l.heard.Before(t.due.Add(-hearsWithin))
+}
 
 // call makes a call in the background.
 func (l *line) call(do func(ctx context.Context)) {
@@ -352,6 +356,11 @@ func (l *line) ask(now time.Time) {
 		return
 	}
 	l.asked = now
+	for i := range l.turns { // those for which the reply should come in time, although timers are late
+		if t := &l.turns[i]; t.due.Sub(now) > asksBefore/2 && !t.due.After(now.Add(l.took+hearsWithin)) {
+			t.asked = true
+		}
+	}
 	l.call(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, asksFor)
 		defer cancel()

@@ -219,6 +219,23 @@ func TestPauseElsewhere(t *testing.T) {
 	})
 }
 
+// TestSilence checks that turns keep their distances while no reply says whether there is a pause: none waits for
+// one, as the next would then come at the same time.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, every20())
+		var want []time.Duration
+		for i := range 40 {
+			f.wait(t.Context(), i, 1)
+			want = append(want, time.Duration(i)*turn)
+		}
+		synctest.Wait()
+		pace.Silent(f.limiter)
+		equal(t, "turns", f.times(), want)
+		<-time.After(time.Second) // until the questions have ended
+	})
+}
+
 // TestMissed checks that a turn that came before a pause, or more than a second ago, is not taken: who waits
 // gets another one, and Due says so.
 func TestMissed(t *testing.T) {

@@ -367,7 +367,8 @@ func (l *Limiter) cancel(ctx context.Context, event string, r Reservation) error
 // nothing, and neither does one of 0 or less. Call it if the other side says when to come again, as by
 // Retry-After. Other processes hear of it before their next turn, unless that comes within 100 ms.
 //
-// Errors are as those of WaitN. The Fallback pauses too, also if Redis does not answer.
+// Errors are as those of WaitN. The Fallback pauses, too. While Redis does not answer, its pause is the only one, and
+// that of this process.
 func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
@@ -387,6 +388,9 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 		s, failed := l.fallback.store.pause(ctx, event, ms)
 		if failed == nil {
 			l.lines.hear(event, s, true)
+		}
+		if pipeline.IsOutage(err) {
+			err = nil
 		}
 		err = errors.Join(err, failed)
 	}

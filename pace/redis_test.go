@@ -94,6 +94,9 @@ func TestOutage(t *testing.T) {
 			t.Errorf("observed: %+v", o)
 		}
 	}
+	if err := safe.Pause(t.Context(), "paused", time.Second); err != nil {
+		t.Errorf("the Fallback pauses: %v", err)
+	}
 	if err := safe.Cancel(t.Context(), "e", second); err != nil || must(safe.Due(t.Context(), "e", first)) != 0 {
 		t.Error(err)
 	}

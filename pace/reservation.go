@@ -49,7 +49,9 @@ func (b *booking) reservations(n int64) (all []Reservation) {
 }
 
 // turn returns a turn on the clock of this process.
-func (b *booking) turn(r Reservation) turn { return turn{r, b.trace, b.arrived.Add(r.Delay), b.shift} }
+func (b *booking) turn(r Reservation) turn {
+	return turn{Reservation: r, trace: b.trace, due: b.arrived.Add(r.Delay), shifted: b.shift}
+}
 
 func (b *booking) wait() time.Duration { return milliseconds(b.until) }
 
