@@ -50,9 +50,7 @@ func TestService(t *testing.T) {
 			t.Fatal("the service does not find Redis again")
 		}
 	}
-	if metrics := text(t, (client{t, "http://" + operator}).do(http.MethodGet, "/metrics", "", "")); !strings.Contains(metrics, `slidegate_limiter_name="requests"`) {
-		t.Errorf("no metrics of requests:\n%.500s", metrics)
-	}
+	client{t, "http://" + operator}.wants("GET", "/metrics", "", "", 200, `slidegate_limiter_name="requests"`)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
