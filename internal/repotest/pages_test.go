@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -45,6 +46,25 @@ func TestLinks(t *testing.T) {
 			if problem := followLink(t, file, target); problem != "" {
 				t.Errorf("%s: the link to %s is dead: %s", file, target, problem)
 			}
+		}
+	}
+}
+
+// TestRunbook checks that each alert links to a section of docs/production.md that has its name.
+func TestRunbook(t *testing.T) {
+	file := root + "/docs/monitoring/alerts.yml"
+	runbook := regexp.MustCompile(`runbook_url: "https://github.com/slidegate/slidegate/blob/main/docs/(production\.md#(\S+))"`)
+	rules := strings.Split(text(t, file), "- alert: ")[1:]
+	if len(rules) == 0 {
+		t.Error("no alerts")
+	}
+	for _, rule := range rules {
+		alert, _, _ := strings.Cut(rule, "\n")
+		link := runbook.FindStringSubmatch(rule)
+		if link == nil || !slices.Contains(strings.Split(link[2], "-"), strings.ToLower(alert)) {
+			t.Errorf("%s: its runbook_url is %q: link to its section of docs/production.md", alert, link)
+		} else if problem := followLink(t, file, "../"+link[1]); problem != "" {
+			t.Errorf("%s: its runbook_url leads to no section: %s", alert, problem)
 		}
 	}
 }
