@@ -1,5 +1,5 @@
 // Package lua holds the Lua scripts that decide inside Redis for the packages window, ar1, pace and
-// inflight, and one that they need. Each script begins with its contract, so that a service in any
+// inflight, and two that they need. Each script begins with its contract, so that a service in any
 // language can load it.
 package lua
 
@@ -29,6 +29,11 @@ var Pace string
 //
 //go:embed inflight.lua
 var Inflight string
+
+// Overrides is the source of the script that keeps other limits for some events.
+//
+//go:embed overrides.lua
+var Overrides string
 
 // Probe is the source of the script that helps to prove that all keys are on one server.
 //

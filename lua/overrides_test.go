@@ -1,0 +1,271 @@
+package lua_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/lua"
+)
+
+// overrides is what the tests of all scripts need to know about overrides.lua.
+var overrides = script{name: "overrides", source: lua.Overrides, unit: time.Millisecond, never: 1 << 47}
+
+// An override is a row of the reply to list, without its tag.
+type override struct {
+	since, till   int64
+	what, why, by string
+}
+
+// overrideModel is what overrides.lua keeps, as plainly as it can be said.
+type overrideModel struct {
+	all     map[string]override
+	version int64 // of the record, if there is one
+}
+
+// drop removes what has ended.
+func (m *overrideModel) drop(now int64) {
+	maps.DeleteFunc(m.all, func(_ string, o override) bool { return o.till <= now })
+}
+
+// write notes a change.
+func (m *overrideModel) write(now int64) {
+	if m.version = max(now*1000, m.version+1); len(m.all) == 0 {
+		m.version = 0
+	}
+}
+
+func (m *overrideModel) set(now int64, tag string, ttl int64, o override) {
+	m.drop(now)
+	o.since, o.till = now, now+ttl
+	m.all[tag] = o
+	m.write(now)
+}
+
+func (m *overrideModel) end(now int64, tag string) int64 {
+	o, had := m.all[tag]
+	if !had || o.till <= now {
+		return 0
+	}
+	m.drop(now)
+	delete(m.all, tag)
+	m.write(now)
+	return 1
+}
+
+// inForce returns the overrides that list replies.
+func (m *overrideModel) inForce(now int64) map[string]override {
+	all := maps.Clone(m.all)
+	maps.DeleteFunc(all, func(_ string, o override) bool { return o.till <= now })
+	return all
+}
+
+// listed returns the reply to list: its first three integers, and the overrides by their tags.
+func (s server) listed(now int64, version string) (head []int64, all map[string]override) {
+	s.Helper()
+	reply := must(s.call("list", digits(now), version).ToArray())
+	for _, n := range reply[:3] {
+		head = append(head, must(n.AsInt64()))
+	}
+	all = map[string]override{}
+	for rows := reply[3:]; len(rows) > 0; rows = rows[6:] {
+		text := func(i int) string { return must(rows[i].ToString()) }
+		all[text(0)] = override{must(rows[1].ToInt64()), must(rows[2].ToInt64()), text(3), text(4), text(5)}
+	}
+	return head, all
+}
+
+// TestOverridesModel makes random calls, on a clock that also steps back, and compares the script with
+// the model after each.
+func TestOverridesModel(t *testing.T) {
+	srv, r := overrides.on(t, redistest.Client(t)), rand.New(rand.NewPCG(7, 3))
+	tags, whats := []string{"alice", "~x", "\x00\xff{}", strings.Repeat("y", 384)}, []string{"block", "unlimited", "60000 100", "1000 1 3155760000000 9007199254740992"}
+	for range redistest.UnlessShort(20, 5) {
+		srv.eval(`return redis.call('DEL', KEYS[1])`)
+		m, now := overrideModel{all: map[string]override{}}, overrides.midnight()
+		for step := range 60 {
+			now += int64(r.IntN(3000)) - 500
+			tag := tags[r.IntN(len(tags))]
+			if r.IntN(3) == 0 {
+				reply := must(srv.call("end", digits(now), tag).AsIntSlice())
+				if diff := cmp.Diff([]int64{m.end(now, tag), now, m.version}, reply); diff != "" {
+					t.Fatalf("step %d, end %q: %s", step, tag, diff)
+				}
+			} else {
+				ttl, o := 1+int64(r.IntN(8000)), override{what: whats[r.IntN(len(whats))], why: fmt.Sprint("reason ", step), by: []string{"", "ann"}[step%2]}
+				m.set(now, tag, ttl, o)
+				reply := must(srv.call("set", digits(now), tag, digits(ttl), o.what, o.why, o.by).AsIntSlice())
+				if diff := cmp.Diff([]int64{1, now, m.version}, reply); diff != "" {
+					t.Fatalf("step %d, set %q: %s", step, tag, diff)
+				}
+			}
+			head, all := srv.listed(now, "0")
+			want := m.inForce(now)
+			if diff := cmp.Diff(want, all, cmp.AllowUnexported(override{})); diff != "" || !slices.Equal(head, []int64{int64(len(want)), now, m.version}) {
+				t.Fatalf("step %d: list begins with %v, version %d\n%s", step, head, m.version, diff)
+			}
+			if _, all := srv.listed(now, digits(m.version)); m.version > 0 && len(all) != 0 {
+				t.Fatalf("step %d: a caller who has this version gets %v", step, all)
+			}
+		}
+	}
+}
+
+// TestOverridesLife checks that the key lives as long as its last override on the clock of the server,
+// for a day longer on that of a caller, and that it goes with the last one that is ended.
+func TestOverridesLife(t *testing.T) {
+	srv := overrides.on(t, redistest.Client(t))
+	lives := func(least, most int64) {
+		t.Helper()
+		if left := must(srv.eval(`return redis.call('PTTL', KEYS[1])`).AsInt64()); left <= least || left > most {
+			t.Errorf("the key lives for %d ms, not %d to %d", left, least, most)
+		}
+	}
+	for _, tag := range []string{"alice", "bob"} {
+		must("", srv.call("set", "", tag, map[string]string{"alice": "7200000", "bob": "3600000"}[tag], "block", "why", "").Error())
+	}
+	lives(7_100_000, 7_200_000)
+	must("", srv.call("end", "", "alice").Error())
+	lives(3_500_000, 3_600_000)
+	if reply := must(srv.call("end", "", "bob").AsIntSlice()); reply[0] != 1 || reply[2] != 0 {
+		t.Errorf("the last end replies %v", reply)
+	}
+	lives(-3, -2)
+	must("", srv.call("set", overrides.at("1s"), "alice", "1000", "block", "why", "").Error())
+	lives(86_390_000, 86_401_000)
+}
+
+// overrideCalls are valid calls of each verb.
+func overrideCalls() map[string][]string {
+	now := overrides.at("2s")
+	return map[string][]string{
+		"set":  {"set", now, "alice", "60000", "60000 100 1000 5", "why", "ann"},
+		"end":  {"end", now, "alice"},
+		"list": {"list", now, "0"},
+	}
+}
+
+// TestOverridesBadArguments checks that each verb refuses every invalid argument, and writes nothing.
+func TestOverridesBadArguments(t *testing.T) {
+	srv := overrides.on(t, redistest.Client(t))
+	must("", srv.call("set", overrides.at("1s"), "alice", "9000", "block", "why", "").Error())
+	srv.eval(`return redis.call('PERSIST', KEYS[1])`) // a write adds an expiry, which state shows
+	refuses := func(name string, args []string) {
+		t.Helper()
+		before := srv.state()
+		reply, err := srv.call(args...).ToAny()
+		if after := srv.state(); err == nil || after != before {
+			t.Errorf("%s: %q is answered %v, %v, and turned %s into %s", name, args, reply, err, before, after)
+			return
+		}
+		srv.saysWhat(err)
+	}
+	many := make([]string, 0, 64)
+	for i := range 32 {
+		many = append(many, strconv.Itoa(i+1), "5")
+	}
+	long := strings.Repeat("x", 400)
+	bad := []struct {
+		verb   string
+		at     int
+		values []string
+	}{
+		{"set", 2, []string{"", long}},
+		{"set", 3, []string{"0", "-1", "1.5", "31622400001", "nan", "inf", "", "soon"}},
+		{"set", 4, []string{
+			"", "BLOCK", "deny", "60000", "60000 100 1000", "0 5", "5 0", "1.5 5", "-1 5", "60000  100", " 60000 100", "60000 100 ", "60000 1e3", "060000 100",
+			"60000 100 60000 5", "3155760000001 5", "60000 9007199254740993", "60000 99999999999999999", strings.Join(many, " "), "60000 100\n",
+		}},
+		{"set", 5, []string{"", long}},
+		{"set", 6, []string{long}},
+		{"end", 2, []string{"", long}},
+		{"list", 2, []string{"", "-1", "1.5", "nan", "new"}},
+	}
+	for verb, args := range overrideCalls() {
+		for _, now := range []string{"0", "-1", "1.5", "140737488355328", "nan", "noon"} {
+			refuses("the time", change(1, now)(slices.Clone(args)))
+		}
+		refuses("the verb", change(0, "show")(slices.Clone(args)))
+		refuses(verb+": one argument more", append(slices.Clone(args), "1"))
+		refuses(verb+": one argument less", args[:len(args)-1])
+	}
+	for _, b := range bad {
+		for _, value := range b.values {
+			refuses(b.verb, change(b.at, value)(slices.Clone(overrideCalls()[b.verb])))
+		}
+	}
+}
+
+// TestOverridesForeignValues checks that each verb refuses what is no record of overrides.lua, and leaves
+// it.
+func TestOverridesForeignValues(t *testing.T) {
+	srv := overrides.on(t, redistest.Client(t))
+	must("", srv.call("set", overrides.at("1s"), "alice", "9000", "block", "why", "ann").Error())
+	record := must(srv.eval(`return redis.call('GET', KEYS[1])`).ToString())
+	values := []string{"", "hello", strings.Repeat("x", 60), "\xd9" + record[1:], record + "x", record + record[8:20], record[:8]}
+	for end := 9; end < len(record); end++ {
+		values = append(values, record[:end])
+	}
+	for _, value := range values {
+		srv.put(value)
+		for _, args := range overrideCalls() {
+			srv.leaves(fmt.Sprintf("%q", value), args)
+		}
+	}
+	for _, command := range []string{`'RPUSH', KEYS[1], 1`, `'HSET', KEYS[1], 1, 1`} {
+		srv.eval(`redis.call('DEL', KEYS[1]) return redis.call(` + command + `)`)
+		for _, args := range overrideCalls() {
+			srv.leaves(command, args)
+		}
+	}
+}
+
+// TestOverridesMost checks that a Name has at most 1,000 overrides, that one of these can still be
+// replaced, and that an ended one makes room. It logs what they take.
+func TestOverridesMost(t *testing.T) {
+	srv := overrides.on(t, redistest.Client(t))
+	set := func(now, tag string) error {
+		return srv.call("set", now, tag, "5000", "60000 100", "a reason of some length", "ann").Error()
+	}
+	for i := range 1000 {
+		must("", set(overrides.at("1s"), fmt.Sprintf("198.51.100.%d", i)))
+	}
+	srv.eval(`return redis.call('PERSIST', KEYS[1])`)
+	before := srv.state()
+	if err := set(overrides.at("2s"), "one more"); err == nil || !strings.Contains(err.Error(), " holds 1000 overrides, and no more fit; end some of them") || srv.state() != before {
+		t.Errorf("one more: %v", err)
+	}
+	if err := set(overrides.at("5s"), "198.51.100.7"); err != nil {
+		t.Error(err)
+	}
+	size := must(srv.client.Do(t.Context(), srv.client.B().MemoryUsage().Key(srv.key).Build()).AsInt64())
+	t.Logf("1,000 overrides take %d bytes", size)
+	if err := set(overrides.at("6s"), "one more"); err != nil {
+		t.Error(err)
+	}
+	if _, all := srv.listed(overrides.instant("6s"), "0"); len(all) != 2 {
+		t.Errorf("%d overrides are left", len(all))
+	}
+}
+
+// TestOverridesWrites checks that a call that changes nothing writes nothing.
+func TestOverridesWrites(t *testing.T) {
+	srv := overrides.on(t, redistest.Client(t))
+	must("", srv.call("set", overrides.at("1s"), "alice", "9000", "block", "why", "").Error())
+	srv.eval(`return redis.call('PERSIST', KEYS[1])`)
+	before := srv.state()
+	for _, args := range [][]string{{"end", overrides.at("2s"), "bob"}, {"list", overrides.at("2s"), "0"}, {"list", overrides.at("20s"), "0"}} {
+		if _, err := srv.call(args...).ToArray(); rueidis.IsRedisNil(err) || err != nil || srv.state() != before {
+			t.Errorf("%q: %v, and it leaves %s", args, err, srv.state())
+		}
+	}
+}
