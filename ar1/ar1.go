@@ -224,7 +224,7 @@ func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 // decideEach answers a request of one unit for each event.
 func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
-	replies, errs := l.made().DecideEach(ctx, v, events)
+	replies, errs := l.made().DecideEach(ctx, v, events, nil)
 	for i, event := range events {
 		results[i].Decision, results[i].Err = l.finish(ctx, v, event, 1, &replies[i], errs[i], began)
 	}

@@ -39,6 +39,31 @@ func servers(tb testing.TB) map[string]*redis.UniversalOptions {
 	return all
 }
 
+// playOverrides changes the limits of an event while it is in use.
+func playOverrides(t *testing.T, conn *window.Connection) {
+	t.Helper()
+	l := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute, Overrides: true}))
+	for _, o := range []window.Override{
+		{Mode: window.OverrideBlock, Why: "it floods us"}, {Mode: window.OverrideUnlimited, Why: "a test"}, {Mode: window.OverrideLimits, Limits: []window.Limit{window.PerMinute(1)}, Why: "calm", By: "ann"},
+	} {
+		if err := l.Override(t.Context(), "e", o, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for must(l.Peek(t.Context(), "e")).Override != o.Mode {
+			time.Sleep(time.Millisecond)
+		}
+		if d := must(l.AllowUpTo(t.Context(), "e", 9)); d.Granted != map[window.OverrideMode]int64{window.OverrideUnlimited: 9, window.OverrideLimits: 1}[o.Mode] {
+			t.Errorf("%s: %+v", o.Mode, d)
+		}
+	}
+	if all := must(l.Overrides(t.Context())); len(all) != 1 || all[0].By != "ann" || all[0].Event != "e" {
+		t.Errorf("%+v", all)
+	}
+	if ended := must(l.EndOverride(t.Context(), "e")); !ended {
+		t.Error("there was none to end")
+	}
+}
+
 // TestEveryKind plays every kind of limiter: on one server and on a cluster, in both versions of
 // the protocol, alone and in a pipeline.
 func TestEveryKind(t *testing.T) {
@@ -61,6 +86,7 @@ func TestEveryKind(t *testing.T) {
 			if d, err := w.Allow(t.Context(), events[0]); err != nil || d.Allowed {
 				t.Errorf("%+v, %v", d, err)
 			}
+			playOverrides(t, conn)
 			p := must(pace.New(conn, pace.Config{Name: redistest.Key(t), Limits: perHour, MaxAhead: 2 * time.Hour, Timeout: time.Minute}))
 			for turn := range 7 {
 				if r := must(p.Reserve(t.Context(), "e")); r.Delay > time.Duration(turn/3)*time.Hour || r.Delay < time.Duration(turn/3)*time.Hour-time.Minute {

@@ -103,6 +103,35 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// TestOverride checks that decisions of a block, and those without limits, say who made them. Under other
+// limits, Redis decides.
+func TestOverride(t *testing.T) {
+	b, client := newCollector(), redistest.Client(t)
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Overrides: true}
+	l := must(window.New(window.On(client), cfg))
+	cfg.Observe = b.observe
+	observed := must(window.New(window.On(client), cfg))
+	for event, o := range map[string]window.Override{
+		"none": {Mode: window.OverrideBlock}, "all": {Mode: window.OverrideUnlimited}, "more": {Mode: window.OverrideLimits, Limits: parsed("3/1h")},
+	} {
+		o.Why = "on call"
+		if err := l.Override(t.Context(), event, o, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	peeks := uint64(1)
+	for ; must(observed.Peek(t.Context(), "more")).Override == ""; peeks++ {
+		time.Sleep(time.Millisecond)
+	}
+	for _, event := range []string{"none", "all", "all", "more"} {
+		must(observed.Allow(t.Context(), event))
+	}
+	want := map[string]uint64{"denied by override": 1, "allowed by override": 2, "allowed by redis": 1, "peeked by redis": peeks}
+	if diff := cmp.Diff(want, b.decisions(t)); diff != "" {
+		t.Errorf("decisions (-want +got)\n%s", diff)
+	}
+}
+
 // TestPlan checks that the decisions of a limiter are told apart by the plan from WithPlan.
 func TestPlan(t *testing.T) {
 	b := newCollector()

@@ -28,6 +28,7 @@ const (
 	byMemory      = "memory"       // of a limiter from NewLocal
 	byDenialCache = "denial_cache" // without asking Redis
 	byFallback    = "fallback"     // in an outage
+	byOverride    = "override"     // a block, or unlimited, without asking Redis
 	byNobody      = "none"         // there is only an error
 )
 
@@ -49,6 +50,8 @@ func sourceOf(o *window.Observation) string {
 	switch {
 	case len(o.Decision.Usage) == 0 && o.Kind != window.KindAllowed && o.Kind != window.KindDenied:
 		return byNobody
+	case o.Decision.Override == window.OverrideBlock || o.Decision.Override == window.OverrideUnlimited:
+		return byOverride
 	case o.Decision.Degraded:
 		return byFallback
 	case o.Remembered:

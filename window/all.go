@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/calls"
@@ -35,7 +36,8 @@ type JointDecision struct {
 
 	// Decisions are those that were made, in the order of the checks: all if Allowed, or if all were
 	// decided jointly or in memory, else up to the denial. Counted is 0 in those that would be
-	// admitted beside a denial. A Decision is zero if a DenialCache knew that a later check denies.
+	// admitted beside a denial. A Decision is zero if a DenialCache or an override knew that a later
+	// check denies.
 	Decisions []Decision
 }
 
@@ -76,10 +78,20 @@ type JointDecision struct {
 //
 // To give back an allowed JointDecision later, see UndoAll. A limiter that counts denied attempts keeps the one that it denied.
 func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
+	checks = underAll(checks)
 	if err := validate(ctx, checks); err != nil {
 		return JointDecision{}, err
 	}
-	a := &answers{checks: checks, decisions: make([]Decision, len(checks)), errs: make([]error, len(checks))}
+	if slices.ContainsFunc(checks, Check.isFixed) {
+		return allowSome(ctx, checks)
+	}
+	return allowAll(ctx, checks, nil)
+}
+
+// allowAll decides about checks of which none is fixed. If places is not nil, it has the index of each
+// among those that the caller gave.
+func allowAll(ctx context.Context, checks []Check, places []int) (JointDecision, error) {
+	a := &answers{checks: checks, places: places, decisions: make([]Decision, len(checks)), errs: make([]error, len(checks))}
 	defer a.close()
 	for a.next < len(checks) {
 		if a.part = a.next; !a.askJointly(ctx) {
@@ -95,6 +107,7 @@ func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 // answers are the answers to checks, in their order. They are asked part by part.
 type answers struct {
 	checks    []Check
+	places    []int // of the checks in the call; nil if they are all of it
 	decisions []Decision
 	errs      []error
 
@@ -144,6 +157,7 @@ func (a *answers) take(ctx context.Context, i int, r *engine.JointReply, began t
 	case r.Reply == nil:
 	case r.Fits:
 		c.Limiter.fill(&a.decisions[i], c.units(), r.Reply)
+		c.Limiter.mark(&a.decisions[i])
 	default:
 		a.errs[i] = c.Limiter.finish(ctx, &a.decisions[i], engine.Allow, c.Event, c.units(), r.Reply, r.Err, began)
 	}
@@ -226,9 +240,17 @@ func (a *answers) asks() []engine.Ask {
 // those of all checks that were decided jointly.
 func (a *answers) ofCheck(i int, err error) error {
 	if a.jointly && pipeline.IsOutage(err) && a.part <= i {
-		return fmt.Errorf("%w (checks %d to %d of AllowAll)", err, a.part+1, a.joined)
+		return fmt.Errorf("%w (checks %d to %d of AllowAll)", err, a.place(a.part)+1, a.place(a.joined-1)+1)
 	}
-	return ofCheck(i, err)
+	return ofCheck(a.place(i), err)
+}
+
+// place returns the index of the i-th check in the call.
+func (a *answers) place(i int) int {
+	if a.places == nil {
+		return i
+	}
+	return a.places[i]
 }
 
 // ofCheck adds to an error the number of its check.
@@ -250,7 +272,11 @@ func validate(ctx context.Context, checks []Check) error {
 				n += before.units()
 			}
 		}
-		if err := c.Limiter.engine.Check(ctx, engine.Allow, c.Event, n); err != nil {
+		v := engine.Allow
+		if c.isFixed() {
+			v = engine.Some // no limit is asked
+		}
+		if err := c.Limiter.engine.Check(ctx, v, c.Event, n); err != nil {
 			return ofCheck(i, err)
 		}
 	}
@@ -266,14 +292,14 @@ func (a *answers) giveBack(ctx context.Context, stopped int) error {
 	var indices []int
 	for i, c := range a.checks[:a.next] {
 		if err := a.errs[i]; err != nil && i != stopped && errors.Is(err, ErrUncertain) {
-			errs[i] = ofCheck(i, err)
+			errs[i] = ofCheck(a.place(i), err)
 		} else if !a.stops(i) {
 			undos, indices = append(undos, Undo{c.Limiter, c.Event, &a.decisions[i]}), append(indices, i)
 		}
 	}
 	for k, err := range UndoAll(ctx, undos...) {
 		if i := indices[k]; err != nil {
-			errs[i] = ofCheck(i, fmt.Errorf("%d units stay counted, since they could not be given back: %w", a.decisions[i].Counted, err))
+			errs[i] = ofCheck(a.place(i), fmt.Errorf("%d units stay counted, since they could not be given back: %w", a.decisions[i].Counted, err))
 		} else {
 			a.decisions[i].Counted = 0
 		}

@@ -28,6 +28,11 @@ type Decision struct {
 	// Like Observation.Err, it holds no event. ReasonOf returns its Reason.
 	Cause error `json:"-"`
 
+	// Override is what an override did with the attempt; "" if none did. Of OverrideLimits, Usage has
+	// its limits. Of the others, nothing was counted, and Usage says that all of each limit is free, or
+	// none, until the override ends.
+	Override OverrideMode
+
 	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, per limit of the Fallback
 }
 

@@ -18,8 +18,12 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	if l.made(); l.observe != nil {
 		began = time.Now()
 	}
-	err = l.engine.Decide(ctx, &reply, v, event, n)
-	err = l.finish(ctx, &d, v, event, n, &reply, err, began)
+	by := l.under(event)
+	if by.isFixed(v) {
+		return by.fix(ctx, v, event, n, began)
+	}
+	err = by.engine.Decide(ctx, &reply, v, event, n)
+	err = by.finish(ctx, &d, v, event, n, &reply, err, began)
 	return d, err
 }
 
@@ -43,7 +47,21 @@ func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n in
 	if err == nil {
 		by.fill(d, n, reply)
 		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
+		l.mark(d)
 	}
+	l.report(ctx, d, v, n, reply, err, began)
+	return err
+}
+
+// mark notes that an override replaced the limits, if it did.
+func (l *Limiter) mark(d *Decision) {
+	if l.override != nil && l.override.mode == OverrideLimits {
+		d.Override = OverrideLimits
+	}
+}
+
+// report calls Observe.
+func (l *Limiter) report(ctx context.Context, d *Decision, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) {
 	if l.observe != nil {
 		l.observe(ctx, Observation{
 			Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began), Full: reply.Full,
@@ -51,7 +69,6 @@ func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n in
 			Reason: Reason(reply.Trace.Failure.Reason()), Err: reply.Trace.Failure.Err(),
 		})
 	}
-	return err
 }
 
 // degraded returns the Fallback, under the limits by which it decides for l. It is nil if there is
@@ -89,6 +106,13 @@ func (u *Usage) set(limit *Limit, row []int64) {
 // may have counted in any limit.
 func (l *Limiter) counted(d Decision) engine.Counted {
 	all := l.engine.Limits()
+	if d.Override == OverrideLimits {
+		var limits []Limit
+		for _, u := range d.Usage {
+			limits = append(limits, u.Limit)
+		}
+		all = appendEngine(nil, limits, l.engine.CountDenied)
+	}
 	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At), Limits: all}
 	if len(d.Usage) > 0 && !slices.EqualFunc(d.Usage, all, isOf) {
 		c.Limits = slices.DeleteFunc(slices.Clone(all), func(limit engine.Limit) bool {

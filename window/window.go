@@ -90,6 +90,13 @@ type Config struct {
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	DenialCache int
 
+	// Overrides lets people give single events other limits while the service runs, for a time: by
+	// Override, or by the command slidegate override. A decision then looks whether the event has one,
+	// in a copy in this process. One that sees a copy older than 5 s begins to read another from Redis,
+	// and does not wait for it. In an outage, the copy stays in force, in the Fallback too.
+	// https://github.com/slidegate/slidegate/blob/main/docs/overrides.md
+	Overrides bool
+
 	// MaxEvents bounds how many events a limiter in memory holds, of some 250 bytes with one limit.
 	// 0 is no bound, except 1,048,576 in a Fallback. A full limiter denies new events, with a
 	// RetryAfter of a second. For Redis, set maxmemory instead.
@@ -128,6 +135,10 @@ type Limiter struct {
 	observe  func(context.Context, Observation) // nil if nobody observes
 	onDenied func(context.Context, Denial)      // nil if nobody wants to know
 
+	overrides *overrides    // of the Name; nil without Config.Overrides, and where override is set
+	override  *override     // by which it decides; nil if it does by its own limits
+	wait      time.Duration // until the override ends
+
 	few [4]Limit // limits, unless there are more
 }
 
@@ -156,7 +167,11 @@ var (
 // Fallback at once. Then one call probes whether they are back.
 func New(conn *Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
-	return newLimiter(e, err, cfg)
+	l, err := newLimiter(e, err, cfg)
+	if err == nil && cfg.Overrides {
+		l.overrides, err = newOverrides(conn, &l.engine)
+	}
+	return l, err
 }
 
 // NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers.
@@ -166,6 +181,9 @@ func New(conn *Connection, cfg Config) (*Limiter, error) {
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
+	}
+	if cfg.Overrides {
+		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has Overrides, which are kept in Redis; leave it out", cfg.Name)
 	}
 	c := cfg.engine()
 	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), newMemory(c))
@@ -186,7 +204,7 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 
 // With returns the same limiter under other limits: for plans, or for customers with limits of
 // their own. It shares all else with l: keys, counts, connection, circuit breaker, denial cache,
-// Observe, OnDenied, and the Fallback, which then decides by these limits too. It sends nothing and needs no
+// Observe, OnDenied, overrides, and the Fallback, which then decides by these limits too. It sends nothing and needs no
 // Close. Call it for each request, or keep what it returns.
 //
 // If both limiters have a limit with the same Per, its counts go on, as after a deployment. For
@@ -199,7 +217,7 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := &Limiter{engine: e, derived: true, plan: l.plan, fallback: l.fallback, observe: l.observe, onDenied: l.onDenied}
+	with := &Limiter{engine: e, derived: true, plan: l.plan, fallback: l.fallback, observe: l.observe, onDenied: l.onDenied, overrides: l.overrides}
 	with.limits = append(with.few[:0], limits...)
 	return with, nil
 }
@@ -272,13 +290,16 @@ func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, 
 // Settle a decision once. The decision that Settle returns replaces d, with Counted as settled.
 // After a charge, its other fields are those of the charge, except At, which stays. If the Fallback
 // charged what Redis could not, it is Degraded and stands for these units alone. Settle works after
-// ctx has ended, as Refund does.
+// ctx has ended, as Refund does. A decision of OverrideUnlimited stays as it is, since nothing is counted.
 //
 // Errors are as those of Refund and Charge. After ErrUncertain do not settle fewer units again:
 // that could give back units of another caller.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
 	if e := l.made(); actual < 0 {
 		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
+	}
+	if d.Override == OverrideUnlimited {
+		return d, nil
 	}
 	if actual > d.Counted {
 		ctx, cancel := l.engine.Finishing(ctx)
@@ -297,11 +318,12 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 // chargeExcess charges units beyond those that d counted, in Redis or in the Fallback, as d was.
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
-		began, f := time.Now(), l.degraded()
+		began, by := time.Now(), l.under(event)
+		f := by.degraded()
 		var reply engine.Reply
 		failure := f.engine.Decide(ctx, &reply, engine.Charge, event, units)
 		reply.Trace = pipeline.Trace{Failure: pipeline.FailureIn(d.Cause)} // the rest is that of the Fallback
-		err = l.conclude(ctx, &c, engine.Charge, units, f, &reply, failure, began)
+		err = by.conclude(ctx, &c, engine.Charge, units, f, &reply, failure, began)
 	} else {
 		c, err = l.Charge(ctx, event, units)
 	}
@@ -326,11 +348,34 @@ func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 // decideEach answers a request of one unit for each event.
 func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
-	replies, errs := l.made().DecideEach(ctx, v, events)
+	e := l.made()
+	by := l.underEach(events)
+	under := enginesOf(v, by)
+	replies, errs := e.DecideEach(ctx, v, events, under)
 	for i, event := range events {
-		results[i].Err = l.finish(ctx, &results[i].Decision, v, event, 1, &replies[i], errs[i], began)
+		of := l
+		if by != nil {
+			of = by[i]
+		}
+		if under != nil && under[i] == nil {
+			results[i].Decision, results[i].Err = of.fix(ctx, v, event, 1, began)
+		} else {
+			results[i].Err = of.finish(ctx, &results[i].Decision, v, event, 1, &replies[i], errs[i], began)
+		}
 	}
 	return results
+}
+
+// enginesOf returns the engines that answer requests of a verb, with nil where an override does.
+func enginesOf(v engine.Verb, by []*Limiter) (engines []*engine.Limiter) {
+	for _, l := range by {
+		e := &l.engine
+		if l.isFixed(v) {
+			e = nil
+		}
+		engines = append(engines, e)
+	}
+	return engines
 }
 
 // Peek is shorthand for PeekN with one unit.
@@ -369,7 +414,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 		if err != nil || d.Allowed {
 			return d, err
 		}
-		if err := l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded); err != nil {
+		if err := l.engine.Sleep(ctx, n, nap(ctx, &d), d.Degraded); err != nil {
 			l.denied(ctx, engine.Allow, event, "", &d)
 			return d, err
 		}
@@ -400,7 +445,8 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	return e.Refund(ctx, event, l.counted(d))
 }
 
-// Reset forgets the event: all its limits are as if never used, those of a Fallback too. If the
+// Reset forgets the event: all its limits are as if never used, those of a Fallback too. An override
+// stays; see EndOverride. If the
 // value in Redis is no record of this library, Reset leaves it alone and returns an error. Errors
 // are as those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
@@ -408,14 +454,17 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 }
 
 // Inspect returns every bucket of every limit, for people. It writes nothing, and never asks the
-// Fallback. RetryAfter in its Usage is for one unit. Errors are as those of AllowN, but never
+// Fallback. RetryAfter in its Usage is for one unit. Limits of an override replace its own; a block and
+// unlimited do not show: see Overrides. Errors are as those of AllowN, but never
 // ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
-	reply, err := l.made().Inspect(ctx, event)
+	l.made()
+	by := l.under(event)
+	reply, err := by.engine.Inspect(ctx, event)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s, err := l.snapshot(reply)
+	s, err := by.snapshot(reply)
 	s.Event, s.Key = event, l.engine.Key(event)
 	return s, err
 }

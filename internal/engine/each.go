@@ -15,7 +15,7 @@ const maxRound = 4096
 type each struct {
 	store   *onRedis
 	timeout time.Duration // of each round
-	limits  *Limits
+	limits  func(i int) *Limits
 	verb    Verb
 	rounds  *pipeline.Rounds
 	events  []string
@@ -42,7 +42,7 @@ func (e *each) round(ctx context.Context, indices []int) {
 	requests, places := e.requests(indices, now)
 	e.rounds.Do(ctx, e.timeout, requests)
 	for k, i := range indices {
-		e.replies[i], e.errs[i] = decode(places[k].request, e.limits, e.verb, places[k].unit)
+		e.replies[i], e.errs[i] = decode(places[k].request, e.limits(i), e.verb, places[k].unit)
 	}
 }
 
@@ -63,7 +63,7 @@ func (e *each) requests(indices []int, now string) (all []*pipeline.Request, pla
 		r := byKey[key]
 		if r == nil {
 			r = &slab[len(all)]
-			e.store.prepare(r, e.limits, e.verb, key, now, 1)
+			e.store.prepare(r, e.limits(i), e.verb, key, now, 1)
 			byKey[key], all = r, append(all, r)
 		} else if e.verb != Peek {
 			r.Units++

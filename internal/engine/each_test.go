@@ -38,7 +38,7 @@ func TestPeeksAreOneCall(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 		_ = ask(t.Context(), l, Allow, "a", 1)
 		one, before := ask(t.Context(), l, Peek, "a", 1), len(s.Ran())
-		replies, errs := l.DecideEach(t.Context(), Peek, []string{"a", "b", "a"})
+		replies, errs := l.DecideEach(t.Context(), Peek, []string{"a", "b", "a"}, nil)
 		for i, event := range []string{"a", "b", "a"} {
 			wantError(t, event, errs[i], nil)
 			wantEqual(t, event, replies[i].Row(0)[0] == one.Row(0)[0], event == "a")
@@ -95,7 +95,7 @@ func TestPeeksAreNeverUncertain(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
 		s.Hold()
-		_, errs := l.DecideEach(t.Context(), Peek, numbered(maxRound+100))
+		_, errs := l.DecideEach(t.Context(), Peek, numbered(maxRound+100), nil)
 		for i, err := range errs {
 			if !errors.Is(err, pipeline.ErrOutage) || errors.Is(err, pipeline.ErrUncertain) {
 				t.Fatalf("%d: %v", i, err)

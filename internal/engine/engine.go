@@ -216,8 +216,10 @@ func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n 
 	return l.Wrap(err)
 }
 
-// DecideEach answers Allow or Peek of one unit for each event, in order: by a Reply or an error.
-func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string) ([]Reply, []error) {
+// DecideEach answers Allow or Peek of one unit for each event, in order: by a Reply or an error. Under
+// has for each event this limiter, one of it by Under, or nil not to ask. It is nil if it is this one for
+// all events.
+func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string, under []*Limiter) ([]Reply, []error) {
 	replies, errs := make([]Reply, len(events)), make([]error, len(events))
 	s, asksRedis := l.store.(*onRedis)
 	if !asksRedis {
@@ -226,13 +228,21 @@ func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string) ([]Re
 		}
 		return replies, errs
 	}
+	limiter := func(i int) *Limiter {
+		if under == nil {
+			return l
+		}
+		return under[i]
+	}
 	var indices []int
 	for i, event := range events {
-		if errs[i] = l.Check(ctx, v, event, 1); errs[i] == nil {
+		if by := limiter(i); by == nil {
+			continue
+		} else if errs[i] = by.Check(ctx, v, event, 1); errs[i] == nil {
 			indices = append(indices, i)
 		}
 	}
-	s.decideEach(ctx, l.limits, l.stored(v), events, indices, replies, errs)
+	s.decideEach(ctx, func(i int) *Limits { return limiter(i).limits }, l.stored(v), events, indices, replies, errs)
 	for _, i := range indices {
 		errs[i] = l.Wrap(errs[i])
 	}

@@ -145,7 +145,7 @@ type answer struct {
 }
 
 func decideEach(ctx context.Context, l *Limiter, events []string) (answers []answer) {
-	replies, errs := l.DecideEach(ctx, Allow, events)
+	replies, errs := l.DecideEach(ctx, Allow, events, nil)
 	for i := range events {
 		answers = append(answers, answer{replies[i], errs[i]})
 	}

@@ -144,8 +144,8 @@ func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, 
 }
 
 // decideEach answers an attempt of one unit on, or a peek at, each of the events at these indices.
-// More than maxRound go in rounds.
-func (s *onRedis) decideEach(ctx context.Context, limits *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
+// More than maxRound go in rounds. An event that occurs twice must have the same limits twice.
+func (s *onRedis) decideEach(ctx context.Context, limits func(i int) *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
 	if err != nil {
 		for _, i := range indices {

@@ -5,6 +5,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"net/url"
+	"strings"
 )
 
 // Longest is the length in bytes of the longest event that appears in a key as it is. A longer
@@ -62,4 +64,16 @@ func escape(event string) string {
 		}
 	}
 	return string(tag)
+}
+
+// Event returns the event of a tag, or "" if the tag is a hash, or no tag that Tag makes.
+func Event(tag string) string {
+	if strings.HasPrefix(tag, "~") {
+		return ""
+	}
+	event, err := url.PathUnescape(tag)
+	if err != nil || Tag(nil, event) != tag {
+		return ""
+	}
+	return event
 }

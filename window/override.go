@@ -1,0 +1,251 @@
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/keys"
+)
+
+// Override gives one event other limits for a time, in all processes whose limiter of this Name has
+// Config.Overrides. See Limiter.Override.
+type Override struct {
+	Mode   OverrideMode
+	Limits []Limit // of OverrideLimits: 1 to 31, without a Resolution; otherwise empty
+	Why    string  // 1 to 200 bytes
+	By     string  // who set it: up to 64 bytes, or none
+
+	// What Limiter.Overrides adds. Limiter.Override ignores it.
+
+	Event string    // as the caller named it; "" if Redis has a hash of it: it is long, or the limiter has a Secret
+	Tag   string    // the event as it is in keys
+	Since time.Time // when it was set, in UTC, on the clock of Redis
+	Until time.Time // when it ends
+}
+
+// OverrideMode says what an Override does.
+type OverrideMode string
+
+// The modes of an Override.
+const (
+	OverrideLimits    OverrideMode = "limits"    // its Limits replace those of the event
+	OverrideBlock     OverrideMode = "block"     // denies all until its end, and asks Redis nothing; a Charge still counts
+	OverrideUnlimited OverrideMode = "unlimited" // allows all, counts nothing, and asks Redis nothing
+)
+
+const (
+	longestOverride = 366 * day
+	longestWhy      = 200 // bytes
+	longestBy       = 64  // bytes
+)
+
+// Override gives the event other limits from now on, for a time from 1 ms to 366 days. It replaces an
+// override that the event has. Other processes notice within 5 s and a round trip, as they decide;
+// this limiter does with its next decisions.
+//
+// Limits replace all limits of the event, those of With too. As with With, a limit whose Per stays
+// keeps its counts. A Name has at most 1,000 overrides. After ErrUncertain, set it again. Errors are
+// as those of AllowN, or about o. Config.Overrides must be set.
+func (l *Limiter) Override(ctx context.Context, event string, o Override, d time.Duration) error {
+	if err := o.check(d); err != nil {
+		return l.made().Wrap(err)
+	}
+	rest := []string{strconv.FormatInt(d.Milliseconds(), 10), o.what(), o.Why, o.By}
+	_, err := l.changeOverride(ctx, "set", event, rest...)
+	return err
+}
+
+// EndOverride removes the override of an event, and reports whether there was one. Errors are as those
+// of AllowN. Config.Overrides must be set.
+func (l *Limiter) EndOverride(ctx context.Context, event string) (bool, error) {
+	return l.changeOverride(ctx, "end", event)
+}
+
+// Overrides returns all overrides of the limiter's Name, in the order in which they were set. Errors are
+// as those of AllowN. Config.Overrides must be set.
+func (l *Limiter) Overrides(ctx context.Context) ([]Override, error) {
+	if err := l.checkOverrides(); err != nil {
+		return nil, err
+	}
+	list, err := l.overrides.list(ctx, 0)
+	return list.all, err
+}
+
+// changeOverride makes a call about the override of an event. This limiter then reads all of them anew.
+func (l *Limiter) changeOverride(ctx context.Context, verb, event string, rest ...string) (bool, error) {
+	if err := l.checkOverrides(); err != nil {
+		return false, err
+	}
+	if err := l.engine.Check(ctx, engine.Some, event, 1); err != nil {
+		return false, err
+	}
+	defer l.overrides.due.Store(true)
+	reply, err := l.overrides.call(ctx, verb, slices.Concat([]string{keys.Tag(l.engine.Secret, event)}, rest))
+	return err == nil && reply.Integers[0] > 0, err
+}
+
+func (l *Limiter) checkOverrides() error {
+	if l.made(); l.overrides == nil {
+		return l.engine.Wrap(errors.New("it was made without Overrides; set Config.Overrides, on Redis"))
+	}
+	return nil
+}
+
+// check returns what is wrong with an override for a time, and what to do.
+func (o *Override) check(d time.Duration) error {
+	switch {
+	case d < time.Millisecond || d > longestOverride:
+		return fmt.Errorf("an override for %v; choose 1ms to 366 days", d)
+	case o.Why == "" || len(o.Why) > longestWhy:
+		return fmt.Errorf("an override with a Why of %d bytes; say why, in 1 to %d bytes", len(o.Why), longestWhy)
+	case len(o.By) > longestBy:
+		return fmt.Errorf("an override with a By of %d bytes; use at most %d", len(o.By), longestBy)
+	case o.Mode == OverrideLimits:
+		return checkOverrideLimits(o.Limits)
+	case o.Mode != OverrideBlock && o.Mode != OverrideUnlimited:
+		return fmt.Errorf("an override with the Mode %q; choose OverrideLimits, OverrideBlock or OverrideUnlimited", o.Mode)
+	case len(o.Limits) > 0:
+		return fmt.Errorf("an override with the Mode %q and limits; choose OverrideLimits, or leave the limits out", o.Mode)
+	}
+	return nil
+}
+
+func checkOverrideLimits(limits []Limit) error {
+	for _, l := range limits {
+		if l.Resolution != 0 {
+			return fmt.Errorf("an override with the limit %v; it keeps no Resolution, so leave out the @", l)
+		}
+	}
+	_, err := NewLocal(Config{Name: "override", Limits: limits})
+	if of := errors.Unwrap(err); of != nil {
+		err = of
+	}
+	return err
+}
+
+// what returns what the script stores: block, unlimited, or Per and Max of each limit.
+func (o *Override) what() string {
+	if o.Mode != OverrideLimits {
+		return string(o.Mode)
+	}
+	var numbers []string
+	for _, l := range o.Limits {
+		numbers = append(numbers, strconv.FormatInt(l.Per.Milliseconds(), 10), strconv.FormatInt(l.Max, 10))
+	}
+	return strings.Join(numbers, " ")
+}
+
+// setWhat is the opposite of what. It reports false for a text that this version does not know.
+func (o *Override) setWhat(what string) bool {
+	if o.Mode = OverrideMode(what); o.Mode == OverrideBlock || o.Mode == OverrideUnlimited {
+		return true
+	}
+	o.Mode = OverrideLimits
+	numbers := strings.Fields(what)
+	for ; len(numbers) > 1; numbers = numbers[2:] {
+		per, err1 := strconv.ParseInt(numbers[0], 10, 64)
+		most, err2 := strconv.ParseInt(numbers[1], 10, 64)
+		if err1 != nil || err2 != nil {
+			return false
+		}
+		o.Limits = append(o.Limits, Limit{Max: most, Per: time.Duration(per) * time.Millisecond})
+	}
+	return len(numbers) == 0 && len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l Limit) bool { return l.check(true) != nil })
+}
+
+// under returns the limiter that decides about an event: l or, if the event has an override, one that
+// decides by that.
+func (l *Limiter) under(event string) *Limiter {
+	if l.overrides == nil {
+		return l
+	}
+	t := l.overrides.current()
+	if t == nil {
+		return l
+	}
+	return l.by(t.of(l.engine.Secret, event), t)
+}
+
+// underEach returns under of each event, or nil if that is l for all of them. An event that occurs twice
+// gets the same twice.
+func (l *Limiter) underEach(events []string) []*Limiter {
+	if l.overrides == nil {
+		return nil
+	}
+	t := l.overrides.current()
+	if t == nil {
+		return nil
+	}
+	each, now := make([]*Limiter, len(events)), t.clock()
+	t = &overrideTable{version: t.version, overrides: t.overrides, local: t.local, server: t.server, clock: func() time.Time { return now }}
+	for i, event := range events {
+		each[i] = l.by(t.of(l.engine.Secret, event), t)
+	}
+	return each
+}
+
+// by returns the limiter that decides by an override, or l if that is nil.
+func (l *Limiter) by(o *override, t *overrideTable) *Limiter {
+	if o == nil {
+		return l
+	}
+	by := *l
+	by.overrides, by.override, by.wait = nil, o, t.left(o)
+	if o.mode == OverrideLimits {
+		by.engine, by.limits, by.derived = o.engine, o.limits, true
+	}
+	return &by
+}
+
+// isFixed reports whether an override answers requests of a verb, without a count.
+func (l *Limiter) isFixed(v engine.Verb) bool {
+	return l.override != nil && (l.override.mode == OverrideUnlimited || l.override.mode == OverrideBlock && v != engine.Charge)
+}
+
+// fix answers a request by the override, and calls Observe and OnDenied.
+func (l *Limiter) fix(ctx context.Context, v engine.Verb, event string, n int64, began time.Time) (d Decision, err error) {
+	if err = l.engine.Check(ctx, engine.Some, event, n); err == nil {
+		d = l.fixed(n)
+	}
+	if l.report(ctx, &d, v, n, &engine.Reply{}, err, began); err == nil {
+		l.denied(ctx, v, event, "", &d)
+	}
+	return d, err
+}
+
+// fixed returns the answer of the override to a request for n units. Its Usage has the limits of l.
+func (l *Limiter) fixed(n int64) Decision {
+	d := Decision{At: l.override.end.Add(-l.wait), Override: l.override.mode, Usage: make([]Usage, len(l.limits))}
+	if d.Allowed = d.Override == OverrideUnlimited; d.Allowed {
+		d.Granted = n
+	} else {
+		d.RetryAfter = l.wait
+	}
+	for i, limit := range l.limits {
+		u := &d.Usage[i]
+		u.Limit, u.RetryAfter, u.ResetAfter = limit, d.RetryAfter, d.RetryAfter
+		if d.Allowed {
+			u.Remaining = limit.Max
+		}
+		if i == 0 || u.Remaining < d.Remaining {
+			d.Remaining = u.Remaining
+		}
+	}
+	return d
+}
+
+// nap returns how long a waiter sleeps after a denial. One that a block denies looks now and then whether
+// it was ended early, unless ctx ends before the block does.
+func nap(ctx context.Context, d *Decision) time.Duration {
+	deadline, bounded := ctx.Deadline()
+	if d.Override != OverrideBlock || bounded && time.Until(deadline) < d.RetryAfter {
+		return d.RetryAfter
+	}
+	return min(d.RetryAfter, overridesEvery)
+}

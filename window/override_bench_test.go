@@ -1,0 +1,77 @@
+package window_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// withOverrides returns a limiter with so many overrides, none of which is of the event "198.51.100.7".
+func withOverrides(tb testing.TB, name string, many int, on bool) *window.Limiter {
+	tb.Helper()
+	client := redistest.Client(tb)
+	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("1000000000/1h"), Overrides: on, Timeout: time.Minute}))
+	for i := range many {
+		if err := l.Override(tb.Context(), fmt.Sprint("event-", i), window.Override{Mode: window.OverrideBlock, Why: "on call"}, time.Hour); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for many > 0 && must(l.Peek(tb.Context(), fmt.Sprint("event-", many-1))).Override == "" {
+		time.Sleep(time.Millisecond)
+	}
+	return l
+}
+
+// TestOverrideAllocations checks that Overrides add no allocation to a decision, with none set and with
+// 1,000, and that a block makes two: its limiter and its Usage.
+func TestOverrideAllocations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("under the race detector, pools forget at random")
+	}
+	count := func(l *window.Limiter, event string) float64 {
+		return testing.AllocsPerRun(1000, func() { must(l.Allow(t.Context(), event)) })
+	}
+	without := count(withOverrides(t, redistest.Key(t), 0, false), "198.51.100.7")
+	for _, many := range []int{0, 1000} {
+		l := withOverrides(t, redistest.Key(t), many, true)
+		if with := count(l, "198.51.100.7"); with > without {
+			t.Errorf("%v allocations in a decision with %d overrides, %v without", with, many, without)
+		}
+		if with := count(l, "event-0"); many > 0 && with > 2 {
+			t.Errorf("%v allocations in a block", with)
+		}
+	}
+}
+
+// BenchmarkOverrides measures a decision of a limiter without Overrides, and with none and 1,000 set.
+func BenchmarkOverrides(b *testing.B) {
+	for _, of := range []struct {
+		name string
+		many int
+		on   bool
+	}{{"off", 0, false}, {"none", 0, true}, {"1000", 1000, true}} {
+		l := withOverrides(b, "bench-"+of.name+redistest.Key(b), of.many, of.on)
+		b.Run(of.name, func(b *testing.B) {
+			for b.Loop() {
+				must(l.Allow(b.Context(), "198.51.100.7"))
+			}
+		})
+	}
+}
+
+// BenchmarkOverrideLookup measures what Overrides add to a decision: to look whether the event has one.
+func BenchmarkOverrideLookup(b *testing.B) {
+	for _, many := range []int{0, 1000} {
+		l := withOverrides(b, "lookup"+redistest.Key(b), many, true)
+		b.Run(fmt.Sprint(many), func(b *testing.B) {
+			for b.Loop() {
+				if l.Under("198.51.100.7") {
+					b.Fatal("it has none")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,385 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// night is a limiter with overrides, on a clock that the test sets.
+type night struct {
+	*testing.T
+	*window.Limiter
+	clock *clock
+}
+
+// newNight returns a limiter of 2/1h on a connection.
+func newNight(t *testing.T, conn *window.Connection, change func(*window.Config)) night {
+	t.Helper()
+	c := &clock{}
+	c.set(noon)
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Now: c.now, Timeout: time.Minute, Overrides: true}
+	if change != nil {
+		change(&cfg)
+	}
+	return night{t, must(window.New(conn, cfg)), c}
+}
+
+// override gives an event an override for an hour, and waits until this limiter has it.
+func (n night) override(event string, o window.Override) {
+	n.Helper()
+	if o.Why = "on call"; o.Mode == "" {
+		o.Mode = window.OverrideLimits
+	}
+	check(n.T, n.Override(n.Context(), event, o, time.Hour))
+	n.awaits(event, o.Mode, o.Limits...)
+}
+
+// end ends the override of an event, and waits until this limiter has no override of it.
+func (n night) end(event string) {
+	n.Helper()
+	if ended, err := n.EndOverride(n.Context(), event); !ended || err != nil {
+		n.Fatal(ended, err)
+	}
+	n.awaits(event, "")
+}
+
+// awaits waits until an override of this mode, and with these limits, answers peeks.
+func (n night) awaits(event string, mode window.OverrideMode, limits ...window.Limit) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), time.Minute)
+	defer cancel()
+	for {
+		d := must(n.Peek(ctx, event))
+		if d.Override == mode && (limits == nil || slices.EqualFunc(d.Usage, limits, func(u window.Usage, l window.Limit) bool { return u.Limit == l })) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// attempts returns the answers to some attempts of one unit.
+func (n night) attempts(event string, many int) (got string) {
+	n.Helper()
+	for range many {
+		d := must(n.Allow(n.Context(), event))
+		got += fmt.Sprintf("%v %d of %v %s; ", d.Allowed, d.Remaining, d.Usage[0].Limit, d.RetryAfter)
+	}
+	return strings.TrimSuffix(got, "; ")
+}
+
+// TestOverride changes the limits of an event while it is in use, on one server and on a cluster.
+func TestOverride(t *testing.T) {
+	for name, client := range map[string]rueidis.Client{"server": redistest.Client(t), "cluster": redistest.Cluster(t)} {
+		t.Run(name, func(t *testing.T) {
+			n := newNight(t, window.On(client), nil)
+			is := func(want string, many int) {
+				t.Helper()
+				if got := n.attempts("e", many); got != want {
+					t.Errorf("%s, not %s", got, want)
+				}
+			}
+			is("true 1 of 2/1h 0s; true 0 of 2/1h 0s; false 0 of 2/1h 1h0m0s", 3)
+			n.override("e", window.Override{Limits: parsed("4/1h")})
+			is("true 1 of 4/1h 0s; true 0 of 4/1h 0s; false 0 of 4/1h 1h0m0s", 3)
+			n.override("e", window.Override{Limits: parsed("1/1m")}) // it replaces all limits
+			is("true 0 of 1/1m 0s; false 0 of 1/1m 1m0s", 2)
+			n.override("e", window.Override{Mode: window.OverrideUnlimited})
+			is("true 2 of 2/1h 0s; true 2 of 2/1h 0s; true 2 of 2/1h 0s", 3)
+			n.override("e", window.Override{Mode: window.OverrideBlock})
+			is("false 0 of 2/1h 1h0m0s", 1)
+			n.clock.pass(59*time.Minute + 59999*time.Millisecond)
+			is("false 0 of 2/1h 1ms", 1)
+			n.clock.pass(time.Millisecond) // it ends by itself, and what was counted is forgotten
+			is("true 1 of 2/1h 0s", 1)
+			n.override("e", window.Override{Mode: window.OverrideBlock})
+			n.end("e")
+			is("true 0 of 2/1h 0s; false 0 of 2/1h 1h0m0s", 2)
+		})
+	}
+}
+
+// TestOverrideOfAnotherProcess checks that a limiter notices a block and its end as it decides, and that
+// one without Overrides does not.
+func TestOverrideOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	n, client := newNight(t, window.On(redistest.Client(t)), nil), redistest.Client(t)
+	other := newNight(t, window.On(client), func(cfg *window.Config) { cfg.Name = n.Name() })
+	other.attempts("e", 1) // it reads that there is none
+	n.override("e", window.Override{Mode: window.OverrideBlock})
+	began := time.Now()
+	other.awaits("e", window.OverrideBlock)
+	t.Logf("noticed after %v", time.Since(began))
+	plain := must(window.New(window.On(client), window.Config{Name: n.Name(), Limits: parsed("2/1h"), Now: n.clock.now, Timeout: time.Minute}))
+	if d := must(plain.Allow(t.Context(), "e")); !d.Allowed || d.Override != "" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestOverrideVerbs checks what each verb does under a block and without limits: nothing is counted, except
+// what a Charge counts under a block.
+func TestOverrideVerbs(t *testing.T) {
+	n := newNight(t, window.On(redistest.Client(t)), nil)
+	n.override("all", window.Override{Mode: window.OverrideUnlimited})
+	n.override("none", window.Override{Mode: window.OverrideBlock})
+	for _, verb := range []string{"allow", "peek", "upTo", "charge"} {
+		d := must(decide(t.Context(), n.Limiter, verb, "all", 7)) // more than any Max
+		want := window.Decision{
+			Allowed: true, Granted: 7, Remaining: 2, At: noon, Override: window.OverrideUnlimited,
+			Usage: []window.Usage{{Limit: window.PerHour(2), Remaining: 2}},
+		}
+		if diff := cmp.Diff(want, d); diff != "" {
+			t.Errorf("%s of unlimited: %s", verb, diff)
+		}
+		if verb == "charge" {
+			continue
+		}
+		d = must(decide(t.Context(), n.Limiter, verb, "none", 7))
+		want = window.Decision{
+			RetryAfter: time.Hour, At: noon, Override: window.OverrideBlock,
+			Usage: []window.Usage{{Limit: window.PerHour(2), RetryAfter: time.Hour, ResetAfter: time.Hour}},
+		}
+		if diff := cmp.Diff(want, d); diff != "" {
+			t.Errorf("%s of blocked: %s", verb, diff)
+		}
+	}
+	d := must(n.Allow(t.Context(), "all"))
+	if settled := must(n.Settle(t.Context(), "all", d, 100)); !cmp.Equal(settled, d) {
+		t.Errorf("settled: %+v", settled)
+	}
+	check(t, n.Refund(t.Context(), "all", d))
+	if used := usedOf(t, n.Limiter, "all"); used != 0 {
+		t.Errorf("unlimited counts %d units", used)
+	}
+	if d := must(n.Charge(t.Context(), "none", 1)); d.Counted != 1 || d.Override != "" || usedOf(t, n.Limiter, "none") != 1 {
+		t.Errorf("a charge under a block: %+v", d)
+	}
+	for _, bad := range []struct {
+		event string
+		n     int64
+		want  error
+	}{{"", 1, window.ErrEmptyEvent}, {"all", 0, window.ErrInvalidCost}, {"none", -1, window.ErrInvalidCost}} {
+		if _, err := n.AllowN(t.Context(), bad.event, bad.n); !errors.Is(err, bad.want) {
+			t.Errorf("%q, %d units: %v", bad.event, bad.n, err)
+		}
+	}
+}
+
+// TestOverrideRefund checks that a decision under the limits of an override is given back in these, also
+// after the override has ended. A Settle charges what is missing.
+func TestOverrideRefund(t *testing.T) {
+	n := newNight(t, window.On(redistest.Client(t)), nil)
+	n.override("e", window.Override{Limits: parsed("9/1m")})
+	kept, back := must(n.AllowN(t.Context(), "e", 2)), must(n.AllowN(t.Context(), "e", 3))
+	if kept.Override != window.OverrideLimits || must(n.Settle(t.Context(), "e", kept, 4)).Counted != 4 {
+		t.Errorf("%+v", kept)
+	}
+	n.end("e")
+	check(t, n.Refund(t.Context(), "e", back))
+	others := must(n.Inspect(t.Context(), "e")).Others
+	if len(others) != 1 || others[0].Used != 4 {
+		t.Errorf("counted: %+v", others)
+	}
+}
+
+// TestOverrideEach checks a call about many events with overrides among them, and twice the same.
+func TestOverrideEach(t *testing.T) {
+	n := newNight(t, window.On(redistest.Client(t)), nil)
+	n.override("more", window.Override{Limits: parsed("3/1h", "9/1m")})
+	n.override("all", window.Override{Mode: window.OverrideUnlimited})
+	n.override("none", window.Override{Mode: window.OverrideBlock})
+	events := []string{"a", "more", "all", "none", "more", "a", "more", "a", "more", ""}
+	var got []string
+	for _, r := range n.AllowEach(t.Context(), events) {
+		got = append(got, fmt.Sprint(r.Allowed, " ", len(r.Usage), " ", r.Override, r.Err))
+	}
+	want := []string{
+		"true 1 <nil>", "true 2 limits<nil>", "true 1 unlimited<nil>", "false 1 block<nil>", "true 2 limits<nil>", "true 1 <nil>", "true 2 limits<nil>",
+		"false 1 <nil>", "false 2 limits<nil>", "false 0 slidegate: limiter \"" + n.Name() + "\": " + window.ErrEmptyEvent.Error(),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if r := n.PeekEach(t.Context(), []string{"none", "all"}); r[0].Allowed || !r[1].Allowed {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestOverrideAll checks AllowAll: a block denies before anything is asked, what is unlimited is not asked,
+// and errors name the checks of the call.
+func TestOverrideAll(t *testing.T) {
+	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Now = nil })
+	n.override("more", window.Override{Limits: parsed("3/1h")})
+	n.override("all", window.Override{Mode: window.OverrideUnlimited})
+	n.override("none", window.Override{Mode: window.OverrideBlock})
+	ask := func(events ...string) (window.JointDecision, error) {
+		var checks []window.Check
+		for _, event := range events {
+			checks = append(checks, window.Check{Limiter: n.Limiter, Event: event})
+		}
+		return window.AllowAll(t.Context(), checks...)
+	}
+	d, err := ask("all", "a", "all", "more", "all")
+	if err != nil || !d.Allowed || len(d.Decisions) != 5 || d.Decisions[2].Override != window.OverrideUnlimited || d.Decisions[3].Override != window.OverrideLimits {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if d, err = ask("a", "none", "more"); err != nil || d.Allowed || len(d.Decisions) != 2 || d.RetryAfter < 59*time.Minute || usedOf(t, n.Limiter, "a") != 1 {
+		t.Errorf("with a blocked event: %+v, %v", d, err)
+	}
+	if d, err = ask("all", "all"); err != nil || !d.Allowed || len(d.Decisions) != 2 {
+		t.Errorf("all unlimited: %+v, %v", d, err)
+	}
+	must(n.Allow(t.Context(), "a"))
+	if d, err = ask("all", "more", "a", "all"); err != nil || d.Allowed || len(d.Decisions) != 3 || d.Decisions[1].Counted != 0 || usedOf(t, n.Limiter, "more") != 1 {
+		t.Errorf("with a denied event: %+v, %v", d, err)
+	}
+	do(t, redistest.Client(t), "SET", key(t, n.Limiter, "foreign"), "hello")
+	if _, err = ask("all", "more", "foreign"); err == nil || !strings.HasSuffix(err.Error(), "(check 3 of AllowAll)") {
+		t.Error(err)
+	}
+}
+
+// TestOverrideWait checks that a waiter notices that a block was ended early.
+func TestOverrideWait(t *testing.T) {
+	t.Parallel()
+	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Now = nil })
+	n.override("e", window.Override{Mode: window.OverrideBlock})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if d, err := n.Wait(ctx, "e"); !errors.Is(err, context.DeadlineExceeded) || d.Override != window.OverrideBlock || ctx.Err() != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	waited := make(chan error)
+	go func() {
+		_, err := n.Wait(t.Context(), "e")
+		waited <- err
+	}()
+	n.end("e")
+	check(t, <-waited)
+}
+
+// TestOverrideInOutage checks that overrides that were read before an outage hold in it: limits in the
+// Fallback, and the others without one.
+func TestOverrideInOutage(t *testing.T) {
+	server := redistest.Start(t)
+	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
+	n := newNight(t, window.On(server.Client(t)), func(cfg *window.Config) { cfg.Now, cfg.Fallback, cfg.Timeout = nil, local, time.Second })
+	n.override("more", window.Override{Limits: parsed("3/1h")})
+	n.override("none", window.Override{Mode: window.OverrideBlock})
+	server.Kill(t)
+	if d := must(n.AllowN(t.Context(), "more", 3)); !d.Allowed || !d.Degraded || d.Override != window.OverrideLimits {
+		t.Errorf("%+v", d)
+	} else if check(t, n.Refund(t.Context(), "more", d)); !must(n.AllowN(t.Context(), "more", 3)).Allowed {
+		t.Error("the Fallback did not get the units back")
+	}
+	if d := must(n.Allow(t.Context(), "none")); d.Allowed || d.Degraded || d.Override != window.OverrideBlock {
+		t.Errorf("%+v", d)
+	}
+	if err := n.Override(t.Context(), "e", window.Override{Mode: window.OverrideBlock, Why: "why"}, time.Hour); !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
+		t.Error(err)
+	}
+}
+
+// TestOverrideAndDenialCache checks that a remembered denial is not told under other limits.
+func TestOverrideAndDenialCache(t *testing.T) {
+	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Now, cfg.DenialCache = nil, 10 })
+	n.attempts("e", 6)
+	n.override("e", window.Override{Limits: parsed("3/1h")})
+	if d := must(n.Allow(t.Context(), "e")); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestOverridesList checks what is listed, and that with a Secret neither key nor value holds an event.
+func TestOverridesList(t *testing.T) {
+	client := redistest.Client(t)
+	long := strings.Repeat("x", 200)
+	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
+		n := newNight(t, window.On(client), func(cfg *window.Config) { cfg.Secret = secret })
+		events := []string{"alice@example.com", "ü {}%", long}
+		for _, event := range events {
+			n.override(event, window.Override{Limits: parsed("5/1h", "1/5s"), By: "ann"})
+		}
+		all := must(n.Overrides(t.Context()))
+		if len(all) != 3 {
+			t.Fatalf("%+v", all)
+		}
+		for i, got := range all {
+			want := window.Override{
+				Mode: window.OverrideLimits, Limits: parsed("5/1h", "1/5s"), Why: "on call", By: "ann",
+				Event: events[i], Tag: got.Tag, Since: noon, Until: noon.Add(time.Hour),
+			}
+			if secret != nil || events[i] == long {
+				want.Event = ""
+			}
+			if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(key(t, n.Limiter, events[i]), "{"+got.Tag+"}") {
+				t.Error(diff)
+			}
+		}
+		value := must(client.Do(t.Context(), client.B().Get().Key(n.Name()+":{overrides}:o").Build()).ToString())
+		if strings.Contains(value, "alice") != (secret == nil) {
+			t.Errorf("with the secret %q, Redis holds %q", secret, value)
+		}
+	}
+}
+
+// TestOverrideMistakes checks the errors about overrides. Each says what to do.
+func TestOverrideMistakes(t *testing.T) {
+	conn := window.On(redistest.Client(t))
+	n := newNight(t, conn, nil)
+	good := window.Override{Mode: window.OverrideBlock, Why: "why"}
+	with := func(change func(*window.Override)) window.Override {
+		o := good
+		change(&o)
+		return o
+	}
+	for want, of := range map[string]struct {
+		o window.Override
+		d time.Duration
+	}{
+		"an override for 0s; choose 1ms to 366 days":        {good, 0},
+		"an override for 8784h0m1s; choose":                 {good, 366*24*time.Hour + time.Second},
+		"an override with a Why of 0 bytes; say why":        {with(func(o *window.Override) { o.Why = "" }), time.Hour},
+		"an override with a Why of 201 bytes; say why":      {with(func(o *window.Override) { o.Why = strings.Repeat("x", 201) }), time.Hour},
+		"an override with a By of 65 bytes; use at most":    {with(func(o *window.Override) { o.By = strings.Repeat("x", 65) }), time.Hour},
+		`an override with the Mode "no"; choose`:            {with(func(o *window.Override) { o.Mode = "no" }), time.Hour},
+		`with the Mode "block" and limits; choose`:          {with(func(o *window.Override) { o.Limits = parsed("5/1h") }), time.Hour},
+		"no limits; give at least one":                      {with(func(o *window.Override) { o.Mode = window.OverrideLimits }), time.Hour},
+		"limit 100/1m@5s; it keeps no Resolution, so leave": {with(func(o *window.Override) { o.Mode, o.Limits = window.OverrideLimits, parsed("100/1m@5s") }), time.Hour},
+	} {
+		if err := n.Override(t.Context(), "e", of.o, of.d); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %s", err, want)
+		}
+	}
+	if err := n.Override(t.Context(), "", good, time.Hour); !errors.Is(err, window.ErrEmptyEvent) {
+		t.Error(err)
+	}
+	if _, err := window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h"), Overrides: true}); err == nil || !strings.Contains(err.Error(), "has Overrides, which are kept in Redis; leave it out") {
+		t.Error(err)
+	}
+	plain := must(window.New(conn, window.Config{Name: "plain", Limits: parsed("1/1h")}))
+	if _, err := plain.Overrides(t.Context()); err == nil || !strings.Contains(err.Error(), "it was made without Overrides; set Config.Overrides") {
+		t.Error(err)
+	}
+}
+
+// TestOverrideObserved checks what is observed of a decision that an override made.
+func TestOverrideObserved(t *testing.T) {
+	var last window.Observation
+	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Observe = func(_ context.Context, o window.Observation) { last = o } })
+	n.override("e", window.Override{Mode: window.OverrideBlock})
+	d := must(n.AllowN(t.Context(), "e", 3))
+	if last.Kind != window.KindDenied || last.Units != 3 || !cmp.Equal(last.Decision, d) || last.InRedis != 0 {
+		t.Errorf("%+v", last)
+	}
+}

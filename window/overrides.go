@@ -1,0 +1,157 @@
+package window
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/lua"
+)
+
+// overridesEvery is how old a copy of the overrides is when the next decision begins to read them anew.
+const overridesEvery = 5 * time.Second
+
+// overrides are the overrides of a limiter's Name: in Redis, and the copy that decisions use.
+type overrides struct {
+	engine      *engine.Limiter // calls the script
+	limiter     *engine.Limiter // decides
+	countDenied bool
+	clock       func() time.Time
+
+	due   atomic.Bool                   // the next decision begins to read; it makes that false
+	table atomic.Pointer[overrideTable] // the copy; nil if there are none
+
+	reading sync.Mutex  // held while they are read
+	timer   *time.Timer // makes due true
+}
+
+// overrideTable is a copy of all overrides. It never changes.
+type overrideTable struct {
+	version   int64
+	overrides map[string]*override // by tag
+	clock     func() time.Time
+	local     time.Time // when it was read, or a later reply said that it is still current, by clock
+	server    time.Time // the same by the clock of Redis
+}
+
+// override is one that decides.
+type override struct {
+	mode   OverrideMode
+	end    time.Time // by the clock of Redis
+	engine engine.Limiter
+	limits []Limit
+}
+
+// newOverrides returns the overrides of a limiter. They have a circuit breaker of their own, whose outages
+// nobody observes.
+func newOverrides(conn *Connection, l *engine.Limiter) (*overrides, error) {
+	cfg := engine.Config{Kind: "o", Script: lua.Overrides, Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1, Text: limitText}
+	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
+	o := &overrides{engine: e, limiter: l, countDenied: l.CountDenied, clock: l.Clock.Now}
+	if o.clock == nil {
+		o.clock = time.Now
+	}
+	o.due.Store(true)
+	o.timer = time.AfterFunc(overridesEvery, func() { o.due.Store(true) })
+	o.timer.Stop()
+	return o, err
+}
+
+// current returns the copy, or nil if there are no overrides. If the copy is old, it begins to read them
+// anew, and does not wait for that.
+func (o *overrides) current() *overrideTable {
+	if o.due.Load() && o.due.CompareAndSwap(true, false) {
+		go o.refresh()
+	}
+	return o.table.Load()
+}
+
+// refresh reads the overrides, and schedules the next time. On an error, the copy stays.
+func (o *overrides) refresh() {
+	o.reading.Lock()
+	defer o.reading.Unlock()
+	defer o.timer.Reset(overridesEvery)
+	local, old := o.clock(), o.table.Load()
+	if old == nil {
+		old = &overrideTable{}
+	}
+	list, err := o.list(context.Background(), old.version)
+	switch {
+	case err != nil:
+	case list.version == 0:
+		o.table.Store(nil)
+	case list.version == old.version:
+		o.table.Store(&overrideTable{old.version, old.overrides, o.clock, local, list.at})
+	default:
+		o.table.Store(&overrideTable{list.version, o.deciding(list.all), o.clock, local, list.at})
+	}
+}
+
+// deciding returns overrides in the form that decides.
+func (o *overrides) deciding(all []Override) map[string]*override {
+	of := make(map[string]*override, len(all))
+	for _, from := range all {
+		to := &override{mode: from.Mode, end: from.Until, limits: from.Limits}
+		if to.mode == OverrideLimits {
+			to.engine = o.limiter.Under(appendEngine(nil, from.Limits, o.countDenied))
+		}
+		of[from.Tag] = to
+	}
+	return of
+}
+
+// of returns the override that an event has now, or nil.
+func (t *overrideTable) of(secret []byte, event string) *override {
+	o := t.overrides[keys.Tag(secret, event)]
+	if o == nil || t.left(o) <= 0 {
+		return nil
+	}
+	return o
+}
+
+// left returns how long an override is still in force, in whole milliseconds.
+func (t *overrideTable) left(o *override) time.Duration {
+	left := o.end.Sub(t.server) - t.clock().Sub(t.local)
+	return (left + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// overrideList is the reply to list.
+type overrideList struct {
+	at      time.Time // by the clock of Redis
+	version int64
+	all     []Override
+}
+
+// list reads the overrides, unless Redis still has the version that is known.
+func (o *overrides) list(ctx context.Context, known int64) (list overrideList, err error) {
+	reply, err := o.call(ctx, "list", []string{strconv.FormatInt(known, 10)})
+	if err != nil {
+		return list, err
+	}
+	list.at, list.version = utc(reply.Integers[1]), reply.Integers[2]
+	for i := 3; i+6 <= len(reply.Integers); i += 6 {
+		from := Override{Tag: reply.Texts[i], Since: utc(reply.Integers[i+1]), Until: utc(reply.Integers[i+2]), Why: reply.Texts[i+4], By: reply.Texts[i+5]}
+		if from.Event = keys.Event(from.Tag); from.setWhat(reply.Texts[i+3]) {
+			list.all = append(list.all, from)
+		}
+	}
+	return list, nil
+}
+
+// errOverrides is returned for a reply that no Slidegate script gives.
+var errOverrides = errors.New("the reply is not as the head of overrides.lua says; remove the script that Redis holds under this hash")
+
+// call makes a call of the script.
+func (o *overrides) call(ctx context.Context, verb string, rest []string) (engine.CallReply, error) {
+	reply, err := o.engine.Call(ctx, engine.Call{Verb: verb, Event: "overrides", Rest: rest, Reads: verb == "list", InText: true})
+	if err == nil && len(reply.Integers) < 3 {
+		err = o.engine.Wrap(errOverrides)
+	}
+	return reply, err
+}
