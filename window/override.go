@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/keys"
 )
 
 // Override gives one event other limits for a time, in all processes whose limiter of this Name has
@@ -86,7 +85,7 @@ func (l *Limiter) changeOverride(ctx context.Context, verb, event string, rest .
 		return false, err
 	}
 	defer l.overrides.due.Store(true)
-	reply, err := l.overrides.call(ctx, verb, slices.Concat([]string{keys.Tag(l.engine.Secret, event)}, rest))
+	reply, err := l.overrides.call(ctx, verb, slices.Concat([]string{l.engine.Tag(event)}, rest))
 	return err == nil && reply.Integers[0] > 0, err
 }
 
@@ -169,7 +168,7 @@ func (l *Limiter) under(event string) *Limiter {
 	if t == nil {
 		return l
 	}
-	return l.by(t.of(l.engine.Secret, event), t)
+	return l.by(t.of(l, event), t)
 }
 
 // underEach returns under of each event, or nil if that is l for all of them. An event that occurs twice
@@ -185,7 +184,7 @@ func (l *Limiter) underEach(events []string) []*Limiter {
 	each, now := make([]*Limiter, len(events)), t.clock()
 	t = &overrideTable{version: t.version, overrides: t.overrides, local: t.local, server: t.server, clock: func() time.Time { return now }}
 	for i, event := range events {
-		each[i] = l.by(t.of(l.engine.Secret, event), t)
+		each[i] = l.by(t.of(l, event), t)
 	}
 	return each
 }

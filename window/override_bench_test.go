@@ -10,10 +10,10 @@ import (
 )
 
 // withOverrides returns a limiter with so many overrides, none of which is of the event "198.51.100.7".
-func withOverrides(tb testing.TB, name string, many int, on bool) *window.Limiter {
+func withOverrides(tb testing.TB, name string, many int, on bool, secret []byte) *window.Limiter {
 	tb.Helper()
 	client := redistest.Client(tb)
-	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("1000000000/1h"), Overrides: on, Timeout: time.Minute}))
+	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("1000000000/1h"), Overrides: on, Secret: secret, Timeout: time.Minute}))
 	for i := range many {
 		if err := l.Override(tb.Context(), fmt.Sprint("event-", i), window.Override{Mode: window.OverrideBlock, Why: "on call"}, time.Hour); err != nil {
 			tb.Fatal(err)
@@ -34,9 +34,9 @@ func TestOverrideAllocations(t *testing.T) {
 	count := func(l *window.Limiter, event string) float64 {
 		return testing.AllocsPerRun(1000, func() { must(l.Allow(t.Context(), event)) })
 	}
-	without := count(withOverrides(t, redistest.Key(t), 0, false), "198.51.100.7")
+	without := count(withOverrides(t, redistest.Key(t), 0, false, nil), "198.51.100.7")
 	for _, many := range []int{0, 1000} {
-		l := withOverrides(t, redistest.Key(t), many, true)
+		l := withOverrides(t, redistest.Key(t), many, true, nil)
 		if with := count(l, "198.51.100.7"); with > without {
 			t.Errorf("%v allocations in a decision with %d overrides, %v without", with, many, without)
 		}
@@ -53,7 +53,7 @@ func BenchmarkOverrides(b *testing.B) {
 		many int
 		on   bool
 	}{{"off", 0, false}, {"none", 0, true}, {"1000", 1000, true}} {
-		l := withOverrides(b, "bench-"+of.name+redistest.Key(b), of.many, of.on)
+		l := withOverrides(b, "bench-"+of.name+redistest.Key(b), of.many, of.on, nil)
 		b.Run(of.name, func(b *testing.B) {
 			for b.Loop() {
 				must(l.Allow(b.Context(), "198.51.100.7"))
@@ -64,12 +64,16 @@ func BenchmarkOverrides(b *testing.B) {
 
 // BenchmarkOverrideLookup measures what Overrides add to a decision: to look whether the event has one.
 func BenchmarkOverrideLookup(b *testing.B) {
-	for _, many := range []int{0, 1000} {
-		l := withOverrides(b, "lookup"+redistest.Key(b), many, true)
-		b.Run(fmt.Sprint(many), func(b *testing.B) {
+	for _, of := range []struct {
+		name   string
+		many   int
+		secret []byte
+	}{{"none", 0, nil}, {"1000", 1000, nil}, {"1000 and a Secret", 1000, []byte("sixteen bytes...")}} {
+		l := withOverrides(b, "lookup"+redistest.Key(b), of.many, true, of.secret)
+		b.Run(of.name, func(b *testing.B) {
 			for b.Loop() {
 				if l.Under("198.51.100.7") {
-					b.Fatal("it has none")
+					b.Fatal("it has one")
 				}
 			}
 		})

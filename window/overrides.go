@@ -106,9 +106,9 @@ func (o *overrides) deciding(all []Override) map[string]*override {
 	return of
 }
 
-// of returns the override that an event has now, or nil.
-func (t *overrideTable) of(secret []byte, event string) *override {
-	o := t.overrides[keys.Tag(secret, event)]
+// of returns the override that an event of a limiter has now, or nil.
+func (t *overrideTable) of(l *Limiter, event string) *override {
+	o := t.overrides[l.engine.Tag(event)]
 	if o == nil || t.left(o) <= 0 {
 		return nil
 	}

@@ -31,6 +31,7 @@ type core struct {
 	own    *Limits // the limits of the limiter from New or NewLocal
 	store  Store
 	bound  func(maxEvents int) // in memory; else nil
+	tagger *keys.Tagger        // nil without a Secret
 	prefix string              // of each key
 	suffix string
 }
@@ -165,7 +166,7 @@ func (l *Limiter) BoundBy(bound func(maxEvents int)) { l.bound = bound }
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
 	own := newLimits(limits, cfg.CountDenied)
-	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}, own}
+	return &Limiter{&core{Config: cfg, own: own, tagger: keys.NewTagger(cfg.Secret), prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}, own}
 }
 
 // Made reports whether the limiter comes from New, NewLocal or With.
@@ -193,7 +194,10 @@ func (l *Limiter) Same(other *Limiter) bool {
 }
 
 // Key returns the Redis key of an event: the name, the event as hash tag, the kind of record.
-func (l *core) Key(event string) string { return l.prefix + keys.Tag(l.Secret, event) + l.suffix }
+func (l *core) Key(event string) string { return l.prefix + l.Tag(event) + l.suffix }
+
+// Tag returns the hash tag of an event.
+func (l *core) Tag(event string) string { return l.tagger.Tag(event) }
 
 // Shown returns an event as lists of denials show it: by itself or, if its key has a hash in place of it,
 // by that hash. The key is that of the event, or empty if it was not made yet.

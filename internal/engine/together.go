@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
@@ -69,7 +68,7 @@ func (t *gathered) add(a Ask) bool {
 // key returns the key of an ask. Those of one event and one secret share a tag, which is costly to make.
 func (t *gathered) key(a Ask) string {
 	if a.Event != t.event || !bytes.Equal(a.Secret, t.secret) {
-		t.event, t.secret, t.tag = a.Event, a.Secret, keys.Tag(a.Secret, a.Event)
+		t.event, t.secret, t.tag = a.Event, a.Secret, a.Tag(a.Event)
 	}
 	return a.prefix + t.tag + a.suffix
 }
