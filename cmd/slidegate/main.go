@@ -3,6 +3,7 @@
 //   - replay shows what limits would have done to a log
 //   - inspect shows how much of its limits an event has used in Redis
 //   - reset deletes these counts
+//   - override gives an event other limits for a time, and overrides lists them
 //   - proxy is an HTTP reverse proxy that limits requests
 //   - audit attacks the rate limit of a service, and reports what it does not keep
 package main
@@ -29,11 +30,13 @@ import (
 type commandLine struct {
 	Version kong.VersionFlag `help:"Print the version, and the Go version that built it."`
 
-	Replay  replay.Command      `cmd:"" help:"Show what limits would have done to a log."`
-	Inspect inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
-	Reset   inspect.Reset       `cmd:"" help:"Delete the counts of an event from Redis."`
-	Proxy   proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
-	Audit   webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service keeps what it claims."`
+	Replay    replay.Command      `cmd:"" help:"Show what limits would have done to a log."`
+	Inspect   inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
+	Reset     inspect.Reset       `cmd:"" help:"Delete the counts of an event from Redis."`
+	Override  inspect.Override    `cmd:"" help:"Give an event other limits for a time, while the service runs."`
+	Overrides inspect.Overrides   `cmd:"" help:"List the overrides of a limiter."`
+	Proxy     proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
+	Audit     webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service keeps what it claims."`
 }
 
 func main() {

@@ -18,8 +18,10 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		t.Fatalf("%d addresses", len(addresses))
 	}
 	commands := map[string][]string{
-		"inspect": {"login", "e"},
-		"reset":   {"--yes", "login", "e"},
+		"inspect":   {"login", "e"},
+		"reset":     {"--yes", "login", "e"},
+		"override":  {"--block", "--for", "1h", "--why", "x", "login", "e"},
+		"overrides": {"login"},
 		// A busy machine connects slowly.
 		"proxy":  {"--to", "http://127.0.0.1:1", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--timeout", "1m"},
 		"replay": nil, // reads no environment

@@ -175,7 +175,10 @@ func (c *Command) show(ctx context.Context, fetch func(context.Context) (result,
 // report returns the whole text about a state.
 func report(screen output.Screen, st result, brief bool) string {
 	var b strings.Builder
-	b.WriteString(st.head() + "\n" + st.body(screen, brief))
+	b.WriteString(st.head())
+	if body := st.body(screen, brief); body != "" {
+		b.WriteString("\n" + body)
+	}
 	screen.End(&b, styledHeadline(screen, st), st.next()...)
 	return b.String()
 }

@@ -20,6 +20,9 @@ func (st *State) head() string {
 		{"key", st.Key},
 		{"time", st.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
 	}
+	if st.Override != nil {
+		rows = append(rows, st.Override.row(st.At))
+	}
 	if st.Turns != nil {
 		rows = append(rows, st.rows(st.At)...)
 	}
@@ -84,6 +87,10 @@ func (p *Places) table(now time.Time) [][]string {
 // headline returns the decision in one sentence, for the end of a report.
 func (st *State) headline() string {
 	switch {
+	case st.isFixed() && st.Allowed:
+		return "ALLOWED without limits, by an override"
+	case st.isFixed():
+		return "DENIED by an override; it ends " + formatIn(st.RetryAfter, st.At)
 	case st.Decision == nil && !st.Stored:
 		return "nothing is counted"
 	case st.Decision == nil:
@@ -115,6 +122,8 @@ func (st *State) next() []string {
 	switch {
 	case !ok || !named:
 		return []string{"help", "inspect"}
+	case st.Override != nil:
+		return append([]string{"override", "--end"}, subject...)
 	case st.status() == statusDenied && st.Places == nil: // a reset takes places from those who hold them
 		return append([]string{"reset"}, subject...)
 	case !st.Stored && st.Estimator == "window":
@@ -144,6 +153,9 @@ func (st *State) missingFlags() string {
 // unnamedLimits returns the limits that Redis stores and the command line leaves out. Redis knows
 // their Per, and not their Max.
 func (st *State) unnamedLimits() (limits []string) {
+	if st.Override != nil { // no other limits count
+		return nil
+	}
 	for _, sec := range st.Limits {
 		switch {
 		case sec.Bound == nil && sec.per == 0:
@@ -187,6 +199,16 @@ func (st *State) given() (given []*section) {
 
 // writeNotes writes hints at wrong arguments or a wrong clock.
 func (st *State) writeNotes(b *strings.Builder) {
+	if st.Override == nil { // whose limits need not be stored
+		st.writeHints(b)
+	}
+	if lag := st.clockLag(); lag > 0 {
+		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the limiter uses the time of the last event.\n", formatDuration(lag))
+	}
+}
+
+// writeHints writes hints at wrong arguments.
+func (st *State) writeHints(b *strings.Builder) {
 	var absent []string
 	for _, sec := range st.given() {
 		if !sec.Stored {
@@ -200,9 +222,6 @@ func (st *State) writeNotes(b *strings.Builder) {
 	}
 	if st.Decision != nil && st.missingFlags() != "" {
 		fmt.Fprintf(b, "\nMore limits are stored, and may %s, too; add %s.\n", st.verb(), st.missingFlags())
-	}
-	if lag := st.clockLag(); lag > 0 {
-		fmt.Fprintf(b, "\nThe clock of Redis stepped back: it reads %s earlier than the last event.\nUntil it has caught up, the limiter uses the time of the last event.\n", formatDuration(lag))
 	}
 }
 

@@ -15,13 +15,14 @@ import (
 
 // State is the state of an event, as --json prints it. Durations are in milliseconds.
 type State struct {
-	Limiter   string    `json:"limiter"`
-	Event     string    `json:"event"`
-	Key       string    `json:"key"`
-	Redis     string    `json:"redis"`
-	Estimator string    `json:"estimator"`
-	At        time.Time `json:"at"`     // by the clock of Redis
-	Stored    bool      `json:"stored"` // Redis holds the key
+	Limiter   string         `json:"limiter"`
+	Event     string         `json:"event"`
+	Key       string         `json:"key"`
+	Redis     string         `json:"redis"`
+	Estimator string         `json:"estimator"`
+	At        time.Time      `json:"at"`                 // by the clock of Redis
+	Stored    bool           `json:"stored"`             // Redis holds the key
+	Override  *overrideState `json:"override,omitempty"` // of the event, if it has one
 	*Decision
 	*Turns
 	*Places
@@ -255,7 +256,7 @@ func (st *State) status() cli.ExitStatus {
 	switch {
 	case st.Decision != nil && !st.Allowed && st.Turns == nil:
 		return statusDenied
-	case !st.Stored:
+	case !st.Stored && st.Override == nil:
 		return statusUnknown
 	}
 	return 0

@@ -138,9 +138,14 @@ func (s *Subject) outage(err error) error {
 // millisecond.
 var placeholderLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
 
-// fetchState reads the state of the event under the limits given, and under all others that Redis
-// stores. It calls Redis once without limits, and again with them if any are given.
+// fetchState reads the state of the event under the limits given, or under those of its override, and
+// under all others that Redis stores. It calls Redis once without limits, again with them if there are
+// any, and once about overrides.
 func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*State, error) {
+	override, given, err := s.addOverride(ctx, client, given, now)
+	if err != nil {
+		return nil, err
+	}
 	st, err := s.inspect(ctx, client, placeholderLimits, now)
 	if err != nil {
 		return nil, s.userError(ctx, err)
@@ -152,6 +157,8 @@ func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given f
 		return nil, s.userError(ctx, err)
 	}
 	st.decide(stored)
+	st.Override = override
+	st.overrule()
 	return st, nil
 }
 

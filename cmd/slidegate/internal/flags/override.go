@@ -1,0 +1,64 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/slidegate/slidegate/window"
+)
+
+// longestOverride is how long an override can last.
+const longestOverride = 366 * 24 * time.Hour
+
+// For is how long an override lasts.
+type For time.Duration
+
+// Decode reads the flag. It takes days and weeks, as in the Per of a limit.
+func (f *For) Decode(c *kong.DecodeContext) error {
+	text, err := value(c, "one, as in 24h")
+	if err != nil {
+		return err
+	}
+	if *f != 0 {
+		return errTwice
+	}
+	l, err := window.ParseLimit("1/" + text)
+	if err != nil || l.Resolution != 0 || l.Per < time.Second || l.Per > longestOverride {
+		return fmt.Errorf("%q is no time from 1s to 366d; write one, as in 24h or 7d", text)
+	}
+	*f = For(l.Per)
+	return nil
+}
+
+// Short is a text of at most 200 bytes.
+type Short string
+
+// Decode reads the flag.
+func (s *Short) Decode(c *kong.DecodeContext) error {
+	t := Text(*s)
+	if err := t.Decode(c); err != nil {
+		return err
+	}
+	if *s = Short(t); len(t) > 200 {
+		return errors.New("it has more than 200 bytes; write a shorter text, and a link to the rest")
+	}
+	return nil
+}
+
+// Author is who sets an override: at most 64 bytes.
+type Author string
+
+// Decode reads the flag.
+func (a *Author) Decode(c *kong.DecodeContext) error {
+	var t Text
+	if err := t.Decode(c); err != nil {
+		return err
+	}
+	if *a = Author(t); len(t) > 64 {
+		return errors.New("it has more than 64 bytes; write a shorter name")
+	}
+	return nil
+}

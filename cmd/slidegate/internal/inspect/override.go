@@ -1,0 +1,225 @@
+package inspect
+
+import (
+	"context"
+	_ "embed" // for the help
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/window"
+)
+
+// where says in which Redis the overrides are.
+type where struct {
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	RedisFiles flags.RedisFiles `embed:""`
+}
+
+// subject returns the subject of a limiter of package window, and of an event of it.
+func (w *where) subject(name, event flags.Argument, secret flags.Secret) *Subject {
+	return &Subject{Redis: w.Redis, RedisFiles: w.RedisFiles, Secret: secret, Name: string(name), Event: string(event)}
+}
+
+// Override represents slidegate override with its flags. Run runs it.
+type Override struct {
+	where
+	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+	Args   struct {
+		Name  flags.Argument `arg:"" help:"The Name in the limiter's Config."`
+		Event flags.Argument `arg:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
+	} `embed:""`
+	Limits    flags.Limits `name:"limit" placeholder:"MAX/PER" help:"A limit that replaces all limits of the event, such as 100/1m. For several, repeat the flag or write 5/1s,100/1m."`
+	Block     bool         `help:"Deny the event everything."`
+	Unlimited bool         `help:"Allow the event everything, and count nothing."`
+	End       bool         `help:"Remove the override of the event."`
+	For       flags.For    `placeholder:"24h" help:"How long the override lasts, from 1s to 366d."`
+	Why       flags.Short  `placeholder:"TEXT" help:"The reason, for those who find the override later."`
+	By        flags.Author `placeholder:"NAME" env:"USER" help:"Who sets the override."`
+}
+
+//go:embed override-help.txt
+var overrideHelp string
+
+// Help returns the text of slidegate override --help.
+func (Override) Help() string { return overrideHelp }
+
+// Run sets or ends the override of the event.
+func (c *Override) Run(ctx context.Context, s cli.Streams) error {
+	o, err := c.override()
+	if err != nil {
+		return err
+	}
+	of := c.subject(c.Args.Name, c.Args.Event, c.Secret)
+	client, err := of.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	l, err := of.overridden(client, s.Now)
+	switch {
+	case err != nil:
+		return err
+	case c.End:
+		return of.endOverride(ctx, l, s)
+	}
+	if err := l.Override(ctx, of.Event, o, time.Duration(c.For)); err != nil {
+		return of.userError(ctx, err)
+	}
+	return of.showOverride(ctx, l, s)
+}
+
+// override returns the override that the flags describe.
+func (c *Override) override() (o window.Override, err error) {
+	o = window.Override{Mode: window.OverrideLimits, Limits: c.Limits, Why: string(c.Why), By: string(c.By)}
+	var given []string
+	for _, of := range []struct {
+		flag string
+		is   bool
+		mode window.OverrideMode
+	}{{"--limit", len(c.Limits) > 0, o.Mode}, {"--block", c.Block, window.OverrideBlock}, {"--unlimited", c.Unlimited, window.OverrideUnlimited}, {"--end", c.End, ""}} {
+		if of.is {
+			given, o.Mode = append(given, of.flag), of.mode
+		}
+	}
+	switch {
+	case len(given) == 0:
+		return o, errors.New("it is missing what to do; write --limit 100/1m, --block, --unlimited or --end")
+	case len(given) > 1:
+		return o, fmt.Errorf("%s and %s do not go together: an override does one thing; leave out one of them", given[0], given[1])
+	case c.End && (c.For != 0 || c.Why != ""):
+		return o, errors.New("--end is at once, and stores nothing; leave out --for and --why")
+	case !c.End && c.For == 0:
+		return o, errors.New("it is missing how long; write --for 24h")
+	case !c.End && c.Why == "":
+		return o, errors.New(`it is missing why; write --why "ticket 4711", for those who find the override later`)
+	}
+	for _, l := range c.Limits {
+		if l.Resolution != 0 {
+			return o, fmt.Errorf("--limit: %v has a resolution, which an override does not keep; leave out the @", l)
+		}
+	}
+	return o, nil
+}
+
+// overridden returns a limiter with overrides.
+func (s *Subject) overridden(client rueidis.Client, now func() time.Time) (*window.Limiter, error) {
+	return window.New(window.On(client), window.Config{
+		Name: s.Name, Limits: placeholderLimits, Secret: s.Secret, Now: now, Timeout: connect.Timeout, Overrides: true,
+	})
+}
+
+// endOverride removes the override of the event.
+func (s *Subject) endOverride(ctx context.Context, l *window.Limiter, out cli.Streams) error {
+	ended, err := l.EndOverride(ctx, s.Event)
+	if err != nil {
+		return s.userError(ctx, err)
+	}
+	screen, text := output.ScreenOf(out.Out), "Ended.\n"
+	if !ended {
+		text = screen.Wrap(fmt.Sprintf("There is no override of %s in %s on %s.", logs.Shown(s.Event), s.Name, s.Redis.String())) + "\n"
+	}
+	if _, err = io.WriteString(out.Out, text); err == nil && !ended {
+		return statusUnknown
+	}
+	return err
+}
+
+// showOverride shows the override of the event that was set.
+func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.Streams) error {
+	o, err := s.overrideOf(ctx, l)
+	if err != nil || o == nil {
+		return err
+	}
+	screen := output.ScreenOf(out.Out)
+	var b strings.Builder
+	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), o.Until.Format(time.DateTime))) + "\n")
+	b.WriteString(screen.Wrap("Limiters that have Overrides notice within 5s, as they decide.") + "\n")
+	if event, ok := shellWord(s.Event); ok {
+		b.WriteString(screen.Command("next: slidegate", append(append([]string{"override", "--end"}, s.flags()...), s.Name, event)) + "\n")
+	}
+	_, err = io.WriteString(out.Out, b.String())
+	return err
+}
+
+// overrideOf returns the override of the event, or nil.
+func (s *Subject) overrideOf(ctx context.Context, l *window.Limiter) (*window.Override, error) {
+	all, err := l.Overrides(ctx)
+	if err != nil {
+		return nil, s.userError(ctx, err)
+	}
+	for i := range all {
+		if all[i].Tag == keys.Tag(s.Secret, s.Event) {
+			return &all[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// does returns what an override does.
+func does(o *window.Override) string {
+	if o.Mode != window.OverrideLimits {
+		return string(o.Mode)
+	}
+	var limits []string
+	for _, l := range o.Limits {
+		limits = append(limits, l.Label())
+	}
+	return strings.Join(limits, ",")
+}
+
+// addOverride reads the override of the event, if the limiter is of package window. Its limits replace the
+// limits given.
+func (s *Subject) addOverride(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*overrideState, flags.Limits, error) {
+	if len(s.kinds()) > 0 {
+		return nil, given, nil
+	}
+	l, err := s.overridden(client, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := s.overrideOf(ctx, l)
+	if err != nil || o == nil {
+		return nil, given, err
+	}
+	st := newOverrideState(o)
+	if o.Mode == window.OverrideLimits {
+		given = o.Limits
+	}
+	return &st, given, nil
+}
+
+// overrule decides by the override, if it is a block or unlimited.
+func (st *State) overrule() {
+	switch {
+	case st.Override == nil:
+	case st.Override.Mode == string(window.OverrideBlock):
+		st.Decision = &Decision{RetryAfter: st.Override.Until.Sub(st.At).Milliseconds()}
+	case st.Override.Mode == string(window.OverrideUnlimited):
+		st.Decision = &Decision{Allowed: true}
+	}
+}
+
+// isFixed reports whether an override decides, and not the limits.
+func (st *State) isFixed() bool {
+	return st.Override != nil && st.Override.Mode != string(window.OverrideLimits)
+}
+
+// row returns the override for the head of a report.
+func (o *overrideState) row(now time.Time) []string {
+	text := o.does + " until " + formatTime(o.Until, now)
+	if o.By != "" {
+		text += ", by " + logs.Shown(o.By)
+	}
+	return []string{"override", text + ": " + logs.Shown(o.Why)}
+}
