@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -381,5 +383,26 @@ func TestOverrideObserved(t *testing.T) {
 	d := must(n.AllowN(t.Context(), "e", 3))
 	if last.Kind != window.KindDenied || last.Units != 3 || !cmp.Equal(last.Decision, d) || last.InRedis != 0 {
 		t.Errorf("%+v", last)
+	}
+}
+
+// TestOverrideAddsNoCommand checks that a limiter reads its overrides once in 5 s, and that a block sends
+// nothing.
+func TestOverrideAddsNoCommand(t *testing.T) {
+	server := redistest.Start(t)
+	n, began := newNight(t, window.On(server.Client(t)), nil), time.Now()
+	n.override("none", window.Override{Mode: window.OverrideBlock})
+	calls := func() (total int64) {
+		stats := must(server.Do(t.Context(), "INFO", "commandstats").ToString())
+		for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
+			total += must(strconv.ParseInt(m[1], 10, 64))
+		}
+		return total
+	}
+	before := calls()
+	n.attempts("e", 100)
+	n.attempts("none", 100)
+	if sent, reads := calls()-before, int64(time.Since(began)/(5*time.Second))+1; sent < 100 || sent > 100+reads {
+		t.Errorf("%d script calls for 100 decisions and up to %d reads", sent, reads)
 	}
 }

@@ -36,7 +36,7 @@ func TestOverrideGolden(t *testing.T) {
 		args   []string
 	}{
 		{"override", 0, []string{"override", "--limit", "100/1h,5/1s", "--for", "24h", "--why", "ticket 4711", s.name, "key-7"}},
-		{"override-block", 0, []string{"override", "--block", "--for", "1h", "--why", "it floods us\x1b[2J", s.name, "198.51.100.7"}},
+		{"override-block", 0, []string{"override", "--block", "--for", "1h", "--why", "it floods us", s.name, "198.51.100.7"}},
 		{"override-unlimited", 0, []string{"override", "--unlimited", "--for", "7d", "--why", "load test", "--by", "bob", s.name, "key 8"}},
 		{"overrides", 0, []string{"overrides", s.name}},
 		{"overrides-json", 0, []string{"overrides", "--json", s.name}},
@@ -56,6 +56,30 @@ func TestOverrideGolden(t *testing.T) {
 	none := newService(t)
 	if shown, status := overridden(t, none, "overrides", none.name); shown != "There is no override in login on 127.0.0.1:6379.\n" || status != 0 {
 		t.Errorf("status %d, %s", status, shown)
+	}
+}
+
+// TestOverridesPage compares docs/overrides.md with the output of the program.
+func TestOverridesPage(t *testing.T) {
+	page := text(t, "../../docs/overrides.md")
+	for _, golden := range []string{"override", "overrides"} {
+		shown := text(t, "testdata/"+golden+".golden")
+		if indented := "    " + strings.ReplaceAll(strings.TrimSuffix(shown, "\n"), "\n", "\n    "); !strings.Contains(page, indented) {
+			t.Errorf("docs/overrides.md does not show %s.golden", golden)
+		}
+	}
+}
+
+// TestOverrideQuoted checks that no text of an override controls the terminal.
+func TestOverrideQuoted(t *testing.T) {
+	s := newService(t)
+	for _, args := range [][]string{
+		{"override", "--block", "--for", "1h", "--why", "\x1b[2J", "--by", "\x1b[1m", s.name, "\x1b[3m"},
+		{"overrides", s.name}, {"inspect", s.name, "\x1b[3m"},
+	} {
+		if shown, _ := overridden(t, s, args...); strings.Contains(shown, "\x1b") || !strings.Contains(shown, `\x1b[3m`) {
+			t.Errorf("%q prints %q", args, shown)
+		}
 	}
 }
 
