@@ -164,7 +164,7 @@ func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemNoKey)
 		return
 	}
-	quotas, ok := s.readAll(r, keys)
+	quotas, ok := s.readAll(r, keys, s.choose(r))
 	if !ok {
 		writeProblem(w, problemUnread)
 		return
@@ -190,11 +190,34 @@ func (s *Status) keys(r *http.Request) (keys []string, ok bool) {
 	return keys, true
 }
 
+// choose returns how to inspect the limiter of each quota, one after the other, because each Choose may
+// change the request.
+func (s *Status) choose(r *http.Request) []inspect {
+	looks := make([]inspect, len(s.quotas))
+	for i := range s.quotas {
+		looks[i] = s.quotas[i].choose(r)
+	}
+	return looks
+}
+
+// choose returns how to inspect the limiter for a request. If there is none, that returns an error.
+func (q *Quota) choose(r *http.Request) inspect {
+	l, err := (&Config{Limiter: q.Limiter, Choose: q.Choose}).limiter(r)
+	look := inspectOf(l)
+	if err == nil && look == nil {
+		err = fmt.Errorf("the quota %w", errNoInspect(l))
+	}
+	if err != nil {
+		return func(context.Context, string) ([]window.Usage, bool, error) { return nil, false, err }
+	}
+	return look
+}
+
 // readAll reads all quotas at the same time, and reports whether that succeeded.
-func (s *Status) readAll(r *http.Request, keys []string) (quotas []quotaStatus, ok bool) {
+func (s *Status) readAll(r *http.Request, keys []string, looks []inspect) (quotas []quotaStatus, ok bool) {
 	quotas, errs := make([]quotaStatus, len(keys)), make([]error, len(keys))
 	inMemory := func(int) bool { return false } // which is quick enough beside others
-	calls.Concurrently(0, len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r, keys[i]) })
+	calls.Concurrently(0, len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r.Context(), keys[i], looks[i]) })
 	if errors.Is(r.Context().Err(), context.Canceled) { // the client has gone, so this is not an outage
 		return nil, false
 	}
@@ -212,17 +235,9 @@ func (s *Status) readAll(r *http.Request, keys []string) (quotas []quotaStatus, 
 }
 
 // read reads the quota of a key.
-func (q *Quota) read(r *http.Request, key string) (s quotaStatus, err error) {
-	l, err := (&Config{Limiter: q.Limiter, Choose: q.Choose}).limiter(r)
-	if err != nil {
-		return s, err
-	}
-	look := inspectOf(l)
-	if look == nil {
-		return s, fmt.Errorf("the quota %w", errNoInspect(l))
-	}
-	usage, allowed, err := look(r.Context(), key)
-	s = quotaStatus{Name: q.Name, Allowed: allowed, Limits: make([]limitStatus, len(usage))}
+func (q *Quota) read(ctx context.Context, key string, look inspect) (quotaStatus, error) {
+	usage, allowed, err := look(ctx, key)
+	s := quotaStatus{Name: q.Name, Allowed: allowed, Limits: make([]limitStatus, len(usage))}
 	for i, u := range usage {
 		s.Limits[i] = limitStatus{
 			Limit: u.Limit.Label(), Max: u.Limit.Max, Window: u.Limit.Per.Seconds(), Used: u.Used, Remaining: u.Remaining,

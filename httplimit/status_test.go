@@ -113,6 +113,23 @@ func TestStatusInOutage(t *testing.T) {
 	}
 }
 
+// TestStatusChoosesInTurn checks that the Choose of each quota can read the form of the request, and that
+// one that panics does so in the goroutine of the handler, where net/http recovers it.
+func TestStatusChoosesInTurn(t *testing.T) {
+	limiter := inMemory(nil, "5/1h")
+	byForm := func(r *http.Request) (httplimit.Limiter, error) { return limiter, r.ParseForm() }
+	panics := func(*http.Request) (httplimit.Limiter, error) { panic("a mistake") }
+	if w := ask(status(new(logBuffer), httplimit.Quota{Name: "a", Choose: byForm}, httplimit.Quota{Name: "b", Choose: byForm})); w.Code != http.StatusOK {
+		t.Error(w.Code, w.Body)
+	}
+	defer func() {
+		if value := recover(); value != "a mistake" {
+			t.Errorf("a panic of %v", value)
+		}
+	}()
+	ask(status(new(logBuffer), httplimit.Quota{Name: "a", Choose: panics}, httplimit.Quota{Name: "b", Choose: byForm}))
+}
+
 // TestStatusMistakes checks that a mistake of Choose, or a value of another program, is logged each
 // time, and answered as in an outage.
 func TestStatusMistakes(t *testing.T) {

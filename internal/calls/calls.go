@@ -5,6 +5,7 @@ package calls
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,19 +20,41 @@ func Finish(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Concurrently calls do for each index in [from, to) at the same time, so that the calls share a
 // round trip. It returns once all have returned. It calls do in the caller's goroutine for the
-// last index and for those in memory, which wait for nothing.
+// last index and for those in memory, which wait for nothing. It panics with the value of a call that
+// panics.
 func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
 	if to-from == 1 {
 		do(from)
 		return
 	}
-	var group sync.WaitGroup
+	var group background
 	for i := from; i < to; i++ {
 		if i == to-1 || inMemory(i) {
 			do(i)
 		} else {
-			group.Go(func() { do(i) })
+			group.Go(func() { group.guard(do, i) })
 		}
 	}
 	group.Wait()
+	if value := group.panicked.Load(); value != nil {
+		panic(*value)
+	}
+}
+
+// background is the calls in goroutines of their own. A panic there would end the process, whatever the
+// caller recovers.
+type background struct {
+	sync.WaitGroup
+
+	panicked atomic.Pointer[any] // the value of the last call that panicked
+}
+
+// guard makes a call, and keeps the value of its panic.
+func (b *background) guard(do func(i int), i int) {
+	defer func() {
+		if value := recover(); value != nil {
+			b.panicked.Store(&value)
+		}
+	}()
+	do(i)
 }

@@ -1,0 +1,23 @@
+package calls_test
+
+import (
+	"testing"
+
+	"github.com/slidegate/slidegate/internal/calls"
+)
+
+// TestPanic checks that a call that panics in another goroutine does so for the caller, once all are done.
+func TestPanic(t *testing.T) {
+	done := make([]bool, 3)
+	defer func() {
+		if value := recover(); value != "a mistake" || !done[1] || !done[2] {
+			t.Errorf("%v, %v", value, done)
+		}
+	}()
+	calls.Concurrently(0, len(done), func(int) bool { return false }, func(i int) {
+		if i == 0 {
+			panic("a mistake")
+		}
+		done[i] = true
+	})
+}
