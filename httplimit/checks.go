@@ -69,15 +69,11 @@ func joint(checks []window.Check, j window.JointDecision) verdict {
 	return v
 }
 
-// add adds the limits of one check. If another one denied, an allowed one counts nothing, so its
-// limits have no wait.
+// add adds the limits of one check.
 func (v *verdict) add(limiter string, d window.Decision) {
 	for _, u := range d.Usage {
 		if len(v.Usage) == 0 || u.Remaining < v.Remaining {
 			v.Remaining = u.Remaining
-		}
-		if d.Allowed && !v.Allowed {
-			u.RetryAfter = 0
 		}
 		v.Usage, v.limiters = append(v.Usage, u), append(v.limiters, limiter)
 	}

@@ -86,7 +86,7 @@ func checkCounted(t *testing.T, l *window.Limiter, event string, passed map[stri
 }
 
 // TestChecksInFields checks that each limit has a name of its own in the fields and the problem. A
-// check that would be allowed has no wait, because it counted nothing.
+// check that would be allowed counted nothing, so it has no wait, and what is left is without it.
 func TestChecksInFields(t *testing.T) {
 	keys, tokens := named("keys", "2/1h", "5/1d"), named("tokens", "2/1h")
 	h := middleware(httplimit.Config{LegacyHeaders: true, Checks: checksOf(
@@ -95,7 +95,7 @@ func TestChecksInFields(t *testing.T) {
 	const policy = `"keys:2/1h";q=2;w=3600, "keys:5/1d";q=5;w=86400, "keys:2/1h:2";q=2;w=3600, "keys:5/1d:2";q=5;w=86400, "tokens:2/1h";q=2;w=3600`
 	for i, want := range []string{
 		`200 "keys:2/1h";r=1, "keys:5/1d";r=4, "keys:2/1h:2";r=1, "keys:5/1d:2";r=4, "tokens:2/1h";r=0;t=3600  2 0`,
-		`429 "keys:2/1h";r=0, "keys:5/1d";r=3, "keys:2/1h:2";r=0, "keys:5/1d:2";r=3, "tokens:2/1h";r=0;t=3600 3600 2 0`,
+		`429 "keys:2/1h";r=1, "keys:5/1d";r=4, "keys:2/1h:2";r=1, "keys:5/1d:2";r=4, "tokens:2/1h";r=0;t=3600 3600 2 0`,
 	} {
 		w := ask(h)
 		f := w.Header()

@@ -36,8 +36,8 @@ type JointDecision struct {
 
 	// Decisions are those that were made, in the order of the checks: all if Allowed, or if all were
 	// decided jointly or in memory, else up to the denial. Counted is 0 in those that would be
-	// admitted beside a denial. A Decision is zero if a DenialCache or an override knew that a later
-	// check denies.
+	// admitted beside a denial, and their Usage is without their units. A Decision is zero if a
+	// DenialCache or an override knew that a later check denies.
 	Decisions []Decision
 }
 
@@ -217,6 +217,7 @@ func (a *answers) peek(ctx context.Context, i int) int {
 		var r engine.Reply
 		if c.Limiter.engine.Decide(ctx, &r, engine.Peek, c.Event, c.units()) == nil {
 			c.Limiter.fill(&a.decisions[i], c.units(), &r)
+			a.decisions[i].takeBack(c.units())
 		}
 	}
 	return i
@@ -301,7 +302,7 @@ func (a *answers) giveBack(ctx context.Context, stopped int) error {
 		if i := indices[k]; err != nil {
 			errs[i] = ofCheck(a.place(i), fmt.Errorf("%d units stay counted, since they could not be given back: %w", a.decisions[i].Counted, err))
 		} else {
-			a.decisions[i].Counted = 0
+			a.decisions[i].takeBack(a.decisions[i].Counted)
 		}
 	}
 	return errors.Join(errs...)

@@ -36,6 +36,22 @@ type Decision struct {
 	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, per limit of the Fallback
 }
 
+// takeBack changes an allowed decision about n units to what holds once these are not counted.
+func (d *Decision) takeBack(n int64) {
+	if !d.Allowed {
+		return
+	}
+	d.Counted = 0
+	for i := range d.Usage {
+		u := &d.Usage[i]
+		u.Used, u.RetryAfter = u.Used-n, 0
+		u.Remaining = max(0, u.Limit.Max-u.Used)
+		if i == 0 || u.Remaining < d.Remaining {
+			d.Remaining = u.Remaining
+		}
+	}
+}
+
 // Usage is how much of one limit is used, after the decision.
 type Usage struct {
 	Limit      Limit         // as in Config.Limits

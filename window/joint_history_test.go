@@ -769,8 +769,11 @@ func (k *jointKey) want(op jointOp) window.Decision {
 	case "taken":
 		d := k.log.decide(k.limits, "allow", op.n, op.now, false)
 		k.log.refund(k.limits, d, op.now)
-		d.Counted = 0
-		return d
+		return asItStands(d, op.n)
+	case "peek":
+		if d := k.log.decide(k.limits, op.verb, op.n, op.now, false); d.Allowed {
+			return asItStands(d, op.n)
+		}
 	case "denied":
 		k.log.repair(op.now)
 		d := k.log.clone().decide(k.limits, "allow", op.n, op.now, false)
@@ -783,6 +786,16 @@ func (k *jointKey) want(op jointOp) window.Decision {
 		return d
 	}
 	return k.log.decide(k.limits, op.verb, op.n, op.now, false)
+}
+
+// asItStands returns an allowed decision about n units as it is once these are not counted.
+func asItStands(d window.Decision, n int64) window.Decision {
+	for i := range d.Usage {
+		u := &d.Usage[i]
+		u.Used, u.Remaining, u.RetryAfter = u.Used-n, max(0, u.Limit.Max-u.Used+n), 0
+	}
+	d.Counted, d.Remaining = 0, slices.MinFunc(d.Usage, func(a, b window.Usage) int { return cmp.Compare(a.Remaining, b.Remaining) }).Remaining
+	return d
 }
 
 // replayRefunds gives back in the logs what the callers gave back. If it is unknown what a limit still had of
