@@ -54,8 +54,10 @@ func usageWait(h http.Header, _ time.Time) (longest time.Duration, found bool) {
 // legacyWait reads X-RateLimit-Reset, unless X-RateLimit-Remaining says that something is left. Servers
 // send seconds from now, seconds or milliseconds since 1970, or a date.
 func legacyWait(h http.Header, now time.Time) (time.Duration, bool) {
-	if left := h.Get(legacyRemaining); left != "" && left != "0" {
-		return 0, false
+	if left := h.Get(legacyRemaining); left != "" {
+		if n, err := strconv.ParseFloat(left, 64); err != nil || n > 0 {
+			return 0, false
+		}
 	}
 	text := h.Get(legacyReset)
 	n, isNumber := number(text)
