@@ -287,10 +287,16 @@ func (m *Middleware) serve(w http.ResponseWriter, s *served, next http.Handler) 
 	defer m.finish(s)
 	if m.cfg.CostAfter != nil {
 		r = s.metered()
-		defer func() { s.request.MultipartForm = r.MultipartForm }() // so that the server removes the form's files
+		defer handBack(s.request, r)
 	}
 	next.ServeHTTP(httpsnoop.Wrap(w, s.response.hooks()), r)
 	s.returned = true
+}
+
+// handBack gives a request what handlers have set in its copy: the form, whose files the server removes,
+// and the pattern, which those around may read.
+func handBack(r, inner *http.Request) {
+	r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern
 }
 
 // fail answers a request that the limiter could not decide about.

@@ -274,16 +274,20 @@ func TestInFlightOutage(t *testing.T) {
 	}
 }
 
-// TestInFlightPattern checks that a handler around sees which pattern of a mux within has matched.
-func TestInFlightPattern(t *testing.T) {
+// TestPattern checks that a handler around sees which pattern of a mux within has matched.
+func TestPattern(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", fine)
-	h := inFlight(httplimit.InFlightConfig{Places: places(1)}).Wrap(mux)
-	ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.ServeHTTP(w, r); r.Pattern != "GET /{$}" {
-			t.Errorf("%q", r.Pattern)
-		}
-	}))
+	for name, h := range map[string]http.Handler{
+		"InFlight":  inFlight(httplimit.InFlightConfig{Places: places(1)}).Wrap(mux),
+		"CostAfter": middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), CostAfter: reported}).Wrap(mux),
+	} {
+		ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if h.ServeHTTP(w, r); r.Pattern != "GET /{$}" {
+				t.Errorf("%s: %q", name, r.Pattern)
+			}
+		}))
+	}
 }
 
 // TestInFlightKeyless checks that a request without a key is refused, and that the first one is logged.
