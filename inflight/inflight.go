@@ -134,7 +134,11 @@ type decided struct {
 // Errors that callers can distinguish by errors.Is.
 var (
 	// ErrLost is in the cause of the end of Lease.Context: the lease has ended, or may have. The cause says why.
+	// It also matches ErrOutage or ErrUncertain if the lease was not renewed because Redis did not answer.
 	ErrLost = errors.New("the lease is lost; stop what it protects")
+
+	// ErrFull is in the error of an Acquire whose ctx has ended, if by the last answer the units were not free.
+	ErrFull = errors.New("the last answer was that all places are taken")
 
 	ErrClosed       = errors.New("the limiter is closed, so it gives no places; call Close only when the work is done")
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
@@ -352,7 +356,7 @@ func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
 
 // AcquireN waits until n units of an event are free, and takes them. Callers of a limiter come in order.
 // Among processes there is no order, and TryAcquire does not wait for its turn. Release the Lease when the
-// work is done. Errors are as those of TryAcquireN.
+// work is done. Errors are as those of TryAcquireN, and ErrFull.
 func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, err

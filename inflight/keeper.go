@@ -196,6 +196,8 @@ func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ende
 			l.lose(KindLost)
 		case pipeline.IsOutage(err) && g.fallback != nil:
 			l.carry(began)
+		default:
+			l.fail(err)
 		}
 	}
 	return ended

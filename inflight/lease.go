@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -16,14 +17,15 @@ type Lease struct {
 	since   time.Time
 
 	mu       sync.Mutex
-	ref                    // in Redis, and in the Fallback
-	degraded bool          // the Fallback holds the units
-	end      time.Time     // of the lease, for its holder: earlier than for Redis
-	renewAt  time.Time     // when to renew it next
-	renewing bool          // a call is under way
-	cause    error         // why it is over
-	over     bool          // it was released, or lost
-	ended    []func(error) // end the contexts
+	ref                        // in Redis, and in the Fallback
+	degraded bool              // the Fallback holds the units
+	end      time.Time         // of the lease, for its holder: earlier than for Redis
+	renewAt  time.Time         // when to renew it next
+	renewing bool              // a call is under way
+	failure  *pipeline.Failure // why the last renewal failed
+	cause    error             // why it is over
+	over     bool              // it was released, or lost
+	ended    []func(error)     // end the contexts
 }
 
 // A ref names a lease to a store.
@@ -54,6 +56,7 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 // extend notes that a call that began at a time gave the lease another TTL.
 func (l *Lease) extend(began time.Time) {
 	ttl := l.limiter.ttl
+	l.failure = nil
 	l.end, l.renewAt = began.Add(ttl-ttl/10), began.Add(ttl/3)
 	if last := l.since.Add(l.limiter.maxHold); l.end.After(last) {
 		l.end = last
@@ -128,6 +131,24 @@ func (l *Lease) carry(began time.Time) {
 	}
 }
 
+// fail notes why a renewal failed.
+func (l *Lease) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = pipeline.FailureIn(err)
+}
+
+// notRenewed returns the cause of the end of a lease that was not renewed.
+func (l *Lease) notRenewed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := fmt.Errorf("%w: it was not renewed within its TTL of %v", ErrLost, l.limiter.ttl)
+	if l.failure != nil {
+		err = fmt.Errorf("%w: %w: %v", err, l.failure.Counted, l.failure.Cause) //nolint:errorlint // a timeout of Redis is none of the caller
+	}
+	return err
+}
+
 // again takes units in Redis for a lease that the Fallback carries, and that has ended in Redis. If they are not
 // free, the Fallback carries it on.
 func (l *Lease) again(ctx context.Context) {
@@ -181,7 +202,7 @@ func (l *Lease) finish(cause error) bool {
 
 // lose ends a lease that its holder has not released, and gives up its units.
 func (l *Lease) lose(kind window.Kind) {
-	cause := fmt.Errorf("%w: it was not renewed within its TTL of %v", ErrLost, l.limiter.ttl)
+	cause := l.notRenewed()
 	if kind == KindOverdue {
 		cause = fmt.Errorf("%w: it was held for MaxHold, which is %v", ErrLost, l.limiter.maxHold)
 	}

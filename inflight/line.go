@@ -26,7 +26,10 @@ type lines struct {
 }
 
 // A line is those who wait for units of an event, first come, first served. Only the first asks.
-type line struct{ waiters []*waiter }
+type line struct {
+	waiters []*waiter
+	full    bool // by the last answer
+}
 
 // A waiter waits for units of an event.
 type waiter struct {
@@ -34,10 +37,19 @@ type waiter struct {
 	freed   chan struct{} // a place was given back in this process
 }
 
-// wait waits until n units are free, and takes them.
+// wait waits until n units are free, and takes them. Whoever leaves learns what the first in the line knows.
 func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*Lease, decided, error) {
 	w := s.join(event)
 	defer s.leave(event, w)
+	lease, d, err := s.take(ctx, l, event, n, w)
+	if err != nil && ctx.Err() != nil && !pipeline.IsOutage(err) && s.isFull(event) {
+		err = fmt.Errorf("%w: %w", err, ErrFull)
+	}
+	return lease, d, err
+}
+
+// take takes n units when it is a waiter's turn and they are free.
+func (s *lines) take(ctx context.Context, l *Limiter, event string, n int64, w *waiter) (*Lease, decided, error) {
 	select {
 	case <-w.isFirst:
 	case <-ctx.Done():
@@ -45,6 +57,7 @@ func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*L
 	}
 	for {
 		lease, d, err := l.try(ctx, event, n)
+		s.heard(event, lease == nil && err == nil, pipeline.IsOutage(err))
 		if lease != nil || err != nil {
 			return lease, d, err
 		}
@@ -110,6 +123,21 @@ var errLeft = errors.New("the caller left before units were free")
 
 func (l *Limiter) leftBy(ctx context.Context) error {
 	return l.engine.Wrap(fmt.Errorf("%w: %w", errLeft, ctx.Err()))
+}
+
+// heard notes the answer about an event. An error that is about the caller is none.
+func (s *lines) heard(event string, denied, outage bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on := s.of[event]; denied || outage {
+		on.full = denied
+	}
+}
+
+func (s *lines) isFull(event string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[event].full
 }
 
 func (s *lines) join(event string) *waiter {

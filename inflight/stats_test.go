@@ -2,6 +2,7 @@ package inflight_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,11 @@ func TestStats(t *testing.T) {
 		check("while two wait", 4, 2)
 		leave()
 		check("after one has left", 4, 1)
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := l.Acquire(short, "a"); !errors.Is(err, inflight.ErrFull) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one who never was the first: %v", err)
+		}
 		release(t, two)
 		<-time.After(time.Second)
 		check("after the other has a lease", 3, 0)
