@@ -2,6 +2,8 @@ package httplimit
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/outbound"
 	"github.com/slidegate/slidegate/internal/place"
 	"github.com/slidegate/slidegate/pace"
@@ -20,7 +23,8 @@ type TransportConfig struct {
 	Turns *pace.Limiter
 
 	// Places says how many may run at once. A request waits for a place, then for its turn, and gives
-	// the place back when the body of its response is closed or read to its end.
+	// the place back when the body of its response is closed or read to its end. The wait for the turn
+	// counts toward MaxHold.
 	Places *inflight.Limiter
 
 	// Event returns the event of a request for both limiters: requests with the same one share turns
@@ -39,7 +43,8 @@ type TransportConfig struct {
 	// limiter has a Fallback, that decides first.
 	Outage Outage
 
-	// Log receives the start and end of outages, with the cause. nil is slog.Default().
+	// Log receives the start and end of outages, with the cause, and when the Fallback of Places decides.
+	// That of Turns is not seen here. nil is slog.Default().
 	Log *slog.Logger
 }
 
@@ -47,7 +52,9 @@ type TransportConfig struct {
 // with NewTransport. It is safe for concurrent use.
 //
 // Each RoundTrip takes a turn of its own. So put it inside whatever repeats requests: redirects of
-// http.Client take turns, and so do retries of a client around it. It never repeats a request itself.
+// http.Client take turns, and so do retries of a client around it. It never repeats a request itself. But
+// an *http.Transport as Base does so, without a turn, if a connection that it used again broke before any
+// answer.
 //
 // A response with status 429 or 503 pauses the turns of its event in all processes, if it says until
 // when: by Retry-After, by t of a RateLimit field with nothing left, or by X-RateLimit-Reset, in this
@@ -59,13 +66,16 @@ type Transport struct {
 }
 
 // NewTransport returns a Transport. It returns an error if neither Turns nor Places is set, if MaxPause
-// is not from 0 to a day, or if Outage is neither FailOpen nor FailClosed.
+// is not from 0 to a day, if Outage is neither FailOpen nor FailClosed, or if Base is a nil pointer.
 func NewTransport(cfg TransportConfig) (*Transport, error) {
 	calls, err := outbound.New("httplimit.Transport", outbound.Config{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Base != nil && isnil.Value(cfg.Base) {
+		return nil, fmt.Errorf("slidegate: httplimit.Transport has a nil %T as Base; make one, or leave Base out", cfg.Base)
 	}
 	if cfg.Event == nil {
 		cfg.Event = host
@@ -76,33 +86,60 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	return &Transport{cfg, calls}, nil
 }
 
-func host(r *http.Request) string { return strings.ToLower(r.URL.Host) }
+// host returns the host of a request, or "" if there is none.
+func host(r *http.Request) string {
+	if r.URL == nil {
+		return ""
+	}
+	return strings.ToLower(r.URL.Host)
+}
 
 // RoundTrip sends a request when it has a place and its turn has come. If its context ends before, or
 // if the turn would come after the deadline, it returns an error and sends nothing. If the lease of the
-// place is lost, it ends the request, and the error matches inflight.ErrLost.
+// place is lost, it ends the request, and the error matches inflight.ErrLost. With FailOpen, a request goes
+// on if that is because Redis did not answer. RoundTrip panics if t is nil, or does not come from
+// NewTransport.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	event := t.cfg.Event(r)
-	held, err := t.calls.Begin(r.Context(), event)
+	if t == nil || t.calls == nil {
+		panic("slidegate: this Transport is nil or zero; make it by httplimit.NewTransport")
+	}
+	event, held, err := t.begin(r)
 	if err != nil {
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
 		return nil, err
 	}
+	handedOver := false
+	defer func() {
+		if !handedOver {
+			held.Release()
+		}
+	}()
 	response, err := t.cfg.Base.RoundTrip(r.WithContext(held.Context))
+	if err == nil && response == nil {
+		err = errNoResponse
+	}
 	if err != nil {
-		held.Release()
 		return nil, held.Explain(err)
 	}
 	response.Request = r
 	if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 		t.calls.Pause(r.Context(), event, waitIn(response.Header, time.Now()))
 	}
-	if t.cfg.Places != nil {
-		hold(response, held)
-	}
+	handedOver = t.cfg.Places == nil || hold(response, held)
 	return response, nil
+}
+
+var errNoResponse = errors.New("slidegate: the Base of httplimit.Transport returned neither a response nor an error; it must return one of them")
+
+// begin waits for a place and a turn. Otherwise it closes the body of the request, as RoundTrip must.
+func (t *Transport) begin(r *http.Request) (event string, held *place.Held, err error) {
+	defer func() {
+		if held == nil && r.Body != nil {
+			_ = r.Body.Close()
+		}
+	}()
+	event = t.cfg.Event(r)
+	held, err = t.calls.Begin(r.Context(), event)
+	return event, held, err
 }
 
 // CloseIdleConnections closes those of Base. http.Client calls it.
@@ -112,20 +149,28 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// hold gives the place back when the response is over. If nobody reads or closes the body, that is when
-// the context of the request ends, which makes Base abort it.
-func hold(response *http.Response, held *place.Held) {
-	conn, upgraded := response.Body.(io.ReadWriteCloser)
-	switch {
-	case response.Body == nil || response.Body == http.NoBody:
-		held.Release()
-	case upgraded: // Base leaves the connection to the caller, whatever the context
-		held.OnLost(func() { _ = conn.Close() })
+// hold lets the body of a response hold the place until it is over, and reports whether there is one. If
+// nobody reads or closes the body, that is when the context of the request ends, which makes Base abort it.
+func hold(response *http.Response, held *place.Held) bool {
+	if conn, ok := response.Body.(io.ReadWriteCloser); ok && response.StatusCode == http.StatusSwitchingProtocols {
+		held.OnLost(func(error) { _ = conn.Close() }) // Base leaves it to the caller, whatever the context
 		response.Body = &upgradedBody{conn, held}
-	default:
-		stop := context.AfterFunc(response.Request.Context(), held.Release)
-		response.Body = &heldBody{response.Body, held, stop}
+		return true
 	}
+	if isEmpty(response) {
+		return false
+	}
+	stop := context.AfterFunc(response.Request.Context(), held.Release)
+	response.Body = &heldBody{response.Body, held, stop}
+	return true
+}
+
+// isEmpty reports whether a response has no body, whatever its Body is: over HTTP/2 that can be one of no
+// bytes.
+func isEmpty(r *http.Response) bool {
+	return r.Body == nil || r.Body == http.NoBody || r.Request.Method == http.MethodHead ||
+		r.StatusCode == http.StatusNoContent || r.StatusCode == http.StatusNotModified ||
+		r.ContentLength == 0 && r.ProtoMajor > 0 // those of stubs may not say how long they are
 }
 
 // heldBody is the body of a response that holds a place.
@@ -140,6 +185,9 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		b.release()
+	}
+	if err == io.EOF { //nolint:errorlint // the whole body was read, so it does not matter what was lost meanwhile
+		return n, io.EOF
 	}
 	return n, b.held.Explain(err)
 }

@@ -1,8 +1,10 @@
 package httplimit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +22,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/windowtest"
 )
 
 // TestTransportConfig checks what NewTransport refuses, and that the error says what to do.
@@ -31,6 +34,9 @@ func TestTransportConfig(t *testing.T) {
 		`Outage "maybe"`:           {Turns: l, Outage: "maybe"},
 		"MaxPause of -1s":          {Turns: l, Outage: httplimit.FailOpen, MaxPause: -time.Second},
 		"MaxPause of 25h0m0s":      {Turns: l, Outage: httplimit.FailOpen, MaxPause: 25 * time.Hour},
+		"zero Limiter as Turns":    {Turns: &pace.Limiter{}, Outage: httplimit.FailOpen},
+		"Turns or Places":          {Places: &inflight.Limiter{}, Outage: httplimit.FailOpen},
+		"a nil *http.Transport":    {Turns: l, Outage: httplimit.FailOpen, Base: (*http.Transport)(nil)},
 	} {
 		if _, err := httplimit.NewTransport(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)
@@ -110,6 +116,51 @@ func TestTransportClosesBodies(t *testing.T) {
 	}
 }
 
+// TestTransportMistakes checks that a request without a URL is an error, and that its body is closed, also if
+// Event panics. A Transport that was not made panics with a sentence.
+func TestTransportMistakes(t *testing.T) {
+	unmade := &httplimit.Transport{}
+	mistake := func(*http.Request) string { panic("a mistake") }
+	byHost := must(httplimit.NewTransport(httplimit.TransportConfig{Turns: turns("1/1ms"), Outage: httplimit.FailOpen}))
+	for want, client := range map[string]*httplimit.Transport{
+		pace.ErrEmptyEvent.Error():          byHost,
+		"a mistake":                         transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Event: mistake}),
+		"make it by httplimit.NewTransport": unmade,
+	} {
+		var open atomic.Int64
+		r := &http.Request{Method: http.MethodPost, Body: tracked(strings.NewReader("body"), &open)}
+		var err any
+		func() {
+			defer func() { err = cmp.Or(recover(), err) }()
+			_, err = client.RoundTrip(r) //nolint:bodyclose // it fails
+		}()
+		if !strings.Contains(fmt.Sprint(err), want) || open.Load() != 0 && client != unmade {
+			t.Errorf("%v, not %s, %d open", err, want, open.Load())
+		}
+	}
+}
+
+// TestTransportJournals checks that an outage of the turns is logged once, although the places answer.
+func TestTransportJournals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		client := transport(httplimit.TransportConfig{
+			Places: places(1), Turns: must(pace.New(windowtest.Down(), pace.Config{Name: "api", Limits: limits("1/1ms")})),
+			Outage: httplimit.FailOpen, Log: log.loggerOf("level", "limiter"),
+			Base: roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{Body: http.NoBody}, nil }),
+		})
+		for range 3 {
+			if _, err := client.RoundTrip(request(t, http.MethodGet, "http://x", nil)); err != nil { //nolint:bodyclose // there is none
+				t.Error(err)
+			}
+			<-time.After(time.Minute)
+		}
+		if log.String() != "level=ERROR limiter=api\n" {
+			t.Error(&log)
+		}
+	})
+}
+
 // TestTransportOutage checks that the log has one line when an outage begins, and one when it ends.
 func TestTransportOutage(t *testing.T) {
 	server := redistest.Start(t)
@@ -175,6 +226,80 @@ func TestTransportPlace(t *testing.T) {
 			awaitFree(t, l, here)
 		})
 	}
+}
+
+// TestTransportNoBody checks that a response without a body holds no place, over HTTP/1.1 and HTTP/2.
+func TestTransportNoBody(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if status, _ := strconv.Atoi(r.URL.Path[1:]); status > 0 {
+				w.WriteHeader(status)
+			} else if r.Method == http.MethodHead {
+				_, _ = io.WriteString(w, "fine")
+			}
+		}))
+		s.EnableHTTP2 = http2
+		s.StartTLS()
+		defer s.Close()
+		l := places(1)
+		client := transport(httplimit.TransportConfig{Places: l, Base: s.Client().Transport})
+		for _, what := range []string{"GET /204", "GET /304", "GET /200", "HEAD /"} {
+			method, path, _ := strings.Cut(what, " ")
+			response, err := client.RoundTrip(request(t, method, s.URL+path, nil).WithContext(aMinute(t)))
+			if err != nil {
+				t.Fatal(what, err)
+			}
+			checkHeld(t, l, here, 0)
+			_ = response.Body.Close()
+		}
+	}
+}
+
+// TestTransportBases checks that Bases that do what no Base should leave the place free, and that a body that can
+// be written to is no connection unless the status is 101.
+func TestTransportBases(t *testing.T) {
+	for want, base := range map[string]roundTripper{
+		"a mistake":                       func(*http.Request) (*http.Response, error) { panic("a mistake") },
+		"neither a response nor an error": func(*http.Request) (*http.Response, error) { return nil, nil },
+		"":                                func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil },
+		"read": func(*http.Request) (*http.Response, error) {
+			body := struct {
+				io.ReadCloser
+				io.Writer
+			}{io.NopCloser(strings.NewReader("read")), io.Discard}
+			return &http.Response{StatusCode: 200, Body: body}, nil
+		},
+	} {
+		l := places(1)
+		var got any
+		func() {
+			defer func() { got = cmp.Or(recover(), got) }()
+			client := http.Client{Transport: transport(httplimit.TransportConfig{Places: l, Base: base})}
+			response, err := client.Do(request(t, http.MethodGet, "http://x", nil))
+			if got = err; err == nil {
+				got = string(must(io.ReadAll(response.Body))) //nolint:bodyclose // that is what is tested
+			}
+		}()
+		if !strings.Contains(fmt.Sprint(got), want) {
+			t.Errorf("%v, not %s", got, want)
+		}
+		checkHeld(t, l, here, 0)
+	}
+}
+
+// TestTransportLostAtTheEnd checks that a body that is read to its end is whole, although the lease was lost before.
+func TestTransportLostAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := transport(httplimit.TransportConfig{Places: brief(), Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("whole"))}, nil
+		})})
+		response := must(client.RoundTrip(request(t, http.MethodGet, "http://x", nil)))
+		defer response.Body.Close()
+		<-time.After(time.Second)
+		if text, err := io.ReadAll(response.Body); string(text) != "whole" || err != nil {
+			t.Errorf("%s, %v", text, err)
+		}
+	})
 }
 
 // TestTransportKeepsPlace checks that the place of a caller who leaves is held until Base has returned.

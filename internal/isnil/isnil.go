@@ -1,4 +1,4 @@
-// Package isnil finds nil pointers within interfaces.
+// Package isnil finds nil pointers within interfaces, and pointers to zero values.
 package isnil
 
 import "reflect"
@@ -9,3 +9,6 @@ func Value(v any) bool {
 	value := reflect.ValueOf(v)
 	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }
+
+// OrZero reports whether v is nil, or a pointer to nil or to a zero value, which no constructor returned.
+func OrZero(v any) bool { return Value(v) || reflect.ValueOf(v).Elem().IsZero() }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/place"
 	"github.com/slidegate/slidegate/pace"
@@ -31,8 +32,8 @@ const (
 
 // Calls takes places and turns for calls. It is safe for concurrent use.
 type Calls struct {
-	cfg   Config
-	judge *place.Judge
+	cfg           Config
+	turns, places *place.Judge
 }
 
 // New returns Calls. The errors name the type that is configured.
@@ -40,38 +41,59 @@ func New(name string, cfg Config) (*Calls, error) {
 	switch {
 	case cfg.Turns == nil && cfg.Places == nil:
 		return nil, fmt.Errorf("slidegate: %s has neither Turns nor Places; make them by pace.New and inflight.New", name)
+	case cfg.Turns != nil && isnil.OrZero(cfg.Turns), cfg.Places != nil && isnil.OrZero(cfg.Places):
+		return nil, fmt.Errorf("slidegate: %s has a zero Limiter as Turns or Places; make it by pace.New or inflight.New", name)
 	case cfg.MaxPause < 0 || cfg.MaxPause > mostPause:
 		return nil, fmt.Errorf("slidegate: %s has a MaxPause of %v; choose one of up to a day, or 0 for a minute", name, cfg.MaxPause)
 	}
-	judge, err := place.NewJudge(name, cfg.Outage, journal.Log(cfg.Log, nil))
 	cfg.MaxPause = cmp.Or(cfg.MaxPause, defaultPause)
-	return &Calls{cfg, judge}, err
+	c := &Calls{cfg: cfg}
+	var err error
+	if cfg.Turns != nil {
+		c.turns, err = place.NewJudge(name, cfg.Outage, journal.Log(cfg.Log, cfg.Turns))
+	}
+	if cfg.Places != nil {
+		c.places, err = place.NewJudge(name, cfg.Outage, journal.Log(cfg.Log, cfg.Places))
+	}
+	return c, err
 }
 
 // Begin waits for a place, and then for a turn, because a turn must be used when it comes. Release the
 // place when the call is over. An error means that the call must not be sent.
 func (c *Calls) Begin(ctx context.Context, event string) (*place.Held, error) {
-	lease, err := c.acquire(ctx, event)
+	held, err := c.hold(ctx, event)
 	if err != nil {
 		return nil, err
 	}
-	held := place.Hold(ctx, lease)
-	if c.cfg.Turns != nil {
-		if err = c.judge.Judge(held.Context, c.cfg.Turns.Wait(held.Context, event)); err != nil {
-			held.Release()
-			return nil, held.Explain(err)
-		}
+	if err = c.await(held.Context, event); err != nil {
+		held.Release()
+		return nil, held.Explain(err)
 	}
 	return held, nil
 }
 
-// acquire takes a place. It returns nil without an error if the call needs none.
-func (c *Calls) acquire(ctx context.Context, event string) (*inflight.Lease, error) {
+// hold waits for a place, if the call needs one.
+func (c *Calls) hold(ctx context.Context, event string) (*place.Held, error) {
 	if c.cfg.Places == nil {
-		return nil, nil // no place, and no error
+		return c.turns.Hold(ctx, nil), nil
 	}
 	lease, err := c.cfg.Places.Acquire(ctx, event)
-	return lease, c.judge.Judge(ctx, err)
+	if err == nil {
+		c.places.Answered(lease.Degraded(), nil)
+	}
+	return c.places.Hold(ctx, lease), c.places.Judge(ctx, err)
+}
+
+// await waits for a turn, if the call needs one.
+func (c *Calls) await(ctx context.Context, event string) error {
+	if c.cfg.Turns == nil {
+		return nil
+	}
+	err := c.cfg.Turns.Wait(ctx, event)
+	if err == nil {
+		c.turns.Answered(false, nil) // as far as Wait tells
+	}
+	return c.turns.Judge(ctx, err)
 }
 
 // Pause pauses the turns of an event for as long as the other side says, at most MaxPause. It works after
@@ -81,6 +103,6 @@ func (c *Calls) Pause(ctx context.Context, event string, d time.Duration) {
 		return
 	}
 	if err := c.cfg.Turns.Pause(context.WithoutCancel(ctx), event, min(d, c.cfg.MaxPause)); err != nil {
-		c.judge.Log(err)
+		c.turns.Log(err)
 	}
 }

@@ -2,13 +2,16 @@ package place
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/isnil"
 	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // A Gate lets requests into a server while there are places.
@@ -25,8 +28,8 @@ type Gate struct {
 // is configured.
 func NewGate(name string, places *inflight.Limiter, wait time.Duration, outage string, log *slog.Logger) (*Gate, error) {
 	switch {
-	case places == nil:
-		return nil, fmt.Errorf("slidegate: %s has no Places; make them by inflight.New", name)
+	case isnil.OrZero(places):
+		return nil, fmt.Errorf("slidegate: %s has no Places, or a zero Limiter there; make them by inflight.New", name)
 	case wait < 0:
 		return nil, fmt.Errorf("slidegate: %s has a Wait of %v; choose 0 or more", name, wait)
 	}
@@ -41,29 +44,38 @@ func (g *Gate) Enter(ctx context.Context, event string) (*Held, error) {
 	if err = g.judge.Judge(ctx, err); err != nil || full {
 		return nil, err
 	}
-	held, began := Hold(ctx, lease), time.Now()
-	if release := held.release; lease != nil {
-		held.release = sync.OnceFunc(func() {
-			release()
+	held, began := g.judge.Hold(ctx, lease), time.Now()
+	if giveBack := held.giveBack; lease != nil {
+		held.giveBack = sync.OnceFunc(func() {
+			giveBack()
 			g.note(time.Since(began))
 		})
 	}
 	return held, nil
 }
 
-// acquire takes a place, or reports that none is free in time.
+// acquire takes a place, or reports that none is free in time. If no answer came in time, it asks once more,
+// as without a wait: only a denial says that no place is free.
 func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease, full bool, err error) {
-	if g.wait == 0 {
-		lease, _, err = g.places.TryAcquire(ctx, event)
-		return lease, lease == nil && err == nil, err
+	if g.wait > 0 {
+		within, cancel := context.WithTimeout(ctx, g.wait)
+		defer cancel()
+		lease, err = g.places.Acquire(within, event)
+		switch {
+		case err == nil:
+			g.judge.Answered(lease.Degraded(), nil)
+			return lease, false, nil
+		case ctx.Err() == nil && errors.Is(err, inflight.ErrFull):
+			return nil, true, nil
+		case ctx.Err() != nil || within.Err() == nil || pipeline.IsOutage(err):
+			return nil, false, err
+		}
 	}
-	within, cancel := context.WithTimeout(ctx, g.wait)
-	defer cancel()
-	lease, err = g.places.Acquire(within, event)
-	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return nil, true, nil
+	lease, d, err := g.places.TryAcquire(ctx, event)
+	if err == nil {
+		g.judge.Answered(d.Degraded, d.Cause)
 	}
-	return lease, false, err
+	return lease, lease == nil && err == nil, err
 }
 
 // note counts how long a request held its place: about the last eight count.

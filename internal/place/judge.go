@@ -33,13 +33,14 @@ func NewJudge(name, outage string, log *slog.Logger) (*Judge, error) {
 	return &Judge{outage: outage, log: log}, nil
 }
 
-// Judge returns the error of a limiter, or nil if the call may go on.
+// Judge returns the error of a limiter, or nil if the call may go on. In an outage, a timeout of the network
+// also matches context.DeadlineExceeded, so that is asked last.
 func (j *Judge) Judge(ctx context.Context, err error) error {
+	isOutage := pipeline.IsOutage(err)
 	switch {
 	case err == nil:
-		j.outages.Note(j.log, j.outage, false, nil)
 		return nil
-	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, window.ErrEmptyEvent):
+	case ctx.Err() != nil, !isOutage && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, window.ErrEmptyEvent)):
 		return err // about the call, and not about Redis
 	}
 	j.Log(err)
@@ -47,6 +48,12 @@ func (j *Judge) Judge(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
+}
+
+// Answered notes that the limiter decided about a call, or its Fallback, because of a cause. A nil cause is
+// unknown.
+func (j *Judge) Answered(byFallback bool, cause error) {
+	j.outages.Note(j.log, j.outage, byFallback, cause)
 }
 
 // Log logs an outage once, and an error of a single key each time.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // Held is the place of a call.
@@ -17,37 +18,50 @@ type Held struct {
 	// back, because the call may not have noticed yet.
 	Context context.Context
 
-	lost    context.Context // ends with the lease
-	release func()
+	lease    context.Context // ends with the lease; nil without one
+	goesOn   bool            // although the lease is lost in an outage
+	giveBack func()
+	end      context.CancelCauseFunc
 }
 
 // Hold holds a lease for a call whose context is parent. A nil lease is no place: then the context is
-// parent, and Release does nothing.
-func Hold(parent context.Context, lease *inflight.Lease) *Held {
+// parent, and Release does nothing. With FailOpen, the call goes on if the lease is lost because Redis does
+// not answer, as calls go on that begin in the outage.
+func (j *Judge) Hold(parent context.Context, lease *inflight.Lease) *Held {
 	if lease == nil {
-		return &Held{Context: parent, release: func() {}}
+		return &Held{Context: parent, giveBack: func() {}, end: func(error) {}}
 	}
-	ctx, cancel := context.WithCancelCause(parent)
-	lost := lease.Context(context.WithoutCancel(parent))
-	stop := context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })
-	return &Held{ctx, lost, sync.OnceFunc(func() {
+	ctx, end := context.WithCancelCause(parent)
+	h := &Held{Context: ctx, lease: lease.Context(context.WithoutCancel(parent)), goesOn: j.outage == failOpen, end: end}
+	stop := h.OnLost(end)
+	h.giveBack = sync.OnceFunc(func() {
 		stop()
 		_ = lease.Release(parent) // if it fails, the place is free after TTL
-		cancel(nil)
-	})}
+	})
+	return h
 }
 
-// Release gives the place back, once. It ends the context.
-func (h *Held) Release() { h.release() }
+// GiveBack gives the place back, once, and lets the context be.
+func (h *Held) GiveBack() { h.giveBack() }
 
-// OnLost calls f if the lease is lost.
-func (h *Held) OnLost(f func()) {
-	if h.lost == nil {
-		return
+// End ends the context, and lets the place be.
+func (h *Held) End() { h.end(nil) }
+
+// Release gives the place back, and ends the context.
+func (h *Held) Release() {
+	h.GiveBack()
+	h.End()
+}
+
+// OnLost calls f with the cause if the lease is lost, unless the call goes on, or stop was called before.
+func (h *Held) OnLost(f func(cause error)) (stop func() bool) {
+	if h.lease == nil {
+		return func() bool { return true }
 	}
-	context.AfterFunc(h.lost, func() {
-		if errors.Is(context.Cause(h.lost), inflight.ErrLost) {
-			f()
+	return context.AfterFunc(h.lease, func() {
+		cause := context.Cause(h.lease)
+		if errors.Is(cause, inflight.ErrLost) && !(h.goesOn && pipeline.IsOutage(cause)) {
+			f(cause)
 		}
 	})
 }
