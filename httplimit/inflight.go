@@ -33,13 +33,13 @@ type InFlightConfig struct {
 	// Wait is how long a request waits for a place before it is refused. 0 refuses at once.
 	Wait time.Duration
 
-	// Shadow lets every request reach the handler, to try a limit in production. It takes a place if
-	// one is free, and never waits. The log reports at most once a minute how many requests would have
+	// Shadow lets every request reach the handler as it is, to try a limit in production. It takes a place
+	// if one is free, never waits for one, and gives it back in the background. The log reports at most once a minute how many requests would have
 	// been refused.
 	Shadow bool
 
-	// Log receives the start and end of outages, with the cause, and the first request without a key. nil
-	// is slog.Default().
+	// Log receives the start and end of outages, with the cause, and the first request without a key. Why a
+	// Fallback decides is only there without Wait. nil is slog.Default().
 	Log *slog.Logger
 }
 
@@ -71,12 +71,15 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 
 // Wrap returns a handler that lets a request reach next while there is a place. The place is given back
 // when next returns or panics. If next takes over the connection by Hijack, that is when the connection
-// is closed. If the client goes away, the request keeps its place until next returns.
+// is closed, too. If the client goes away, the request keeps its place until next returns.
 //
 // The context of the request also ends with the cause inflight.ErrLost, if the lease of the place is
-// lost: because Redis did not answer, or after MaxHold. Without a place, the status is 429. Retry-After
-// is then a hint: about as long as requests of this process held a place of late, from a second to a
-// minute. Wrap panics if next is nil, or m does not come from NewInFlight.
+// lost: because Redis did not answer, unless Outage is FailOpen, or after MaxHold. That closes a
+// connection that next has taken over. Without a place, the status is 429. Retry-After is then a hint:
+// about as long as requests of this process held a place of late, from a second to a minute.
+//
+// To give the place back takes a round trip to Redis, for which the end of the response waits: if Redis
+// hangs, up to twice the Timeout of Places. Wrap panics if next is nil, or m does not come from NewInFlight.
 func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.gate == nil:
@@ -97,46 +100,67 @@ func (m *InFlight) Wrap(next http.Handler) http.Handler {
 		case held == nil:
 			m.deny(w, r, next)
 		default:
-			serveHeld(w, r, held, next)
+			m.serve(w, r, held, next)
 		}
 	})
 }
 
-// serveHeld runs the handler with a place, until it returns, or until its connection is closed.
-func serveHeld(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
-	var hijacked atomic.Bool
-	defer func() {
-		if !hijacked.Load() {
-			held.Release()
+// serve runs the handler with a place. In Shadow its request stays as it is, and nothing waits.
+func (m *InFlight) serve(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
+	u := &use{held: held, shadow: m.cfg.Shadow}
+	u.users.Store(1)
+	defer u.end()
+	inner := r
+	if !m.cfg.Shadow {
+		inner = r.WithContext(held.Context)
+		defer handBack(r, inner)
+	}
+	next.ServeHTTP(httpsnoop.Wrap(withHijack(w), httpsnoop.Hooks{Hijack: u.hijack}), inner)
+}
+
+// use is what a request uses its place for: its handler, and the connection if that is taken over.
+type use struct {
+	held   *place.Held
+	shadow bool
+	users  atomic.Int32
+}
+
+// end gives the place back if nobody uses it any more.
+func (u *use) end() {
+	switch {
+	case u.users.Add(-1) > 0:
+	case u.shadow:
+		go u.held.Release()
+	default:
+		u.held.Release()
+	}
+}
+
+// hijack lets the connection that a handler takes over use the place until it is closed. If the lease is
+// lost, it closes the connection.
+func (u *use) hijack(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+	return func() (net.Conn, *bufio.ReadWriter, error) {
+		conn, buffer, err := next()
+		if err != nil {
+			return conn, buffer, err
 		}
-	}()
-	withPlace := r.WithContext(held.Context)
-	defer func() {
-		r.MultipartForm, r.Pattern = withPlace.MultipartForm, withPlace.Pattern // for the server, which removes the form's files, and for those around
-	}()
-	next.ServeHTTP(httpsnoop.Wrap(w, httpsnoop.Hooks{
-		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
-			return func() (net.Conn, *bufio.ReadWriter, error) {
-				conn, buffer, err := hijack()
-				if err == nil {
-					hijacked.Store(true)
-					conn = &heldConn{conn, held}
-				}
-				return conn, buffer, err
-			}
-		},
-	}), withPlace)
+		u.users.Add(1)
+		if !u.shadow {
+			u.held.OnLost(func(error) { _ = conn.Close() })
+		}
+		return &heldConn{conn, sync.OnceFunc(u.end)}, buffer, nil
+	}
 }
 
 // heldConn is a connection that a handler has taken over, and that holds a place until it is closed.
 type heldConn struct {
 	net.Conn
-	held *place.Held
+	end func()
 }
 
-// Close closes the connection, and gives the place back.
+// Close closes the connection, and gives the place back if the handler has returned.
 func (c *heldConn) Close() error {
-	defer c.held.Release()
+	defer c.end()
 	return c.Conn.Close()
 }
 

@@ -3,10 +3,12 @@ package httplimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/windowtest"
 )
 
 // TestInFlightConfig checks what NewInFlight refuses, and that the error says what to do.
@@ -24,6 +27,7 @@ func TestInFlightConfig(t *testing.T) {
 		"no Places":      {Key: everybody, Outage: httplimit.FailOpen},
 		"no Key":         {Places: l, Outage: httplimit.FailOpen},
 		`the Outage ""`:  {Places: l, Key: everybody},
+		"zero Limiter":   {Places: &inflight.Limiter{}, Key: everybody, Outage: httplimit.FailOpen},
 		"a Wait of -1ns": {Places: l, Key: everybody, Outage: httplimit.FailOpen, Wait: -1},
 	} {
 		if _, err := httplimit.NewInFlight(cfg); err == nil || !strings.Contains(err.Error(), want) {
@@ -69,9 +73,21 @@ func TestInFlightGivesBack(t *testing.T) {
 	}
 }
 
+// unwrapped is a ResponseWriter that can only be unwrapped.
+type unwrapped struct{ http.ResponseWriter }
+
+func (u unwrapped) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
 // TestInFlightHijack checks that a connection that a handler has taken over holds its place after the handler has
-// returned, until it is closed.
+// returned, until it is closed, also if the handler got it by unwrapping.
 func TestInFlightHijack(t *testing.T) {
+	t.Run("direct", func(t *testing.T) { testHijack(t, func(w http.ResponseWriter) http.ResponseWriter { return w }) })
+	t.Run("unwrapped", func(t *testing.T) {
+		testHijack(t, func(w http.ResponseWriter) http.ResponseWriter { return unwrapped{w} })
+	})
+}
+
+func testHijack(t *testing.T, around func(http.ResponseWriter) http.ResponseWriter) {
 	l := placesInRedis(t, 1)
 	end, ended := make(chan struct{}), make(chan struct{})
 	h := func(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +103,8 @@ func TestInFlightHijack(t *testing.T) {
 			close(ended)
 		}()
 	}
-	s := httptest.NewServer(inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(h)))
+	limited := inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(h))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limited.ServeHTTP(around(w), r) }))
 	defer s.Close()
 	response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(aMinute(t)))
 	if err != nil {
@@ -99,6 +116,42 @@ func TestInFlightHijack(t *testing.T) {
 	}
 	close(end)
 	<-ended
+}
+
+// TestInFlightHijackGoesOn checks that a handler that has closed the connection that it took over keeps its
+// place and its context until it returns.
+func TestInFlightHijackGoesOn(t *testing.T) {
+	l := places(1)
+	s := httptest.NewServer(inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		takeOver(w, r)
+		checkHeld(t, l, "everybody", 1)
+		if err := r.Context().Err(); err != nil {
+			t.Error(err)
+		}
+	})))
+	defer s.Close()
+	_ = send(t, s.Client(), request(t, http.MethodGet, s.URL, nil))
+	awaitFree(t, l, "everybody")
+}
+
+// TestInFlightHijackLost checks that a connection that a handler has taken over is closed if the lease is lost.
+func TestInFlightHijackLost(t *testing.T) {
+	closed := make(chan struct{})
+	s := httptest.NewServer(inFlight(httplimit.InFlightConfig{Places: brief()}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, conn)
+			close(closed)
+		}()
+	})))
+	defer s.Close()
+	conn := connect(s)
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-closed
 }
 
 // TestInFlightClientLeaves checks that a request keeps its place after its client has gone, until the
@@ -149,6 +202,76 @@ func TestInFlightLost(t *testing.T) {
 	})
 }
 
+// TestInFlightGoesOn checks that a request goes on although its lease is lost: in Shadow, and with FailOpen in
+// an outage. With FailClosed, its context ends.
+func TestInFlightGoesOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		outage httplimit.Outage
+		shadow bool
+	}{"Shadow": {httplimit.FailClosed, true}, "FailOpen": {httplimit.FailOpen, false}, "FailClosed": {httplimit.FailClosed, false}} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			lost := make(chan struct{})
+			l := must(inflight.New(window.On(server.Client(t)), inflight.Config{
+				Name: redistest.Key(t), Max: 1, TTL: 750 * time.Millisecond,
+				Observe: func(_ context.Context, o window.Observation) {
+					if o.Kind == inflight.KindLost {
+						close(lost)
+					}
+				},
+			}))
+			ask(inFlight(httplimit.InFlightConfig{Places: l, Outage: test.outage, Shadow: test.shadow, Log: new(logBuffer).logger()}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				server.Kill(t)
+				if <-lost; name == "FailClosed" {
+					<-r.Context().Done()
+				} else if err := context.Cause(r.Context()); err != nil {
+					t.Error(err)
+				}
+			})))
+		})
+	}
+}
+
+// TestInFlightHangs checks that no request is told that there is no place while Redis hangs, whether it asked
+// itself or waited in the line.
+func TestInFlightHangs(t *testing.T) {
+	server := redistest.Start(t)
+	conn := window.On(server.Client(t))
+	server.Pause(t)
+	for i, wait := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
+		for outage, want := range map[httplimit.Outage]int{httplimit.FailOpen: http.StatusOK, httplimit.FailClosed: http.StatusServiceUnavailable} {
+			l := must(inflight.New(conn, inflight.Config{Name: fmt.Sprint("places", i, outage), Max: 100}))
+			h := inFlight(httplimit.InFlightConfig{Places: l, Outage: outage, Wait: wait, Log: new(logBuffer).logger()}).Wrap(fine)
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					if w := ask(h); w.Code != want {
+						t.Errorf("%s, a Wait of %v: %d", outage, wait, w.Code)
+					}
+				})
+			}
+			all.Wait()
+		}
+	}
+}
+
+// TestInFlightFallback checks that the log says that the Fallback decides, with and without a Wait.
+func TestInFlightFallback(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Minute} {
+		var log logBuffer
+		l := must(inflight.New(windowtest.Down(), inflight.Config{Name: "jobs", Max: 1, Fallback: places(1)}))
+		h := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Log: log.logger()}).Wrap(fine)
+		for range 2 {
+			if w := ask(h); w.Code != http.StatusOK {
+				t.Error(w.Code)
+			}
+		}
+		if log.String() != lineDegraded {
+			t.Error(&log)
+		}
+	}
+}
+
 // TestInFlightDenies checks the answer to a request for which there is no place. Retry-After is a second
 // at first. Later it is how long requests held their places of late, up to a minute.
 func TestInFlightDenies(t *testing.T) {
@@ -184,24 +307,25 @@ func TestInFlightRetryAfter(t *testing.T) {
 }
 
 // TestInFlightWaits checks that a request waits for a place, for Wait at most, and that one whose client
-// leaves meanwhile is no outage.
+// leaves or whose deadline passes meanwhile is no outage, in which FailOpen would let it run.
 func TestInFlightWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		l := places(1)
-		h := inFlight(httplimit.InFlightConfig{Places: l, Wait: 2 * time.Second, Log: log.logger()}).Wrap(fine)
+		h := inFlight(httplimit.InFlightConfig{Places: l, Outage: httplimit.FailOpen, Wait: 2 * time.Second, Log: log.logger()}).Wrap(fine)
 		for _, test := range []struct {
-			held, left time.Duration // when the place comes free, and the client leaves
-			want       int
-			took       time.Duration // from here to a little more
+			held, left, deadline time.Duration // when the place comes free, the client leaves, and the context is over
+			want                 int
+			took                 time.Duration // from here to a little more
 		}{
-			{time.Second, time.Hour, http.StatusOK, time.Second},
-			{time.Minute, time.Hour, http.StatusTooManyRequests, 2 * time.Second},
-			{time.Minute, time.Second, http.StatusServiceUnavailable, time.Second},
+			{time.Second, time.Hour, time.Hour, http.StatusOK, time.Second},
+			{time.Minute, time.Hour, time.Hour, http.StatusTooManyRequests, 2 * time.Second},
+			{time.Minute, time.Second, time.Hour, http.StatusServiceUnavailable, time.Second},
+			{time.Minute, time.Hour, time.Second, http.StatusServiceUnavailable, time.Second},
 		} {
 			lease := must(l.Acquire(t.Context(), "everybody"))
 			time.AfterFunc(test.held, func() { _ = lease.Release(t.Context()) })
-			ctx, leave := context.WithCancel(t.Context())
+			ctx, leave := context.WithTimeout(t.Context(), test.deadline)
 			time.AfterFunc(test.left, leave)
 			began := time.Now()
 			w := ask(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
@@ -233,6 +357,7 @@ func TestInFlightShadow(t *testing.T) {
 			}))
 		check := func() {
 			began, w := time.Now(), ask(h)
+			synctest.Wait() // the place is given back in the background
 			if w.Header().Del("Content-Type"); w.Body.String() != "fine" || len(w.Header()) != 0 || time.Since(began) != 0 {
 				t.Errorf("%d, %s, %v, after %v", w.Code, w.Body, w.Header(), time.Since(began))
 			}

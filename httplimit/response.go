@@ -10,6 +10,38 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
+// withHijack returns w, with the Hijack of a ResponseWriter that w can be unwrapped to. Without that, a handler
+// could take the connection over past those who hook the Hijack of w.
+func withHijack(w http.ResponseWriter) http.ResponseWriter {
+	if _, can := w.(http.Hijacker); can || !unwrapsToHijacker(w) {
+		return w
+	}
+	return hijackable{w, http.NewResponseController(w)}
+}
+
+func unwrapsToHijacker(w http.ResponseWriter) (can bool) {
+	for !can {
+		u, wraps := w.(interface{ Unwrap() http.ResponseWriter })
+		if !wraps {
+			return false
+		}
+		w = u.Unwrap()
+		_, can = w.(http.Hijacker)
+	}
+	return can
+}
+
+// hijackable is a ResponseWriter whose methods reach those of the ones that it can be unwrapped to.
+type hijackable struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.control.Hijack() }
+func (h hijackable) Flush()                                       { _ = h.FlushError() }
+func (h hijackable) FlushError() error                            { return h.control.Flush() }
+func (h hijackable) Unwrap() http.ResponseWriter                  { return h.ResponseWriter }
+
 // response records the status of a response, which is the first that is sent, from any goroutine.
 // It also counts the bytes of the body.
 type response struct {
