@@ -28,8 +28,8 @@ type InFlightConfig struct {
 	// Wait is how long a call waits for a place before it fails. 0 fails at once.
 	Wait time.Duration
 
-	// Log receives the start and end of outages, with the cause, and the first call without a key. nil
-	// means slog.Default().
+	// Log receives the start and end of outages, with the cause, and the first call without a key. Why a
+	// Fallback decides is only there without Wait. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -37,7 +37,7 @@ type InFlightConfig struct {
 // for concurrent use.
 //
 // The context of a call also ends with the cause inflight.ErrLost, if the lease of the place is lost:
-// because Redis did not answer, or after MaxHold. A call without a place fails with ResourceExhausted.
+// because Redis did not answer, unless Outage is FailOpen, or after MaxHold. A call without a place fails with ResourceExhausted.
 // Its RetryInfo is then a hint: about as long as calls of this process held a place of late, from a
 // second to a minute.
 type InFlight struct {
@@ -95,6 +95,9 @@ func (s *heldStream) Context() context.Context { return s.ctx }
 
 // enter takes a place for a call. Otherwise it returns the status of the refusal.
 func (i *InFlight) enter(ctx context.Context, method string) (*place.Held, error) {
+	if i == nil || i.gate == nil {
+		panic("slidegate: this InFlight is nil or zero; make it by grpclimit.NewInFlight")
+	}
 	key := i.cfg.Key(ctx, method)
 	if key == "" {
 		i.keyless.Do(func() {

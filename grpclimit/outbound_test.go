@@ -2,11 +2,16 @@ package grpclimit_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -27,6 +32,7 @@ func TestOutboundConfig(t *testing.T) {
 	for want, cfg := range map[string]grpclimit.OutboundConfig{
 		"neither Turns nor Places": {Outage: grpclimit.FailOpen},
 		`Outage ""`:                {Places: places()},
+		"a zero Limiter":           {Turns: &pace.Limiter{}, Outage: grpclimit.FailOpen},
 	} {
 		if _, err := grpclimit.NewOutbound(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)
@@ -153,7 +159,17 @@ func TestOutboundFails(t *testing.T) {
 	down := redistest.Start(t)
 	lost := must(pace.New(window.On(down.Client(t)), pace.Config{Name: "turns", Limits: parsed("1/1h")}))
 	noPlaces := must(inflight.New(window.On(down.Client(t)), inflight.Config{Name: "places", Max: 1}))
+	var timesOut atomic.Bool
+	slow := must(pace.New(window.On(down.NewClient(t, func(o *rueidis.ClientOption) {
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if timesOut.Load() {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	})), pace.Config{Name: "turns", Limits: parsed("1/1h")}))
 	down.Kill(t)
+	timesOut.Store(true)
 	busy, p := turns("1/1h"), places()
 	_ = busy.Wait(t.Context(), here)
 	gone, leave := context.WithCancel(t.Context())
@@ -170,6 +186,8 @@ func TestOutboundFails(t *testing.T) {
 		"the turn is too late": {short, grpclimit.OutboundConfig{Turns: busy, Places: p, Outage: grpclimit.FailOpen}, codes.DeadlineExceeded, context.DeadlineExceeded},
 		"no event":             {t.Context(), grpclimit.OutboundConfig{Turns: busy, Event: func(context.Context, string) string { return "" }}, codes.InvalidArgument, pace.ErrEmptyEvent},
 		"an outage":            {t.Context(), grpclimit.OutboundConfig{Turns: lost, Places: p}, codes.Unavailable, pace.ErrOutage},
+		"a timeout, open":      {t.Context(), grpclimit.OutboundConfig{Turns: slow, Outage: grpclimit.FailOpen}, codes.OK, nil},
+		"a timeout":            {t.Context(), grpclimit.OutboundConfig{Turns: slow, Places: p}, codes.Unavailable, pace.ErrOutage},
 		"an outage of places":  {t.Context(), grpclimit.OutboundConfig{Places: noPlaces}, codes.Unavailable, inflight.ErrOutage},
 		"an outage, open":      {t.Context(), grpclimit.OutboundConfig{Turns: lost, Places: noPlaces, Outage: grpclimit.FailOpen}, codes.OK, nil},
 	} {
@@ -183,6 +201,74 @@ func TestOutboundFails(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestOutboundInside checks that a stream that an interceptor inside opens again is not cancelled, and that
+// the place is free at the end of the context if an interceptor inside answers by a stream of its own.
+func TestOutboundInside(t *testing.T) {
+	for name, inside := range map[string]grpc.StreamClientInterceptor{
+		"opens again": func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			first, err := next(ctx, desc, conn, method, opts...)
+			if err != nil {
+				return nil, err
+			}
+			for err = errors.Join(first.SendMsg(&healthpb.HealthCheckRequest{}), first.CloseSend()); err == nil; err = first.RecvMsg(&healthpb.HealthCheckResponse{}) {
+			}
+			return next(ctx, desc, conn, method, opts...)
+		},
+		"answers itself": func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+			return answered{ctx: ctx}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := places()
+			_, _, c := run(t, answering(func(context.Context) error { return nil }), nil, grpc.WithChainStreamInterceptor(outbound(grpclimit.OutboundConfig{Places: p}).StreamClient, inside))
+			ctx, cancel := context.WithCancel(t.Context())
+			s := openStream(ctx, t, c)
+			if err := s.Context().Err(); err != nil {
+				t.Error(err)
+			}
+			cancel()
+			awaitFree(t, p)
+		})
+	}
+}
+
+// answered is a stream of an interceptor.
+type answered struct {
+	grpc.ClientStream
+	ctx context.Context
+}
+
+func (a answered) Context() context.Context { return a.ctx }
+func (answered) SendMsg(any) error          { return nil }
+func (answered) CloseSend() error           { return nil }
+func (answered) RecvMsg(any) error          { return nil }
+
+// TestPanics checks that a Streamer that panics gives the place back, and that an Outbound or InFlight that was not made
+// panics with a sentence.
+func TestPanics(t *testing.T) {
+	p := places()
+	noStream := func(o *grpclimit.Outbound) {
+		_, _ = o.StreamClient(t.Context(), &grpc.StreamDesc{}, nil, "/m", func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+			panic("a mistake")
+		})
+	}
+	for want, call := range map[string]func(){
+		"a mistake":                        func() { noStream(outbound(grpclimit.OutboundConfig{Places: p})) },
+		"make it by grpclimit.NewOutbound": func() { noStream(new(grpclimit.Outbound)) },
+		"make it by grpclimit.NewInFlight": func() { _, _ = new(grpclimit.InFlight).UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{}, nil) },
+	} {
+		func() {
+			defer func() {
+				if value := fmt.Sprint(recover()); !strings.Contains(value, want) {
+					t.Errorf("%s, not %s", value, want)
+				}
+			}()
+			call()
+		}()
+	}
+	checkHeld(t, p, 0)
 }
 
 // TestOutboundNoServer checks that a call that cannot be sent gives its place back.
