@@ -51,7 +51,7 @@ type OutboundConfig struct {
 // It is safe for concurrent use.
 //
 // Chain it last, next to grpc. An interceptor inside that opens a stream again does so without a place, and
-// one that answers by a stream of its own keeps the place until the context ends.
+// one that answers by a stream of its own keeps the place until the context ends, or its end was received.
 //
 // An answer ResourceExhausted or Unavailable with RetryInfo pauses the turns of its event in all
 // processes. Outbound never repeats a call. Retries of an interceptor that is chained before it take

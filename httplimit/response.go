@@ -37,10 +37,17 @@ type hijackable struct {
 	control *http.ResponseController
 }
 
+// Unwrap is for http.ResponseController.
+func (h hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// Hijack takes the connection over.
 func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.control.Hijack() }
-func (h hijackable) Flush()                                       { _ = h.FlushError() }
-func (h hijackable) FlushError() error                            { return h.control.Flush() }
-func (h hijackable) Unwrap() http.ResponseWriter                  { return h.ResponseWriter }
+
+// FlushError sends what was written.
+func (h hijackable) FlushError() error { return h.control.Flush() }
+
+// Flush does the same. It cannot report an error.
+func (h hijackable) Flush() { _ = h.FlushError() }
 
 // response records the status of a response, which is the first that is sent, from any goroutine.
 // It also counts the bytes of the body.

@@ -186,7 +186,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	if err != nil {
 		b.release()
 	}
-	if err == io.EOF { //nolint:errorlint // the whole body was read, so it does not matter what was lost meanwhile
+	if err == io.EOF { // the body is whole, whatever was lost meanwhile
 		return n, io.EOF
 	}
 	return n, b.held.Explain(err)

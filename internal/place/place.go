@@ -60,7 +60,7 @@ func (h *Held) OnLost(f func(cause error)) (stop func() bool) {
 	}
 	return context.AfterFunc(h.lease, func() {
 		cause := context.Cause(h.lease)
-		if errors.Is(cause, inflight.ErrLost) && !(h.goesOn && pipeline.IsOutage(cause)) {
+		if errors.Is(cause, inflight.ErrLost) && (!h.goesOn || !pipeline.IsOutage(cause)) {
 			f(cause)
 		}
 	})
