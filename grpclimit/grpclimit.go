@@ -30,6 +30,7 @@
 package grpclimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +117,7 @@ func New(cfg Config) (*Interceptor, error) {
 	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
 		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
-	cfg.Log = journal.Log(cfg.Log, cfg.Limiter)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Interceptor{cfg: cfg}, nil
 }
 

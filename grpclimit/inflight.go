@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/place"
 )
 
@@ -56,7 +56,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	case cfg.Key == nil:
 		return nil, errors.New("slidegate: grpclimit.InFlight has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata")
 	}
-	cfg.Log = journal.Log(cfg.Log, cfg.Places)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &InFlight{cfg: cfg, gate: gate}, nil
 }
 

@@ -33,6 +33,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -137,9 +138,8 @@ type Config struct {
 
 	// Log receives the start and end of outages, and of decisions by a Fallback, with the cause but
 	// without the key of a request. It also receives the first request without a key, with the
-	// reason, each mistake of Choose, and charges that could not be given back or settled. Each
-	// line has the Name of the Limiter, if it has one, as the attribute "limiter". nil is
-	// slog.Default().
+	// reason, each mistake of Choose, and charges that could not be given back or settled. Lines
+	// about an outage have the Name of the Limiter as the attribute "limiter". nil is slog.Default().
 	Log *slog.Logger
 }
 
@@ -159,7 +159,7 @@ func New(cfg Config) (*Middleware, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	cfg.Log = journal.Log(cfg.Log, cfg.Limiter)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Middleware{cfg: cfg, shadow: shadow{kinds: map[string]refusals{}}}, nil
 }
 

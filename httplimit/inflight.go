@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"bufio"
+	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,7 +14,6 @@ import (
 	"github.com/felixge/httpsnoop"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/place"
 	"github.com/slidegate/slidegate/internal/problem"
 )
@@ -65,7 +65,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	case cfg.Key == nil:
 		return nil, errNoKey
 	}
-	cfg.Log = journal.Log(cfg.Log, cfg.Places)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &InFlight{cfg: cfg, gate: gate, shadow: shadow{kinds: map[string]refusals{}}}, nil
 }
 

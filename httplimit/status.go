@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,7 +66,7 @@ func NewStatus(cfg StatusConfig) (*Status, error) {
 			return nil, fmt.Errorf("slidegate: two quotas of the Status have the Name %q; give each its own", q.Name)
 		}
 	}
-	cfg.Log = journal.Log(cfg.Log, nil)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	s := &Status{quotas: make([]shownQuota, len(cfg.Quotas))}
 	for i, q := range cfg.Quotas {
 		s.quotas[i].Quota, s.quotas[i].log = q, cfg.Log.With("quota", q.Name)

@@ -10,17 +10,6 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Log returns the logger to use: log, or that of slog if it is nil, with the name of a limiter that has one.
-func Log(log *slog.Logger, limiter any) *slog.Logger {
-	if log == nil {
-		log = slog.Default()
-	}
-	if l, ok := limiter.(interface{ Name() string }); ok {
-		log = log.With("limiter", l.Name())
-	}
-	return log
-}
-
 // A state says how the limiter decides. A higher one is worse.
 type state = int32
 
@@ -39,7 +28,8 @@ const recoveryDelay = 5 * time.Second
 type Journal struct {
 	logged atomic.Int32
 	mu     sync.Mutex
-	seen   time.Time // when a request last met the logged state
+	seen   time.Time              // when a request last met the logged state
+	name   atomic.Pointer[string] // of the limiter that gave no answer
 }
 
 // change records the state that a request met. It reports whether to log it as a change.
@@ -67,6 +57,7 @@ func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause e
 	switch {
 	case byFallback:
 		if j.change(degraded) {
+			log = j.with(log, cause)
 			if cause != nil {
 				log = log.With("err", keyless(cause))
 			}
@@ -74,11 +65,22 @@ func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause e
 		}
 	case cause != nil:
 		if j.change(failing) {
-			log.Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", keyless(cause))
+			j.with(log, cause).Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", keyless(cause))
 		}
 	case j.change(normal):
-		log.Info("slidegate: the limiter decides about requests again")
+		j.with(log, nil).Info("slidegate: the limiter decides about requests again")
 	}
+}
+
+// with adds the name of the limiter that gives no answer, or gave none.
+func (j *Journal) with(log *slog.Logger, cause error) *slog.Logger {
+	if failure := pipeline.FailureIn(cause); failure != nil {
+		j.name.Store(&failure.Name)
+	}
+	if name := j.name.Load(); name != nil {
+		log = log.With("limiter", *name)
+	}
+	return log
 }
 
 // keyless returns the cause without the key of a request, because an outage is about all of them.

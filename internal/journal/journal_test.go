@@ -13,18 +13,13 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// named is a limiter with a Name.
-type named string
-
-func (n named) Name() string { return string(n) }
-
 // TestCause checks that the lines about an outage name the limiter, and say why Redis does not answer and what to do, but
 // not which key was asked about.
 func TestCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal.Journal
 		var text strings.Builder
-		log := journal.Log(slog.New(slog.NewTextHandler(&text, nil)), named("api"))
+		log := slog.New(slog.NewTextHandler(&text, nil))
 		cause := fmt.Errorf("limiter: %w", &pipeline.Failure{
 			Name: "api", Key: "api:{secret}:w", Counted: pipeline.ErrOutage, Cause: &pipeline.ReplyError{Cause: errors.New("NOPERM no permissions")},
 		})
@@ -33,7 +28,7 @@ func TestCause(t *testing.T) {
 		<-time.After(time.Minute)
 		j.Note(log, "open", false, nil)
 		lines := strings.SplitAfter(text.String(), "\n")
-		for i, parts := range [][]string{{"WARN", "Fallback decides", "limiter=api", "NOPERM", "~api:*"}, {"ERROR", "cannot decide", "outage=open", "NOPERM", "~api:*"}, {"INFO", "decides about requests again"}} {
+		for i, parts := range [][]string{{"WARN", "Fallback decides", "limiter=api", "NOPERM", "~api:*"}, {"ERROR", "cannot decide", "outage=open", "NOPERM", "~api:*"}, {"INFO", "limiter=api", "decides about requests again"}} {
 			for _, part := range parts {
 				if !strings.Contains(lines[i], part) {
 					t.Errorf("%q lacks %q", lines[i], part)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/isnil"
-	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/place"
 	"github.com/slidegate/slidegate/pace"
 )
@@ -50,10 +49,10 @@ func New(name string, cfg Config) (*Calls, error) {
 	c := &Calls{cfg: cfg}
 	var err error
 	if cfg.Turns != nil {
-		c.turns, err = place.NewJudge(name, cfg.Outage, journal.Log(cfg.Log, cfg.Turns))
+		c.turns, err = place.NewJudge(name, cfg.Outage, cfg.Log)
 	}
 	if cfg.Places != nil {
-		c.places, err = place.NewJudge(name, cfg.Outage, journal.Log(cfg.Log, cfg.Places))
+		c.places, err = place.NewJudge(name, cfg.Outage, cfg.Log)
 	}
 	return c, err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/isnil"
-	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
@@ -33,7 +32,7 @@ func NewGate(name string, places *inflight.Limiter, wait time.Duration, outage s
 	case wait < 0:
 		return nil, fmt.Errorf("slidegate: %s has a Wait of %v; choose 0 or more", name, wait)
 	}
-	judge, err := NewJudge(name, outage, journal.Log(log, places))
+	judge, err := NewJudge(name, outage, log)
 	return &Gate{places: places, wait: wait, judge: judge}, err
 }
 

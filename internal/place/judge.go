@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func NewJudge(name, outage string, log *slog.Logger) (*Judge, error) {
 	if outage != failOpen && outage != failClosed {
 		return nil, fmt.Errorf("slidegate: %s has the Outage %q; choose %q to let calls pass while a limiter gives no answer, or %q to refuse them", name, outage, failOpen, failClosed)
 	}
-	return &Judge{outage: outage, log: log}, nil
+	return &Judge{outage: outage, log: cmp.Or(log, slog.Default())}, nil
 }
 
 // Judge returns the error of a limiter, or nil if the call may go on. In an outage, a timeout of the network
