@@ -49,8 +49,8 @@ func playOverrides(t *testing.T, conn *window.Connection) {
 		if err := l.Override(t.Context(), "e", o, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		for must(l.Peek(t.Context(), "e")).Override != o.Mode {
-			time.Sleep(time.Millisecond)
+		for pace := time.NewTicker(time.Millisecond); must(l.Peek(t.Context(), "e")).Override != o.Mode; {
+			<-pace.C
 		}
 		if d := must(l.AllowUpTo(t.Context(), "e", 9)); d.Granted != map[window.OverrideMode]int64{window.OverrideUnlimited: 9, window.OverrideLimits: 1}[o.Mode] {
 			t.Errorf("%s: %+v", o.Mode, d)

@@ -119,9 +119,10 @@ func TestOverride(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	peeks := uint64(1)
+	peeks, pace := uint64(1), time.NewTicker(time.Millisecond)
+	defer pace.Stop()
 	for ; must(observed.Peek(t.Context(), "more")).Override == ""; peeks++ {
-		time.Sleep(time.Millisecond)
+		<-pace.C
 	}
 	for _, event := range []string{"none", "all", "all", "more"} {
 		must(observed.Allow(t.Context(), event))

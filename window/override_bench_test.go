@@ -19,8 +19,10 @@ func withOverrides(tb testing.TB, name string, many int, on bool, secret []byte)
 			tb.Fatal(err)
 		}
 	}
+	pace := time.NewTicker(time.Millisecond)
+	defer pace.Stop()
 	for many > 0 && must(l.Peek(tb.Context(), fmt.Sprint("event-", many-1))).Override == "" {
-		time.Sleep(time.Millisecond)
+		<-pace.C
 	}
 	return l
 }

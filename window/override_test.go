@@ -61,23 +61,25 @@ func (n night) awaits(event string, mode window.OverrideMode, limits ...window.L
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), time.Minute)
 	defer cancel()
-	for {
+	pace := time.NewTicker(time.Millisecond)
+	defer pace.Stop()
+	for ; ; <-pace.C {
 		d := must(n.Peek(ctx, event))
 		if d.Override == mode && (limits == nil || slices.EqualFunc(d.Usage, limits, func(u window.Usage, l window.Limit) bool { return u.Limit == l })) {
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
 // attempts returns the answers to some attempts of one unit.
-func (n night) attempts(event string, many int) (got string) {
+func (n night) attempts(event string, many int) string {
 	n.Helper()
+	var got []string
 	for range many {
 		d := must(n.Allow(n.Context(), event))
-		got += fmt.Sprintf("%v %d of %v %s; ", d.Allowed, d.Remaining, d.Usage[0].Limit, d.RetryAfter)
+		got = append(got, fmt.Sprintf("%v %d of %v %s", d.Allowed, d.Remaining, d.Usage[0].Limit, d.RetryAfter))
 	}
-	return strings.TrimSuffix(got, "; ")
+	return strings.Join(got, "; ")
 }
 
 // TestOverride changes the limits of an event while it is in use, on one server and on a cluster.

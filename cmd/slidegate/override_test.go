@@ -75,7 +75,8 @@ func TestOverrideQuoted(t *testing.T) {
 	s := newService(t)
 	for _, args := range [][]string{
 		{"override", "--block", "--for", "1h", "--why", "\x1b[2J", "--by", "\x1b[1m", s.name, "\x1b[3m"},
-		{"overrides", s.name}, {"inspect", s.name, "\x1b[3m"},
+		{"overrides", s.name},
+		{"inspect", s.name, "\x1b[3m"},
 	} {
 		if shown, _ := overridden(t, s, args...); strings.Contains(shown, "\x1b") || !strings.Contains(shown, `\x1b[3m`) {
 			t.Errorf("%q prints %q", args, shown)

@@ -87,7 +87,12 @@ func (c *Override) override() (o window.Override, err error) {
 		flag string
 		is   bool
 		mode window.OverrideMode
-	}{{"--limit", len(c.Limits) > 0, o.Mode}, {"--block", c.Block, window.OverrideBlock}, {"--unlimited", c.Unlimited, window.OverrideUnlimited}, {"--end", c.End, ""}} {
+	}{
+		{"--limit", len(c.Limits) > 0, o.Mode},
+		{"--block", c.Block, window.OverrideBlock},
+		{"--unlimited", c.Unlimited, window.OverrideUnlimited},
+		{"--end", c.End, ""},
+	} {
 		if of.is {
 			given, o.Mode = append(given, of.flag), of.mode
 		}
@@ -213,6 +218,14 @@ func (st *State) overrule() {
 // isFixed reports whether an override decides, and not the limits.
 func (st *State) isFixed() bool {
 	return st.Override != nil && st.Override.Mode != string(window.OverrideLimits)
+}
+
+// overruled returns the decision of the override in one sentence.
+func (st *State) overruled() string {
+	if st.Allowed {
+		return "ALLOWED without limits, by an override"
+	}
+	return "DENIED by an override; it ends " + formatIn(st.RetryAfter, st.At)
 }
 
 // row returns the override for the head of a report.

@@ -87,10 +87,8 @@ func (p *Places) table(now time.Time) [][]string {
 // headline returns the decision in one sentence, for the end of a report.
 func (st *State) headline() string {
 	switch {
-	case st.isFixed() && st.Allowed:
-		return "ALLOWED without limits, by an override"
 	case st.isFixed():
-		return "DENIED by an override; it ends " + formatIn(st.RetryAfter, st.At)
+		return st.overruled()
 	case st.Decision == nil && !st.Stored:
 		return "nothing is counted"
 	case st.Decision == nil:
