@@ -57,6 +57,9 @@ type JointDecision struct {
 // of the limiters, or by 5 s where that is negative. Each check takes a round trip to Redis, unless it
 // is asked Together with the one before it, or jointly.
 //
+// A check whose event an override blocks denies the call before anything is asked. One that an override
+// lets through is not asked.
+//
 // Put first what belongs to an attacker alone (the address), and last what the victim shares (the
 // account). An attempt that is denied for its address then takes nothing from the account, not even
 // for a moment. For the same reason, ask Together only where units that count for a moment deny

@@ -204,8 +204,8 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 
 // With returns the same limiter under other limits: for plans, or for customers with limits of
 // their own. It shares all else with l: keys, counts, connection, circuit breaker, denial cache,
-// Observe, OnDenied, overrides, and the Fallback, which then decides by these limits too. It sends nothing and needs no
-// Close. Call it for each request, or keep what it returns.
+// Observe, OnDenied, overrides, and the Fallback, which then decides by these limits too. It sends
+// nothing and needs no Close. Call it for each request, or keep what it returns.
 //
 // If both limiters have a limit with the same Per, its counts go on, as after a deployment. For
 // example, a customer who has used 2 of 2/1h, and gets 4/1h, has 2 left. A limit with another Per
