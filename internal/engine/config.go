@@ -55,23 +55,15 @@ func (cfg *Config) check(limits []Limit) error {
 }
 
 func checkName(name string) error {
-	if len(name) < 1 || len(name) > 64 {
+	if len(name) < 1 || len(name) > keys.LongestName {
 		return fmt.Errorf("limiter name %.80q has %d bytes; choose 1 to 64", name, len(name))
 	}
 	for i := range len(name) {
-		if !nameByte(name[i]) {
+		if !keys.NameByte(name[i]) {
 			return fmt.Errorf("limiter name %q has the byte %q; use only A-Z a-z 0-9 . _ - and colon", name, name[i:i+1])
 		}
 	}
 	return nil
-}
-
-func nameByte(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		return true
-	}
-	return c == '.' || c == '_' || c == '-' || c == ':'
 }
 
 func (cfg *Config) checkSecret() error {

@@ -1,0 +1,72 @@
+package keys
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+)
+
+// LongestName is the length in bytes of the longest name of a limiter.
+const LongestName = 64
+
+// NameByte reports whether the name of a limiter may have a byte.
+func NameByte(c byte) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		return true
+	}
+	return c == '.' || c == '_' || c == '-' || c == ':'
+}
+
+// Split returns the parts of a key Name:{tag}:k, where k is one letter. It reports false if no
+// limiter makes such a key. A key of another program can look the same.
+func Split(key string) (name, tag string, kind byte, ok bool) {
+	name, rest, found := strings.Cut(key, ":{")
+	end := len(rest) - len("}:k")
+	if !found || end < 1 || rest[end:end+2] != "}:" || !isName(name) {
+		return "", "", 0, false
+	}
+	tag, kind = rest[:end], rest[end+2]
+	if _, readable := Event(tag); !readable && !isHash(tag) || kind < 'a' || kind > 'z' {
+		return "", "", 0, false
+	}
+	return name, tag, kind, true
+}
+
+func isName(name string) bool {
+	for i := range len(name) {
+		if !NameByte(name[i]) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= LongestName
+}
+
+// hashLength is the length of a tag that is a hash. The decoder of base64 ignores line breaks.
+const hashLength = 1 + (8*sha256.Size+5)/6
+
+// isHash reports whether a tag has the form of a hash.
+func isHash(tag string) bool {
+	sum, err := base64.RawURLEncoding.DecodeString(tag[1:])
+	return tag[0] == '~' && len(tag) == hashLength && err == nil && len(sum) == sha256.Size
+}
+
+// Event returns the event whose tag this is. It reports false for a hash, and for a text that is
+// the tag of no event.
+func Event(tag string) (event string, ok bool) {
+	b := make([]byte, 0, len(tag))
+	for i := 0; i < len(tag); i++ {
+		if tag[i] != '%' {
+			b = append(b, tag[i])
+			continue
+		}
+		c, err := hex.DecodeString(tag[min(i+1, len(tag)):min(i+3, len(tag))])
+		if err != nil || len(c) != 1 {
+			return "", false
+		}
+		b, i = append(b, c[0]), i+2
+	}
+	event = string(b)
+	return event, event != "" && Tag(nil, event) == tag
+}
