@@ -1,0 +1,138 @@
+package keyspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// set sets keys with this prefix.
+func set(t *testing.T, client rueidis.Client, prefix string, n int) {
+	t.Helper()
+	commands := make(rueidis.Commands, n)
+	for i := range n {
+		commands[i] = client.B().Set().Key(fmt.Sprint(prefix, i)).Value("x").Build()
+	}
+	for _, r := range client.DoMulti(t.Context(), commands...) {
+		if r.Error() != nil {
+			t.Fatal(r.Error())
+		}
+	}
+}
+
+// walked returns the keys with this prefix that a walk sees, and the masters after it.
+func walked(t *testing.T, client rueidis.Client, prefix string, budget Budget) (found []string, masters []*Master) {
+	t.Helper()
+	masters, err := Masters(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	err = Walk(t.Context(), masters, budget, func(_ context.Context, _ int, keys []string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) })...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(found)
+	return slices.Compact(found), masters
+}
+
+// TestWalkSeesAll checks that a walk sees all keys of a server, and of a cluster with replicas.
+func TestWalkSeesAll(t *testing.T) {
+	for name, client := range map[string]rueidis.Client{
+		"server":   redistest.Client(t),
+		"cluster":  redistest.Cluster(t),
+		"replicas": redistest.Replicated(t).NewClient(t, func(*rueidis.ClientOption) {}),
+	} {
+		prefix := redistest.Key(t)
+		set(t, client, prefix, 1000)
+		found, masters := walked(t, client, prefix, Budget{time.Hour, math.MaxInt64})
+		if len(found) != 1000 {
+			t.Errorf("%s: %d keys", name, len(found))
+		}
+		if want := map[string]int{"server": 1, "cluster": 3, "replicas": 3}[name]; len(masters) != want {
+			t.Errorf("%s: %d masters", name, len(masters))
+		}
+		for _, m := range masters {
+			if m.Share() != 1 || m.Seen < m.Size {
+				t.Errorf("%s: %+v", name, m)
+			}
+		}
+	}
+}
+
+// TestWalkEnds checks that the keys and the time of the budget end a walk, and that Share then says how
+// much of the keys it saw.
+func TestWalkEnds(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	set(t, client, "k", 2000)
+	found, masters := walked(t, client, "k", Budget{time.Hour, 450})
+	if m := masters[0]; m.Ended || m.Size != 2000 || m.Seen < 450 || m.Seen > 700 || m.Share() != float64(m.Seen)/2000 || int64(len(found)) != m.Seen {
+		t.Errorf("%d keys, %+v", len(found), m)
+	}
+	if found, masters := walked(t, client, "k", Budget{0, 450}); len(found) > 0 || masters[0].Share() != 0 {
+		t.Errorf("%d keys, %+v", len(found), masters[0])
+	}
+}
+
+// TestWalkFails checks that an error of a visit ends the walk on all masters, and that the end of the
+// context does.
+func TestWalkFails(t *testing.T) {
+	client, broken := redistest.Cluster(t), errors.New("broken")
+	set(t, client, redistest.Key(t), 1000)
+	masters, err := Masters(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit := func(context.Context, int, []string) error { return broken }
+	if err := Walk(t.Context(), masters, Budget{time.Hour, math.MaxInt64}, visit); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	visit = func(context.Context, int, []string) error { cancel(); return nil }
+	if err := Walk(ctx, masters, Budget{time.Hour, math.MaxInt64}, visit); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestWalkOnlyReads checks that a user who may only read and count keys can walk.
+func TestWalkOnlyReads(t *testing.T) {
+	server := redistest.Start(t)
+	if err := server.Do(t.Context(), "ACL", "SETUSER", "reader", "on", ">pass", "+scan", "+dbsize", "+client|tracking", "+hello").Error(); err != nil {
+		t.Fatal(err)
+	}
+	set(t, server.Client(t), "k", 300)
+	reader := server.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "reader", "pass" })
+	if found, _ := walked(t, reader, "k", Budget{time.Hour, math.MaxInt64}); len(found) != 300 {
+		t.Errorf("%d keys", len(found))
+	}
+}
+
+// TestPause checks that pauses grow with the calls, and more while the server is slow.
+func TestPause(t *testing.T) {
+	const ms = time.Millisecond
+	var b brake
+	for i, tt := range []struct{ scan, all, want time.Duration }{
+		{2 * ms, 5 * ms, 5 * ms}, {ms, 3 * ms, 3 * ms}, {2 * ms, 4 * ms, 8 * ms}, {ms, 3 * ms, 3 * ms}, {30 * ms, 40 * ms, maxPause},
+	} {
+		if got := b.pause(tt.scan, tt.all); got != tt.want {
+			t.Errorf("%d: %v, not %v", i, got, tt.want)
+		}
+	}
+}

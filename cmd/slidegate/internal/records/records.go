@@ -1,0 +1,213 @@
+// Package records reads the records of limiters as Redis stores them. It runs no script, so that many
+// records cost the server little.
+package records
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// Kind is the package of a limiter, as the last letter of its keys.
+type Kind byte
+
+// The kinds.
+const (
+	Window   Kind = 'w'
+	AR1      Kind = 'a'
+	Pace     Kind = 'r'
+	Inflight Kind = 'l' // no record but a sorted set; Read does not read it
+)
+
+// String returns the name of the package, or "" if there is none.
+func (k Kind) String() string {
+	return map[Kind]string{Window: "window", AR1: "ar1", Pace: "pace", Inflight: "inflight"}[k]
+}
+
+// Usage is what counts in one window: units or, of package ar1, a level.
+type Usage struct {
+	Per  time.Duration
+	Used float64
+}
+
+// Record is what a record says at a time.
+type Record struct {
+	Last   time.Time // of the last event; of package pace, the newest turn
+	Usages []Usage   // in the order of the record; 0 where everything is forgotten
+}
+
+// Read reads a record, as it counts now. It reports false if it is none of this kind.
+func Read(kind Kind, record string, now time.Time) (r Record, ok bool) {
+	b := &buffer{rest: record}
+	switch kind {
+	case Window:
+		r = b.window(now.UnixMilli())
+	case AR1:
+		r = b.ar1(now.UnixMicro())
+	case Pace:
+		r = b.pace(now.UnixMilli())
+	default:
+		return Record{}, false
+	}
+	return r, !b.foreign && b.rest == ""
+}
+
+// buffer is the rest of a record.
+type buffer struct {
+	rest    string
+	foreign bool // it is no record
+}
+
+// number reads a big-endian number of up to 8 bytes.
+func (b *buffer) number(width int) int64 {
+	if len(b.rest) < width {
+		b.foreign, b.rest = true, ""
+		return 0
+	}
+	var eight [8]byte
+	copy(eight[8-width:], b.rest)
+	b.rest = b.rest[width:]
+	return int64(binary.BigEndian.Uint64(eight[:]))
+}
+
+// window reads a record of package window.
+func (b *buffer) window(now int64) Record {
+	sections, t := b.number(1)-128, b.number(6)
+	if sections < 1 || sections > 31 {
+		b.foreign = true
+	}
+	r := Record{Last: time.UnixMilli(t).UTC()}
+	for range sections {
+		r.add(b.section(t, func(last int64) int64 { return max(now, last) }), b)
+	}
+	return r
+}
+
+// pace reads a record of package pace. No turn comes before the floor, so turns that are forgotten
+// by then do not count.
+func (b *buffer) pace(now int64) Record {
+	format, sections, floor := b.number(1), b.number(1), b.number(6)
+	b.number(6) // the clock
+	if format == 249 {
+		b.number(6) // the end of the pause
+		b.number(6) // the shift
+	}
+	if format != 248 && format != 249 || sections > 31 {
+		b.foreign = true
+	}
+	r := Record{Last: time.UnixMilli(floor).UTC()}
+	for range sections {
+		r.add(b.section(floor, func(int64) int64 { return max(now, floor) }), b)
+	}
+	return r
+}
+
+// add adds a usage, unless the rest of the record is foreign.
+func (r *Record) add(u Usage, b *buffer) {
+	if b.foreign {
+		b.rest = ""
+		return
+	}
+	r.Usages = append(r.Usages, u)
+}
+
+// section reads a section of package window or pace, and counts the units that are not forgotten at
+// the date, which can depend on the last event.
+func (b *buffer) section(t int64, date func(last int64) int64) Usage {
+	flags, closed, per := b.head()
+	last := t
+	if flags&16 != 0 {
+		last = b.number(6)
+	}
+	if flags>>2&3 == 2 {
+		b.number(6) // the Resolution
+	}
+	width := []int{0, 1, 3, 7}[flags&3]
+	total := closed + 1
+	if width > 0 {
+		total = b.number(width)
+		b.number(width) // the units of the last bucket
+	}
+	forgotten := b.forgotten(closed, per, last, date(last), width)
+	if last+per <= date(last) {
+		forgotten = total
+	}
+	b.foreign = b.foreign || forgotten > total
+	return Usage{time.Duration(per) * time.Millisecond, float64(total - forgotten)}
+}
+
+// head reads the head of a section.
+func (b *buffer) head() (flags, closed, per int64) {
+	flags = b.number(1)
+	if flags&32 == 0 {
+		closed, per = b.number(1), b.number(4)
+	} else {
+		closed, per = b.number(2), b.number(6)
+	}
+	if flags > 63 || flags>>2&3 == 3 || per < 1 || per > maxPer {
+		b.foreign = true
+	}
+	return flags, closed, per
+}
+
+// maxPer is the longest Per, in ms, that is a time.Duration. No limiter has a longer one.
+const maxPer = math.MaxInt64 / int64(time.Millisecond)
+
+// forgotten reads the closed buckets, and returns how many of their units are forgotten at the date.
+// Without a width for units, each bucket holds one.
+func (b *buffer) forgotten(closed, per, last, date int64, width int) (units int64) {
+	timeWidth := widthOf(per)
+	wrap := int64(1) << (8 * timeWidth)
+	for i := int64(0); i < closed && !b.foreign; i++ {
+		at, n := b.number(timeWidth), int64(1)
+		if width > 0 {
+			n = b.number(width)
+		}
+		age := (last - at) % wrap
+		if age < 0 {
+			age += wrap
+		}
+		if last-age+per <= date {
+			units += n
+		}
+	}
+	return units
+}
+
+// widthOf returns how many bytes the time of a closed bucket takes.
+func widthOf(per int64) int {
+	for _, width := range []int{2, 3, 4} {
+		if per < 1<<(8*width) {
+			return width
+		}
+	}
+	return 6
+}
+
+// ar1 reads a record of package ar1. A level below rest counts as 0.
+func (b *buffer) ar1(now int64) Record {
+	sections, written := b.number(1)-160, b.number(7)
+	if sections < 1 || sections > 31 {
+		b.foreign = true
+	}
+	r := Record{Last: time.UnixMicro(written).UTC()}
+	for range sections {
+		per := b.number(4)
+		if per == 0 {
+			per = b.number(6)
+		}
+		level := math.Float64frombits(uint64(b.number(8)))
+		if per < 1 || per > maxPer || !(level >= 0) || math.IsInf(level, 1) {
+			b.foreign = true
+		}
+		level *= math.Exp(-float64(max(0, now-written)) / (1000 * float64(per)))
+		if level < rest {
+			level = 0
+		}
+		r.add(Usage{time.Duration(per) * time.Millisecond, level}, b)
+	}
+	return r
+}
+
+// rest is the level below which a level of package ar1 counts as 0.
+const rest = 0.25
