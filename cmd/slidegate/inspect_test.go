@@ -28,9 +28,11 @@ func inspected(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// TestInspectGolden compares the text about an event with golden files.
+// TestInspectGolden compares the text about an event with golden files. Its server has few keys, so that
+// a search for similar events sees all of them.
 func TestInspectGolden(t *testing.T) {
-	s := newService(t)
+	server := redistest.Start(t)
+	s := &service{name: redistest.Key(t), client: server.Client(t)}
 	const login, address = "1/5s,5/1h,20/1d", "198.51.100.7"
 	s.count(t, login, address, 1, 21*h, 20*h, 9*h, 8*h+50*m, 8*h+40*m, 4*h, 48*m, 31*m, 30*m, 12*m, 2*time.Second)
 	s.count(t, "100/1m,5000/1d", "key-7", 40, 23*h, 22*h, 7*h, 20*time.Second)
@@ -59,9 +61,10 @@ func TestInspectGolden(t *testing.T) {
 		"inspect-pace-nobody": "--pace --limit 3/1m NAME nobody",
 		"inspect-lowered":     "--limit 1/5s,3/1h,20/1d NAME " + address,
 		"inspect-nobody-json": "--json NAME nobody",
+		"inspect-similar":     "--limit 5/1h NAME KEY-77",
 	} {
-		args := strings.Fields("--redis " + redistest.Addr(t) + " " + strings.ReplaceAll(args, "NAME", s.name))
-		shown := onDefault(t, s.name, inspected(t, args...))
+		args := strings.Fields("--redis " + server.Addr() + " " + strings.ReplaceAll(args, "NAME", s.name))
+		shown := onDefault(t, s.name, strings.ReplaceAll(inspected(t, args...), server.Addr(), redistest.Addr(t)))
 		checkGolden(t, filepath.Join("testdata", name+".golden"), shown)
 	}
 }

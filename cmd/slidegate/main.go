@@ -2,6 +2,7 @@
 //
 //   - replay shows what limits would have done to a log
 //   - inspect shows how much of its limits an event has used in Redis
+//   - top lists the limiters in Redis, and their fullest events
 //   - reset deletes these counts
 //   - override gives an event other limits for a time, and overrides lists them
 //   - proxy is an HTTP reverse proxy that limits requests
@@ -32,6 +33,7 @@ type commandLine struct {
 
 	Replay    replay.Command      `cmd:"" help:"Show what limits would have done to a log."`
 	Inspect   inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
+	Top       inspect.Top         `cmd:"" help:"List the limiters of a Redis, and their fullest events."`
 	Reset     inspect.Reset       `cmd:"" help:"Delete the counts of an event from Redis."`
 	Override  inspect.Override    `cmd:"" help:"Give an event other limits for a time, while the service runs."`
 	Overrides inspect.Overrides   `cmd:"" help:"List the overrides of a limiter."`

@@ -54,6 +54,7 @@ func TestGolden(t *testing.T) {
 		"help":           {"help"},
 		"replay-help":    {"replay", "--help"},
 		"inspect-help":   {"inspect", "--help"},
+		"top-help":       {"top", "--help"},
 		"reset-help":     {"reset", "--help"},
 		"override-help":  {"override", "--help"},
 		"overrides-help": {"overrides", "--help"},

@@ -120,7 +120,7 @@ func TestTerminal(t *testing.T) {
 // TestHelpFits checks that the help of each command fits a terminal of 80 columns.
 func TestHelpFits(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
-	for _, name := range []string{"replay", "inspect", "reset", "proxy"} {
+	for _, name := range []string{"replay", "inspect", "top", "reset", "proxy"} {
 		help, _, _ := command(t.Context(), "help", name)
 		for line := range strings.Lines(help) {
 			if n := uniseg.StringWidth(line); n > 80 {

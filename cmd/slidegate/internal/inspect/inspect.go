@@ -86,13 +86,9 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	if c.Every > 0 {
-		return c.watch(ctx, fetch, s)
+		return watcher{time.Duration(c.Every), c.JSON}.watch(ctx, fetch, s)
 	}
-	answer, err := c.show(ctx, fetch, s)
-	if err == nil && answer != 0 {
-		return answer
-	}
-	return err
+	return show(ctx, c.withSimilar(client, fetch), s, c.JSON)
 }
 
 // check returns an error if the flags do not go together. It returns the IP address of an account,
@@ -158,18 +154,22 @@ func (c *Command) newFetch(client rueidis.Client, given flags.Limits, ip netip.A
 	return func(ctx context.Context) (result, error) { return fetch(ctx) }, err
 }
 
-// show prints the state once, and returns its exit status.
-func (c *Command) show(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams) (cli.ExitStatus, error) {
+// show prints the state once, and returns its exit status as an error.
+func show(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams, json bool) error {
 	st, err := fetch(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if c.JSON {
-		return st.status(), output.JSON(s.Out, st)
+	if json {
+		err = output.JSON(s.Out, st)
+	} else {
+		screen := output.ScreenOf(s.Out)
+		_, err = io.WriteString(s.Out, screen.Fit(2, func(rows int) string { return report(screen, st, rows == 1) }))
 	}
-	screen := output.ScreenOf(s.Out)
-	_, err = io.WriteString(s.Out, screen.Fit(2, func(rows int) string { return report(screen, st, rows == 1) }))
-	return st.status(), err
+	if err == nil && st.status() != 0 {
+		return st.status()
+	}
+	return err
 }
 
 // report returns the whole text about a state.

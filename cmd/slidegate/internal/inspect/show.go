@@ -124,6 +124,8 @@ func (st *State) next() []string {
 		return append([]string{"override", "--end"}, subject...)
 	case st.status() == statusDenied && st.Places == nil: // a reset takes places from those who hold them
 		return append([]string{"reset"}, subject...)
+	case st.similar() != nil:
+		return st.similar()
 	case !st.Stored && st.Estimator == "window":
 		return append([]string{"inspect", "--ar1"}, subject...)
 	case !st.Stored:
@@ -137,6 +139,15 @@ func (st *State) next() []string {
 		return append(append(words, missing), subject...)
 	}
 	return append(append(words, "--watch"), subject...)
+}
+
+// similar returns the arguments of a command that inspects a similar event, or nil.
+func (st *State) similar() []string {
+	name, named := shellWord(st.Limiter)
+	if st.Similar == nil || !named {
+		return nil
+	}
+	return st.Similar.next(st.flags, name)
 }
 
 // missingFlags returns the flags for the limits that Redis stores and the command line leaves out.
@@ -215,6 +226,9 @@ func (st *State) writeHints(b *strings.Builder) {
 	}
 	if !st.Stored {
 		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1, --pace, --inflight and\n--secret-file; or its in-memory fallback is deciding.\n")
+		if st.Similar != nil {
+			b.WriteString(st.Similar.text(st))
+		}
 	} else if len(absent) > 0 && st.Turns == nil { // pace stores no limit whose turns no longer count
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
 	}

@@ -26,7 +26,8 @@ type State struct {
 	*Decision
 	*Turns
 	*Places
-	Limits []*section `json:"limits"` // those of --limit, in order, then what else Redis stores
+	Limits  []*section `json:"limits"` // those of --limit, in order, then what else Redis stores
+	Similar *Similar   `json:"similar,omitempty"`
 
 	flags []string // that name the limiter, quoted for a shell
 }

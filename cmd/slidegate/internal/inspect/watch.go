@@ -11,20 +11,26 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
+// watcher shows a state repeatedly.
+type watcher struct {
+	every time.Duration
+	json  bool
+}
+
 // watch shows the state until ctx ends, and then returns nil. If Redis fails later than at the
 // first read, watch goes on. On a terminal, each state replaces the one before.
-func (c *Command) watch(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams) error {
+func (w watcher) watch(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams) error {
 	st, err := fetch(ctx)
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
-	if output.ScreenOf(s.Out).Live && !c.JSON {
+	if output.ScreenOf(s.Out).Live && !w.json {
 		live := output.NewLive(s.Out.(*os.File))
 		defer live.Close() // also in a panic
-		return c.draw(ctx, fetch, live, st)
+		return w.draw(ctx, fetch, live, st)
 	}
-	for tick := time.Tick(time.Duration(c.Every)); ctx.Err() == nil; st, err = fetch(ctx) {
-		if err := c.print(s, st, err); err != nil {
+	for tick := time.Tick(w.every); ctx.Err() == nil; st, err = fetch(ctx) {
+		if err := w.print(s, st, err); err != nil {
 			return err
 		}
 		select {
@@ -36,12 +42,12 @@ func (c *Command) watch(ctx context.Context, fetch func(context.Context) (result
 }
 
 // print prints a state below the one before, or the error.
-func (c *Command) print(s cli.Streams, st result, err error) error {
+func (w watcher) print(s cli.Streams, st result, err error) error {
 	switch {
 	case err != nil:
 		_, _ = fmt.Fprintf(s.Err, "slidegate: %v; looking again\n", err)
 		return nil
-	case c.JSON:
+	case w.json:
 		return output.JSON(s.Out, st)
 	}
 	_, err = io.WriteString(s.Out, st.head()+"\n"+st.body(output.ScreenOf(s.Out), false)+"\n"+st.headline()+"\n\n")
@@ -50,9 +56,9 @@ func (c *Command) print(s cli.Streams, st result, err error) error {
 
 // draw draws the state at once, after each read, and when the terminal changes its size. While
 // Redis fails, draw keeps the last state.
-func (c *Command) draw(ctx context.Context, fetch func(context.Context) (result, error), live *output.Live, st result) (err error) {
-	for tick := time.Tick(time.Duration(c.Every)); ctx.Err() == nil; {
-		if err := c.drawOnce(live, st, err); err != nil {
+func (w watcher) draw(ctx context.Context, fetch func(context.Context) (result, error), live *output.Live, st result) (err error) {
+	for tick := time.Tick(w.every); ctx.Err() == nil; {
+		if err := w.drawOnce(live, st, err); err != nil {
 			return err
 		}
 		select {
@@ -70,7 +76,7 @@ func (c *Command) draw(ctx context.Context, fetch func(context.Context) (result,
 }
 
 // drawOnce draws the last state below its headline, or below the error of the last read.
-func (c *Command) drawOnce(live *output.Live, st result, err error) error {
+func (w watcher) drawOnce(live *output.Live, st result, err error) error {
 	screen := live.Screen()
 	last := screen.Bold(styledHeadline(screen, st))
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 )
 
@@ -27,8 +26,8 @@ func runWatch(t *testing.T, fetch func(ctx context.Context, n int) (result, erro
 		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
 			t.Fatal(err)
 		}
-		c, n := &Command{Every: flags.Interval(time.Millisecond)}, 0
-		if err := c.watch(t.Context(), func(ctx context.Context) (result, error) { n++; return fetch(ctx, n) }, cli.Streams{Out: tty, Err: tty}); err != nil {
+		w, n := watcher{every: time.Millisecond}, 0
+		if err := w.watch(t.Context(), func(ctx context.Context) (result, error) { n++; return fetch(ctx, n) }, cli.Streams{Out: tty, Err: tty}); err != nil {
 			t.Error(err)
 		}
 	})

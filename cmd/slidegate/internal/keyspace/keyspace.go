@@ -36,6 +36,18 @@ func (m *Master) Share() float64 {
 	return min(1, float64(m.Seen)/float64(max(1, m.Size)))
 }
 
+// Share returns which share of the keys of all masters a walk has seen.
+func Share(masters []*Master) float64 {
+	seen, all, ended := 0.0, 0.0, true
+	for _, m := range masters {
+		seen, all, ended = seen+m.Share()*float64(m.Size), all+float64(m.Size), ended && m.Ended
+	}
+	if ended {
+		return 1
+	}
+	return min(1, seen/max(1, all))
+}
+
 // Masters returns the masters that a client reaches, in the order of their addresses.
 func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err error) {
 	nodes := client.Nodes()

@@ -128,6 +128,15 @@ var sequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // columns returns the width of a text on a terminal.
 func columns(text string) int { return uniseg.StringWidth(sequence.ReplaceAllString(text, "")) }
 
+// Crop cuts a line, which may end in a newline, at the width of a terminal. A file or pipe gets the
+// whole line.
+func (s Screen) Crop(line string) string {
+	if text, ended := strings.CutSuffix(line, "\n"); s.Terminal && ended {
+		return crop(text, s.Width) + "\n"
+	}
+	return line
+}
+
 // crop cuts a line to width columns. It keeps all escape sequences, because those behind the cut
 // end the colours.
 func crop(line string, width int) string {

@@ -38,7 +38,7 @@ type Record struct {
 
 // Read reads a record, as it counts now. It reports false if it is none of this kind.
 func Read(kind Kind, record string, now time.Time) (r Record, ok bool) {
-	b := &buffer{rest: record}
+	b := &buffer{rest: record, foreign: !Begins(kind, record)}
 	switch kind {
 	case Window:
 		r = b.window(now.UnixMilli())
@@ -50,6 +50,26 @@ func Read(kind Kind, record string, now time.Time) (r Record, ok bool) {
 		return Record{}, false
 	}
 	return r, !b.foreign && b.rest == ""
+}
+
+// maxSections is how many sections a record has at most.
+const maxSections = 31
+
+// Begins reports whether a text begins as a record of this kind does.
+func Begins(kind Kind, text string) bool {
+	if text == "" {
+		return false
+	}
+	first := text[0]
+	switch kind {
+	case Window:
+		return first > 128 && first <= 128+maxSections
+	case AR1:
+		return first > 160 && first <= 160+maxSections
+	case Pace:
+		return first == 248 || first == 249
+	}
+	return false
 }
 
 // buffer is the rest of a record.
@@ -73,11 +93,8 @@ func (b *buffer) number(width int) int64 {
 // window reads a record of package window.
 func (b *buffer) window(now int64) Record {
 	sections, t := b.number(1)-128, b.number(6)
-	if sections < 1 || sections > 31 {
-		b.foreign = true
-	}
 	r := Record{Last: time.UnixMilli(t).UTC()}
-	for range sections {
+	for range max(0, sections) {
 		r.add(b.section(t, func(last int64) int64 { return max(now, last) }), b)
 	}
 	return r
@@ -92,11 +109,9 @@ func (b *buffer) pace(now int64) Record {
 		b.number(6) // the end of the pause
 		b.number(6) // the shift
 	}
-	if format != 248 && format != 249 || sections > 31 {
-		b.foreign = true
-	}
+	b.foreign = b.foreign || sections > maxSections
 	r := Record{Last: time.UnixMilli(floor).UTC()}
-	for range sections {
+	for range max(0, sections) {
 		r.add(b.section(floor, func(int64) int64 { return max(now, floor) }), b)
 	}
 	return r
@@ -187,11 +202,8 @@ func widthOf(per int64) int {
 // ar1 reads a record of package ar1. A level below rest counts as 0.
 func (b *buffer) ar1(now int64) Record {
 	sections, written := b.number(1)-160, b.number(7)
-	if sections < 1 || sections > 31 {
-		b.foreign = true
-	}
 	r := Record{Last: time.UnixMicro(written).UTC()}
-	for range sections {
+	for range max(0, sections) {
 		per := b.number(4)
 		if per == 0 {
 			per = b.number(6)
@@ -204,7 +216,7 @@ func (b *buffer) ar1(now int64) Record {
 		if level < rest {
 			level = 0
 		}
-		r.add(Usage{time.Duration(per) * time.Millisecond, level}, b)
+		r.add(Usage{time.Duration(per) * time.Millisecond, math.Round(level*1e8) / 1e8}, b) // as precise as inspect
 	}
 	return r
 }

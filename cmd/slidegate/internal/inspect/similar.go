@@ -1,0 +1,202 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/keyspace"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/records"
+	"github.com/slidegate/slidegate/internal/keys"
+)
+
+// Similar is what a search for similar events of the limiter has found, where nothing is stored for the
+// event. It is missing if nothing was searched.
+type Similar struct {
+	Events []similarEvent `json:"events"`     // the most similar first
+	Hashed int64          `json:"hashed"`     // events of the limiter whose keys have a hash in their place
+	Share  float64        `json:"share_seen"` // of all keys
+
+	secret  bool   // --secret-file is given, so there was no search
+	failure string // why the search failed
+}
+
+// similarEvent is an event of the limiter that is spelled similarly, or that another package counts.
+type similarEvent struct {
+	Event     string `json:"event"`
+	Estimator string `json:"estimator"`
+
+	distance int
+}
+
+// searchBudget bounds the search. It sees some 100,000 keys of a server that is not busy.
+var searchBudget = keyspace.Budget{Time: 2 * time.Second, Keys: 1_000_000}
+
+// mostSimilar is how many similar events are shown.
+const mostSimilar = 5
+
+// withSimilar adds a search for similar events to a fetch, if nothing is stored for the event.
+func (s *Subject) withSimilar(client rueidis.Client, fetch func(context.Context) (result, error)) func(context.Context) (result, error) {
+	return func(ctx context.Context) (result, error) {
+		r, err := fetch(ctx)
+		st, isEvent := r.(*State)
+		if err != nil || !isEvent || st.Stored {
+			return r, err
+		}
+		st.Similar = s.search(ctx, client, st.Estimator)
+		return st, s.userError(ctx, ctx.Err())
+	}
+}
+
+// search searches the keys of the limiter for events that are similar to that of the subject.
+func (s *Subject) search(ctx context.Context, client rueidis.Client, estimator string) *Similar {
+	found := &Similar{Events: []similarEvent{}, secret: len(s.Secret) > 0}
+	if found.secret {
+		return found
+	}
+	masters, err := keyspace.Masters(ctx, client)
+	if err == nil {
+		var mu sync.Mutex
+		err = keyspace.Walk(ctx, masters, searchBudget, func(_ context.Context, _ int, page []string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, key := range page {
+				found.add(s, estimator, key)
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		found.failure = s.Redis.Redact(err.Error())
+	}
+	found.Share = keyspace.Share(masters)
+	return found
+}
+
+// add adds the event of a key, if it is of the limiter and similar.
+func (f *Similar) add(s *Subject, estimator, key string) {
+	name, tag, letter, ok := keys.Split(key)
+	kind := records.Kind(letter).String()
+	if !ok || name != s.Name || kind == "" {
+		return
+	}
+	event, readable := keys.Event(tag)
+	if !readable {
+		f.Hashed++
+		return
+	}
+	e := similarEvent{event, kind, distance(s.Event, event)}
+	if kind != estimator {
+		e.distance++ // of equals, one of the same package is first
+	} else if event == s.Event {
+		return // stored meanwhile
+	}
+	if e.distance > farthest || slices.Contains(f.Events, e) {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(f.Events, e, func(a, b similarEvent) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), strings.Compare(a.Event, b.Event), strings.Compare(a.Estimator, b.Estimator))
+	})
+	f.Events = slices.Insert(f.Events, i, e)
+	f.Events = f.Events[:min(len(f.Events), mostSimilar)]
+}
+
+// farthest is the distance from which events are not similar any more.
+const farthest = 1000
+
+// distance returns how far two events are from being the same, whatever the case of letters: 10 for
+// each edit, of at most two. If one contains the other, it is 100 and how much longer one is.
+func distance(asked, event string) int {
+	a, b := strings.ToLower(asked), strings.ToLower(event)
+	if a == b {
+		return 0
+	}
+	edits := farthest
+	if least := min(len(a), len(b)); least >= 4 && len(a)-len(b) <= 2 && len(b)-len(a) <= 2 {
+		edits = levenshtein(a, b)
+	}
+	switch {
+	case edits <= 2:
+		return 10 * edits
+	case len(a) >= 3 && strings.Contains(b, a), len(b) >= 3 && strings.Contains(a, b):
+		return 100 + max(len(a), len(b)) - min(len(a), len(b))
+	}
+	return farthest + 1
+}
+
+// levenshtein returns how many bytes have to be inserted, removed or replaced to make b of a.
+func levenshtein(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// text returns what the search has found, or why there was none. It is empty if all keys were seen and
+// there is nothing to say.
+func (f *Similar) text(st *State) string {
+	var b strings.Builder
+	if len(f.Events) > 0 {
+		fmt.Fprintf(&b, "Similar events of %s:\n", st.Limiter)
+	}
+	for _, e := range f.Events {
+		line := "  " + logs.Shown(e.Event)
+		if e.Estimator != st.Estimator {
+			line += ", of package " + e.Estimator
+		}
+		b.WriteString(line + "\n")
+	}
+	switch {
+	case f.secret:
+		b.WriteString("Similar events were not searched: with a Secret, keys hold hashes, and an event\ncannot be read back from its key.\n")
+	case f.failure != "":
+		fmt.Fprintf(&b, "Similar events could not be searched (%s).\n", f.failure)
+	case f.Hashed > 0:
+		fmt.Fprintf(&b, "%s of %s cannot be read back: a key holds a hash.\nIf the limiter has a Secret, name its file by --secret-file.\n", eventsText(f.Hashed), st.Limiter)
+	}
+	if !f.secret && f.failure == "" && f.Share < 1 {
+		fmt.Fprintf(&b, "The search for similar events ended after %s of the keys.\n", percent(f.Share))
+	}
+	if b.Len() > 0 {
+		return "\n" + b.String()
+	}
+	return ""
+}
+
+// eventsText returns a number of events.
+func eventsText(n int64) string { return grouped(n) + " " + plural(n, "event") }
+
+// next returns the arguments of a command that inspects the most similar event, or nil.
+func (f *Similar) next(flags []string, name string) []string {
+	if len(f.Events) == 0 {
+		return nil
+	}
+	event, ok := shellWord(f.Events[0].Event)
+	if !ok {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
+		return flag == "--ar1" || flag == "--pace" || flag == "--inflight"
+	})
+	return slices.Concat([]string{"inspect"}, others, flagOf(f.Events[0].Estimator), []string{name, event})
+}

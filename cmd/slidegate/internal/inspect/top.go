@@ -1,0 +1,239 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // for the help
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/keyspace"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/records"
+)
+
+// Top represents slidegate top with its flags. Run runs it.
+type Top struct {
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	RedisFiles flags.RedisFiles `embed:""`
+	Args       struct {
+		Name flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config. Without it, top lists all limiters."`
+	} `embed:""`
+	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, such as 5/1h. With limits, the events are in the order of how much of a limit they have used. For several, repeat the flag or write 1/5s,5/1h. Of package inflight: Max, such as 5."`
+	MaxTime time.Duration `placeholder:"TIME" default:"5s" help:"Look at keys for at most TIME, such as 30s. Default: 5s."`
+	MaxKeys int64         `placeholder:"N" default:"5000000" help:"Look at about N keys at most. Default: 5000000."`
+	JSON    bool          `name:"json" help:"Print the report as one JSON object."`
+	Watch   bool          `help:"Look again and again, for at most half of the time, until interrupted."`
+}
+
+//go:embed top.txt
+var topHelp string
+
+// Help returns the text of slidegate top --help.
+func (Top) Help() string { return topHelp }
+
+// Run lists the limiters, once or repeatedly.
+func (c *Top) Run(ctx context.Context, s cli.Streams) error {
+	r, err := c.ranking()
+	if err != nil {
+		return err
+	}
+	subject := &Subject{Redis: c.Redis, RedisFiles: c.RedisFiles, Name: string(c.Args.Name)}
+	client, err := subject.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	look := func(ctx context.Context) (result, error) {
+		o, err := c.look(ctx, subject, client, r, s.Now)
+		return o, subject.lookError(ctx, err)
+	}
+	if c.Watch {
+		return watcher{2 * c.MaxTime, c.JSON}.watch(ctx, look, s)
+	}
+	return show(ctx, look, s, c.JSON)
+}
+
+// ranking returns how to order events, or an error if the flags do not go together.
+func (c *Top) ranking() (r ranking, err error) {
+	switch {
+	case c.MaxTime <= 0 || c.MaxKeys <= 0:
+		return r, fmt.Errorf("--max-time %v and --max-keys %d have to be more than 0", c.MaxTime, c.MaxKeys)
+	case len(c.Limits) > 0 && c.Args.Name == "":
+		return r, errors.New("--limit is about one limiter; name it, as in slidegate top --limit 5/1h login")
+	}
+	var windows []string
+	for _, text := range c.Limits {
+		if held, err := strconv.ParseInt(text, 10, 64); err == nil && held > 0 && r.held == 0 {
+			r.held = held
+		} else {
+			windows = append(windows, text)
+		}
+	}
+	if len(windows) > 0 {
+		if r.limits, err = flags.ParseLimits(strings.Join(windows, ",")); err != nil {
+			err = fmt.Errorf("--limit: %w", err)
+		}
+	}
+	return r, err
+}
+
+// overview is what Redis holds of limiters, as --json prints it. Durations are in milliseconds.
+type overview struct {
+	Name     string     `json:"name,omitempty"` // of the only limiter asked for
+	Redis    string     `json:"redis"`
+	At       time.Time  `json:"at"` // by the clock of Redis
+	Masters  int        `json:"masters"`
+	Keys     int64      `json:"keys"`       // of all programs
+	Seen     int64      `json:"keys_seen"`  // within the budget
+	Complete bool       `json:"complete"`   // all keys were seen
+	Share    float64    `json:"share_seen"` // of the keys
+	Unread   int64      `json:"unread"`     // events whose record could not be read
+	Foreign  int64      `json:"foreign"`    // keys that look like a limiter's, and hold no record
+	Limiters []*limited `json:"limiters"`
+
+	flags   []string // that name the Redis, quoted for a shell
+	ranking ranking
+	cause   string // of an event that could not be read
+}
+
+// limited is what Redis holds of a limiter.
+type limited struct {
+	Limiter   string   `json:"limiter"`
+	Estimator string   `json:"estimator"`
+	Events    int64    `json:"events"`      // estimated, unless all keys were seen
+	Seen      int64    `json:"events_seen"` // within the budget
+	Hashed    int64    `json:"hashed_seen"` // of them: the key has a hash in place of the event
+	Bytes     int64    `json:"bytes"`       // of Events; estimated from those that were measured
+	Measured  int64    `json:"events_measured"`
+	Fullest   []*usage `json:"fullest"` // of those seen
+}
+
+// look goes through the keys once.
+func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ranking, now func() time.Time) (*overview, error) {
+	masters, err := keyspace.Masters(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	tallies := make([]*tally, len(masters))
+	o := &overview{Name: s.Name, Redis: s.Redis.String(), Masters: len(masters), Complete: true, flags: s.flags(), ranking: r, Limiters: []*limited{}}
+	for i, m := range masters {
+		clock, err := clockOf(ctx, m.Client, now)
+		if err != nil {
+			return nil, err
+		}
+		if o.At.IsZero() {
+			o.At = clock()
+		}
+		tallies[i] = newTally(m.Client, s.Name, r, clock)
+	}
+	budget := keyspace.Budget{Time: c.MaxTime, Keys: c.MaxKeys}
+	err = keyspace.Walk(ctx, masters, budget, func(ctx context.Context, i int, keys []string) error {
+		return tallies[i].add(ctx, keys)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range masters {
+		o.addMaster(m, tallies[i])
+	}
+	o.Share = keyspace.Share(masters)
+	o.sort()
+	return o, nil
+}
+
+// clockOf returns the clock of a server, or the one that tests set. It asks the server once.
+func clockOf(ctx context.Context, client rueidis.Client, now func() time.Time) (func() time.Time, error) {
+	if now != nil {
+		return now, nil
+	}
+	parts, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+	if err != nil {
+		return nil, fmt.Errorf("TIME: %w", err)
+	}
+	asked := time.Now()
+	return func() time.Time { return time.Unix(parts[0], 1000*parts[1]).UTC().Add(time.Since(asked)) }, nil
+}
+
+// lookError returns an error of a walk as the user should read it.
+func (s *Subject) lookError(ctx context.Context, err error) error {
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return s.userError(ctx, err)
+	case strings.Contains(err.Error(), "NOPERM"):
+		return s.Redis.Failed(err, "name a user who may, with the rule in docs/keys.md of the project")
+	}
+	return s.outage(err)
+}
+
+// addMaster adds what a master holds. It estimates the events of a master whose keys were not all
+// seen: it takes those seen as a sample.
+func (o *overview) addMaster(m *keyspace.Master, t *tally) {
+	o.Complete = o.Complete && m.Ended
+	o.Keys, o.Seen = o.Keys+m.Size, o.Seen+int64(m.Share()*float64(m.Size)+0.5)
+	o.Unread, o.Foreign, o.cause = o.Unread+t.unread, o.Foreign+t.foreign, cmp.Or(o.cause, t.cause)
+	for id, c := range t.limiters {
+		l := o.limiter(id)
+		events := int64(float64(c.events)/m.Share() + 0.5)
+		l.Events, l.Seen, l.Hashed = l.Events+events, l.Seen+c.events, l.Hashed+c.hashed
+		if c.measured > 0 {
+			l.Bytes += int64(float64(c.bytes) / float64(c.measured) * float64(events))
+		}
+		l.Measured += c.measured
+		for _, u := range c.fullest {
+			l.Fullest = o.ranking.insert(l.Fullest, u)
+		}
+	}
+}
+
+// limiter returns the entry of a limiter, a new one if there is none.
+func (o *overview) limiter(id limiterID) *limited {
+	i := slices.IndexFunc(o.Limiters, func(l *limited) bool { return l.Limiter == id.name && l.Estimator == id.kind.String() })
+	if i < 0 {
+		i = len(o.Limiters)
+		o.Limiters = append(o.Limiters, &limited{Limiter: id.name, Estimator: id.kind.String(), Fullest: []*usage{}})
+	}
+	return o.Limiters[i]
+}
+
+// sort puts the limiter with the most events first.
+func (o *overview) sort() {
+	slices.SortFunc(o.Limiters, func(a, b *limited) int {
+		return cmp.Or(cmp.Compare(b.Events, a.Events), strings.Compare(a.Limiter, b.Limiter), strings.Compare(a.Estimator, b.Estimator))
+	})
+}
+
+// status returns the exit status.
+func (o *overview) status() cli.ExitStatus {
+	if len(o.Limiters) == 0 {
+		return statusUnknown
+	}
+	return 0
+}
+
+// pers returns the windows of some events, the shortest first.
+func pers(events []*usage) []time.Duration {
+	all := map[time.Duration]bool{}
+	for _, u := range events {
+		for _, w := range u.Windows {
+			all[w.per] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// flagOf returns the flag of inspect for a package.
+func flagOf(estimator string) []string {
+	if estimator == records.Window.String() {
+		return nil
+	}
+	return []string{"--" + estimator}
+}

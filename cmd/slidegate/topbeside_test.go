@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/window"
+)
+
+// beside is how many rounds TestTopBeside measures.
+var beside = flag.Int("beside", 0, "how often to measure decisions beside slidegate top, and without it")
+
+// TestTopBeside measures what slidegate top on a million events of a cluster does to decisions. The
+// rounds with it and without it alternate, because other programs use the machine, too. To run it:
+// go test ./cmd/slidegate -run TopBeside -beside 10 -v -timeout 20m
+func TestTopBeside(t *testing.T) {
+	if *beside == 0 {
+		t.Skip("This takes minutes, and the result depends on the machine; run it with -beside 10.")
+	}
+	s := &service{name: "login", client: redistest.Cluster(t)}
+	l := s.limiter(t, "5/1h,20/1d")
+	fill(t, l, 1_000_000)
+	var ratios []float64
+	for range *beside {
+		began := time.Now()
+		program := exec.CommandContext(t.Context(), os.Args[0], "top", "--redis", clusterAddresses(t), "login")
+		program.Env = append(os.Environ(), asProgram+"=1")
+		ended, output := make(chan struct{}), []byte(nil)
+		go func() {
+			defer close(ended)
+			output, _ = program.CombinedOutput()
+		}()
+		with := percentile99(t, l, ended)
+		took := time.Since(began)
+		late := make(chan struct{})
+		time.AfterFunc(took, func() { close(late) })
+		without := percentile99(t, l, late)
+		ratios = append(ratios, float64(with)/float64(without))
+		t.Logf("top took %.1fs; p99 %v beside it, %v without it; %s", took.Seconds(), with.Round(10*time.Microsecond), without.Round(10*time.Microsecond), keysLine(string(output)))
+	}
+	slices.Sort(ratios)
+	t.Logf("p99 beside top over p99 without it: median %.2f, of %.2f", ratios[len(ratios)/2], ratios)
+}
+
+// keysLine returns the line of a report that says how many keys were seen.
+func keysLine(report string) string {
+	for line := range strings.Lines(report) {
+		if strings.HasPrefix(line, "keys ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return report
+}
+
+// fill counts a unit of n events.
+func fill(t *testing.T, l *window.Limiter, n int) {
+	t.Helper()
+	for first := 0; first < n; first += 4000 {
+		events := make([]string, 4000)
+		for i := range events {
+			events[i] = fmt.Sprintf("10.%d.%d.%d", (first+i)/65536, (first+i)/256%256, (first+i)%256)
+		}
+		for _, got := range l.AllowEach(t.Context(), events) {
+			if got.Err != nil {
+				t.Fatal(got.Err)
+			}
+		}
+	}
+}
+
+// percentile99 returns the 99th percentile of how long a decision takes, until the end. 16 callers
+// decide every 5 ms each.
+func percentile99(t *testing.T, l *window.Limiter, end <-chan struct{}) time.Duration {
+	t.Helper()
+	var mu sync.Mutex
+	var all []time.Duration
+	var callers sync.WaitGroup
+	for caller := range 16 {
+		callers.Go(func() {
+			var took []time.Duration
+			for tick := time.Tick(5 * time.Millisecond); ; {
+				select {
+				case <-end:
+					mu.Lock()
+					all = append(all, took...)
+					mu.Unlock()
+					return
+				case <-tick:
+				}
+				began := time.Now()
+				if _, err := l.Allow(context.WithoutCancel(t.Context()), fmt.Sprintf("10.%d.%d.%d", caller, len(took)/256%256, len(took)%256)); err != nil {
+					t.Error(err)
+				}
+				took = append(took, time.Since(began))
+			}
+		})
+	}
+	callers.Wait()
+	slices.Sort(all)
+	return all[len(all)*99/100]
+}
