@@ -65,7 +65,7 @@ func TestInspectChallengedAsGuard(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got.Challenge == nil {
 			t.Fatalf("%v: %s", err, text)
 		}
-		checkFields(t, text)
+		checkFields(t, "inspect.md", text)
 		a, err := g.challenged(t, 0).Begin(t.Context(), account, netip.MustParseAddr(address))
 		if err != nil || a.Allowed || a.Challenge != *got.Challenge || a.Challenge != (n < 5) {
 			t.Errorf("%d failures with challenges: %+v, %v; %s", n, a, err, text)
@@ -125,7 +125,7 @@ func TestInspectLoginJSON(t *testing.T) {
 	if len(got.Why) != 1 || got.Why[0].Budget != login.BudgetPair || got.Why[0].Text != "5 failures within 1m, from this address on this account" || got.Why[0].Limit != "5/1m" {
 		t.Errorf("%+v", got.Why)
 	}
-	checkFields(t, text)
+	checkFields(t, "inspect.md", text)
 	g.now = afternoon.Add(40*time.Second - time.Millisecond)
 	if a, err := g.Begin(t.Context(), "b {}%\xff 'b", netip.MustParseAddr("192.0.2.31")); err != nil || a.Allowed || a.DeniedBy != login.BudgetPair {
 		t.Errorf("a millisecond early: %+v, %v", a, err)

@@ -573,14 +573,25 @@ func (s *stopper) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// checkFields looks for each field of a JSON text in docs/inspect.md.
-func checkFields(t *testing.T, json string) {
+// checkFields looks for each field of a JSON text in a page of docs.
+func checkFields(t *testing.T, file, json string) {
 	t.Helper()
-	page := text(t, "../../docs/inspect.md")
+	page := text(t, "../../docs/"+file)
 	for _, field := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(json, -1) {
 		if !strings.Contains(page, "`"+field[1]+"`") {
-			t.Errorf("docs/inspect.md does not explain %s", field[1])
+			t.Errorf("docs/%s does not explain %s", file, field[1])
 		}
+	}
+}
+
+// checkGoldenShown checks that a page of docs shows a golden file, indented.
+func checkGoldenShown(t *testing.T, file, golden string) {
+	t.Helper()
+	page := text(t, "../../docs/"+file)
+	shown := text(t, filepath.Join("testdata", golden+".golden"))
+	indented := strings.ReplaceAll(strings.ReplaceAll("\n"+strings.TrimSpace(shown), "\n", "\n    "), "    \n", "\n")
+	if !strings.Contains(page, indented+"\n") {
+		t.Errorf("docs/%s does not show %s.golden", file, golden)
 	}
 }
 

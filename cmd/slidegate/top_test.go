@@ -107,6 +107,13 @@ func TestTopGolden(t *testing.T) {
 	}
 }
 
+// TestTopPage compares docs/top.md with the output of the program.
+func TestTopPage(t *testing.T) {
+	checkGoldenShown(t, "top.md", "top")
+	checkGoldenShown(t, "top.md", "top-limits")
+	checkFields(t, "top.md", text(t, filepath.Join("testdata", "top-json.golden")))
+}
+
 // TestTopAsInspect checks that the units of the fullest events are those that inspect reports.
 func TestTopAsInspect(t *testing.T) {
 	s := newService(t)
@@ -242,6 +249,11 @@ func TestTopOnlyReads(t *testing.T) {
 	got := top(t, 0, "--redis", "redis://looker:pass@"+server.Addr())
 	if got.Unread != 0 || got.Foreign != 0 || len(got.Limiters) != 5 {
 		t.Errorf("%+v", got)
+	}
+	for _, args := range []string{"login 198.51.100.7", "--ar1 login alice", "--pace mail outbox", "--inflight exports customer-42"} {
+		if st := decoded(t, inspected(t, strings.Fields("--json --redis redis://looker:pass@"+server.Addr()+" "+args)...)); !st.Stored {
+			t.Errorf("%s: %+v", args, st)
+		}
 	}
 	_, stderr, status := topInAfternoon(t.Context(), "--redis", "redis://limiter:pass@"+server.Addr())
 	if status != 1 || !strings.Contains(stderr, "NOPERM") || !strings.HasSuffix(stderr, "; name a user who may, with the rule in docs/keys.md of the project\n") || strings.Contains(stderr, "pass@") {

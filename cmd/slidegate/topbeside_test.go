@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -26,18 +24,17 @@ func TestTopBeside(t *testing.T) {
 	if *beside == 0 {
 		t.Skip("This takes minutes, and the result depends on the machine; run it with -beside 10.")
 	}
-	s := &service{name: "login", client: redistest.Cluster(t)}
-	l := s.limiter(t, "5/1h,20/1d")
+	l, err := window.New(window.On(redistest.Cluster(t)), window.Config{Name: "login", Limits: parsed(t, "5/1h,20/1d"), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
 	fill(t, l, 1_000_000)
 	var ratios []float64
 	for range *beside {
-		began := time.Now()
-		program := exec.CommandContext(t.Context(), os.Args[0], "top", "--redis", clusterAddresses(t), "login")
-		program.Env = append(os.Environ(), asProgram+"=1")
-		ended, output := make(chan struct{}), []byte(nil)
+		began, ended, output := time.Now(), make(chan struct{}), ""
 		go func() {
 			defer close(ended)
-			output, _ = program.CombinedOutput()
+			output, _, _ = command(t.Context(), "top", "--redis", clusterAddresses(t), "login")
 		}()
 		with := percentile99(t, l, ended)
 		took := time.Since(began)
@@ -45,7 +42,7 @@ func TestTopBeside(t *testing.T) {
 		time.AfterFunc(took, func() { close(late) })
 		without := percentile99(t, l, late)
 		ratios = append(ratios, float64(with)/float64(without))
-		t.Logf("top took %.1fs; p99 %v beside it, %v without it; %s", took.Seconds(), with.Round(10*time.Microsecond), without.Round(10*time.Microsecond), keysLine(string(output)))
+		t.Logf("top took %.1fs; p99 %v beside it, %v without it; %s", took.Seconds(), with.Round(10*time.Microsecond), without.Round(10*time.Microsecond), keysLine(output))
 	}
 	slices.Sort(ratios)
 	t.Logf("p99 beside top over p99 without it: median %.2f, of %.2f", ratios[len(ratios)/2], ratios)

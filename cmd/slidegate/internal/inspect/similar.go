@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -63,10 +62,7 @@ func (s *Subject) search(ctx context.Context, client rueidis.Client, estimator s
 	}
 	masters, err := keyspace.Masters(ctx, client)
 	if err == nil {
-		var mu sync.Mutex
-		err = keyspace.Walk(ctx, masters, searchBudget, func(_ context.Context, _ int, page []string) error {
-			mu.Lock()
-			defer mu.Unlock()
+		err = keyspace.Walk(ctx, masters, searchBudget, func(_ int, page []string) error {
 			for _, key := range page {
 				found.add(s, estimator, key)
 			}

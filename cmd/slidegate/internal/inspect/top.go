@@ -136,7 +136,7 @@ func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ran
 		tallies[i] = newTally(m.Client, s.Name, r, clock)
 	}
 	budget := keyspace.Budget{Time: c.MaxTime, Keys: c.MaxKeys}
-	err = keyspace.Walk(ctx, masters, budget, func(ctx context.Context, i int, keys []string) error {
+	err = keyspace.Walk(ctx, masters, budget, func(i int, keys []string) error {
 		return tallies[i].add(ctx, keys)
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ran
 	for i, m := range masters {
 		o.addMaster(m, tallies[i])
 	}
-	o.Share = keyspace.Share(masters)
+	o.Share, o.cause = keyspace.Share(masters), s.Redis.Redact(o.cause)
 	o.sort()
 	return o, nil
 }

@@ -210,10 +210,14 @@ func (o *overview) writeNotes(b *strings.Builder, screen output.Screen) {
 	}
 	hashed := slices.ContainsFunc(o.Limiters, func(l *limited) bool { return l.Hashed > 0 })
 	if hashed {
-		notes = append(notes, "An event that begins with ~ is a hash, which cannot be read back: the limiter has a Secret, or the event has more than 128 bytes.")
+		notes = append(notes, "An event that begins with ~ is a hash: of a Secret, or of more than 128 bytes.")
 	}
-	if len(o.Limiters) > 0 && o.underLimits() == "" {
-		notes = append(notes, "The fullest event has the most units in one window. Redis does not store how much a limit holds; with NAME, --limit compares with it.")
+	switch {
+	case len(o.Limiters) == 0 || o.underLimits() != "":
+	case o.Name == "":
+		notes = append(notes, "The fullest event has the most units in one window, whatever the limit.")
+	default:
+		notes = append(notes, "The fullest have the most units in one window; --limit ranks them by share.")
 	}
 	if o.Unread > 0 {
 		notes = append(notes, fmt.Sprintf("%s could not be read, and %s not among the fullest: %s.", output.Count(int(o.Unread), "event"), plural(o.Unread, "is"), logs.Shown(o.cause)))

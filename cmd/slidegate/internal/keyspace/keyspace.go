@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,7 +15,7 @@ import (
 // Budget bounds a walk.
 type Budget struct {
 	Time time.Duration
-	Keys int64 // on all masters together. A walk can exceed it by a few pages
+	Keys int64 // on all masters together. A walk can exceed it by a page
 }
 
 // Master is a server whose keys are its own: the server, or a master of a cluster.
@@ -26,6 +24,9 @@ type Master struct {
 	Size   int64 // how many keys it held before the walk
 	Seen   int64 // how many keys the walk has seen. A key can come twice
 	Ended  bool  // the walk has seen all keys that were there all the time
+
+	cursor uint64 // of the next SCAN
+	brake  brake
 }
 
 // Share returns which share of the keys the walk has seen.
@@ -73,70 +74,66 @@ func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err
 // page is the COUNT of each SCAN. A server takes some 50 us for it.
 const page = 100
 
-// Walk goes through the keys of all masters at the same time, until it has seen all of them or the
-// budget is used up. It calls visit with each page of keys, for each master one call after the other.
-// visit can read what the keys hold.
-func Walk(ctx context.Context, masters []*Master, budget Budget, visit func(ctx context.Context, master int, keys []string) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var all sync.WaitGroup
-	seen, end := new(atomic.Int64), time.Now().Add(budget.Time)
-	for i, m := range masters {
-		all.Go(func() {
-			left := func() bool { return time.Now().Before(end) && seen.Load() < budget.Keys }
-			err := m.walk(ctx, left, func(keys []string) error {
-				seen.Add(int64(len(keys)))
-				return visit(ctx, i, keys)
-			})
-			if err != nil {
-				cancel(err)
+// Walk goes through the keys of all masters, a page of each in turn, until it has seen all of them or the
+// budget is used up. It calls visit with each page of keys and the index of its master. visit can read
+// what the keys hold.
+func Walk(ctx context.Context, masters []*Master, budget Budget, visit func(master int, keys []string) error) error {
+	seen, end := int64(0), time.Now().Add(budget.Time)
+	for left := true; left; {
+		left = false
+		for i, m := range masters {
+			if m.Ended {
+				continue
 			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
-}
-
-// walk goes through the keys of one master while left reports true.
-func (m *Master) walk(ctx context.Context, left func() bool, visit func(keys []string) error) error {
-	var b brake
-	for cursor := uint64(0); left(); {
-		began := time.Now()
-		got, err := m.Client.Do(ctx, m.Client.B().Scan().Cursor(cursor).Count(page).Build()).AsScanEntry()
-		if err != nil {
-			return fmt.Errorf("SCAN: %w", err)
-		}
-		scanned := time.Now()
-		if m.Seen += int64(len(got.Elements)); len(got.Elements) > 0 {
-			if err := visit(got.Elements); err != nil {
+			if seen >= budget.Keys || !time.Now().Before(end) {
+				return nil
+			}
+			n, pause, err := m.step(ctx, func(keys []string) error { return visit(i, keys) })
+			if err != nil {
 				return err
 			}
-		}
-		if cursor = got.Cursor; cursor == 0 {
-			m.Ended = true
-			return nil
-		}
-		if err := sleep(ctx, b.pause(scanned.Sub(began), time.Since(began))); err != nil {
-			return err
+			seen, left = seen+n, true
+			if err := sleep(ctx, pause); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// brake decides how long to pause between two pages, so that a walk leaves at least half of a server's
-// time to others, and more while the server is slow.
+// step visits the next page, and returns how many keys it has and how long to pause after it.
+func (m *Master) step(ctx context.Context, visit func(keys []string) error) (n int64, pause time.Duration, err error) {
+	began := time.Now()
+	got, err := m.Client.Do(ctx, m.Client.B().Scan().Cursor(m.cursor).Count(page).Build()).AsScanEntry()
+	if err != nil {
+		return 0, 0, fmt.Errorf("SCAN: %w", err)
+	}
+	scanned := time.Since(began)
+	m.cursor, m.Ended = got.Cursor, got.Cursor == 0
+	m.Seen += int64(len(got.Elements))
+	if err := visit(got.Elements); err != nil {
+		return 0, 0, err
+	}
+	if !m.Ended {
+		pause = m.brake.pause(scanned, time.Since(began))
+	}
+	return int64(len(got.Elements)), pause, nil
+}
+
+// brake decides how long to pause after a page, so that a walk leaves at least two thirds of the time
+// to others, and more while a server is slow.
 type brake struct{ quickest time.Duration }
 
 // maxPause is the longest pause.
 const maxPause = 100 * time.Millisecond
 
-// pause returns the pause after a page: as long as all its calls took, and four times as long as its
-// SCAN took more than the quickest one. All of them cost a server about the same.
+// pause returns the pause after a page: twice as long as all its calls took, and four times as long as
+// its SCAN took more than the quickest one. All of them cost a server about the same.
 func (b *brake) pause(scan, all time.Duration) time.Duration {
 	if b.quickest == 0 || scan < b.quickest {
 		b.quickest = scan
 	}
-	return min(maxPause, all+4*(scan-b.quickest))
+	return min(maxPause, 2*all+4*(scan-b.quickest))
 }
 
 // sleep waits, unless ctx ends first.
@@ -145,6 +142,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,10 +38,7 @@ func walked(t *testing.T, client rueidis.Client, prefix string, budget Budget) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	err = Walk(t.Context(), masters, budget, func(_ context.Context, _ int, keys []string) error {
-		mu.Lock()
-		defer mu.Unlock()
+	err = Walk(t.Context(), masters, budget, func(_ int, keys []string) error {
 		found = append(found, slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) })...)
 		return nil
 	})
@@ -91,7 +87,7 @@ func TestWalkEnds(t *testing.T) {
 	}
 }
 
-// TestWalkFails checks that an error of a visit ends the walk on all masters, and that the end of the
+// TestWalkFails checks that an error of a visit ends the walk, and that the end of the
 // context does.
 func TestWalkFails(t *testing.T) {
 	client, broken := redistest.Cluster(t), errors.New("broken")
@@ -100,12 +96,12 @@ func TestWalkFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	visit := func(context.Context, int, []string) error { return broken }
+	visit := func(int, []string) error { return broken }
 	if err := Walk(t.Context(), masters, Budget{time.Hour, math.MaxInt64}, visit); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	visit = func(context.Context, int, []string) error { cancel(); return nil }
+	visit = func(int, []string) error { cancel(); return nil }
 	if err := Walk(ctx, masters, Budget{time.Hour, math.MaxInt64}, visit); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -129,7 +125,7 @@ func TestPause(t *testing.T) {
 	const ms = time.Millisecond
 	var b brake
 	for i, tt := range []struct{ scan, all, want time.Duration }{
-		{2 * ms, 5 * ms, 5 * ms}, {ms, 3 * ms, 3 * ms}, {2 * ms, 4 * ms, 8 * ms}, {ms, 3 * ms, 3 * ms}, {30 * ms, 40 * ms, maxPause},
+		{2 * ms, 5 * ms, 10 * ms}, {ms, 3 * ms, 6 * ms}, {2 * ms, 4 * ms, 12 * ms}, {ms, 3 * ms, 6 * ms}, {30 * ms, 40 * ms, maxPause},
 	} {
 		if got := b.pause(tt.scan, tt.all); got != tt.want {
 			t.Errorf("%d: %v, not %v", i, got, tt.want)
