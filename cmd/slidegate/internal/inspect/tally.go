@@ -190,8 +190,10 @@ func (t *tally) add(ctx context.Context, page []string) error {
 // read reads what candidates hold.
 func (t *tally) read(ctx context.Context, found []candidate, now time.Time) error {
 	var commands rueidis.Commands
+	ends := make([]int, len(found))
 	for i := range found {
-		commands = append(commands, t.commands(&found[i], now)...)
+		commands = t.append(commands, &found[i], now)
+		ends[i] = len(commands)
 	}
 	replies := t.client.DoMulti(ctx, commands...)
 	for _, reply := range replies {
@@ -199,9 +201,9 @@ func (t *tally) read(ctx context.Context, found []candidate, now time.Time) erro
 			return err
 		}
 	}
-	for i := range found {
-		n := len(t.commands(&found[i], now))
-		found[i].replies, replies = replies[:n], replies[n:]
+	start := 0
+	for i, end := range ends {
+		found[i].replies, start = replies[start:end], end
 	}
 	return nil
 }
@@ -210,9 +212,9 @@ func (t *tally) read(ctx context.Context, found []candidate, now time.Time) erro
 // long. Longer is only a record of many thousand buckets, under a small Resolution.
 const longestRecord = 1 << 16
 
-// commands returns the commands that read a candidate: the record, or the head and the units held of
+// append appends the commands that read a candidate: the record, or the head and the units held of
 // package inflight, and then perhaps its bytes.
-func (t *tally) commands(c *candidate, now time.Time) (commands rueidis.Commands) {
+func (t *tally) append(commands rueidis.Commands, c *candidate, now time.Time) rueidis.Commands {
 	b := t.client.B()
 	if c.id.kind == records.Inflight {
 		commands = append(commands, b.Zrange().Key(c.key).Min("0").Max("0").Build(),

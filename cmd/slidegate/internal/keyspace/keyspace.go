@@ -120,20 +120,20 @@ func (m *Master) step(ctx context.Context, visit func(keys []string) error) (n i
 	return int64(len(got.Elements)), pause, nil
 }
 
-// brake decides how long to pause after a page, so that a walk leaves at least two thirds of the time
-// to others, and more while a server is slow.
+// brake decides how long to pause after a page, so that a walk leaves at least three quarters of the
+// time to others, and more while a server is slow.
 type brake struct{ quickest time.Duration }
 
 // maxPause is the longest pause.
 const maxPause = 100 * time.Millisecond
 
-// pause returns the pause after a page: twice as long as all its calls took, and four times as long as
+// pause returns the pause after a page: three times as long as all its calls took, and four times as long as
 // its SCAN took more than the quickest one. All of them cost a server about the same.
 func (b *brake) pause(scan, all time.Duration) time.Duration {
 	if b.quickest == 0 || scan < b.quickest {
 		b.quickest = scan
 	}
-	return min(maxPause, 2*all+4*(scan-b.quickest))
+	return min(maxPause, 3*all+4*(scan-b.quickest))
 }
 
 // sleep waits, unless ctx ends first.

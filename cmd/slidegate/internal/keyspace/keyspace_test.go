@@ -125,7 +125,7 @@ func TestPause(t *testing.T) {
 	const ms = time.Millisecond
 	var b brake
 	for i, tt := range []struct{ scan, all, want time.Duration }{
-		{2 * ms, 5 * ms, 10 * ms}, {ms, 3 * ms, 6 * ms}, {2 * ms, 4 * ms, 12 * ms}, {ms, 3 * ms, 6 * ms}, {30 * ms, 40 * ms, maxPause},
+		{2 * ms, 5 * ms, 15 * ms}, {ms, 3 * ms, 9 * ms}, {2 * ms, 4 * ms, 16 * ms}, {ms, 3 * ms, 9 * ms}, {30 * ms, 40 * ms, maxPause},
 	} {
 		if got := b.pause(tt.scan, tt.all); got != tt.want {
 			t.Errorf("%d: %v, not %v", i, got, tt.want)
