@@ -117,6 +117,22 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestTopFits checks that many limiters, and many events of one, fit a terminal of 80 x 24.
+func TestTopFits(t *testing.T) {
+	colourful(t)
+	server := redistest.Start(t)
+	client := server.Client(t)
+	fleet(t, client)
+	for i := range 20 {
+		(&service{name: fmt.Sprint("api.", i), client: client}).count(t, "5/1h", strings.Repeat("long ", 20), 1, 20*m)
+		(&service{name: "login", client: client}).count(t, "5/1h,20/1d", fmt.Sprint(i, strings.Repeat(" 長い", 20)), 2, 20*m)
+	}
+	for _, args := range []string{"", "login", "--limit 5/1h login"} {
+		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields("top --redis "+server.Addr()+" "+args)...), "\r\n", "\n")
+		checkFits(t, args, text)
+	}
+}
+
 // TestHelpFits checks that the help of each command fits a terminal of 80 columns.
 func TestHelpFits(t *testing.T) {
 	t.Setenv("COLUMNS", "80")

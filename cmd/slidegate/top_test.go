@@ -47,11 +47,11 @@ type toppedLimiter struct {
 	}
 }
 
-// top runs slidegate top --json in the afternoon, and checks its exit status.
-func top(t *testing.T, want int, args ...string) (got topped) {
+// top runs slidegate top --json in the afternoon.
+func top(t *testing.T, args ...string) (got topped) {
 	t.Helper()
 	stdout, stderr, status := topInAfternoon(t.Context(), append([]string{"--json"}, args...)...)
-	if status != want || stderr != "" {
+	if status != 0 || stderr != "" {
 		t.Fatalf("%q: status %d, %s", args, status, stderr)
 	}
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
@@ -120,7 +120,7 @@ func TestTopAsInspect(t *testing.T) {
 	for i := range 30 {
 		s.count(t, "50/1h,90/1d", fmt.Sprint("e", i), int64(1+i), 2*h, 50*m)
 	}
-	got := top(t, 0, "--redis", redistest.Addr(t), "--max-time", "10m", "--limit", "50/1h", s.name).Limiters[0]
+	got := top(t, "--redis", redistest.Addr(t), "--max-time", "10m", "--limit", "50/1h", s.name).Limiters[0]
 	if got.Events != 30 || len(got.Fullest) != 10 || got.Fullest[0].Event != "e29" || got.Fullest[0].Share != 0.6 {
 		t.Errorf("%+v", got)
 	}
@@ -140,7 +140,7 @@ func TestTopCluster(t *testing.T) {
 	for i := range 300 {
 		s.count(t, "5/1h", fmt.Sprint("e", i), int64(1+i%5), 30*m)
 	}
-	got := top(t, 0, "--redis", node, "--max-time", "10m", s.name)
+	got := top(t, "--redis", node, "--max-time", "10m", s.name)
 	l := got.Limiters[0]
 	if got.Masters != 3 || !got.Complete || got.Share != 1 || l.Events != 300 || l.Seen != 300 || l.Fullest[9].Windows[0].Used != 5 {
 		t.Errorf("%+v", got)
@@ -148,7 +148,7 @@ func TestTopCluster(t *testing.T) {
 	if l.Measured < 200 || l.Bytes < 300*50 || l.Bytes > 300*400 {
 		t.Errorf("%d bytes, by %d events", l.Bytes, l.Measured)
 	}
-	all := top(t, 0, "--redis", node, "--max-time", "10m")
+	all := top(t, "--redis", node, "--max-time", "10m")
 	if !slices.ContainsFunc(all.Limiters, func(l toppedLimiter) bool { return l.Limiter == s.name && l.Events == 300 }) {
 		t.Errorf("%+v", all)
 	}
@@ -171,7 +171,7 @@ func TestTopEstimates(t *testing.T) {
 			}
 		}
 	}
-	got := top(t, 0, "--redis", server.Addr(), "--max-time", "10m", "--max-keys", "1000")
+	got := top(t, "--redis", server.Addr(), "--max-time", "10m", "--max-keys", "1000")
 	if l := got.Limiters[0]; got.Complete || got.Share < 0.2 || got.Share > 0.4 || l.Seen < 900 || l.Seen > 1600 || l.Events < 3000 || l.Events > 5000 {
 		t.Errorf("%+v", got)
 	}
@@ -220,7 +220,7 @@ func TestTopHostile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := top(t, 0, "--redis", server.Addr())
+	got := top(t, "--redis", server.Addr())
 	if l := got.Limiters; got.Foreign != 7 || got.Unread != 1 || len(l) != 1 || l[0].Events != int64(len(hostile))+1 || l[0].Hashed != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -246,7 +246,7 @@ func TestTopOnlyReads(t *testing.T) {
 			t.Fatalf("%q: %v", set, err)
 		}
 	}
-	got := top(t, 0, "--redis", "redis://looker:pass@"+server.Addr())
+	got := top(t, "--redis", "redis://looker:pass@"+server.Addr())
 	if got.Unread != 0 || got.Foreign != 0 || len(got.Limiters) != 5 {
 		t.Errorf("%+v", got)
 	}
@@ -279,22 +279,6 @@ func TestTopWatch(t *testing.T) {
 		if shown := out.String(); strings.Count("\n"+shown, "\n"+want) != 3 || strings.Contains(shown, "\x1b") {
 			t.Errorf("%q", shown)
 		}
-	}
-}
-
-// TestTopFits checks that many limiters, and many events of one, fit a terminal of 80 x 24.
-func TestTopFits(t *testing.T) {
-	colourful(t)
-	server := redistest.Start(t)
-	client := server.Client(t)
-	fleet(t, client)
-	for i := range 20 {
-		(&service{name: fmt.Sprint("api.", i), client: client}).count(t, "5/1h", strings.Repeat("long ", 20), 1, 20*m)
-		(&service{name: "login", client: client}).count(t, "5/1h,20/1d", fmt.Sprint(i, strings.Repeat(" 長い", 20)), 2, 20*m)
-	}
-	for _, args := range []string{"", "login", "--limit 5/1h login"} {
-		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields("top --redis "+server.Addr()+" "+args)...), "\r\n", "\n")
-		checkFits(t, args, text)
 	}
 }
 

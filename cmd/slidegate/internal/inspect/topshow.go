@@ -220,10 +220,10 @@ func (o *overview) writeNotes(b *strings.Builder, screen output.Screen) {
 		notes = append(notes, "The fullest have the most units in one window; --limit ranks them by share.")
 	}
 	if o.Unread > 0 {
-		notes = append(notes, fmt.Sprintf("%s could not be read, and %s not among the fullest: %s.", output.Count(int(o.Unread), "event"), plural(o.Unread, "is"), logs.Shown(o.cause)))
+		notes = append(notes, fmt.Sprintf("Events that could not be read, and are not ranked: %s (%s).", grouped(o.Unread), logs.Shown(o.cause)))
 	}
 	if o.Foreign > 0 {
-		notes = append(notes, fmt.Sprintf("%s like a limiter's, but %s no record, and %s not counted.", countKeys(o.Foreign), plural(o.Foreign, "holds"), plural(o.Foreign, "is")))
+		notes = append(notes, fmt.Sprintf("Keys that look like these, but hold no record, and are not counted: %s.", grouped(o.Foreign)))
 	}
 	for i, note := range notes {
 		if i == 0 && len(o.Limiters) > 0 {
@@ -233,25 +233,12 @@ func (o *overview) writeNotes(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// countKeys returns how many keys look like something.
-func countKeys(n int64) string {
+// plural returns a noun as it follows a number.
+func plural(n int64, noun string) string {
 	if n == 1 {
-		return "1 key looks"
+		return noun
 	}
-	return grouped(n) + " keys look"
-}
-
-// plural returns a word as it follows a number.
-func plural(n int64, word string) string {
-	switch {
-	case n == 1:
-		return word
-	case word == "is":
-		return "are"
-	case word == "holds":
-		return "hold"
-	}
-	return word + "s"
+	return noun + "s"
 }
 
 // headline returns the result in one sentence.
