@@ -35,7 +35,7 @@ type similarEvent struct {
 	distance int
 }
 
-// searchBudget bounds the search. It sees some 100,000 keys of a server that is not busy.
+// searchBudget bounds the search.
 var searchBudget = keyspace.Budget{Time: 2 * time.Second, Keys: 1_000_000}
 
 // mostSimilar is how many similar events are shown.
@@ -178,9 +178,6 @@ func (f *Similar) text(st *State) string {
 	}
 	return ""
 }
-
-// eventsText returns a number of events.
-func eventsText(n int64) string { return grouped(n) + " " + plural(n, "event") }
 
 // next returns the arguments of a command that inspects the most similar event, or nil.
 func (f *Similar) next(flags []string, name string) []string {

@@ -118,7 +118,7 @@ func (u *usage) name() string {
 
 // writeLimiter writes the fullest events of a limiter.
 func (o *overview) writeLimiter(b *strings.Builder, screen output.Screen, l *limited, brief bool) {
-	fmt.Fprintf(b, "%s of package %s: %s %s, %s\n", l.Limiter, l.Estimator, o.estimated(l.Events), plural(l.Events, "event"), l.bytesText())
+	fmt.Fprintf(b, "%s of package %s: %s %s, %s\n", l.Limiter, l.Estimator, o.estimated(l.Events), eventWord(l.Events), l.bytesText())
 	shown := l.Fullest
 	if brief {
 		shown = shown[:min(len(shown), 3)]
@@ -233,13 +233,16 @@ func (o *overview) writeNotes(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// plural returns a noun as it follows a number.
-func plural(n int64, noun string) string {
+// eventWord returns the noun after a number of events.
+func eventWord(n int64) string {
 	if n == 1 {
-		return noun
+		return "event"
 	}
-	return noun + "s"
+	return "events"
 }
+
+// eventsText returns a number of events.
+func eventsText(n int64) string { return grouped(n) + " " + eventWord(n) }
 
 // headline returns the result in one sentence.
 func (o *overview) headline() string {
@@ -257,13 +260,13 @@ func (o *overview) headline() string {
 	case len(o.Limiters) == 0:
 		return "no limiter" + among
 	case !o.Complete && o.Name == "":
-		return fmt.Sprintf("%s%s, with about %s %s in all", output.Count(len(o.Limiters), "limiter"), among, grouped(events), plural(events, "event"))
+		return fmt.Sprintf("%s%s, with about %s in all", output.Count(len(o.Limiters), "limiter"), among, eventsText(events))
 	case !o.Complete:
-		return fmt.Sprintf("about %s %s of %s, estimated from %s of the keys", grouped(events), plural(events, "event"), o.Name, percent(o.Share))
+		return fmt.Sprintf("about %s of %s, estimated from %s of the keys", eventsText(events), o.Name, percent(o.Share))
 	case o.Name == "":
-		return output.Count(len(o.Limiters), "limiter") + ", " + grouped(events) + " " + plural(events, "event")
+		return output.Count(len(o.Limiters), "limiter") + ", " + eventsText(events)
 	}
-	return grouped(events) + " " + plural(events, "event") + " of " + o.Name
+	return eventsText(events) + " of " + o.Name
 }
 
 // next returns the arguments of a command to try next: about the fullest event, or the limiter with
