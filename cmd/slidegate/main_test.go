@@ -97,7 +97,7 @@ func TestBadInput(t *testing.T) {
 	taken := busy(t)
 	empty, broken, columns := write(t, ""), write(t, "1,alice\nMar\n"), write(t, "1,alice\n")
 	for _, tt := range []struct{ args, want string }{
-		{"nope", "unexpected argument nope; slidegate help shows what there is"},
+		{"nothing", "unexpected argument nothing; slidegate help shows what there is"},
 		{"replay --nope", "unknown flag --nope; slidegate help replay shows what there is"},
 		{"replay -j", "unknown flag -j; slidegate help replay shows what there is"},
 		{"replay -limit 5/1h", "unknown flag -l; flags begin with two dashes, as in --limit; slidegate help replay shows what there is"},
