@@ -71,8 +71,8 @@ func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err
 	return masters, nil
 }
 
-// page is the COUNT of each SCAN. A server takes some 50 us for it.
-const page = 100
+// page is the COUNT of each SCAN. Others wait while a server runs it, and while it reads a page.
+const page = 200
 
 // Walk goes through the keys of all masters, a page of each in turn, until it has seen all of them or the
 // budget is used up. It calls visit with each page of keys and the index of its master. visit can read
@@ -120,20 +120,20 @@ func (m *Master) step(ctx context.Context, visit func(keys []string) error) (n i
 	return int64(len(got.Elements)), pause, nil
 }
 
-// brake decides how long to pause after a page, so that a walk leaves at least three quarters of the
+// brake decides how long to pause after a page, so that a walk leaves about three quarters of the
 // time to others, and more while a server is slow.
 type brake struct{ quickest time.Duration }
 
 // maxPause is the longest pause.
 const maxPause = 100 * time.Millisecond
 
-// pause returns the pause after a page: three times as long as all its calls took, and four times as long as
+// pause returns the pause after a page: three times as long as all its calls took, and twice as long as
 // its SCAN took more than the quickest one. All of them cost a server about the same.
 func (b *brake) pause(scan, all time.Duration) time.Duration {
 	if b.quickest == 0 || scan < b.quickest {
 		b.quickest = scan
 	}
-	return min(maxPause, 3*all+4*(scan-b.quickest))
+	return min(maxPause, 3*all+2*(scan-b.quickest))
 }
 
 // sleep waits, unless ctx ends first.
