@@ -3,7 +3,6 @@ package keys
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"strings"
 )
 
@@ -28,7 +27,7 @@ func Split(key string) (name, tag string, kind byte, ok bool) {
 		return "", "", 0, false
 	}
 	tag, kind = rest[:end], rest[end+2]
-	if _, readable := Event(tag); !readable && !isHash(tag) || kind < 'a' || kind > 'z' {
+	if Event(tag) == "" && !isHash(tag) || kind < 'a' || kind > 'z' {
 		return "", "", 0, false
 	}
 	return name, tag, kind, true
@@ -50,23 +49,4 @@ const hashLength = 1 + (8*sha256.Size+5)/6
 func isHash(tag string) bool {
 	sum, err := base64.RawURLEncoding.DecodeString(tag[1:])
 	return tag[0] == '~' && len(tag) == hashLength && err == nil && len(sum) == sha256.Size
-}
-
-// Event returns the event whose tag this is. It reports false for a hash, and for a text that is
-// the tag of no event.
-func Event(tag string) (event string, ok bool) {
-	b := make([]byte, 0, len(tag))
-	for i := 0; i < len(tag); i++ {
-		if tag[i] != '%' {
-			b = append(b, tag[i])
-			continue
-		}
-		c, err := hex.DecodeString(tag[min(i+1, len(tag)):min(i+3, len(tag))])
-		if err != nil || len(c) != 1 {
-			return "", false
-		}
-		b, i = append(b, c[0]), i+2
-	}
-	event = string(b)
-	return event, event != "" && Tag(nil, event) == tag
 }

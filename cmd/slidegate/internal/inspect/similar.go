@@ -83,8 +83,8 @@ func (f *Similar) add(s *Subject, estimator, key string) {
 	if !ok || name != s.Name || kind == "" {
 		return
 	}
-	event, readable := keys.Event(tag)
-	if !readable {
+	event := keys.Event(tag)
+	if event == "" {
 		f.Hashed++
 		return
 	}

@@ -241,7 +241,7 @@ func (t *tally) count(c *candidate, now time.Time) {
 		t.foreign++
 		return
 	}
-	if event, ok := keys.Event(c.tag); ok {
+	if event := keys.Event(c.tag); event != "" {
 		u.Event, u.Hashed = event, false
 	}
 	t.limiter(c.id).add(c, u, t.ranking)
