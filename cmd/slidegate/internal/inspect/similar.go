@@ -41,12 +41,13 @@ var searchBudget = keyspace.Budget{Time: 2 * time.Second, Keys: 1_000_000}
 // mostSimilar is how many similar events are shown.
 const mostSimilar = 5
 
-// withSimilar adds a search for similar events to a fetch, if nothing is stored for the event.
+// withSimilar adds a search for similar events to a fetch, if nothing is stored for the event, and it
+// has no override.
 func (s *Subject) withSimilar(client rueidis.Client, fetch func(context.Context) (result, error)) func(context.Context) (result, error) {
 	return func(ctx context.Context) (result, error) {
 		r, err := fetch(ctx)
 		st, isEvent := r.(*State)
-		if err != nil || !isEvent || st.Stored {
+		if err != nil || !isEvent || st.Stored || st.Override != nil {
 			return r, err
 		}
 		st.Similar = s.search(ctx, client, st.Estimator)
