@@ -37,8 +37,8 @@ func TestSentencesWithFigures(t *testing.T) {
 	}
 	tests := map[string][]string{
 		"README.md": {
-			fmt.Sprintf("one limit takes %.2f × the time in Redis (throttled %.2f, ulule %.2f), three limits in one call take %.2f × that of three calls, 64 callers get %.1f × the decisions a second, and 4 callers %.1f ×",
-				window.Ratio, f.bar(t, "throttled").Ratio, f.bar(t, "ulule").Ratio, windows.Ratio/ratedThree.Ratio, one, few),
+			fmt.Sprintf("time in Redis for one limit %.2f (throttled %.2f, ulule %.2f), for three limits in one call %.2f; decisions a second by 64 callers %.1f, by 4 callers %.1f. An event takes %.0f bytes in Redis",
+				window.Ratio, f.bar(t, "throttled").Ratio, f.bar(t, "ulule").Ratio, windows.Ratio/ratedThree.Ratio, one, few, window.Event),
 		},
 		"docs/performance.md": {
 			fmt.Sprintf("%.0f µs of CPU with one limit, %.0f µs with three. redis_rate takes %.0f µs, and %.0f µs in three calls.",

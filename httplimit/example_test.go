@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -326,8 +327,10 @@ func ExampleConfig_choose() {
 		"staff": httplimit.Unlimited, "closed": httplimit.Blocked,
 	}
 	limit, err := httplimit.New(httplimit.Config{
-		Choose: func(r *http.Request) (httplimit.Limiter, error) { return plans[r.Header.Get("X-Plan")], nil },
-		Key:    httplimit.Header("X-Account"), // like the plan, your authentication sets it
+		Choose: func(r *http.Request) (httplimit.Limiter, error) {
+			return cmp.Or(plans[r.Header.Get("X-Plan")], plans["free"]), nil // your authentication sets it
+		},
+		Key:    httplimit.Header("X-Account"), // and this, and drops what clients send
 		Outage: httplimit.FailOpen,
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ func Example() {
 		panic(err)
 	}
 	if d, err := limiter.Allow(context.Background(), "198.51.100.7"); err != nil {
-		fmt.Println("Redis does not answer, so the choice is yours:", err)
+		fmt.Println("not decided, so the choice is yours:", err)
 	} else if d.Allowed {
 		fmt.Println("allowed")
 	} else {

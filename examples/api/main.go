@@ -1,8 +1,8 @@
 // Command api is a whole service with limits, to copy from: requests by address behind a load balancer, and by the
 // plan of an API key; tokens of a language model; a login form; what callers have left; metrics; a graceful stop.
 //
-//	docker compose -f examples/api/compose.yaml up --build
-//	LISTEN=:8080 METRICS_LISTEN=:9090 REDIS_URL=redis://127.0.0.1:6379 SECRET=0123456789abcdef go run ./examples/api # or so
+//	SECRET=$(openssl rand -hex 16) docker compose -f examples/api/compose.yaml up --build
+//	LISTEN=:8080 METRICS_LISTEN=:9090 REDIS_URL=redis://127.0.0.1:6379 SECRET=0123456789abcdef go run ./examples/api
 //
 // Then, in another terminal:
 //
@@ -12,7 +12,8 @@
 //	curl -i localhost:8080/login -d account=alice -d password=wrong
 //	curl -s localhost:9090/metrics | grep slidegate
 //
-// Customers and users are in this file, in place of a database. Its parts run in the order in which they stand here.
+// Customers and users are in this file, in place of a database. It needs the module otelgate, so until the first
+// release, copy it with the replace lines of docs/compatibility.md.
 package main
 
 import (
@@ -54,7 +55,7 @@ type settings struct {
 	listen, metrics string // addresses; metrics are for the operator alone
 	redis           string // a URL, as for window.Dial
 	proxies         []string
-	secret          []byte // 16 bytes or more, the same in each process
+	secret          []byte // 16 random bytes or more, the same in each process; the guard and the cookies derive keys from it
 }
 
 func settingsFrom(getenv func(string) string) settings {
@@ -77,6 +78,9 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	handler, err := newService(conn, observe, s)
+	if s.listen == "" || s.metrics == "" {
+		err = errors.Join(err, errors.New("LISTEN or METRICS_LISTEN is empty; set both, such as :8080 and :9090"))
+	}
 	if err != nil {
 		return err
 	}
@@ -98,10 +102,14 @@ func run(ctx context.Context, s settings) error {
 }
 
 func serverFor(addr string, h http.Handler) *http.Server {
-	return &http.Server{Addr: addr, Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+	return &http.Server{
+		Addr: addr, Handler: h,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
 }
 
-// newService returns the handler of all routes. An address is limited before anything else is done for it.
+// newService returns the handler of all routes. An address is limited before anything else is done for it, except for
+// health checks, which can come from the load balancer itself.
 func newService(conn *window.Connection, observe observe, s settings) (http.Handler, error) {
 	var clients httplimit.Clients // the address of the connection
 	var err error
@@ -123,10 +131,12 @@ func newService(conn *window.Connection, observe observe, s settings) (http.Hand
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/login", form)
-	mux.Handle("/v1/", authenticated(api))
-	return httplimit.ByAddress(addresses, clients, httplimit.FailOpen)(mux), nil
+	limited, all := http.NewServeMux(), http.NewServeMux()
+	limited.Handle("/login", form)
+	limited.Handle("/v1/", authenticated(api))
+	all.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	all.Handle("/", httplimit.ByAddress(addresses, clients, httplimit.FailOpen)(limited))
+	return all, nil
 }
 
 type observe = func(context.Context, window.Observation)
@@ -188,17 +198,19 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 		return nil, err
 	}
 	id := func(r *http.Request) string { return customerOf(r).id }
-	requestsOf := func(r *http.Request) (httplimit.Limiter, error) { return requests.With(customerOf(r).requests...) }
-	tokensOf := func(r *http.Request) (httplimit.Limiter, error) { return tokens.With(customerOf(r).tokens...) }
-
+	requestsOf, err1 := byPlan(requests, func(p plan) []window.Limit { return p.requests })
+	tokensOf, err2 := byPlan(tokens, func(p plan) []window.Limit { return p.tokens })
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
 	byRequests, err := httplimit.New(httplimit.Config{Choose: requestsOf, Key: id, Outage: httplimit.FailOpen})
 	if err != nil {
 		return nil, err
 	}
 	byTokens, err := httplimit.New(httplimit.Config{
 		Choose: tokensOf, Key: id,
-		Outage:    httplimit.FailClosed,                    // tokens cost money, so without Redis there are none
-		Cost:      func(*http.Request) int64 { return 50 }, // an estimate, until the model has answered
+		Outage:    httplimit.FailClosed, // tokens cost money, so without Redis there are none
+		Cost:      mostTokens,
 		CostAfter: func(u httplimit.Used) int64 { return u.Units },
 	})
 	if err != nil {
@@ -212,9 +224,34 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/hello", byRequests.Wrap(http.HandlerFunc(hello)))
-	mux.Handle("POST /v1/complete", byTokens.Wrap(http.HandlerFunc(complete)))
+	mux.Handle("POST /v1/complete", byRequests.Wrap(byTokens.Wrap(http.HandlerFunc(complete))))
 	mux.Handle("GET /v1/status", status)
 	return mux, nil
+}
+
+// byPlan returns, for each request, the limiter of the customer's plan. Each is made when the program starts, since an
+// error of Choose is an outage, which FailOpen lets pass.
+func byPlan(l *window.Limiter, limits func(plan) []window.Limit) (func(*http.Request) (httplimit.Limiter, error), error) {
+	plans := map[string]httplimit.Limiter{}
+	for _, p := range []plan{free, pro} {
+		of, err := l.With(limits(p)...)
+		if err != nil {
+			return nil, err
+		}
+		plans[p.name] = of.WithPlan(p.name)
+	}
+	return func(r *http.Request) (httplimit.Limiter, error) { return plans[customerOf(r).name], nil }, nil
+}
+
+// longestPrompt is in bytes.
+const longestPrompt = 1 << 16
+
+// mostTokens is what a prompt can cost at most. It is charged before, so that prompts at the same time share the limit.
+func mostTokens(r *http.Request) int64 {
+	if r.ContentLength < 0 || r.ContentLength > longestPrompt {
+		return longestPrompt / 2
+	}
+	return 1 + r.ContentLength/2
 }
 
 func hello(w http.ResponseWriter, r *http.Request) {
@@ -223,9 +260,12 @@ func hello(w http.ResponseWriter, r *http.Request) {
 
 // complete stands for a language model: each word is a token.
 func complete(w http.ResponseWriter, r *http.Request) {
-	prompt, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
-	if err != nil {
+	prompt, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longestPrompt))
+	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
 		http.Error(w, "the prompt is too long", http.StatusRequestEntityTooLarge)
+		return
+	} else if err != nil {
+		http.Error(w, "the prompt cannot be read", http.StatusBadRequest)
 		return
 	}
 	used := len(strings.Fields(string(prompt)))

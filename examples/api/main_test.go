@@ -35,14 +35,16 @@ func TestService(t *testing.T) {
 	}
 	c.wants("GET", "/v1/hello", "free-key", "", 429, "5/1m")
 	c.wants("GET", "/v1/hello", "pro-key", "", 200, "plan pro")
-	c.wants("POST", "/v1/complete", "free-key", "three tokens, please", 200, "3 tokens")
-	c.wants("GET", "/v1/status", "free-key", "", 200, `"used":3,"remaining":497`)
+	c.wants("POST", "/v1/complete", "free-key", "three tokens, please", 429, "5/1m")
+	c.wants("POST", "/v1/complete", "pro-key", "three tokens, please", 200, "3 tokens")
+	c.wants("GET", "/v1/status", "pro-key", "", 200, `"used":3,"remaining":99997`)
+	c.wants("GET", "/healthz", "", "", 200, "")
 	c.wants("POST", "/login", "", url.Values{"account": {"alice"}, "password": {"wrong"}}.Encode(), 403, "Account or password is wrong")
 	c.wants("POST", "/login", "", url.Values{"account": {"alice"}, "password": {"correct horse"}}.Encode(), 200, "welcome, alice")
 
 	redis.Kill(t)
 	c.wants("GET", "/v1/hello", "free-key", "", 200, "hello") // the fallback decides
-	c.wants("POST", "/v1/complete", "free-key", "two tokens", 503, "")
+	c.wants("POST", "/v1/complete", "pro-key", "two tokens", 503, "")
 	c.wants("POST", "/login", "", url.Values{"account": {"alice"}, "password": {"correct horse"}}.Encode(), 503, "")
 	redis.Restart(t)
 	for late := time.Now().Add(time.Minute); c.status("GET", "/v1/status", "free-key", "") != 200; <-time.After(10 * time.Millisecond) {

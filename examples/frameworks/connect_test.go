@@ -74,6 +74,9 @@ type limitUsers struct{ limiter *window.Limiter }
 // check decides about a call of a user that an interceptor before has verified.
 func (l limitUsers) check(ctx context.Context, procedure string) error {
 	name, _ := ctx.Value(userKey{}).(string)
+	if name == "" {
+		return connect.NewError(connect.CodeUnauthenticated, errors.New("nobody has verified the user"))
+	}
 	d, err := l.limiter.Allow(ctx, procedure+" "+name)
 	switch {
 	case err != nil: // log it: the client does not need to know

@@ -51,7 +51,7 @@ func TestReadmeWithoutRedis(t *testing.T) {
 	p, server := newCopies(t), redistest.Start(t)
 	p.write(t, "first/main.go", strings.Replace(readmeBlocks(t)[0], exampleRedis, server.Addr(), 1))
 	server.Kill(t)
-	if got := p.run(t, "run", "-mod=mod", "./first"); !strings.HasPrefix(got, "Redis does not answer, so the choice is yours: slidegate: ") || !strings.Contains(got, "refused") {
+	if got := p.run(t, "run", "-mod=mod", "./first"); !strings.HasPrefix(got, "not decided, so the choice is yours: slidegate: ") || !strings.Contains(got, "refused") {
 		t.Errorf("while Redis is down: %s", got)
 	}
 	server.Restart(t)
