@@ -141,6 +141,7 @@ func TestNoChecks(t *testing.T) {
 // TestChecksRefused checks the response and the log if there is no decision. In Shadow, the request
 // passes.
 func TestChecksRefused(t *testing.T) {
+	t.Parallel()
 	dead := redistest.Start(t)
 	out := must(window.New(window.On(dead.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: 10 * time.Second}))
 	dead.Kill(t)
@@ -201,6 +202,7 @@ func TestChecksStayCounted(t *testing.T) {
 // TestChecksInOutage checks that while Redis is down, the limits of the Fallbacks hold and are in
 // the fields.
 func TestChecksInOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	conn := window.On(s.Client(t))
 	var checks []window.Check

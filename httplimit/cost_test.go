@@ -300,6 +300,7 @@ func TestCostInShadow(t *testing.T) {
 
 // TestCostInFallback checks that a request that a Fallback has admitted is settled there.
 func TestCostInFallback(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, cost := range []int64{4, 40} {
 		fallback := inMemory(nil, "100/1h")

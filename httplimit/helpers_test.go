@@ -21,7 +21,7 @@ import (
 )
 
 // TestMain runs the tests, and stops the servers that they have started.
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
 var (
 	_ httplimit.Limiter = (*window.Limiter)(nil)

@@ -205,6 +205,7 @@ func TestInFlightLost(t *testing.T) {
 // TestInFlightGoesOn checks that a request goes on although its lease is lost: in Shadow, and with FailOpen in
 // an outage. With FailClosed, its context ends.
 func TestInFlightGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		outage httplimit.Outage
 		shadow bool
@@ -239,6 +240,7 @@ func TestInFlightGoesOn(t *testing.T) {
 // TestInFlightHangs checks that no request is told that there is no place while Redis hangs, whether it asked
 // itself or waited in the line.
 func TestInFlightHangs(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	conn := window.On(server.Client(t))
 	server.Pause(t)
@@ -379,28 +381,35 @@ func TestInFlightShadow(t *testing.T) {
 
 // TestInFlightOutage checks what happens to requests while Redis is down, and what is logged.
 func TestInFlightOutage(t *testing.T) {
-	server := redistest.Start(t)
-	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))
 	for _, wait := range []time.Duration{0, time.Minute} {
-		var log logBuffer
-		open := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
-		closed := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Log: log.logger()}).Wrap(fine)
-		server.Kill(t)
-		for range 2 {
-			if w := ask(open); w.Code != http.StatusOK {
-				t.Error(w.Code)
-			}
-			if w := ask(closed); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
-				t.Error(w.Code, w.Header())
-			}
-		}
-		server.Restart(t)
-		await(t, "the log says that it is over", func() bool {
-			ask(open)
-			ask(closed)
-			return log.String() == strings.Repeat(lineOutage, 2)+strings.Repeat(lineRecovered, 2)
+		t.Run(wait.String(), func(t *testing.T) {
+			t.Parallel()
+			testInFlightOutage(t, wait)
 		})
 	}
+}
+
+func testInFlightOutage(t *testing.T, wait time.Duration) {
+	server := redistest.Start(t)
+	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))
+	var log logBuffer
+	open := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
+	closed := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Log: log.logger()}).Wrap(fine)
+	server.Kill(t)
+	for range 2 {
+		if w := ask(open); w.Code != http.StatusOK {
+			t.Error(w.Code)
+		}
+		if w := ask(closed); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+			t.Error(w.Code, w.Header())
+		}
+	}
+	server.Restart(t)
+	await(t, "the log says that it is over", func() bool {
+		ask(open)
+		ask(closed)
+		return log.String() == strings.Repeat(lineOutage, 2)+strings.Repeat(lineRecovered, 2)
+	})
 }
 
 // TestPattern checks that a handler around sees which pattern of a mux within has matched.

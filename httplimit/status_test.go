@@ -86,6 +86,7 @@ func TestStatusRefused(t *testing.T) {
 // TestStatusInOutage checks that a caller learns nothing if one of two limiters cannot be read. The
 // log names it, once. A Fallback does not answer, because it does not know what Redis counted.
 func TestStatusInOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	up := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
 	down := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: 10 * time.Second, Fallback: inMemory(nil, "5/1h")}))

@@ -163,6 +163,7 @@ func TestTransportJournals(t *testing.T) {
 
 // TestTransportOutage checks that the log has one line when an outage begins, and one when it ends.
 func TestTransportOutage(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	l := must(pace.New(window.On(server.Client(t)), pace.Config{Name: redistest.Key(t), Limits: limits("1/1ms")}))
 	var log logBuffer
