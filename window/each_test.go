@@ -24,7 +24,7 @@ func TestEachIsAsOneByOne(t *testing.T) {
 	for _, countDenied := range []bool{false, true} {
 		c := &clock{}
 		c.set(noon)
-		cfg := window.Config{Limits: parsed("2/5s", "5/1h"), CountDenied: countDenied, Now: c.now}
+		cfg := window.Config{Limits: parsed("2/5s", "5/1h"), CountDenied: countDenied, Now: c.now, Timeout: time.Minute}
 		calls := &redistest.Calls{}
 		clients := map[string]rueidis.Client{"server": redistest.NewClient(t, calls.Count), "cluster": redistest.Cluster(t)}
 		each := map[string]*window.Limiter{}
